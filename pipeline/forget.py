@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, kept_name, shard_names, shown_paths, span_file
+from recordmill.pipeline.dataset.adopted_files import allow
+from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, inner_paths, kept_name, shard_names, span_file
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard, Span, Split, version_folder
 from recordmill.pipeline.dataset.paths import attempt_name, locate, path_within
 from recordmill.pipeline.dataset.placement import digest
@@ -114,7 +115,8 @@ def versions_with(output: str, gone: Forgotten, but: Collection[str] = (), only:
             continue
         folder = version_folder(open_location(output), manifest.version)
         try:
-            rows = sum(1 for _ in find_digests(folder, manifest, gone.digests)) if has_keys(manifest) else -1
+            allowed = allow(manifest, folder)
+            rows = sum(1 for _ in find_digests(folder, allowed, gone.digests)) if has_keys(manifest) else -1
             if rows or without_rejects(folder, manifest, gone).removed:
                 counts[manifest.version] = rows
         except (DatasetError, OSError):
@@ -136,7 +138,7 @@ def _forget(store: Store, base: Base, lease: Lease, keys: Sequence[bytes], chang
                 "list; run `recordmill build`, which skips the rows, and then "
                 f"`recordmill versions prune {output} --purge`"
             )
-        rows = list(find_digests(base.folder, live, gone.digests))
+        rows = list(find_digests(base.folder, allow(live, base.folder), gone.digests))
         rejects = without_rejects(base.folder, live, gone)
         manifest = _Removal(store, output, live, gone, rows, rejects).publish(base, lease)
         moved = {"version": manifest.version, "live_before": base.version, "live_after": manifest.version}
@@ -207,17 +209,16 @@ class _Removal:
         removed = defaultdict[str, list[int]](list)
         for row in self.rows:
             if row.split == name:
-                removed[row.file].append(row.record)
+                removed[inner_paths(row.shard)[0]].append(row.record)
         for number, shard in enumerate(split.shards):
             file, index = shard_names(self.base.name, name, number, len(split.shards))
-            if (path := shown_paths(shard)[0]) not in removed:
+            if (path := inner_paths(shard)[0]) not in removed:
                 shards.append(shard if shard.root else kept.shard(shard, file, index))
                 continue
             if shard.root is not None:
-                shards.append(self._adopted(kept, name, number, shard, removed[path]))
-                labels.update(
-                    _labels(self.base, [row.data for row in self.rows if row.file == path and row.split == name])
-                )
+                rows = [row for row in self.rows if row.split == name and inner_paths(row.shard)[0] == path]
+                shards.append(self._without(kept, name, number, shard, rows))
+                labels.update(_labels(self.base, [row.data for row in rows]))
                 continue
             folder = str(version_folder(open_location(self.output), self.base.version))
             whole = np.zeros(1, np.int64)  # read in one request
@@ -229,11 +230,10 @@ class _Removal:
         left = None if counts is None else tuple(count - labels[id_] for id_, count in enumerate(counts))
         return replace(split, shards=tuple(shards), label_counts=left)
 
-    def _adopted(self, kept: KeptFiles, split: str, number: int, shard: Shard, removed: Sequence[int]) -> Shard:
+    def _without(self, kept: KeptFiles, split: str, number: int, shard: Shard, rows: Sequence[StoredRow]) -> Shard:
         """Leaves records of an adopted file out of its split."""
-        folder = str(version_folder(open_location(self.output), self.base.version))
-        with open_records(folder, shard) as records:
-            left = np.delete(np.arange(shard.records), removed)
+        left = np.delete(np.arange(shard.records), [row.record for row in rows])
+        with open_records(str(version_folder(open_location(self.output), self.base.version)), rows[0].shard) as records:
             bits, size = records.bits_of(left), int(records.sizes(left).sum()) + len(left) * FRAME_BYTES
         path = kept_name(self.base.name, split, number, len(self.base.splits[split].shards))
         kept.made.write(path, bits)

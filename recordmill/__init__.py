@@ -23,6 +23,7 @@ from recordmill.pipeline import VERSION as __version__  # noqa: E402 - below the
 
 if TYPE_CHECKING:
     from recordmill.dataset import Dataset, open_dataset
+    from recordmill.pipeline.adopt.open_tfrecords import open_tfrecords
     from recordmill.pipeline.build.build import build
     from recordmill.pipeline.build.images.transcode import decodable
     from recordmill.pipeline.build.outcome import GateBreachedError, Published
@@ -56,6 +57,7 @@ __all__ = [
     "load_spec",
     "mix",
     "open_dataset",
+    "open_tfrecords",
     "parse_spec",
     "serving_model",
     "with_progress",
@@ -76,6 +78,8 @@ def _load(name: str) -> Any:
     match name:
         case "Dataset" | "open_dataset":
             from recordmill import dataset as module
+        case "open_tfrecords":
+            from recordmill.pipeline.adopt import open_tfrecords as module
         case "Input":
             from recordmill.pipeline.reader import input as module
         case "ReadOptions":

@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from recordmill.pipeline import VERSION
-from recordmill.pipeline.cli import build_commands, inspect_commands, report_commands, version_commands
+from recordmill.pipeline.cli import adopt_commands, build_commands, inspect_commands, report_commands, version_commands
 from recordmill.pipeline.cli.arguments import BeamCommand, VersionCommand
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.private_folder import end_by_signal
@@ -111,6 +111,7 @@ def _add(command: Callable[..., Any], panel: str = EVERYDAY, cls: type[TyperComm
 _add(build_commands.init, cls=BeamCommand)
 _add(build_commands.plan, cls=BeamCommand)
 _add(build_commands.build, cls=BeamCommand)
+_add(adopt_commands.adopt, cls=adopt_commands.AdoptCommand)
 _add(inspect_commands.show)
 _add(inspect_commands.head)
 _add(report_commands.preview)

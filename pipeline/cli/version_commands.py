@@ -1,6 +1,7 @@
 """`recordmill versions …`: commands on a dataset's versions; `commands` registers them."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +10,7 @@ import typer
 
 from recordmill.pipeline.cli.arguments import DatasetFolder, Reason, WorkFolder
 from recordmill.pipeline.cli.screen import Screen, count, plain_table, print_json, print_line
-from recordmill.pipeline.errors import listed
+from recordmill.pipeline.errors import UserError, listed
 from recordmill.pipeline.safe_text import printable
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def prune(
     reason: Reason = "",
 ) -> None:
     """Remove old versions, and leftovers of killed builds; live, pinned and held versions stay."""
-    from recordmill.pipeline.versions import build_folders, listing
+    from recordmill.pipeline.versions import build_folders, listing, publishing
     from recordmill.pipeline.versions import prune as pruning
 
     done = pruning.prune(
@@ -158,6 +159,9 @@ def prune(
         reason=reason,
     )
     _print_pruned(done, dry_run=dry_run)
+    with suppress(UserError):
+        if (live := publishing.live_manifest(dataset)) and live.adopted:
+            print_line("adopted files stay: a prune removes only what the dataset's own folder holds of them")
 
 
 def _to_purge(dataset: str) -> Collection[str]:

@@ -97,12 +97,13 @@ class Example:
         The steps of a feature list may hold values of several kinds.
         """
         if name not in self._features:  # an access to a missing one would add it
-            return self._steps(name)
+            return self.steps(name)
         feature = self._features[name]
         kind = feature.WhichOneof("kind")
         return kind and (kind, getattr(feature, kind).value)
 
-    def _steps(self, name: str) -> Values | None:
+    def steps(self, name: str) -> Values | None:
+        """Returns the values of all steps of a feature list; None if it is missing."""
         lists = self._message.feature_lists.feature_list
         if name not in lists:
             return None
@@ -130,11 +131,33 @@ def parse_example(record: bytes) -> Example | None:
 def canonical_example(record: bytes) -> bytes | None:
     """Returns an Example in canonical form; None for invalid bytes.
 
-    Each name occurs once, with one list; numbers are packed; unknown fields are removed.
+    Each name occurs once, with one list; numbers are packed; unknown fields are removed. A feature list of a
+    SequenceExample becomes a list with the values of all its steps, unless they are of several kinds.
     """
     message = _parsed(record)
     if message is None:
         return None
+    example = Example(message)
+    for name in [*message.feature_lists.feature_list]:
+        values = example.steps(name)
+        if values is not None and values[0] != SEVERAL and name not in message.features.feature:
+            getattr(message.features.feature[name], values[0]).value.extend(values[1])
     message.ClearField("feature_lists")
     message.DiscardUnknownFields()
     return bytes(message.SerializeToString(deterministic=True))
+
+
+def nested_lists(record: bytes) -> list[str]:
+    """Names the feature lists that no flat list holds.
+
+    A step has several values or none, steps differ in their kind, or a feature of the context has the same name.
+    """
+    message = _parsed(record)
+    lists = {} if message is None else message.feature_lists.feature_list
+    return [
+        name
+        for name in sorted(lists)
+        if name in message.features.feature
+        or Example(message).steps(name) == (SEVERAL, [None])
+        or any(len(getattr(step, step.WhichOneof("kind") or "bytes_list").value) != 1 for step in lists[name].feature)
+    ]

@@ -49,6 +49,13 @@ def record_length(header: bytes) -> int | None:
     return length if header == frame_head(length) else None
 
 
+def compression_of(head: bytes) -> str | None:
+    """Names the compression of a file by its first bytes: `gzip`, `zlib`, or None; a record may begin like zlib."""
+    if head.startswith(b"\x1f\x8b"):
+        return "gzip"
+    return "zlib" if head[:1] and head[0] & 15 == 8 and int.from_bytes(head[:2], "big") % 31 == 0 else None
+
+
 def frame_tails(records: Sequence[bytes | npt.NDArray[np.uint8]]) -> bytes:
     """Returns the joined footers of records, 4 bytes each."""
     sums = np.fromiter(map(google_crc32c.value, records), np.uint32, len(records))

@@ -1,6 +1,5 @@
 """Chooses features and their names, the key, the label and its classes, and the splits among the columns."""
 
-import json
 import posixpath
 import re
 import unicodedata
@@ -19,6 +18,7 @@ from recordmill.pipeline.init.images import Answers, guess_boxes, guess_image
 from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, naming_classes
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
+from recordmill.pipeline.sources.class_names import by_code, read_names
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, SPLIT, path_column
 from recordmill.pipeline.sources.formats.parquet import class_labels
@@ -34,8 +34,7 @@ SHARES = {"train": 80, "validation": 10, "test": 10}
 DIVIDED_ROWS = 100  # with fewer, a split of 10 % may be empty
 FEW_GROUPS = 10  # with fewer, such as hospitals, shares can hardly be met
 MOST_CLASSES, NAMES_BYTES = 200, 1 << 20  # for a person to read; 1 MiB
-NUMBERED = re.compile(r"(\d+)[\s,:=]++(.*\S)")  # a line with a code and its name
-CODED, SYNSET = re.compile(r"-?[0-9]{1,9}"), re.compile(r"n\d{8}")
+SYNSET = re.compile(r"n\d{8}")
 INDEX_LEVEL, INDEX_OF_CSV = re.compile(r"__index_level_\d+__"), "Unnamed: 0"
 
 Named = tuple[str, Reading] | None
@@ -265,7 +264,7 @@ def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> Codes | No
             return Codes(name, stated[name], "the schema")
     for file, names in _named(sample) if columns else ():
         fitting = {
-            name: _by_code(codes, names, is_sure=bool(called) or guesses[name].kind == "categories")
+            name: by_code(codes, names, is_sure=bool(called) or guesses[name].kind == "categories")
             for name, codes in wanted.items()
         }
         found = [Codes(name, by_code, file) for name, by_code in fitting.items() if by_code]
@@ -322,37 +321,6 @@ def _named(sample: SourceSample) -> Iterator[tuple[str, dict[int, str] | list[st
         if file.bytes <= NAMES_BYTES:
             with suppress(ValueError, RecursionError):
                 yield name, read_names(sample.origin.read(file.path).decode("utf-8-sig"), is_json=name.endswith("json"))
-
-
-def read_names(text: str, *, is_json: bool) -> dict[int, str] | list[str]:
-    r"""Reads class names, by code or in order. Raises: ValueError: anything else.
-
-    >>> read_names("World\nSports\n", is_json=False), read_names('{"Sports": 2}', is_json=True)
-    (['World', 'Sports'], {2: 'Sports'})
-    """
-    content = json.loads(text) if is_json else [line.strip() for line in text.splitlines() if line.strip()]
-    if not is_json and all(map(NUMBERED.fullmatch, content)):
-        content = dict(re.split(r"[\s,:=]+", line, maxsplit=1) for line in content)
-    if isinstance(content, dict):
-        pairs = [pair if pair[0].isdecimal() else pair[::-1] for pair in content.items()]
-        if len({str(code) for code, _ in pairs if CODED.fullmatch(str(code))}) < len(pairs):
-            raise ValueError("no codes, or one twice")
-        content = {int(code): name for code, name in pairs}
-    names = list(content.values()) if isinstance(content, dict) else content
-    if not isinstance(names, list) or not all(isinstance(name, str) and name.strip() for name in names):
-        raise ValueError("no names")
-    if len(set(names)) < len(names):
-        raise ValueError("a name twice")
-    return content
-
-
-def _by_code(codes: set[int], names: dict[int, str] | list[str], *, is_sure: bool) -> dict[int, str] | None:
-    """Returns names by code; a list counts from 0 or 1 if only one fits. Unless sure, each name needs its code."""
-    if isinstance(names, list):
-        starts = [start for start in (0, 1) if start <= min(codes) and max(codes) < start + len(names)]
-        names = dict(enumerate(names, starts[0])) if len(starts) == 1 else {}
-    fits = codes <= names.keys() and (is_sure or len(codes) == len(names))
-    return dict(sorted(names.items())) if fits else None
 
 
 def with_classes(label: Guess, sample: SourceSample, codes: Codes | None) -> Guess:

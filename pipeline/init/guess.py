@@ -16,16 +16,12 @@ from recordmill.pipeline.init.dialect import NUMERIC
 from recordmill.pipeline.init.doubts import CODE, NO_JSON_LIST, commas
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
+from recordmill.pipeline.sources.class_names import LABELS
 from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.typing.values import NO_NUMBER
 from recordmill.pipeline.spec.split_by import instant
 
 FITS = 0.9  # the share of rows that must fit a type; the others would be rejects
-LABELS = tuple(
-    "label labels class cls category target classes categories class_name label_name label_id class_id category_id "
-    "sentiment rating".split()
-)
-"""Usual names of labels, the surest first."""
 LABEL_KINDS = ("category", "categories", "number")
 TEXTS = re.compile(r"(?i)(text|txt|caption|description|title|content|sentence|question|answer|prompt|comment)s?")
 """Usual names of texts, even with repeated values."""

@@ -97,6 +97,15 @@ def scan(record: bytes | memoryview, names: Collection[bytes]) -> Lists:
     return _read(record, lambda data: _scan(data, names))
 
 
+def is_one_field(record: bytes | memoryview) -> bool:
+    """Whether a record is one field; a SequenceExample with feature lists has others."""
+    try:
+        size, offset = _length(memoryview(record), 1)
+    except IndexError:
+        return True
+    return record[0] == FIRST and offset + size == len(record)
+
+
 def names_of(record: bytes | memoryview) -> list[bytes]:
     """Returns the names of a record's features in order. Raises: as `scan`."""
     return [name for name, *_ in _read(record, _entries)]

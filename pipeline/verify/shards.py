@@ -11,12 +11,12 @@ from recordmill.pipeline.dataset.file_names import index_bytes, shown_paths
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
 from recordmill.pipeline.dataset.placement import Layout, hash_keys, shard_of
 from recordmill.pipeline.dataset.version import Ids, parts_to_parse
+from recordmill.pipeline.reader.frame_walk import FrameBatch, FrameWalk, Offsets, ReportDamage
 from recordmill.pipeline.reader.local_shards import ShardFile, kept_numbers
 from recordmill.pipeline.reader.parsing import SMALL, parse, walk
 from recordmill.pipeline.reader.version_files import VersionFiles
 from recordmill.pipeline.reader.wire import Malformed, names_of
 from recordmill.pipeline.verify.files import check_digest
-from recordmill.pipeline.verify.frames import FrameBatch, FrameWalk, Offsets, ReportDamage
 from recordmill.pipeline.verify.report import Findings, shown
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description

@@ -49,7 +49,8 @@ def verify(folder: str, version: str | None = None, *, quick: bool = False) -> V
             findings.checked.update(shards=len(manifest.shards))
         listed = ((path, entry["bytes"], entry["sha256"]) for path, entry in manifest.files.items())
         findings.merge(*threads.map(lambda file: checks.check_file(files, *file), listed))
-        findings.merge(*threads.map(partial(checks.check_operations, files), checks.GRAPHS))
+        graphs = () if manifest.adopted else checks.GRAPHS
+        findings.merge(*threads.map(partial(checks.check_operations, files), graphs))
     for path in checks.stray_files(files, manifest):
         findings.add(path, "the manifest does not list this file")
     if not quick:

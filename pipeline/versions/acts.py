@@ -190,6 +190,11 @@ def materialize(output: str, wanted: str = LIVE, reason: str = "") -> Materializ
             if content is None:
                 raise DatasetError(f"the version {version} was removed from {output}")
             manifest = Manifest.from_json(parse_json(content.data))
+            if manifest.adopted:
+                raise DatasetError(
+                    f"{version} names adopted files, which are never copied or changed: `recordmill export` or a build "
+                    "with `source: {format: adopted}` makes a dataset of its own"
+                )
             moves = list(_moves(manifest))
             if not moves:
                 return Materialized(manifest, 0, 0)

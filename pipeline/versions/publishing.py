@@ -7,7 +7,7 @@ order the versions; clocks and names do not.
 
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -41,8 +41,8 @@ SHOWN = 3
 MOST_SAME = 16  # newest source keys in `LATEST`
 
 
-def check_output(output: str) -> None:
-    """Refuses an output that is not writable or holds files other than a dataset's; writes nothing.
+def check_output(output: str, but: Collection[str] = ()) -> None:
+    """Refuses an output that is not writable or holds files other than a dataset's, and `but`; writes nothing.
 
     Raises:
         OutputError: its URL's store is unknown; it cannot be reached or written, or holds files but no dataset; or its
@@ -54,7 +54,7 @@ def check_output(output: str) -> None:
         for folder in (Path(store.url), Path(locate(store.url, VERSIONS_FOLDER))):
             _check_writable(output, folder)
     entries = store.children("")
-    shown = [name for name in entries if not name.startswith(".") and name != "lost+found"]
+    shown = [name for name in entries if not name.startswith(".") and name not in ("lost+found", *but)]
     if shown and not OURS & set(entries):
         some = ", ".join(shown[:SHOWN]) + (", …" if len(shown) > SHOWN else "")
         raise OutputError(f"the output {output} holds {some} instead of a dataset: give a new folder, or an empty one")

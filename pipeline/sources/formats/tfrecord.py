@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from recordmill.pipeline.dataset.examples import SEVERAL, Example, parse_example
 from recordmill.pipeline.dataset.placement import content_digest
-from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, masked_crc, record_length
+from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, compression_of, masked_crc, record_length
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.encoded import DamagedDataError, Inflated
@@ -148,10 +148,7 @@ class TFRecordReader(ArchiveReader[TFRecord]):
             return self.source.compression != "none"
         with files.open(path) as file:
             header = file.read(HEADER_BYTES)
-        if record_length(header) is not None:
-            return False
-        is_zlib = header[0] & 15 == 8 and int.from_bytes(header[:2], "big") % 31 == 0
-        return header.startswith(b"\x1f\x8b") or is_zlib
+        return record_length(header) is None and compression_of(header) is not None
 
     def _names(self, files: Files, path: str) -> list[str]:
         head, _ = _head(files, path, self._is_compressed(files, path))

@@ -28,16 +28,19 @@ class RawDescription(base.Description):
     stored: str
     length: Count | str | None = base.left_out(None)  # values of every row, or `varying`; None: not a list
     max_length: Count | None = None
+    optional: bool = base.left_out(False)  # a record may lack the value, which is then 0 or empty
 
     @classmethod
     def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
-        return {"": base.Stored(description["stored"], None if "length" in description else ())}
+        """Returns the value, and for an optional one 1 for a record without it."""
+        value = {"": base.Stored(description["stored"], None if "length" in description else ())}
+        return value | {"missing": base.Stored("int64")} if description.get("optional") else value
 
     def words(self) -> str:
         return self.stored if self.length is None else base.counted_words(self.stored, self.length, self.max_length)
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> Any:
-        return _value(parts[""])
+        return None if parts.get("missing") else _value(parts[""])
 
     def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
         many = self.length is not None

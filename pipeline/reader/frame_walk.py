@@ -48,12 +48,17 @@ class FrameWalk:
         """The offsets of the records so far, and at the end the file's size."""
         self.is_whole = True
         """False if damage hides an offset."""
-        self._number = 0
+        self._number, self._taken = 0, 0
 
     @property
     def sha256(self) -> str:
         """The digest of the whole file, in hex, after the walk."""
         return self._digest.hexdigest()
+
+    def taken(self) -> int:
+        """Returns the bytes read since the last call."""
+        taken, self._taken = self._taken, 0
+        return taken
 
     def batches(self) -> Iterator[FrameBatch]:
         """Yields the records with correct checksums, one block at a time.
@@ -68,6 +73,7 @@ class FrameWalk:
             if not block:
                 break  # another process truncated the file: the caller reports its size
             self._digest.update(block)
+            self._taken += len(block)
             data += block
             spans, position = self._cut(data, start, position)
             yield self._checked(data, start, spans)

@@ -1,0 +1,260 @@
+"""Adopts TFRecord files that exist: reads each once, finds what is in it, and publishes a version that names them.
+
+Nothing is moved or written but the version: its manifest, an index of 8 bytes a record, class names, and what was found
+in each file. Files that stay the same cost nothing at the next adoption; a killed one goes on with the files done.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.pipeline.adopt import files as listing
+from recordmill.pipeline.adopt.assemble import Assembly
+from recordmill.pipeline.adopt.facts import FeatureFacts, Layout, scan
+from recordmill.pipeline.adopt.files import AdoptError, Found
+from recordmill.pipeline.adopt.guess import Guessed, Guesser
+from recordmill.pipeline.adopt.scanned import OnBytes, Scanned, is_done, key_of, read_scan, scan_file, take_over
+from recordmill.pipeline.adopt.stated import read_as_stated
+from recordmill.pipeline.dataset.adopted_files import remember
+from recordmill.pipeline.dataset.manifest import Latest, Manifest, version_folder
+from recordmill.pipeline.dataset.paths import is_name
+from recordmill.pipeline.errors import did_you_mean, listed
+from recordmill.pipeline.parallel import cores, in_order
+from recordmill.pipeline.safe_text import cut
+from recordmill.pipeline.sources.files import LocalFiles, StoreFiles
+from recordmill.pipeline.versions import leases, publishing
+from recordmill.pipeline.versions.base import Base, is_rolled_back
+from recordmill.pipeline.versions.build_folders import RUN, building_folder, remove_run
+from recordmill.pipeline.versions.history import recorded
+from recordmill.pipeline.versions.leases import Holder
+from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.stores.open_store import open_location, open_store
+
+FORMAT = "adopt 1"
+FETCHES = 8  # files of a bucket at once
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """What to adopt, and how it is read."""
+
+    files: Mapping[str, Sequence[str]]
+    """Globs by split; under "", by the files' names."""
+    output: str
+    features: Mapping[str, Any] | None = None
+    """The features in a spec's words, or TensorFlow's parsing options by the records' names; None: they are found."""
+    label: str | None = None
+    """The feature to predict; None: it is found."""
+    key: str | None = None
+    """The records' feature with the key; None: a key is `file:record`."""
+    splits: Mapping[str, float] = field(default_factory=dict)
+    """Shares by which the keys' hashes divide the files; empty: files are whole."""
+    name: str | None = None
+    """The dataset's name; None: of the output's last part."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What decides the version, besides the files."""
+        features = None if self.features is None else {name: repr(each) for name, each in self.features.items()}
+        return {
+            "format": FORMAT,
+            "features": features,
+            "label": self.label,
+            "key": self.key,
+            "splits": dict(self.splits),
+            "name": self.dataset,
+        }
+
+    @property
+    def dataset(self) -> str:
+        """The dataset's name. Raises: AdoptError: the output's last part is no name."""
+        name = self.name or os.path.basename(self.output.rstrip("/")).replace("-", "_").replace(".", "_")
+        if not is_name(name):
+            raise AdoptError(f"{self.output} ends with no name of a dataset: give one, by --name or name=")
+        return name
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """The outcome."""
+
+    folder: str
+    manifest: Manifest
+    is_new: bool
+    """Whether this call made or found a version that was not live."""
+    is_held_back: bool = False
+    """Whether a person rolled back a version of the same files, which stays as it is."""
+    notes: Sequence[str] = ()
+    """What was guessed, counted and left out."""
+
+
+def adopt(
+    adoption: Adoption,
+    on_wait: Callable[[Holder], None] = lambda holder: None,
+    on_plan: Callable[[int], OnBytes] = lambda size: lambda read: None,
+) -> Adopted:
+    """Adopts files, and publishes a version unless nothing changed since the live one.
+
+    Args:
+        adoption: the files, the output and the options.
+        on_wait: called with the process that holds the output's lease.
+        on_plan: takes the bytes to read, and returns a function that takes each read's number of bytes.
+
+    Raises:
+        AdoptError: a file is missing or no TFRecord, or the options do not fit the records.
+        OutputError: the output cannot be written, or holds a built dataset.
+    """
+    store, files = open_store(adoption.output), StoreFiles(LocalFiles())
+    found = listing.find(files, adoption.files, store.url)
+    inside = (
+        os.path.join(each.root, each.name) for each in found if "://" not in each.root and not os.path.isabs(each.root)
+    )
+    publishing.check_output(adoption.output, {os.path.normpath(path).split("/")[0] for path in inside})
+    if done := _same(adoption, found, _base(adoption)):
+        return done
+    store.check_conditions()
+    with recorded(store.url, "adopt", "") as changes, leases.hold(store, leases.BUILD, on_wait) as lease:
+        base = _base(adoption)
+        if done := _same(adoption, found, base):
+            return done
+        work = Path(building_folder(store.url), _digest(adoption.output)[:16], f"{RUN}adopt")
+        work.mkdir(parents=True, exist_ok=True)
+        scanned = list(_scan(adoption, files, found, base, work, on_plan))
+        manifest, guessed = _assemble(adoption, files, scanned, base, work / "version")
+        live = not is_rolled_back(base.latest, manifest)
+        if earlier := publishing.find_version(
+            store.url, manifest.source_key, lambda each: each.build_key == manifest.build_key
+        ):
+            manifest, is_new = earlier, earlier.version != base.version
+            if live:
+                publishing.make_live(store, lambda latest: _checked(base, latest, manifest))
+        else:
+            manifest, is_new = publishing.publish(base, str(work / "version"), manifest, lease, live=live), True
+        with suppress(OutputError):  # the next adoption is only slower
+            publishing.remember_same(store.url, manifest.version, _sighting(adoption, found))
+        remember(store.url, {each.root for each in found})
+        remove_run(work)
+        changes |= {"version": is_new and manifest.version, "live_after": live and manifest.version}
+    folder = str(version_folder(open_location(store.url), manifest.version))
+    return Adopted(folder, manifest, is_new, not live, guessed.notes)
+
+
+def _checked(base: Base, latest: Latest | None, manifest: Manifest) -> Manifest:
+    base.check(latest)
+    return manifest
+
+
+def _base(adoption: Adoption) -> Base:
+    base = Base.read(adoption.output, adoption.dataset)
+    if base.live is not None and not base.live.adopted:
+        raise OutputError(f"the output {adoption.output} holds a built dataset: give another for adopted files")
+    return base
+
+
+def _same(adoption: Adoption, found: Sequence[Found], base: Base) -> Adopted | None:
+    """Returns the live version if it is known to be of these files and options."""
+    latest, live = base.latest, base.live
+    if latest is None or live is None or base.holds_forgotten_rows or base.missing:
+        return None
+    if _sighting(adoption, found) not in latest.same:
+        return None
+    remember(open_store(adoption.output).url, {each.root for each in found})
+    return Adopted(str(base.folder), live, is_new=False)
+
+
+def _sighting(adoption: Adoption, found: Sequence[Found]) -> str:
+    return _digest(adoption.options, [each.place for each in found])
+
+
+def _digest(*parts: Any) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _assemble(
+    adoption: Adoption, files: StoreFiles, scanned: Sequence[Scanned], base: Base, folder: Path
+) -> tuple[Manifest, Guessed]:
+    """Finds what the records hold, and assembles the version."""
+    beside = listing.beside(files, [each.found for each in scanned])
+    guesser = Guesser(_facts(scanned), _layouts(scanned), beside, adoption.key)
+    stated = adoption.features
+    guessed = guesser.guess(adoption.label) if stated is None else read_as_stated(guesser, stated, adoption.label)
+    if adoption.label is not None and adoption.label not in guessed.read:
+        near = did_you_mean(adoption.label, guessed.read)
+        raise AdoptError(
+            f"the records have no feature '{cut(adoption.label)}'{near}; they have: {listed(guessed.read)}"
+        )
+    by_share = bool(adoption.splits)
+    splits = list(adoption.splits if by_share else dict.fromkeys(each.found.split for each in scanned))
+    left_out = {
+        at: gone for at, each in enumerate(scanned) if (gone := _forgotten(files, each, base, adoption.key)).any()
+    }
+    shutil.rmtree(folder, ignore_errors=True)
+    some = adoption.options, scanned, guessed, splits, by_share, adoption.key, base.forgotten, left_out, folder
+    assembly = Assembly(adoption.dataset, *some)
+    manifest = assembly.assemble()
+    if not manifest.records:
+        raise AdoptError(
+            f"no record can be read: {guessed.notes[0] if guessed.notes else 'all are damaged or of another type'}"
+        )
+    return manifest, guessed
+
+
+def _facts(scanned: Sequence[Scanned]) -> dict[str, FeatureFacts]:
+    facts = dict[str, FeatureFacts]()
+    for each in scanned:
+        for name, some in each.facts.items():
+            facts.setdefault(name, FeatureFacts()).add(some)
+    return facts
+
+
+def _layouts(scanned: Sequence[Scanned]) -> list[tuple[Layout, int]]:
+    """Returns the layouts of all records, with their numbers of records."""
+    counts = dict[str, int]()
+    for each in scanned:
+        numbers = np.bincount(each.groups[:, 1], minlength=len(each.layouts)).tolist()
+        for layout, records in zip(each.layouts, numbers, strict=False):
+            text = json.dumps(layout)
+            counts[text] = counts.get(text, 0) + records
+    return [(json.loads(layout), records) for layout, records in counts.items()]
+
+
+def _forgotten(files: StoreFiles, each: Scanned, base: Base, key: str | None) -> npt.NDArray[np.bool_]:
+    """Marks a file's forgotten records."""
+    gone = np.zeros(each.records, bool)
+    for record in range(each.records) if base.forgotten.keys else ():
+        stored = f"{each.found.name}:{record}".encode() if key is None else key_of(scan(each.read(files, record)), key)
+        gone[record] = stored is not None and base.forgotten.holds(stored)
+    return gone
+
+
+def _scan(
+    adoption: Adoption,
+    files: StoreFiles,
+    found: Sequence[Found],
+    base: Base,
+    work: Path,
+    on_plan: Callable[[int], OnBytes],
+) -> Iterator[Scanned]:
+    """Reads the files, several at once; takes over those that the live version or a killed adoption has read."""
+    paths = {each: work / _digest(FORMAT, adoption.key, dict(adoption.splits), each.place[1:])[:32] for each in found}
+    for path in paths.values():
+        if not is_done(path):
+            take_over(base, path)
+    left = [each for each, path in paths.items() if not is_done(path)]
+    on_bytes = on_plan(sum(each.info.bytes for each in left))
+
+    def of(each: Found) -> Scanned:
+        if not is_done(paths[each]):
+            scan_file(files, each, paths[each], adoption.key, adoption.splits, on_bytes)
+        return read_scan(paths[each], each)
+
+    yield from in_order(of, found, FETCHES if any("://" in each.root for each in found) else cores())

@@ -1,0 +1,218 @@
+"""Assembles the version of adopted files: the records of each split, rejects, counts, and the manifest."""
+
+import hashlib
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.pipeline.adopt.facts import DAMAGED
+from recordmill.pipeline.adopt.guess import Guessed
+from recordmill.pipeline.adopt.scanned import INPUTS_FILE, Scanned
+from recordmill.pipeline.dataset.file_names import kept_name
+from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, Split
+from recordmill.pipeline.dataset.paths import path_within
+from recordmill.pipeline.versions.files import inventory
+from recordmill.pipeline.versions.forgotten import FORGOTTEN, Forgotten
+from recordmill.pipeline.versions.publishing import version_name
+
+REJECTS_FILE = "rejects/rejected-00000-of-00001.jsonl"
+FATES = ("read", "written", "rejected", "forgotten")
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """A version of adopted files under way."""
+
+    name: str
+    options: Json
+    """What decides the version, besides the files' content."""
+    scanned: Sequence[Scanned]
+    guessed: Guessed
+    splits: Sequence[str]
+    by_share: bool
+    """Whether files are divided by their keys' hashes: `Scanned.groups` has the numbers of `splits`."""
+    key: str | None
+    forgotten: Forgotten
+    left_out: Mapping[int, Bools]
+    """By file, the forgotten records."""
+    folder: Path
+    rows: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def assemble(self) -> Manifest:
+        """Writes the version's files, and returns its manifest."""
+        self.folder.mkdir(parents=True)
+        rejects = self._write_rejects()
+        splits = {split: self._split(number, split) for number, split in enumerate(self.splits)}
+        self._write_words()
+        for number, each in enumerate(self.scanned):
+            for name, suffix in zip(self._names(number), (".index", ".scan"), strict=True):
+                os.link(each.path.with_suffix(suffix), self.folder / name)
+        inputs = {each.path.name: self._names(number) for number, each in enumerate(self.scanned)}
+        (self.folder / INPUTS_FILE).write_text(json.dumps(inputs), encoding="ascii")
+        features = {name: read.description.to_json() for name, read in self.guessed.read.items()}
+        content = [[each.found.split, each.found.root, each.found.name, each.sha256] for each in self.scanned]
+        source_key = hashlib.sha256(json.dumps([self.options, content, features]).encode()).hexdigest()
+        key = self.forgotten.rows_key(source_key)
+        rows = {fate: self.rows[fate] for fate in FATES if self.rows[fate] or fate != "forgotten"}
+        given = sorted({os.path.join(each.found.root, os.path.dirname(each.found.name)) for each in self.scanned})
+        return Manifest(
+            name=self.name,
+            version=version_name(key),
+            build_key=key,
+            label=self.guessed.label,
+            features=features,
+            splits=splits,
+            statistics={name: statistics for name in features if (statistics := self._statistics(name))},
+            rows=rows,
+            sources=({"format": "adopted", "path": ", ".join(given), **rows},),
+            rejects=rejects,
+            spec={"name": self.name, "features": self.spec(), "label": self.guessed.label},
+            provenance={
+                "built_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+                "source_key": key,
+                **({FORGOTTEN: self.forgotten.entry(source_key)} if self.forgotten.keys else {}),
+            },
+            adopted={"files": given, **({"key": self._key()} if self.key is not None else {})},
+            files=inventory(str(self.folder), ()),
+        )
+
+    def spec(self) -> dict[str, Any]:
+        """Returns the features in a spec's words."""
+        return {name: _words(name, read.spec, read.columns) for name, read in self.guessed.read.items()}
+
+    def _key(self) -> Json:
+        kinds = {layout[self.key or ""] for each in self.scanned for layout in each.layouts if self.key in layout}
+        return {"names": [self.key], "dtype": "int64" if kinds == {"int64"} else "bytes"}
+
+    def _names(self, number: int) -> tuple[str, str]:
+        """Names what the version holds of a file: its index, and what the pass found."""
+        place = f"{number:05d}-of-{len(self.scanned):05d}"
+        return f"{self.name}.index-{place}", f"{self.name}.scan-{place}"
+
+    @cached_property
+    def _read(self) -> list[Bools]:
+        """By file, the records to read: neither damaged nor of a layout that is left out."""
+        read = list[Bools]()
+        for each in self.scanned:
+            good = np.zeros(DAMAGED + 1, bool)
+            good[: len(each.layouts)] = [self.guessed.reject(layout, self.key) is None for layout in each.layouts]
+            read.append(good[each.groups[:, 1]])
+        return read
+
+    def _split(self, number: int, split: str) -> Split:
+        shards, labels = list[Shard](), Counter[int]()
+        own = [at for at, each in enumerate(self.scanned) if self.by_share or each.found.split == split]
+        for place, at in enumerate(own):
+            each, kept = self.scanned[at], self._read[at].copy()
+            if self.by_share:
+                kept &= each.groups[:, 0] == number
+            if at in self.left_out:
+                self.rows["forgotten"] += int((kept & self.left_out[at]).sum())
+                kept &= ~self.left_out[at]
+            shards.append(self._shard(each, self._names(at)[0], kept, kept_name(self.name, split, place, len(own))))
+            labels += self._labels(each, number if self.by_share else 0)
+        self.rows["written"] += sum(shard.records for shard in shards)
+        words = self.guessed.read[self.guessed.label].words if self.guessed.label else None
+        counted = words is not None and not self.left_out and labels.total() == sum(shard.records for shard in shards)
+        return Split(tuple(shards), tuple(labels[id_] for id_ in range(len(words or ()))) if counted else None)
+
+    def _shard(self, each: Scanned, index: str, kept: Bools, name: str) -> Shard:
+        found, records = each.found, int(kept.sum())
+        shard = Shard(found.name, found.info.bytes, records, each.sha256, index, root=found.root, frames=each.records)
+        if records == each.records:
+            return shard
+        (self.folder / name).write_bytes(np.packbits(kept, bitorder="little").tobytes())
+        held = int(np.diff(each.offsets.astype(np.int64))[kept].sum())
+        return replace(shard, kept=name, kept_bytes=held)
+
+    def _labels(self, each: Scanned, split: int) -> Counter[int]:
+        """Counts a file's records of a split by their label's id."""
+        read, counted = self.guessed.read.get(self.guessed.label or ""), Counter[int]()
+        counts = each.facts[read.columns[0]].counts if read and read.columns[0] in each.facts else None
+        for number, layout in enumerate(each.layouts):
+            if self.guessed.reject(layout, self.key) is None:
+                values = (counts or {}).get(f"{split} {number}", {})
+                counted.update({int(value): records for value, records in values.items()})
+        return counted
+
+    def _write_words(self) -> None:
+        for name, read in self.guessed.read.items():
+            if read.words is not None:
+                lines = "".join(f"{' '.join(word.split()) or '_'}\n" for word in read.words)
+                path_within(self.folder, f"vocabularies/{name}.vocabulary.txt").write_text(lines, encoding="utf-8")
+
+    def _statistics(self, name: str) -> Json:
+        """Returns what the pass counted of a feature."""
+        read = self.guessed.read[name]
+        facts = [each.facts[column] for each in self.scanned for column in read.columns[:1] if column in each.facts]
+        if not facts or len(read.columns) > 1:
+            return {}
+        total = type(facts[0])(counts=None)
+        for each in facts:
+            total.add(each)
+        if total.formats:
+            sides = {"height": total.sides[:2], "width": total.sides[2:]}
+            images = {"images": sum(total.formats.values()), "formats": total.formats, "sides": sides}
+            return images | ({"losses": total.losses} if total.losses else {})
+        if total.low is None or read.words is not None or read.spec.get("type") == "bytes":
+            return {}
+        return {"count": total.values, "minimum": float(total.low), "maximum": float(total.high or 0)}
+
+    def _write_rejects(self) -> Json:
+        path, lines = path_within(self.folder, REJECTS_FILE), 0
+        with open(path, "w", encoding="ascii") as file:
+            for each in self.scanned:
+                self.rows["read"] += each.records + each.lost
+                for reject in self._rejects(each):
+                    self.reasons[reject["code"]] += 1
+                    file.write(json.dumps(reject) + "\n")
+                    lines += 1
+        self.rows["rejected"] = lines
+        if not lines:
+            os.unlink(path)
+            os.rmdir(path.parent)
+            return {"by_reason": {}, "in_statistics": 0, "files": []}
+        data = path.read_bytes()
+        entry = {"file": REJECTS_FILE, "bytes": len(data), "records": lines, "sha256": hashlib.sha256(data).hexdigest()}
+        return {"by_reason": dict(sorted(self.reasons.items())), "in_statistics": 0, "files": [entry]}
+
+    def _rejects(self, each: Scanned) -> Iterator[Json]:
+        """Yields a file's rejects, by record."""
+        layouts = each.groups[:, 1]
+        faults = {number: self.guessed.reject(layout, self.key) for number, layout in enumerate(each.layouts)}
+        damaged = {damage.record: damage for damage in each.damaged}
+        odd = np.flatnonzero(~np.isin(layouts, [number for number, fault in faults.items() if fault is None]))
+        for record in [*odd.tolist(), *([each.records] if each.lost else [])]:
+            fault = faults.get(int(layouts[record])) if record < each.records else None
+            if fault is None:
+                damage = damaged.get(record)
+                rest = "; the rest of the file cannot be read" if record == each.records else ""
+                where = (
+                    f"record {record:,} at byte {damage.byte:,}: {damage.message}" if damage else f"record {record:,}"
+                )
+                fault = "damaged_record", f"{where}{rest}", None
+            reason, message, column = fault
+            place = os.path.join(each.found.root, each.found.name)
+            yield {
+                "id": f"{each.found.name}:{record}",
+                "column": column,
+                "code": reason,
+                "message": message,
+                "file": place,
+            }
+
+
+def _words(name: str, spec: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
+    column = {"columns": list(columns)} if len(columns) > 1 else {"column": columns[0]} if columns[0] != name else {}
+    return {"kind": spec["kind"], **column, **spec}

@@ -1,0 +1,152 @@
+"""The files to adopt: found by globs, named below their folders, divided into splits.
+
+A file's name in keys and messages is its path below the folder of its glob: `old/train-*.tfrecord` gives
+`train-00000-of-00008.tfrecord`. The folder may move, and the keys stay.
+"""
+
+import os
+import posixpath
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+from recordmill.pipeline.dataset.adopted_files import HERE
+from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER
+from recordmill.pipeline.dataset.paths import check_inner, check_name
+from recordmill.pipeline.errors import DatasetError, UserError, listed
+from recordmill.pipeline.safe_text import cut
+from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob, literal_prefix, without_slash
+from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER
+
+ENDINGS = (".tfrecord", ".tfrecords", ".tfrec", ".record", ".records")
+BESIDE = ("features.json", "label_map.pbtxt", "labels.txt", "classes.txt", ".labels.txt")
+"""Endings of the files beside the data that say what is in it."""
+MOST_BESIDE = 16 << 20  # 16 MiB of each
+SPLITS = {
+    "train": "train", "training": "train", "validation": "validation", "valid": "validation", "val": "validation",
+    "dev": "validation", "test": "test", "testing": "test", "eval": "validation",
+}  # fmt: skip
+"""The split that a file's name says, by its words."""
+
+
+class AdoptError(UserError):
+    """Files that cannot be adopted; the message names one, the reason and the remedy."""
+
+
+class Found(NamedTuple):
+    """A file to adopt."""
+
+    split: str
+    root: str
+    """Its folder, absolute or a URL, or relative to the dataset's folder if it lies inside."""
+    name: str
+    """Its path below the root."""
+    info: FileInfo
+
+    @property
+    def place(self) -> list[str]:
+        """What stands for the file in keys: place, size, and a sign that its content is unchanged."""
+        return [self.split, self.root, self.name, str(self.info.bytes), self.info.seen]
+
+
+def find(files: Files, given: Mapping[str, Sequence[str]], output: str) -> list[Found]:
+    """Lists the files that globs match, by split; under the split "" files have that of their names, else `train`.
+
+    Raises:
+        AdoptError: a glob matches no file, a file is matched twice, or two have one name.
+        OSError: a folder cannot be listed.
+    """
+    found = [each for split, globs in given.items() for glob in globs for each in _matched(files, split, glob, output)]
+    of_path, of_name = dict[str, Found](), dict[str, Found]()
+    for each in found:
+        if each.info.path in of_path:
+            raise AdoptError(f"{each.info.path} is given twice: give each file for one split, once")
+        if each.name in of_name:
+            both = f"{of_name[each.name].info.path} and {each.info.path}"
+            raise AdoptError(f"{both} have one name in keys: give one quoted glob from the folder above both")
+        of_path[each.info.path] = of_name[each.name] = each
+        if each.root.split("/")[0] in (VERSIONS_FOLDER, BUILDING_FOLDER):
+            raise AdoptError(f"{each.info.path} is a file of the dataset itself, which a prune removes: give others")
+    named = [_split_of(each.name) for each in found]
+    is_named = None not in named
+    splits = [each.split or (is_named and split) or "train" for each, split in zip(found, named, strict=True)]
+    return [each._replace(split=split) for each, split in zip(found, splits, strict=True)]
+
+
+def _matched(files: Files, split: str, pattern: str, output: str) -> list[Found]:
+    if split:
+        check_name("split", split)
+    path = pattern if "://" in pattern else os.path.abspath(pattern)
+    if files.is_folder(path):
+        folder = without_slash(path)
+        matched = [file for file in files.match(f"{escape(folder)}/*") if _is_named_so(file.path)]
+        path = f"{escape(folder)}/*"
+    else:
+        matched = list(files.match(escape(path) if os.path.isfile(path) else path))
+    if not matched:
+        what = "holds no file with the ending of TFRecords" if is_glob(path) and path != pattern else "matches no file"
+        raise AdoptError(f"{pattern} {what}: give TFRecord files, or a quoted glob of them")
+    folder = without_slash(folder_prefix(path) if is_glob(path) and not os.path.isfile(path) else _parent(path))
+    return [_found(split, folder, file, output) for file in matched]
+
+
+def _found(split: str, folder: str, file: FileInfo, output: str) -> Found:
+    """Names a file below its folder; a link out of the folder by its target, since readers follow none."""
+    real = file.path if "://" in file.path else os.path.realpath(file.path)
+    if "://" not in real and not real.startswith(os.path.join(os.path.realpath(folder), "")):
+        folder, file = os.path.dirname(real), file._replace(path=real)
+    return Found(split, _root(folder, output), _name(folder, file.path), file)
+
+
+def _parent(path: str) -> str:
+    return posixpath.dirname(literal_prefix(path) if "://" in path else path)
+
+
+def _is_named_so(path: str) -> bool:
+    name = posixpath.basename(path)
+    return ".tfrecord" in name or name.endswith(ENDINGS)
+
+
+def _root(folder: str, output: str) -> str:
+    """Returns a folder relative to the dataset's if it lies inside, so that a copy of both is the same dataset."""
+    if "://" in folder or "://" in output:
+        inside = folder == output or folder.startswith(f"{output}/")
+        return (folder[len(output) + 1 :] or HERE) if inside else folder
+    real, own = os.path.realpath(folder), os.path.realpath(output)
+    return os.path.relpath(real, own) if real == own or real.startswith(f"{own}{os.sep}") else real
+
+
+def _name(folder: str, path: str) -> str:
+    name = path[len(folder) :].lstrip("/")
+    try:
+        return check_inner(name)
+    except DatasetError:
+        raise AdoptError(f"{cut(repr(path))} has characters that no dataset names: rename or link the file") from None
+
+
+def _split_of(name: str) -> str | None:
+    """Returns the split that a file's name says: `flowers-train.tfrecord-00000-of-00008` says train."""
+    words = "".join(character if character.isalpha() else " " for character in name.lower()).split()
+    splits = {SPLITS[word] for word in words if word in SPLITS}
+    return splits.pop() if len(splits) == 1 else None
+
+
+def beside(files: Files, found: Sequence[Found]) -> dict[str, bytes]:
+    """Reads the small files beside the data that say what is in it, by name."""
+    read = dict[str, bytes]()
+    for folder in dict.fromkeys(posixpath.dirname(each.info.path) for each in found):
+        for file in files.match(f"{escape(folder)}/*"):
+            name = posixpath.basename(file.path)
+            if name.endswith(BESIDE) and 0 < file.bytes <= MOST_BESIDE:
+                with suppress(OSError):
+                    read.setdefault(name, files.read(file.path))
+    return read
+
+
+def division(found: Sequence[Found]) -> str:
+    """Describes the files of each split."""
+    counts = {
+        split: sum(each.split == split for each in found) for split in dict.fromkeys(each.split for each in found)
+    }
+    return listed([f"{split} {count}" for split, count in counts.items()])

@@ -1,0 +1,307 @@
+"""Which features of adopted records are images, labels, boxes or values, by their facts and by files beside them."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from recordmill.pipeline.adopt import describe
+from recordmill.pipeline.adopt.beside import Names, Said, names_of, said_of
+from recordmill.pipeline.adopt.describe import IMAGE, READ, Held, Read
+from recordmill.pipeline.adopt.facts import BYTES, FLOATS, INTS, NESTED, NO_EXAMPLE, FeatureFacts, Layout
+from recordmill.pipeline.safe_text import count, cut
+from recordmill.pipeline.sources.class_names import LABELS, by_code
+from recordmill.transforms.contract.image_facts import loss_lines
+from recordmill.transforms.contract.image_header import NAMED
+from recordmill.transforms.contract.kinds.array import DTYPES
+from recordmill.transforms.contract.kinds.category import CategoryDescription
+
+OUR_NAMES = {
+    "image/encoded": "image", "image/class/label": "label", "image/class/text": "label_text",
+    "image/object/class/label": "boxes_label", "image/object/class/text": "boxes_text", "key": "key_",
+}  # fmt: skip
+"""Shorter names for features of the Object Detection API and of TensorFlow's image models; `key` is reserved."""
+CORNERS = ("ymin", "xmin", "ymax", "xmax")
+RAGGED, ROW_LENGTHS = "/ragged_flat_values", re.compile(r"(.+)/ragged_row_lengths_(\d+)")
+"""How TensorFlow Datasets names lists of lists: the values, and the length of each list."""
+PARTS = ("length", "missing", "shape", "mask")
+"""Suffixes of arrays that a batch adds to a feature's."""
+MOST_CLASSES = 10_000
+STATED = "stated"  # what a user says, in place of `features.json`
+MOST_RELATIVE = 1.001  # of a side of a box: rounding may exceed 1
+
+
+@dataclass
+class Guessed:
+    """How records are read."""
+
+    read: dict[str, Read] = field(default_factory=dict)
+    label: str | None = None
+    kinds: dict[str, frozenset[str]] = field(default_factory=dict)
+    """The accepted kinds of values, by the records' features."""
+    notes: list[str] = field(default_factory=list)
+
+    def reject(self, layout: Layout, key: str | None) -> tuple[str, str, str | None] | None:
+        """Returns why records of a layout are left out: reason, message and feature; None if they are read."""
+        if layout.get("") == NO_EXAMPLE:
+            return "malformed_row", "the record is not a tf.train.Example, or has no features", None
+        if key is not None and layout.get(key) not in (INTS, BYTES):
+            return "missing_key", f"the record lacks its key '{cut(key)}'", key
+        odd = next((name for name, kind in layout.items() if kind not in self.kinds.get(name, {kind})), None)
+        if odd is None:
+            return None
+        return "wrong_type", f"wanted {' or '.join(sorted(self.kinds[odd]))}, found {layout[odd]}", odd
+
+
+class Guesser:
+    """Guesses what records hold."""
+
+    def __init__(
+        self,
+        facts: Mapping[str, FeatureFacts],
+        layouts: Sequence[tuple[Layout, int]],
+        beside: Mapping[str, bytes],
+        key: str | None = None,
+    ) -> None:
+        """Takes each feature's figures, the layouts with their records, and the files beside the data by name."""
+        self.guessed = Guessed()
+        self.said = dict[str, Said]()
+        for name, said in said_of(beside).items():
+            self.said |= {name: said, f"{name}{RAGGED}": said}
+        self._names = names_of(beside)
+        self.held = {each.name: each for each in self._held(facts, layouts, key)}
+        self._left = dict(self.held)
+
+    def _held(
+        self, facts: Mapping[str, FeatureFacts], layouts: Sequence[tuple[Layout, int]], key: str | None
+    ) -> Iterator[Held]:
+        """Yields the features, each with the kind of most of its records."""
+        kinds = dict[str, Counter[str]]()
+        for layout, records in layouts:
+            for name, kind in layout.items():
+                if name:
+                    kinds.setdefault(name, Counter())[IMAGE if kind in READ else kind] += records
+        chosen = {name: max(sorted(counts), key=counts.__getitem__) for name, counts in sorted(kinds.items())}
+        chosen = {name: BYTES if kind in NAMED else kind for name, kind in chosen.items()}
+        for name, kind in chosen.items():
+            accepted = {IMAGE: READ, BYTES: frozenset({BYTES, *NAMED})}
+            self.guessed.kinds[name] = accepted.get(kind, frozenset({kind}))
+        read = [(layout, records) for layout, records in layouts if not self.guessed.reject(layout, key)]
+        total = sum(records for _, records in read)
+        for name, kind in chosen.items():
+            if kind == NESTED:
+                self._leave_out(name, "its steps hold several values: a list of lists, which is not read")
+            elif present := sum(records for layout, records in read if name in layout):
+                yield Held(name, kind, facts[name], total - present)
+
+    def keep(self, columns: Collection[str]) -> None:
+        """Keeps some of the records' features."""
+        self._left = {name: held for name, held in self._left.items() if name in columns}
+
+    def guess(self, label: str | None = None) -> Guessed:
+        """Guesses all features; `label` names the feature to predict."""
+        for name, held in list(self._left.items()):
+            self._image(name, held)
+        self._pixels()
+        self._boxes()
+        for name in list(self._left):
+            self._other(name, self._left[name])
+        self.guessed.read = dict(sorted(self.guessed.read.items()))
+        self.guessed.label = label or self._label()
+        return self.guessed
+
+    def add(self, name: str, read: Read) -> None:
+        """Adds a feature under our name, and says what its values lose."""
+        self.guessed.read[name] = read
+        for column in read.columns:
+            self._left.pop(column, None)
+            facts, held = self.held[column].facts, self.held[column]
+            if held.kind == IMAGE:
+                self._note(name, *loss_lines(facts.losses))
+                self._note(name, *_told(facts.turned, "image", "turned by EXIF, read as stored, as TensorFlow does"))
+                self._note(
+                    name,
+                    *_told(facts.unreadable, "image", "without a readable header: `on_error='skip'` leaves it out"),
+                )
+            if held.lacking:
+                self._note(
+                    name, f"{count(held.lacking, 'record')} without '{cut(column)}': optional, zero or empty there"
+                )
+
+    def _note(self, name: str, *lines: str) -> None:
+        self.guessed.notes += [f"{name}: {line}" for line in lines]
+
+    def _leave_out(self, name: str, why: str) -> None:
+        self._note(cut(name), f"left out: {why}")
+
+    def name_for(self, column: str) -> str:
+        """Returns our name for a feature of the records."""
+        plain = column.removesuffix(RAGGED)
+        if ragged := ROW_LENGTHS.fullmatch(column):
+            plain = f"{ragged[1]}_row_lengths_{ragged[2]}"
+        name = OUR_NAMES.get(plain) or re.sub(r"[^A-Za-z0-9]+", "_", plain).strip("_")[:90]
+        name = name if name[:1].isalpha() else f"feature_{name}"
+        while name in self.guessed.read or self._is_part(name):
+            name += "_"
+        return name
+
+    def _is_part(self, name: str) -> bool:
+        return any(
+            name.removesuffix(f"_{part}") in {*self.guessed.read, *self.held}
+            for part in PARTS
+            if name.endswith(f"_{part}")
+        )
+
+    def _image(self, name: str, held: Held) -> None:
+        said, facts = self.said.get(name), held.facts
+        if held.kind != IMAGE or (said is not None and said.kind not in (IMAGE, "video", STATED)):
+            return
+        channels = said.sides[2] if said and said.sides else None
+        sixteen = facts.losses.get("16 bits", 0)
+        if (
+            channels not in (None, 1, 3)
+            or sixteen == sum(facts.formats.values())
+            or (said and said.dtype not in ("", "uint8"))
+        ):
+            what = f"of {channels} channels" if channels not in (None, 1, 3) else "of 16 bits"
+            self._note(self.name_for(name), f"images {what} are given as bytes, not decoded")
+            return
+        is_list = facts.most > 1 or bool(said and said.shape)
+        if is_list and None in describe.image(held).description.shape[:2]:  # type: ignore[attr-defined]
+            self._note(
+                self.name_for(name), "several images a record, of varying sizes, are given as bytes, not decoded"
+            )
+            return
+        self.add(self.name_for(name), describe.image(held, is_list=is_list))
+
+    def _pixels(self) -> None:
+        """Finds the bytes of raw pixels, beside their height and width."""
+        sides = {name.rpartition("/")[2].lower(): held.facts for name, held in self._left.items() if held.kind == INTS}
+        given = [sides.get("height"), sides.get("width"), sides.get("depth") or sides.get("channels")]
+        for name, held in list(self._left.items()):
+            if held.kind != BYTES or given[0] is None or given[1] is None or held.facts.most != 1 or held.lacking:
+                continue
+            size, known = held.facts.low, [each for each in given if each is not None]
+            if any(each.low != each.high for each in known) or size != held.facts.high or not size:
+                continue
+            height, width, *channels = (int(each.high or 0) for each in known)
+            depth = channels[0] if channels else int(size) // max(1, height * width)
+            if depth in (1, 3) and height * width * depth == size:
+                self.add(
+                    self.name_for("image" if "image" in name.lower() else name),
+                    describe.pixels(held, (height, width, depth)),
+                )
+
+    def _boxes(self) -> None:
+        image = next((name for name, read in self.guessed.read.items() if read.spec["kind"] == IMAGE), None)
+        groups = dict[str, dict[str, Held]]()
+        for name, held in self._left.items():
+            folder, corner = name[: -len(CORNERS[0])], name[-len(CORNERS[0]) :].lower()
+            said = self.said.get(name)
+            if corner in CORNERS and held.kind == FLOATS:
+                groups.setdefault(folder, {})[corner] = held
+            elif said is not None and said.kind == "boundingBox" and image and _is_relative(held):
+                self._left.pop(name)
+                self.add(self.name_for(name), describe.boxes([name], image))
+                return self._boxes()
+        for folder, group in groups.items():
+            if group.keys() != {*CORNERS}:
+                continue
+            columns = [group[corner] for corner in CORNERS]
+            if len({each.facts.lengths for each in columns}) > 1:
+                self._note(cut(folder), "its four lists differ in length in some records: they are no boxes")
+            elif image is None or not all(map(_is_relative, columns)):
+                why = "the records have no image" if image is None else "they are not relative, 0 to 1"
+                self._note(
+                    cut(folder), f"boxes that are given as four lists, since {why}, and do not move with an image"
+                )
+            else:
+                self.add(self.name_for("boxes"), describe.boxes([each.name for each in columns], image))
+        return None
+
+    def _other(self, name: str, held: Held) -> None:
+        said, facts, our = self.said.get(name), held.facts, self.name_for(name)
+        shape = said.shape if said is not None else None
+        many = (
+            None in shape or name.endswith(RAGGED)
+            if shape is not None
+            else facts.most > 1 or bool(ROW_LENGTHS.fullmatch(name))
+        )
+        words = self._words(name, held, said)
+        if said is not None and said.kind == "tensor" and said.encoding != "none" and held.stored == BYTES:
+            if said.encoding == "bytes" and said.dtype in DTYPES and shape and None not in shape[1:]:
+                return self.add(our, describe.array(held, said.dtype, shape))
+            self._note(our, f"a tensor of {said.dtype} encoded as {said.encoding} is given as bytes, not decoded")
+            return self.add(our, describe.raw(held, many=False))
+        if words is not None and (many or not held.lacking):
+            return self.add(our, describe.category(held, our, words, is_list=many))
+        if shape and not many and held.length == math.prod(side or 0 for side in shape):
+            return self.add(our, describe.tensor(held, tuple(side or 0 for side in shape)))
+        if said is not None and said.dtype == "uint64" and (facts.low or 0) < 0:
+            self._note(our, "numbers beyond int64 are given as negative ones, as TensorFlow Datasets stored them")
+        if shape and len(shape) > 1:
+            self._note(our, f"arrays of the shape {list(shape)} are given as one list")
+        length = held.length if shape is None else None
+        return self.add(our, describe.raw(held, many=many, length=length if many else None))
+
+    def _words(self, name: str, held: Held, said: Said | None) -> list[str] | None:
+        """Returns the names of a label's ids; None if it is no label."""
+        facts, last = held.facts, name.rpartition("/")[2].lower()
+        if (
+            held.kind != INTS
+            or facts.low is None
+            or facts.high is None
+            or not 0 <= facts.low <= facts.high < MOST_CLASSES
+        ):
+            return None
+        names = said.names if said is not None and said.kind == "classLabel" else None
+        if names is None and last in LABELS:
+            names = self._names
+        if names is not None:
+            return self._named(name, names, held)
+        is_one = facts.most == 1 and facts.counts is not None and (said is None or said.kind == STATED)
+        return list(map(str, range(int(facts.high) + 1))) if is_one and last in LABELS else None
+
+    def _named(self, column: str, names: Names, held: Held) -> list[str] | None:
+        """Returns names by id; numbers stand for ids without names."""
+        facts, high = held.facts, int(held.facts.high or 0)
+        ids = {int(value) for values in (facts.counts or {}).values() for value in values} or {
+            int(facts.low or 0),
+            high,
+        }
+        by_id = (
+            by_code(ids, names, is_sure=True)
+            if not (isinstance(names, list) and column in self.said)
+            else dict(enumerate(names))
+        )
+        if by_id is None:
+            self._note(
+                self.name_for(column),
+                f"its ids, {facts.low} to {high}, do not fit the {len(names)} names beside the files",
+            )
+            by_id = {}
+        size = max([high, *by_id]) + 1
+        words = [by_id.get(id_) or str(id_) for id_ in range(size)]
+        return (
+            [word if words.count(word) == 1 else f"{word} ({id_})" for id_, word in enumerate(words)]
+            if size <= 1000
+            else words
+        )
+
+    def _label(self) -> str | None:
+        """Chooses the feature to predict: a category with a usual name of labels, else the only one."""
+        categories = [
+            name for name, read in self.guessed.read.items() if isinstance(read.description, CategoryDescription)
+        ]
+        named = [name for usual in LABELS for name in categories if name.lower() == usual]
+        return named[0] if named else categories[0] if len(categories) == 1 else None
+
+
+def _is_relative(held: Held) -> bool:
+    low, high = held.facts.low, held.facts.high
+    return low is None or high is None or (low >= 1 - MOST_RELATIVE and high <= MOST_RELATIVE)
+
+
+def _told(number: int, what: str, so: str) -> list[str]:
+    return [f"{count(number, what)} {so}"] if number else []

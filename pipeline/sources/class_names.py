@@ -1,0 +1,66 @@
+"""The names of classes in files beside data, and the usual names of labels.
+
+>>> by_code({1, 2}, read_names("cat\ndog\n", is_json=False), is_sure=True)
+{1: 'cat', 2: 'dog'}
+"""
+
+import json
+import re
+
+LABELS = tuple(
+    "label labels class cls category target classes categories class_name label_name label_id class_id category_id "
+    "sentiment rating".split()
+)
+"""Usual names of labels, the surest first."""
+NUMBERED = re.compile(r"(\d+)[\s,:=]++(.*\S)")  # a line with a code and its name
+CODED = re.compile(r"-?[0-9]{1,9}")
+ITEM = re.compile(r"item\s*\{([^{}]*)\}")
+"""A class in TensorFlow's `label_map.pbtxt`."""
+NAME, ID = (
+    re.compile(r"(?:^|[\s,;])(display_name|name)\s*:\s*(\"[^\"]*\"|'[^']*')"),
+    re.compile(r"(?:^|[\s,;])id\s*:\s*(\d+)"),
+)
+
+
+def read_names(text: str, *, is_json: bool) -> dict[int, str] | list[str]:
+    r"""Reads class names, by code or in order. Raises: ValueError: anything else.
+
+    >>> read_names("World\nSports\n", is_json=False), read_names('{"Sports": 2}', is_json=True)
+    (['World', 'Sports'], {2: 'Sports'})
+    """
+    content = json.loads(text) if is_json else [line.strip() for line in text.splitlines() if line.strip()]
+    if not is_json and all(map(NUMBERED.fullmatch, content)):
+        content = dict(re.split(r"[\s,:=]+", line, maxsplit=1) for line in content)
+    if isinstance(content, dict):
+        pairs = [pair if pair[0].isdecimal() else pair[::-1] for pair in content.items()]
+        if len({str(code) for code, _ in pairs if CODED.fullmatch(str(code))}) < len(pairs):
+            raise ValueError("no codes, or one twice")
+        content = {int(code): name for code, name in pairs}
+    names = list(content.values()) if isinstance(content, dict) else content
+    if not isinstance(names, list) or not all(isinstance(name, str) and name.strip() for name in names):
+        raise ValueError("no names")
+    if len(set(names)) < len(names):
+        raise ValueError("a name twice")
+    return content
+
+
+def by_code(codes: set[int], names: dict[int, str] | list[str], *, is_sure: bool) -> dict[int, str] | None:
+    """Returns names by code; a list counts from 0 or 1 if only one fits. Unless sure, each name needs its code."""
+    if isinstance(names, list):
+        starts = [start for start in (0, 1) if start <= min(codes) and max(codes) < start + len(names)]
+        names = dict(enumerate(names, starts[0])) if len(starts) == 1 else {}
+    fits = codes <= names.keys() and (is_sure or len(codes) == len(names))
+    return dict(sorted(names.items())) if fits else None
+
+
+def read_label_map(text: str) -> dict[int, str]:
+    """Reads `label_map.pbtxt` (Object Detection API): names by id. Raises: ValueError: no class, or an id twice."""
+    names = dict[int, str]()
+    for item in ITEM.findall(text):
+        ids, given = ID.findall(item), {option: name[1:-1] for option, name in NAME.findall(item)}
+        if len(ids) != 1 or not given or int(ids[0]) in names:
+            raise ValueError("an item without one id and a name")
+        names[int(ids[0])] = given.get("display_name", given.get("name", ""))
+    if not names:
+        raise ValueError("no items")
+    return names
