@@ -143,7 +143,7 @@ class _Stated:
         for option, only in FIXED.items():
             if given.get(option, only) != only:
                 raise self._error(
-                    f"has `{option}: {cut(str(given[option]))}`, adoption reads `{option}: {only}`: a build reads others"
+                    f"has `{option}: {cut(str(given[option]))}`, here it is `{option}: {only}`: a build reads others"
                 )
         columns = given.get("columns", [given.get("column", self._name)])
         held = [self._held(column) for column in columns]

@@ -1,4 +1,4 @@
-"""The names of classes in files beside data, and the usual names of labels.
+r"""The names of classes in files beside data, and the usual names of labels.
 
 >>> by_code({1, 2}, read_names("cat\ndog\n", is_json=False), is_sure=True)
 {1: 'cat', 2: 'dog'}
