@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.adopt.facts import DAMAGED
+from recordmill.pipeline.adopt.facts import DAMAGED, INTS
 from recordmill.pipeline.adopt.guess import Guessed
 from recordmill.pipeline.adopt.scanned import INPUTS_FILE, Scanned
 from recordmill.pipeline.dataset.file_names import kept_name
@@ -139,10 +139,11 @@ class Assembly:
     def _labels(self, each: Scanned, split: int) -> Counter[int]:
         """Counts a file's records of a split by their label's id."""
         read, counted = self.guessed.read.get(self.guessed.label or ""), Counter[int]()
-        counts = each.facts[read.columns[0]].counts if read and read.columns[0] in each.facts else None
+        facts = each.facts.get(f"{INTS} {read.columns[0]}") if read else None
+        counts = (facts.counts if facts else None) or {}
         for number, layout in enumerate(each.layouts):
             if self.guessed.reject(layout, self.key) is None:
-                values = (counts or {}).get(f"{split} {number}", {})
+                values = counts.get(f"{split} {number}", {})
                 counted.update({int(value): records for value, records in values.items()})
         return counted
 
@@ -155,7 +156,8 @@ class Assembly:
     def _statistics(self, name: str) -> Json:
         """Returns what the pass counted of a feature."""
         read = self.guessed.read[name]
-        facts = [each.facts[column] for each in self.scanned for column in read.columns[:1] if column in each.facts]
+        column = f"{(read.description.stored_as or {})[''].dtype} {read.columns[0]}"
+        facts = [each.facts[column] for each in self.scanned if column in each.facts]
         if not facts or len(read.columns) > 1:
             return {}
         total = type(facts[0])(counts=None)

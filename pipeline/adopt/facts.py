@@ -15,7 +15,6 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.examples import nested_lists
 from recordmill.pipeline.errors import UserError, listed
 from recordmill.pipeline.reader import wire
 from recordmill.transforms.contract import image_header
@@ -31,7 +30,8 @@ TURNED = re.compile(rb"\x01\x12\0\x03\0\0\0\x01\0[\x02-\x08]|\x12\x01\x03\0\x01\
 """EXIF's tag of an orientation other than upright, in either byte order."""
 EXIF_WITHIN, EXIF_BYTES = 64, 4096  # where EXIF begins in a JPEG, and where its orientation lies
 Layout = Mapping[str, str]
-_List = tuple[int, int, wire.Chunks]  # a row's number, and the kind and the content of its list
+TYPES: Mapping[Any, str] = {wire.BYTES: BYTES, wire.FLOATS: FLOATS, wire.INTS: INTS}
+_List = tuple[int, int | str, wire.Chunks]  # a row's number, and the kind and the content of its list
 
 
 @dataclass
@@ -82,6 +82,21 @@ class FeatureFacts:
             self._add_sides(*other.sides)
         self._add_counts(other.counts)
 
+    def add_image(self, data: bytes) -> None:
+        """Adds an image."""
+        read = _image(data)
+        if read is None:
+            self.unreadable += 1
+            return
+        form, height, width, is_grey = read
+        self.formats[form] = self.formats.get(form, 0) + 1
+        if self.sides != [height, height, width, width]:
+            self._add_sides(height, height, width, width)
+        self.is_grey &= is_grey
+        for name in losses(data, form) if form != "JPEG" else ():
+            self.losses[name] = self.losses.get(name, 0) + 1
+        self.turned += data.find(b"Exif", 0, EXIF_WITHIN) >= 0 and TURNED.search(data, 0, EXIF_BYTES) is not None
+
     def _range(self) -> tuple[float | None, float | None]:
         return self.low, self.high
 
@@ -123,31 +138,34 @@ class Facts:
     def __init__(self) -> None:
         self.layouts: list[Layout] = []
         self.features: dict[str, FeatureFacts] = {}
+        """By type and name, `int64 image/height`: records may differ in a feature's type."""
         self._numbers: dict[Any, int] = {}
 
     def add(
         self, records: Sequence[bytes | memoryview], rows: Sequence[wire.Lists | None], splits: Sequence[int]
     ) -> list[int]:
         """Adds records with their lists (None: no Example) and splits; returns the number of each one's layout."""
-        layouts, of_name = list[int](), dict[bytes, list[_List]]()
+        layouts, of_list = list[int](), dict[tuple[int, bytes], list[_List]]()
         for row, lists in enumerate(rows):
             kinds = []
-            for name, (kind, chunks) in (lists or {}).items():
+            for name, (list_, chunks) in (lists or {}).items():
                 if chunks:
-                    of_name.setdefault(name, []).append((row, kind, chunks))
-                    kinds.append((name, kind if kind != wire.BYTES else _format(chunks)))
+                    kind = list_ if list_ != wire.BYTES else _format(chunks)
+                    of_list.setdefault((list_, name), []).append((row, kind, chunks))
+                    kinds.append((name, kind))
             layouts.append(self._layout(records[row], lists, tuple(kinds)))
         groups = [f"{split} {layout}" for split, layout in zip(splits, layouts, strict=True)]
-        for name, some in of_name.items():
-            self.features.setdefault(_text(name), FeatureFacts()).add(_figures(some, groups))
+        for (list_, name), some in of_list.items():
+            facts = self.features.setdefault(f"{TYPES[list_]} {_text(name)}", FeatureFacts())
+            facts.add(_figures(TYPES[list_], some, groups))
         return layouts
 
     def _layout(self, record: bytes | memoryview, lists: wire.Lists | None, kinds: Any) -> int:
-        nested = [] if lists is None or wire.is_one_field(record) else nested_lists(bytes(record))
+        nested = [] if lists is None or wire.is_one_field(record) else _nested(record)
         known = self._numbers.get((kinds, lists is None)) if not nested else None
         if known is not None:
             return known
-        layout = {_text(name): {wire.FLOATS: FLOATS, wire.INTS: INTS}.get(kind, kind) for name, kind in kinds}
+        layout = {_text(name): TYPES.get(kind, kind) for name, kind in kinds}
         layout = {"": NO_EXAMPLE} if lists is None else layout | dict.fromkeys(nested, NESTED)
         layout = dict(sorted(layout.items()))
         if layout not in self.layouts:
@@ -159,6 +177,12 @@ class Facts:
         if not nested:
             self._numbers[kinds, lists is None] = number
         return number
+
+
+def _nested(record: bytes | memoryview) -> list[str]:
+    from recordmill.pipeline.dataset.examples import nested_lists  # protobuf takes 0.1 s to load
+
+    return nested_lists(bytes(record))
 
 
 def scan(record: bytes | memoryview) -> wire.Lists | None:
@@ -175,48 +199,45 @@ def _text(name: bytes) -> str:
 
 def _format(chunks: wire.Chunks) -> str:
     """Returns the image format of all values, or `bytes`."""
-    formats = set()
-    for chunk in chunks:
-        if chunk[:1].tobytes() not in STARTS or not IMAGE.match(chunk):
-            return BYTES
-        form = image_header.format_of(bytes(chunk[:64]))
-        if form is None or (form.name == "BMP" and not _header(bytes(chunk))):  # two letters may begin a text
-            return BYTES
-        formats.add(form.name)
+    formats = set(map(_format_of, chunks))
     return formats.pop() if len(formats) == 1 else BYTES
 
 
-STARTS = frozenset({b"\xff", b"\x89", b"G", b"B", b"R", b"I", b"M", b"\0"})
+def _format_of(chunk: memoryview) -> str:
+    if not chunk or chunk[0] not in STARTS or not IMAGE.match(chunk):
+        return BYTES
+    if chunk[0] == STARTS[0]:
+        return "JPEG"
+    form = image_header.format_of(bytes(chunk[:64]))
+    is_sure = form is not None and (form.name != "BMP" or _image(bytes(chunk)) is not None)  # a text may begin with BM
+    return form.name if form is not None and is_sure else BYTES
 
 
-def _header(data: bytes) -> image_header.Header | None:
-    with suppress(image_header.ImageError):
-        return image_header.read_header(data)
-    return None
+STARTS = b"\xff\x89GBRIM\0"
+"""First bytes of images, JPEG's first."""
 
 
-def _figures(some: Sequence[_List], groups: Sequence[str]) -> FeatureFacts:
-    """Counts the lists of one feature in some records."""
-    facts = FeatureFacts(records=len(some))
-    by_kind: dict[int, list[int]] = {}
-    for at, (_, kind, _) in enumerate(some):
-        by_kind.setdefault(kind, []).append(at)
-    for kind, places in by_kind.items():
-        chunks = [some[at][2] for at in places]
-        if kind == wire.BYTES:
-            counts = np.fromiter(map(len, chunks), np.int64, len(chunks))
-            values: npt.NDArray[Any] = np.array([len(value) for each in chunks for value in each], np.int64)
-            _add_images(facts, [value for each in chunks for value in each])
-        else:
-            sizes = np.array([sum(map(len, each)) for each in chunks], np.int64)
-            joined = b"".join([part for each in chunks for part in each])
-            values, counts = np.frombuffer(joined[: len(joined) // 4 * 4], "<f4"), sizes // 4
-            if kind == wire.INTS:
-                values, counts = wire.decode(joined + bytes(wire.PADDING), sizes)
-        lengths = zlib.crc32(np.stack([counts, [some[at][0] for at in places]]).tobytes())
-        facts.add(FeatureFacts(0, int(counts.sum()), int(counts.min()), int(counts.max()), *_bounds(values), lengths))
-        is_label = kind == wire.INTS and len(by_kind) == 1 and (counts == 1).all()
-        facts._add_counts(_counted([groups[some[at][0]] for at in places], values) if is_label else None)
+def _figures(type_: str, some: Sequence[_List], groups: Sequence[str]) -> FeatureFacts:
+    """Counts the lists of one feature and type in some records."""
+    chunks = [each for _, _, each in some]
+    values: npt.NDArray[Any]
+    if type_ == BYTES:
+        counts = np.fromiter(map(len, chunks), np.int64, len(chunks))
+        values = np.array([len(value) for each in chunks for value in each], np.int64)
+    else:
+        sizes = np.array([sum(map(len, each)) for each in chunks], np.int64)
+        joined = b"".join([part for each in chunks for part in each])
+        values, counts = np.frombuffer(joined[: len(joined) // 4 * 4], "<f4"), sizes // 4
+        if type_ == INTS:
+            values, counts = wire.decode(joined + bytes(wire.PADDING), sizes)
+    lengths = zlib.crc32(np.array([counts, [row for row, _, _ in some]]).tobytes())
+    figures = int(counts.sum()), int(counts.min()), int(counts.max())
+    facts = FeatureFacts(len(some), *figures, *_bounds(values), lengths, None)
+    if type_ == INTS and (counts == 1).all():
+        facts.counts = _counted([groups[row] for row, _, _ in some], values)
+    for _, form, each in some if type_ == BYTES else ():
+        for value in each if form != BYTES else ():
+            facts.add_image(bytes(value))
     return facts
 
 
@@ -232,26 +253,13 @@ def _counted(groups: Sequence[str], values: npt.NDArray[np.int64]) -> dict[str, 
     return counts
 
 
-def _add_images(facts: FeatureFacts, values: Sequence[memoryview]) -> None:
-    for value in values:
-        if value[:1].tobytes() not in STARTS or not IMAGE.match(value):
-            continue
-        data = bytes(value)
-        header = _header(data)
-        if header is None:
-            facts.unreadable += 1
-            continue
-        facts.formats[header.format] = facts.formats.get(header.format, 0) + 1
-        facts._add_sides(header.height, header.height, header.width, header.width)
-        facts.is_grey = facts.is_grey and _is_grey(data, header.format)
-        for name in losses(data, header.format):
-            facts.losses[name] = facts.losses.get(name, 0) + 1
-        facts.turned += data.find(b"Exif", 0, EXIF_WITHIN) >= 0 and TURNED.search(data, 0, EXIF_BYTES) is not None
-
-
-def _is_grey(data: bytes, form: str) -> bool:
-    """Whether a PNG or JPEG has one channel."""
-    if form == "PNG":
-        return data[25:26] in (b"\0", b"\4")
-    segments = image_header.jpeg_segments(data) if form == "JPEG" else ()
-    return any(data[offset + 9] == 1 for marker, offset in segments if marker in image_header.FRAMES)
+def _image(data: bytes) -> tuple[str, int, int, bool] | None:
+    """Returns an image's format, height, width, and whether it has one channel; None without a readable header."""
+    with suppress(image_header.ImageError):
+        if data.startswith(image_header.JPEG):  # a third of the time of the whole header
+            frame = image_header.jpeg_frame(data)
+            return None if frame is None or not frame[0] * frame[1] else ("JPEG", frame[0], frame[1], frame[2] == 1)
+        header = image_header.read_header(data)
+        is_grey = header.format == "PNG" and data[25:26] in (b"\0", b"\4")
+        return header.format, header.height, header.width, is_grey
+    return None

@@ -93,7 +93,8 @@ class Guesser:
             if kind == NESTED:
                 self._leave_out(name, "its steps hold several values: a list of lists, which is not read")
             elif present := sum(records for layout, records in read if name in layout):
-                yield Held(name, kind, facts[name], total - present)
+                type_ = kind if kind in (INTS, FLOATS) else BYTES
+                yield Held(name, kind, facts[f"{type_} {name}"], total - present)
 
     def keep(self, columns: Collection[str]) -> None:
         """Keeps some of the records' features."""

@@ -4,7 +4,6 @@ import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
@@ -12,6 +11,8 @@ from recordmill.pipeline.cli.screen import Screen, count, print_line
 from recordmill.pipeline.errors import ExitCode
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from recordmill.pipeline.adopt.adopt import Adopted
 
 SPLIT = "--split"
@@ -110,7 +111,9 @@ def adopt(
     return ExitCode.GATE if done.is_held_back else ExitCode.PUBLISHED if done.is_new else ExitCode.UP_TO_DATE
 
 
-def _progress(console: Screen) -> Progress:
+def _progress(console: Screen) -> "Progress":
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = TextColumn("{task.description}"), BarColumn(bar_width=24), DownloadColumn(), TimeRemainingColumn()
     return Progress(*columns, console=console, transient=True, disable=not console.is_terminal or console.quiet)
 

@@ -43,7 +43,7 @@ def frame_head(length: int) -> bytes:
     return data + _crc(masked_crc(data))
 
 
-def record_length(header: bytes) -> int | None:
+def record_length(header: bytes | memoryview) -> int | None:
     """Returns the bytes of a record's data by its header; None if truncated or damaged."""
     length = int.from_bytes(header[:8], "little")
     return length if header == frame_head(length) else None

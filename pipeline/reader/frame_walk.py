@@ -8,7 +8,7 @@ import hashlib
 import itertools
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -34,13 +34,20 @@ class FrameBatch(NamedTuple):
         return FrameBatch(*([column[row] for row in rows] for column in self))  # type: ignore[arg-type, index]
 
 
+class Readable(Protocol):
+    """A file, or a stream of an object."""
+
+    def readinto(self, buffer: memoryview, /) -> int | None:
+        """Reads up to the buffer's size; returns the number of bytes, 0 at the end."""
+
+
 class FrameWalk:
     """One walk over an open file of `size` bytes, in the memory of a block and the largest record.
 
     `index` must rise from 0 to `size`. `report` is called with each damage.
     """
 
-    def __init__(self, file: BinaryIO, size: int, index: Offsets | None, report: ReportDamage) -> None:
+    def __init__(self, file: Readable, size: int, index: Offsets | None, report: ReportDamage) -> None:
         self._file, self._size, self._report = file, size, report
         self._index = np.zeros(0, np.int64) if index is None else index.astype(np.int64)
         self._digest = hashlib.sha256()
@@ -61,30 +68,42 @@ class FrameWalk:
         return taken
 
     def batches(self) -> Iterator[FrameBatch]:
-        """Yields the records with correct checksums, one block at a time.
+        """Yields the records with correct checksums, one block at a time; a batch is valid until the next one.
 
         Raises:
             OSError: the file cannot be read to its end.
         """
-        data, start, position = b"", 0, 0  # a piece of the file, its offset, and the next record's position in it
+        buffer = bytearray()
+        data, start, position = memoryview(buffer), 0, 0  # a piece of the file, its offset, the next record's position
         while start + len(data) < self._size:
-            data, start, position = data[position:], start + min(position, len(data)), max(0, position - len(data))
-            block = self._file.read(max(BLOCK, self._missing(data)))
-            if not block:
+            rest = data[position:]
+            start, position, wanted = start + min(position, len(data)), max(0, position - len(data)), self._wanted(rest)
+            if len(buffer) < len(rest) + wanted:
+                grown = bytearray(len(rest) + wanted)
+                grown[: len(rest)] = rest
+                buffer = grown
+            else:
+                buffer[: len(rest)] = rest
+            read = self._file.readinto(memoryview(buffer)[len(rest) : len(rest) + wanted])
+            if not read:
                 break  # another process truncated the file: the caller reports its size
-            self._digest.update(block)
-            self._taken += len(block)
-            data += block
+            data = memoryview(buffer)[: len(rest) + read]
+            self._digest.update(data[len(rest) :])
+            self._taken += read
             spans, position = self._cut(data, start, position)
             yield self._checked(data, start, spans)
         self._end(start + position)
 
-    def _missing(self, data: bytes) -> int:
+    def _wanted(self, data: memoryview) -> int:
+        """The number of bytes to read next: a block, or the rest of the data's first record."""
+        return max(BLOCK, self._missing(data))
+
+    def _missing(self, data: memoryview) -> int:
         """The number of missing bytes of the data's first record."""
         length = record_length(data[:HEADER_BYTES])
         return 0 if length is None else min(HEADER_BYTES + length + FOOTER_BYTES, self._size) - len(data)
 
-    def _cut(self, data: bytes, start: int, position: int) -> tuple[Pieces, int]:
+    def _cut(self, data: memoryview, start: int, position: int) -> tuple[Pieces, int]:
         """Finds the records from a position on; also returns the position of the one after them."""
         spans = self._as_indexed(data, start, position)
         position = spans[-1][2] + FOOTER_BYTES if spans else position
@@ -108,7 +127,7 @@ class FrameWalk:
                 position = end
         return spans, position
 
-    def _as_indexed(self, data: bytes, start: int, position: int) -> Pieces:
+    def _as_indexed(self, data: memoryview, start: int, position: int) -> Pieces:
         """Cuts the data by the index if all headers agree with it: three times as fast."""
         first, last = np.searchsorted(self._index, [start + position, start + len(data)], side="right").tolist()
         bounds = (self._index[max(0, first - 1) : last] - start).tolist()
@@ -147,10 +166,12 @@ class FrameWalk:
             self._lose(offset, f"the file ends inside the header, after {rest:,} of {HEADER_BYTES} bytes")
         self.offsets.append(self._size)
 
-    def _checked(self, data: bytes, start: int, spans: Pieces) -> FrameBatch:
+    def _checked(self, data: memoryview, start: int, spans: Pieces) -> FrameBatch:
         """Returns the records with correct checksums of their data, and reports the others."""
         view = np.frombuffer(data, np.uint8)
-        frames: list[Frame] = [data[begin:end] if end - begin <= COPIED else view[begin:end] for _, begin, end in spans]
+        frames: list[Frame] = [
+            bytes(data[begin:end]) if end - begin <= COPIED else view[begin:end] for _, begin, end in spans
+        ]
         records = [frame if isinstance(frame, bytes) else frame.data for frame in frames]
         offsets = [start + begin - HEADER_BYTES for _, begin, _ in spans]
         batch = FrameBatch([number for number, *_ in spans], offsets, records)

@@ -175,6 +175,13 @@ def _jpeg(data: bytes) -> Read:
     return size, frame != LOSSLESS, scans
 
 
+def jpeg_frame(data: bytes) -> tuple[int, int, int] | None:
+    """Returns a JPEG's height, width and number of components; None without a frame. Raises: ImageError: `too_slow`."""
+    frames = (offset for marker, offset in jpeg_segments(data) if marker in FRAMES)
+    offset = next(frames, None)
+    return None if offset is None else struct.unpack_from(">HHB", data, offset + 5)
+
+
 def _scans(data: bytes, offset: int) -> int:
     """Counts a JPEG's scans from the first to the image's end; a film may follow."""
     scans, segments = 0, count(1)
