@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from recordmill.pipeline.adopt import files as listing
 from recordmill.pipeline.adopt.assemble import Assembly
@@ -29,6 +28,7 @@ from recordmill.pipeline.dataset.manifest import Latest, Manifest, version_folde
 from recordmill.pipeline.dataset.paths import is_name
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.parallel import cores, in_order
+from recordmill.pipeline.reader import wire
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.files import LocalFiles, StoreFiles
 from recordmill.pipeline.versions import leases, publishing
@@ -143,7 +143,8 @@ def adopt(
             publishing.remember_same(store.url, manifest.version, _sighting(adoption, found))
         remember(store.url, {each.root for each in found})
         remove_run(work)
-        changes |= {"version": is_new and manifest.version, "live_after": live and manifest.version}
+        if is_new:
+            changes |= {"version": manifest.version, "live_after": manifest.version if live else base.version}
     folder = str(version_folder(open_location(store.url), manifest.version))
     return Adopted(folder, manifest, is_new, not live, guessed.notes)
 
@@ -194,9 +195,7 @@ def _assemble(
         )
     by_share = bool(adoption.splits)
     splits = list(adoption.splits if by_share else dict.fromkeys(each.found.split for each in scanned))
-    left_out = {
-        at: gone for at, each in enumerate(scanned) if (gone := _forgotten(files, each, base, adoption.key)).any()
-    }
+    left_out = {at: gone for at, each in enumerate(scanned) if (gone := _forgotten(files, each, base, adoption.key))}
     shutil.rmtree(folder, ignore_errors=True)
     some = adoption.options, scanned, guessed, splits, by_share, adoption.key, base.forgotten, left_out, folder
     assembly = Assembly(adoption.dataset, *some)
@@ -227,12 +226,15 @@ def _layouts(scanned: Sequence[Scanned]) -> list[tuple[Layout, int]]:
     return [(json.loads(layout), records) for layout, records in counts.items()]
 
 
-def _forgotten(files: StoreFiles, each: Scanned, base: Base, key: str | None) -> npt.NDArray[np.bool_]:
-    """Marks a file's forgotten records."""
-    gone = np.zeros(each.records, bool)
+def _forgotten(files: StoreFiles, each: Scanned, base: Base, key: str | None) -> dict[int, wire.Lists | None]:
+    """Returns a file's forgotten records, by number, with their lists."""
+    gone = dict[int, wire.Lists | None]()
     for record in range(each.records) if base.forgotten.keys else ():
-        stored = f"{each.found.name}:{record}".encode() if key is None else key_of(scan(each.read(files, record)), key)
-        gone[record] = stored is not None and base.forgotten.holds(stored)
+        if key is None:
+            if base.forgotten.holds(f"{each.found.name}:{record}".encode()):
+                gone[record] = scan(each.read(files, record))
+        elif (stored := key_of(lists := scan(each.read(files, record)), key)) and base.forgotten.holds(stored):
+            gone[record] = lists
     return gone
 
 

@@ -16,10 +16,11 @@ import numpy.typing as npt
 
 from recordmill.pipeline.adopt.facts import DAMAGED, INTS
 from recordmill.pipeline.adopt.guess import Guessed
-from recordmill.pipeline.adopt.scanned import INPUTS_FILE, Scanned
+from recordmill.pipeline.adopt.scanned import INPUTS_FILE, Scanned, key_of
 from recordmill.pipeline.dataset.file_names import kept_name
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, Split
 from recordmill.pipeline.dataset.paths import path_within
+from recordmill.pipeline.reader import wire
 from recordmill.pipeline.versions.files import inventory
 from recordmill.pipeline.versions.forgotten import FORGOTTEN, Forgotten
 from recordmill.pipeline.versions.publishing import version_name
@@ -43,8 +44,8 @@ class Assembly:
     """Whether files are divided by their keys' hashes: `Scanned.groups` has the numbers of `splits`."""
     key: str | None
     forgotten: Forgotten
-    left_out: Mapping[int, Bools]
-    """By file, the forgotten records."""
+    left_out: Mapping[int, Mapping[int, wire.Lists | None]]
+    """By file, the forgotten records, with their lists."""
     folder: Path
     rows: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
@@ -117,14 +118,15 @@ class Assembly:
             each, kept = self.scanned[at], self._read[at].copy()
             if self.by_share:
                 kept &= each.groups[:, 0] == number
-            if at in self.left_out:
-                self.rows["forgotten"] += int((kept & self.left_out[at]).sum())
-                kept &= ~self.left_out[at]
+            gone = {record: lists for record, lists in self.left_out.get(at, {}).items() if kept[record]}
+            kept[list(gone)] = False
+            self.rows["forgotten"] += len(gone)
             shards.append(self._shard(each, self._names(at)[0], kept, kept_name(self.name, split, place, len(own))))
-            labels += self._labels(each, number if self.by_share else 0)
+            labels.update(self._labels(each, number if self.by_share else 0))
+            labels.subtract(map(self._label_of, gone.values()))
         self.rows["written"] += sum(shard.records for shard in shards)
         words = self.guessed.read[self.guessed.label].words if self.guessed.label else None
-        counted = words is not None and not self.left_out and labels.total() == sum(shard.records for shard in shards)
+        counted = words is not None and labels.total() == sum(shard.records for shard in shards)
         return Split(tuple(shards), tuple(labels[id_] for id_ in range(len(words or ()))) if counted else None)
 
     def _shard(self, each: Scanned, index: str, kept: Bools, name: str) -> Shard:
@@ -146,6 +148,11 @@ class Assembly:
                 values = counts.get(f"{split} {number}", {})
                 counted.update({int(value): records for value, records in values.items()})
         return counted
+
+    def _label_of(self, lists: wire.Lists | None) -> int:
+        read = self.guessed.read.get(self.guessed.label or "")
+        value = key_of(lists, read.columns[0]) if read else None
+        return int(value) if value and value.isdigit() else -1
 
     def _write_words(self) -> None:
         for name, read in self.guessed.read.items():

@@ -50,12 +50,16 @@ class Scanned:
     damaged: tuple[Damage, ...]
     lost: bool
     """Whether the rest of the file, after the last record, cannot be read."""
+    of_all: tuple[int, int] | None
+    """The group of all records, if they share one."""
     layouts: tuple[Layout, ...]
     facts: Mapping[str, FeatureFacts]
 
     @property
     def groups(self) -> npt.NDArray[np.uint8]:
         """Each record's split and layout, uint8 [records, 2]; `DAMAGED` in place of the layout for damaged data."""
+        if self.of_all is not None:
+            return np.broadcast_to(np.array(self.of_all, np.uint8), (self.records, 2))
         return np.frombuffer(zlib.decompress(_unpacked(self.path)[1]), np.uint8).reshape(-1, 2)
 
     @property
@@ -108,10 +112,10 @@ def scan_file(
         AdoptError: it is no TFRecord file, or compressed. UserError: too many layouts. OSError: it cannot be read.
     """
     facts, groups, damaged = Facts(), zlib.compressobj(1), list[Damage]()
-    packed, count = list[bytes](), 0
+    packed, count, kinds = list[bytes](), 0, set[tuple[int, int]]()
 
     def report(record: int, byte: int, message: str) -> None:
-        if not damaged or damaged[-1][:2] != (record, byte):
+        if (record, byte) not in [each[:2] for each in damaged[-1:]]:
             damaged.append(Damage(record, byte, message))
 
     with files.open(found.info.path) as opened, open(path.with_suffix(".index"), "wb") as index:
@@ -129,15 +133,17 @@ def scan_file(
                 splits = _splits(found.name, numbers, rows, key, shares)
                 layouts = facts.add(records, rows, splits)
                 of_frames[np.array(numbers) - count] = np.array([splits, layouts]).T
+            kinds |= {(0, 0)} if not of_frames.any() else set(map(tuple, np.unique(of_frames, axis=0).tolist()))
             packed.append(groups.compress(of_frames.tobytes()))
             count += len(offsets)
             on_bytes(walk.taken())
-        np.array([found.info.bytes if walk.is_whole else damaged[-1].byte], "<u8").tofile(index)
+        np.array([walk.lost], "<u8").tofile(index)
     head = {
         "records": count,
         "sha256": walk.sha256,
-        "damaged": damaged[:NAMED],
+        "damaged": sorted(damaged)[:NAMED],
         "lost": not walk.is_whole,
+        "of_all": min(kinds) if len(kinds) == 1 else None,
         "layouts": facts.layouts,
         "facts": {name: each.to_json() for name, each in sorted(facts.features.items())},
     }

@@ -123,6 +123,8 @@ def verify(
     if spec is not None:
         parsed = recordmill.load_spec(str(spec))
     report = check(folder, version, quick=quick)
+    if parsed is not None and report.manifest.adopted:
+        raise DatasetError(f"{folder} names adopted files, which no spec built: leave --spec out")
     if repair or parsed is not None:
         with quiet():  # Beam and TensorFlow print, also while they load
             from recordmill.pipeline.verify.parity import with_parity
@@ -130,7 +132,7 @@ def verify(
 
             report = repaired(report, parsed) if repair else report
             report = with_parity(report, parsed, sample) if parsed is not None and sample else report
-    if spec is None:
+    if spec is None and not report.manifest.adopted:
         report.findings.unchecked.append(NO_PARITY)
     _print(report, as_json)
     return 0 if report.is_whole else 1

@@ -55,6 +55,8 @@ class FrameWalk:
         """The offsets of the records so far, and at the end the file's size."""
         self.is_whole = True
         """False if damage hides an offset."""
+        self.lost = size
+        """The byte at which the last such damage begins; the file's size without any."""
         self._number, self._taken = 0, 0
 
     @property
@@ -146,7 +148,7 @@ class FrameWalk:
         ]
 
     def _lose(self, offset: int, message: str) -> None:
-        self.is_whole = False
+        self.is_whole, self.lost = False, offset
         self._report(self._number, offset, message)
 
     def _after(self, offset: int) -> int:

@@ -113,6 +113,8 @@ def serving_model(path: str | Path, version: str | None = None) -> str:
         DatasetError: the version does not exist, or is at a URL.
     """
     dataset = open_dataset(path, version)
+    if dataset.manifest.adopted:
+        raise DatasetError(f"{path} names adopted files, which have no serving model: only a build makes one")
     if isinstance(dataset.folder, RemotePath):
         raise DatasetError(f"{path} is a URL: copy the version to this machine (it could change after the check)")
     refuse(check_graph(VersionFiles(dataset.folder), dataset.manifest, "serving"))

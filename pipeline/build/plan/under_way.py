@@ -24,6 +24,7 @@ from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.forgotten import source_key_of
+from recordmill.pipeline.versions.stores.base import OutputError
 
 
 @dataclass(frozen=True)
@@ -38,8 +39,11 @@ class Build:
 
     @cached_property
     def base(self) -> Base:
-        """The state of the output. Raises: OutputError, as `Base.read`."""
-        return Base.read(self.output, self.spec.name)
+        """The state of the output. Raises: OutputError, as `Base.read`; or it holds adopted files."""
+        base = Base.read(self.output, self.spec.name)
+        if base.live is not None and base.live.adopted:
+            raise OutputError(f"the output {self.output} holds adopted files: give another for a built dataset")
+        return base
 
     @cached_property
     def done(self) -> Published | None:
