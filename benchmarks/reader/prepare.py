@@ -131,7 +131,8 @@ def images(folder: Path) -> None:
     write_peers(folder, tf_formats.PHOTOS, read_photos(folder))
 
     def adopt(partial: Path) -> None:
-        command = [BUILD_PYTHON, "-m", "recordmill", "adopt", folder / "tfds" / "image" / "1.0.0", "--output", partial]
+        given = str(folder / "tfds" / "image" / "1.0.0")
+        command = [str(BUILD_PYTHON), "-m", "recordmill", "adopt", given, "--output", str(partial)]
         subprocess.run([*command, "--name", "photos", "--quiet"], cwd=ROOT, check=True)
 
     once(folder / "recordmill_adopted", adopt)
