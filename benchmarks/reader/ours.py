@@ -1,6 +1,7 @@
 """Our own pipelines: the training input of a dataset that `recordmill build` made, through each of its engines.
 
-Names: `recordmill_numpy` or `recordmill_tf_data`; of texts `recordmill_packed`, `recordmill_padded_tf_data`
+Names: `recordmill_numpy` or `recordmill_tf_data`; `recordmill_adopted_numpy` over the files of TensorFlow Datasets; of
+texts `recordmill_packed`, `recordmill_padded_tf_data`
 """
 
 import importlib
@@ -15,7 +16,7 @@ from recordmill import open_dataset
 from recordmill.augment import RandomFlip, RandomResizedCrop
 
 THREADS = {"images": 2, "text": 1}
-TF_DATA = "tf_data"
+TF_DATA, ADOPTED = "tf_data", "recordmill_adopted"
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Ours:
 
     @property
     def _folder(self) -> str:
-        return "recordmill_packed" if self._packs else "recordmill"
+        return next((name for name in ("recordmill_packed", ADOPTED) if self.name.startswith(name)), "recordmill")
 
     def _options(self, settings: Settings) -> dict[str, Any]:
         if self.task == "images":
@@ -65,7 +66,8 @@ def training_input(dataset: Path, settings: Settings, **options: Any) -> Any:
     """Opens the train split, without end."""
     if settings.remote:
         options["cache"] = settings.cache
-    return open_dataset(f"{settings.remote}/{dataset.name}" if settings.remote else dataset).training_input(
+    place = f"{settings.remote}/{dataset.name}" if settings.remote else dataset
+    return open_dataset(place, files=dataset.parent / "tfds").training_input(
         "train",
         batch_size=settings.batch_size,
         seed=settings.seed,

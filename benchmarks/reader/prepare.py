@@ -11,8 +11,9 @@ import argparse
 import io
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,20 @@ def images(folder: Path) -> None:
 
     once(folder / "jpegs", extract)
     write_peers(folder, tf_formats.PHOTOS, read_photos(folder))
+
+    def adopt(partial: Path) -> None:
+        given = str(folder / "tfds" / "image" / "1.0.0")
+        command = [str(BUILD_PYTHON), "-m", "recordmill", "adopt", given, "--output", str(partial)]
+        subprocess.run([*command, "--name", "photos", "--quiet"], cwd=ROOT, check=True)
+
+    once(folder / "recordmill_adopted", adopt)
+    for file in sorted(folder.glob("tfds/image/1.0.0/*.tfrecord*")):
+        once(folder / "tfrecord_index" / file.name, partial(_index, file))
+
+
+def _index(file: Path, index: Path) -> None:
+    """Writes the index that the package `tfrecord` reads."""
+    subprocess.run([sys.executable, "-m", "tfrecord.tools.tfrecord2idx", file, index], check=True, stdout=sys.stderr)
 
 
 def text(folder: Path) -> None:

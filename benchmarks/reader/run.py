@@ -42,8 +42,9 @@ WIRE = ("--delay=0.03", "--rate=125e6")
 """30 ms before each answer, and 1 Gbit/s of all together."""
 
 IMAGES = (
-    "recordmill_numpy recordmill_numpy_threads recordmill_tf_data recordmill_tf_data_threads tfds tf_data "
-    "tf_data_numpy grain_processes streaming litdata"
+    "recordmill_numpy recordmill_numpy_threads recordmill_adopted_numpy recordmill_adopted_numpy_threads "
+    "recordmill_tf_data recordmill_tf_data_threads tfds tf_data tf_data_numpy grain_processes streaming litdata "
+    "tfrecord_index"
 ).split()
 TEXT = (
     "recordmill_padded recordmill_padded_threads recordmill_bucketed recordmill_bucketed_threads recordmill_packed "

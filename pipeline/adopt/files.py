@@ -71,7 +71,9 @@ def find(files: Files, given: Mapping[str, Sequence[str]], output: str) -> list[
     named = [_split_of(each.name) for each in found]
     is_named = None not in named
     splits = [each.split or (is_named and split) or "train" for each, split in zip(found, named, strict=True)]
-    return [each._replace(split=split) for each, split in zip(found, splits, strict=True)]
+    placed = [each._replace(split=split) for each, split in zip(found, splits, strict=True)]
+    order = [*given] if "" not in given else [*dict.fromkeys(SPLITS.values())]
+    return sorted(placed, key=lambda each: order.index(each.split))
 
 
 def _matched(files: Files, split: str, pattern: str, output: str) -> list[Found]:

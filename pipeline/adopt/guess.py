@@ -16,6 +16,7 @@ from recordmill.transforms.contract.image_facts import loss_lines
 from recordmill.transforms.contract.image_header import NAMED
 from recordmill.transforms.contract.kinds.array import DTYPES
 from recordmill.transforms.contract.kinds.category import CategoryDescription
+from recordmill.transforms.contract.stored import IMAGES
 
 OUR_NAMES = {
     "image/encoded": "image", "image/class/label": "label", "image/class/text": "label_text",
@@ -117,21 +118,20 @@ class Guesser:
         self.guessed.read[name] = read
         for column in read.columns:
             self._left.pop(column, None)
-            facts, held = self.held[column].facts, self.held[column]
-            if held.kind == IMAGE:
-                self._note(name, *loss_lines(facts.losses))
-                self._note(name, *_told(facts.turned, "image", "turned by EXIF, read as stored, as TensorFlow does"))
-                self._note(
-                    name,
-                    *_told(facts.unreadable, "image", "without a readable header: `on_error='skip'` leaves it out"),
-                )
-            if held.lacking:
-                self._note(
-                    name, f"{count(held.lacking, 'record')} without '{cut(column)}': optional, zero or empty there"
-                )
+            held = self.held[column]
+            if read.spec["kind"] in IMAGES and held.kind == IMAGE:
+                self._note(name, *loss_lines(held.facts.losses))
+                self._told(name, held.facts.turned, "turned by EXIF, read as stored, as TensorFlow does")
+                self._told(name, held.facts.unreadable, "without a readable header, left out by on_error='skip'")
+            if held.lacking and "optional" in read.spec:
+                self._note(name, f"missing in {count(held.lacking, 'record')}: optional, `{name}_missing` is 1 there")
 
     def _note(self, name: str, *lines: str) -> None:
         self.guessed.notes += [f"{name}: {line}" for line in lines]
+
+    def _told(self, name: str, images: int, so: str) -> None:
+        if images:
+            self._note(name, f"{count(images, 'image')} {so}")
 
     def _leave_out(self, name: str, why: str) -> None:
         self._note(cut(name), f"left out: {why}")
@@ -195,7 +195,8 @@ class Guesser:
                 )
 
     def _boxes(self) -> None:
-        image = next((name for name, read in self.guessed.read.items() if read.spec["kind"] == IMAGE), None)
+        images = [name for name, read in self.guessed.read.items() if read.spec["kind"] == IMAGE]
+        image = IMAGE if IMAGE in images else next(iter(images), None)
         groups = dict[str, dict[str, Held]]()
         for name, held in self._left.items():
             folder, corner = name[: -len(CORNERS[0])], name[-len(CORNERS[0]) :].lower()
@@ -302,7 +303,3 @@ class Guesser:
 def _is_relative(held: Held) -> bool:
     low, high = held.facts.low, held.facts.high
     return low is None or high is None or (low >= 1 - MOST_RELATIVE and high <= MOST_RELATIVE)
-
-
-def _told(number: int, what: str, so: str) -> list[str]:
-    return [f"{count(number, what)} {so}"] if number else []

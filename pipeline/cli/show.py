@@ -85,6 +85,7 @@ def _print_rows(console: Screen, manifest: Manifest) -> None:
         console.print(_sources(manifest))
     rows = manifest.rows
     left_out = f" + {rows['duplicates']:,} duplicates left out" if rows.get("duplicates") else ""
+    left_out += f" + {rows['forgotten']:,} forgotten" if rows.get("forgotten") else ""
     sums = f"{rows.get('written', 0):,} written + {rows.get('rejected', 0):,} rejected{left_out}"
     console.print(f"\n{rows.get('read', 0):,} rows read = {sums}")
     for reason, rejected in manifest.rejects.get("by_reason", {}).items():
