@@ -78,7 +78,7 @@ class Assembly:
             rows=rows,
             sources=({"format": "adopted", "path": ", ".join(given), **rows},),
             rejects=rejects,
-            spec={"name": self.name, "features": self.spec(), "label": self.guessed.label},
+            spec={"name": self.name, "splits": self._shares(), "features": self.spec(), "label": self.guessed.label},
             provenance={
                 "built_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
                 "source_key": key,
@@ -91,6 +91,10 @@ class Assembly:
     def spec(self) -> dict[str, Any]:
         """Returns the features in a spec's words."""
         return {name: _words(name, read.spec, read.columns) for name, read in self.guessed.read.items()}
+
+    def _shares(self) -> dict[str, float]:
+        given = self.options["splits"]
+        return given or dict.fromkeys(self.splits, 1)
 
     def _key(self) -> Json:
         kinds = {layout[self.key or ""] for each in self.scanned for layout in each.layouts if self.key in layout}

@@ -7,15 +7,18 @@ names, and those that this user adopted into this folder on this machine.
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from recordmill.pipeline.dataset.file_names import Allowed
-from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Location, Manifest
+from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Location, Manifest, Shard
 from recordmill.pipeline.dataset.paths import NO_PARTS, check_inner, user_cache, write_atomically
 
+WILDCARD = re.compile(r"[*?\[]")
 HERE = "."
 """The root of files in the dataset's own folder."""
 
@@ -36,45 +39,45 @@ def allow(manifest: Manifest, version: Location, files: Iterable[str] = ()) -> M
         version: its folder.
         files: folders, files, globs or URLs that the caller allows.
     """
-    roots = {shard.root for shard in manifest.shards if shard.root is not None}
-    if not roots:
+    if not manifest.adopted:
         return manifest
     dataset = dataset_folder(version)
-    allowed = [*map(_literal, files), *_remembered(dataset)]
-    places = {root: place for root in roots if (place := _place(root, dataset, allowed)) is not None}
-    splits = {
-        name: replace(
-            split, shards=tuple(replace(each, root=places.get(each.root or "", each.root)) for each in split.shards)
+    allowed = [*files, *_remembered(dataset)]
+
+    def marked(shard: Shard) -> Shard:
+        root = shard.root or ""
+        if not os.path.isabs(root) and "://" not in root:
+            return replace(shard, root=Allowed(dataset if root == HERE else f"{dataset}/{check_inner(root)}"))
+        return (
+            replace(shard, root=Allowed(root)) if any(_names(place, root, shard.file) for place in allowed) else shard
         )
-        for name, split in manifest.splits.items()
-    }
+
+    splits = {name: replace(split, shards=tuple(map(marked, split.shards))) for name, split in manifest.splits.items()}
     return replace(manifest, splits=splits)
 
 
-def _place(root: str, dataset: str, allowed: Sequence[str]) -> Allowed | None:
-    """Returns a root's path or URL if it is allowed."""
-    if root == HERE:
-        return Allowed(dataset)
-    if not os.path.isabs(root) and "://" not in root:
-        return Allowed(f"{dataset}/{check_inner(root)}")
-    return Allowed(root) if any(_is_within(root, place) for place in allowed) else None
+def _names(place: str, root: str, file: str) -> bool:
+    """Whether a place, a folder, a file or a glob, holds a file."""
+    wildcard = WILDCARD.search(place)
+    if wildcard is None and not os.path.isfile(place):
+        return _is_within(root, place)
+    folder, _, rest = place.rpartition("/") if wildcard is None else _parted(place, wildcard.start())
+    return _is_within(root, folder) and _is_within(folder, root) and fnmatchcase(file, rest.replace("**/", "*"))
+
+
+def _parted(glob: str, wildcard: int) -> tuple[str, str, str]:
+    """Parts a glob at the last slash before its first wildcard."""
+    folder, slash, rest = glob[:wildcard].rpartition("/")
+    return folder, slash, rest + glob[wildcard:]
 
 
 def _is_within(root: str, place: str) -> bool:
-    if "://" in root:
-        return NO_PARTS.isdisjoint(root.partition("://")[2].split("/")) and f"{root}/".startswith(
-            f"{place.rstrip('/')}/"
-        )
-    if "://" in place:
-        return False
-    real, folder = os.path.realpath(root), os.path.realpath(place)
+    """Whether a folder is another or lies in it; a URL by its text, a local one by what links lead to."""
+    if "://" in root or "://" in place:
+        is_plain = NO_PARTS.isdisjoint(root.partition("://")[2].split("/"))
+        return is_plain and f"{root}/".startswith(f"{place.rstrip('/')}/") and "://" in place
+    real, folder = os.path.realpath(root or "."), os.path.realpath(place or ".")
     return real == folder or real.startswith(os.path.join(folder, ""))
-
-
-def _literal(pattern: str) -> str:
-    """Returns the folder of a file or of a glob's matches; another path as given."""
-    plain = pattern.split("*")[0].split("?")[0].split("[")[0]
-    return plain if plain == pattern and not os.path.isfile(plain) else plain.rpartition("/")[0] or "."
 
 
 def remember(dataset: str, roots: Iterable[str]) -> None:

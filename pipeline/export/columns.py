@@ -191,6 +191,8 @@ def _options(dataset: DatasetVersion, name: str, description: Description) -> di
     if isinstance(description, OwnDescription):
         return {}
     given: Json = dataset.manifest.spec.get("features", {}).get(name, {})
+    if dataset.manifest.adopted:  # how its records hold the feature, which an export does not
+        given = {option: value for option, value in given.items() if option not in ("column", "columns", "shape")}
     adapter: TypeAdapter[Feature] = TypeAdapter(AnyFeature)
     try:
         feature = adapter.validate_python(given)

@@ -1,0 +1,351 @@
+"""An adopted version is a version: order, hosts, resumption, damage, buckets, commands; and it opens no other file."""
+
+import json
+import os
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pyarrow.parquet as pq
+import pytest
+
+from recordmill import (
+    DamagedRecordError,
+    Dataset,
+    DatasetError,
+    UserError,
+    build,
+    load_spec,
+    open_dataset,
+    open_tfrecords,
+    serving_model,
+)
+from recordmill.pipeline.cli.commands import main
+from recordmill.pipeline.dataset import adopted_files
+from recordmill.pipeline.dataset.adopted_files import allow
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, read_manifest
+from recordmill.pipeline.reader.metrics import FETCHED
+from recordmill.pipeline.verify.verify import verify
+from recordmill.pipeline.versions.prune import prune
+from tests import emulators, tfrecords
+from tests.messages import assert_names, raises
+
+FILES, RECORDS = 3, 30
+ALL = FILES * RECORDS
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def old(tmp_path: Path) -> Path:
+    tfrecords.write_some(tmp_path / "old", FILES, RECORDS)
+    return tmp_path / "old"
+
+
+@pytest.fixture
+def dataset(old: Path, tmp_path: Path) -> Dataset:
+    return open_tfrecords(old, tmp_path / "out")
+
+
+def put(path: Path, data: bytes) -> None:
+    """Replaces a file: a process that has mapped the old one keeps it."""
+    path.with_suffix(".new").write_bytes(data)
+    os.replace(path.with_suffix(".new"), path)
+
+
+def ids(batches: Any) -> list[list[int]]:
+    return [features["id"].tolist() for features, _ in batches]
+
+
+@pytest.mark.parametrize("shuffle", ["global", "blocks"])
+@pytest.mark.parametrize("shares", [{}, {"train": 80, "test": 20}])
+def test_a_training_killed_at_any_step_goes_on_on_any_number_of_hosts(
+    old: Path, tmp_path: Path, shuffle: str, shares: dict[str, float]
+) -> None:
+    dataset = open_tfrecords(old, tmp_path / "out", splits=shares)
+
+    def read(hosts: int, state: Any = None, stop: int | None = None) -> tuple[list[set[int]], Any]:
+        inputs = [
+            dataset.training_input(
+                batch_size=12 // hosts, seed=3, epochs=2, shuffle=shuffle, host_index=host, host_count=hosts
+            )
+            for host in range(hosts)
+        ]
+        its = [(each if state is None else each.resume(state)).as_numpy() for each in inputs]
+        rows = [ids(batch for _, batch in zip(range(stop or 99), each, strict=False)) for each in its]
+        return [set().union(*map(set, step)) for step in zip(*rows, strict=True)], its[0].state()
+
+    whole, _ = read(1)
+    epoch = dataset.splits["train"] // 12
+    assert len(whole) == 2 * epoch
+    assert len(set().union(*whole[:epoch])) == 12 * epoch  # no record twice
+    for step in range(0, len(whole), 3):
+        state = read(1, stop=step)[1] if step else None
+        for hosts in (1, 2, 3, 4):
+            assert read(hosts, state)[0] == whole[step:], (step, hosts)
+
+
+def test_the_order_is_that_of_the_records_in_the_files(dataset: Dataset) -> None:
+    assert sum(ids(dataset.evaluation_input("train", batch_size=7).as_numpy()), []) == list(range(ALL))
+    assert sum(ids(dataset.evaluation_input("train[50%:]", batch_size=7).as_numpy()), []) == list(range(ALL // 2, ALL))
+    source = dataset.source("train")
+    assert [source[number][0]["id"] for number in (0, 31, ALL - 1)] == [0, 31, ALL - 1]
+    assert source.number_of("train-00002-of-00003.tfrecord:5") == 65
+
+
+def test_every_flipped_byte_is_found_by_name_and_ends_a_training(dataset: Dataset, old: Path) -> None:
+    wild = random.Random(1)
+    for _ in range(50):
+        path = wild.choice(sorted(old.iterdir()))
+        data = path.read_bytes()
+        at = wild.randrange(len(data))
+        put(path, data[:at] + bytes([data[at] ^ 1 << wild.randrange(8)]) + data[at + 1 :])
+        found = verify(str(dataset.folder)).findings.problems
+        size, place = len(data) // RECORDS, next(each for each in found if each.record is not None)
+        assert place.file == str(path)
+        assert place.offset is not None
+        assert place.offset <= at < place.offset + size + 8
+        assert place.file in {each.file for each in verify(str(dataset.folder), quick=True).findings.problems}
+        train = dataset.training_input(batch_size=1, with_key=True)
+        with raises(DamagedRecordError, path, f"record {place.record}"):
+            list(train.as_numpy())
+        skipping = dataset.training_input(batch_size=1, with_key=True, on_error="skip").as_numpy()
+        read = {key for features, _ in skipping for key in features["key"].tolist()}
+        assert len(read) == ALL - 1
+        assert f"{path.name}:{place.record}".encode() not in read
+        put(path, data)
+
+
+def test_what_changed_since_is_said(dataset: Dataset, old: Path) -> None:
+    path = sorted(old.iterdir())[1]
+    put(path, path.read_bytes() + b"x")
+    with raises(DatasetError, path, "expected"):
+        dataset.training_input(batch_size=1)
+    path.unlink()
+    with raises(DatasetError, path, "is missing"):
+        dataset.training_input(batch_size=1)
+    assert_names("\n".join(verify(str(dataset.folder)).lines()), path, "missing")
+
+
+def upload(folder: Path, url: str) -> None:
+    bucket, _, prefix = url.removeprefix("s3://").partition("/")
+    for path in folder.iterdir():
+        boto3.client("s3").put_object(Bucket=bucket, Key=f"{prefix}/{path.name}", Body=path.read_bytes())
+
+
+def test_a_bucket_gives_each_byte_once_and_the_records_of_a_folder(tmp_path: Path) -> None:
+    for number in range(3):  # several blocks each
+        rows = ({"id": number * 300 + at, "data": bytes([at % 251]) * 30_000} for at in range(300))
+        tfrecords.write(tmp_path / "big" / f"part-{number}.tfrecord", rows)
+    size = sum(path.stat().st_size for path in (tmp_path / "big").iterdir())
+    options: dict[str, Any] = {"batch_size": 8, "seed": 1, "shuffle": "blocks", "epochs": 2, "workers": 0}
+    local = open_tfrecords(tmp_path / "big", tmp_path / "local", label=None)
+    with emulators.s3() as url:
+        upload(tmp_path / "big", f"{url}/old")
+        remote = open_tfrecords(f"{url}/old/part-*", f"{url}/out")
+        rows = remote.training_input(**options, cache=tmp_path / "cache").as_numpy()
+        read = [batch["id"].tolist() for batch in rows]
+        assert read == [batch["id"].tolist() for batch in local.training_input(**options).as_numpy()]
+        fetched = rows._batches.counters.counts[FETCHED]
+
+        assert size - 9 * 8 * 31_000 < fetched < 1.01 * size
+        with raises(DatasetError, f"{url}/old", "files="):
+            remote_elsewhere(url, tmp_path).training_input(batch_size=1)
+        assert open_dataset(f"{url}/out", files=f"{url}/old/part-*").source("train")[5]["id"] == 5
+        assert main_code("verify", f"{url}/out") == 0
+
+
+def remote_elsewhere(url: str, tmp_path: Path) -> Dataset:
+    """Opens a dataset as another user does."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
+        return open_dataset(f"{url}/out")
+
+
+def main_code(*arguments: object) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(list(map(str, arguments)))
+    return int(end.value.code or 0)
+
+
+def test_commands_say_what_an_adopted_version_has_not(
+    dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    (tmp_path / "a.yaml").write_text(
+        "name: out\nsource: {format: jsonl, path: rows.jsonl}\nkey: id\nfeatures: {price: {kind: number}}\n"
+    )
+    (tmp_path / "rows.jsonl").write_text('{"id": "a", "price": 1}\n')
+    for arguments, facts in (
+        (["versions", "materialize", out], ("adopted", "export")),
+        (["verify", out, "--spec", tmp_path / "a.yaml"], ("adopted", "--spec")),
+    ):
+        assert main_code(*arguments) not in (0, 3)
+        assert_names(capsys.readouterr().err, *facts)
+    with raises(UserError, out, "adopted", "another"):
+        build(load_spec(str(tmp_path / "a.yaml")), str(out))
+    with raises(DatasetError, "adopted", "serving"):
+        serving_model(out)
+    for arguments in (["show"], ["head"], ["versions", "list"], ["versions", "pin", "live"], ["history"], ["report"]):
+        command = [*arguments[:2], out, *arguments[2:]] if arguments[0] == "versions" else [*arguments, out]
+        more = ["--output", tmp_path / "r.html"] if arguments == ["report"] else []
+        assert main_code(*command, *more) == 0
+    assert main_code("versions", "prune", out) == 0
+    assert_names(capsys.readouterr().out, "adopted files stay")
+
+
+def test_a_prune_leaves_the_files(dataset: Dataset, old: Path, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in old.iterdir()}
+    tfrecords.write(old / "train-9.tfrecord", [tfrecords.row(99)])
+    open_tfrecords(old, tmp_path / "out")
+    prune(str(tmp_path / "out"), 1, 0)
+    assert [each.name for each in (tmp_path / "out" / "versions").iterdir()] != [dataset.version]
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_an_export_and_its_rows(dataset: Dataset, tmp_path: Path) -> None:
+    assert main_code("export", tmp_path / "out", tmp_path / "parquet", "--to", "parquet") == 0
+    table = pq.read_table(sorted((tmp_path / "parquet").rglob("*.parquet")))
+    assert table["id"].to_pylist() == list(range(ALL))
+
+
+SECRET = {"id": 1, "label": 0, "text": b"secret", "size": 0.5}
+
+
+def edited(dataset: Dataset, edit: Callable[[dict[str, Any]], None]) -> str:
+    """Edits the manifest, as its author may have done; returns the dataset's folder."""
+    path = Path(str(dataset.folder)) / MANIFEST_FILE
+    manifest = json.loads(path.read_text())
+    edit(manifest)
+    path.write_text(json.dumps(manifest))
+    return str(path.parents[2])
+
+
+def place(root: Any, file: str = "train-00000-of-00003.tfrecord") -> Callable[[dict[str, Any]], None]:
+    def edit(manifest: dict[str, Any]) -> None:
+        manifest["splits"]["train"]["shards"][0] |= {"root": root, "file": file}
+
+    return edit
+
+
+@pytest.mark.parametrize("command", ["reader", "verify", "head"])
+@pytest.mark.parametrize("attack", ["other", "above", "inner", "link", "relative", "url", "no root"])
+def test_files_elsewhere_are_not_opened(
+    dataset: Dataset, tmp_path: Path, attack: str, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = tfrecords.write(tmp_path / "secret" / "train-00000-of-00003.tfrecord", [SECRET] * RECORDS)
+    old = str((tmp_path / "old").resolve())
+    os.symlink(secret, tmp_path / "old" / "link.tfrecord")
+    edit = {
+        "other": place(str(secret.parent)),
+        "above": place(f"{old}/../secret"),
+        "inner": place(old, "../secret/train-00000-of-00003.tfrecord"),
+        "link": place(old, "link.tfrecord"),
+        "relative": place("../secret"),
+        "url": place("s3://secret/of-others"),
+        "no root": place(None, str(secret)),
+    }[attack]
+    output = edited(dataset, edit)
+    opened: list[str] = []
+    real = os.open
+    monkeypatch.setattr(os, "open", lambda path, *rest, **more: opened.append(str(path)) or real(path, *rest, **more))
+    if command == "verify":
+        lines = _lines(lambda: "\n".join(verify(output).lines()))
+    elif command == "head":
+        lines = _lines(lambda: str(list(open_dataset(output).records("train"))))
+    else:
+        lines = _lines(lambda: str(open_dataset(output).training_input(batch_size=1)))
+    assert "secret" not in "".join(opened)
+    assert "number" not in lines or command == "verify"
+    assert any(word in lines for word in ("allow", "leaves", "outside", "broken", "adopted"))
+
+
+def _lines(act: Callable[[], str]) -> str:
+    try:
+        return act()
+    except UserError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("frames", 1),
+        ("frames", None),
+        ("frames", 2**62),
+        ("records", 31),
+        ("kept", "../x"),
+        ("kept_bytes", -1),
+        ("root", 3),
+    ],
+)
+def test_a_shard_that_lies_is_refused_in_a_line(dataset: Dataset, field: str, value: Any) -> None:
+    def edit(manifest: dict[str, Any]) -> None:
+        manifest["splits"]["train"]["shards"][0][field] = value
+
+    output = edited(dataset, edit)
+    with pytest.raises(DatasetError):
+        list(open_dataset(output).training_input(batch_size=1).as_numpy())
+
+
+@pytest.mark.parametrize(
+    ("held", "fact"),
+    [
+        ({"names": ["id"], "dtype": "int32"}, "int32"),
+        ({"names": ["a", "b"], "dtype": "int64"}, "2 features"),
+        ({}, "names"),
+    ],
+)
+def test_a_part_that_no_record_has_is_refused(dataset: Dataset, held: dict[str, Any], fact: str) -> None:
+    output = edited(dataset, lambda manifest: manifest["features"]["id"].update(stored_as={"": held}))
+    with raises(DatasetError, fact):
+        open_dataset(output).training_input(batch_size=1)
+
+
+def test_what_is_allowed(dataset: Dataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(str(dataset.folder))
+    manifest = read_manifest(folder)
+    real = str((tmp_path / "old").resolve())
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
+
+    def allows(root: str, *files: str) -> bool:
+        shards = tuple(replace(each, root=root) for each in manifest.splits["train"].shards)
+        given = replace(manifest, splits={"train": replace(manifest.splits["train"], shards=shards)})
+        return all(isinstance(each.root, adopted_files.Allowed) for each in allow(given, folder, files).shards)
+
+    assert not allows(real)
+    assert all(allows(real, each) for each in (real, str(tmp_path), f"{real}/train-*", f"{real}/"))
+    assert not any(allows(real, each) for each in (f"{real}er", f"{tmp_path}/ol", f"{real}/inner", "s3://b/old"))
+    assert allows("s3://b/old", "s3://b/old/train-*")
+    assert allows("s3://b/old/deep", "s3://b/old")
+    assert not any(allows("s3://b/older", each) for each in ("s3://b/old", "s3://b/old*", "s3://a", "/"))
+    assert not allows("s3://b/old/../secret", "s3://b/old")
+    assert allows(".")
+    assert allows("inside/deep")
+
+
+def test_a_place_is_remembered_for_its_folder_and_user_alone(dataset: Dataset, tmp_path: Path) -> None:
+    assert open_dataset(tmp_path / "out").training_input(batch_size=1)
+    os.rename(tmp_path / "out", tmp_path / "moved")
+    with raises(DatasetError, tmp_path / "old", "files="):
+        open_dataset(tmp_path / "moved").training_input(batch_size=1)
+    assert open_dataset(tmp_path / "moved", files=tmp_path / "old").training_input(batch_size=1)
+    os.rename(tmp_path / "moved", tmp_path / "out")
+    notes = tmp_path / "home" / "recordmill" / "adopted"
+    notes.chmod(0o777)  # another user may have written there
+    with raises(DatasetError, "files="):
+        open_dataset(tmp_path / "out").training_input(batch_size=1)
+
+
+def test_files_in_the_datasets_own_folder_move_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tfrecords.write_some(tmp_path / "out" / "data", 2, 5)
+    open_tfrecords(tmp_path / "out" / "data", tmp_path / "out")
+    os.rename(tmp_path / "out", tmp_path / "moved")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
+    assert len(open_dataset(tmp_path / "moved").source("train")) == 10
