@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import boto3
 import numpy as np
 import pytest
 
@@ -14,11 +15,13 @@ from recordmill.pipeline.build.build import build
 from recordmill.pipeline.dataset.tfrecord import FRAME_BYTES, frame
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.forget import forget
+from recordmill.pipeline.sources.files import LocalFiles, StoreFiles
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.options import Adopted
 from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.stores.base import OutputError
+from tests.emulators import s3
 from tests.messages import raises
 from tests.pictures import photo, saved
 from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, read
@@ -121,7 +124,7 @@ def test_a_build_of_an_adopted_dataset(old: Path) -> None:
         source(str(old / "out/y")).plan(FILES, ASKED, 1)
 
 
-def test_a_version_names_no_file_that_its_reader_did_not_allow(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_version_names_no_file_that_its_reader_did_not_allow(old: Path) -> None:
     output = adopted(old)
     shutil.copytree(output, old / "copy")
     with raises(DatasetError, f"{old}/copy", "outside its dataset", "adopt them again"):
@@ -142,3 +145,27 @@ def test_images_stay_in_their_records(old: Path) -> None:
     found = read(source(adopted(old)), {"image": IMAGE})
     assert found.plan.referred_bytes > 0
     assert all(row["image"].startswith(b"p") for row in found.rows)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["beside", "around", "local"])
+def test_files_in_a_bucket(old: Path, place: str) -> None:
+    with s3() as url:
+        bucket, _, prefix = url.removeprefix("s3://").partition("/")
+        for file in (old / "old").iterdir():
+            boto3.client("s3").upload_file(str(file), bucket, f"{prefix}/old/{file.name}")
+        output = {"beside": f"{url}/out", "around": url, "local": str(old / "out/of_bucket")}[place]
+        adopt(Adoption({"": [f"{url}/old/*.tfrecord"]}, output, name="x"))
+        expected = read(source(adopted(old)), ASKED)
+        found = read(source(output), ASKED, files=StoreFiles(LocalFiles()))
+        assert (found.rows, found.keys) == (expected.rows, expected.keys)
+        built = build(parse_spec(SPEC.format(output=output)), str(old / "out/y")).manifest
+        assert {name: split.records for name, split in built.splits.items()} == {"train": 5, "validation": 3}
+
+
+def test_workers_need_no_version(old: Path) -> None:
+    reader, columns = source(output := adopted(old)), {"id": INTEGER, "image": IMAGE}
+    chunks = reader.plan(FILES, columns, 1).chunks
+    shutil.rmtree(output)
+    blocks = [block for chunk in chunks for block in reader.read(chunk, FILES, columns, None)]
+    assert sum(block.table.num_rows for block in blocks) == 8
