@@ -169,3 +169,9 @@ def test_workers_need_no_version(old: Path) -> None:
     shutil.rmtree(output)
     blocks = [block for chunk in chunks for block in reader.read(chunk, FILES, columns, None)]
     assert sum(block.table.num_rows for block in blocks) == 8
+
+
+def test_a_file_that_begins_with_damage_ends_no_plan(old: Path) -> None:
+    file = old / "old/x-train.tfrecord"
+    file.write_bytes(b"\1" + file.read_bytes()[1:])
+    assert [row["id"] for row in read(source(adopted(old)), ASKED).rows] == [6, 7, 8]

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -89,18 +90,6 @@ class Version(NamedTuple):
     of_files: dict[str, dict[str, Shard]]
     """The shard of each split, by the file's path or URL: splits may share a file."""
 
-    @property
-    def key(self) -> str | None:
-        """The records' feature with the key."""
-        names = self.manifest.adopted.get("key", {}).get("names")
-        return str(names[0]) if names else None
-
-    @property
-    def columns(self) -> list[str]:
-        """The records' features that the version reads."""
-        parts = [part for feature in self.manifest.features.values() for part in feature["stored_as"].values()]
-        return list(dict.fromkeys(name for part in parts for name in part["names"]))
-
     def said(self, path: str) -> tuple[npt.NDArray[np.int64], SaidOfRecords]:
         """Returns a file's offsets of records and of its end, and what is said of its records."""
         of_file = self.of_files[path]
@@ -111,7 +100,8 @@ class Version(NamedTuple):
             bits = None if each.kept is None else np.frombuffer(read_inner(self.folder, each.kept), np.uint8)
             kept = slice(None) if bits is None else np.flatnonzero(np.unpackbits(bits, bitorder="little"))
             numbers[kept] = number
-        return offsets, SaidOfRecords(shard.file, 0, self.key, list(of_file), numbers)
+        key = self.manifest.adopted.get("key", {}).get("names", [None])[0]
+        return offsets, SaidOfRecords(shard.file, 0, key, list(of_file), numbers)
 
 
 class AdoptedReader(TFRecordReader):
@@ -142,20 +132,21 @@ class AdoptedReader(TFRecordReader):
 
     def _listed(self, files: Files, root: str) -> FileList:
         """Lists the files; the text for each in keys includes the records that the version reads."""
-        version, found = self._version(), FileList()
-        for path, infos in zip(
-            paths := sorted(version.of_files), at_once(files.match, map(escape, paths)), strict=True
-        ):
-            of_file = version.of_files[path]
-            if not infos:
-                files.open(path).close()  # raises for a missing file; a build's other span may have it
-            for info in infos:
-                if info.bytes != next(iter(of_file.values())).bytes:
-                    raise SourceError(f"{path} has another size than when it was adopted: adopt it again")
-                said = [[split, version.manifest.content_of(shard)] for split, shard in of_file.items()]
-                content = hashlib.sha256(json.dumps([said, info.keyed]).encode()).hexdigest()
-                found.append(info._replace(path=path[len(root) + 1 :], tag=content))
-        return found
+        manifest, of_files = self._version()[1:]
+        found = at_once(files.match, map(escape, paths := sorted(of_files)))
+        for path in (path for path, infos in zip(paths, found, strict=True) if not infos):
+            files.open(path).close()  # raises for a missing file; a file of another span is there
+        return FileList(
+            self._keyed(manifest, of_files[info.path], info)._replace(path=info.path[len(root) + 1 :])
+            for infos in found
+            for info in infos
+        )
+
+    def _keyed(self, manifest: Manifest, of_file: Mapping[str, Shard], info: FileInfo) -> FileInfo:
+        if any(shard.bytes != info.bytes for shard in of_file.values()):
+            raise SourceError(f"{info.path} has another size than when it was adopted: adopt it again")
+        said = [[split, manifest.content_of(shard)] for split, shard in of_file.items()]
+        return info._replace(tag=hashlib.sha256(json.dumps([said, info.keyed]).encode()).hexdigest())
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts files at records, by the version's indexes."""
@@ -164,17 +155,26 @@ class AdoptedReader(TFRecordReader):
             path = f"{root}/{file.path}"
             offsets, said = version.said(path)
             rows += int((said.numbers >= 0).sum())
-            parts = even_parts(np.diff(offsets), self.chunk_bytes(columns, chunk_bytes)) if len(said.numbers) else []
-            for part in parts:
+            cuts = even_parts(np.diff(offsets), self.chunk_bytes(columns, chunk_bytes)) if len(said.numbers) else []
+            for part in cuts:
                 start, end = offsets[[part.start, part.stop]].tolist()
                 packed = pack(replace(said, first=part.start, numbers=said.numbers[part]))
                 work = AdoptedRange(start, end, file.bytes, path, packed)
                 chunks.append(Chunk(0, 0, file.path, end - start, work))
-        names = dict.fromkeys([SPLIT, *version.columns, *self._names(files, f"{root}/{inputs[0].path}")])
+        parts = [part for feature in version.manifest.features.values() for part in feature["stored_as"].values()]
+        names = [SPLIT, *(name for part in parts for name in part["names"])]
+        with suppress(SourceError):  # the first records are damaged
+            names += self._names(files, f"{root}/{inputs[0].path}")
         splits = version.manifest.splits
         again = f"rows of {listed(splits)} are mixed and divided again: `split_by: {{column: split}}` keeps the splits"
         notes = [] if SPLIT in columns or self.source.split or len(splits) < 2 else [again]
-        return Plan(chunks, rows, names=[*names], notes=notes, referred_bytes=self.referred_bytes(columns, chunks))
+        return Plan(
+            chunks,
+            rows,
+            names=list(dict.fromkeys(names)),
+            notes=notes,
+            referred_bytes=self.referred_bytes(columns, chunks),
+        )
 
     def _is_compressed(self, files: Files, path: str) -> bool:
         return False
