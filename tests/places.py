@@ -68,6 +68,10 @@ def _calls_a_writer(call: ast.Call) -> bool:
 
 
 WRITERS = {
+    "pipeline/adopt/adopt": "_assemble adopt",
+    "pipeline/adopt/assemble": ("Assembly._shard Assembly._write_rejects Assembly._write_words Assembly.assemble"),
+    "pipeline/adopt/scanned": "scan_file take_over",
+    "pipeline/dataset/adopted_files": "remember",
     "pipeline/build/analysis/graph": "_download _forget_folder keep_analyzed keep_graph make_preprocessing",
     "pipeline/build/attempt/attempts": "begin",
     "pipeline/build/attempt/places": "LocalPlace.__init__ LocalPlace.new_run LocalPlace.take_over Run.give_up",
@@ -124,6 +128,7 @@ NAMES = {
     "file": r"[^/]+",
     "key": "[0-9a-f]{16}",
     "digest": "[0-9a-f]{64}",
+    "note": "[0-9a-f]{32}",
     "id": "[0-9a-f]{12}",
     "any": ".+",
     "random": r"\w{8}",
@@ -170,8 +175,11 @@ CACHE = {
     "cache/recordmill/recordmill-blocks/CACHEDIR.TAG": "cache/recordmill/recordmill-blocks/CACHEDIR.TAG",
     "cache/recordmill/recordmill-blocks/{digest}": "cache/recordmill/recordmill-blocks/{digest}",
     "cache/recordmill/recordmill-blocks/{digest}.part": "cache/recordmill/recordmill-blocks/{digest}.part",
+    "cache": "",
+    "cache/recordmill/adopted": "",
+    "cache/recordmill/adopted/{note}.json": "",
 }
-"""The places that a reader of a bucket writes, as `PLACES`."""
+"""The places that a reader of a bucket and an adoption write, as `PLACES`."""
 BUILDS = {
     "cwd/dataset.yaml": "cwd/dataset.yaml",
     "cwd/metrics.txt": "cwd/metrics.txt",

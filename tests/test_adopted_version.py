@@ -32,6 +32,8 @@ from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions.prune import prune
 from tests import emulators, tfrecords
 from tests.messages import assert_names, raises
+from tests.places import place_of
+from tests.test_written_places import changed
 
 FILES, RECORDS = 3, 30
 ALL = FILES * RECORDS
@@ -213,6 +215,18 @@ def test_an_export_and_its_rows(dataset: Dataset, tmp_path: Path) -> None:
     assert main_code("export", tmp_path / "out", tmp_path / "parquet", "--to", "parquet") == 0
     table = pq.read_table(sorted((tmp_path / "parquet").rglob("*.parquet")))
     assert table["id"].to_pylist() == list(range(ALL))
+
+
+def test_adopting_writes_into_its_output_and_the_cache_alone(
+    old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    data = bytearray((old / "train-00000-of-00003.tfrecord").read_bytes())
+    data[30] ^= 1
+    put(old / "train-00000-of-00003.tfrecord", bytes(data))
+    shares = ["--split", "train=9", "--split", "test=1"]
+    seen = changed(tmp_path, lambda: main_code("adopt", old, *shares, "-o", tmp_path / "out"))
+    assert {path for path in seen - {"out", "."} if place_of(path) is None} == set()
 
 
 SECRET = {"id": 1, "label": 0, "text": b"secret", "size": 0.5}

@@ -34,7 +34,7 @@ def modules(*rooms: str, but: tuple[str, ...] = ()) -> list[str]:
 READING = modules(
     "pipeline.parallel", "pipeline.errors", "pipeline.safe_text", "pipeline.json_values",
     "pipeline.dataset", "pipeline.versions", "pipeline.reader",
-    "pipeline.verify", "pipeline.rows", "pipeline.inspection", "pipeline.facts",
+    "pipeline.verify", "pipeline.rows", "pipeline.inspection", "pipeline.facts", "pipeline.adopt",
     "transforms.contract", "transforms.numpy",
     but=("pipeline.reader.tf_data", "pipeline.reader.keras_callback", "pipeline.reader.keras_data",
          "pipeline.reader.torch_data", "pipeline.facts.page",
@@ -170,6 +170,8 @@ INSIDE_FUNCTIONS = {
     "recordmill.__main__": "the command line: its packages may be missing",
     "recordmill.dataset": "decoders, workers, pictures and lists of versions, which opening a dataset does without",
     "recordmill.keras": "TensorFlow",
+    "recordmill.pipeline.adopt.facts": "protobuf",
+    "recordmill.pipeline.adopt.stated": "PyYAML",
     "recordmill.pipeline.build.beam.runners": "Google's clients",
     "recordmill.pipeline.build.beam.filesystem": "Beam",
     "recordmill.pipeline.build.build": "Beam and TensorFlow",

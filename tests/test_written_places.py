@@ -48,8 +48,8 @@ COMMANDS = {
     "versions reject": ["../out"],
 }
 """Every command with its arguments, in an order in which each finds something to do."""
-BUILDING = {"init", "plan", "build", "doctor"}
-"""Those that load TensorFlow: a test of their own runs them."""
+BUILDING = {"init", "plan", "build", "doctor", "adopt"}
+"""Those that load TensorFlow or make an output: tests of their own run them."""
 ACTS = [name for name in COMMANDS if name.startswith("versions ")][1:]
 NIGHTS = [ACTS[:-2], ["versions approve"], ["versions reject"]]
 """The commands that write into an output, by the copies of an output that they follow each other on."""

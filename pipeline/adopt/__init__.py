@@ -1,1 +1,1 @@
-"""Adoption: TFRecord files of other programs as a version, read where they are."""
+"""Adoption: TFRecord files of other programs as a version, read in place."""

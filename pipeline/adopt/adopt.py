@@ -45,7 +45,7 @@ FETCHES = 8  # files of a bucket at once
 
 @dataclass(frozen=True)
 class Adoption:
-    """What to adopt, and how it is read."""
+    """Files to adopt, and the way they are read."""
 
     files: Mapping[str, Sequence[str]]
     """Globs by split; under "", by the files' names."""
@@ -63,7 +63,7 @@ class Adoption:
 
     @property
     def options(self) -> dict[str, Any]:
-        """What decides the version, besides the files."""
+        """All that decides the version, besides the files."""
         features = None if self.features is None else {name: repr(each) for name, each in self.features.items()}
         return {
             "format": FORMAT,
@@ -94,7 +94,7 @@ class Adopted:
     is_held_back: bool = False
     """Whether a person rolled back a version of the same files, which stays as it is."""
     notes: Sequence[str] = ()
-    """What was guessed, counted and left out."""
+    """Lines on guesses, losses and features left out."""
 
 
 def adopt(

@@ -36,7 +36,7 @@ class Assembly:
 
     name: str
     options: Json
-    """What decides the version, besides the files' content."""
+    """All that decides the version, besides the files' content."""
     scanned: Sequence[Scanned]
     guessed: Guessed
     splits: Sequence[str]

@@ -1,4 +1,4 @@
-"""What files beside TFRecords say of them: `features.json` of TensorFlow Datasets, and files with class names."""
+"""Reads the files beside TFRecords: `features.json` of TensorFlow Datasets, and files with class names."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -13,18 +13,18 @@ Names = dict[int, str] | list[str]
 
 @dataclass(frozen=True)
 class Said:
-    """What `features.json` says of a feature."""
+    """A feature in `features.json`."""
 
     kind: str
     """`image`, `classLabel`, `boundingBox`, `tensor`, `text`, …"""
     shape: tuple[int | None, ...]
-    """Of a record's values; None is any number."""
+    """Sides of a record's values; None is any number."""
     dtype: str
     encoding: str
     names: Names | None = None
     """The names of classes."""
     sides: tuple[int | None, ...] = ()
-    """Of an image: height, width, channels."""
+    """An image's height, width and channels."""
 
 
 def said_of(beside: Mapping[str, bytes]) -> dict[str, Said]:

@@ -1,4 +1,4 @@
-"""What adopted records hold: their layouts, and figures of each of their features, counted in one pass.
+"""Counts what adopted records hold: their layouts, and figures of each feature, in one pass.
 
 A layout is the features of a record with the kinds of their values: `int64`, `float32`, `bytes`, or the format of an
 image, such as `JPEG`. Records of few layouts are usual; a feature that some records lack makes another one.

@@ -46,7 +46,7 @@ class Found(NamedTuple):
 
     @property
     def place(self) -> list[str]:
-        """What stands for the file in keys: place, size, and a sign that its content is unchanged."""
+        """The file in keys: place, size, and a sign of unchanged content."""
         return [self.split, self.root, self.name, str(self.info.bytes), self.info.seen]
 
 

@@ -1,4 +1,4 @@
-"""Which features of adopted records are images, labels, boxes or values, by their facts and by files beside them."""
+"""Finds images, labels, boxes and values in adopted records, by their facts and by the files beside them."""
 
 import math
 import re
@@ -24,8 +24,9 @@ OUR_NAMES = {
 }  # fmt: skip
 """Shorter names for features of the Object Detection API and of TensorFlow's image models; `key` is reserved."""
 CORNERS = ("ymin", "xmin", "ymax", "xmax")
-RAGGED, ROW_LENGTHS = "/ragged_flat_values", re.compile(r"(.+)/ragged_row_lengths_(\d+)")
-"""How TensorFlow Datasets names lists of lists: the values, and the length of each list."""
+RAGGED = "/ragged_flat_values"
+ROW_LENGTHS = re.compile(r"(.+)/ragged_row_lengths_(\d+)")
+"""Names in lists of lists of TensorFlow Datasets: the values, and the length of each list."""
 PARTS = ("length", "missing", "shape", "mask")
 """Suffixes of arrays that a batch adds to a feature's."""
 MOST_CLASSES = 10_000
@@ -35,7 +36,7 @@ MOST_RELATIVE = 1.001  # of a side of a box: rounding may exceed 1
 
 @dataclass
 class Guessed:
-    """How records are read."""
+    """The features, as records are read."""
 
     read: dict[str, Read] = field(default_factory=dict)
     label: str | None = None

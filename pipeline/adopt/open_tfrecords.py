@@ -21,7 +21,7 @@ def open_tfrecords(
     splits: Mapping[str, float] | None = None,
     name: str | None = None,
 ) -> Dataset:
-    """Opens TFRecord files where they are; the first time, and after changes, reads the new ones once.
+    """Opens TFRecord files in place; the first time, and after changes, reads the new ones once.
 
     What was guessed, left out or lost goes to the log `recordmill` as warnings, when files are read.
 

@@ -40,7 +40,7 @@ class Damage(NamedTuple):
 
 @dataclass(frozen=True)
 class Scanned:
-    """What a pass found in a file, kept on disk as `<name>.index` and `<name>.scan`."""
+    """The result of a pass over a file, kept on disk as `<name>.index` and `<name>.scan`."""
 
     found: Found
     path: Path

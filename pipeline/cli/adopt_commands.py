@@ -91,7 +91,7 @@ def adopt(
     name: Annotated[str | None, typer.Option(help="The dataset's name; by default of the output.")] = None,
     quietly: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")] = False,
 ) -> int:
-    """Read TFRecord files where they are: `recordmill adopt 'old/train-*' --split train -o DIR`."""
+    """Read TFRecord files in place: `recordmill adopt 'old/train-*' --split train -o DIR`."""
     from recordmill.pipeline.adopt.adopt import Adoption, adopt
     from recordmill.pipeline.adopt.stated import read_features
 
@@ -130,7 +130,7 @@ def _print(done: "Adopted") -> None:
     if not done.is_new:
         print_line(f"Nothing has changed since version {manifest.version}, which is live in {done.folder}")
         return
-    print_line(f"Adopted {manifest.name} {manifest.version}: {count(read, 'record')}, read where they are")
+    print_line(f"Adopted {manifest.name} {manifest.version}: {count(read, 'record')}, read in place")
     for name, split in manifest.splits.items():
         print_line(f"  {name:<12} {split.records:>10,} records in {count(len(split.shards), 'file')}")
     for reason, rejected in manifest.rejects.get("by_reason", {}).items():

@@ -165,7 +165,7 @@ class Manifest(Written):
     gate: Json = field(default_factory=dict)
     """The gate's figures against the live version (`pipeline.compare`); empty for a first version."""
     adopted: Json = field(default_factory=dict)
-    """Of adopted files: `files`, as given, and `key`, the records' feature with the key; empty for a built version."""
+    """The folders of adopted files, and `key`, the records' feature with the key; empty for a built version."""
     trial: Count = 0
     """The approximate number of rows requested for a trial version, which cannot go live; 0 for other versions."""
 

@@ -21,6 +21,7 @@ from recordmill.transforms.contract.image_header import JPEG, PNG
 from recordmill.transforms.contract.image_rules import TAG
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description, Export, ExportColumn, ExportError, Json
+from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.kinds.number import LEARNED_ELSEWHERE
 from recordmill.transforms.contract.kinds.raw import OwnDescription
 from recordmill.transforms.contract.stored import KEY
@@ -186,13 +187,24 @@ def columns_of(dataset: DatasetVersion) -> Columns:
     return result
 
 
+def _as_built(given: Json, description: Description) -> dict[str, Any]:
+    """Returns a spec's words of a build for a feature of adopted records, without how records hold it."""
+    left_out = ("column", "columns", *(["shape"] if given["kind"] != "array" else []))
+    options = {option: value for option, value in given.items() if option not in left_out}
+    if not isinstance(description, Pixels):
+        return options
+    *sides, channels = description.shape
+    size = {"fit": "none"} if None in sides else {"size": sides}
+    return options | size | {"normalize": "none"} | ({"channels": 1} if channels == 1 else {})
+
+
 def _options(dataset: DatasetVersion, name: str, description: Description) -> dict[str, Any]:
     """Returns a feature's non-default options, except those on the source's column."""
     if isinstance(description, OwnDescription):
         return {}
     given: Json = dataset.manifest.spec.get("features", {}).get(name, {})
-    if dataset.manifest.adopted:  # how its records hold the feature, which an export does not
-        given = {option: value for option, value in given.items() if option not in ("column", "columns", "shape")}
+    if dataset.manifest.adopted:
+        given = _as_built(given, description)
     adapter: TypeAdapter[Feature] = TypeAdapter(AnyFeature)
     try:
         feature = adapter.validate_python(given)

@@ -176,7 +176,8 @@ class SplitSource(BatchSource):
 
 def element_spec(request: Request) -> Any:
     """Returns the structure of a batch, read off an empty one, where variable sides are 0. Raises: DatasetError."""
-    columns = parse([], request.parts) | ({KEY: []} if request.given.with_key else {})
+    parts = {name: part for name, part in request.parts.items() if name != KEY}
+    columns = parse([], parts) | ({KEY: []} if request.given.with_key else {})
     augment = {name: Augment(changes, np.zeros((0, 0))) for name, changes in request.augment.items()}
     ready = finish(request.features, columns, request.given, augment=augment)
     draws = [np.zeros((0, mixture.lanes)) for mixture in request.mixtures]

@@ -14,12 +14,9 @@ LABELS = tuple(
 """Usual names of labels, the surest first."""
 NUMBERED = re.compile(r"(\d+)[\s,:=]++(.*\S)")  # a line with a code and its name
 CODED = re.compile(r"-?[0-9]{1,9}")
-ITEM = re.compile(r"item\s*\{([^{}]*)\}")
-"""A class in TensorFlow's `label_map.pbtxt`."""
-NAME, ID = (
-    re.compile(r"(?:^|[\s,;])(display_name|name)\s*:\s*(\"[^\"]*\"|'[^']*')"),
-    re.compile(r"(?:^|[\s,;])id\s*:\s*(\d+)"),
-)
+MAP_ITEM = re.compile(r"\bitem\s*+\{([^{}]*+)\}")
+MAP_FIELD = re.compile(r"""\b(\w++)\s*+:\s*+("[^"]*+"|'[^']*+'|\d++)""")
+"""A class in TensorFlow's `label_map.pbtxt`, and a field of it."""
 
 
 def read_names(text: str, *, is_json: bool) -> dict[int, str] | list[str]:
@@ -56,11 +53,12 @@ def by_code(codes: set[int], names: dict[int, str] | list[str], *, is_sure: bool
 def read_label_map(text: str) -> dict[int, str]:
     """Reads `label_map.pbtxt` (Object Detection API): names by id. Raises: ValueError: no class, or an id twice."""
     names = dict[int, str]()
-    for item in ITEM.findall(text):
-        ids, given = ID.findall(item), {option: name[1:-1] for option, name in NAME.findall(item)}
-        if len(ids) != 1 or not given or int(ids[0]) in names:
-            raise ValueError("an item without one id and a name")
-        names[int(ids[0])] = given.get("display_name", given.get("name", ""))
+    for item in MAP_ITEM.findall(text):
+        given = dict(MAP_FIELD.findall(item))
+        name = str(given.get("display_name") or given.get("name") or "")[1:-1]
+        if not given.get("id", "").isdecimal() or not name or int(given["id"]) in names:
+            raise ValueError("an item without an id and a name, or an id twice")
+        names[int(given["id"])] = name
     if not names:
         raise ValueError("no items")
     return names

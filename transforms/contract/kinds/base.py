@@ -31,7 +31,7 @@ class Stored:
     dtype: str
     shape: tuple[int, ...] | None = ()
     held: "StoredAs | None" = None
-    """How adopted records hold it; None: under the part's own name."""
+    """Its place in adopted records; None: the part's own name."""
 
     def __post_init__(self) -> None:
         """Refuses an unknown type. Raises: DatasetError."""
@@ -151,7 +151,7 @@ def left_out(default: Value) -> Value:
 
 @dataclass(frozen=True)
 class StoredAs:
-    """How adopted records hold a part: the names and the type of their own features.
+    """A part's place in adopted records: the names and the type of their own features.
 
     >>> StoredAs(("image/object/bbox/ymin", "…/xmin", "…/ymax", "…/xmax"), "float32")  # doctest: +SKIP
     """
