@@ -10,6 +10,7 @@ from recordmill.pipeline.adopt import describe
 from recordmill.pipeline.adopt.beside import Names, Said, names_of, said_of
 from recordmill.pipeline.adopt.describe import IMAGE, READ, Held, Read
 from recordmill.pipeline.adopt.facts import BYTES, FLOATS, INTS, NESTED, NO_EXAMPLE, FeatureFacts, Layout
+from recordmill.pipeline.errors import listed
 from recordmill.pipeline.safe_text import count, cut
 from recordmill.pipeline.sources.class_names import LABELS, by_code
 from recordmill.transforms.contract.image_facts import loss_lines
@@ -232,6 +233,8 @@ class Guesser:
             else facts.most > 1 or bool(ROW_LENGTHS.fullmatch(name))
         )
         words = self._words(name, held, said)
+        if held.kind == BYTES and facts.formats and facts.values == sum(facts.formats.values()):
+            self._note(our, f"images in {listed(facts.formats)} are given as bytes, not decoded")
         if said is not None and said.kind == "tensor" and said.encoding != "none" and held.stored == BYTES:
             if said.encoding == "bytes" and said.dtype in DTYPES and shape and None not in shape[1:]:
                 return self.add(our, describe.array(held, said.dtype, shape))
@@ -273,17 +276,20 @@ class Guesser:
             int(facts.low or 0),
             high,
         }
-        by_id = (
-            by_code(ids, names, is_sure=True)
-            if not (isinstance(names, list) and column in self.said)
-            else dict(enumerate(names))
-        )
+        if isinstance(names, dict):
+            by_id = {id_: name for id_, name in names.items() if id_ < MOST_CLASSES} if ids & names.keys() else None
+        else:
+            by_id = dict(enumerate(names)) if column in self.said else by_code(ids, names, is_sure=True)
         if by_id is None:
             self._note(
                 self.name_for(column),
                 f"its ids, {facts.low} to {high}, do not fit the {len(names)} names beside the files",
             )
             by_id = {}
+        elif nameless := sorted(ids - by_id.keys()):
+            self._note(
+                self.name_for(column), f"ids without a name keep their number: {listed(list(map(str, nameless)))}"
+            )
         size = max([high, *by_id]) + 1
         words = [by_id.get(id_) or str(id_) for id_ in range(size)]
         return (

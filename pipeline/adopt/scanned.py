@@ -50,7 +50,7 @@ class Scanned:
     damaged: tuple[Damage, ...]
     lost: bool
     """Whether the rest of the file, after the last record, cannot be read."""
-    of_all: tuple[int, int] | None
+    of_all: Sequence[int] | None
     """The group of all records, if they share one."""
     layouts: tuple[Layout, ...]
     facts: Mapping[str, FeatureFacts]
