@@ -10,6 +10,7 @@ from recordmill.pipeline.adopt import describe
 from recordmill.pipeline.adopt.beside import Names, Said, names_of, said_of
 from recordmill.pipeline.adopt.describe import IMAGE, READ, Held, Read
 from recordmill.pipeline.adopt.facts import BYTES, FLOATS, INTS, NESTED, NO_EXAMPLE, FeatureFacts, Layout
+from recordmill.pipeline.errors import listed
 from recordmill.pipeline.safe_text import count, cut
 from recordmill.pipeline.sources.class_names import LABELS, by_code
 from recordmill.transforms.contract.image_facts import loss_lines
@@ -232,6 +233,8 @@ class Guesser:
             else facts.most > 1 or bool(ROW_LENGTHS.fullmatch(name))
         )
         words = self._words(name, held, said)
+        if held.kind == BYTES and facts.formats and facts.values == sum(facts.formats.values()):
+            self._note(our, f"images in {listed(facts.formats)} are given as bytes, not decoded")
         if said is not None and said.kind == "tensor" and said.encoding != "none" and held.stored == BYTES:
             if said.encoding == "bytes" and said.dtype in DTYPES and shape and None not in shape[1:]:
                 return self.add(our, describe.array(held, said.dtype, shape))

@@ -1,0 +1,182 @@
+"""What adoption finds in records by their values alone: images, labels, boxes, lists, and what it says of doubts."""
+
+import io
+import struct
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from recordmill import Dataset, open_tfrecords
+from tests import tfrecords
+from tests.messages import assert_names
+from tests.published import example, field
+
+ROWS = 20
+MAP = "item {\n  id: 1\n  name: 'cat'\n}\nitem {\n  id: 2\n  name: 'dog'\n}\n"
+Rows = Sequence[Mapping[str, Any] | bytes]
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+
+
+def adopt(folder: Path, rows: Rows, **beside: str) -> Dataset:
+    tfrecords.write(folder / "old/train.tfrecord", rows)
+    for name, text in beside.items():
+        (folder / "old" / name.replace("__", ".")).write_text(text)
+    return open_tfrecords(folder / "old/train.tfrecord", index=folder / "out")
+
+
+def read(dataset: Dataset) -> list[dict[str, Any]]:
+    return [dict(record.values) for record in dataset.records("train")]
+
+
+def batch(dataset: Dataset) -> Any:
+    options = {"batch_size": ROWS, "with_key": True}
+    (found,) = dataset.evaluation_input("train", **options).as_numpy()
+    return found if isinstance(found, Mapping) else found[0]
+
+
+def floats(name: str, values: Sequence[float]) -> bytes:
+    """A feature with a list of floats, as in an Example; nothing without values, as TensorFlow writes it."""
+    content = field(1, struct.pack(f"<{len(values)}f", *values)) if values else b""
+    return field(1, field(1, name.encode()) + field(2, field(2, content)))
+
+
+def with_floats(row: Mapping[str, Any], **lists: Sequence[float]) -> bytes:
+    """An Example with lists of floats; `__` stands for a slash."""
+    more = b"".join(floats(name.replace("__", "/"), values) for name, values in lists.items())
+    return example(row) + field(1, more)  # two messages of one field are merged
+
+
+def pixels(number: int, mode: str = "RGB", size: tuple[int, int] = (6, 4)) -> Image.Image:
+    values = np.random.default_rng(number).integers(0, 256, (size[1], size[0], 4), dtype=np.uint8)
+    return Image.fromarray(values if mode == "RGBA" else values[..., :3]).convert(mode)
+
+
+def encoded(image: Image.Image, form: str, **options: Any) -> bytes:
+    data = io.BytesIO()
+    image.save(data, form, **options)
+    return data.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("form", "mode"), [("PNG", "RGB"), ("PNG", "L"), ("PNG", "P"), ("BMP", "RGB"), ("JPEG", "RGB"), ("JPEG", "L")]
+)
+def test_images_are_the_pixels_of_pillow(form: str, mode: str, tmp_path: Path) -> None:
+    files = [encoded(pixels(number, mode), form) for number in range(ROWS)]
+    found = batch(adopt(tmp_path, [{"image/encoded": data} for data in files]))
+    channels = "L" if mode == "L" else "RGB"
+    wanted = np.stack([np.asarray(Image.open(io.BytesIO(data)).convert(channels)) for data in files])
+    assert found["image"].dtype == np.uint8
+    np.testing.assert_allclose(found["image"].reshape(wanted.shape), wanted, atol=2 if form == "JPEG" else 0)
+
+
+@pytest.mark.parametrize(
+    ("data", "facts"),
+    [
+        (encoded(pixels(1, "RGBA"), "PNG"), ["alpha", "20"]),
+        (encoded(Image.fromarray(np.arange(24, dtype=np.uint16).reshape(4, 6)), "PNG"), ["16 bits", "as bytes"]),
+        (encoded(pixels(1), "JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"),
+         ["turned by EXIF", "20"]),
+        (encoded(pixels(1, "P"), "GIF"), ["GIF", "as bytes"]),
+        (encoded(pixels(1), "TIFF"), ["TIFF", "as bytes"]),
+        (b"\xff\xd8\xff no image", ["bytes"]),
+    ],
+)  # fmt: skip
+def test_what_pixels_do_not_keep_is_said(
+    data: bytes, facts: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    adopt(tmp_path, [{"image": data}] * ROWS)
+    assert_names(caplog.text, "image", *facts)
+
+
+def test_raw_pixels_have_the_shape_beside_them(tmp_path: Path) -> None:
+    images = [np.asarray(pixels(number)) for number in range(ROWS)]
+    rows = [{"image_raw": each.tobytes(), "height": 4, "width": 6, "depth": 3} for each in images]
+    assert (batch(adopt(tmp_path, rows))["image"] == np.stack(images)).all()
+
+
+@pytest.mark.parametrize(
+    ("ids", "beside", "names"),
+    [
+        ([0, 1], {}, ["0", "1"]),
+        ([1, 2], {"label_map__pbtxt": MAP}, ["cat", "dog"]),
+        ([0, 1], {"labels__txt": "cat\ndog\n"}, ["cat", "dog"]),
+        ([1, 2], {"labels__txt": "cat\ndog\n"}, ["cat", "dog"]),
+        ([1, 7], {"label_map__pbtxt": MAP}, ["cat", "7"]),
+    ],
+)
+def test_labels_have_names(ids: list[int], beside: dict[str, str], names: list[str], tmp_path: Path) -> None:
+    dataset = adopt(tmp_path, [{"x": 0.5, "label": ids[number % 2]} for number in range(ROWS)], **beside)
+    assert dataset.label == "label"
+    assert [each["label"] for each in read(dataset)] == names * (ROWS // 2)
+    (found,) = dataset.evaluation_input("train", batch_size=ROWS).as_numpy()
+    assert found[1].tolist() == ids * (ROWS // 2)
+
+
+@pytest.mark.parametrize("ids", [[-1, 1], [0, 20_000]])
+def test_numbers_that_are_no_classes_stay_numbers(ids: list[int], tmp_path: Path) -> None:
+    rows = [{"label": ids[number % 2] % 2**64} for number in range(ROWS)]
+    dataset = adopt(tmp_path, rows)
+    assert dataset.label is None
+    assert batch(dataset)["label"].tolist() == ids * (ROWS // 2)
+
+
+def test_four_lists_are_boxes_of_the_image(tmp_path: Path) -> None:
+    corners = {"ymin": 0.125, "xmin": 0.25, "ymax": 0.5, "xmax": 0.75}
+    data = encoded(pixels(1), "PNG")
+    rows = [
+        with_floats({"image/encoded": data}, **{f"image__object__bbox__{name}": [value] * (number % 3)
+                                                for name, value in corners.items()})
+        for number in range(ROWS)
+    ]  # fmt: skip
+    found = batch(adopt(tmp_path, rows))
+    assert found["boxes_length"].tolist() == [number % 3 for number in range(ROWS)]
+    assert found["boxes"][2].tolist() == [[0.125, 0.25, 0.5, 0.75]] * 2
+
+
+@pytest.mark.parametrize(("values", "fact"), [([2.0], "not relative"), ([0.5, 0.5], "differ in length")])
+def test_other_lists_are_no_boxes(
+    values: list[float], fact: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lists = {"bbox__ymin": [0.0], "bbox__xmin": [0.0], "bbox__ymax": values, "bbox__xmax": [1.0]}
+    adopt(tmp_path, [with_floats({"image": encoded(pixels(1), "PNG")}, **lists)] * ROWS)
+    assert_names(caplog.text, "bbox/", fact)
+
+
+@pytest.mark.parametrize("text", [b"BM is a prefix", b"GIF8 as well", b"RIFF too", b"II*\0 and this", b"\x89PNG?"])
+def test_texts_that_begin_like_images_are_bytes(text: bytes, tmp_path: Path) -> None:
+    dataset = adopt(tmp_path, [{"text": text if number % 2 else b"plain"} for number in range(ROWS)])
+    assert [each["text"] for each in read(dataset)] == [b"plain", text] * (ROWS // 2)
+
+
+def test_odd_names_become_different_ones(tmp_path: Path) -> None:
+    row = {"é": 1, "a b": 2, "a.b": 3, "1x": 4, "key": 5, "x_length": 6}
+    rows = [{**row, "x": [7] * (1 + number % 2)} for number in range(ROWS)]
+    found = batch(adopt(tmp_path, rows))
+    assert all(name.isascii() and name[0].isalpha() for name in found)
+    assert found["key"].dtype == object
+    assert found["x_length"].tolist() == [1, 2] * (ROWS // 2)
+    columns = {found[name][0] for name in found if name not in ("key", "x", "x_length")}
+    assert columns == set(row.values())
+
+
+def test_a_feature_that_late_records_lack_is_optional(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = [{"a": number, "b": number} if number < 3000 else {"a": number} for number in range(3010)]
+    dataset = adopt(tmp_path, rows)
+    assert_names(caplog.text, "b: ", "10 records", "optional")
+    assert [dict(each) for each in read(dataset)][2999] == {"a": 2999, "b": 2999}
+    assert sum(each.get("b") in (None, 0) for each in read(dataset)) == 11
+
+
+def test_records_of_another_type_are_rejected(tmp_path: Path) -> None:
+    rows = [{"a": 0.5 if number % 10 == 0 else number} for number in range(ROWS)]
+    dataset = adopt(tmp_path, rows)
+    assert [each["a"] for each in read(dataset)] == [number for number in range(ROWS) if number % 10]
+    assert dataset.manifest.rejects["by_reason"] == {"wrong_type": 2}

@@ -1,0 +1,203 @@
+"""The pass over a file to adopt: offsets, checksums, layouts and figures, also of damaged, cut-off and odd files."""
+
+import gzip
+import hashlib
+import itertools
+import tracemalloc
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recordmill import UserError
+from recordmill.pipeline.adopt import files as listing
+from recordmill.pipeline.adopt.facts import DAMAGED, FeatureFacts
+from recordmill.pipeline.adopt.files import AdoptError
+from recordmill.pipeline.adopt.scanned import NAMED, Scanned, read_scan, scan_file
+from recordmill.pipeline.sources.files import LocalFiles
+from tests import tfrecords
+from tests.messages import raises
+from tests.published import field
+
+RECORDS = 20
+
+
+def scan(path: Path, folder: Path, key: str | None = None, **shares: float) -> Scanned:
+    (found,) = listing.find(LocalFiles(), {"train": [str(path)]}, str(folder))
+    read: list[int] = []
+    scan_file(LocalFiles(), found, folder / "scan", key, shares, read.append)
+    assert sum(read) == path.stat().st_size
+    return read_scan(folder / "scan", found)
+
+
+def starts(rows: Sequence[Any]) -> list[int]:
+    sizes = [len(tfrecords.framed(tfrecords.example(row))) for row in rows]
+    return [0, *itertools.accumulate(sizes)]
+
+
+@pytest.fixture
+def rows() -> list[dict[str, Any]]:
+    return list(map(tfrecords.row, range(RECORDS)))
+
+
+@pytest.fixture
+def file(tmp_path: Path, rows: list[dict[str, Any]]) -> Path:
+    return tfrecords.write(tmp_path / "old/a.tfrecord", rows)
+
+
+def test_a_pass_finds_offsets_digest_and_one_layout(file: Path, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    scanned = scan(file, tmp_path)
+    assert scanned.offsets.tolist() == starts(rows)
+    assert scanned.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
+    assert scanned.layouts == ({"id": "int64", "label": "int64", "size": "float32", "text": "bytes"},)
+    assert scanned.groups.tolist() == [[0, 0]] * RECORDS
+    assert (scanned.records, scanned.damaged, scanned.lost) == (RECORDS, (), False)
+
+
+def test_a_pass_counts_values_exactly(file: Path, tmp_path: Path) -> None:
+    facts = scan(file, tmp_path).facts
+    label, text, size = facts["int64 label"], facts["bytes text"], facts["float32 size"]
+    assert (label.records, label.low, label.high, label.fewest, label.most) == (RECORDS, 0, 2, 1, 1)
+    assert label.counts == {"0 0": {"0": 7, "1": 7, "2": 6}}
+    assert (text.low, text.high) == (len("number 0"), len("number 10"))
+    assert (size.low, size.high, size.counts) == (0, (RECORDS - 1) / 4, None)
+
+
+def test_figures_of_files_add_up(file: Path, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    total = FeatureFacts()
+    for half in (rows[:7], rows[7:]):
+        total.add(scan(tfrecords.write(tmp_path / "old/half.tfrecord", half), tmp_path).facts["int64 label"])
+    whole = scan(file, tmp_path).facts["int64 label"]
+    ours, wanted = total.to_json(), whole.to_json()
+    assert ours.pop("lengths") != wanted.pop("lengths")  # depends on the files, alike for features of equal lengths
+    assert ours == wanted
+
+
+def test_a_second_pass_writes_the_same_bytes(file: Path, tmp_path: Path) -> None:
+    both = []
+    for _ in range(2):
+        scan(file, tmp_path)
+        both.append([(tmp_path / f"scan{suffix}").read_bytes() for suffix in (".index", ".scan")])
+    assert both[0] == both[1]
+
+
+def test_shares_divide_records_by_their_keys(file: Path, tmp_path: Path) -> None:
+    by_place = scan(file, tmp_path, train=1, test=1).groups[:, 0].tolist()
+    by_id = scan(file, tmp_path, "id", train=1, test=1).groups[:, 0].tolist()
+    assert set(by_place) == set(by_id) == {0, 1}
+    assert by_place != by_id
+
+
+def test_damaged_data_is_counted_named_and_skipped(file: Path, tmp_path: Path, rows: list[dict[str, Any]]) -> None:
+    begin = starts(rows)[5]
+    data = bytearray(file.read_bytes())
+    data[begin + 12] ^= 1
+    file.write_bytes(data)
+    scanned = scan(file, tmp_path)
+    (damage,) = scanned.damaged
+    assert damage[:2] == (5, begin)
+    assert (scanned.records, scanned.lost) == (RECORDS, False)
+    assert [row for row, group in enumerate(scanned.groups.tolist()) if group[1] == DAMAGED] == [5]
+    assert scanned.facts["int64 id"].records == RECORDS - 1
+
+
+def flip_length(data: bytearray, begin: int, end: int) -> bytes:
+    data[begin] ^= 1
+    return bytes(data)
+
+
+def cut_data(data: bytearray, begin: int, end: int) -> bytes:
+    return bytes(data[: end - 5])
+
+
+def cut_header(data: bytearray, begin: int, end: int) -> bytes:
+    return bytes(data[: begin + 7])
+
+
+@pytest.mark.parametrize("damage", [flip_length, cut_data, cut_header])
+def test_a_rest_that_cannot_be_read_is_named(
+    damage: Callable[..., bytes], file: Path, tmp_path: Path, rows: list[dict[str, Any]]
+) -> None:
+    begin, end = starts(rows)[RECORDS - 1 :]
+    file.write_bytes(damage(bytearray(file.read_bytes()), begin, end))
+    scanned = scan(file, tmp_path)
+    assert [each[:2] for each in scanned.damaged] == [(RECORDS - 1, begin)]
+    assert (scanned.records, scanned.lost) == (RECORDS - 1, True)
+    assert scanned.offsets.tolist() == starts(rows)[:RECORDS]
+
+
+def test_an_empty_file_has_no_records(tmp_path: Path) -> None:
+    scanned = scan(tfrecords.write(tmp_path / "old/a.tfrecord", []), tmp_path)
+    assert (scanned.records, scanned.layouts, scanned.lost) == (0, (), False)
+    assert scanned.offsets.tolist() == [0]
+
+
+@pytest.mark.parametrize(
+    ("head", "facts"),
+    [
+        (gzip.compress, ["compressed by gzip", "format: tfrecord"]),
+        (zlib.compress, ["compressed by zlib", "format: tfrecord"]),
+        (lambda data: b"a,b\n1,2\n" + data, ["no TFRecord file"]),
+        (lambda data: data[:8], ["no TFRecord file"]),
+    ],
+)
+def test_other_files_are_refused_by_name(
+    head: Callable[[bytes], bytes], facts: list[str], file: Path, tmp_path: Path
+) -> None:
+    file.write_bytes(head(file.read_bytes()))
+    with raises(AdoptError, str(file), *facts):
+        scan(file, tmp_path)
+    assert not (tmp_path / "scan.scan").exists()
+
+
+def test_records_that_are_no_example_have_a_layout(tmp_path: Path) -> None:
+    rows = [b"", b"\xff\xff text", tfrecords.row(1)]
+    scanned = scan(tfrecords.write(tmp_path / "old/a.tfrecord", rows), tmp_path)
+    numbers = scanned.groups[:, 1].tolist()
+    assert numbers[0] == numbers[1] != numbers[2]
+    assert scanned.layouts[numbers[0]] == {"": "no example"}
+
+
+@pytest.mark.parametrize("layouts", [255, 256])
+def test_layouts_have_a_limit(layouts: int, tmp_path: Path) -> None:
+    file = tfrecords.write(tmp_path / "old/a.tfrecord", [{f"f{number}": 1} for number in range(layouts)])
+    if layouts < 256:
+        assert len(scan(file, tmp_path).layouts) == layouts
+        return
+    with raises(UserError, "255 layouts", "f255"):
+        scan(file, tmp_path)
+
+
+def test_sequence_examples_hold_flat_lists_and_name_nested_ones(tmp_path: Path) -> None:
+    def steps(name: bytes, *each: Sequence[int]) -> bytes:
+        listed = b"".join(field(1, field(3, field(1, bytes(values)))) for values in each)
+        return field(1, field(1, name) + field(2, listed))
+
+    record = field(2, steps(b"flat", [1], [2], [3]) + steps(b"deep", [1, 2], [3]))
+    scanned = scan(tfrecords.write(tmp_path / "old/a.tfrecord", [record]), tmp_path)
+    assert scanned.layouts == ({"deep": "nested", "flat": "int64"},)
+    assert scanned.facts["int64 flat"].values == 3
+
+
+def test_damaged_records_are_named_up_to_a_limit(tmp_path: Path) -> None:
+    one = tfrecords.framed(tfrecords.example({"a": 1}))
+    (tmp_path / "a.tfrecord").write_bytes((one[:-1] + bytes([one[-1] ^ 1])) * (NAMED + 5))
+    scanned = scan(tmp_path / "a.tfrecord", tmp_path)
+    assert len(scanned.damaged) == NAMED
+    assert scanned.damaged[-1].record == NAMED - 1
+    assert (scanned.groups[:, 1] == DAMAGED).sum() == NAMED + 5
+
+
+@pytest.mark.nightly
+def test_memory_is_flat_however_many_records(tmp_path: Path) -> None:
+    some = b"".join(tfrecords.framed(tfrecords.example(tfrecords.row(number))) for number in range(1000))
+    peaks = []
+    for times in (60, 200):
+        (tmp_path / "a.tfrecord").write_bytes(some * times)
+        tracemalloc.start()
+        assert scan(tmp_path / "a.tfrecord", tmp_path).records == 1000 * times
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < peaks[0] + (2 << 20), peaks
