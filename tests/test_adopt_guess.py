@@ -109,6 +109,7 @@ def test_raw_pixels_have_the_shape_beside_them(tmp_path: Path) -> None:
         ([1, 2], {"label_map__pbtxt": MAP}, ["cat", "dog"]),
         ([0, 1], {"labels__txt": "cat\ndog\n"}, ["cat", "dog"]),
         ([1, 2], {"labels__txt": "cat\ndog\n"}, ["cat", "dog"]),
+        ([1, 2], {"label_map__pbtxt": MAP + "item { id: 99999999999999 name: 'eel' }"}, ["cat", "dog"]),
         ([1, 7], {"label_map__pbtxt": MAP}, ["cat", "7"]),
     ],
 )

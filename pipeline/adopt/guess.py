@@ -276,17 +276,20 @@ class Guesser:
             int(facts.low or 0),
             high,
         }
-        by_id = (
-            by_code(ids, names, is_sure=True)
-            if not (isinstance(names, list) and column in self.said)
-            else dict(enumerate(names))
-        )
+        if isinstance(names, dict):
+            by_id = {id_: name for id_, name in names.items() if id_ < MOST_CLASSES} if ids & names.keys() else None
+        else:
+            by_id = dict(enumerate(names)) if column in self.said else by_code(ids, names, is_sure=True)
         if by_id is None:
             self._note(
                 self.name_for(column),
                 f"its ids, {facts.low} to {high}, do not fit the {len(names)} names beside the files",
             )
             by_id = {}
+        elif nameless := sorted(ids - by_id.keys()):
+            self._note(
+                self.name_for(column), f"ids without a name keep their number: {listed(list(map(str, nameless)))}"
+            )
         size = max([high, *by_id]) + 1
         words = [by_id.get(id_) or str(id_) for id_ in range(size)]
         return (
