@@ -13,10 +13,11 @@ from PIL import Image
 from recordmill import Dataset, open_tfrecords
 from tests import tfrecords
 from tests.messages import assert_names
-from tests.published import example, field
+from tests.published import example, feature, field
 
 ROWS = 20
 MAP = "item {\n  id: 1\n  name: 'cat'\n}\nitem {\n  id: 2\n  name: 'dog'\n}\n"
+TURNED = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"
 Rows = Sequence[Mapping[str, Any] | bytes]
 
 
@@ -82,8 +83,10 @@ def test_images_are_the_pixels_of_pillow(form: str, mode: str, tmp_path: Path) -
     [
         (encoded(pixels(1, "RGBA"), "PNG"), ["alpha", "20"]),
         (encoded(Image.fromarray(np.arange(24, dtype=np.uint16).reshape(4, 6)), "PNG"), ["16 bits", "as bytes"]),
-        (encoded(pixels(1), "JPEG", exif=b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"),
+        (encoded(pixels(1), "JPEG", exif=TURNED),
          ["turned by EXIF", "20"]),
+        (encoded(pixels(1), "PNG", exif=TURNED), ["turned by EXIF", "20"]),
+        (encoded(pixels(1), "WebP", exif=TURNED), ["turned by EXIF", "20"]),
         (encoded(pixels(1, "P"), "GIF"), ["GIF", "as bytes"]),
         (encoded(pixels(1), "TIFF"), ["TIFF", "as bytes"]),
         (b"\xff\xd8\xff no image", ["bytes"]),
@@ -149,6 +152,22 @@ def test_other_lists_are_no_boxes(
     lists = {"bbox__ymin": [0.0], "bbox__xmin": [0.0], "bbox__ymax": values, "bbox__xmax": [1.0]}
     adopt(tmp_path, [with_floats({"image": encoded(pixels(1), "PNG")}, **lists)] * ROWS)
     assert_names(caplog.text, "bbox/", fact)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [(b"\xff\xfe", feature(1), "udcff"), (b"", feature(1), "''"), (b"never", field(3, b""), "never")],
+)
+def test_features_that_cannot_be_read_are_left_out_and_said(
+    name: bytes, value: bytes, shown: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def record(number: int) -> bytes:
+        pairs = ((b"a", feature(number)), (name, value))
+        return field(1, b"".join(field(1, field(1, name) + field(2, value)) for name, value in pairs))
+
+    dataset = adopt(tmp_path, [record(number) for number in range(ROWS)])
+    assert_names(caplog.text, shown, "left out")
+    assert read(dataset) == [{"a": number} for number in range(ROWS)]
 
 
 @pytest.mark.parametrize("text", [b"BM is a prefix", b"GIF8 as well", b"RIFF too", b"II*\0 and this", b"\x89PNG?"])

@@ -51,6 +51,25 @@ def features() -> dict[str, Any]:
         "frames": make.Sequence(make.Image(shape=(4, 4, 3), **png)),
         "audio": make.Audio(),
         "maybe": make.Tensor(shape=(), dtype=np.int64, optional=True),
+        "maybe_two": make.Tensor(shape=(2,), dtype=np.float32, optional=True),
+        "never": make.Tensor(shape=(), dtype=np.float32, optional=True),
+        "bools": make.Tensor(shape=(3,), dtype=np.bool_),
+        "uint32": make.Scalar(np.uint32),
+        "uint64": make.Tensor(shape=(2,), dtype=np.uint64),
+        "beyond": make.Scalar(np.uint64),
+        "any": make.Tensor(shape=(None,), dtype=np.float32),
+        "any_as_bytes": make.Tensor(shape=(None, 2), dtype=np.float32, encoding="bytes"),
+        "open": make.Tensor(shape=(None, None), dtype=np.int64, encoding="bytes"),
+        "wide": make.Tensor(shape=(2,), dtype=np.float64, encoding="bytes"),
+        "texts": make.Sequence(make.Text()),
+        "steps": make.Sequence({"image": make.Image(shape=(4, 4, 3), **png), "name": make.Text()}),
+        "matrices": make.Sequence(make.Tensor(shape=(2,), dtype=np.float32), length=3),
+        "pair": make.Sequence(make.ClassLabel(names=["a", "b"]), length=2),
+        "box": make.BBoxFeature(),
+        "mask": make.LabeledImage(labels=3, shape=(4, 4, 1)),
+        "video": make.Video(shape=(None, 4, 4, 3), encoding_format="png"),
+        "stereo": make.Audio(shape=(None, 2)),
+        "rgba": make.Image(shape=(3, 3, 4), **png),
         "zipped": make.Tensor(shape=(2, 3), dtype=np.uint8, encoding="zlib"),
         "deep_image": make.Image(shape=(None, None, 1), dtype=np.uint16, **png),
     }
@@ -86,6 +105,25 @@ def row(number: int) -> dict[str, Any]:
         "frames": [pixels(4, 4, 3) for _ in range(some)],
         "audio": np.arange(some + 1),
         "maybe": None if some == 1 else number,
+        "maybe_two": None if some == 1 else np.array([0.5, number], np.float32),
+        "never": None,
+        "bools": [True, False, number % 2 == 0],
+        "uint32": 2**32 - 1 - number,
+        "uint64": np.array([number, 2**62], np.uint64),
+        "beyond": np.uint64(2**64 - 1 - number),
+        "any": np.arange(some, dtype=np.float32),
+        "any_as_bytes": np.full((some + 1, 2), number, np.float32),
+        "open": np.arange(6).reshape(2, 3),
+        "wide": np.array([0.25, number]),
+        "texts": ["ü", "v", "w"][:some],
+        "steps": [{"image": pixels(4, 4, 3), "name": f"s{number}"}] * some,
+        "matrices": [np.array([0.5, number], np.float32)] * 3,
+        "pair": [number % 2, 1],
+        "box": box,
+        "mask": pixels(4, 4, 1) % 3,
+        "video": pixels(some + 1, 4, 4, 3),
+        "stereo": np.full((some + 1, 2), number),
+        "rgba": pixels(3, 3, 4),
         "zipped": pixels(2, 3),
         "deep_image": pixels(3, 3, 1).astype(np.uint16) * 200,
     }
@@ -130,12 +168,14 @@ def cut(found: dict[str, Any], name: str) -> Any:
 
 SAME = [
     "fixed", "grey", "label", "text", "matrix", "uint8", "int8", "int16", "int32", "int64", "float16", "float64",
-    "strings", "as_bytes", "list", "three", "audio", "several", "frames",
+    "strings", "as_bytes", "list", "three", "audio", "several", "frames", "bools", "uint32", "uint64", "any",
+    "any_as_bytes", "texts", "matrices", "pair", "mask", "video",
 ]  # fmt: skip
 RENAMED = {
     "nested_flag": ("nested", "flag"), "nested_deep_name": ("nested", "deep", "name"),
     "translation_en": ("translation", "en"), "translation_de": ("translation", "de"),
     "objects_label": ("objects", "label"), "objects_bbox": ("objects", "bbox"),
+    "steps_image": ("steps", "image"), "steps_name": ("steps", "name"),
 }  # fmt: skip
 
 
@@ -156,6 +196,12 @@ def test_every_feature_is_equal_to_what_tensorflow_datasets_reads(adopted: Datas
             height, width = found["image_shape"]
             assert np.array_equal(found["image"][:height, :width], expected["image"])
             assert np.array_equal(cut(found, "rows"), expected["rows"].reshape(-1))
+            assert np.array_equal(cut(found, "box"), [expected["box"]])
+            assert np.array_equal(cut(found, "stereo"), expected["stereo"].reshape(-1))
+            assert np.array_equal(cut(found, "maybe_two"), [] if found["maybe_missing"] else expected["maybe_two"])
+            assert int(found["beyond"]) % 2**64 == expected["beyond"]
+            assert found["wide"] == expected["wide"].tobytes()
+            assert found["open_value"] == expected["open"].tobytes()
             assert found["maybe"] == (0 if found["maybe_missing"] else expected["maybe"])
             assert np.array_equal(cut(found, "ragged"), expected["ragged"].flat_values)
             assert np.array_equal(cut(found, "ragged_row_lengths_0"), expected["ragged"].row_lengths())
@@ -163,9 +209,12 @@ def test_every_feature_is_equal_to_what_tensorflow_datasets_reads(adopted: Datas
 
 def test_what_is_not_decoded_is_said(prepared: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     dataset = open_tfrecords(prepared, tmp_path / "index")
-    for name in ("zipped", "deep_image", "ragged", "rows", "maybe"):
-        assert any(f"{name}:" in line for line in caplog.messages), name
-    assert {dataset.features[name]["kind"] for name in ("zipped", "deep_image")} == {"raw"}
+    in_bytes = ("zipped", "deep_image", "rgba", "wide", "open_value")
+    for name in (*in_bytes, "ragged", "rows", "stereo", "maybe", "maybe_two", "never", "beyond"):
+        assert any(line.startswith(f"{name}:") for line in caplog.messages), name
+    assert {dataset.features[name]["kind"] for name in in_bytes} == {"raw"}
+    known = {name.split("_")[0] for name in dataset.features}
+    assert known >= {name.split("_")[0] for name in features()} - {"never"}
 
 
 def test_labels_have_their_names_and_counts(adopted: Dataset) -> None:

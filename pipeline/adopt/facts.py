@@ -29,6 +29,9 @@ IMAGE = re.compile(rb"\xff\xd8\xff|\x89PNG|GIF8|BM|RIFF|II[*+]\0|MM\0[*+]|....ft
 TURNED = re.compile(rb"\x01\x12\0\x03\0\0\0\x01\0[\x02-\x08]|\x12\x01\x03\0\x01\0\0\0[\x02-\x08]\0")
 """EXIF's tag of an orientation other than upright, in either byte order."""
 EXIF_WITHIN, EXIF_BYTES = 64, 4096  # where EXIF begins in a JPEG, and where its orientation lies
+EXIF_CHUNKS = {"PNG": b"eXIf", "WebP": b"EXIF"}
+EMPTY = "empty"
+"""Stands for the type of a feature in `Facts.features` if a record has a list without values."""
 Layout = Mapping[str, str]
 TYPES: Mapping[Any, str] = {wire.BYTES: BYTES, wire.FLOATS: FLOATS, wire.INTS: INTS}
 _List = tuple[int, int | str, wire.Chunks]  # a row's number, and the kind and the content of its list
@@ -95,7 +98,8 @@ class FeatureFacts:
         self.is_grey &= is_grey
         for name in losses(data, form) if form != "JPEG" else ():
             self.losses[name] = self.losses.get(name, 0) + 1
-        self.turned += data.find(b"Exif", 0, EXIF_WITHIN) >= 0 and TURNED.search(data, 0, EXIF_BYTES) is not None
+        exif = data.find(EXIF_CHUNKS[form]) if form in EXIF_CHUNKS else data.find(b"Exif", 0, EXIF_WITHIN)
+        self.turned += exif >= 0 and TURNED.search(data, exif, exif + EXIF_BYTES) is not None
 
     def _range(self) -> tuple[float | None, float | None]:
         return self.low, self.high
@@ -153,6 +157,8 @@ class Facts:
                     kind = list_ if list_ != wire.BYTES else _format(chunks)
                     of_list.setdefault((list_, name), []).append((row, kind, chunks))
                     kinds.append((name, kind))
+                else:
+                    self.features.setdefault(f"{EMPTY} {_text(name)}", FeatureFacts())
             layouts.append(self._layout(records[row], lists, tuple(kinds)))
         groups = [f"{split} {layout}" for split, layout in zip(splits, layouts, strict=True)]
         for (list_, name), some in of_list.items():
@@ -194,7 +200,7 @@ def scan(record: bytes | memoryview) -> wire.Lists | None:
 
 
 def _text(name: bytes) -> str:
-    return name.decode("utf-8", "backslashreplace")
+    return name.decode("utf-8", "surrogateescape")
 
 
 def _format(chunks: wire.Chunks) -> str:

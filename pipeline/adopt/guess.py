@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from recordmill.pipeline.adopt import describe
 from recordmill.pipeline.adopt.beside import Names, Said, names_of, said_of
 from recordmill.pipeline.adopt.describe import IMAGE, READ, Held, Read
-from recordmill.pipeline.adopt.facts import BYTES, FLOATS, INTS, NESTED, NO_EXAMPLE, FeatureFacts, Layout
+from recordmill.pipeline.adopt.facts import BYTES, EMPTY, FLOATS, INTS, NESTED, NO_EXAMPLE, FeatureFacts, Layout
 from recordmill.pipeline.errors import listed
 from recordmill.pipeline.safe_text import count, cut
 from recordmill.pipeline.sources.class_names import LABELS, by_code
@@ -71,10 +71,14 @@ class Guesser:
         self.guessed = Guessed()
         self.said = dict[str, Said]()
         for name, said in said_of(beside).items():
-            self.said |= {name: said, f"{name}{RAGGED}": said}
+            self.said |= {name: said, f"{name}{RAGGED}": said, f"{name}/value": said}
         self._names = names_of(beside)
         self.held = {each.name: each for each in self._held(facts, layouts, key)}
         self._left = dict(self.held)
+        empty = {each.partition(" ")[2] for each in facts if each.startswith(f"{EMPTY} ")}
+        for name in sorted(empty | said_of(beside).keys()):
+            if not any(each == name or each.startswith(f"{name}/") for each in self.guessed.kinds):
+                self._leave_out(name, "no record holds a value")
 
     def _held(
         self, facts: Mapping[str, FeatureFacts], layouts: Sequence[tuple[Layout, int]], key: str | None
@@ -83,8 +87,11 @@ class Guesser:
         kinds = dict[str, Counter[str]]()
         for layout, records in layouts:
             for name, kind in layout.items():
-                if name:
+                if kind != NO_EXAMPLE:
                     kinds.setdefault(name, Counter())[IMAGE if kind in READ else kind] += records
+        for name in [each for each in kinds if not each or each.encode("utf-8", "ignore").decode() != each]:
+            del kinds[name]
+            self._leave_out(ascii(name), "its name is empty, or not UTF-8")
         chosen = {name: max(sorted(counts), key=counts.__getitem__) for name, counts in sorted(kinds.items())}
         chosen = {name: BYTES if kind in NAMED else kind for name, kind in chosen.items()}
         for name, kind in chosen.items():
@@ -232,7 +239,7 @@ class Guesser:
             if shape is not None
             else facts.most > 1 or bool(ROW_LENGTHS.fullmatch(name))
         )
-        words = self._words(name, held, said)
+        words, sides = self._words(name, held, said), tuple(side or 0 for side in shape or ())
         if held.kind == BYTES and facts.formats and facts.values == sum(facts.formats.values()):
             self._note(our, f"images in {listed(facts.formats)} are given as bytes, not decoded")
         if said is not None and said.kind == "tensor" and said.encoding != "none" and held.stored == BYTES:
@@ -241,12 +248,13 @@ class Guesser:
             self._note(our, f"a tensor of {said.dtype} encoded as {said.encoding} is given as bytes, not decoded")
             return self.add(our, describe.raw(held, many=False))
         if words is not None and (many or not held.lacking):
-            return self.add(our, describe.category(held, our, words, is_list=many))
-        if shape and not many and held.length == math.prod(side or 0 for side in shape):
-            return self.add(our, describe.tensor(held, tuple(side or 0 for side in shape)))
+            return self.add(our, describe.category(held, our, words, is_list=many or facts.most > 1))
+        if shape and not many and held.length == math.prod(sides):
+            return self.add(our, describe.tensor(held, sides))
+        many |= facts.most > 1
         if said is not None and said.dtype == "uint64" and (facts.low or 0) < 0:
             self._note(our, "numbers beyond int64 are given as negative ones, as TensorFlow Datasets stored them")
-        if shape and len(shape) > 1:
+        if shape and shape != (None,):
             self._note(our, f"arrays of the shape {list(shape)} are given as one list")
         length = held.length if shape is None else None
         return self.add(our, describe.raw(held, many=many, length=length if many else None))
