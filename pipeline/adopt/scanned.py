@@ -155,8 +155,12 @@ def _check_head(found: Found, head: bytes) -> None:
     """Refuses a file that does not begin like TFRecords; an empty one has no records."""
     if record_length(head) is None and head:
         compressed = compression_of(head)
-        what = f"is compressed by {compressed}" if compressed else "is no TFRecord file"
-        remedy = "`recordmill build` with `source: {format: tfrecord}` reads it" if compressed else "leave it out"
+        what = f"is compressed by {compressed}" if compressed else "is no TFRecord file, or its first bytes are damaged"
+        remedy = (
+            "`recordmill build` with `source: {format: tfrecord}` reads it"
+            if compressed
+            else "restore it, or leave it out"
+        )
         raise AdoptError(f"{found.info.path} {what}, and cannot be read in place: {remedy}")
 
 
