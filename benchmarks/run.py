@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import adopt as adopting
 import rebuild as rebuilding
 import scale as scaling
 from inputs import Inputs
@@ -218,6 +219,7 @@ BENCHMARKS: dict[str, Callable[[Setup], None]] = {
     "memory-images": partial(memory, kind="image"),
     "memory-text": partial(memory, kind="byte"),
     "scale": scale,
+    "adopt": lambda setup: adopting.adopt(setup.inputs.folder, setup.runs),
     "rebuild": rebuild,
 }
 DEFAULT = ("images", "text", "stock", "fixed")

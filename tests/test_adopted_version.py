@@ -363,3 +363,12 @@ def test_files_in_the_datasets_own_folder_move_with_it(tmp_path: Path, monkeypat
     os.rename(tmp_path / "out", tmp_path / "moved")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
     assert len(open_dataset(tmp_path / "moved").source("train")) == 10
+
+
+def test_an_index_that_cannot_be_written_opens(dataset: Dataset, old: Path, tmp_path: Path) -> None:
+    """Training hosts mount it so."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "access", lambda *_: False)  # root may write anywhere
+        assert open_tfrecords(old, tmp_path / "out").version == dataset.version
+        with raises(UserError, tmp_path / "new", "cannot be written"):
+            open_tfrecords(old, tmp_path / "new")

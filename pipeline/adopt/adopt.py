@@ -115,14 +115,14 @@ def adopt(
     """
     store, files = open_store(adoption.output), StoreFiles(LocalFiles())
     found = listing.find(files, adoption.files, store.url)
-    inside = (
-        os.path.join(each.root, each.name) for each in found if "://" not in each.root and not os.path.isabs(each.root)
-    )
-    publishing.check_output(adoption.output, {os.path.normpath(path).split("/")[0] for path in inside})
     beside = listing.beside(files, found)
     sighting = _digest(adoption.options, [(each.split, *each.sighting) for each in found], sorted(beside.items()))
     if done := _same(sighting, found, _base(adoption)):
         return done
+    inside = (
+        os.path.join(each.root, each.name) for each in found if "://" not in each.root and not os.path.isabs(each.root)
+    )
+    publishing.check_output(adoption.output, {os.path.normpath(path).split("/")[0] for path in inside})
     store.check_conditions()
     with recorded(store.url, "adopt", "") as changes, leases.hold(store, leases.BUILD, on_wait) as lease:
         base = _base(adoption)

@@ -166,6 +166,7 @@ class LocalShards(Shards):
     def close(self) -> None:
         self._index.cache_clear()
         self._mapped.cache_clear()
+        self._kept.cache_clear()
 
 
 def check_size(path: str, found: int, expected: int) -> None:

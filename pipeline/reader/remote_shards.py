@@ -45,6 +45,7 @@ class RemoteShards(Shards):
         self._shards, self._cuts, self._cache, self._counters = shards, cuts, cache, counters
         self._indexes: dict[int, memoryview] = {}
         self._kept: dict[int, npt.NDArray[np.int64]] = {}
+        self._kept_cuts: dict[int, npt.NDArray[np.int64]] = {}
         self._pools: dict[str, ThreadPoolExecutor] = {}
         self._process = os.getpid()
 
@@ -132,7 +133,8 @@ class RemoteShards(Shards):
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def close(self) -> None:
-        self._indexes.clear()
+        for read in (self._indexes, self._kept, self._kept_cuts):
+            read.clear()
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
         self._pools.clear()
@@ -163,14 +165,20 @@ class RemoteShards(Shards):
 
     def _block(self, shard: int, record: int, span: Block) -> Block:
         """Returns the block of a record; the record alone if the index is damaged."""
-        assert self._cuts is not None  # noqa: S101 - for mypy
-        cuts, file = self._cuts[shard], self._shards[shard]
-        if file.kept:
-            cuts = self.kept(shard)[cuts]
+        cuts, file = self._cuts_of(shard), self._shards[shard]
         number = int(np.searchsorted(cuts, record, side="right"))
         end = cuts[number] if number < len(cuts) else file.indexed
         block = self._range(shard, int(cuts[number - 1]), int(end))
         return block if self._possible(shard, block) and block.start <= span.start and span.end <= block.end else span
+
+    def _cuts_of(self, shard: int) -> npt.NDArray[np.int64]:
+        """Returns the first records of a shard's blocks, by their numbers in the index."""
+        assert self._cuts is not None  # noqa: S101 - for mypy
+        if not self._shards[shard].kept:
+            return self._cuts[shard]
+        if shard not in self._kept_cuts:
+            self._kept_cuts[shard] = self.kept(shard)[self._cuts[shard]]
+        return self._kept_cuts[shard]
 
     def _load(self, shards: Sequence[int]) -> None:
         missing = [shard for shard in shards if shard not in self._indexes]
