@@ -83,8 +83,9 @@ def _is_within(root: str, place: str) -> bool:
 def remember(dataset: str, roots: Iterable[str]) -> None:
     """Notes in the user's cache where files lie that this user adopted into a dataset."""
     path = _note(dataset)
-    os.makedirs(path.parent, mode=0o700, exist_ok=True)
-    write_atomically(path, json.dumps(sorted({*roots, *_remembered(dataset)})).encode())
+    with suppress(OSError):  # without a cache, `files=` allows them
+        os.makedirs(path.parent, mode=0o700, exist_ok=True)
+        write_atomically(path, json.dumps(sorted({*roots, *_remembered(dataset)})).encode())
 
 
 def _remembered(dataset: str) -> list[str]:
