@@ -124,6 +124,24 @@ def test_labels_have_names(ids: list[int], beside: dict[str, str], names: list[s
     assert found[1].tolist() == ids * (ROWS // 2)
 
 
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("labels__txt", "cat\ncat\n"),
+        ("label_map__pbtxt", "item { id: 1 name: 'a' } item { id: 1 name: 'b' }"),
+        ("label_map__pbtxt", "cat"),
+        ("features__json", "{}"),
+        ("features__json", '{"featuresDict": {"features": {"label": 3}}}'),
+    ],
+)
+def test_files_beside_that_are_broken_are_said(
+    file: str, text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset = adopt(tmp_path, [{"x": 0.5, "label": number % 2} for number in range(ROWS)], **{file: text})
+    assert dataset.classes == ["0", "1"]
+    assert_names(caplog.text, file.replace("__", "."), "broken", "twice")
+
+
 @pytest.mark.parametrize("ids", [[-1, 1], [0, 20_000]])
 def test_numbers_that_are_no_classes_stay_numbers(ids: list[int], tmp_path: Path) -> None:
     rows = [{"label": ids[number % 2] % 2**64} for number in range(ROWS)]

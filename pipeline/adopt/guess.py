@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from recordmill.pipeline.adopt import describe
-from recordmill.pipeline.adopt.beside import Names, Said, names_of, said_of
+from recordmill.pipeline.adopt.beside import Names, Said, names_of, said_of, unread
 from recordmill.pipeline.adopt.describe import IMAGE, READ, Held, Read
 from recordmill.pipeline.adopt.facts import BYTES, EMPTY, FLOATS, INTS, NESTED, NO_EXAMPLE, FeatureFacts, Layout
 from recordmill.pipeline.errors import listed
@@ -79,6 +79,8 @@ class Guesser:
         for name in sorted(empty | said_of(beside).keys()):
             if not any(each == name or each.startswith(f"{name}/") for each in self.guessed.kinds):
                 self._leave_out(name, "no record holds a value")
+        for name in unread(beside):
+            self._leave_out(name, "it is broken, or has a name or an id twice")
 
     def _held(
         self, facts: Mapping[str, FeatureFacts], layouts: Sequence[tuple[Layout, int]], key: str | None
@@ -174,7 +176,8 @@ class Guesser:
             or sixteen == sum(facts.formats.values())
             or (said and said.dtype not in ("", "uint8"))
         ):
-            what = f"of {channels} channels" if channels not in (None, 1, 3) else "of 16 bits"
+            dtype = said.dtype if said and said.dtype not in ("", "uint8") else "16 bits"
+            what = f"of {channels} channels" if channels not in (None, 1, 3) else f"of {dtype}"
             self._note(self.name_for(name), f"images {what} are given as bytes, not decoded")
             return
         is_list = facts.most > 1 or bool(said and said.shape)
