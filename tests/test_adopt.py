@@ -12,6 +12,7 @@ from recordmill import Dataset, UserError, open_dataset, open_tfrecords
 from recordmill.pipeline.adopt import adopt as adopting
 from recordmill.pipeline.adopt.scanned import scan_file
 from recordmill.pipeline.cli.commands import main
+from recordmill.pipeline.errors import code_of
 from tests import tfrecords
 from tests.messages import assert_names, raises
 
@@ -263,3 +264,35 @@ def test_a_rollback_is_not_undone(old: Path, tmp_path: Path) -> None:
     run("versions", "rollback", out)
     code = run("adopt", f"{old}/*", "-o", out)
     assert (code, open_dataset(out).version) == (4, first)
+
+
+def test_names_beside_the_files_are_part_of_what_is_adopted(old: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    run("adopt", f"{old}/*.tfrecord", "-o", out)
+    assert open_dataset(out).classes == ["0", "1", "2"]
+    (old / "labels.txt").write_text("cat\ndog\neel\n")
+    assert run("adopt", f"{old}/*.tfrecord", "-o", out) == 0
+    assert open_dataset(out).classes == ["cat", "dog", "eel"]
+    assert run("adopt", f"{old}/*.tfrecord", "-o", out) == 3
+
+
+def test_a_file_that_changes_meanwhile_is_named(old: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def growing(files: Any, found: Any, *rest: Any) -> None:
+        scan_file(files, found, *rest)
+        if found.name.startswith("train-00001"):
+            tfrecords.write(old / found.name, [tfrecords.row(0)])
+
+    monkeypatch.setattr(adopting, "scan_file", growing)
+    with raises(UserError, "train-00001-of-00003.tfrecord", "adopt again") as caught:
+        open_tfrecords(old, tmp_path / "out")
+    assert code_of(caught.value) == 75
+
+
+def test_the_printed_spec_reads_the_same(old: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run("adopt", f"{old}/*", "-o", tmp_path / "out")
+    printed = capsys.readouterr().out
+    (tmp_path / "spec.yaml").write_text("features:" + printed.split("features:")[1].rpartition("  in ")[0])
+    assert run("adopt", f"{old}/*", "-o", tmp_path / "again", "--spec", tmp_path / "spec.yaml", "--label", "label") == 0
+    first, second = open_dataset(tmp_path / "out"), open_dataset(tmp_path / "again")
+    assert (second.features, second.label, second.classes) == (first.features, first.label, first.classes)
+    assert values(second, "train") == values(first, "train")

@@ -124,7 +124,7 @@ MISTAKES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"it": {"kind": "category", "column": "class", "classes": ["a", "b"]}}, ("'it'", "2 `classes`", "0 to 2")),
     ({"it": {"kind": "category", "column": "class"}}, ("'it'", "0 `classes`", "name all")),
     ({"it": {"kind": "category", "column": "class", "classes": ["a", "b", "a"]}}, ("'it'", "'a'", "twice")),
-    ({"it": {"kind": "category", "column": "class", "classes_file": "none.txt"}}, ("'it'", "none.txt")),
+    ({"it": {"kind": "category", "column": "class", "classes_file": "none.txt"}}, ("classes_file", "none.txt")),
     ({"it": {"kind": "category", "column": "text", "classes": ["a"]}}, ("'it'", "bytes", "kind: raw")),
     ({"it": {"kind": "category", "column": "some", "classes": list("abcdef")}}, ("'it'", "3 records without", "raw")),
     ({"it": {"kind": "array", "column": "array", "dtype": "int61", "shape": [6]}}, ("'it'", "int61", "int64")),

@@ -15,6 +15,7 @@ import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
+from recordmill.pipeline.adopt.adopt import Adoption, adopt
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.images.read import BuildImageReader
@@ -72,6 +73,11 @@ def write_tfrecord(folder: Path, rows: list[Row]) -> str:
     return "rows.tfrecord"
 
 
+def write_adopted(folder: Path, rows: list[Row]) -> str:
+    adopt(Adoption({"": [str(folder / write_tfrecord(folder, rows))]}, str(folder / "adopted")))
+    return "adopted"
+
+
 def _feature(value: Any) -> Any:
     if value is None:
         return None
@@ -126,6 +132,7 @@ SOURCES: dict[str, tuple[str, Write]] = {
     "data URLs": ("jsonl", lambda folder, rows: write_jsonl(folder, _urls(folder, rows))),
     "parquet": ("parquet", write_parquet),
     "tfrecord": ("tfrecord", write_tfrecord),
+    "adopted": ("adopted", write_adopted),
     "webdataset": ("webdataset", write_tar),
     "python": ("python", write_python),
 }

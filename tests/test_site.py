@@ -24,7 +24,7 @@ MIGRATION_TOOLS = os.environ.get("RECORDMILL_MIGRATION_TOOLS")
 """A Python with the packages of docs/migrate/tools.lock: `make test-migrate` sets it."""
 FOREIGN = {"migrate/img2dataset.md", "migrate/streaming.md"}
 """Pages that use the `python` of the other tool's environment."""
-RUNNABLE = ["first_dataset.md", *(f"migrate/{page.name}" for page in sorted(DOCS.glob("migrate/*.md")))]
+RUNNABLE = ["first_dataset.md", "adopt.md", *(f"migrate/{page.name}" for page in sorted(DOCS.glob("migrate/*.md")))]
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.DOTALL | re.MULTILINE)
 READ = """
 import itertools, json, sys

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from recordmill.pipeline.adopt.adopt import Adoption, adopt
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.dataset.tfrecord import frame
@@ -56,6 +57,12 @@ def write_tfrecord(folder: Path) -> str:
     return "tfrecord, path: FOLDER/rows.tfrecord"
 
 
+def write_adopted(folder: Path) -> str:
+    write_tfrecord(folder)
+    adopt(Adoption({"": [f"{folder}/rows.tfrecord"]}, f"{folder}/adopted"))
+    return "adopted, path: FOLDER/adopted"
+
+
 def write_tar(folder: Path) -> str:
     with tarfile.open(folder / "rows.tar", "w") as archive:
         for number, row in enumerate(ROWS):
@@ -86,6 +93,7 @@ FORMATS: dict[str, tuple[Callable[[Path], str], dict[str, str]]] = {
     "jsonl": (write_jsonl, OWN),
     "parquet": (write_parquet, OWN),
     "tfrecord": (write_tfrecord, OWN),
+    "adopted": (write_adopted, OWN),
     "webdataset": (write_tar, {"caption": "txt;text", "price": "json.p", "class": "json.c"}),
     "python": (write_python, OWN),
     "image_folder": (write_metadata, OWN),

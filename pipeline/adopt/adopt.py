@@ -19,7 +19,7 @@ import numpy as np
 from recordmill.pipeline.adopt import files as listing
 from recordmill.pipeline.adopt.assemble import Assembly
 from recordmill.pipeline.adopt.facts import FeatureFacts, Layout, scan
-from recordmill.pipeline.adopt.files import AdoptError, Found
+from recordmill.pipeline.adopt.files import AdoptError, ChangedError, Found
 from recordmill.pipeline.adopt.guess import Guessed, Guesser
 from recordmill.pipeline.adopt.scanned import OnBytes, Scanned, is_done, key_of, read_scan, scan_file, take_over
 from recordmill.pipeline.adopt.stated import read_as_stated
@@ -119,17 +119,21 @@ def adopt(
         os.path.join(each.root, each.name) for each in found if "://" not in each.root and not os.path.isabs(each.root)
     )
     publishing.check_output(adoption.output, {os.path.normpath(path).split("/")[0] for path in inside})
-    if done := _same(adoption, found, _base(adoption)):
+    beside = listing.beside(files, found)
+    sighting = _digest(adoption.options, [(each.split, *each.sighting) for each in found], sorted(beside.items()))
+    if done := _same(sighting, found, _base(adoption)):
         return done
     store.check_conditions()
     with recorded(store.url, "adopt", "") as changes, leases.hold(store, leases.BUILD, on_wait) as lease:
         base = _base(adoption)
-        if done := _same(adoption, found, base):
+        if done := _same(sighting, found, base):
             return done
         work = Path(building_folder(store.url), _digest(adoption.output)[:16], f"{RUN}adopt")
         work.mkdir(parents=True, exist_ok=True)
         scanned = list(_scan(adoption, files, found, base, work, on_plan))
-        manifest, guessed = _assemble(adoption, files, scanned, base, work / "version")
+        _check_unchanged(adoption, files.again(), found)
+        said = {name: files.read(file.path) for name, file in beside.items()}
+        manifest, guessed = _assemble(adoption, files, scanned, said, base, work / "version")
         live = not is_rolled_back(base.latest, manifest)
         if earlier := publishing.find_version(
             store.url, manifest.source_key, lambda each: each.build_key == manifest.build_key
@@ -140,7 +144,7 @@ def adopt(
         else:
             manifest, is_new = publishing.publish(base, str(work / "version"), manifest, lease, live=live), True
         with suppress(OutputError):  # the next adoption is only slower
-            publishing.remember_same(store.url, manifest.version, _sighting(adoption, found))
+            publishing.remember_same(store.url, manifest.version, sighting)
         remember(store.url, {each.root for each in found})
         remove_run(work)
         if is_new:
@@ -161,19 +165,20 @@ def _base(adoption: Adoption) -> Base:
     return base
 
 
-def _same(adoption: Adoption, found: Sequence[Found], base: Base) -> Adopted | None:
+def _same(sighting: str, found: Sequence[Found], base: Base) -> Adopted | None:
     """Returns the live version if it is known to be of these files and options."""
     latest, live = base.latest, base.live
-    if latest is None or live is None or base.holds_forgotten_rows or base.missing:
+    if latest is None or live is None or base.holds_forgotten_rows or base.missing or sighting not in latest.same:
         return None
-    if _sighting(adoption, found) not in latest.same:
-        return None
-    remember(open_store(adoption.output).url, {each.root for each in found})
+    remember(base.output, {each.root for each in found})
     return Adopted(str(base.folder), live, is_new=False)
 
 
-def _sighting(adoption: Adoption, found: Sequence[Found]) -> str:
-    return _digest(adoption.options, [each.place for each in found])
+def _check_unchanged(adoption: Adoption, files: StoreFiles, found: Sequence[Found]) -> None:
+    """Lists the files again. Raises: ChangedError."""
+    now = set(listing.find(files, adoption.files, open_store(adoption.output).url))
+    for each in sorted({*found} ^ now):
+        raise ChangedError(f"{each.info.path} changed while files were read: adopt again when nothing writes them")
 
 
 def _digest(*parts: Any) -> str:
@@ -181,10 +186,14 @@ def _digest(*parts: Any) -> str:
 
 
 def _assemble(
-    adoption: Adoption, files: StoreFiles, scanned: Sequence[Scanned], base: Base, folder: Path
+    adoption: Adoption,
+    files: StoreFiles,
+    scanned: Sequence[Scanned],
+    beside: Mapping[str, bytes],
+    base: Base,
+    folder: Path,
 ) -> tuple[Manifest, Guessed]:
     """Finds what the records hold, and assembles the version."""
-    beside = listing.beside(files, [each.found for each in scanned])
     guesser = Guesser(_facts(scanned), _layouts(scanned), beside, adoption.key)
     stated = adoption.features
     guessed = guesser.guess(adoption.label) if stated is None else read_as_stated(guesser, stated, adoption.label)
@@ -247,7 +256,7 @@ def _scan(
     on_plan: Callable[[int], OnBytes],
 ) -> Iterator[Scanned]:
     """Reads the files, several at once; takes over those that the live version or a killed adoption has read."""
-    paths = {each: work / _digest(FORMAT, adoption.key, dict(adoption.splits), each.place[1:])[:32] for each in found}
+    paths = {each: work / _digest(FORMAT, adoption.key, dict(adoption.splits), each.sighting)[:32] for each in found}
     for path in paths.values():
         if not is_done(path):
             take_over(base, path)

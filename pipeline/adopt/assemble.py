@@ -63,7 +63,8 @@ class Assembly:
         (self.folder / INPUTS_FILE).write_text(json.dumps(inputs), encoding="ascii")
         features = {name: read.description.to_json() for name, read in self.guessed.read.items()}
         content = [[each.found.split, each.found.root, each.found.name, each.sha256] for each in self.scanned]
-        source_key = hashlib.sha256(json.dumps([self.options, content, features]).encode()).hexdigest()
+        words = {name: read.words for name, read in self.guessed.read.items()}
+        source_key = hashlib.sha256(json.dumps([self.options, content, features, words]).encode()).hexdigest()
         key = self.forgotten.rows_key(source_key)
         rows = {fate: self.rows[fate] for fate in FATES if self.rows[fate] or fate != "forgotten"}
         given = sorted({os.path.join(each.found.root, os.path.dirname(each.found.name)) for each in self.scanned})

@@ -7,13 +7,12 @@ A file's name in keys and messages is its path below the folder of its glob: `ol
 import os
 import posixpath
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import NamedTuple
 
 from recordmill.pipeline.dataset.adopted_files import HERE
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER
 from recordmill.pipeline.dataset.paths import check_inner, check_name
-from recordmill.pipeline.errors import DatasetError, UserError, listed
+from recordmill.pipeline.errors import DatasetError, ExitCode, UserError
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob, literal_prefix, without_slash
@@ -34,6 +33,12 @@ class AdoptError(UserError):
     """Files that cannot be adopted; the message names one, the reason and the remedy."""
 
 
+class ChangedError(AdoptError):
+    """A file changed while it was read: the same command may succeed."""
+
+    exit_code = ExitCode.TRY_AGAIN
+
+
 class Found(NamedTuple):
     """A file to adopt."""
 
@@ -45,9 +50,9 @@ class Found(NamedTuple):
     info: FileInfo
 
     @property
-    def place(self) -> list[str]:
-        """The file in keys: place, size, and a sign of unchanged content."""
-        return [self.split, self.root, self.name, str(self.info.bytes), self.info.seen]
+    def sighting(self) -> tuple[str, str, int, str]:
+        """The file's place, its size, and a sign of unchanged content."""
+        return self.root, self.name, self.info.bytes, self.info.seen
 
 
 def find(files: Files, given: Mapping[str, Sequence[str]], output: str) -> list[Found]:
@@ -134,21 +139,9 @@ def _split_of(name: str) -> str | None:
     return splits.pop() if len(splits) == 1 else None
 
 
-def beside(files: Files, found: Sequence[Found]) -> dict[str, bytes]:
-    """Reads the small files beside the data that say what is in it, by name."""
-    read = dict[str, bytes]()
-    for folder in dict.fromkeys(posixpath.dirname(each.info.path) for each in found):
-        for file in files.match(f"{escape(folder)}/*"):
-            name = posixpath.basename(file.path)
-            if name.endswith(BESIDE) and 0 < file.bytes <= MOST_BESIDE:
-                with suppress(OSError):
-                    read.setdefault(name, files.read(file.path))
-    return read
-
-
-def division(found: Sequence[Found]) -> str:
-    """Describes the files of each split."""
-    counts = {
-        split: sum(each.split == split for each in found) for split in dict.fromkeys(each.split for each in found)
-    }
-    return listed([f"{split} {count}" for split, count in counts.items()])
+def beside(files: Files, found: Sequence[Found]) -> dict[str, FileInfo]:
+    """Lists the small files beside the data that say what is in it, by name."""
+    folders = dict.fromkeys(posixpath.dirname(each.info.path) for each in found)
+    listed = (file for folder in folders for file in files.match(f"{escape(folder)}/*"))
+    named = {posixpath.basename(file.path): file for file in listed if 0 < file.bytes <= MOST_BESIDE}
+    return {name: file for name, file in sorted(named.items()) if name.endswith(BESIDE)}

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.adopt.adopt import Adoption, adopt
+from recordmill.pipeline.adopt.stated import with_classes
 
 Globs: TypeAlias = str | Path | Sequence[str | Path]
 
@@ -45,7 +46,8 @@ def open_tfrecords(
     globs = {
         split: [str(some)] if isinstance(some, str | Path) else list(map(str, some)) for split, some in given.items()
     }
-    done = adopt(Adoption(globs, str(index), features, label, key, splits or {}, name))
+    stated = None if features is None else {each: with_classes(words) for each, words in features.items()}
+    done = adopt(Adoption(globs, str(index), stated, label, key, splits or {}, name))
     for note in done.notes:
         logging.getLogger("recordmill").warning("%s", note)
     for reason, records in done.manifest.rejects.get("by_reason", {}).items() if done.is_new else ():

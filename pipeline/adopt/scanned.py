@@ -50,7 +50,7 @@ class Scanned:
     damaged: tuple[Damage, ...]
     lost: bool
     """Whether the rest of the file, after the last record, cannot be read."""
-    of_all: tuple[int, int] | None
+    of_all: Sequence[int] | None
     """The group of all records, if they share one."""
     layouts: tuple[Layout, ...]
     facts: Mapping[str, FeatureFacts]
@@ -155,8 +155,12 @@ def _check_head(found: Found, head: bytes) -> None:
     """Refuses a file that does not begin like TFRecords; an empty one has no records."""
     if record_length(head) is None and head:
         compressed = compression_of(head)
-        what = f"is compressed by {compressed}" if compressed else "is no TFRecord file"
-        remedy = "`recordmill build` with `source: {format: tfrecord}` reads it" if compressed else "leave it out"
+        what = f"is compressed by {compressed}" if compressed else "is no TFRecord file, or its first bytes are damaged"
+        remedy = (
+            "`recordmill build` with `source: {format: tfrecord}` reads it"
+            if compressed
+            else "restore it, or leave it out"
+        )
         raise AdoptError(f"{found.info.path} {what}, and cannot be read in place: {remedy}")
 
 

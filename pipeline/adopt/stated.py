@@ -45,7 +45,18 @@ def read_features(path: str) -> dict[str, Any]:
     features = load_yaml(Path(path).read_text(encoding="utf-8"), path, "`features:`").value.get("features")
     if not isinstance(features, dict) or not features:
         raise AdoptError(f"{path} has no `features`: write them as `recordmill adopt` prints them")
-    return features
+    return {name: with_classes(given, Path(path).parent) for name, given in features.items()}
+
+
+def with_classes(given: Any, folder: Path = Path()) -> Any:
+    """Returns a feature's words with the names in its `classes_file`, relative to a folder. Raises: AdoptError."""
+    if not isinstance(given, Mapping) or "classes_file" not in given or "classes" in given:
+        return given
+    try:
+        names = (folder / str(given["classes_file"])).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise AdoptError(f"a `classes_file` cannot be read: {cut(str(error))}") from None
+    return {option: value for option, value in given.items() if option != "classes_file"} | {"classes": names}
 
 
 def read_as_stated(guesser: Guesser, features: Mapping[str, Any], label: str | None) -> Guessed:
@@ -165,11 +176,6 @@ class _Stated:
     def _category(self, held: Held, *, is_list: bool) -> Read:
         given, facts = self._given, held.facts
         words = given.get("classes")
-        if words is None and "classes_file" in given:
-            try:
-                words = Path(given["classes_file"]).read_text(encoding="utf-8").splitlines()
-            except (OSError, ValueError) as error:
-                raise self._error(f"has a `classes_file` that cannot be read: {cut(str(error))}") from None
         if held.kind != INTS or (held.facts.most > 1 and not is_list) or (held.lacking and not is_list):
             what = f"{held.kind}, {_counts(held)} a record, and {held.lacking:,} records without"
             raise self._error(

@@ -55,7 +55,7 @@ def read_label_map(text: str) -> dict[int, str]:
     names = dict[int, str]()
     for item in MAP_ITEM.findall(text):
         given = dict(MAP_FIELD.findall(item))
-        name = given.get("display_name", given.get("name", ""))[1:-1]
+        name = str(given.get("display_name") or given.get("name") or "")[1:-1]
         if not given.get("id", "").isdecimal() or not name or int(given["id"]) in names:
             raise ValueError("an item without an id and a name, or an id twice")
         names[int(given["id"])] = name

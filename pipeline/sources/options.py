@@ -182,6 +182,14 @@ class TFRecord(ArchiveOptions):
     """The files' compression; `auto` checks their first bytes."""
 
 
+class Adopted(ArchiveOptions):
+    """The records of an adopted dataset."""
+
+    format: Literal["adopted"]
+    path: str = Field(min_length=1)
+    """The dataset's folder, the `--output` of `recordmill adopt`, or a version's own folder; or its URL."""
+
+
 class WebDataset(ArchiveOptions):
     """Tar files of WebDataset."""
 
@@ -235,7 +243,17 @@ class UserRows(SourceOptions):
 
 
 AnySource = Annotated[
-    ImageFolder | AnnotatedImages | Csv | Tsv | JsonLines | Parquet | TextFiles | TFRecord | WebDataset | UserRows,
+    ImageFolder
+    | AnnotatedImages
+    | Csv
+    | Tsv
+    | JsonLines
+    | Parquet
+    | TextFiles
+    | TFRecord
+    | Adopted
+    | WebDataset
+    | UserRows,
     Field(discriminator="format"),
 ]
 

@@ -22,7 +22,7 @@ def batches(data: Path, settings: Settings) -> Iterator[Batch]:
     generator = np.random.default_rng(settings.seed)
 
     def crop(row: dict[str, Any]) -> tuple[Any, Any]:
-        pixels = random_crop(row["image"].tobytes(), generator)
+        pixels = random_crop(bytes(row["image"]), generator)
         return pixels if settings.dtype == "uint8" else normalized(pixels), row["label"][0]
 
     folder = data / "tfds" / "image" / "1.0.0"

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from recordmill.pipeline.sources.formats.adopted import AdoptedReader
 from recordmill.pipeline.sources.formats.annotated_images import AnnotatedImagesReader
 from recordmill.pipeline.sources.formats.csv import CsvReader
 from recordmill.pipeline.sources.formats.image_folder import ImageFolderReader
@@ -23,6 +24,7 @@ READERS: Mapping[str, type[SourceReader[Any]]] = {
     "parquet": ParquetReader,
     "text": TextReader,
     "tfrecord": TFRecordReader,
+    "adopted": AdoptedReader,
     "webdataset": WebDatasetReader,
     "python": UserRowsReader,
 }

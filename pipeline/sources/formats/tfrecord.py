@@ -10,7 +10,7 @@ Images in uncompressed files are delivered as references, without a copy.
 """
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, BinaryIO, ClassVar, NamedTuple
@@ -163,13 +163,38 @@ class TFRecordReader(ArchiveReader[TFRecord]):
         """Reads the records that start in the chunk; the default key is the record's digest."""
         part: FileRange = chunk.work
         first = 0
-        with files.open(f"{self.root(files)}/{chunk.file}") as opened:
+        said = self.said(chunk)
+        with files.open(self.place(files, chunk)) as opened:
             if part.start:
                 opened.seek(part.start)
             records = frames(Inflated(opened) if part.size is None else opened, part.start, part.end)
             for batch in batches(records, lambda at: len(at[1]) if isinstance(at[1], bytes) else 0, BLOCK_RECORDS):
-                yield make_block(chunk, _raw_rows(chunk, first, batch, columns, key is None), columns, key)
+                yield make_block(chunk, _raw_rows(chunk, first, batch, columns, key is None, said), columns, key)
                 first += len(batch)
+
+    def place(self, files: Files, chunk: Chunk) -> str:
+        """Returns the path of a chunk's file."""
+        return f"{self.root(files)}/{chunk.file}"
+
+    def said(self, chunk: Chunk) -> "Said":
+        """Returns what is known of a chunk's records besides their bytes."""
+        return Said()
+
+
+class Said:
+    """Facts about the records of a chunk, by their numbers in it, besides their bytes: here none."""
+
+    def reads(self, position: int) -> bool:
+        """Whether a record is a row."""
+        return True
+
+    def key_of(self, position: int, record: bytes, example: Example | None) -> bytes:
+        """Returns the default key: the record's digest."""
+        return content_digest(record)
+
+    def columns(self, position: int) -> Mapping[str, bytes]:
+        """Returns values of columns besides the record's features, which they hide."""
+        return {}
 
 
 def _head(files: Files, path: str, compressed: bool, file_bytes: int = 0) -> tuple[list[FramedRecord], int]:
@@ -187,22 +212,27 @@ def _head(files: Files, path: str, compressed: bool, file_bytes: int = 0) -> tup
     return records, len(records)
 
 
-def _raw_rows(chunk: Chunk, first: int, batch: list[FramedRecord], columns: Columns, with_key: bool) -> TypedRows:
+def _raw_rows(
+    chunk: Chunk, first: int, batch: list[FramedRecord], columns: Columns, with_key: bool, said: Said
+) -> TypedRows:
     gathered = {name: ExampleColumn(name, column) for name, column in columns.items()}
     in_place = chunk.work.size is not None and has_images(columns)
     positions, keys, unparsed, faults = list[int](), list[bytes](), list[Reject](), Faults()
     for position, (offset, record) in enumerate(batch, first):
+        if not said.reads(position):
+            continue
         if isinstance(record, Fault):
             unparsed.append(as_reject(chunk, position, record))
             continue
-        key = content_digest(record) if with_key else b""
         example = parse_example(record)
+        key = said.key_of(position, record, example) if with_key else b""
         if example is None:
             unparsed.append(as_reject(chunk, position, NO_EXAMPLE, key.decode() or None))
             continue
         piece = RecordInFile(record, chunk.file, offset + HEADER_BYTES) if in_place else None
+        besides = said.columns(position)
         for column in gathered.values():
-            column.add(len(positions), example, piece)
+            column.add(len(positions), example, piece, besides)
         positions.append(position)
         keys.append(key)
     typed = {name: column.typed(len(positions), faults) for name, column in gathered.items()}
@@ -239,9 +269,10 @@ class ExampleColumn:
         self._parts: dict[str, _ValuesOfKind] = {}
         self._faults: Faults = {}
 
-    def add(self, row: int, example: Example, piece: RecordInFile | None) -> None:
-        """Adds a row's values; `piece` is its record, if images can stay there."""
-        kind_and_values = example.values(self._name)
+    def add(self, row: int, example: Example, piece: RecordInFile | None, besides: Mapping[str, bytes]) -> None:
+        """Adds a row's values; `piece` is its record, if images can stay there; `besides` are values by column."""
+        given = besides.get(self._name)
+        kind_and_values = example.values(self._name) if given is None else (BYTES, [given])
         if kind_and_values is None:
             return
         kind, values = kind_and_values
