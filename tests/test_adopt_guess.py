@@ -55,6 +55,10 @@ def with_floats(row: Mapping[str, Any], **lists: Sequence[float]) -> bytes:
     return example(row) + field(1, more)  # two messages of one field are merged
 
 
+def entry(name: bytes, value: bytes) -> bytes:
+    return field(1, field(1, name) + field(2, value))
+
+
 def pixels(number: int, mode: str = "RGB", size: tuple[int, int] = (6, 4)) -> Image.Image:
     values = np.random.default_rng(number).integers(0, 256, (size[1], size[0], 4), dtype=np.uint8)
     return Image.fromarray(values if mode == "RGBA" else values[..., :3]).convert(mode)
@@ -67,7 +71,8 @@ def encoded(image: Image.Image, form: str, **options: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("form", "mode"), [("PNG", "RGB"), ("PNG", "L"), ("PNG", "P"), ("BMP", "RGB"), ("JPEG", "RGB"), ("JPEG", "L")]
+    ("form", "mode"),
+    [("PNG", "RGB"), ("PNG", "L"), ("PNG", "P"), ("BMP", "RGB"), ("JPEG", "RGB"), ("JPEG", "L"), ("JPEG", "CMYK")],
 )
 def test_images_are_the_pixels_of_pillow(form: str, mode: str, tmp_path: Path) -> None:
     files = [encoded(pixels(number, mode), form) for number in range(ROWS)]
@@ -181,11 +186,42 @@ def test_features_that_cannot_be_read_are_left_out_and_said(
 ) -> None:
     def record(number: int) -> bytes:
         pairs = ((b"a", feature(number)), (name, value))
-        return field(1, b"".join(field(1, field(1, name) + field(2, value)) for name, value in pairs))
+        return field(1, b"".join(entry(*pair) for pair in pairs))
 
     dataset = adopt(tmp_path, [record(number) for number in range(ROWS)])
     assert_names(caplog.text, shown, "left out")
     assert read(dataset) == [{"a": number} for number in range(ROWS)]
+
+
+LEGAL = {  # the same list in the other forms that protocol buffers allow
+    "unpacked": entry(b"a", field(3, b"\x08\x01\x08\xac\x02")),
+    "several lists": entry(b"a", feature([1]) + feature([300])),
+    "two of a name": entry(b"a", feature([7])) + entry(b"a", feature([1, 300])),
+    "of two kinds": entry(b"a", feature(b"x") + feature([1, 300])),
+}
+
+
+@pytest.mark.parametrize("form", LEGAL)
+def test_lists_in_other_legal_forms_are_read(form: str, tmp_path: Path) -> None:
+    usual, unknown = entry(b"a", feature([1, 300])), field(9, b"unknown")
+    rows = [field(1, LEGAL[form] if number % 2 else usual) + unknown * (number % 3) for number in range(ROWS)]
+    dataset = adopt(tmp_path, rows)
+    assert batch(dataset)["a"].tolist() == [[1, 300]] * ROWS
+    assert [list(each["a"]) for each in read(dataset)] == [[1, 300]] * ROWS
+
+
+def test_sequence_examples_are_lists_and_nested_ones_are_left_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def record(number: int) -> bytes:
+        flat = b"".join(field(1, feature(step)) for step in range(number % 4))
+        deep = field(1, feature([1, 2])) + field(1, feature([3]))
+        return example({"id": number}) + field(2, entry(b"flat", flat) + entry(b"deep", deep))
+
+    dataset = adopt(tmp_path, [record(number) for number in range(ROWS)])
+    assert [list(each["flat"]) for each in read(dataset)] == [list(range(number % 4)) for number in range(ROWS)]
+    assert batch(dataset)["id"].tolist() == list(range(ROWS))
+    assert_names(caplog.text, "deep: left out", "list of lists")
 
 
 @pytest.mark.parametrize("text", [b"BM is a prefix", b"GIF8 as well", b"RIFF too", b"II*\0 and this", b"\x89PNG?"])

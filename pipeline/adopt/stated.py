@@ -215,7 +215,7 @@ def _as_parsed(guesser: Guesser, features: Mapping[str, Any], label: str | None)
     for name, given in features.items():
         form, column = type(given).__name__, getattr(given, "value_key", None) or name
         held = guesser.held.get(column)
-        if held is None or form not in PARSED or getattr(given, "partitions", ()):
+        if held is None or form not in PARSED or getattr(given, "partitions", None):
             what = (
                 "which no record holds" if held is None else f"as {cut(form)}: of tf.io adoption reads {listed(PARSED)}"
             )
@@ -224,9 +224,9 @@ def _as_parsed(guesser: Guesser, features: Mapping[str, Any], label: str | None)
         if dtype != held.stored:
             raise AdoptError(f"'{cut(name)}' is stated as {dtype}, the records hold {held.stored}")
         outer = () if form == "FixedLenFeature" else (None,)
-        shape: tuple[int | None, ...] = (*outer, *getattr(given, "shape", ()))
+        shape: tuple[int | None, ...] = (*outer, *(given.shape if hasattr(given, "shape") else ()))
         if form == "FixedLenFeature":
-            _check_fixed(name, held, math.prod(shape), has_default=given.default_value is not None)
+            _check_fixed(name, held, math.prod(given.shape), has_default=given.default_value is not None)
         guesser.said[column] = Said(STATED, shape, "", "none")
     guesser.keep({getattr(given, "value_key", None) or name for name, given in features.items()})
     return guesser.guess(label)
