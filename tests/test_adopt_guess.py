@@ -210,6 +210,15 @@ def test_an_empty_list_is_missing_and_of_another_type_rejected(empty: bytes, lef
     assert dataset.manifest.rejects["by_reason"] == ({} if left == ROWS else {"wrong_type": 1})
 
 
+def test_keys_of_another_type_are_rejected(tmp_path: Path) -> None:
+    odd = [{"id": 0.5, "a": 1}, {"id": b"x", "a": 1}, {"a": 1}, field(1, entry(b"id", field(3, b"")))]
+    rows = [{"id": number, "a": 1} for number in range(ROWS)] + odd
+    tfrecords.write(tmp_path / "old/train.tfrecord", rows)
+    dataset = open_tfrecords(tmp_path / "old", tmp_path / "out", key="id")
+    assert batch(dataset)["key"].tolist() == [b"%d" % number for number in range(ROWS)]
+    assert dataset.manifest.rejects["by_reason"] == {"wrong_type": 1, "missing_key": 3}
+
+
 @pytest.mark.parametrize("form", LEGAL)
 def test_lists_in_other_legal_forms_are_read(form: str, tmp_path: Path) -> None:
     usual, unknown = entry(b"a", feature([1, 300])), field(9, b"unknown")
