@@ -1,6 +1,7 @@
 """What adoption finds in records by their values alone: images, labels, boxes, lists, and what it says of doubts."""
 
 import io
+import json
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -141,6 +142,15 @@ def test_files_beside_that_are_broken_are_said(
     dataset = adopt(tmp_path, [{"x": 0.5, "label": number % 2} for number in range(ROWS)], **{file: text})
     assert dataset.classes == ["0", "1"]
     assert_names(caplog.text, file.replace("__", "."), "broken", "twice")
+
+
+@pytest.mark.parametrize("classes", [3, 1500])
+def test_classes_of_one_name_keep_their_ids(classes: int, tmp_path: Path) -> None:
+    said = {"featuresDict": {"features": {"label": {"classLabel": {"numClasses": str(classes)}}}}}
+    beside = {"features__json": json.dumps(said), "label__labels__txt": "cat\n" * 2 + "dog\n" * (classes - 2)}
+    dataset = adopt(tmp_path, [{"label": number % 2} for number in range(ROWS)], **beside)
+    assert dataset.label_counts("train")["cat (1)"] == ROWS // 2
+    assert len({*dataset.classes}) == classes
 
 
 @pytest.mark.parametrize("ids", [[-1, 1], [0, 20_000]])

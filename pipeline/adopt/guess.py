@@ -304,11 +304,8 @@ class Guesser:
             )
         size = max([high, *by_id]) + 1
         words = [by_id.get(id_) or str(id_) for id_ in range(size)]
-        return (
-            [word if words.count(word) == 1 else f"{word} ({id_})" for id_, word in enumerate(words)]
-            if size <= 1000
-            else words
-        )
+        times = Counter(words)
+        return [word if times[word] == 1 else f"{word} ({id_})" for id_, word in enumerate(words)]
 
     def _label(self) -> str | None:
         """Chooses the feature to predict: a category with a usual name of labels, else the only one."""
