@@ -1,6 +1,7 @@
 """What adoption finds in records by their values alone: images, labels, boxes, lists, and what it says of doubts."""
 
 import io
+import json
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ from PIL import Image
 from recordmill import Dataset, open_tfrecords
 from tests import tfrecords
 from tests.messages import assert_names
-from tests.published import example, feature, field
+from tests.published import example, field
 
 ROWS = 20
 MAP = "item {\n  id: 1\n  name: 'cat'\n}\nitem {\n  id: 2\n  name: 'dog'\n}\n"
@@ -67,7 +68,8 @@ def encoded(image: Image.Image, form: str, **options: Any) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("form", "mode"), [("PNG", "RGB"), ("PNG", "L"), ("PNG", "P"), ("BMP", "RGB"), ("JPEG", "RGB"), ("JPEG", "L")]
+    ("form", "mode"),
+    [("PNG", "RGB"), ("PNG", "L"), ("PNG", "P"), ("BMP", "RGB"), ("JPEG", "RGB"), ("JPEG", "L"), ("JPEG", "CMYK")],
 )
 def test_images_are_the_pixels_of_pillow(form: str, mode: str, tmp_path: Path) -> None:
     files = [encoded(pixels(number, mode), form) for number in range(ROWS)]
@@ -124,6 +126,33 @@ def test_labels_have_names(ids: list[int], beside: dict[str, str], names: list[s
     assert found[1].tolist() == ids * (ROWS // 2)
 
 
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("labels__txt", "cat\ncat\n"),
+        ("label_map__pbtxt", "item { id: 1 name: 'a' } item { id: 1 name: 'b' }"),
+        ("label_map__pbtxt", "cat"),
+        ("features__json", "{}"),
+        ("features__json", '{"featuresDict": {"features": {"label": 3}}}'),
+    ],
+)
+def test_files_beside_that_are_broken_are_said(
+    file: str, text: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    dataset = adopt(tmp_path, [{"x": 0.5, "label": number % 2} for number in range(ROWS)], **{file: text})
+    assert dataset.classes == ["0", "1"]
+    assert_names(caplog.text, file.replace("__", "."), "broken", "twice")
+
+
+@pytest.mark.parametrize("classes", [3, 1500])
+def test_classes_of_one_name_keep_their_ids(classes: int, tmp_path: Path) -> None:
+    said = {"featuresDict": {"features": {"label": {"classLabel": {"numClasses": str(classes)}}}}}
+    beside = {"features__json": json.dumps(said), "label__labels__txt": "cat\n" * 2 + "dog\n" * (classes - 2)}
+    dataset = adopt(tmp_path, [{"label": number % 2} for number in range(ROWS)], **beside)
+    assert dataset.label_counts("train")["cat (1)"] == ROWS // 2
+    assert len({*dataset.classes}) == classes
+
+
 @pytest.mark.parametrize("ids", [[-1, 1], [0, 20_000]])
 def test_numbers_that_are_no_classes_stay_numbers(ids: list[int], tmp_path: Path) -> None:
     rows = [{"label": ids[number % 2] % 2**64} for number in range(ROWS)]
@@ -154,49 +183,7 @@ def test_other_lists_are_no_boxes(
     assert_names(caplog.text, "bbox/", fact)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "shown"),
-    [(b"\xff\xfe", feature(1), "udcff"), (b"", feature(1), "''"), (b"never", field(3, b""), "never")],
-)
-def test_features_that_cannot_be_read_are_left_out_and_said(
-    name: bytes, value: bytes, shown: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    def record(number: int) -> bytes:
-        pairs = ((b"a", feature(number)), (name, value))
-        return field(1, b"".join(field(1, field(1, name) + field(2, value)) for name, value in pairs))
-
-    dataset = adopt(tmp_path, [record(number) for number in range(ROWS)])
-    assert_names(caplog.text, shown, "left out")
-    assert read(dataset) == [{"a": number} for number in range(ROWS)]
-
-
 @pytest.mark.parametrize("text", [b"BM is a prefix", b"GIF8 as well", b"RIFF too", b"II*\0 and this", b"\x89PNG?"])
 def test_texts_that_begin_like_images_are_bytes(text: bytes, tmp_path: Path) -> None:
     dataset = adopt(tmp_path, [{"text": text if number % 2 else b"plain"} for number in range(ROWS)])
     assert [each["text"] for each in read(dataset)] == [b"plain", text] * (ROWS // 2)
-
-
-def test_odd_names_become_different_ones(tmp_path: Path) -> None:
-    row = {"é": 1, "a b": 2, "a.b": 3, "1x": 4, "key": 5, "x_length": 6}
-    rows = [{**row, "x": [7] * (1 + number % 2)} for number in range(ROWS)]
-    found = batch(adopt(tmp_path, rows))
-    assert all(name.isascii() and name[0].isalpha() for name in found)
-    assert found["key"].dtype == object
-    assert found["x_length"].tolist() == [1, 2] * (ROWS // 2)
-    columns = {found[name][0] for name in found if name not in ("key", "x", "x_length")}
-    assert columns == set(row.values())
-
-
-def test_a_feature_that_late_records_lack_is_optional(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    rows = [{"a": number, "b": number} if number < 3000 else {"a": number} for number in range(3010)]
-    dataset = adopt(tmp_path, rows)
-    assert_names(caplog.text, "b: ", "10 records", "optional")
-    assert [dict(each) for each in read(dataset)][2999] == {"a": 2999, "b": 2999}
-    assert sum(each.get("b") in (None, 0) for each in read(dataset)) == 11
-
-
-def test_records_of_another_type_are_rejected(tmp_path: Path) -> None:
-    rows = [{"a": 0.5 if number % 10 == 0 else number} for number in range(ROWS)]
-    dataset = adopt(tmp_path, rows)
-    assert [each["a"] for each in read(dataset)] == [number for number in range(ROWS) if number % 10]
-    assert dataset.manifest.rejects["by_reason"] == {"wrong_type": 2}

@@ -3,6 +3,7 @@
 import gzip
 import hashlib
 import itertools
+import os
 import tracemalloc
 import zlib
 from collections.abc import Callable, Sequence
@@ -151,6 +152,14 @@ def test_other_files_are_refused_by_name(
     with raises(AdoptError, str(file), *facts):
         scan(file, tmp_path)
     assert not (tmp_path / "scan.scan").exists()
+
+
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_only_files_are_listed(make: Callable[[Path], None], file: Path, tmp_path: Path) -> None:
+    make(other := file.with_name("other.tfrecord"))
+    assert [each.name for each in listing.find(LocalFiles(), {"": [str(file.parent)]}, "out")] == [file.name]
+    with raises(UserError, other, "give TFRecord files"):
+        listing.find(LocalFiles(), {"": [str(other)]}, "out")
 
 
 def test_records_that_are_no_example_have_a_layout(tmp_path: Path) -> None:

@@ -98,7 +98,8 @@ class Assembly:
         return given or dict.fromkeys(self.splits, 1)
 
     def _key(self) -> Json:
-        kinds = {layout[self.key or ""] for each in self.scanned for layout in each.layouts if self.key in layout}
+        layouts = [layout for each in self.scanned for layout in each.layouts]
+        kinds = {layout[self.key or ""] for layout in layouts if self.guessed.reject(layout, self.key) is None}
         return {"names": [self.key], "dtype": "int64" if kinds == {"int64"} else "bytes"}
 
     def _names(self, number: int) -> tuple[str, str]:

@@ -38,11 +38,23 @@ def said_of(beside: Mapping[str, bytes]) -> dict[str, Said]:
 def names_of(beside: Mapping[str, bytes]) -> Names | None:
     """Returns the class names of `label_map.pbtxt`, `labels.txt` or `classes.txt`; None without one."""
     for name, data in beside.items():
-        if name.endswith(".pbtxt") or name in ("labels.txt", "classes.txt"):
+        if _holds_names(name):
             with suppress(ValueError, RecursionError):
                 text = data.decode("utf-8-sig")
                 return read_label_map(text) if name.endswith(".pbtxt") else read_names(text, is_json=False)
     return None
+
+
+def unread(beside: Mapping[str, bytes]) -> Iterator[str]:
+    """Yields files that were to say something, and do not."""
+    for name, data in beside.items():
+        has_names = _holds_names(name) and names_of({name: data}) is None
+        if has_names or (name == "features.json" and not said_of(beside)):
+            yield name
+
+
+def _holds_names(file: str) -> bool:
+    return file.endswith(".pbtxt") or file in ("labels.txt", "classes.txt")
 
 
 def _leaves(
@@ -62,8 +74,8 @@ def _leaf(
         length = int(feature["sequence"].get("length", -1))
         yield from _leaf(feature["sequence"]["feature"], name, (*outer, length if length >= 0 else None), beside)
     else:
-        kind = next(each for each in feature if isinstance(feature[each], dict))
-        options = feature[kind]
+        kind = next((each for each in feature if isinstance(feature[each], dict)), "")
+        options = feature.get(kind, {})
         sides = [int(side) for side in options.get("shape", {}).get("dimensions", ())]
         inner = tuple(None if side < 0 else side for side in sides)
         names: Names | None = None

@@ -30,8 +30,8 @@ TURNED = re.compile(rb"\x01\x12\0\x03\0\0\0\x01\0[\x02-\x08]|\x12\x01\x03\0\x01\
 """EXIF's tag of an orientation other than upright, in either byte order."""
 EXIF_WITHIN, EXIF_BYTES = 64, 4096  # where EXIF begins in a JPEG, and where its orientation lies
 EXIF_CHUNKS = {"PNG": b"eXIf", "WebP": b"EXIF"}
-EMPTY = "empty"
-"""Stands for the type of a feature in `Facts.features` if a record has a list without values."""
+EMPTY = "empty "
+"""Begins the kind of a list without values: `empty int64`."""
 Layout = Mapping[str, str]
 TYPES: Mapping[Any, str] = {wire.BYTES: BYTES, wire.FLOATS: FLOATS, wire.INTS: INTS}
 _List = tuple[int, int | str, wire.Chunks]  # a row's number, and the kind and the content of its list
@@ -153,12 +153,11 @@ class Facts:
         for row, lists in enumerate(rows):
             kinds = []
             for name, (list_, chunks) in (lists or {}).items():
+                kind: int | str = f"{EMPTY}{TYPES[list_]}"
                 if chunks:
                     kind = list_ if list_ != wire.BYTES else _format(chunks)
                     of_list.setdefault((list_, name), []).append((row, kind, chunks))
-                    kinds.append((name, kind))
-                else:
-                    self.features.setdefault(f"{EMPTY} {_text(name)}", FeatureFacts())
+                kinds.append((name, kind))
             layouts.append(self._layout(records[row], lists, tuple(kinds)))
         groups = [f"{split} {layout}" for split, layout in zip(splits, layouts, strict=True)]
         for (list_, name), some in of_list.items():

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from recordmill.pipeline.adopt import describe
-from recordmill.pipeline.adopt.beside import Names, Said, names_of, said_of
+from recordmill.pipeline.adopt.beside import Names, Said, names_of, said_of, unread
 from recordmill.pipeline.adopt.describe import IMAGE, READ, Held, Read
 from recordmill.pipeline.adopt.facts import BYTES, EMPTY, FLOATS, INTS, NESTED, NO_EXAMPLE, FeatureFacts, Layout
 from recordmill.pipeline.errors import listed
@@ -54,7 +54,8 @@ class Guessed:
         odd = next((name for name, kind in layout.items() if kind not in self.kinds.get(name, {kind})), None)
         if odd is None:
             return None
-        return "wrong_type", f"wanted {' or '.join(sorted(self.kinds[odd]))}, found {layout[odd]}", odd
+        wanted = sorted(kind for kind in self.kinds[odd] if not kind.startswith(EMPTY))
+        return "wrong_type", f"wanted {' or '.join(wanted)}, found {layout[odd]}", odd
 
 
 class Guesser:
@@ -75,10 +76,12 @@ class Guesser:
         self._names = names_of(beside)
         self.held = {each.name: each for each in self._held(facts, layouts, key)}
         self._left = dict(self.held)
-        empty = {each.partition(" ")[2] for each in facts if each.startswith(f"{EMPTY} ")}
+        empty = {name for layout, _ in layouts for name, kind in layout.items() if kind.startswith(EMPTY)}
         for name in sorted(empty | said_of(beside).keys()):
             if not any(each == name or each.startswith(f"{name}/") for each in self.guessed.kinds):
                 self._leave_out(name, "no record holds a value")
+        for name in unread(beside):
+            self._leave_out(name, "it is broken, or has a name or an id twice")
 
     def _held(
         self, facts: Mapping[str, FeatureFacts], layouts: Sequence[tuple[Layout, int]], key: str | None
@@ -87,7 +90,7 @@ class Guesser:
         kinds = dict[str, Counter[str]]()
         for layout, records in layouts:
             for name, kind in layout.items():
-                if kind != NO_EXAMPLE:
+                if kind != NO_EXAMPLE and not kind.startswith(EMPTY):
                     kinds.setdefault(name, Counter())[IMAGE if kind in READ else kind] += records
         for name in [each for each in kinds if not each or each.encode("utf-8", "ignore").decode() != each]:
             del kinds[name]
@@ -95,14 +98,14 @@ class Guesser:
         chosen = {name: max(sorted(counts), key=counts.__getitem__) for name, counts in sorted(kinds.items())}
         chosen = {name: BYTES if kind in NAMED else kind for name, kind in chosen.items()}
         for name, kind in chosen.items():
-            accepted = {IMAGE: READ, BYTES: frozenset({BYTES, *NAMED})}
-            self.guessed.kinds[name] = accepted.get(kind, frozenset({kind}))
+            accepted = {IMAGE: READ, BYTES: frozenset({BYTES, *NAMED})}.get(kind, frozenset({kind}))
+            self.guessed.kinds[name] = accepted | {f"{EMPTY}{kind if kind in (INTS, FLOATS) else BYTES}"}
         read = [(layout, records) for layout, records in layouts if not self.guessed.reject(layout, key)]
         total = sum(records for _, records in read)
         for name, kind in chosen.items():
             if kind == NESTED:
                 self._leave_out(name, "its steps hold several values: a list of lists, which is not read")
-            elif present := sum(records for layout, records in read if name in layout):
+            elif present := sum(records for layout, records in read if not layout.get(name, EMPTY).startswith(EMPTY)):
                 type_ = kind if kind in (INTS, FLOATS) else BYTES
                 yield Held(name, kind, facts[f"{type_} {name}"], total - present)
 
@@ -174,7 +177,8 @@ class Guesser:
             or sixteen == sum(facts.formats.values())
             or (said and said.dtype not in ("", "uint8"))
         ):
-            what = f"of {channels} channels" if channels not in (None, 1, 3) else "of 16 bits"
+            dtype = said.dtype if said and said.dtype not in ("", "uint8") else "16 bits"
+            what = f"of {channels} channels" if channels not in (None, 1, 3) else f"of {dtype}"
             self._note(self.name_for(name), f"images {what} are given as bytes, not decoded")
             return
         is_list = facts.most > 1 or bool(said and said.shape)
@@ -300,11 +304,8 @@ class Guesser:
             )
         size = max([high, *by_id]) + 1
         words = [by_id.get(id_) or str(id_) for id_ in range(size)]
-        return (
-            [word if words.count(word) == 1 else f"{word} ({id_})" for id_, word in enumerate(words)]
-            if size <= 1000
-            else words
-        )
+        times = Counter(words)
+        return [word if times[word] == 1 else f"{word} ({id_})" for id_, word in enumerate(words)]
 
     def _label(self) -> str | None:
         """Chooses the feature to predict: a category with a usual name of labels, else the only one."""

@@ -1,6 +1,7 @@
 """Features that a user states: in a spec's words, or as TensorFlow's parsing options; checked against all records."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from recordmill.pipeline.adopt.guess import STATED, Guessed, Guesser
 from recordmill.pipeline.dataset.paths import check_name
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.safe_text import cut
+from recordmill.transforms.contract.kinds.array import DTYPES, ArrayLayout
 
 OPTIONS: Mapping[str, Sequence[str]] = {
     "image": ("shape",),
@@ -25,6 +27,13 @@ OPTIONS: Mapping[str, Sequence[str]] = {
     "array": ("dtype", "shape"),
 }
 """The kinds that adoption reads, with their options besides `kind`, `column`, `columns` and `optional`."""
+FORMS: Mapping[str, tuple[type, ...]] = {
+    **dict.fromkeys(("column", "classes_file", "type", "dtype", "image"), (str,)),
+    **dict.fromkeys(("columns", "classes", "shape"), (list, tuple)),
+    "length": (int,),
+    "many": (bool,),
+}
+PARSED = ("FixedLenFeature", "FixedLenSequenceFeature", "VarLenFeature", "RaggedFeature")
 FIXED = {"order": "tensorflow", "unit": "relative"}
 """Options of boxes with the one value that records are read by."""
 
@@ -40,10 +49,13 @@ def read_features(path: str) -> dict[str, Any]:
 
 
 def with_classes(given: Any, folder: Path = Path()) -> Any:
-    """Returns a feature's words with the names in its `classes_file`, relative to a folder."""
+    """Returns a feature's words with the names in its `classes_file`, relative to a folder. Raises: AdoptError."""
     if not isinstance(given, Mapping) or "classes_file" not in given or "classes" in given:
         return given
-    names = (folder / str(given["classes_file"])).read_text(encoding="utf-8").splitlines()
+    try:
+        names = (folder / str(given["classes_file"])).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise AdoptError(f"a `classes_file` cannot be read: {cut(str(error))}") from None
     return {option: value for option, value in given.items() if option != "classes_file"} | {"classes": names}
 
 
@@ -53,8 +65,8 @@ def read_as_stated(guesser: Guesser, features: Mapping[str, Any], label: str | N
         return _as_parsed(guesser, features, label)
     for name, given in features.items():
         check_name("feature", name)
-        if not isinstance(given, Mapping) or given.get("kind") not in OPTIONS:
-            kind = given.get("kind") if isinstance(given, Mapping) else given
+        kind = given.get("kind") if isinstance(given, Mapping) else given
+        if not isinstance(given, Mapping) or not isinstance(kind, str) or kind not in OPTIONS:
             raise AdoptError(
                 f"'{name}' has the kind {cut(repr(kind))}: adoption reads {', '.join(OPTIONS)}; a build with "
                 "`source: {format: adopted}` makes the other kinds"
@@ -75,6 +87,11 @@ class _Stated:
             raise self._error(
                 f"has the unknown option '{cut(str(option))}'{near}; of {given['kind']} adoption knows {listed(known)}"
             )
+        for option, forms in FORMS.items():
+            if given.get(option) is not None and not isinstance(given[option], forms):
+                raise self._error(f"has `{option}: {cut(repr(given[option]))}`, wanted a {forms[0].__name__}")
+        if not all(side is None or (isinstance(side, int) and side > 0) for side in given.get("shape") or ()):
+            raise self._error(f"has `shape: {cut(repr(given['shape']))}`, wanted whole numbers from 1 on")
 
     def _error(self, what: str) -> AdoptError:
         return AdoptError(f"'{self._name}' {what}")
@@ -89,23 +106,48 @@ class _Stated:
             return self._raw(held)
         if kind in ("category", "categories"):
             return self._category(held, is_list=kind == "categories")
-        shape = given.get("shape")
-        sides = [side for side in shape or () if side is not None]
-        if (
-            shape is not None
-            and (held.facts.low != held.facts.high or held.facts.low != math.prod(sides))
-            and kind == IMAGE
-        ):
-            raise self._error(f"states {math.prod(sides)} bytes of pixels, the records hold {_range(held)}")
-        if kind == IMAGE and shape is not None:
-            return describe.pixels(held, tuple(shape))
+        if kind != "image_sequence" and held.facts.most > 1:
+            raise self._error(f"states one value a record, the records hold {_counts(held)}: `kind: raw` reads them")
         if kind == "array":
-            return describe.array(held, given.get("dtype", FLOATS), tuple(shape or ()))
+            return self._array(held)
+        return self._pixels(held) if given.get("shape") is not None else self._images(held)
+
+    def _images(self, held: Held) -> Read:
         if held.kind != IMAGE:
             raise self._error(
                 f"is stated as images, the records hold {held.kind}: give `shape` for the bytes of pixels"
             )
-        return describe.image(held, is_list=kind == "image_sequence")
+        is_list, sides = self._given["kind"] == "image_sequence", held.facts.sides
+        if is_list and sides[::2] != sides[1::2]:
+            raise self._error(f"needs images of one size, they have {_sizes(sides)}: `kind: raw` with `many: true`")
+        return describe.image(held, is_list=is_list)
+
+    def _pixels(self, held: Held) -> Read:
+        shape = self._given["shape"]
+        if len(shape) != 3 or None in shape or shape[2] not in (1, 3):
+            raise self._error(f"has `shape: {cut(repr(shape))}`, wanted height, width, and 1 or 3 channels")
+        self._check_bytes(held, ArrayLayout("uint8", tuple(shape)))
+        if held.lacking:
+            raise self._error(f"has no pixels in {held.lacking:,} records: `kind: raw` reads them")
+        return describe.pixels(held, tuple(shape))
+
+    def _array(self, held: Held) -> Read:
+        dtype, shape = self._given.get("dtype", FLOATS), self._given.get("shape") or ()
+        if dtype not in DTYPES or not shape or None in shape[1:]:
+            raise self._error(
+                f"is an array of {cut(repr(dtype))}, {cut(repr(shape))}: name a `dtype` of {listed(DTYPES)}, and "
+                "all sides of the `shape` but the first"
+            )
+        self._check_bytes(held, ArrayLayout(dtype, tuple(shape)))
+        return describe.array(held, dtype, tuple(shape))
+
+    def _check_bytes(self, held: Held, layout: ArrayLayout) -> None:
+        ends = int(held.facts.low or 0), int(held.facts.high or 0)
+        if held.stored != BYTES or any(map(layout.fault, ends)):
+            held_bytes = f"{_range(held)} bytes" if held.stored == BYTES else held.stored
+            raise self._error(
+                f"states {layout}, {layout.unit} bytes, the records hold {held_bytes}: `kind: raw` reads any"
+            )
 
     def _held(self, column: str) -> Held:
         held = self._guesser.held.get(column)
@@ -142,6 +184,8 @@ class _Stated:
         if not isinstance(words, list) or not words or not 0 <= (facts.low or 0) <= (facts.high or 0) < len(words):
             names = len(words) if isinstance(words, list) else 0
             raise self._error(f"has {names} `classes`, the records hold the ids {_range(held)}: name all, from id 0 on")
+        if twice := [word for word, times in Counter(map(str, words)).items() if times > 1]:
+            raise self._error(f"has the class {cut(repr(twice[0]))} twice: give each id a name of its own")
         return describe.category(held, self._name, list(map(str, words)), is_list=is_list)
 
     def _boxes(self) -> Read:
@@ -171,16 +215,19 @@ def _as_parsed(guesser: Guesser, features: Mapping[str, Any], label: str | None)
     for name, given in features.items():
         form, column = type(given).__name__, getattr(given, "value_key", None) or name
         held = guesser.held.get(column)
-        if held is None or not form.endswith("Feature"):
-            what = "which no record holds" if held is None else f"which is {cut(form)}, no feature of tf.io"
+        if held is None or form not in PARSED or getattr(given, "partitions", None):
+            what = (
+                "which no record holds" if held is None else f"as {cut(form)}: of tf.io adoption reads {listed(PARSED)}"
+            )
             raise AdoptError(f"'{cut(name)}' reads '{cut(column)}', {what}; the records hold: {listed(guesser.held)}")
         dtype = {"string": BYTES}.get(given.dtype.name, given.dtype.name)
         if dtype != held.stored:
             raise AdoptError(f"'{cut(name)}' is stated as {dtype}, the records hold {held.stored}")
-        shape = tuple(given.shape) if form == "FixedLenFeature" else (None,)
+        outer = () if form == "FixedLenFeature" else (None,)
+        shape: tuple[int | None, ...] = (*outer, *(given.shape if hasattr(given, "shape") else ()))
         if form == "FixedLenFeature":
-            _check_fixed(name, held, math.prod(shape), has_default=given.default_value is not None)
-        guesser.said[column] = Said(STATED, shape, dtype, "none")
+            _check_fixed(name, held, math.prod(given.shape), has_default=given.default_value is not None)
+        guesser.said[column] = Said(STATED, shape, "", "none")
     guesser.keep({getattr(given, "value_key", None) or name for name, given in features.items()})
     return guesser.guess(label)
 
@@ -192,6 +239,10 @@ def _check_fixed(name: str, held: Held, size: int, *, has_default: bool) -> None
         raise AdoptError(
             f"'{cut(name)}' states {size} values a record, the records hold {_counts(held)}: take a VarLenFeature"
         )
+
+
+def _sizes(sides: Sequence[int]) -> str:
+    return "{} to {} x {} to {} pixels".format(*sides)
 
 
 def _counts(held: Held) -> str:

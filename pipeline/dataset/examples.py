@@ -132,7 +132,7 @@ def canonical_example(record: bytes) -> bytes | None:
     """Returns an Example in canonical form; None for invalid bytes.
 
     Each name occurs once, with one list; numbers are packed; unknown fields are removed. A feature list of a
-    SequenceExample becomes a list with the values of all its steps, unless they are of several kinds.
+    SequenceExample becomes a list with the values of all its steps, unless there are none, or of several kinds.
     """
     message = _parsed(record)
     if message is None:
@@ -140,7 +140,7 @@ def canonical_example(record: bytes) -> bytes | None:
     example = Example(message)
     for name in [*message.feature_lists.feature_list]:
         values = example.steps(name)
-        if values is not None and values[0] != SEVERAL and name not in message.features.feature:
+        if values is not None and values[0] != SEVERAL and values[1] and name not in message.features.feature:
             getattr(message.features.feature[name], values[0]).value.extend(values[1])
     message.ClearField("feature_lists")
     message.DiscardUnknownFields()
