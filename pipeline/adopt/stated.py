@@ -8,14 +8,14 @@ from typing import Any
 
 from recordmill.pipeline.adopt import describe
 from recordmill.pipeline.adopt.beside import Said
-from recordmill.pipeline.adopt.describe import IMAGE, Held, Read
+from recordmill.pipeline.adopt.describe import IMAGE, BytesLayout, Held, Read
 from recordmill.pipeline.adopt.facts import BYTES, FLOATS, INTS
 from recordmill.pipeline.adopt.files import AdoptError
 from recordmill.pipeline.adopt.guess import STATED, Guessed, Guesser
 from recordmill.pipeline.dataset.paths import check_name
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.kinds.array import DTYPES, ArrayLayout
+from recordmill.transforms.contract.kinds.array import DTYPES
 
 OPTIONS: Mapping[str, Sequence[str]] = {
     "image": ("shape",),
@@ -126,7 +126,7 @@ class _Stated:
         shape = self._given["shape"]
         if len(shape) != 3 or None in shape or shape[2] not in (1, 3):
             raise self._error(f"has `shape: {cut(repr(shape))}`, wanted height, width, and 1 or 3 channels")
-        self._check_bytes(held, ArrayLayout("uint8", tuple(shape)))
+        self._check_bytes(held, BytesLayout("uint8", tuple(shape)))
         if held.lacking:
             raise self._error(f"has no pixels in {held.lacking:,} records: `kind: raw` reads them")
         return describe.pixels(held, tuple(shape))
@@ -138,10 +138,10 @@ class _Stated:
                 f"is an array of {cut(repr(dtype))}, {cut(repr(shape))}: name a `dtype` of {listed(DTYPES)}, and "
                 "all sides of the `shape` but the first"
             )
-        self._check_bytes(held, ArrayLayout(dtype, tuple(shape)))
+        self._check_bytes(held, BytesLayout(dtype, tuple(shape)))
         return describe.array(held, dtype, tuple(shape))
 
-    def _check_bytes(self, held: Held, layout: ArrayLayout) -> None:
+    def _check_bytes(self, held: Held, layout: BytesLayout) -> None:
         ends = int(held.facts.low or 0), int(held.facts.high or 0)
         if held.stored != BYTES or any(map(layout.fault, ends)):
             held_bytes = f"{_range(held)} bytes" if held.stored == BYTES else held.stored
