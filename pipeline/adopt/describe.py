@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recordmill.pipeline.adopt.facts import BYTES, FLOATS, INTS, FeatureFacts
-from recordmill.transforms.contract.kinds.array import ArrayDescription
+from recordmill.transforms.contract.kinds.array import ArrayDescription, ArrayLayout
 from recordmill.transforms.contract.kinds.base import Description, StoredAs
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
@@ -15,6 +15,7 @@ from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescript
 READ = frozenset({"JPEG", "PNG", "WebP", "BMP"})
 """The formats that the reader decodes."""
 IMAGE = "image"
+BytesLayout = ArrayLayout  # of pixels and of arrays
 
 
 @dataclass(frozen=True)
