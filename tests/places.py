@@ -175,11 +175,12 @@ CACHE = {
     "cache/recordmill/recordmill-blocks/CACHEDIR.TAG": "cache/recordmill/recordmill-blocks/CACHEDIR.TAG",
     "cache/recordmill/recordmill-blocks/{digest}": "cache/recordmill/recordmill-blocks/{digest}",
     "cache/recordmill/recordmill-blocks/{digest}.part": "cache/recordmill/recordmill-blocks/{digest}.part",
-    "cache": "",
-    "cache/recordmill/adopted": "",
-    "cache/recordmill/adopted/{note}.json": "",
 }
-"""The places that a reader of a bucket and an adoption write, as `PLACES`."""
+"""The places that a reader of a bucket writes, as `PLACES`."""
+ADOPTING = dict.fromkeys(
+    ["cache", "cache/recordmill", "cache/recordmill/adopted", "cache/recordmill/adopted/{note}.json"], ""
+)
+"""The places that only an adoption writes, as `PLACES`."""
 BUILDS = {
     "cwd/dataset.yaml": "cwd/dataset.yaml",
     "cwd/metrics.txt": "cwd/metrics.txt",
@@ -196,7 +197,7 @@ EARLIER = tuple(
 def place_of(path: str) -> str | None:
     """Returns the first place of all tables that a written path matches; None if no place matches."""
     plain = TEMPORARY.sub("", path)
-    for place in PLACES | CACHE | BUILDS:
+    for place in PLACES | CACHE | BUILDS | ADOPTING:
         pattern = re.sub(r"\\\{(\w+)\\\}", lambda name: NAMES[name[1]], re.escape(place))
         if re.fullmatch(pattern, plain):
             return place

@@ -32,7 +32,7 @@ from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions.prune import prune
 from tests import emulators, tfrecords
 from tests.messages import assert_names, raises
-from tests.places import place_of
+from tests.places import ADOPTING, place_of
 from tests.test_written_places import changed
 
 FILES, RECORDS = 3, 30
@@ -226,7 +226,9 @@ def test_adopting_writes_into_its_output_and_the_cache_alone(
     put(old / "train-00000-of-00003.tfrecord", bytes(data))
     shares = ["--split", "train=9", "--split", "test=1"]
     seen = changed(tmp_path, lambda: main_code("adopt", old, *shares, "-o", tmp_path / "out"))
-    assert {path for path in seen - {"out", "."} if place_of(path) is None} == set()
+    places = {path: place_of(path) for path in seen - {"out", "."}}
+    assert [path for path, place in places.items() if place is None] == []
+    assert ADOPTING.keys() <= {*places.values()}
 
 
 SECRET = {"id": 1, "label": 0, "text": b"secret", "size": 0.5}
