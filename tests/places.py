@@ -177,9 +177,12 @@ CACHE = {
     "cache/recordmill/recordmill-blocks/{digest}.part": "cache/recordmill/recordmill-blocks/{digest}.part",
 }
 """The places that a reader of a bucket writes, as `PLACES`."""
-ADOPTING = dict.fromkeys(
-    ["cache", "cache/recordmill", "cache/recordmill/adopted", "cache/recordmill/adopted/{note}.json"], ""
-)
+ADOPTING = {
+    "cache": "",
+    "cache/recordmill": "",
+    "cache/recordmill/adopted": "",
+    "cache/recordmill/adopted/{note}.json": "",
+}
 """The places that only an adoption writes, as `PLACES`."""
 BUILDS = {
     "cwd/dataset.yaml": "cwd/dataset.yaml",

@@ -17,7 +17,11 @@ cv2.setNumThreads(1)
 
 def random_crop(jpeg: bytes, random: np.random.Generator) -> NDArray[np.uint8]:
     """Decodes a JPEG; gives a random part of it, scaled to [224, 224, 3] and flipped or not."""
-    pixels = simplejpeg.decode_jpeg(jpeg)
+    return random_part(simplejpeg.decode_jpeg(jpeg), random)
+
+
+def random_part(pixels: Any, random: np.random.Generator) -> NDArray[np.uint8]:
+    """Gives a random part of an image, scaled to [224, 224, 3] and flipped or not."""
     height, width = pixels.shape[:2]
     share, aspect, top, left, flip = random.random(5)
     area = height * width * (0.08 + 0.92 * share)

@@ -1,16 +1,17 @@
-"""The package `tfrecord`, its index and its PyTorch dataset, over the files of TensorFlow Datasets; OpenCV decodes."""
+"""The package `tfrecord` over the files of TensorFlow Datasets, as its page shows: its index, OpenCV, PyTorch's loader."""
 
 import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 from settings import Batch, Settings
 from tfrecord.torch.dataset import MultiTFRecordDataset
 from torch.utils.data import DataLoader
 
-from images.numpy_crop import normalized, random_crop
+from images.numpy_crop import normalized, random_part
 
 WORKERS = 2
 SHUFFLE = 4096
@@ -22,7 +23,8 @@ def batches(data: Path, settings: Settings) -> Iterator[Batch]:
     generator = np.random.default_rng(settings.seed)
 
     def crop(row: dict[str, Any]) -> tuple[Any, Any]:
-        pixels = random_crop(bytes(row["image"]), generator)
+        decoded = cv2.cvtColor(cv2.imdecode(np.frombuffer(row["image"], np.uint8), -1), cv2.COLOR_BGR2RGB)
+        pixels = random_part(decoded, generator)
         return pixels if settings.dtype == "uint8" else normalized(pixels), row["label"][0]
 
     folder = data / "tfds" / "image" / "1.0.0"
@@ -36,4 +38,4 @@ def batches(data: Path, settings: Settings) -> Iterator[Batch]:
         transform=crop,
         infinite=True,
     )
-    yield from DataLoader(rows, batch_size=settings.batch_size, num_workers=settings.workers, drop_last=True)
+    yield from DataLoader(rows, batch_size=settings.batch_size, num_workers=settings.processes or 0, drop_last=True)
