@@ -1,4 +1,4 @@
-"""The package `tfrecord` over the files of TensorFlow Datasets, as its page shows: its index, OpenCV, PyTorch's loader."""
+"""The package `tfrecord` over the files of TensorFlow Datasets, as its page shows: index, OpenCV, PyTorch loader."""
 
 import random
 from collections.abc import Iterator
