@@ -111,9 +111,11 @@ def _compare_rows(
     served = _served(folder, manifest, work, batch.keep([*stored]))
     if served is None:
         return "the spec's features differ from the version's"
-    for name in (name for name, text in work.texts().items() if text.in_library and isinstance(text, TextsOptions)):
-        findings.unchecked.append(f"{NOT_CHECKED}the serving model takes the ids of one text a row of '{name}'")
-        served = {output: values for output, values in served.items() if output not in _outputs(name)}
+    for name, parts in _made_before_the_graph(work).items():
+        findings.unchecked.append(
+            f"{NOT_CHECKED}the serving model takes ids of '{name}', one text a row, as they are stored"
+        )
+        served = {output: values for output, values in served.items() if output not in parts}
     rows = [*stored.values()]
     findings.checked.update(rows=len(rows))
     for engine, read in _read(manifest, [row.data for row in rows]):
@@ -125,8 +127,14 @@ def _compare_rows(
     return None
 
 
-def _outputs(feature: str) -> set[str]:
-    return {part_name(feature, part) for part in ("", "length", LENGTHS)}
+def _made_before_the_graph(work: PlannedBuild) -> dict[str, set[str]]:
+    """Names the outputs that ids alone do not give, by text."""
+    made = {}
+    for name, text in work.texts().items():
+        parts = ("", "length", LENGTHS) if isinstance(text, TextsOptions) else text.library_parts
+        if text.in_library and parts:
+            made[name] = {part_name(name, part) for part in parts}
+    return made
 
 
 def _stored(findings: Findings, folder: Path, manifest: Manifest, keys: Sequence[bytes]) -> dict[int, StoredRow]:
