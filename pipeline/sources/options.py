@@ -231,6 +231,7 @@ class TextFiles(EncodedOptions):
 
     @property
     def joined(self) -> Sequence[str]:
+        """The files in `columns`, relative to `path`."""
         return list(dict.fromkeys(own for own in self.columns.values() if own not in OF_TEXT))
 
     @model_validator(mode="after")

@@ -5,6 +5,7 @@ from typing import Any
 
 from recordmill.pipeline.sources.formats.adopted import AdoptedReader
 from recordmill.pipeline.sources.formats.annotated_images import AnnotatedImagesReader
+from recordmill.pipeline.sources.formats.conll import ConllReader
 from recordmill.pipeline.sources.formats.csv import CsvReader
 from recordmill.pipeline.sources.formats.image_folder import ImageFolderReader
 from recordmill.pipeline.sources.formats.jsonl import JsonLinesReader
@@ -23,6 +24,7 @@ READERS: Mapping[str, type[SourceReader[Any]]] = {
     "jsonl": JsonLinesReader,
     "parquet": ParquetReader,
     "text": TextReader,
+    **dict.fromkeys(("conll", "conllu"), ConllReader),
     "tfrecord": TFRecordReader,
     "adopted": AdoptedReader,
     "webdataset": WebDatasetReader,

@@ -190,7 +190,9 @@ def texts_of_files(chunk: Chunk, root: str, files: Files, encoding: str) -> Iter
         texts = {position: text for position, text in batch if isinstance(text, bytes)}
         faults = {position: fault for position, fault in batch if isinstance(fault, Fault)}
         positions = np.array(list(texts), np.int64)
-        yield RawTexts({TEXT: list(texts.values())}, [names[file] for file in texts], None, positions, len(batch), faults)
+        yield RawTexts(
+            {TEXT: list(texts.values())}, [names[file] for file in texts], None, positions, len(batch), faults
+        )
 
 
 def _column(name: str, texts: RawTexts) -> pa.Array:
