@@ -378,7 +378,7 @@ def test_a_source_is_chosen_by_its_format() -> None:
     adapter: TypeAdapter[Any] = TypeAdapter(AnySource)
     assert adapter.validate_python({"format": "jsonl", "path": "a"}) == source("a").source
     with raises(ValueError, "'image_folder'", "'csv'"):
-        adapter.validate_python({"format": "json", "path": "a"})
+        adapter.validate_python({"format": "xml", "path": "a"})
 
 
 def test_rows_of_pictures_are_counted_exactly_and_in_any_order_of_the_files(tmp_path: Path) -> None:

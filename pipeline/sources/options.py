@@ -203,7 +203,7 @@ class Json(EncodedOptions):
             raise ValueError(f"`rows` should end with a list: `{self.rows}[]`")
         for path in self.keep:
             *around, name = json_steps(path)
-            if name == "[]" or [*steps[: len(around)]] != around or steps[len(around)] in ("[]", name):
+            if name == "[]" or [*steps[: len(around)]] != around or {*steps[len(around) :][:1]} <= {"[]", name}:
                 outer = [".".join(steps[:end]).replace(".[]", "[]") for end, step in enumerate(steps) if step != "[]"]
                 places = ", ".join(f"`{each}.KEY`".replace("`.", "`") for each in outer) or "an object around the list"
                 raise ValueError(f"`keep` should name values of objects around a row, {places}, got `{path}`")

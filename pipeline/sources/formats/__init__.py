@@ -8,6 +8,7 @@ from recordmill.pipeline.sources.formats.annotated_images import AnnotatedImages
 from recordmill.pipeline.sources.formats.conll import ConllReader
 from recordmill.pipeline.sources.formats.csv import CsvReader
 from recordmill.pipeline.sources.formats.image_folder import ImageFolderReader
+from recordmill.pipeline.sources.formats.json import JsonReader
 from recordmill.pipeline.sources.formats.jsonl import JsonLinesReader
 from recordmill.pipeline.sources.formats.parquet import ParquetReader
 from recordmill.pipeline.sources.formats.text import TextReader
@@ -22,6 +23,7 @@ READERS: Mapping[str, type[SourceReader[Any]]] = {
     **dict.fromkeys(("coco", "voc", "yolo", "open_images"), AnnotatedImagesReader),
     **dict.fromkeys(("csv", "tsv"), CsvReader),
     "jsonl": JsonLinesReader,
+    "json": JsonReader,
     "parquet": ParquetReader,
     "text": TextReader,
     **dict.fromkeys(("conll", "conllu"), ConllReader),

@@ -55,16 +55,16 @@ class Sentence:
     """The first line, from 0."""
     cells: list[list[bytes]] = field(default_factory=list)
     """Each line's cells."""
-    bytes: int = 0
+    size: int = 0
     fault: tuple[int, Fault] | None = None
     """The first fault, and its line."""
 
     def add(self, line: int, text: bytes, cells: list[bytes], source: Conll) -> None:
         """Adds a line, or the sentence's first fault."""
-        self.bytes += len(text)
+        self.size += len(text)
         if self.fault:
             return
-        if self.bytes > MAX_LINE_BYTES:
+        if self.size > MAX_LINE_BYTES:
             self.fault, self.cells = (line, Fault("too_large", "the sentence is longer than 64 MiB")), []
         elif len(cells) != len(source.cells):
             is_comment = source.format == "conll" and text.startswith(b"#")
@@ -172,7 +172,7 @@ class ConllReader(TableReader[Conll]):
         base, path, done = self.image_base(files, chunk), join(self.root(files), chunk.file), 0
         with open_utf8(files, path, self.source.encoding, part.start, part.end) as opened:
             sentences = Sentences(opened, self.source)
-            for batch in chain(batches(sentences, lambda each: each.bytes, BATCH_SENTENCES), [[]]):
+            for batch in chain(batches(sentences, lambda each: each.size, BATCH_SENTENCES), [[]]):
                 good = [each for each in batch if not each.fault]
                 faults = [each.fault for each in batch if each.fault]
                 typed, found = dict[str, pa.Array](), Faults()

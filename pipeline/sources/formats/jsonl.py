@@ -82,23 +82,36 @@ class JsonLinesReader(TableReader[JsonLines]):
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads the lines that start in the chunk; the default key is the line's digest."""
-        part: JsonRange = chunk.work
-        fields = {name: part.fields.get(name) or find_field((), name, column) for name, column in columns.items()}
-        parser, base, first = Parser(fields), self.image_base(files, chunk), 0
         with opened(files, f"{self.root(files)}/{chunk.file}", self.source.encoding) as file:
-            for data in pieces(file, part.start, part.end):
-                lines, faults = Lines(data), Faults()
-                parsed = parser.parse(lines)
-                typed = {name: parsed.typed(name, column, base, faults) for name, column in columns.items()}
-                keys = None if key is not None else pa.array(map(content_digest, lines.each(parsed.rows)), pa.binary())
-                unparsed = list[Reject]()
-                for line, fault in parsed.faults.items():
-                    unknown = key is not None or fault.reason == "too_large"  # such a line may be truncated
-                    digest = None if unknown else content_digest(lines[line]).decode()
-                    unparsed.append(as_reject(chunk, first + line, fault, digest))
-                raw = TypedRows(typed, parsed.rows + first, keys, len(lines), faults, unparsed)
-                yield make_block(chunk, raw, columns, key, self.source.encoding)
-                first += len(lines)
+            read = ((data, Faults()) for data in pieces(file, chunk.work.start, chunk.work.end))
+            yield from read_objects(self, chunk, read, files, columns, key)
+
+
+def read_objects(
+    reader: TableReader[Any],
+    chunk: Chunk,
+    read: Iterable[tuple[bytes, Faults]],
+    files: Files,
+    columns: Columns,
+    key: Key,
+) -> Iterator[Block]:
+    """Reads a chunk's lines, pieces of whole ones with known faults by line, as rows; a line is a position."""
+    known: Fields = chunk.work.fields
+    parser = Parser({name: known.get(name) or find_field((), name, column) for name, column in columns.items()})
+    base, first = reader.image_base(files, chunk), 0
+    for data, stated in read:
+        lines, faults = Lines(data), Faults()
+        parsed = parser.parse(lines)
+        typed = {name: parsed.typed(name, column, base, faults) for name, column in columns.items()}
+        keys = None if key is not None else pa.array(map(content_digest, lines.each(parsed.rows)), pa.binary())
+        unparsed = list[Reject]()
+        for line, fault in (parsed.faults | stated).items():
+            unknown = key is not None or line in stated or fault.reason == "too_large"  # such a line may be truncated
+            digest = None if unknown else content_digest(lines[line]).decode()
+            unparsed.append(as_reject(chunk, first + line, fault, digest))
+        raw = TypedRows(typed, parsed.rows + first, keys, len(lines), faults, unparsed)
+        yield make_block(chunk, raw, columns, key, reader.source.encoding)
+        first += len(lines)
 
 
 def _chunks(file: FileInfo, fields: Fields, chunk_bytes: int, encoding: str) -> list[Chunk]:
