@@ -77,6 +77,11 @@ def cut_joined(
     return chunks, counts[0]
 
 
+def count_lines(files: Files, path: str, encoding: str) -> int:
+    """Counts the lines of a file, with blank ones."""
+    return _places(files, path, encoding)[1]
+
+
 def _places(files: Files, path: str, encoding: str) -> tuple[Rows, int]:
     """Returns the byte of every `STRIDE`-th line of a file, and the number of its lines."""
     places, lines = [np.empty(0, np.int64)], 0
