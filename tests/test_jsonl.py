@@ -350,8 +350,8 @@ def test_rows_of_one_line(tmp_path: Path, content: bytes) -> None:
         ("empty.jsonl", ASKED, ["empty.jsonl", "empty"]),
         ("blank.jsonl", ASKED, ["blank.jsonl", "no JSON object"]),
         ("list.jsonl", ASKED, ["list.jsonl", "no JSON object"]),
-        ("array.jsonl", ASKED, ["one JSON array", "jq -c '.[]'"]),
-        ("array_lines.jsonl", ASKED, ["one JSON array", "jq -c '.[]'"]),
+        ("array.jsonl", ASKED, ["one JSON array", "`format: json, rows: '[]'`"]),
+        ("array_lines.jsonl", ASKED, ["one JSON array", "`format: json, rows: '[]'`"]),
         ("pretty.jsonl", ASKED, ["jq -c . ", "/pretty.jsonl > ", "/pretty-lines.jsonl"]),
         (
             "wide.jsonl",

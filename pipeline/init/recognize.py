@@ -141,8 +141,8 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
     form = next((form for form in TABLES if form in by_format), None)
     form = form or max(("text", "json"), key=lambda form: len(by_format.get(form, ())))
     chosen, unequal = by_format.get(form, filled), list[str]()
-    if form == "text":
-        texts = [*by_format.get("text", []), *by_format.get("", [])]
+    texts = [*by_format.get("text", []), *by_format.get("", [])] if form == "text" else []
+    if len(texts) > 1:
         options, why, doubts = _written(files, "", texts, encoding, 1)
         code = options.get("encoding", "utf-8")
         joined, unequal = join_files(texts, lambda path: count_lines(files, path, code))

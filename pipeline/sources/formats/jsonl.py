@@ -38,6 +38,7 @@ COMPRESSED_SAMPLE_BYTES = 4 << 20  # 4 MiB, decompressed: several bzip2 blocks o
 LEAVES = {str: pa.string(), int: pa.int64(), bool: pa.bool_(), float: pa.float64()}
 UNKNOWN = 1, pa.string()  # the list depth and type of values that are all null or empty lists
 LIST = re.compile(rb'"([A-Za-z_]\w*+)"\s*+:\s*+\[\s*+\{')  # the key of a list of objects
+AS_JSON = ": `format: json, rows: '{}'` reads it"
 COUNTED_BYTES = 1 << 20  # read at once to count lines
 
 
@@ -185,15 +186,15 @@ def _type(column: Column, steps: Steps, leaf: pa.DataType) -> pa.DataType:
 
 
 def lines_hint(first: list[bytes], path: str) -> str:
-    """Returns the command that converts a JSON array, or objects over several lines, to JSON Lines."""
-    start = first[0][:1] if first else b""
+    """Returns the source of a JSON array or a list inside, or the command that writes an object as one line."""
+    text = b"".join(first)
+    if text.startswith(b"["):
+        of_objects = text[1:].lstrip().startswith(b"{")
+        return f". It is one JSON array{AS_JSON.format('[]') if of_objects else ', not of objects: write each as one'}"
+    if text.startswith(b"{") and (inner := LIST.search(text)):
+        return f". For one row an object in `{inner[1].decode()}`{AS_JSON.format(f'{inner[1].decode()}[]')}"
     files = f"{quote(path)} > {quote(f'{posixpath.splitext(path)[0]}-lines.jsonl')}"
-    if start == b"[":
-        return f". It is one JSON array; to convert it to lines: jq -c '.[]' {files}"
-    if start == b"{" and (inner := LIST.search(b"".join(first))):
-        name = inner[1].decode()
-        return f". For one line an object in `{name}`: jq -c '.{name}[]' {files}; for the outer object: jq -c ."
-    return f". For one line an object: jq -c . {files}" if start == b"{" else ""
+    return f". For one line an object: jq -c . {files}" if text.startswith(b"{") else ""
 
 
 def estimated_rows(files: Files, path: str, total_bytes: int) -> int:
