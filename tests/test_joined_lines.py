@@ -102,7 +102,7 @@ def test_a_line_that_is_too_long_rejects_its_row(tmp_path: Path) -> None:
         ({"train_en": b"a\n", "train_de": b""}, ["train.en has 1", "train.de has 0"]),
         ({"train_en": b"a\nb\n", "train_de": b"1\n2\n\n"}, ["train.en has 2", "train.de has 3"]),
         ({"train_en": b"", "train_de": b""}, ["empty"]),
-        ({"train_en": b"a\n", "train_ed": b""}, ["/train.de", "no such file", "mean `train.ed`", "`columns`"]),
+        ({"train_en": b"a\n", "train_ed": b""}, ["'train.de'", "no file", "mean `train.ed`", "`columns`"]),
     ],
 )
 def test_files_that_do_not_fit_together(tmp_path: Path, contents: dict[str, bytes], facts: list[str]) -> None:

@@ -117,7 +117,7 @@ class TextReader(TableReader[TextFiles]):
         for path in sorted(wanted - {file.path for file in listed}):
             beside = {posixpath.basename(file.path) for file in files.match(f"{escape(root)}/*")} - wanted
             near = did_you_mean(path, (*OF_TEXT, *sorted(beside)))
-            raise SourceError(f"{join(root, path)}: no such file, in `columns` of a source in the folder `path`{near}")
+            raise SourceError(f"the folder {root} has no file {path!r}, named in `columns`{near}")
         return listed
 
     def _used(self, listed: Sequence[FileInfo]) -> Sequence[FileInfo]:
