@@ -8,7 +8,7 @@
 import codecs
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
@@ -20,7 +20,7 @@ MOST_CHARACTERS = 64 << 20  # in one item
 SPACE = re.compile(r"[ \t\n\r]*")
 BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 DECODER = json.JSONDecoder()
-SKIMMER = json.JSONDecoder(parse_int=str, parse_float=str)  # of any digits
+SKIMMER = json.JSONDecoder(parse_int=str)  # of any digits, at half the speed
 DAMAGE = "\x01"  # invalid in JSON, also in a string
 
 
@@ -55,13 +55,13 @@ class Window:
 
     def value(self) -> Any:
         """Reads a value. Raises: json.JSONDecodeError: the text is not a value."""
-        return self._next(DECODER)[0]
+        return self._next(DECODER.raw_decode)[0]
 
     def text(self) -> str:
         """Reads a value's text; a damaged list or object ends at its closing bracket. Raises: json.JSONDecodeError."""
         self._skip()
         if not self._text.startswith(("[", "{"), self._at):
-            start = self._next(SKIMMER)[1]
+            start = self._next(_skimmed)[1]
             return self._text[start : self._at]
         end = _end(self._text, self._at)
         is_good, end = end is not None, end or self._closing()
@@ -72,12 +72,12 @@ class Window:
         """Skips a value, item by item if it is long."""
         if self.take_if("["):
             for _ in self.items():
-                self._next(SKIMMER)
+                self._next(_skimmed)
         elif self.take_if("{"):
             for _ in self.members():
                 self.skip()
         else:
-            self._next(SKIMMER)
+            self._next(_skimmed)
 
     def items(self) -> Iterator[None]:
         """Yields before each item of a list, behind its bracket; the caller reads the item."""
@@ -117,12 +117,12 @@ class Window:
         if self._at < len(self._text):
             raise json.JSONDecodeError("text after the document", self._text, self._at)
 
-    def _next(self, decoder: json.JSONDecoder) -> tuple[Any, int]:
+    def _next(self, decode: Callable[[str, int], tuple[Any, int]]) -> tuple[Any, int]:
         """Reads a value; returns it and its start in the window."""
         while True:
             self._skip()
             try:
-                value, end = decoder.raw_decode(self._text, self._at)
+                value, end = decode(self._text, self._at)
             except json.JSONDecodeError:
                 if not self._more():
                     raise
@@ -181,10 +181,20 @@ def closed(text: str) -> tuple[str, bool]:
     return text[:end] + rest, bool(level) or not text[end:].strip()
 
 
+def _skimmed(text: str, start: int) -> tuple[Any, int]:
+    """Parses a value that matters only by its end. Raises: json.JSONDecodeError, RecursionError."""
+    try:
+        return DECODER.raw_decode(text, start)
+    except json.JSONDecodeError:
+        raise
+    except ValueError:  # a number with more digits than Python converts
+        return SKIMMER.raw_decode(text, start)
+
+
 def _end(text: str, start: int) -> int | None:
     """Returns the end of a value; None if it is damaged, cut off or nested too deeply."""
     try:
-        return SKIMMER.raw_decode(text, start)[1]
+        return _skimmed(text, start)[1]
     except (json.JSONDecodeError, RecursionError):
         return None
 
