@@ -188,6 +188,7 @@ def test_rows_are_those_of_the_whole_however_it_is_cut(
         ('{"data": [{"a": 1}], "b": nul}', "data[]", ["byte 27"]),
         ('{"data": [{"a": 1}], "data": [{"a": 1}]}', "data[]", ["`data`", "twice"]),
         ("[]", "[]", ["[]", "no JSON object"]),
+        ('{"d": [{"qas": [{"a": 1}], "x": 1}]}', "d[].qa[]", ["d[].qa[]", "qas, x", "mean `qas`"]),
         ("[1, 2]", "[]", ["[]", "no JSON object"]),
     ],
 )

@@ -87,13 +87,14 @@ def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows:
     plain = Dialect("\t" if form == "tsv" else ",", '"' if form in CELLS else None)
     dialect = Dialect.of(source) if isinstance(source, DelimitedOptions) else plain
     rows *= TOKENS if form in SENTENCES else 1
+    most = math.inf if source.joined else PART_BYTES  # joined files keep equally many lines
     encoding = getattr(source, "encoding", "utf-8")
     if is_plain(encoding):
         with open_plain(files, path) as opened:
-            part = _cut_document(opened) if form == "json" else _cut(opened, dialect, rows)
+            part = _cut_document(opened) if form == "json" else _cut(opened, dialect, rows, most)
     else:
         with open_utf8(files, path, encoding) as decoded:
-            part = _cut_document(decoded) if form == "json" else _cut(decoded, dialect, rows)
+            part = _cut_document(decoded) if form == "json" else _cut(decoded, dialect, rows, most)
         errors = "surrogatepass" if encoding.lower().startswith("utf") else "surrogateescape"  # keeps invalid bytes
         part = part and part.decode("utf-8", "surrogateescape").encode(encoding, errors)
     if part is None or not codec(path):
@@ -104,11 +105,11 @@ def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows:
     return cast(bytes, sink.getvalue().to_pybytes())
 
 
-def _cut(file: BinaryIO | EncodedFile, dialect: Dialect, rows: int) -> bytes | None:
+def _cut(file: BinaryIO | EncodedFile, dialect: Dialect, rows: int, most: float) -> bytes | None:
     """Returns the first rows, even if one is huge; None if these are all."""
     kept = b""
     for records in read_records(file, dialect, PIECE_BYTES):
-        if not rows or len(kept) > PART_BYTES:
+        if not rows or len(kept) > most:
             return kept
         ends = [*records.starts[1:].tolist(), records.end][:rows]
         kept += records.data[: ends[-1]]

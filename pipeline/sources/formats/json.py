@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.encoded import can_start_anywhere, is_utf8, naming_damage, open_utf8
@@ -90,15 +91,16 @@ class JsonReader(TableReader[Json]):
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts the documents into chunks of about `chunk_bytes`; `rows` is exact."""
-        chunks, total, without, first = list[Chunk](), 0, list[str](), list[bytes]()
+        chunks, total, without = list[Chunk](), 0, list[str]()
+        first, keys = list[bytes](), list[str]()
         for file in inputs:
             scan = _Scan(RowsPath.of(self.source))
             self._scan(files, join(root, file.path), scan, chunk_bytes)
             chunks += scan.chunks(file)
             total += scan.rows
             without += [file.path] * scan.empty
-            first = first or scan.first()
-        rows = self._checked(peek(first, Repeating.of), f"{self.source.path}: `rows: {self.source.rows}`")
+            first, keys = first or scan.first(), keys or scan.keys()
+        rows = self._checked(peek(first, Repeating.of), f"{self.source.path}: `rows: {self.source.rows}`", keys)
         fields = {name: find_field(rows, name, column) for name, column in columns.items()}
         Parser(fields)  # raises if one column lies inside another
         chunks = [replace(chunk, work=replace(chunk.work, fields=fields)) for chunk in chunks]
@@ -106,10 +108,12 @@ class JsonReader(TableReader[Json]):
         notes = note(f"elements without rows at `{self.source.rows}`", without)
         return Plan(chunks, total, names=names, notes=notes, is_exact=True)
 
-    def _checked(self, rows: list[dict[str, Any]], what: str) -> list[dict[str, Any]]:
+    def _checked(self, rows: list[dict[str, Any]], what: str, keys: Sequence[str]) -> list[dict[str, Any]]:
         """Checks the first rows. Raises: SourceError: they are no objects, or have a kept value's name themselves."""
         if not rows:
-            raise SourceError(f"{what} holds no JSON object in its first rows")
+            near = next((near for step in json_steps(self.source.rows) if (near := did_you_mean(step, keys))), "")
+            said = f"; an element of its first list has {listed(keys)}{near}" if keys else ""
+            raise SourceError(f"{what} holds no JSON object in its first rows{said}")
         for name in (json_steps(path)[-1] for path in self.source.keep):
             if any(comes_twice(row, name) for row in rows):
                 raise SourceError(
@@ -189,6 +193,10 @@ class _Scan:
             JsonElements(start, count, self.outer, {}) for start, count in zip(self.starts, self.counts, strict=True)
         )
         return [Chunk(0, 0, file.path, size, each) for size, each in zip(sizes, work, strict=True)]
+
+    def keys(self) -> list[str]:
+        """Returns the keys of the first element, if it is an object."""
+        return [key for row in peek(text.encode(LATIN) for text in self._shown[:1]) for key in row]
 
     def first(self) -> list[bytes]:
         """Returns the first rows."""
