@@ -17,7 +17,7 @@ from recordmill.pipeline import VERSION
 from recordmill.pipeline.dataset.paths import MOST_CHARACTERS, NAME, write_atomically
 from recordmill.pipeline.errors import UserError, WrongValueError, did_you_mean
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.options import PATHS, AnySource, in_folder, is_template
+from recordmill.pipeline.sources.options import PATHS, AnySource, Conll, in_folder, is_template
 from recordmill.pipeline.spec import split_by as rules
 from recordmill.pipeline.spec.features import AnyFeature
 from recordmill.pipeline.spec.features.category import NamedClasses, check_not_crossed
@@ -226,7 +226,8 @@ class Spec(Options):
 
     def _check_source_columns(self) -> None:
         columns = self.columns()
-        for name in (name for source in self.source for name in source.columns if name not in columns):
+        mappings = [source.columns for source in self.source if not isinstance(source, Conll)]  # which lists all cells
+        for name in (name for names in mappings for name in names if name not in columns):
             near = did_you_mean(name, columns)
             message = f"`columns` names the unread column '{name}'{near}; read are {', '.join(columns)}"
             raise WrongValueError(message, "source")
