@@ -10,17 +10,37 @@ recordmill.pipeline.errors.DatasetError: rows.written is -1, of another type or 
 
 import typing
 from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from itertools import chain
 from typing import Any, NotRequired, Required, TypedDict
 
 from recordmill.pipeline.dataset.paths import InnerPath, Sha256, SplitName, Time, VersionName
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.json_values import Count, parse_json, read_as
+from recordmill.pipeline.json_values import UNKNOWN_FIELDS, Count, parse_json, read_as
 from recordmill.pipeline.safe_text import cut
 
 Counts = dict[str, Count]
 TOGETHER = (("mean", "variance"), ("minimum", "maximum"), ("known_tokens", "tokens", "distinct"))
 """Statistics of a feature; the first one requires the others."""
+WRITTEN_EMPTY = "label_counts statistics rows sources rejects spec provenance sequence files duplicates".split()
+"""Fields written even at their default, because the first readers of format 1 require them."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A part of a version's JSON. Fields with a default may be missing, so a later release can add fields."""
+
+    unknown_fields: dict[str, Any] = field(default_factory=dict, kw_only=True, compare=False, repr=False)
+    """Fields of a newer Recordmill, kept unchanged when the part is rewritten."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields as JSON, without defaults."""
+        written = {}
+        for each in (each for each in fields(self) if each.name != UNKNOWN_FIELDS):
+            default = each.default if each.default_factory is MISSING else each.default_factory()
+            if (value := getattr(self, each.name)) != default or each.name in WRITTEN_EMPTY:
+                written[each.name] = value
+        return written | self.unknown_fields
 
 
 class _Rows(TypedDict, total=False):

@@ -25,8 +25,7 @@ from recordmill.transforms.tensorflow.tokenizers import clean, tokenize
 def prepare(options: TextOptions, column: tf.Tensor, context: Context) -> Prepared:
     """Learns the tokens' vocabulary; stores int64 ids, ragged, cut at `max_length`.
 
-    The part `length` counts ids before the cut. A missing text is `""`. With `pack` each row is one document and the
-    part `lengths` is its length: documents are joined when a shard is built (`worker.build_shard`).
+    The part `length` counts ids before the cut. A missing text is `""`.
     """
     tokens = tokenize(clean(column, options), options)
     if not options.has_vocabulary:
@@ -72,9 +71,6 @@ def _stored(tokens: tf.RaggedTensor, options: TextOptions, ids_of: Callable[[tf.
         limit = options.max_length - special.added
         kept = tokens[:, :limit] if options.truncate == "end" else tokens[:, -limit:]
     ids = surround(kept.with_flat_values(ids_of(kept.flat_values)), special)
-    if options.pack is not None:
-        lengths = tf.RaggedTensor.from_row_splits(ids.row_lengths(), tf.range(ids.nrows() + 1), validate=False)
-        return {"": ids, "lengths": lengths}
     return {"": ids} | ({"length": tokens.row_lengths() + special.added} if options.keep_length else {})
 
 
