@@ -30,8 +30,8 @@ TURNED = re.compile(rb"\x01\x12\0\x03\0\0\0\x01\0[\x02-\x08]|\x12\x01\x03\0\x01\
 """EXIF's tag of an orientation other than upright, in either byte order."""
 EXIF_WITHIN, EXIF_BYTES = 64, 4096  # where EXIF begins in a JPEG, and where its orientation lies
 EXIF_CHUNKS = {"PNG": b"eXIf", "WebP": b"EXIF"}
-EMPTY = "empty "
-"""Begins the kind of a list without values: `empty int64`."""
+EMPTY = "empty"
+"""The kind of a list without values, whatever its type."""
 Layout = Mapping[str, str]
 TYPES: Mapping[Any, str] = {wire.BYTES: BYTES, wire.FLOATS: FLOATS, wire.INTS: INTS}
 _List = tuple[int, int | str, wire.Chunks]  # a row's number, and the kind and the content of its list
@@ -153,7 +153,7 @@ class Facts:
         for row, lists in enumerate(rows):
             kinds = []
             for name, (list_, chunks) in (lists or {}).items():
-                kind: int | str = f"{EMPTY}{TYPES[list_]}"
+                kind: int | str = EMPTY
                 if chunks:
                     kind = list_ if list_ != wire.BYTES else _format(chunks)
                     of_list.setdefault((list_, name), []).append((row, kind, chunks))

@@ -51,11 +51,10 @@ class Guessed:
             return "malformed_row", "the record is not a tf.train.Example, or has no features", None
         if key is not None and layout.get(key) not in (INTS, BYTES):
             return "missing_key", f"the record lacks its key '{cut(key)}'", key
-        odd = next((name for name, kind in layout.items() if kind not in self.kinds.get(name, {kind})), None)
+        odd = next((name for name, kind in layout.items() if kind not in {EMPTY, *self.kinds.get(name, {kind})}), None)
         if odd is None:
             return None
-        wanted = sorted(kind for kind in self.kinds[odd] if not kind.startswith(EMPTY))
-        return "wrong_type", f"wanted {' or '.join(wanted)}, found {layout[odd]}", odd
+        return "wrong_type", f"wanted {' or '.join(sorted(self.kinds[odd]))}, found {layout[odd]}", odd
 
 
 class Guesser:
@@ -76,7 +75,7 @@ class Guesser:
         self._names = names_of(beside)
         self.held = {each.name: each for each in self._held(facts, layouts, key)}
         self._left = dict(self.held)
-        empty = {name for layout, _ in layouts for name, kind in layout.items() if kind.startswith(EMPTY)}
+        empty = {name for layout, _ in layouts for name, kind in layout.items() if kind == EMPTY}
         for name in sorted(empty | said_of(beside).keys()):
             if not any(each == name or each.startswith(f"{name}/") for each in self.guessed.kinds):
                 self._leave_out(name, "no record holds a value")
@@ -90,7 +89,7 @@ class Guesser:
         kinds = dict[str, Counter[str]]()
         for layout, records in layouts:
             for name, kind in layout.items():
-                if kind != NO_EXAMPLE and not kind.startswith(EMPTY):
+                if kind not in (NO_EXAMPLE, EMPTY):
                     kinds.setdefault(name, Counter())[IMAGE if kind in READ else kind] += records
         for name in [each for each in kinds if not each or each.encode("utf-8", "ignore").decode() != each]:
             del kinds[name]
@@ -98,14 +97,14 @@ class Guesser:
         chosen = {name: max(sorted(counts), key=counts.__getitem__) for name, counts in sorted(kinds.items())}
         chosen = {name: BYTES if kind in NAMED else kind for name, kind in chosen.items()}
         for name, kind in chosen.items():
-            accepted = {IMAGE: READ, BYTES: frozenset({BYTES, *NAMED})}.get(kind, frozenset({kind}))
-            self.guessed.kinds[name] = accepted | {f"{EMPTY}{kind if kind in (INTS, FLOATS) else BYTES}"}
+            accepted = {IMAGE: READ, BYTES: frozenset({BYTES, *NAMED})}
+            self.guessed.kinds[name] = accepted.get(kind, frozenset({kind}))
         read = [(layout, records) for layout, records in layouts if not self.guessed.reject(layout, key)]
         total = sum(records for _, records in read)
         for name, kind in chosen.items():
             if kind == NESTED:
                 self._leave_out(name, "its steps hold several values: a list of lists, which is not read")
-            elif present := sum(records for layout, records in read if not layout.get(name, EMPTY).startswith(EMPTY)):
+            elif present := sum(records for layout, records in read if layout.get(name, EMPTY) != EMPTY):
                 type_ = kind if kind in (INTS, FLOATS) else BYTES
                 yield Held(name, kind, facts[f"{type_} {name}"], total - present)
 

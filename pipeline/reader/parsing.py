@@ -2,7 +2,7 @@
 
 Small records are walked together, with a few array operations per feature; large ones are scanned one by one
 (`wire.scan`). Both ways give the same columns and errors, and skip other features. As in `tf.io.parse_example`, a
-missing list is empty, and a missing value an error.
+missing list is empty, and a missing value an error. An empty list may have any type.
 
 The walk relies on Examples by one writer, with the same features in the same order. Then a feature's size determines
 its head, the bytes before its values: tags, nested lengths, the name. So each head is made once per size, and compared.
@@ -234,7 +234,7 @@ def _scanned(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored])
         for values in lists:
             if values is None and parts[name].shape is not None:
                 raise Malformed(f"feature '{name}' is missing")
-            if values is not None and values[0] != kind:
+            if values is not None and values[0] != kind and values[1]:  # an empty list is one of any type
                 raise Malformed(f"feature '{name}' is a list of {_NAMES[values[0]]}, expected {parts[name].dtype}")
         chunks = [values[1] if values else [] for values in lists]
         counts = [len(row) if kind == wire.BYTES else sum(map(len, row)) for row in chunks]

@@ -173,7 +173,8 @@ def _chunks(data: memoryview, offset: int, stop: int) -> Chunks:
         if data[offset] != FIRST or start + size > stop or (kind != BYTES and start + size != stop):
             raise _OtherForm
         offset = start + size
-        chunks.append(data[start:offset])
+        if size or kind == BYTES:
+            chunks.append(data[start:offset])
     return chunks
 
 
