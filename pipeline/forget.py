@@ -228,8 +228,8 @@ class _Removal:
                 data = copy_without(records, writer, removed[path])
             labels.update(_labels(self.base, data))
             packs = self._packs(kept, shard, own, removed[path], data)
-            written = {"bytes": writer.bytes, "records": writer.records, "sha256": writer.sha256}
-            shards.append(replace(own, **written, packs=packs))
+            figures = writer.bytes, writer.records, writer.sha256
+            shards.append(Shard(own.file, *figures, own.index, shard.span, packs=packs))
             kept.entries[own.index] = writer.index_entry()
         counts = split.label_counts
         left = None if counts is None else tuple(count - labels[id_] for id_, count in enumerate(counts))

@@ -295,6 +295,19 @@ def test_show_says_how_full_rows_are(folder: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.slow
+def test_a_text_alone_is_packed_by_default(tmp_path: Path) -> None:
+    lone = (
+        SPEC[: SPEC.index("pack:")]
+        + "features:\n  text: {{kind: text, tokenizer: bytes, keep_length: true, pack: 64}}\n"
+    )
+    publish(tmp_path, lone)
+    dataset = open_dataset(tmp_path / "out")
+    assert next(dataset.training_input("train", batch_size=2).as_numpy())["text"].shape == (2, 64)
+    assert next(dataset.training_input("train", batch_size=2, text="padded").as_numpy())["text_length"].shape == (2,)
+    assert len(dataset.rows("train")) < 100
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "facts"),
     [

@@ -102,7 +102,7 @@ class Split(Written):
     shards: tuple[Shard, ...]
     label_counts: tuple[Count, ...] | None = None
     documents: Count | None = None
-    """The number of source rows in the records, if several share one (texts packed by a Recordmill before 0.1)."""
+    """The number of source rows in the records, if several share one (texts packed by Recordmill 0.1)."""
 
     @property
     def records(self) -> int:

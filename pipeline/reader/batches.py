@@ -180,8 +180,10 @@ class SplitSource(BatchSource):
 def element_spec(request: Request) -> Any:
     """Returns the structure of a batch, read off an empty one, where variable sides are 0. Raises: DatasetError."""
     parts = {name: part for name, part in request.parts.items() if name != KEY}
+    parts = parts if request.packing is None else packed.lists_of(parts)
     columns = parse([], parts) | ({KEY: []} if request.given.with_key else {})
     augment = {name: Augment(changes, np.zeros((0, 0))) for name, changes in request.augment.items()}
+    ready: dict[str, Any]
     if request.packing is not None:
         ready = packed.arrays(request.packing, request.features, packed.columns(PackIndex.none(), columns), np.empty)
     else:

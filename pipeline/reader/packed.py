@@ -22,6 +22,12 @@ LENGTHS = "@lengths"
 """The column with the numbers of values of a row's pieces."""
 
 
+def default_form(manifest: Manifest) -> str:
+    """Returns the form of texts that an input has by default."""
+    is_packed = len(manifest.packs) == 1 and {*manifest.packs[0].features} == manifest.features.keys()
+    return "packed" if is_packed else "padded"
+
+
 def chosen_pack(manifest: Manifest, given: ReadOptions) -> Pack | None:
     """Returns the pack to read; None if the rows are records. Raises: DatasetError: no pack has such rows."""
     if given.text != "packed" or not manifest.packs:
@@ -29,7 +35,9 @@ def chosen_pack(manifest: Manifest, given: ReadOptions) -> Pack | None:
     fits = [pack for pack in manifest.packs if given.text_length in (None, pack.length)]
     if len(fits) != 1:
         lengths = " or ".join(f"{pack.length}" for pack in manifest.packs)
-        raise DatasetError(f"text='packed' reads rows of text_length {lengths}, got {given.text_length}")
+        raise DatasetError(
+            f"text='packed' reads rows of text_length {lengths}, got {given.text_length}; text='padded' reads records"
+        )
     [pack], label = fits, manifest.label if given.label == THE_LABEL else given.label
     others = [name for name in (*(given.features or ()), label) if name is not None and name not in pack.features]
     if others:

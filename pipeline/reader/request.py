@@ -13,7 +13,7 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.options import THE_LABEL, ReadOptions, ranges
 from recordmill.pipeline.reader.order import BLOCK_BYTES, Selected, lanes_for
-from recordmill.pipeline.reader.packed import chosen_pack, lists_of
+from recordmill.pipeline.reader.packed import chosen_pack, default_form
 from recordmill.pipeline.reader.records import ShardFile
 from recordmill.pipeline.reader.steps import Steps
 from recordmill.pipeline.safe_text import cut
@@ -94,13 +94,13 @@ class Request:
 def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request:
     """Checks options against a dataset. Raises: DatasetError: an option does not fit."""
     label = manifest.label if given.label == THE_LABEL else given.label
-    given = replace(given, shuffle=given.shuffle or ("blocks" if "://" in folder else "global"))
+    shuffle = given.shuffle or ("blocks" if "://" in folder else "global")
+    given = replace(given, shuffle=shuffle, text=given.text or default_form(manifest))
     pack = chosen_pack(manifest, given)
     features = _chosen_features(manifest, given, label, pack)
     shards, chosen = _shards(folder, manifest, given.split, pack)
     if pack is None:
         _check_forms(given, features, manifest)
-    parts = parts_to_parse(manifest, features, with_key=given.with_key)
     records = sum(end - first for first, end in chosen)
     lanes = lanes_for(given.host_count) if given.shuffle == "blocks" and not given.balance else 0
     request = Request(
@@ -110,7 +110,7 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
         shards=shards,
         ranges=chosen,
         features=features,
-        parts=parts if pack is None else lists_of(parts),
+        parts=parts_to_parse(manifest, features, with_key=given.with_key),
         label=label,
         **_augmentations(given.augment, features, label),
         steps=Steps(records, given.batch_size, given.host_index, given.host_count, given.drop_remainder, lanes),

@@ -71,7 +71,7 @@ class Rows:
         self.request = request
         self._labels = labels
         self.memory = BatchMemory()
-        self._stored = request.parts
+        self._stored = request.parts if request.packing is None else packed.lists_of(request.parts)
         self._selected = orders.Selected(request.ranges)
         self.counters = counters or Counters()
         self._cache = BlockCache(request.given.cache, request.given.cache_bytes)
