@@ -304,7 +304,6 @@ def test_a_text_alone_is_packed_by_default(tmp_path: Path) -> None:
     dataset = open_dataset(tmp_path / "out")
     assert next(dataset.training_input("train", batch_size=2).as_numpy())["text"].shape == (2, 64)
     assert next(dataset.training_input("train", batch_size=2, text="padded").as_numpy())["text_length"].shape == (2,)
-    assert len(dataset.rows("train")) < 100
 
 
 @pytest.mark.slow
