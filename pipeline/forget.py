@@ -20,7 +20,8 @@ import numpy as np
 from recordmill.pipeline.dataset.adopted_files import allow
 from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, inner_paths, kept_name, renamed, span_file
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard, Span, Split, version_folder
-from recordmill.pipeline.dataset.packs import PackFile, PackIndex
+from recordmill.pipeline.dataset.manifest_parts import PackFile
+from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import attempt_name, locate, path_within, read_checked
 from recordmill.pipeline.dataset.placement import digest
 from recordmill.pipeline.dataset.tfrecord import FRAME_BYTES, ShardWriter

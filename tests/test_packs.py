@@ -331,7 +331,6 @@ def test_what_rows_do_not_hold(options: dict[str, Any], facts: tuple[str, ...], 
         ("mask: -100", "text: 5", ("'text'",)),
         ("mask: {{kind: raw, ", "mask: {{kind: raw, max_length: 5, ", ("features.mask.max_length",)),
         ("tag:", "ids_segments:", ("'ids_segments'", "rename")),
-        ("features:\n", "preprocessing: mine:own\nfeatures:\n", ("`preprocessing`",)),
     ],
 )
 def test_wrong_packs(old: str, new: str, facts: tuple[str, ...]) -> None:

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NotRequired, TypedDict, TypeVar, overload
 
-from recordmill.pipeline.dataset.manifest_parts import Written, check_parts
-from recordmill.pipeline.dataset.packs import Pack, PackFile
+from recordmill.pipeline.dataset.manifest_parts import Pack, PackFile, Written, check_parts
 from recordmill.pipeline.dataset.paths import (
     DatasetName,
     FeatureName,

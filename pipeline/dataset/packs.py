@@ -16,60 +16,18 @@ order, and rows that of their first records: a hash's. Neither is sorted by leng
 
 import hashlib
 from bisect import bisect_left, insort
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.manifest_parts import Written
-from recordmill.pipeline.dataset.paths import ADVICE, FeatureName, InnerPath, Sha256
+from recordmill.pipeline.dataset.manifest_parts import PackFile
+from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.json_values import Count
 
-MOST_LENGTH = 1 << 20
 GROUP_IDS, GROUP_ROWS = 4 << 20, 256  # ids of a group at least, some 10 MiB of records; and rows
 Numbers = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Pack(Written):
-    """Rows of several records, by features whose lists have one length in each record."""
-
-    length: Count
-    """The ids of a row."""
-    features: tuple[FeatureName, ...]
-    split: bool = False
-    """Whether a longer record is cut into pieces; otherwise its first `length` ids are a row."""
-    padding: Mapping[FeatureName, int] = field(default_factory=dict)
-    """Values after a row's records, where another than 0 or a text's padding."""
-
-    def lost(self, lengths: Numbers) -> tuple[int, int]:
-        """Counts the records cut at `length`, and those without ids, by their numbers of ids."""
-        return 0 if self.split else int((lengths > self.length).sum()), int((lengths == 0).sum())
-
-
-@dataclass(frozen=True)
-class PackFile(Written):
-    """The index of a pack in a shard."""
-
-    length: Count
-    file: InnerPath
-    sha256: Sha256
-    rows: Count
-    pieces: Count
-    ids: Count
-    """The ids in its rows."""
-    cut: Count = 0
-    """The records cut at `length`."""
-    empty: Count = 0
-    """The records without ids, in no row."""
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of the index."""
-        return 4 * (self.rows + 1 + 3 * self.pieces)
 
 
 class PackIndex(NamedTuple):
@@ -124,7 +82,7 @@ class PackIndex(NamedTuple):
         return taken
 
     def without(self, removed: Collection[int], records: int) -> "PackIndex":
-        """Leaves some of a shard's records out of its rows, and numbers the others anew."""
+        """Leaves some of a shard's records out of its rows, and renumbers the others."""
         kept = np.ones(records, bool)
         kept[list(removed)] = False
         stay = kept[self.records]

@@ -21,7 +21,8 @@ import numpy.typing as npt
 
 from recordmill.pipeline.dataset.file_names import index_bytes, shard_paths
 from recordmill.pipeline.dataset.manifest import Shard
-from recordmill.pipeline.dataset.packs import PackFile, PackIndex
+from recordmill.pipeline.dataset.manifest_parts import PackFile
+from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import ADVICE, file_bytes, open_file
 from recordmill.pipeline.errors import DatasetError
 

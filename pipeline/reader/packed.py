@@ -9,7 +9,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from recordmill.pipeline.dataset.manifest import Manifest
-from recordmill.pipeline.dataset.packs import Pack, PackIndex
+from recordmill.pipeline.dataset.manifest_parts import Pack
+from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.version import padding_id
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.options import THE_LABEL, ReadOptions

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from recordmill.pipeline.dataset.manifest import Manifest
-from recordmill.pipeline.dataset.packs import Pack, rows_together
+from recordmill.pipeline.dataset.manifest_parts import Pack
+from recordmill.pipeline.dataset.packs import rows_together
 from recordmill.pipeline.dataset.version import parts_to_parse
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores

@@ -222,7 +222,7 @@ class Spec(Options):
         rules.check_duplicates(self.duplicates, self.split_by, self.source, self.features)
         if self.gate:
             self.gate.check(self.features, may_be_others=self.preprocessing is not None)
-        check_packs(self.packs, self.features, self.preprocessing)
+        check_packs(self.packs, self.features)
         check_together(self.together, self.features)
         rules.check_spans(self.source, self.split_by, self.duplicates)
         self._check_source_columns()

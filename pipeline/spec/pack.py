@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from recordmill.pipeline.dataset.packs import MOST_LENGTH
+from recordmill.pipeline.dataset.manifest_parts import MOST_LENGTH
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.spec.features.feature import Feature, feature_named
 from recordmill.pipeline.yaml_document import Options
@@ -30,14 +30,12 @@ Packs = Annotated[
 ]
 
 
-def check_packs(packs: Sequence[Pack], features: Mapping[str, Feature], preprocessing: str | None) -> None:
+def check_packs(packs: Sequence[Pack], features: Mapping[str, Feature]) -> None:
     """Checks that packs are of lists of whole numbers. Raises: WrongValueError: its path starts at the spec."""
     lengths = [pack.length for pack in packs]
     for pack in packs:
         if lengths.count(pack.length) > 1:
             raise WrongValueError(f"two packs have the length {pack.length}: a reader chooses by it", "pack")
-        if preprocessing is not None:
-            raise WrongValueError("`preprocessing` may store other lists: leave one of both out", "pack")
         for name in (*pack.features, *pack.padding):
             if not feature_named(name, features, "pack").is_packable:
                 raise WrongValueError(f"'{name}' is no text, and no `raw` list of int64: leave it out", "pack")

@@ -29,7 +29,7 @@ from recordmill.pipeline.build.context import reports
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.runners.job import Rest
 from recordmill.pipeline.dataset.file_names import index_bytes
-from recordmill.pipeline.dataset.packs import PackFile
+from recordmill.pipeline.dataset.manifest_parts import PackFile
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.open_store import is_local

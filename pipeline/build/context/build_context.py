@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from recordmill.pipeline.build.runners.worker_environment import worker_threads
-from recordmill.pipeline.dataset.packs import Pack
+from recordmill.pipeline.dataset.manifest_parts import Pack
 from recordmill.pipeline.dataset.placement import Layout
 from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.files import Files

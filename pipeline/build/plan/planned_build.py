@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema
 from recordmill.pipeline.build.plan.plan import BuildPlan
-from recordmill.pipeline.dataset.packs import Pack
+from recordmill.pipeline.dataset.manifest_parts import Pack
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.text import Tokenized

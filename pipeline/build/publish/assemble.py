@@ -22,7 +22,7 @@ from recordmill.pipeline.build.summaries.look import STATISTICS, full_buckets
 from recordmill.pipeline.build.worker.build_shard import write_empty_shard
 from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, index_bytes, renamed, span_file
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, Split
-from recordmill.pipeline.dataset.packs import PackFile
+from recordmill.pipeline.dataset.manifest_parts import PackFile
 from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.dataset.profile import FILE, to_text
 from recordmill.pipeline.dataset.version import read_words

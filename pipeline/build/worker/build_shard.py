@@ -39,6 +39,7 @@ from recordmill.pipeline.dataset.file_names import pack_name, shard_names
 from recordmill.pipeline.dataset.manifest import Json
 from recordmill.pipeline.dataset.packs import pack
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.parallel import in_order
 from recordmill.pipeline.sources.faults import Fault, Reject
 from recordmill.transforms.contract.stored import KEY, part_name
@@ -161,7 +162,12 @@ class ShardBuilder:
 
 
 def _counts(stored: Stored, features: Sequence[str]) -> Ids:
-    """Returns the number of values of each list, int64 [rows, features]."""
+    """Returns the number of values of each list, int64 [rows, features]. Raises: UserError: a feature is no list."""
+    for name in features:
+        if not isinstance(stored.get(name), tf.RaggedTensor) or stored[name].dtype != tf.int64:
+            raise UserError(
+                f"`preprocessing` stores '{name}' as no list of int64, which its `pack` needs: leave one out"
+            )
     return np.stack([stored[name].row_lengths().numpy() for name in features], 1)
 
 
