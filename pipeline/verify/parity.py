@@ -8,6 +8,7 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,6 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import tensorflow as tf
 
+from recordmill.pipeline.build.analysis.graph import complete_options
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
@@ -24,6 +26,7 @@ from recordmill.pipeline.build.images.read import image_reader, kept
 from recordmill.pipeline.build.inputs.listings import Listings, take_times
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
+from recordmill.pipeline.build.texts.encode import TextEncoder, graph_column
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
 from recordmill.pipeline.errors import UserError
@@ -58,6 +61,7 @@ def with_parity(report: Verification, spec: Spec, rows: int) -> Verification:
         with tempfile.TemporaryDirectory(prefix="recordmill-") as scratch:
             work = planned_build(plan, os.path.join(scratch, "run"), files.files, inline=True, threads=0)
             install_user_code(work)
+            work = replace(work, features=complete_options(work))
             obstacle = _compare_rows(report.findings, folder, report.manifest, plan, work, rows)
     if obstacle:
         report.findings.unchecked.append(f"{NOT_CHECKED}{obstacle}")
@@ -200,7 +204,8 @@ def _read_chunk(work: PlannedBuild, chunk: Chunk) -> Iterator[pa.Table]:
 
 
 def _with_images(work: PlannedBuild, rows: pa.Table) -> RawRows:
-    columns = {name: rows[name].to_pylist() for name in work.schema.features}
+    encoded = TextEncoder(work.features)(rows)
+    columns = {name: graph_column(encoded, name).to_pylist() for name in work.schema.features}
     loader, sources, good = image_reader(work), rows["@source"].to_pylist(), set(range(rows.num_rows))
     for name, options in work.images().items():
         for row, references in enumerate(columns[name]):

@@ -18,15 +18,18 @@ from recordmill.transforms.contract.kinds.text import (
     TextsDescription,
     TextsOptions,
 )
-from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics, cut
+from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics, Stored, cut
 from recordmill.transforms.tensorflow.tokenizers import clean, tokenize
 
 
 def prepare(options: TextOptions, column: tf.Tensor, context: Context) -> Prepared:
     """Learns the tokens' vocabulary; stores int64 ids, ragged, cut at `max_length`.
 
-    The part `length` counts ids before the cut. A missing text is `""`.
+    The part `length` counts ids before the cut. A missing text is `""`. A library's tokenizer gives the ids, ragged
+    [rows, None] and complete, in place of strings.
     """
+    if options.in_library:
+        return Prepared(lambda _: _with_lengths(tf.identity(column), options))
     tokens = tokenize(clean(column, options), options)
     if not options.has_vocabulary:
         return Prepared(lambda _: _stored(tokens, options, partial(_own_ids, options)))
@@ -71,7 +74,18 @@ def _stored(tokens: tf.RaggedTensor, options: TextOptions, ids_of: Callable[[tf.
         limit = options.max_length - special.added
         kept = tokens[:, :limit] if options.truncate == "end" else tokens[:, -limit:]
     ids = surround(kept.with_flat_values(ids_of(kept.flat_values)), special)
-    return {"": ids} | ({"length": tokens.row_lengths() + special.added} if options.keep_length else {})
+    stored = _with_lengths(ids, options)
+    return stored | {"length": tokens.row_lengths() + special.added} if "length" in stored else stored
+
+
+def _with_lengths(ids: tf.RaggedTensor, options: TextOptions) -> dict[str, Stored]:
+    """Returns ids, and each text's length if it is wanted."""
+    return {"": ids} | ({"length": ids.row_lengths()} if options.keep_length else {})
+
+
+def _one_text(ids: tf.RaggedTensor) -> tf.RaggedTensor:
+    """Returns the lengths of rows of one text each: int64, ragged [rows, 1]."""
+    return tf.RaggedTensor.from_row_splits(ids.row_lengths(), tf.range(ids.nrows() + 1), validate=False)
 
 
 def surround(ids: tf.RaggedTensor, special: SpecialIds) -> tf.RaggedTensor:
@@ -130,8 +144,11 @@ def _inside(lengths: tf.RaggedTensor) -> Parts:
 def prepare_texts(options: TextsOptions, column: tf.RaggedTensor, context: Context) -> Prepared:
     """Prepares the first `max_texts` texts of each row, ragged [rows, None]; missing lists become empty.
 
-    Stores the concatenated ids of a row's texts, and the length of each text as the part `lengths`.
+    Stores the concatenated ids of a row's texts, and the length of each text as the part `lengths`. A library's
+    tokenizer gives the ids of a single text.
     """
+    if options.in_library:
+        return Prepared(lambda _: {"": tf.identity(column), "lengths": _one_text(column)})
     kept = cut(options.max_texts, column)
     prepared = prepare(options, kept.flat_values, context)
 

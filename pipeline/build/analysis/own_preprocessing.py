@@ -17,6 +17,7 @@ from tfx_bsl.tfxio import tensor_adapter
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import leaving_error
+from recordmill.pipeline.build.texts.encode import TextEncoder, graph_column
 from recordmill.pipeline.dataset.paths import is_name
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.user_code import UserCode, blame, load
@@ -91,7 +92,7 @@ def _why_not_stored(name: str, value: Any) -> str | None:
 
 def schema(planned: PlannedBuild) -> pa.Schema:
     """Returns the Arrow schema of the analysis' input; tf.Transform wants lists."""
-    columns = {name: planned.schema.final_type(name) for name in planned.schema.features}
+    columns = {name: planned.graph_type(name) for name in planned.schema.features}
     return pa.schema([(name, kind if pa.types.is_list(kind) else pa.list_(kind)) for name, kind in columns.items()])
 
 
@@ -100,7 +101,7 @@ def tensor_config(planned: PlannedBuild) -> tensor_adapter.TensorAdapterConfig:
     form = schema_pb2.TensorRepresentation
     representations = {
         name: form(ragged_tensor={"feature_path": {"step": [name]}, "row_partition_dtype": form.INT64})
-        if pa.types.is_list(planned.schema.final_type(name))
+        if pa.types.is_list(planned.graph_type(name))
         else form(dense_tensor={"column_name": name, "shape": {}})
         for name in planned.schema.features
     }
@@ -109,18 +110,22 @@ def tensor_config(planned: PlannedBuild) -> tensor_adapter.TensorAdapterConfig:
 
 def analysis_batches(planned: PlannedBuild, analyzed: Collection[str], rows: pa.Table) -> Iterator[pa.RecordBatch]:
     """Yields batches of keyed rows of the train split; fills only the `analyzed` columns."""
-    form = schema(planned)
+    form, encode = schema(planned), TextEncoder({name: planned.features[name] for name in analyzed})
     for start in range(0, rows.num_rows, BATCH):
-        batch = rows.slice(start, BATCH)
+        batch = encode(rows.slice(start, BATCH))
         columns = [
-            _lists(batch[name].combine_chunks() if name in analyzed else _empty(planned, name, batch.num_rows))
+            _lists(
+                graph_column(batch, name).combine_chunks()
+                if name in analyzed
+                else _empty(planned, name, batch.num_rows)
+            )
             for name in form.names
         ]
-        yield pa.RecordBatch.from_arrays(columns, schema=form)
+        yield pa.RecordBatch.from_arrays([*map(_lists, columns)], schema=form)
 
 
 def _empty(planned: PlannedBuild, name: str, rows: int) -> pa.Array:
-    kind = planned.schema.final_type(name)
+    kind = planned.graph_type(name)
     return pa.repeat(pa.scalar([] if pa.types.is_list(kind) else EMPTY[kind], kind), rows)
 
 

@@ -20,12 +20,19 @@ from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.text import SpecialIds, TextOptions, TextsOptions
+from recordmill.transforms.numpy.tokenizers import TextTokenizer
 from recordmill.transforms.tensorflow.tokenizers import LEARNS_FROM, clean
 
 FOLDER = "tokenizers"
 SPECIAL_PIECES = {"padding": "[PAD]", "unknown": "[UNK]", "begin": "[CLS]", "end": "[SEP]"}
 """BERT's names of the special pieces in a WordPiece file."""
-SUFFIXES = {"wordpiece": "vocab.txt", "sentencepiece": "model"}  # of the models' files, by tokenizer
+SUFFIXES = {
+    "wordpiece": "vocab.txt",
+    "sentencepiece": "model",
+    "huggingface": "tokenizer.json",
+    "tiktoken": "tiktoken",
+}
+"""The suffixes of the models' files, by tokenizer."""
 LINE_BREAKS = str.maketrans({"\n": "<0x0A>", "\r": "<0x0D>"})
 MAX_WORD_BYTES = 1 << 16
 SPECIAL_IDS = ("pad", "unk", "bos", "eos")
@@ -41,6 +48,7 @@ class TokenizerModel:
     suffix: str
     pieces: tuple[str, ...]  # by id
     special: SpecialIds
+    joins: str | None = None  # the way from a library's pieces to a text
 
     def complete(self, options: TextOptions) -> TextOptions:
         """Returns a text's options with this model."""
@@ -53,6 +61,7 @@ class TokenizerModel:
             "vocabulary": f"{FOLDER}/{vocabulary_name(owner)}",
             "words": len(self.pieces) - self.special.first,
             "special_ids": asdict(self.special),
+            "joins": self.joins,
         }
 
     def files(self, owner: str) -> dict[str, bytes]:
@@ -105,7 +114,17 @@ def _read_sentencepiece(data: bytes, options: TextOptions, where: str) -> Tokeni
     return TokenizerModel(data, SUFFIXES["sentencepiece"], pieces, _special(special, len(pieces), options, where))
 
 
-READERS = {"wordpiece": _read_wordpiece, "sentencepiece": _read_sentencepiece}
+def _read_library(data: bytes, options: TextOptions, where: str) -> TokenizerModel:
+    read = TextTokenizer(data, options, where)
+    return TokenizerModel(data, SUFFIXES[options.tokenizer], read.pieces, read.special, read.joins)
+
+
+READERS = {
+    "wordpiece": _read_wordpiece,
+    "sentencepiece": _read_sentencepiece,
+    "huggingface": _read_library,
+    "tiktoken": _read_library,
+}
 
 
 def _special(special: Mapping[str, int], size: int, options: TextOptions, where: str) -> SpecialIds:

@@ -173,6 +173,13 @@ class PlannedBuild:
         """Returns the texts, with their options."""
         return {name: options for name, options in self.features.items() if isinstance(options, TextOptions)}
 
+    def graph_type(self, feature: str) -> pa.DataType:
+        """Returns the Arrow type of the graph's input: ids of a text whose tokenizer runs before, or the column's."""
+        options = self.features[feature]
+        if isinstance(options, TextOptions) and options.in_library:
+            return pa.list_(pa.int64())
+        return self.schema.final_type(feature)
+
     def label_names(self) -> NameOptions | None:
         """Returns the label's options if its values are class names."""
         label = self.features.get(self.schema.label or "")

@@ -30,7 +30,7 @@ def input_specs(context: PlannedBuild) -> dict[str, Any]:
     """Returns the types of the graph's inputs by feature: tensors of shape [rows], or ragged ones [rows, None]."""
     specs = {}
     for name in context.schema.features:
-        kind = context.schema.final_type(name)
+        kind = context.graph_type(name)
         many = pa.types.is_list(kind)
         value = TENSOR_TYPES[kind.value_type if many else kind]
         specs[name] = tf.RaggedTensorSpec([None, None], value, 1, tf.int64) if many else tf.TensorSpec([None], value)

@@ -21,6 +21,7 @@ from recordmill.pipeline.build.context.reports import reject_row
 from recordmill.pipeline.build.images import read
 from recordmill.pipeline.build.images.read import UNDECODABLE, BuildImageReader, Loaded
 from recordmill.pipeline.build.images.transcode import as_jpeg
+from recordmill.pipeline.build.texts.encode import TextEncoder, encoded_name, graph_column
 from recordmill.pipeline.build.worker.shard_report import ShardTotals, Stored
 from recordmill.pipeline.sources.faults import Fault, Reject
 from recordmill.transforms.contract.image_header import ImageError
@@ -64,7 +65,7 @@ class RowBatch:
 
     def tensor(self, name: str) -> Any:
         """Returns a feature's raw values: of shape [rows], or ragged."""
-        column, images = self.rows[name], self.images.get(name)
+        column, images = graph_column(self.rows, name), self.images.get(name)
         if images is None:
             return as_tensor(column)
         if not pa.types.is_list(column.type):
@@ -168,6 +169,9 @@ class StoredGraph:
 
     def __init__(self, context: PlannedBuild) -> None:
         self._specs = input_specs(context)
+        self._encode = TextEncoder(context.features)
+        library = {name: text.library_parts for name, text in context.texts().items() if text.in_library}
+        self._beside = {part_name(name, part): encoded_name(name, part) for name in library for part in library[name]}
         self._images = context.images()
         graph = transform_graph(unpack_graph(context.workspace, context.export))
 
@@ -180,7 +184,9 @@ class StoredGraph:
 
     def __call__(self, batch: RowBatch) -> Stored:
         """Returns the stored tensors by feature. Raises: tf.errors.InvalidArgumentError: an image cannot be decoded."""
+        batch = replace(batch, rows=self._encode(batch.rows))
         stored = dict(self._graph({name: batch.tensor(name) for name in self._specs}))
+        stored |= {name: as_tensor(batch.rows[column]) for name, column in self._beside.items() if name in stored}
         for name, options in self._images.items():
             if (unencoded := stored.pop(part_name(name, UNENCODED), None)) is not None:
                 stored[name] = _each(partial(as_jpeg, options=options), unencoded)

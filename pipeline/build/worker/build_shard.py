@@ -165,9 +165,7 @@ def _counts(stored: Stored, features: Sequence[str]) -> Ids:
     """Returns the number of values of each list, int64 [rows, features]. Raises: UserError: a feature is no list."""
     for name in features:
         if not isinstance(stored.get(name), tf.RaggedTensor) or stored[name].dtype != tf.int64:
-            raise UserError(
-                f"`preprocessing` stores '{name}' as no list of int64, which its `pack` needs: leave one out"
-            )
+            raise UserError(f"`preprocessing` stores '{name}' as no list of int64, and its `pack` needs one")
     return np.stack([stored[name].row_lengths().numpy() for name in features], 1)
 
 

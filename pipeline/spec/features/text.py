@@ -25,7 +25,8 @@ def _wrong(text: kinds.TextOptions, changed: AbstractSet[str], given: AbstractSe
         yield "normalize", "`case: fold` is NFKC case folding: leave `normalize` out, or take `case: lower`"
     yield from _wrong_tokens(text, changed)
     yield from _wrong_model(text, changed, given)
-    added = text.begin + text.end
+    yield from _wrong_library(text, changed, given)
+    added = bool(text.begin) + bool(text.end)
     if text.max_length is not None and text.max_length <= added:
         yield "max_length", f"should be {added + 1} or more, since begin and end take {added}, got {text.max_length}"
     if "truncate" in changed and text.max_length is None:
@@ -65,8 +66,34 @@ def _wrong_model(
     for option in ("vocabulary", "minimum_count"):
         if option in changed:
             yield option, "a given `model` has its own pieces: leave it out"
-    if "case" not in given:
+    if "case" not in given and not text.in_library:
         yield "model", "was trained on one case: say which, `case: keep` or `case: lower`"
+
+
+def _wrong_library(
+    text: kinds.TextOptions, changed: AbstractSet[str], given: AbstractSet[str]
+) -> Iterator[tuple[str, str]]:
+    """Yields options that contradict a tokenizer that runs before the graph, or belong to one."""
+    for option in ("begin", "end"):
+        value = getattr(text, option)
+        if isinstance(value, str) and not text.in_library:
+            yield option, f"should be true or false with the tokenizer {text.tokenizer}, got {value!r}"
+        if value is True and text.in_library:
+            yield option, f"name the token of the tokenizer {text.tokenizer}, such as `{option}: <|endoftext|>`"
+    if "special_tokens" in changed and text.tokenizer != "huggingface":
+        yield "special_tokens", "is for the tokenizer huggingface: leave it out"
+    if (text.pattern is not None) != (text.tokenizer == "tiktoken"):
+        known = "`r50k_base`, `p50k_base`, `cl100k_base`, `o200k_base`, or the regular expression"
+        missing = f"the tokenizer tiktoken needs the pattern that splits a text before ranks apply: {known}"
+        yield "pattern", missing if text.pattern is None else "is for the tokenizer tiktoken: leave it out"
+    if not text.in_library:
+        return
+    if text.model is None:
+        file = "tokenizer.json" if text.tokenizer == "huggingface" else "o200k_base.tiktoken"
+        yield "model", f"the tokenizer {text.tokenizer} is a file of yours: give it, such as `model: {file}`"
+    for option in ("normalize", "case"):
+        if option in given:
+            yield option, f"the tokenizer {text.tokenizer} has its own rules: leave it out"
 
 
 def check_shared(text: kinds.TextOptions, owner: str, features: Mapping[str, Feature]) -> None:
@@ -105,6 +132,7 @@ Vocabulary = Annotated[
     | Annotated[SharedVocabulary, Tag("another feature")],
     Discriminator(_form),
 ]
+Token = Annotated[str, Field(min_length=1)]
 Widths = Annotated[
     tuple[Annotated[int, Field(ge=1, le=16, strict=True)], ...],
     Field(min_length=1),
@@ -122,11 +150,15 @@ class Tokenized(Feature):
     """Unicode's normalization form. nfkc also unifies characters that differ only in looks, such as ﬁ and fi."""
     case: Literal["lower", "fold", "keep"] = "lower"
     """lower: lower case; fold: Unicode's NFKC case folding, which makes ß ss; keep: unchanged."""
-    tokenizer: Literal["words", "whitespace", "characters", "bytes", "wordpiece", "sentencepiece"] = "words"
+    tokenizer: Literal[
+        "words", "whitespace", "characters", "bytes", "wordpiece", "sentencepiece", "huggingface", "tiktoken"
+    ] = "words"
     """words: runs of letters, marks, digits and underscores; whitespace: split at white space; characters: code points;
-    bytes: of UTF-8; wordpiece, sentencepiece: subwords, learned from the train split or given."""
+    bytes: of UTF-8; wordpiece, sentencepiece: subwords, learned from the train split or given; huggingface, tiktoken: a
+    model's own file."""
     model: str | None = Field(default=None, min_length=1)
-    """A given model instead of a learned one: a SentencePiece model, or a WordPiece vocabulary, a piece per line."""
+    """A given model instead of a learned one: a SentencePiece model, a WordPiece vocabulary with a piece per line, a
+    tokenizer.json, or tiktoken's file of ranks."""
     model_type: Literal["unigram", "bpe"] = "unigram"
     """The training algorithm of a SentencePiece model."""
     vocabulary: Vocabulary = 32_000
@@ -139,10 +171,15 @@ class Tokenized(Feature):
     """The number of ids by the tokens' hash, without a vocabulary."""
     ngrams: Widths = (1,)
     """Joins this many consecutive tokens with spaces; with several widths, all of the first come first."""
-    begin: bool = False
-    """Whether a special id precedes each text."""
-    end: bool = False
-    """Whether a special id follows each text."""
+    special_tokens: bool = True
+    """Whether a tokenizer.json adds its special tokens to each text."""
+    pattern: str | None = Field(default=None, min_length=1)
+    """The rule that splits a text before the ranks of tiktoken apply: `r50k_base`, `p50k_base`, `cl100k_base`,
+    `o200k_base`, or a regular expression."""
+    begin: bool | Token = False
+    """Whether a special id precedes each text; of huggingface and tiktoken the token's name."""
+    end: bool | Token = False
+    """Whether a special id follows each text; of huggingface and tiktoken the token's name."""
     max_length: int | None = Field(default=None, ge=1, strict=True)
     """Keeps this many ids, and pads batches to this length. None: keeps all, and pads to a batch's longest text."""
     truncate: Literal["end", "start"] = "end"
@@ -197,6 +234,7 @@ class Tokenized(Feature):
             begin_id=special.begin,
             end_id=special.end,
             model=statistics["model"] if self.needs_model else None,
+            joins=statistics.get("joins"),
             **self.stored_form(),
         )
 

@@ -16,11 +16,18 @@ from recordmill.transforms.contract.kinds import base
 
 WORD_TOKENIZERS = ("words", "whitespace", "characters")
 """Tokenizers with string tokens, looked up in a vocabulary or hashed."""
-MODEL_TOKENIZERS = ("wordpiece", "sentencepiece")  # tokenizers with a model, trained or given, that defines the ids
+LIBRARY_TOKENIZERS = ("huggingface", "tiktoken")
+"""Tokenizers with a given model that run before the graph, which takes their ids (`transforms.numpy.tokenizers`)."""
+MODEL_TOKENIZERS = ("wordpiece", "sentencepiece", *LIBRARY_TOKENIZERS)
+"""Tokenizers with a model, trained or given, that defines the ids."""
 BYTES = 256
 EXACT_TOKENIZERS = ("words", "whitespace")  # splitting at white space restores their words
 KEPT_IN_EXPORTS = ("kind", "begin", "end", "max_length", "max_texts", "texts_per_row", "optional")
-TOKENS = {"words": "word", "whitespace": "word", "characters": "character", "bytes": "byte"}
+TOKENS = {
+    **dict.fromkeys(WORD_TOKENIZERS[:2], "word"),
+    **{"characters": "character", "bytes": "byte"},
+    **dict.fromkeys(LIBRARY_TOKENIZERS, "token"),
+}
 PACKED = np.dtype("<i4")  # the ids of packed rows
 
 
@@ -57,8 +64,10 @@ class TextOptions(base.FeatureOptions):
     oov_buckets: int = 1
     hash_buckets: int | None = None
     ngrams: tuple[int, ...] = (1,)
-    begin: bool = False
-    end: bool = False
+    special_tokens: bool = True  # whether a given tokenizer.json adds its special tokens
+    pattern: str | None = None  # splits a text before the ranks of tiktoken apply
+    begin: bool | str = False  # a name: the token of a given model
+    end: bool | str = False
     max_length: int | None = None
     truncate: str = "end"
     keep_length: bool = False
@@ -73,13 +82,13 @@ class TextOptions(base.FeatureOptions):
             return self.model_ids
         unknown_ids = self.oov_buckets if self.has_vocabulary or self.tokenizer in MODEL_TOKENIZERS else 0
         begin = 1 + unknown_ids
-        end = begin + self.begin
+        end = begin + bool(self.begin)
         return SpecialIds(
             padding=0,
             unknown=1 if unknown_ids else None,
             begin=begin if self.begin else None,
             end=end if self.end else None,
-            first=end + self.end,
+            first=end + bool(self.end),
         )
 
     @property
@@ -95,7 +104,19 @@ class TextOptions(base.FeatureOptions):
     @property
     def needs_tensorflow_text(self) -> bool:
         """Whether the graph needs a process with `tensorflow_text` imported."""
+        if self.in_library:
+            return False
         return self.normalize != "none" or self.case == "fold" or self.tokenizer in MODEL_TOKENIZERS
+
+    @property
+    def in_library(self) -> bool:
+        """Whether a library makes the ids, before the graph."""
+        return self.tokenizer in LIBRARY_TOKENIZERS
+
+    @property
+    def library_parts(self) -> tuple[str, ...]:
+        """The parts that come with a library's ids and bypass the graph."""
+        return ("length",) if self.keep_length else ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +125,10 @@ class TextsOptions(TextOptions):
 
     kind: ClassVar[str] = "texts"
     max_texts: int | None = None  # keeps the first texts; None: all
+
+    @property
+    def library_parts(self) -> tuple[str, ...]:
+        return ("lengths",)
 
 
 def vocabulary_owner(name: str, options: base.FeatureOptions) -> str:
@@ -128,6 +153,7 @@ class TextDescription(base.Description):
     end_id: Count | None = base.left_out(None)
     tokenizer: str = base.left_out("words")
     model: str | None = base.left_out(None)
+    joins: str | None = base.left_out(None)  # the tokenizer whose pieces join as this one's do
     oov_buckets: Count = base.left_out(1)
     hash_buckets: Count | None = base.left_out(None)
     keep_length: bool = base.left_out(False)
@@ -164,7 +190,7 @@ class TextDescription(base.Description):
             return DecodedText(kept, None, None, length)
         words = tuple(vocabulary[id_] if 0 <= id_ < len(vocabulary) else base.UNKNOWN for id_ in kept)
         inner = [word for id_, word in zip(kept, words, strict=True) if id_ not in (self.begin_id, self.end_id)]
-        return DecodedText(kept, words, JOINED.get(self.tokenizer, " ".join)(inner), length)
+        return DecodedText(kept, words, JOINED.get(self.joins or self.tokenizer, " ".join)(inner), length)
 
     def texts(self, ids: Any, lengths: Any, decoding: base.Decoding) -> list["DecodedText"]:
         """Splits the concatenated ids of several texts."""
@@ -288,6 +314,19 @@ def _of_bytes(names: Sequence[str]) -> str:
     return _bytes([name[3:5] for name in names])
 
 
+_VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
+_BYTES = [*_VISIBLE, *sorted({*range(256)} - {*_VISIBLE})]
+BYTE_CHARACTERS = {byte: chr(byte if n < len(_VISIBLE) else 256 + n - len(_VISIBLE)) for n, byte in enumerate(_BYTES)}
+"""The visible character of each byte in byte-level pieces, as in GPT-2 (Radford et al. 2019)."""
+_BYTE_OF = {character: byte for byte, character in BYTE_CHARACTERS.items()}
+
+
+def _byte_level(pieces: Sequence[str]) -> str:
+    """Joins byte-level pieces; special tokens keep their own characters."""
+    encoded = (_BYTE_OF[each].to_bytes() if each in _BYTE_OF else each.encode() for each in "".join(pieces))
+    return b"".join(encoded).decode("utf-8", "replace")
+
+
 JOINED: Mapping[str, Callable[[Sequence[str]], str]] = {
     "words": " ".join,
     "whitespace": " ".join,
@@ -295,5 +334,6 @@ JOINED: Mapping[str, Callable[[Sequence[str]], str]] = {
     "bytes": _of_bytes,
     "wordpiece": _wordpieces,
     "sentencepiece": _spaced,
+    "byte_level": _byte_level,
 }
 """Joins the words of a tokenizer to a text."""

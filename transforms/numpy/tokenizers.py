@@ -1,0 +1,249 @@
+"""Tokenizers that models bring: texts to ids and back, by their own packages, without TensorFlow or the network.
+
+`huggingface` is a `tokenizer.json`, run by the package `tokenizers`; its own truncation and padding are ignored.
+`tiktoken` is a file of ranks, run by the package `tiktoken`; the file lacks the pattern that splits a text into words.
+The ids of a text depend on no other text, and on no number of threads.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.pipeline.errors import UserError, did_you_mean
+from recordmill.transforms.contract.kinds.text import BYTE_CHARACTERS, SpecialIds, TextOptions
+from recordmill.transforms.contract.stored import Ragged
+
+Ids: TypeAlias = npt.NDArray[np.int64]
+PADDING = ("[PAD]", "<pad>", "<|pad|>", "<PAD>")
+"""Names of special tokens that pad, where a `tokenizer.json` has no section for padding."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """A tokenizer of a package, with ids that it adds nothing to."""
+
+    encode: Callable[[Sequence[str]], list[list[int]]]
+    decode: Callable[[Sequence[int]], str]
+    pieces: Mapping[int, str]
+    """By id; numbers without a piece are left out."""
+    special: SpecialIds
+    around: tuple[Ids, Ids]
+    """The ids that the file puts before and after each text."""
+    joins: str
+    """The way from pieces to a text (`kinds.text.JOINED`)."""
+    offsets: Callable[[Sequence[str]], list[Any]] | None = None
+    """Returns the encodings of the package `tokenizers`, with places of tokens in their texts."""
+
+
+class Encoded(NamedTuple):
+    """Ids of texts."""
+
+    ids: Ragged
+    """int64; cut at `max_length`, with the ids before and after each text."""
+    lengths: Ids
+    """int64 [texts]: the number of ids before the cut."""
+
+
+class TextTokenizer:
+    """Makes the ids of a feature as its build does; may be called from several threads."""
+
+    def __init__(self, data: bytes, options: TextOptions, where: str = "the model") -> None:
+        """Reads a model. Raises: UserError: it is invalid, lacks a named token, or its package is missing."""
+        self._library = LIBRARIES[options.tokenizer](data, options, where)
+        self._options = options
+        around = [list(ids) for ids in self._library.around]
+        for name, ids, place in (("begin", around[0], 0), ("end", around[1], len(around[1]))):
+            if isinstance(token := getattr(options, name), str):
+                ids.insert(place, self._id_of(token, name, where))
+        self.before, self.after = (np.array(ids, np.int64) for ids in around)
+        if options.max_length is not None and options.max_length <= (added := len(self.before) + len(self.after)):
+            raise UserError(f"{where} adds {added} ids to each text: `max_length` should be {added + 1} or more")
+
+    def _id_of(self, token: str, name: str, where: str) -> int:
+        ids = {piece: id_ for id_, piece in self._library.pieces.items()}
+        if token not in ids:
+            raise UserError(f"{where} has no token {token!r} for `{name}`{did_you_mean(token, ids)}")
+        if ids[token] in self._library.around[name == "end"]:
+            raise UserError(f"{where} adds {token!r} itself: leave `{name}` out")
+        return ids[token]
+
+    @property
+    def special(self) -> SpecialIds:
+        """The special ids; begin and end only if they are one id each."""
+        begin, end = (int(ids[0]) if len(ids) == 1 else None for ids in (self.before, self.after))
+        found = self._library.special
+        return SpecialIds(padding=found.padding, unknown=found.unknown, begin=begin, end=end, first=0)
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        """The pieces by id; `[UNUSED 7]` for a number without one."""
+        there = self._library.pieces
+        return tuple(there.get(id_, f"[UNUSED {id_}]") for id_ in range(max(there) + 1))
+
+    @property
+    def joins(self) -> str:
+        """The way from pieces to a text (`kinds.text.JOINED`)."""
+        return self._library.joins
+
+    def encode(self, text: str) -> Ids:
+        """Returns a text's ids as the dataset stores them: int64 [ids]."""
+        return self.encode_batch([text]).ids.values
+
+    def encode_batch(self, texts: Sequence[str]) -> Encoded:
+        """Returns the ids of texts, also of none."""
+        return self.stored(self._library.encode(texts))
+
+    def stored(self, tokens: Sequence[Sequence[int]]) -> Encoded:
+        """Returns tokens' ids as they are stored: with the ids around them, cut at `max_length`."""
+        before, after = self.before.tolist(), self.after.tolist()
+        rows = [[*before, *ids, *after] for ids in tokens] if before or after else tokens
+        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+        values = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
+        return Encoded(self._cut(Ragged(values, _splits(lengths))), lengths)
+
+    def decode(self, ids: Sequence[int] | Ids) -> str:
+        """Returns the text of ids, without padding and the ids around it."""
+        padding, outer = self.special.padding, {*self.before.tolist(), *self.after.tolist()}
+        return self._library.decode([int(id_) for id_ in ids if id_ != padding and id_ not in outer])
+
+    def _cut(self, rows: Ragged) -> Ragged:
+        """Cuts tokens on one side; the ids around them stay."""
+        most, lengths = self._options.max_length, rows.lengths()
+        if most is None or lengths.max(initial=0) <= most:
+            return rows
+        outer = len(self.before) if self._options.truncate == "start" else most - len(self.after)
+        positions = np.arange(len(rows.values)) - np.repeat(rows.splits[:-1], lengths)
+        surplus = np.repeat(np.maximum(lengths - most, 0), lengths)
+        kept = (positions < outer) | (positions >= outer + surplus)
+        return Ragged(rows.values[kept], _splits(np.minimum(lengths, most)))
+
+
+def _splits(lengths: Ids) -> Ids:
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+
+
+def _missing(package: str) -> UserError:
+    return UserError(f'the package {package} is missing: pip install "recordmill[tokens]"')
+
+
+def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
+    """Reads a `tokenizer.json`."""
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise _missing("tokenizers") from None
+    try:
+        tokenizer, described = Tokenizer.from_str(data.decode()), json.loads(data)
+    except Exception as error:  # `tokenizers` raises plain exceptions
+        raise UserError(f"{where} is not a tokenizer.json: {error}") from None
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    pieces = {id_: piece for piece, id_ in tokenizer.get_vocab(with_added_tokens=True).items()}
+    if not pieces:
+        raise UserError(f"{where} has no vocabulary: give the tokenizer.json of a trained model")
+    ids = {piece: id_ for id_, piece in pieces.items()}
+    padding = (described.get("padding") or {}).get("pad_id")
+    special = [each["content"] for each in described.get("added_tokens") or [] if each.get("special")]
+    if padding is None:
+        padding = next((ids[piece] for piece in PADDING if piece in special), max(pieces) + 1)
+    model = described["model"]
+    unknown = model.get("unk_id", ids.get(model.get("unk_token")))
+
+    def encode(texts: Sequence[str]) -> list[list[int]]:
+        return [each.ids for each in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+
+    return Library(
+        encode,
+        lambda ids: str(tokenizer.decode(ids, skip_special_tokens=False)),
+        pieces,
+        SpecialIds(padding=padding, unknown=unknown, begin=None, end=None, first=0),
+        _around(tokenizer, where) if options.special_tokens else (np.zeros(0, np.int64),) * 2,
+        _joins(described.get("decoder") or {}),
+        lambda texts: list(tokenizer.encode_batch(texts, add_special_tokens=False)),
+    )
+
+
+def _around(tokenizer: Any, where: str) -> tuple[Ids, Ids]:
+    """Returns the ids that the file's post-processor puts before and after a text."""
+    for probe in ("a", "1", *(tokenizer.decode([id_]) for id_ in range(min(512, tokenizer.get_vocab_size())))):
+        inner = tokenizer.encode(probe, add_special_tokens=False).ids
+        full = tokenizer.encode(probe).ids
+        for start in range(len(full) - len(inner) + 1):
+            if inner and full[start : start + len(inner)] == inner:
+                return np.array(full[:start], np.int64), np.array(full[start + len(inner) :], np.int64)
+    raise UserError(f"{where} does more than to put ids around a text: add `special_tokens: false`")
+
+
+def _joins(decoder: Mapping[str, Any]) -> str:
+    """Names the way from pieces to a text."""
+    kinds = {each.get("type") for each in (decoder, *decoder.get("decoders", ()))}
+    return next((joins for kind, joins in JOINS.items() if kind in kinds), "whitespace")
+
+
+JOINS = {"ByteLevel": "byte_level", "WordPiece": "wordpiece", "Metaspace": "characters", "ByteFallback": "characters"}
+CL100K = (
+    r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]"
+    r"|\s+(?!\S)|\s"
+)
+O200K = (
+    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
+    r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+R50K = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
+ENCODINGS = {
+    "r50k_base": (R50K, 50256),
+    "p50k_base": (R50K, 50256),
+    "cl100k_base": (CL100K, 100257),
+    "o200k_base": (O200K, 199999),
+}
+"""The pattern and the id of `<|endoftext|>`, as the package `tiktoken` has them, which would download the ranks."""
+
+
+def _tiktoken(data: bytes, options: TextOptions, where: str) -> Library:
+    """Reads a file of ranks: a line is a piece in base64, a space, and its id."""
+    try:
+        import tiktoken
+    except ImportError:
+        raise _missing("tiktoken") from None
+    ranks = _ranks(data, where)
+    pattern, end = ENCODINGS.get(options.pattern or "", (options.pattern or "", None))
+    specials = {"<|endoftext|>": end} if end is not None and end not in ranks.values() else {}
+    try:
+        tokenizer = tiktoken.Encoding("ranks", pat_str=pattern, mergeable_ranks=ranks, special_tokens=specials)
+    except (ValueError, Exception) as error:
+        raise UserError(f"{where}: the `pattern` {pattern!r} is wrong: {error}") from None
+    pieces = {id_: "".join(BYTE_CHARACTERS[byte] for byte in piece) for piece, id_ in ranks.items()}
+    pieces |= {id_: name for name, id_ in specials.items()}
+    none = np.zeros(0, np.int64)
+    return Library(
+        lambda texts: tokenizer.encode_ordinary_batch(list(texts), num_threads=1),
+        lambda ids: tokenizer.decode(ids),
+        pieces,
+        SpecialIds(padding=max(pieces) + 1, unknown=None, begin=None, end=None, first=0),
+        (none, none),
+        "byte_level",
+    )
+
+
+def _ranks(data: bytes, where: str) -> dict[bytes, int]:
+    ranks = dict[bytes, int]()
+    for number, line in enumerate(data.splitlines(), 1):
+        try:
+            piece, rank = line.split()
+            ranks[base64.b64decode(piece, validate=True)] = int(rank)
+        except (ValueError, binascii.Error):
+            raise UserError(f"{where}, line {number}: should be a piece in base64, a space and its rank") from None
+    if not {bytes([byte]) for byte in range(256)} <= ranks.keys() or len({*ranks.values()}) < len(ranks):
+        raise UserError(f"{where} lacks the 256 single bytes, or has a rank twice: give a whole file of ranks")
+    return ranks
+
+
+LIBRARIES = {"huggingface": _huggingface, "tiktoken": _tiktoken}
