@@ -242,7 +242,7 @@ class _Removal:
         """Leaves records out of a shard's packed rows, which keep their other records."""
         folder = version_folder(open_location(self.output), shard.version or self.base.version)
         packs, stored = list[PackFile](), stored_features(read_descriptions(self.base.features))
-        for pack, before, named in zip(self.base.packs, shard.packs, own.packs, strict=True):
+        for pack, before, named in zip(self.base.packs, shard.packs, own.packs, strict=False):
             index = PackIndex.of_bytes(read_checked(folder, before.file, before.sha256), before)
             index = index.without(removed, shard.records)
             ids: Any = parse(data, {pack.features[0]: stored[pack.features[0]]})[pack.features[0]]

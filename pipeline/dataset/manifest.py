@@ -216,6 +216,7 @@ class Manifest(Written):
         _check_features(read)
         _check_shards(read)
         _check_adopted(read)
+        _check_packs(read)
         _check_records(read, manifest["splits"])
         check_parts(vars(read))
         return read
@@ -333,6 +334,15 @@ def _check_adopted(manifest: Manifest) -> None:
     for shard in manifest.shards:
         if shard.root and (shard.frames is None or shard.frames < shard.records):
             raise DatasetError(f"the adopted file {cut(repr(shard.file))} has no count of records, or too small a one")
+
+
+def _check_packs(manifest: Manifest) -> None:
+    """Refuses packs of unknown features, and indexes of other packs; a shard may lack all."""
+    lengths = [pack.length for pack in manifest.packs]
+    names = {name for pack in manifest.packs for name in (*pack.features, *pack.padding)}
+    wrong = [shard for shard in manifest.shards if shard.packs and [each.length for each in shard.packs] != lengths]
+    if wrong or not all(lengths) or not names <= manifest.features.keys():
+        raise DatasetError(f"the packs of {listed([*map(str, lengths)])} ids do not fit the features and the shards")
 
 
 class _FileEntry(TypedDict):

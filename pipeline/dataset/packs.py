@@ -53,9 +53,9 @@ class PackIndex(NamedTuple):
     @classmethod
     def of_bytes(cls, data: Any, described: PackFile) -> "PackIndex":
         """Reads an index, uint32; `take` checks its rows. Raises: DatasetError: it has another size."""
-        numbers = np.frombuffer(data, "<u4")
-        if len(numbers) * 4 != described.bytes:
+        if len(data) != described.bytes:
             raise DatasetError(f"{described.file} has {len(data):,} bytes, expected {described.bytes:,}: {ADVICE}")
+        numbers = np.frombuffer(data, "<u4")
         return cls(numbers[: described.rows + 1], *numbers[described.rows + 1 :].reshape(3, -1))
 
     @classmethod

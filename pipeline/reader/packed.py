@@ -11,6 +11,7 @@ import numpy as np
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.manifest_parts import Pack
 from recordmill.pipeline.dataset.packs import PackIndex
+from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.dataset.version import padding_id
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.options import THE_LABEL, ReadOptions
@@ -55,6 +56,13 @@ def chosen_pack(manifest: Manifest, given: ReadOptions) -> Pack | None:
 def lists_of(parts: Mapping[str, Stored]) -> dict[str, Stored]:
     """Returns the parts that are lists: a text's `length` is one number a record."""
     return {name: part for name, part in parts.items() if part.shape is None}
+
+
+def check_lists(features: Mapping[str, Description]) -> None:
+    """Checks that packed features are lists of whole numbers. Raises: DatasetError."""
+    for name, description in features.items():
+        if {part.dtype for part in lists_of(description.parts()).values()} != {"int64"}:
+            raise DatasetError(f"'{name}' is no list of int64, and its rows cannot be packed: {ADVICE}")
 
 
 def columns(pieces: PackIndex, records: Mapping[str, Column]) -> dict[str, Column]:

@@ -14,7 +14,7 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.options import THE_LABEL, ReadOptions, ranges
 from recordmill.pipeline.reader.order import BLOCK_BYTES, Selected, lanes_for
-from recordmill.pipeline.reader.packed import chosen_pack, default_form
+from recordmill.pipeline.reader.packed import check_lists, chosen_pack, default_form
 from recordmill.pipeline.reader.records import ShardFile
 from recordmill.pipeline.reader.steps import Steps
 from recordmill.pipeline.safe_text import cut
@@ -102,6 +102,8 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
     shards, chosen = _shards(folder, manifest, given.split, pack)
     if pack is None:
         _check_forms(given, features, manifest)
+    else:
+        check_lists(features)
     records = sum(end - first for first, end in chosen)
     lanes = lanes_for(given.host_count) if given.shuffle == "blocks" and not given.balance else 0
     request = Request(
