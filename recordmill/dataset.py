@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from recordmill.pipeline.dataset import manifest as manifests
 from recordmill.pipeline.dataset.adopted_files import allow
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, read_manifest
+from recordmill.pipeline.dataset.paths import read_inner
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.options import ReadOptions, evaluation_options, ranges, training_options
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.reader.input import Input
     from recordmill.pipeline.reader.version_files import Folder
     from recordmill.transforms.numpy.augment.base import Augmentation
+    from recordmill.transforms.numpy.tokenizers import TextTokenizer
 
 Options = ParamSpec("Options")
 Made = TypeVar("Made")
@@ -231,6 +233,30 @@ class Dataset(DatasetVersion):
         given = evaluation_options(split, {"batch_size": 1, **options})
         source = SplitSource(make_request(str(self.folder), self.manifest, given))
         return RowSource(source, partial(_find_key, self.folder, self.manifest))
+
+    def tokenizer(self, feature: str) -> "TextTokenizer":
+        """Returns the tokenizer of a text whose model was given as `huggingface` or `tiktoken`.
+
+        Returns:
+            A `TextTokenizer`: `encode(text)` gives the ids that the build stores, int64, and a served model takes;
+            `decode(ids)` the text.
+
+        Raises:
+            DatasetError: the feature is unknown, is no such text, or its model is missing.
+            UserError: the package `tokenizers` or `tiktoken` is missing.
+        """
+        from recordmill.transforms.contract.kinds.text import LIBRARY_TOKENIZERS, TextOptions
+        from recordmill.transforms.numpy.tokenizers import TextTokenizer
+
+        described = self.manifest.feature(feature)
+        if (tokenizer := described.get("tokenizer")) not in LIBRARY_TOKENIZERS:
+            raise DatasetError(
+                f"the version's graph makes the ids of '{feature}': give its serving model the texts themselves"
+            )
+        given = self.manifest.spec["features"][feature]
+        names = ("special_tokens", "pattern", "begin", "end", "max_length", "truncate")
+        options = TextOptions(tokenizer=tokenizer, **{name: given[name] for name in names if name in given})
+        return TextTokenizer(read_inner(self.folder, described["model"]), options, described["model"])
 
     def held(self) -> AbstractContextManager[None]:
         """Protects this version from `recordmill versions prune`: `with dataset.held(): train()`.

@@ -29,7 +29,7 @@ from tests import published
 from tests.messages import assert_names, raises
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = {"cli", "report", "fast", "heif", "tf", "build", "gcp", "aws", "s3", "dev"}
+EXTRAS = {"cli", "report", "fast", "heif", "tf", "build", "gcp", "aws", "s3", "tokens", "dev"}
 LOADED_BY_OTHERS = {"boto3"}  # by the store and by Beam, for s3://
 ONLY_SOME_SPECS = {"sentencepiece", "simplejpeg", "tensorflow-text"}
 WITH_OTHERS = {
@@ -172,7 +172,7 @@ def test_the_tensorflow_engine_needs_the_extra_tf() -> None:
 def test_every_import_is_of_a_requirement() -> None:
     needed, named = needs(*sources())
     assert unprovided(needed, required("build")) == []
-    assert unprovided(named, required("build", "fast", "aws", "gcp")) == []
+    assert unprovided(named, required("build", "fast", "aws", "gcp", "tokens")) == []
 
 
 def test_every_requirement_is_imported() -> None:

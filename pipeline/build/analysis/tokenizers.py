@@ -73,7 +73,9 @@ class TokenizerModel:
 
 def read_model(data: bytes, options: TextOptions, where: str = "the model") -> TokenizerModel:
     """Reads a feature's model, named `where` in messages. Raises: UserError: it is invalid or lacks a needed piece."""
-    return READERS[options.tokenizer](data, options, where)
+    read = READERS[options.tokenizer](data, options, where)
+    has_padding = read.special.padding < len(read.pieces)
+    return read if has_padding else replace(read, pieces=(*read.pieces, SPECIAL_PIECES["padding"]))
 
 
 def tokenizer(context: PlannedBuild, owner: str) -> TokenizerModel:

@@ -15,7 +15,10 @@ from recordmill.pipeline.yaml_document import Options, number_or_list
 from recordmill.transforms.contract.kinds import text as kinds
 from recordmill.transforms.contract.kinds.base import Description
 
-SHARED_ALIKE = ("tokenizer", "model_type", "normalize", "case", "ngrams", "oov_buckets", "begin", "end")
+SHARED_ALIKE = (
+    *("tokenizer", "model_type", "special_tokens", "pattern"),
+    *("normalize", "case", "ngrams", "oov_buckets", "begin", "end"),
+)
 """Options that features with a shared vocabulary must agree on, because they decide the meaning of an id."""
 
 
@@ -88,7 +91,7 @@ def _wrong_library(
         yield "pattern", missing if text.pattern is None else "is for the tokenizer tiktoken: leave it out"
     if not text.in_library:
         return
-    if text.model is None:
+    if text.model is None and text.shared_with is None:
         file = "tokenizer.json" if text.tokenizer == "huggingface" else "o200k_base.tiktoken"
         yield "model", f"the tokenizer {text.tokenizer} is a file of yours: give it, such as `model: {file}`"
     for option in ("normalize", "case"):

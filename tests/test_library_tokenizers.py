@@ -1,0 +1,257 @@
+"""Tokenizers that models bring: ids equal to those of their own packages, alone, in a build and from a client."""
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer
+
+from recordmill import open_dataset
+from recordmill.pipeline.build.beam import runners
+from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.run_options import RunOptions
+from recordmill.pipeline.errors import DatasetError, UserError
+from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
+from recordmill.pipeline.verify.parity import with_parity
+from recordmill.pipeline.verify.verify import verify
+from recordmill.transforms.contract.kinds.text import TextOptions
+from recordmill.transforms.numpy.tokenizers import CL100K, O200K, R50K, TextTokenizer
+from tests import models
+from tests.messages import raises
+
+LONG = " ".join(models.corpus(60)) * 250  # 1.7 MB
+TEXTS = [*models.corpus(40), LONG]
+
+
+@pytest.fixture(scope="module", params=[*models.MADE])
+def pair(request: pytest.FixtureRequest) -> tuple[Tokenizer, bytes]:
+    """A tokenizer of the package without truncation and padding, and its file."""
+    data = models.MADE[request.param]().to_str().encode()
+    made = Tokenizer.from_str(data.decode())
+    made.no_truncation()
+    made.no_padding()
+    return made, data
+
+
+def ours(data: bytes, **options: Any) -> TextTokenizer:
+    return TextTokenizer(data, TextOptions(tokenizer="huggingface", **options))
+
+
+def rows(tokenizer: TextTokenizer, texts: Sequence[str]) -> list[list[int]]:
+    ids = tokenizer.encode_batch(texts).ids
+    return [each.tolist() for each in np.split(ids.values, ids.splits[1:-1])] if texts else []
+
+
+def test_ids_are_those_of_the_package(pair: tuple[Tokenizer, bytes]) -> None:
+    theirs, data = pair
+    assert rows(ours(data), TEXTS) == [theirs.encode(text).ids for text in TEXTS]
+    bare = ours(data, special_tokens=False)
+    assert rows(bare, TEXTS) == [theirs.encode(text, add_special_tokens=False).ids for text in TEXTS]
+    assert rows(ours(data), []) == []
+
+
+@pytest.mark.parametrize("side", ["end", "start"])
+@pytest.mark.parametrize("most", [3, 8, 64])
+def test_a_cut_keeps_special_tokens_as_the_package_does(pair: tuple[Tokenizer, bytes], most: int, side: str) -> None:
+    theirs, data = pair
+    cut = Tokenizer.from_str(theirs.to_str())
+    cut.enable_truncation(most, direction={"end": "right", "start": "left"}[side])
+    tokenizer = ours(data, max_length=most, truncate=side)
+    assert rows(tokenizer, models.HARD) == [cut.encode(text).ids for text in models.HARD]
+    lengths = tokenizer.encode_batch(models.HARD).lengths.tolist()
+    assert lengths == [len(theirs.encode(text).ids) for text in models.HARD]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.text(max_size=40), max_size=5))
+def test_any_text_has_the_ids_of_the_package(texts: list[str]) -> None:
+    theirs, data = CACHED
+    assert rows(ours(data), texts) == [theirs.encode(text).ids for text in texts]
+
+
+CACHED = (lambda made: (made, made.to_str().encode()))(models.byte_level())
+
+
+@pytest.mark.parametrize("pattern", [R50K, CL100K, O200K])
+def test_ids_of_ranks_are_those_of_tiktoken(pattern: str, tmp_path: Path) -> None:
+    models.write_ranks(tmp_path / "a.tiktoken")
+    options = TextOptions(tokenizer="tiktoken", pattern=pattern)
+    tokenizer = TextTokenizer((tmp_path / "a.tiktoken").read_bytes(), options)
+    theirs = models.of_ranks(pattern)
+    assert rows(tokenizer, TEXTS) == [theirs.encode_ordinary(text) for text in TEXTS]
+    assert [tokenizer.decode(ids) for ids in rows(tokenizer, models.HARD)] == models.HARD
+
+
+def test_the_patterns_are_those_of_tiktoken() -> None:
+    import inspect
+
+    import tiktoken_ext.openai_public as public
+
+    source = inspect.getsource(public)
+    assert R50K == public.r50k_pat_str
+    assert CL100K in source
+    assert all(f'r"""{piece}"""' in source for piece in (r"\p{N}{1,3}", r"\s*[\r\n]+", r" ?[^\s\p{L}\p{N}]+[\r\n/]*"))
+
+
+def test_a_named_token_begins_or_ends_each_text() -> None:
+    theirs, data = CACHED
+    end = theirs.token_to_id("<|endoftext|>")
+    tokenizer = ours(data, end="<|endoftext|>", max_length=4)
+    assert rows(tokenizer, ["", "a b c d e f"]) == [[end], [*theirs.encode("a b c d e f").ids[:3], end]]
+    assert (tokenizer.special.begin, tokenizer.special.end) == (None, end)
+    assert tokenizer.decode(tokenizer.encode("a b")) == "a b"
+    with raises(UserError, "'<|endoftxt|>'", "end", "<|endoftext|>"):
+        ours(data, end="<|endoftxt|>")
+
+
+def test_wrong_files_are_named() -> None:
+    with raises(UserError, "the model", "tokenizer.json"):
+        ours(b"{}")
+    with raises(UserError, "line 2", "base64"):
+        TextTokenizer(b"YQ== 0\nno\n", TextOptions(tokenizer="tiktoken", pattern="o200k_base"))
+    with raises(UserError, "256"):
+        TextTokenizer(b"YQ== 0\n", TextOptions(tokenizer="tiktoken", pattern="o200k_base"))
+    made = models.wordpiece().to_str().encode()
+    with raises(UserError, "2 ids", "max_length", "3"):
+        ours(made, max_length=2)
+    with raises(UserError, "'[SEP]'", "leave `end` out"):
+        ours(made, end="[SEP]")
+
+
+@pytest.mark.parametrize(
+    ("options", "place", "facts"),
+    [
+        ("tokenizer: huggingface", "features.text.model", ["tokenizer.json"]),
+        ("tokenizer: huggingface, model: a.json, case: lower", "features.text.case", ["leave it out"]),
+        ("tokenizer: huggingface, model: a.json, end: true", "features.text.end", ["name the token"]),
+        ("tokenizer: words, end: x", "features.text.end", ["words", "'x'"]),
+        ("tokenizer: tiktoken, model: a.tiktoken", "features.text.pattern", ["o200k_base"]),
+        ("tokenizer: words, special_tokens: false", "features.text.special_tokens", ["leave it out"]),
+        ("tokenizer: huggingface, model: a.json, vocabulary: 5", "features.text.vocabulary", ["leave it out"]),
+    ],
+)
+def test_contradictions_are_told_when_the_spec_is_read(options: str, place: str, facts: list[str]) -> None:
+    with raises(SpecError, place, *facts):
+        parse_spec(
+            f"name: a\nsource: {{format: jsonl, path: a.jsonl}}\nfeatures: {{text: {{kind: text, {options}}}}}\n"
+        )
+
+
+SPEC = """
+name: encoded
+source: {format: jsonl, path: rows.jsonl}
+key: id
+splits: {train: 80, test: 20}
+features:
+  bpe:
+    {kind: text, column: text, tokenizer: huggingface, model: bpe.json, end: <|endoftext|>, keep_length: true,
+     max_length: 16}
+  unigram: {kind: text, column: text, tokenizer: huggingface, model: unigram.json}
+  wordpiece: {kind: texts, column: texts, tokenizer: huggingface, model: wordpiece.json, max_texts: 2}
+  ranks: {kind: text, column: text, tokenizer: tiktoken, model: a.tiktoken, pattern: cl100k_base}
+rejects: {max_share: 0.2}
+"""
+
+
+def write_inputs(folder: Path) -> None:
+    lines = [json.dumps({"id": str(row), "text": text, "texts": [text, "b"]}) for row, text in enumerate(TEXTS[:-1])]
+    lines.append('{"id": "unpaired", "text": "a \\ud800 b", "texts": []}')
+    lines.append(json.dumps({"id": "empty", "text": "no texts", "texts": []}))
+    (folder / "rows.jsonl").write_text("\n".join(lines) + "\n")
+    (folder / "dataset.yaml").write_text(SPEC)
+    for name, make in models.MADE.items():
+        make().save(str(folder / f"{name}.json"))
+    models.write_ranks(folder / "a.tiktoken")
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
+    folder = tmp_path_factory.mktemp("encoded")
+    write_inputs(folder)
+    return build(load_spec(str(folder / "dataset.yaml")), str(folder / "out"))
+
+
+def loaded(folder: Path, name: str) -> Tokenizer:
+    made = Tokenizer.from_file(str(folder / f"{name}.json"))
+    made.no_truncation()
+    made.no_padding()
+    return made
+
+
+@pytest.mark.slow
+def test_a_build_stores_the_ids_of_the_packages(published: Published) -> None:
+    folder = Path(published.folder).parents[2]
+    bpe, unigram, wordpiece = (loaded(folder, name) for name in models.MADE)
+    dataset, read = open_dataset(published.folder), dict[str, dict[str, Any]]()
+    for split in dataset.splits:
+        source = dataset.source(split, text="ragged", captions="all", with_key=True)
+        read |= {str(row["key"], "utf-8"): row for row in map(source.__getitem__, range(len(source)))}
+    assert read.keys() == {*map(str, range(len(TEXTS) - 1)), "empty"}
+    for row, text in enumerate(TEXTS[:-1]):
+        got, plain = read[str(row)], bpe.encode(text).ids
+        assert got["bpe"].tolist() == [*plain[:15], 0]
+        assert got["bpe_length"] == len(plain) + 1
+        assert got["unigram"].tolist() == unigram.encode(text).ids
+        assert got["wordpiece"].tolist() == wordpiece.encode(text).ids + wordpiece.encode("b").ids
+        assert got["ranks"].tolist() == models.of_ranks(CL100K).encode_ordinary(text)
+    assert read["empty"]["wordpiece"].tolist() == []
+    assert published.manifest.rejects["by_reason"] == {"invalid_utf8": 1}
+
+
+@pytest.mark.slow
+def test_a_client_has_the_same_ids_and_the_serving_model_takes_them(published: Published) -> None:
+    dataset = open_dataset(published.folder)
+    text = TEXTS[2]
+    ids = {name: dataset.tokenizer(name).encode(text) for name in ("bpe", "unigram", "ranks", "wordpiece")}
+    assert dataset.tokenizer("ranks").decode(ids["ranks"]) == text
+    assert dataset.manifest.files[dataset.features["bpe"]["model"]]["bytes"] == len(
+        (Path(published.folder).parents[2] / "bpe.json").read_bytes()
+    )
+    serve = tf.saved_model.load(str(Path(published.folder) / "serving")).signatures["serving_default"]
+    lists = {f"{name}_lengths": tf.constant([len(each)], tf.int64) for name, each in ids.items()}
+    served = serve(**{name: tf.constant(each) for name, each in ids.items()}, **lists)
+    for name, each in ids.items():
+        found = served[name].numpy()
+        assert found.reshape(-1)[: len(each)].tolist() == each.tolist()
+    with raises(DatasetError, "'nothing'"):
+        dataset.tokenizer("nothing")
+
+
+@pytest.mark.slow
+def test_people_see_the_text(published: Published) -> None:
+    dataset = open_dataset(published.folder)
+    values = {record.key: record.values for record in dataset.records()}
+    assert str(values["2"]["ranks"]) == TEXTS[2]
+    assert str(values["2"]["unigram"]).replace("</s>", "").strip() == TEXTS[2]
+    assert dataset.to_words("bpe", [0]) == ["<|endoftext|>"]
+
+
+@pytest.mark.slow
+def test_training_equals_serving(published: Published) -> None:
+    spec = load_spec(str(Path(published.folder).parents[2] / "dataset.yaml"))
+    report = with_parity(verify(published.folder), spec, rows=20)
+    assert [str(problem) for problem in report.findings.problems] == []
+    assert report.findings.checked["rows"] == 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("threads", [1, 4])
+def test_any_number_of_threads_gives_the_same_bytes(
+    published: Published, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runners, "worker_threads", lambda processes: threads)
+    folder = Path(published.folder).parents[2]
+    for file in [*folder.glob("*.json*"), folder / "dataset.yaml", folder / "a.tiktoken"]:
+        shutil.copy(file, tmp_path)
+    spec = load_spec(str(tmp_path / "dataset.yaml"))
+    again = build(spec, str(tmp_path / "out"), RunOptions(chunk_bytes=2_000))
+    files = {name: file["sha256"] for name, file in published.manifest.files.items() if "tfrecord" in name}
+    assert {name: file["sha256"] for name, file in again.manifest.files.items() if "tfrecord" in name} == files
