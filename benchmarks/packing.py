@@ -42,7 +42,8 @@ def documents(count: int) -> Lengths:
     sizes, means = np.array([part.split()[1:] for part in PILE.split(",")], float).T
     of = random.choice(len(means), count, p=(sizes / means) / (sizes / means).sum())
     drawn = random.lognormal(np.log(means[of] * 1024 / 4) - 0.5, 1.0)
-    return np.maximum(drawn.astype(np.int64), 1)
+    lengths: Lengths = np.maximum(drawn.astype(np.int64), 1)
+    return lengths
 
 
 def trl(lengths: Lengths, width: int) -> int:

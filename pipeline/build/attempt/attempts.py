@@ -125,7 +125,7 @@ def _counts(chunks: list[Report], shards: list[Report]) -> dict[str, int]:
 
 def _is_whole(report: Report, sizes: dict[str, int]) -> bool:
     files = {report["file"]: report["bytes"], report["index"]: index_bytes(report["records"])}
-    files |= {pack["file"]: PackFile(**pack).bytes for pack in report["packs"]}
+    files |= {pack["file"]: PackFile(**pack).bytes for pack in report.get("packs", ())}
     return all(sizes.get(name) == size for name, size in files.items())
 
 
