@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema
 from recordmill.pipeline.build.plan.plan import BuildPlan
+from recordmill.pipeline.dataset.manifest_parts import Pack
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.text import Tokenized
@@ -55,6 +56,7 @@ def planned_build(
         set_threads=threads,
         sample_share=2.0 ** math.floor(math.log2(share)) if spec.has_spans else share,  # spans' sums must add up
         models={name: vocabulary_owner(name, text.options()) for name, text in texts.items() if text.needs_model},
+        packs=tuple(Pack(**dict(pack)) for pack in spec.packs),
         preprocessing=spec.preprocessing,
         user_code=plan.given.code,
         duplicates=spec.duplicates,

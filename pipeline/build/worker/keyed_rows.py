@@ -6,7 +6,7 @@ split: of the key, or of the group), and each feature's column, by its name: bin
 An image is a reference (`pipeline.sources.images`).
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -225,11 +225,8 @@ class RowKeys:
         faults: Faults = {}
         for group in self._schema.together:
             counts = np.stack([self._lengths(name) for name in group], 1)
-            for row in np.flatnonzero((counts != counts[:, :1]).any(1)).tolist():
-                differs = group[int(np.argmax(counts[row] != counts[row, 0]))]
-                found = ", ".join(f"{name} has {count}" for name, count in zip(group, counts[row], strict=True))
-                message = f"lists that belong together have different lengths: {found}"
-                faults.setdefault(row, Fault("unequal_lists", message, self._schema.features[differs]))
+            for row, fault in unequal(group, counts, self._schema.features).items():
+                faults.setdefault(row, fault)
         return faults
 
     def _lengths(self, name: str) -> npt.NDArray[np.int64]:
@@ -254,3 +251,14 @@ class RowKeys:
         fault, position = self.faults[row], self._table["@position"][row].as_py()
         shown = None if key is None else key.decode("utf-8", "replace")
         return Reject(self._chunk.index, position, fault.reason, fault.message, shown, fault.column, fault.path)
+
+
+def unequal(group: Sequence[str], counts: npt.NDArray[np.int64], columns: Mapping[str, str]) -> Faults:
+    """Finds the rows whose lists differ in length, by their lengths of shape [rows, lists]."""
+    faults: Faults = {}
+    for row in np.flatnonzero((counts != counts[:, :1]).any(1)).tolist():
+        differs = group[int(np.argmax(counts[row] != counts[row, 0]))]
+        found = ", ".join(f"{name} has {count}" for name, count in zip(group, counts[row], strict=True))
+        message = f"lists that belong together have different lengths: {found}"
+        faults[row] = Fault("unequal_lists", message, columns[differs])
+    return faults
