@@ -1,0 +1,62 @@
+"""Chats as ids, with a mask of the tokens to train on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+
+from recordmill.transforms.contract.kinds import base
+from recordmill.transforms.contract.kinds.text import DecodedText, TextDescription, TextOptions
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+LOSS_MASK = "loss_mask"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatOptions(TextOptions):
+    """The options of chats."""
+
+    kind: ClassVar[str] = "chat"
+    limits: ClassVar[tuple[str, ...]] = ("missing", "jensen_shannon", "psi")
+    tokenizer: str = "huggingface"
+    train: str = "assistant"  # `assistant`, `last` or `all`
+    template: str | None = None  # a file of Jinja; None: the config's
+    config: str | None = None  # the model's `tokenizer_config.json`
+    roles: Mapping[str, str] = field(default_factory=dict)  # the template's role of each of the data's
+    uses_tools: bool = False  # whether rows may have tools
+    template_source: str | None = None  # Jinja, once read
+    special_tokens: Mapping[str, str] = field(default_factory=dict)  # of the config, once read
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatDescription(TextDescription):
+    """A chat's ids a row, and for each 1 if the loss counts there, else 0."""
+
+    kind: ClassVar[str] = "chat"
+    aligned: ClassVar[tuple[str, ...]] = (LOSS_MASK,)
+    train: str
+
+    @classmethod
+    def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
+        return {"": base.Stored("int64", None), LOSS_MASK: base.Stored("int64", None)}
+
+    def words(self) -> str:
+        return f"{super().words()}, with a loss mask"
+
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> "DecodedChat":
+        """Returns the text in runs of equal masks."""
+        ids, mask = parts[""], parts[LOSS_MASK]
+        whole = self.text(ids.tolist(), decoding)
+        cuts = np.flatnonzero(np.diff(mask)) + 1
+        runs = zip(np.split(ids, cuts), np.split(mask, cuts), strict=True) if len(ids) else ()
+        shown = tuple((str(self.text(run.tolist(), decoding)), bool(trained[0])) for run, trained in runs)
+        return DecodedChat(whole.ids, whole.words, whole.text, runs=shown, loss_mask=tuple(mask.tolist()))
+
+
+@dataclass(frozen=True)
+class DecodedChat(DecodedText):
+    """A chat as the model reads it."""
+
+    runs: tuple[tuple[str, bool], ...] = ()  # the text in order, each with whether the loss counts there
+    loss_mask: tuple[int, ...] = ()  # for each id
