@@ -23,6 +23,7 @@ from recordmill.transforms.contract.kinds.chat import ROLES, ChatOptions
 NOTATIONS = (("role", "content"), ("from", "value"))
 ALIASES = {"human": "user", "gpt": "assistant", "function_call": "assistant", "observation": "tool"}
 """ShareGPT's roles."""
+REASONING = ("reasoning_content", "thinking", "reasoning")
 
 
 class ChatError(Exception):
@@ -85,7 +86,13 @@ def _message(place: int, message: Mapping[str, Any], known: Mapping[str, str]) -
         raise ChatError("malformed_chat", f"message {place} has no `{text_key}`")
     if calls := rest.get("tool_calls"):
         rest["tool_calls"] = [_call(call) for call in calls]
-    return {"role": known[role], **({} if content is None else {"content": content}), **rest}
+    return {"role": known[role], **({} if content is None else {"content": content}), **_thoughts(rest), **rest}
+
+
+def _thoughts(rest: Mapping[str, Any]) -> dict[str, Any]:
+    """Names reasoning as templates read it, as `apply_chat_template` does."""
+    thought = next((rest[name] for name in REASONING if name in rest), None)
+    return {} if thought is None else {"reasoning_content": thought, "thinking": thought}
 
 
 def _content(place: int, content: Any) -> str | None:
@@ -174,12 +181,12 @@ NO_PREFIXES = (
 
 
 def token_mask(encoding: Encoding, spans: Spans) -> list[int]:
-    """Marks the tokens with a character in a span: 1, else 0."""
+    """Marks the tokens that overlap a span: 1, else 0; as `apply_chat_template` does."""
     mask, place = [0] * len(encoding.ids), 0
     for token, (start, end) in enumerate(encoding.offsets):
         while place < len(spans) and spans[place][1] <= start:
             place += 1
-        mask[token] = int(place < len(spans) and spans[place][0] < end and start < end)
+        mask[token] = int(place < len(spans) and spans[place][0] < end)
     return mask
 
 
