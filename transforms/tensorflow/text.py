@@ -43,6 +43,11 @@ def prepare(options: TextOptions, column: tf.Tensor, context: Context) -> Prepar
     return Prepared(store, tokens=(lambda: tokens.flat_values) if options.counts_words else None)
 
 
+def prepare_ids(options: TextOptions, column: tf.RaggedTensor, context: Context) -> Prepared:
+    """Stores the ids that a step before the graph made, ragged [rows, None]."""
+    return Prepared(lambda _: {"": tf.identity(column)})
+
+
 def _vocabulary_ids(
     options: TextOptions, lookup: Callable[[tf.Tensor, int], tf.Tensor], tokens: tf.Tensor
 ) -> tf.Tensor:
@@ -121,7 +126,8 @@ def features(description: TextDescription, stored: Parts) -> Parts:
     wide = description.packed or description.max_length
     padded = stored[""].to_tensor(default_value=description.padding_id, shape=[None, wide])
     if description.packed is None:
-        return {**stored, "": padded}
+        beside = {part: stored[part].to_tensor(shape=[None, wide]) for part in description.aligned if part in stored}
+        return {**stored, "": padded, **beside}
     inner = {part: values.to_tensor(shape=[None, wide]) for part, values in _inside(stored["lengths"]).items()}
     return {"": padded, **inner}
 

@@ -66,13 +66,15 @@ def planned_build(
 
 def _row_schema(plan: BuildPlan) -> RowSchema:
     spec, label = plan.spec, plan.spec.features.get(plan.spec.label or "")
+    several = {name: joined for name, feature in spec.features.items() if (joined := feature.joined_columns(name))}
     return RowSchema(
         columns=spec.columns(),
-        features={name: f.column or name for name, f in spec.features.items() if f.raw_column() is not None},
+        features={name: f.first_column(name) for name, f in spec.features.items() if f.raw_column() is not None},
         key=spec.key_columns,
         label=spec.label,
         classes=_label_classes(plan),
         frozen_classes=plan.frozen is not None and getattr(label, "analyzed", False),
+        fields={name: {field: column for field, (column, _) in joined.items()} for name, joined in several.items()},
         fills={name: feature.fill for name, feature in spec.features.items() if feature.optional},
         content_key=spec.content_key,
         split_by=spec.split_by,

@@ -74,19 +74,27 @@ class Chat(Feature):
         """The path of `config`."""
         return self.config or beside(self.model, CONFIG)
 
+    def first_column(self, name: str) -> str:
+        return super().first_column(name) if self.columns is None else self.columns.output
+
+    def _column(self) -> Column:
+        return super()._column() if self.columns is None else Column(ColumnType.TEXT)
+
     def with_template(self, folder: str | None) -> "Chat":
         """Returns a copy that names the template beside the model, if there is one; paths start at `folder`."""
         path = beside(self.model, TEMPLATE)
         found = self.template is None and os.path.exists(os.path.join(folder or "", path))
         return self.model_copy(update={"template": path}) if found else self
 
-    def more_columns(self) -> dict[str, tuple[str, Column]]:
-        """Returns the columns besides the first: by field of the chat, the name and the type."""
-        optional = {"tools": (self.tools, ColumnType.OBJECTS)}
-        if self.columns is not None:
-            optional |= {name: (getattr(self.columns, name), ColumnType.TEXT) for name in ("input", "system")}
-        more = {name: (column, Column(kind, optional=True)) for name, (column, kind) in optional.items() if column}
-        return more | ({"instruction": (self.columns.instruction, Column(ColumnType.TEXT))} if self.columns else {})
+    def joined_columns(self, name: str) -> dict[str, tuple[str, Column]]:
+        text, missing = Column(ColumnType.TEXT), Column(ColumnType.TEXT, optional=True)
+        tools = {} if self.tools is None else {"tools": (self.tools, Column(ColumnType.OBJECTS, optional=True))}
+        if self.columns is None:
+            return {"messages": (self.first_column(name), self._column()), **tools} if tools else {}
+        texts = {field: column for field, column in self.columns if column is not None}
+        needed = ("output", "instruction", "input", "system")
+        named = {field: (texts[field], missing if field in needed[2:] else text) for field in needed if field in texts}
+        return named | tools
 
     def files(self) -> dict[str, str]:
         """Returns the paths of the model, its config, and a template of its own."""

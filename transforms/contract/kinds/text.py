@@ -142,6 +142,7 @@ class TextDescription(base.Description):
     """A list of ids a row, or packed rows of several documents."""
 
     kind: ClassVar[str] = "text"
+    aligned: ClassVar[tuple[str, ...]] = ()  # parts with a value for each id
     stored: str = "int64"
     length: str = "varying"
     max_length: Count | None
