@@ -60,3 +60,7 @@ class DecodedChat(DecodedText):
 
     runs: tuple[tuple[str, bool], ...] = ()  # the text in order, each with whether the loss counts there
     loss_mask: tuple[int, ...] = ()  # for each id
+
+    def __str__(self) -> str:
+        """Returns the text, with the text to train on between ⟦ and ⟧."""
+        return "".join(f"⟦{text}⟧" if is_trained else text for text, is_trained in self.runs)
