@@ -189,7 +189,7 @@ def _together(spec: Spec, blocks: Sequence[Block], of: str) -> dict[str, Choice]
     for name, feature in spec.features.items():
         column = feature.raw_column()
         if column and column.many:
-            counts = [pc.list_value_length(block.table[feature.column or name]).fill_null(0) for block in blocks]
+            counts = [pc.list_value_length(block.table[feature.first_column(name)]).fill_null(0) for block in blocks]
             lengths = np.concatenate(counts) // column.multiple
             groups.setdefault(tuple(lengths.tolist()), []).append(name)
     boxes = {name for name, feature in spec.features.items() if feature.kind == "boxes"}
