@@ -81,6 +81,8 @@ def write_adopted(folder: Path, rows: list[Row]) -> str:
 def _feature(value: Any) -> Any:
     if value is None:
         return None
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        value = json.dumps(value)
     flat = (
         [one for inner in value for one in (inner if isinstance(inner, list) else [inner])]
         if isinstance(value, list)
@@ -107,6 +109,19 @@ def write_tar(folder: Path, rows: list[Row]) -> str:
     return "rows.tar"
 
 
+def write_document(folder: Path, rows: list[Row]) -> str:
+    parts = [{"rows": rows[start : start + 7], "of": start} for start in range(0, len(rows), 7)]
+    (folder / "rows.json").write_text(json.dumps({"about": [{"rows": []}], "data": parts}, indent=1))
+    return "rows.json"
+
+
+def write_aligned(folder: Path, rows: list[Row]) -> str:
+    (folder / "aligned").mkdir()
+    for name, cells in zip(rows[0], zip(*map(_cells, rows), strict=True), strict=True):
+        (folder / f"aligned/{name}.txt").write_text("".join(f"{cell}\n" for cell in cells))
+    return "aligned"
+
+
 def write_python(folder: Path, rows: list[Row]) -> str:
     write_jsonl(folder, rows)
     (folder / "own_rows.py").write_text(
@@ -129,6 +144,8 @@ SOURCES: dict[str, tuple[str, Write]] = {
     "tsv": ("tsv", lambda folder, rows: write_csv(folder, rows, ".tsv", "\t")),
     "jsonl.gz": ("jsonl", lambda folder, rows: write_jsonl(folder, rows, gzip.compress, ".gz")),
     "jsonl.bz2": ("jsonl", lambda folder, rows: write_jsonl(folder, rows, bz2.compress, ".bz2")),
+    "json": ("json", write_document),
+    "joined text": ("text", write_aligned),
     "data URLs": ("jsonl", lambda folder, rows: write_jsonl(folder, _urls(folder, rows))),
     "parquet": ("parquet", write_parquet),
     "tfrecord": ("tfrecord", write_tfrecord),
@@ -150,6 +167,7 @@ def raw(inputs: Path) -> list[Row]:
     """The rows with every column in each; a flat list of boxes, since not every format nests."""
     lines = [line for file in sorted(inputs.glob("?.jsonl")) for line in file.read_text().splitlines()]
     rows = [{"gap": None, "maybe": None, "photo": None, "steps": None} | json.loads(line) for line in lines]
+    rows = [{"tools": None} | row for row in rows]
     return [row | {"boxes": [float(n) for box in row["boxes"] for n in box]} for row in rows]
 
 
@@ -157,7 +175,10 @@ def keyed(folder: Path, source: str, columns: dict[str, str]) -> dict[bytes, Row
     """The keyed rows of a source by key, pictures as bytes; `columns` are the source's names of columns."""
     spec = parse_spec(spec_text(source, arrays=True))
     renamed = {
-        name: feature.model_copy(update={"column": columns.get(feature.column or name, feature.column or name)})
+        name: feature.model_copy(
+            update={"column": columns.get(feature.column or name, feature.column or name)}
+            | ({"tools": columns.get("tools", "tools")} if feature.kind == "chat" else {})
+        )
         for name, feature in spec.features.items()
     }
     spec = spec.model_copy(update={"features": renamed, "key": tuple(columns.get(name, name) for name in spec.key)})
@@ -202,6 +223,11 @@ def test_the_same_rows(
     path = inputs / write(inputs, raw)
     columns: dict[str, str] = {}
     source = f"{{format: {form}, path: {path}}}"
+    if form == "json":
+        source = f"{{format: json, path: {path}, rows: 'data[].rows[]'}}"
+    if form == "text":
+        files = {column: f"{column}.txt" for column in parse_spec(spec_text(source, arrays=True)).columns()}
+        source = f"{{format: text, path: {path}, images: {inputs}, columns: {json.dumps(files)}}}"
     if form == "webdataset":
         columns = {column: f"json.{column}" for column in raw[0]} | {"image": "image", "photo": "photo"}
     if form == "python":

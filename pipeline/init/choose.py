@@ -12,10 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recordmill.pipeline.init import guess as guessing
-from recordmill.pipeline.init.doubts import CODE, PART_FOLDER, Doubt, box_doubts, column_doubts, value_doubts
+from recordmill.pipeline.init.doubts import (
+    CODE,
+    PART_FOLDER,
+    Doubt,
+    UnknownDataError,
+    box_doubts,
+    column_doubts,
+    value_doubts,
+)
 from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.images import Answers, guess_boxes, guess_image
-from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, naming_classes
+from recordmill.pipeline.init.recognize import Recognized, naming_classes
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.class_names import by_code, read_names
@@ -28,7 +36,8 @@ from recordmill.pipeline.sources.typing.blocks import check_column
 from recordmill.pipeline.spec.model import RESERVED
 from recordmill.pipeline.spec.split_by import SPLITS
 
-PARTS = ("missing", "length", "orientation")  # suffixes of features' other tensors, `<feature>_<part>`
+PARTS = ("missing", "length", "orientation", "loss_mask")  # suffixes of features' other tensors, `<feature>_<part>`
+MESSAGE = re.compile(r"\.(role|from)$")  # columns inside messages
 SURE_IDS = ("id", "key", "uuid")
 SHARES = {"train": 80, "validation": 10, "test": 10}
 DIVIDED_ROWS = 100  # with fewer, a split of 10 % may be empty
@@ -138,9 +147,13 @@ def _guesses(sample: SourceSample) -> dict[str, Guess]:
             why = "names that begin with @ are reserved" if name else "a column without a name"
             guesses[name] = guessing.left_out(name, why, Reading())
     guesses |= {name: guessing.left_out(name, "pandas' index, not data", Reading()) for name in index_names(sample)}
+    messages = dict.fromkeys(name.rpartition(".")[0] for name in sample.names if MESSAGE.search(name))
+    guesses |= {name: chat for name in messages if (chat := guessing.chat(sample, name))}
+    tools = {item.options["tools"][0] for item in guesses.values() if "tools" in item.options}
     for attempt in (guess_image, _guess_other):
         for name in sample.names:
-            is_inside = any(name.startswith(f"{other}.") and item.kind for other, item in guesses.items())
+            read = {*tools, *(other for other, item in guesses.items() if item.kind)}
+            is_inside = name in tools or any(name.startswith(f"{other}.") for other in read)
             if name not in guesses and not is_inside and (name not in sample.of_path or name in (IMAGE, LABEL)):
                 guesses |= {name: result} if (result := attempt(sample, name)) else {}
     return guesses

@@ -34,6 +34,8 @@ FEW_CLASSES = 20
 MANY_WORDS = 4  # on average: too many for a class name
 FEW_ROWS = 20  # too few to see repetitions
 WORD = r"[\p{L}\p{M}\p{N}_]+"  # as in the tokenizer `words`
+MESSAGES = re.compile(r'\s*\[\s*\{[^{}\[\]]*"(role|from)"\s*:')
+"""JSON of messages."""
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
 
@@ -77,6 +79,8 @@ def left_out(name: str, why: str, reading: Reading) -> Guess:
 def guess(sample: SourceSample, name: str) -> Guess | None:
     """Guesses a column without images; None if its parts are separate columns."""
     texts = sample.read(name, ColumnType.TEXT)
+    if any(map(MESSAGES.match, texts.values[:FEW_ROWS])) and (messages := chat(sample, name)):
+        return messages
     if texts.fit >= FITS:
         return _strings(sample, name, texts)
     result = _numbers(sample, name) or _names(sample, name) or _lists(sample, name)
@@ -88,11 +92,23 @@ def guess(sample: SourceSample, name: str) -> Guess | None:
     return left_out(name, why, empty or texts)
 
 
+def chat(sample: SourceSample, name: str) -> Guess | None:
+    """Guesses messages, objects with a role and a text, or their JSON; a column `tools` holds the chat's tools."""
+    objects = sample.read(name, ColumnType.OBJECTS)
+    if objects.fit < FITS or not any(map(MESSAGES.match, objects.values)):
+        return None
+    model = "set its path: the tokenizer.json of the model to train, with tokenizer_config.json beside it"
+    tools = sample.read("tools", ColumnType.OBJECTS)
+    has_tools = tools.fit >= FITS and tools.values and name != "tools"
+    options = {"model": ("tokenizer.json", model)} | ({"tools": ("tools", "for the template")} if has_tools else {})
+    return feature(name, "chat", f"messages in {objects.of}", objects, **options)
+
+
 def _strings(sample: SourceSample, name: str, texts: Reading) -> Guess:
     filled = [value for value in texts.values if value.strip()]
     if not filled:
         return left_out(name, f"empty in {texts.of}", texts)
-    if sample.sources[0].format == "text":
+    if sample.sources[0].format == "text" and not sample.sources[0].joined:
         return _text(name, "text", texts, filled)
     result, are_codes = None, any(LEADING_ZERO.match(value) for value in filled)
     point = getattr(sample.sources[0], "decimal", ".")

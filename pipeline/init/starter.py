@@ -21,10 +21,10 @@ from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.annotated import list_folder, recognize_annotated
 from recordmill.pipeline.init.choose import Draft, make_draft, valid_name, without_unlabelled
-from recordmill.pipeline.init.doubts import Doubt
+from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
 from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.images import Answers, images_by_name, images_folder
-from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, recognize
+from recordmill.pipeline.init.recognize import Recognized, recognize
 from recordmill.pipeline.init.sample import SourceSample, count_rows, in_words
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.faults import DUPLICATE
@@ -189,7 +189,7 @@ def _together(spec: Spec, blocks: Sequence[Block], of: str) -> dict[str, Choice]
     for name, feature in spec.features.items():
         column = feature.raw_column()
         if column and column.many:
-            counts = [pc.list_value_length(block.table[feature.column or name]).fill_null(0) for block in blocks]
+            counts = [pc.list_value_length(block.table[feature.first_column(name)]).fill_null(0) for block in blocks]
             lengths = np.concatenate(counts) // column.multiple
             groups.setdefault(tuple(lengths.tolist()), []).append(name)
     boxes = {name for name, feature in spec.features.items() if feature.kind == "boxes"}

@@ -26,6 +26,8 @@ class ColumnType(StrEnum):
     """A place or bytes, delivered as Arrow `binary`: a reference of `sources.images`."""
     ARRAY = "array"
     """Numbers of a fixed layout, delivered as Arrow `binary`: bytes as in `kinds.array`."""
+    OBJECTS = "list of objects"
+    """A list of objects, such as messages, delivered as Arrow `string`: JSON without nulls."""
 
 
 ARROW_NAMES: Mapping[ColumnType, str] = {
@@ -35,6 +37,7 @@ ARROW_NAMES: Mapping[ColumnType, str] = {
     ColumnType.INTEGER: "int64",
     ColumnType.IMAGE: "binary",
     ColumnType.ARRAY: "binary",
+    ColumnType.OBJECTS: "string",
 }
 INT64 = range(-(1 << 63), 1 << 63)
 """Values of an INTEGER."""
@@ -62,13 +65,13 @@ class Column:
 
     @property
     def is_list(self) -> bool:
-        """Whether a row may have several values: a list, or an array."""
-        return self.many or self.array is not None
+        """Whether a row may have several values: a list, an array, or objects."""
+        return self.many or self.is_blob
 
     @property
     def is_blob(self) -> bool:
-        """Whether the bytes of a single value, such as a `.npy` file, may hold all values of a row."""
-        return self.array is not None
+        """Whether the bytes of a single value, such as a `.npy` file or JSON, may hold all values of a row."""
+        return self.array is not None or self.type is ColumnType.OBJECTS
 
     @property
     def innermost(self) -> str:

@@ -17,10 +17,11 @@ from recordmill.pipeline import VERSION
 from recordmill.pipeline.dataset.paths import MOST_CHARACTERS, NAME, write_atomically
 from recordmill.pipeline.errors import UserError, WrongValueError, did_you_mean
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.options import PATHS, AnySource, in_folder, is_template
+from recordmill.pipeline.sources.options import PATHS, AnySource, Conll, in_folder, is_template
 from recordmill.pipeline.spec import split_by as rules
 from recordmill.pipeline.spec.features import AnyFeature
 from recordmill.pipeline.spec.features.category import NamedClasses, check_not_crossed
+from recordmill.pipeline.spec.features.chat import Chat
 from recordmill.pipeline.spec.features.feature import Together, check_together
 from recordmill.pipeline.spec.gate import Gate, GateOrFalse
 from recordmill.pipeline.spec.messages import LANGUAGE, LINE, WEB_PAGE, explain
@@ -234,7 +235,8 @@ class Spec(Options):
 
     def _check_source_columns(self) -> None:
         columns = self.columns()
-        for name in (name for source in self.source for name in source.columns if name not in columns):
+        mappings = [source.columns for source in self.source if not isinstance(source, Conll)]  # which lists all cells
+        for name in (name for names in mappings for name in names if name not in columns):
             near = did_you_mean(name, columns)
             message = f"`columns` names the unread column '{name}'{near}; read are {', '.join(columns)}"
             raise WrongValueError(message, "source")
@@ -290,14 +292,14 @@ class Spec(Options):
         """Returns the needed columns, optional if all their features are. Raises: WrongValueError: two types of one."""
         columns: dict[str, Column] = {}
         for name, feature in self.features.items():
-            if (wanted := feature.raw_column()) is None:
+            if (first := feature.raw_column()) is None:
                 continue
-            column = feature.column or name
-            known = columns.setdefault(column, wanted)
-            if replace(known, optional=wanted.optional) != wanted:
-                message = f"column '{column}' is wanted as {known} and here as {wanted}: a column is read as one type"
-                raise WrongValueError(message, "features", name)
-            columns[column] = replace(known, optional=known.optional and wanted.optional)
+            for column, wanted in feature.joined_columns(name).values() or [(feature.first_column(name), first)]:
+                known = columns.setdefault(column, wanted)
+                if replace(known, optional=wanted.optional) != wanted:
+                    message = f"column '{column}' is wanted as {known} and here as {wanted}: a column has one type"
+                    raise WrongValueError(message, "features", name)
+                columns[column] = replace(known, optional=known.optional and wanted.optional)
         by = self.split_by.read_column if self.split_by else None
         for column in filter(None, [*(self.key_columns or ()), by, self.content_key]):
             known = columns.setdefault(column, Column(ColumnType.CATEGORY))
@@ -341,7 +343,8 @@ def load_spec(path: str) -> Spec:
             named[name] = feature.with_classes()
         except ValueError as error:
             raise SpecError(f"{path}: features.{name}.classes_file: {error}") from None
-    return spec.model_copy(update={"features": spec.features | named})
+    chats = {name: each.with_template(spec._folder) for name, each in spec.features.items() if isinstance(each, Chat)}
+    return spec.model_copy(update={"features": spec.features | named | chats})
 
 
 def schema_text() -> str:

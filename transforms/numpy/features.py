@@ -20,6 +20,7 @@ from recordmill.transforms.contract.kinds.array import ArrayDescription
 from recordmill.transforms.contract.kinds.base import Description, Padded
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
+from recordmill.transforms.contract.kinds.chat import ChatDescription
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription, Pixels
 from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
@@ -212,6 +213,7 @@ KINDS: Mapping[type[Description], Callable[[Batch, str, Any], Parts]] = {
     BoxesDescription: _moved_boxes,
     TextDescription: _text,
     TextsDescription: _text,
+    ChatDescription: _text,
     CategoryDescription: _values,
     CategoriesDescription: _categories,
     NumberDescription: _values,

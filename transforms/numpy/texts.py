@@ -46,14 +46,21 @@ def texts(
     ids, padding, length = stored[""], description.padding_id, options.length_of(description.max_length)
     if description.packed is not None:
         return packed_rows(name, unpacked(name, ids), stored["lengths"], description.packed, padding, empty)
+    aligned = {part: stored[part] for part in description.aligned}
     if options.text == "packed":
         if length is None:
             raise ValueError(f"to pack '{name}', which lacks max_length, give text_length, the ids of a row")
-        return packed_rows(name, *first_fit(ids, length), length, padding, empty)
+        packed = {part: first_fit(Ragged(each.values, ids.splits), length)[0] for part, each in aligned.items()}
+        beside = {part: padded(each, length, 0, empty) for part, each in packed.items()}
+        return packed_rows(name, *first_fit(ids, length), length, padding, empty) | beside
     if options.text == "ragged":
-        return {**stored, "": ids if length is None else cut(ids, length)}
+        return {
+            **stored,
+            **{part: each if length is None else cut(each, length) for part, each in {"": ids, **aligned}.items()},
+        }
     full = padded(ids, length, padding, empty)
-    return {**stored, "": full, **({"mask": mask(ids, full.shape[1])} if options.masks else {})}
+    beside = {part: padded(each, full.shape[1], 0, empty) for part, each in aligned.items()}
+    return {**stored, "": full, **beside, **({"mask": mask(ids, full.shape[1])} if options.masks else {})}
 
 
 def all_texts(

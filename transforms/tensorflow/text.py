@@ -10,6 +10,7 @@ from functools import partial
 
 import tensorflow as tf
 
+from recordmill.transforms.contract.kinds.chat import LOSS_MASK, ChatOptions
 from recordmill.transforms.contract.kinds.text import (
     MODEL_TOKENIZERS,
     SpecialIds,
@@ -39,6 +40,13 @@ def prepare(options: TextOptions, column: tf.Tensor, context: Context) -> Prepar
         return _stored(tokens, options, partial(_vocabulary_ids, options, statistics.lookup))
 
     return Prepared(store, tokens=(lambda: tokens.flat_values) if options.counts_words else None)
+
+
+def prepare_chats(options: ChatOptions, column: tf.RaggedTensor, context: Context) -> Prepared:
+    """Stores a chat's ids, ragged [rows, None], and a mask of zeros: a step before the graph makes both."""
+    return Prepared(
+        lambda _: {"": tf.identity(column), LOSS_MASK: column.with_flat_values(tf.zeros_like(column.flat_values))}
+    )
 
 
 def _vocabulary_ids(
@@ -117,7 +125,8 @@ def features(description: TextDescription, stored: Parts) -> Parts:
     wide = description.packed or description.max_length
     padded = stored[""].to_tensor(default_value=description.padding_id, shape=[None, wide])
     if description.packed is None:
-        return {**stored, "": padded}
+        beside = {part: stored[part].to_tensor(shape=[None, wide]) for part in description.aligned if part in stored}
+        return {**stored, "": padded, **beside}
     inner = {part: values.to_tensor(shape=[None, wide]) for part, values in _inside(stored["lengths"]).items()}
     return {"": padded, **inner}
 

@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from recordmill.pipeline.build.analysis.tokenizers import FOLDER, SUFFIXES, read
 from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
 from recordmill.pipeline.build.context import graph, reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.texts.chat import with_template
 from recordmill.pipeline.compare.distributions import Drift
 from recordmill.pipeline.compare.versions import compare_ids
 from recordmill.pipeline.dataset.file_names import vocabulary_name
@@ -30,6 +32,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.graphs import MODEL_FILE, UnsafeGraphError, check_model
 from recordmill.pipeline.spec.features.category import read_classes
 from recordmill.transforms.contract.kinds import base, number
+from recordmill.transforms.contract.kinds.chat import ChatOptions
 from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.tensorflow.number import used_statistics
 from recordmill.transforms.tensorflow.transform_graph import Preprocessing
@@ -64,6 +67,8 @@ def _complete_text(planned: PlannedBuild, name: str, options: TextOptions, model
         given = planned.texts()[owner]
         if given.model is None and owner not in models:
             return options
+        if isinstance(options, ChatOptions):
+            given = options = with_template(options, partial(_read, planned))
         data = models[owner] if given.model is None else _read(planned, given.model)
         return read_model(data, given, given.model or owner).complete(options)
     if isinstance(options.vocabulary, str):

@@ -9,11 +9,10 @@ from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.dataset.manifest_parts import Pack
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.spec.features.category import NamedClasses
-from recordmill.pipeline.spec.features.text import Tokenized
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.kinds.category import NameOptions
-from recordmill.transforms.contract.kinds.text import vocabulary_owner
+from recordmill.transforms.contract.kinds.text import MODEL_TOKENIZERS, TextOptions, vocabulary_owner
 
 SAMPLE_IMAGES = 10_000
 
@@ -34,7 +33,7 @@ def planned_build(
     features, names = spec.options(), plan.given.inherited.names
     for name, each in features.items():
         features[name] = replace(each, kept=names[name]) if name in names and isinstance(each, NameOptions) else each
-    texts = {name: feature for name, feature in spec.features.items() if isinstance(feature, Tokenized)}
+    texts = {name: options for name, options in features.items() if isinstance(options, TextOptions)}
     kept_rows = sum(span.rows.get("read", 0) for span in plan.spans.kept.values())
     train = (plan.rows + kept_rows) * spec.splits["train"] / sum(spec.splits.values())
     share = min(1.0, SAMPLE_IMAGES / train) if train else 1.0
@@ -55,7 +54,9 @@ def planned_build(
         pack_bytes=plan.pack_bytes,
         set_threads=threads,
         sample_share=2.0 ** math.floor(math.log2(share)) if spec.has_spans else share,  # spans' sums must add up
-        models={name: vocabulary_owner(name, text.options()) for name, text in texts.items() if text.needs_model},
+        models={
+            name: vocabulary_owner(name, text) for name, text in texts.items() if text.tokenizer in MODEL_TOKENIZERS
+        },
         packs=tuple(Pack(**dict(pack)) for pack in spec.packs),
         preprocessing=spec.preprocessing,
         user_code=plan.given.code,
@@ -68,13 +69,15 @@ def planned_build(
 
 def _row_schema(plan: BuildPlan) -> RowSchema:
     spec, label = plan.spec, plan.spec.features.get(plan.spec.label or "")
+    several = {name: joined for name, feature in spec.features.items() if (joined := feature.joined_columns(name))}
     return RowSchema(
         columns=spec.columns(),
-        features={name: f.column or name for name, f in spec.features.items() if f.raw_column() is not None},
+        features={name: f.first_column(name) for name, f in spec.features.items() if f.raw_column() is not None},
         key=spec.key_columns,
         label=spec.label,
         classes=_label_classes(plan),
         frozen_classes=plan.frozen is not None and getattr(label, "analyzed", False),
+        fields={name: {field: column for field, (column, _) in joined.items()} for name, joined in several.items()},
         fills={name: feature.fill for name, feature in spec.features.items() if feature.optional},
         content_key=spec.content_key,
         split_by=spec.split_by,

@@ -2,8 +2,7 @@
 
 A shard's report is its commit: it is written when the files are in place.
 
-Stored tensors become `tf.train.Example`s, the same bytes in every process: the protocol buffer's own deterministic
-encoder sorts the features by name; tfx_bsl's encoder does not.
+Stored tensors become `tf.train.Example`s with features in the order of their names; tfx_bsl's encoder keeps no order.
 """
 
 import functools
@@ -31,10 +30,11 @@ from recordmill.pipeline.build.duplicates.fingerprints import content_features, 
 from recordmill.pipeline.build.images.perceptual_hash import appearance
 from recordmill.pipeline.build.images.read import BuildImageReader, PixelMeter, image_reader, retry_alone
 from recordmill.pipeline.build.worker import shard_report
-from recordmill.pipeline.build.worker.batch import BatchTransformer, ImageLoader, RowBatch, StoredGraph
+from recordmill.pipeline.build.worker.batch import BatchTransformer, ChatLoader, ImageLoader, RowBatch, StoredGraph
 from recordmill.pipeline.build.worker.keyed_rows import unequal
 from recordmill.pipeline.build.worker.packing import Packed, unpack
 from recordmill.pipeline.build.worker.shard_report import Ids, ShardTotals, Stored
+from recordmill.pipeline.dataset.example_writing import examples
 from recordmill.pipeline.dataset.file_names import pack_name, shard_names
 from recordmill.pipeline.dataset.manifest import Json
 from recordmill.pipeline.dataset.packs import pack
@@ -42,7 +42,7 @@ from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.parallel import in_order
 from recordmill.pipeline.sources.faults import Fault, Reject
-from recordmill.transforms.contract.stored import KEY, part_name
+from recordmill.transforms.contract.stored import KEY, Ragged, part_name
 
 ORDER = [("@hash", "ascending"), ("@key", "ascending"), ("@chunk", "ascending"), ("@position", "ascending")]
 IS_MEASURED = "@measured"
@@ -65,7 +65,7 @@ class ShardBuilder:
         self._context = context
         self._compared = content_features(context.features, context.schema)
         images, reader = context.images(), image_reader(context)
-        self._loader = ImageLoader(context, reader)
+        self._loader, self._chats = ImageLoader(context, reader), ChatLoader(context)
         meter = functools.cache(lambda name: PixelMeter(reader, images[name]))
         self._transform = BatchTransformer(
             StoredGraph(context),
@@ -102,7 +102,7 @@ class ShardBuilder:
 
     def _build(self, begun: tuple[pa.Table, BuildImageReader]) -> list[BuiltBatch]:
         """Builds the records of a batch; in several parts if its images are many bytes."""
-        return [self._built(*self._transform(batch)) for batch in self._loader.batches(*begun)]
+        return [self._built(*self._transform(self._chats(batch))) for batch in self._loader.batches(*begun)]
 
     def _built(self, batch: RowBatch, stored: Stored) -> BuiltBatch:
         batch, stored = self._aligned(batch, stored)
@@ -202,20 +202,18 @@ def to_lists(stored: Any) -> list[list[Any]]:
 
 def encode(keys: Sequence[bytes], stored: Mapping[str, Any]) -> list[bytes]:
     """Serializes rows, maybe none: every stored feature, and the row's key as feature `key`."""
-    columns = [(name, _FIELDS[tensor.dtype], to_lists(tensor)) for name, tensor in stored.items()]
-    columns.append((KEY, "bytes_list", [[key] for key in keys]))
-    return [_serialize([(name, field, rows[row]) for name, field, rows in columns]) for row in range(len(keys))]
+    columns = {name: _column(tensor) for name, tensor in stored.items()}
+    return examples({**columns, KEY: Ragged(keys, np.arange(len(keys) + 1))})
 
 
-_FIELDS = {tf.string: "bytes_list", tf.int64: "int64_list", tf.float32: "float_list"}
-
-
-def _serialize(row: list[tuple[str, str, list[Any]]]) -> bytes:
-    example = tf.train.Example()
-    features = example.features.feature
-    for name, kind, values in row:
-        getattr(features[name], kind).value.extend(values)
-    return example.SerializeToString(deterministic=True)
+def _column(stored: Any) -> Ragged:
+    """Returns a stored tensor, of shape [rows, …] or ragged, as a list of values a row."""
+    if isinstance(stored, tf.RaggedTensor):
+        values, splits = stored.values.numpy(), stored.row_splits.numpy()
+    else:
+        values = stored.numpy()
+        splits = np.arange(len(values) + 1) * math.prod(values.shape[1:])
+    return Ragged(values.ravel().tolist() if values.dtype == object else values.ravel(), splits)
 
 
 def write_packs(context: PlannedBuild, split: str, shard: int, lengths: Sequence[Sequence[Ids]]) -> list[Json]:

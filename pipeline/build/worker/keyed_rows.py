@@ -6,6 +6,7 @@ split: of the key, or of the group), and each feature's column, by its name: bin
 An image is a reference (`pipeline.sources.images`).
 """
 
+import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -124,7 +125,7 @@ def key_rows(
         "@position": block.table["@position"],
         "@unit": units,
     }
-    columns |= {name: keying.final(name, block.table[column]) for name, column in schema.features.items()}
+    columns |= {name: keying.final(name, keying.column(name)) for name in schema.features}
     rows, rejects = pa.table(columns), keying.prefixed(block.rejects)
     if not faults:
         return rows, rejects
@@ -234,6 +235,23 @@ class RowKeys:
         column = self._schema.features[name]
         return lengths(self._table[column].combine_chunks()) // self._schema.columns[column].multiple
 
+    def column(self, name: str) -> pa.ChunkedArray:
+        """Returns a feature's column; one of several columns as JSON objects, null where the first is null."""
+        fields = self._schema.fields.get(name)
+        if fields is None:
+            return self._table[self._schema.features[name]]
+        cells = {field: self._json(column) for field, column in fields.items()}
+        rows = zip(self._table[self._schema.features[name]], zip(*cells.values(), strict=True), strict=True)
+        objects = [_object(dict(zip(cells, row, strict=True))) if first.is_valid else None for first, row in rows]
+        return pa.chunked_array([objects], pa.string())
+
+    def _json(self, column: str) -> list[str | None]:
+        """Returns a column's values as JSON; texts become strings."""
+        values = self._table[column].to_pylist()
+        if self._schema.columns[column].type is ColumnType.OBJECTS:
+            return values
+        return [value if value is None else json.dumps(value, ensure_ascii=False) for value in values]
+
     def final(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """Returns a feature's column in its final type, with missing values filled."""
         kind = self._schema.final_type(name)
@@ -262,3 +280,8 @@ def unequal(group: Sequence[str], counts: npt.NDArray[np.int64], columns: Mappin
         message = f"lists that belong together have different lengths: {found}"
         faults[row] = Fault("unequal_lists", message, columns[differs])
     return faults
+
+
+def _object(fields: dict[str, str | None]) -> str:
+    """Joins fields in JSON to an object, without nulls."""
+    return "{" + ",".join(f'"{name}":{value}' for name, value in fields.items() if value is not None) + "}"

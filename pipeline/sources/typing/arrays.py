@@ -1,4 +1,4 @@
-"""Arrow arrays decoded to plain ones, lists built from flat values, nested columns, and ARRAY values as bytes.
+"""Arrow arrays decoded to plain ones, lists built from flat values, nested columns, ARRAY and OBJECTS values.
 
 ARRAY values (nested or flat lists, JSON, NumPy, `.npy`) become bytes as in `kinds.array`. `objects.bbox` is
 the field `bbox` in the column `objects`, unless a column has that very name; a list of objects gives lists of the
@@ -183,6 +183,68 @@ def cuts(name: str) -> list[tuple[str, str | None]]:
     """Returns the whole name, then its cuts at each dot, the longest beginning first."""
     dots = [dot for dot in range(len(name) - 1, 0, -1) if name[dot] == "."]
     return [(name, None), *((name[:dot], name[dot + 1 :]) for dot in dots)]
+
+
+OBJECTS = "a list of objects, or its JSON"
+
+
+def json_of_objects(name: str, values: Sequence[object], faults: Faults) -> pa.Array:
+    """Makes Arrow `string` from lists of objects, or their JSON: shape [rows], null if None, blank or invalid.
+
+    Fields keep their order and lose nulls: Parquet states a null for each field that any row has.
+    """
+    made: list[str | None] = []
+    for row, value in enumerate(values):
+        try:
+            made.append(_json(value))
+        except (TypeError, ValueError, RecursionError):
+            faults.setdefault(row, Fault("wrong_type", f"wanted {OBJECTS}, found {_found(value)}", name))
+            made.append(None)
+    return strings(made)
+
+
+def python_objects(name: str, values: pa.Array, faults: Faults) -> list[Any]:
+    """Converts Arrow lists, strings or bytes to Python; None for a row that is not UTF-8, with a fault."""
+    if pt.is_string(values.type) or pt.is_large_string(values.type) or pt.is_string_view(values.type):
+        values = values.cast(pa.binary())
+    try:
+        return values.to_pylist(maps_as_pydicts="lossy")
+    except UnicodeDecodeError:
+        pass
+    rows = list[Any]()
+    for row in range(len(values)):
+        try:
+            rows.append(values[row].as_py(maps_as_pydicts="lossy"))
+        except UnicodeDecodeError:
+            rows.append(None)
+            faults.setdefault(row, Fault("invalid_utf8", "the objects hold bytes that are not UTF-8", name))
+    return rows
+
+
+def _json(value: object) -> str | None:
+    """Returns canonical JSON. Raises: TypeError, ValueError, RecursionError: no list of objects."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        value = bytes(value).decode("utf-8", "surrogateescape")
+    if isinstance(value, str):
+        value = json.loads(value) if value.strip() else None
+    if value is None:
+        return None
+    objects = value.tolist() if isinstance(value, np.ndarray) else value
+    if not isinstance(objects, list | tuple) or not all(isinstance(each, Mapping) for each in objects):
+        raise TypeError
+    return json.dumps(_without_nulls(objects), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _without_nulls(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_without_nulls(each) for each in value]
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _found(value: object) -> str:
+    return "another list" if isinstance(value, list | tuple) else _type_name(type(value))
 
 
 NULL = "the array holds a null"

@@ -205,4 +205,5 @@ CHECKS: Mapping[ColumnType, tuple[ValueCheck, ...]] = {
     ColumnType.INTEGER: (ABSENT,),
     ColumnType.IMAGE: (ABSENT,),
     ColumnType.ARRAY: (ABSENT, ValueCheck("too_large", "the array is longer than 64 MiB", _is_too_long)),
+    ColumnType.OBJECTS: (ABSENT, TOO_LARGE, UTF8),
 }

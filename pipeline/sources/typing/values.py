@@ -8,6 +8,7 @@
 | INTEGER | integers and decimals without a fraction, within 64 bits |
 | IMAGE | strings (paths and `data:` URLs), bytes, structs of `bytes` and `path` (bytes first) |
 | ARRAY | lists of numbers, nested as the shape, or flat; JSON of these; bytes of `.npy` files (`arrays`) |
+| OBJECTS | lists of structs; JSON of these, as strings or bytes (`arrays`) |
 
 All formats convert here, Python and JSON values in groups of one type (`typing.python_values`), so a value has one
 outcome in all of them. Encodings (dictionaries, runs, views) do not matter. Only `many` takes lists: nested ones are
@@ -55,6 +56,8 @@ def typed_values(
             add_faults(faults, ~arrays.absent(values), Fault("wrong_type", wrong, name))
             return pa.nulls(len(values), arrays.ARROW_TYPES[column.type])
         return arrays.typed_arrays(name, column.array, values, faults)
+    if column.type is ColumnType.OBJECTS:
+        return arrays.json_of_objects(name, arrays.python_objects(name, values, faults), faults)
     if not column.many and column.type is ColumnType.IMAGE and not column.optional:
         return _needed_images(name, values, base, faults)
     if not column.many:
@@ -72,13 +75,15 @@ def typed_values(
 
 def typed_whole(name: str, column: Column, values: Sequence[object], faults: Faults) -> pa.Array | None:
     """Makes an array of Python values of a type that takes them as they are; None where Arrow's types come first."""
+    if column.type is ColumnType.OBJECTS:
+        return arrays.json_of_objects(name, values, faults)
     return None if column.array is None else arrays.arrays_of_objects(name, column.array, values, faults)
 
 
 def misfit(column: Column, kind: pa.DataType) -> str | None:
     """Returns why no value of an Arrow type can fit a column; None if some can."""
     kind = arrays.plain(pa.nulls(0, kind)).type
-    if column.type is ColumnType.ARRAY:
+    if column.is_blob:
         return None if arrays.is_list(kind) or _is_text(kind) else _misfit(column.type, kind)
     if column.many:
         while arrays.is_list(kind):
@@ -322,6 +327,7 @@ RULES: Mapping[ColumnType, Rule] = {
     ColumnType.INTEGER: Rule("a 64-bit integer", _is_whole, _integer),
     ColumnType.IMAGE: Rule("an image's path or bytes", _is_image, inlined),
     ColumnType.ARRAY: Rule("an array of numbers", arrays.is_list, lambda values: values),
+    ColumnType.OBJECTS: Rule(arrays.OBJECTS, arrays.is_list, lambda values: values),
 }
 NAMES: Sequence[tuple[Callable[[pa.DataType], bool], str]] = (
     (arrays.is_list, LIST),

@@ -7,12 +7,13 @@ from pydantic import Field
 from recordmill.pipeline.spec.features.array import Array
 from recordmill.pipeline.spec.features.boxes import Boxes
 from recordmill.pipeline.spec.features.category import Categories, Category
+from recordmill.pipeline.spec.features.chat import Chat
 from recordmill.pipeline.spec.features.image import Image, ImageSequence
 from recordmill.pipeline.spec.features.number import Number, Numbers
 from recordmill.pipeline.spec.features.raw import Raw
 from recordmill.pipeline.spec.features.text import Text, Texts
 
 AnyFeature = Annotated[
-    Image | ImageSequence | Boxes | Text | Texts | Category | Categories | Number | Numbers | Array | Raw,
+    Image | ImageSequence | Boxes | Text | Texts | Chat | Category | Categories | Number | Numbers | Array | Raw,
     Field(discriminator="kind"),
 ]

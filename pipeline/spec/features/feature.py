@@ -49,6 +49,14 @@ class Feature(Options):
     def _column(self) -> Column:
         return Column(self.column_type, optional=self.optional)
 
+    def first_column(self, name: str) -> str:
+        """Returns the name of the source's column for the feature `name`."""
+        return self.column or name
+
+    def joined_columns(self, name: str) -> dict[str, tuple[str, Column]]:
+        """Returns the columns that make a value, by field, the first one first; empty if it is one."""
+        return {}
+
     def check(self, features: Mapping[str, "Feature"]) -> None:
         """Checks against the spec's features, by name. Raises: WrongValueError: its path starts at this feature."""
 

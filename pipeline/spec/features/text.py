@@ -103,7 +103,7 @@ def check_shared(text: kinds.TextOptions, owner: str, features: Mapping[str, Fea
     """Checks that the owner is a text with matching options. Raises: WrongValueError: its path starts at the text."""
     path = ("vocabulary", "shared_with")
     other = feature_named(owner, features, *path).options()
-    if not isinstance(other, kinds.TextOptions) or other.shared_with is not None:
+    if not isinstance(other, kinds.TextOptions) or other.shared_with is not None or other.kind == "chat":
         raise WrongValueError(f"'{owner}' should be a text with its own vocabulary", *path)
     for option in SHARED_ALIKE:
         mine, theirs = getattr(text, option), getattr(other, option)
@@ -231,13 +231,9 @@ class Tokenized(Feature):
             self.description,
             vocabulary=statistics["vocabulary"] if self.needs_model or options.has_vocabulary else None,
             vocabulary_size=max(special.first + tokens, special.padding + 1),
-            padding_id=special.padding,
-            unknown_id=special.unknown,
-            first_id=special.first,
-            begin_id=special.begin,
-            end_id=special.end,
             model=statistics["model"] if self.needs_model else None,
             joins=statistics.get("joins"),
+            **special.described(),
             **self.stored_form(),
         )
 

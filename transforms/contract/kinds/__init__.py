@@ -8,6 +8,7 @@ from recordmill.transforms.contract.kinds.array import ArrayDescription
 from recordmill.transforms.contract.kinds.base import Description, Json
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
+from recordmill.transforms.contract.kinds.chat import ChatDescription
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
 from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
@@ -21,6 +22,7 @@ DESCRIPTIONS: Mapping[str, type[Description]] = {
         BoxesDescription,
         TextDescription,
         TextsDescription,
+        ChatDescription,
         CategoryDescription,
         CategoriesDescription,
         NumberDescription,

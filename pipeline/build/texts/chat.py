@@ -1,0 +1,285 @@
+"""Chats to ids and a loss mask: messages of any notation, the model's template, its tokenizer.
+
+The mask is 1 where the loss counts. Spans of the assistant's text come from the template's generation blocks, or from
+prefixes: a chat's text up to a turn begins the text of the whole chat, and the header of an assistant's turn is what
+`add_generation_prompt` adds.
+
+>>> canonical('[{"from": "human", "value": "hi"}, {"from": "gpt", "value": "ho"}]').messages
+[{'role': 'user', 'content': 'hi'}, {'role': 'assistant', 'content': 'ho'}]
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.pipeline.build.texts.encode import encoded_name
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.sources.faults import Fault, Faults
+from recordmill.transforms.contract.kinds.base import FeatureOptions
+from recordmill.transforms.contract.kinds.chat import LOSS_MASK, ROLES, ChatError, ChatOptions
+from recordmill.transforms.numpy.tokenizers import LIBRARIES
+
+if TYPE_CHECKING:
+    from recordmill.pipeline.build.texts.template import ChatTemplate  # needs Jinja
+
+NOTATIONS = (("role", "content"), ("from", "value"))
+ALIASES = {"human": "user", "gpt": "assistant", "function_call": "assistant", "observation": "tool"}
+"""ShareGPT's roles."""
+Spans = list[tuple[int, int]]
+REASONING = ("reasoning_content", "thinking", "reasoning")
+
+
+@dataclass(frozen=True)
+class Chat:
+    """A chat in one notation."""
+
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] | None = None
+
+
+@dataclass(frozen=True)
+class EncodedChat:
+    """A chat's ids, and for each 1 if the loss counts there, else 0."""
+
+    ids: list[int]
+    loss_mask: list[int]
+
+
+def canonical(text: str, roles: Mapping[str, str] | None = None) -> Chat:
+    """Reads the JSON of messages, or of an object of `messages` and `tools` or Alpaca's fields; `roles` adds names.
+
+    Raises: ChatError: no message, an unknown role, or a message without text.
+    """
+    given = json.loads(text)
+    fields = given if isinstance(given, dict) else {"messages": given}
+    messages = fields["messages"] if "messages" in fields else list(_of_instruction(fields))
+    known = {role: role for role in ROLES} | ALIASES | dict(roles or {})
+    read = [_message(place, message, known) for place, message in enumerate(messages, 1)]
+    if not read:
+        raise ChatError("malformed_chat", "the chat has no messages")
+    return Chat(read, fields.get("tools") or None)
+
+
+def _of_instruction(fields: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Yields the messages of Alpaca's fields: an input follows the instruction after a blank line."""
+    if fields.get("system"):
+        yield {"role": "system", "content": fields["system"]}
+    asked = [fields[name] for name in ("instruction", "input") if fields.get(name)]
+    yield {"role": "user", "content": "\n\n".join(asked)}
+    yield {"role": "assistant", "content": fields["output"]}
+
+
+def _message(place: int, message: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
+    role_key, text_key = next((keys for keys in NOTATIONS if keys[0] in message), NOTATIONS[0])
+    role = message.get(role_key)
+    if not isinstance(role, str) or role not in known:
+        # A role may be a person's name, and rejects hold no values.
+        raise ChatError("malformed_chat", f"message {place} has an unknown role, or none: name it in `roles`")
+    rest = {name: value for name, value in message.items() if name not in (role_key, text_key)}
+    content = _content(place, message.get(text_key))
+    if content is None and not rest.get("tool_calls"):
+        raise ChatError("malformed_chat", f"message {place} has no `{text_key}`")
+    if calls := rest.get("tool_calls"):
+        rest["tool_calls"] = [_call(call) for call in calls]
+    return {"role": known[role], **({} if content is None else {"content": content}), **_thoughts(rest), **rest}
+
+
+def _thoughts(rest: Mapping[str, Any]) -> dict[str, Any]:
+    """Names reasoning as templates read it, as `apply_chat_template` does."""
+    thought = next((rest[name] for name in REASONING if name in rest), None)
+    return {} if thought is None else {"reasoning_content": thought, "thinking": thought}
+
+
+def _content(place: int, content: Any) -> str | None:
+    """Returns a message's text; OpenAI's parts of text are joined."""
+    if content is None or isinstance(content, str):
+        return content
+    parts = content if isinstance(content, list) else [content]
+    texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in parts]
+    if not all(isinstance(text, str) for text in texts):
+        raise ChatError("malformed_chat", f"message {place} has content other than text")
+    return "".join(map(str, texts))
+
+
+def _call(call: Any) -> Any:
+    """Parses arguments in a JSON string, OpenAI's notation, to the object that templates expect."""
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict) or not isinstance(function.get("arguments"), str):
+        return call
+    try:
+        return {**call, "function": {**function, "arguments": json.loads(function["arguments"])}}
+    except ValueError:
+        return call
+
+
+def with_template(options: ChatOptions, read: Callable[[str], bytes]) -> ChatOptions:
+    """Reads the files beside the model. Raises: UserError: one is invalid, or there is no template."""
+    jinja, where = _jinja(), options.config or ""
+    try:
+        config = json.loads(read(where))
+    except ValueError:
+        raise UserError(f"{where} is not JSON: copy the model's files again") from None
+    config = config if isinstance(config, dict) else {}
+    try:
+        given = None if options.template is None else read(options.template).decode()
+    except UnicodeDecodeError:
+        raise UserError(f"{options.template} is not UTF-8 text: name a file of Jinja as `template`") from None
+    source = given or jinja.read_template(config, tools=options.uses_tools)
+    if source is None:
+        raise UserError(f"{where} has no chat_template: name a file of Jinja as `template`")
+    found = replace(options, template_source=source, named_tokens=jinja.named_tokens(config))
+    with suppress(ChatError):  # before any row is read
+        trained_spans(_template(found), Chat(PROBE), found.train)
+    return found
+
+
+def _jinja() -> Any:
+    """Loads the module that needs Jinja. Raises: UserError: it is missing."""
+    try:
+        from recordmill.pipeline.build.texts import template
+    except ImportError:
+        raise UserError('the package jinja2 is missing: pip install "recordmill[tokens]"') from None
+    return template
+
+
+def _template(options: ChatOptions) -> "ChatTemplate":
+    """Compiles the template. Raises: UserError: wrong syntax."""
+    assert options.template_source is not None  # noqa: S101 - the driver reads every template
+    where = options.template or options.config or "the chat template"
+    made: ChatTemplate = _jinja().ChatTemplate(options.template_source, options.named_tokens, where)
+    return made
+
+
+PROBE = [{"role": role, "content": "a"} for role in ("user", "assistant")]
+BEGINS = "the chat begins with the assistant, and the template has no header for that"
+UNTOLD = (
+    "renders a turn differently when more turns follow, or another header than `add_generation_prompt` adds: the "
+    "assistant's text cannot be told. Put {% generation %} and {% endgeneration %} around it in a copy of the "
+    "template, and name that as `template`, or choose `train: all`"
+)
+
+
+def trained_spans(template: "ChatTemplate", chat: Chat, train: str) -> tuple[str, Spans]:
+    """Renders a chat; also returns the spans of the text to train on.
+
+    Raises: ChatError: the template raises. UserError: the template does not tell the assistant's text.
+    """
+    rendered = template.render(chat.messages, chat.tools)
+    if train == "all":
+        return rendered.text, [(0, len(rendered.text))]
+    if template.has_blocks:
+        return rendered.text, rendered.spans[-1:] if train == "last" else rendered.spans
+    turns = [place for place, message in enumerate(chat.messages) if message["role"] == "assistant"]
+    kept = turns[-1:] if train == "last" else turns
+    return rendered.text, [_turn(template, chat, place, rendered.text) for place in kept]
+
+
+def _turn(template: "ChatTemplate", chat: Chat, place: int, text: str) -> tuple[int, int]:
+    """Returns the span of an assistant's turn by prefixes."""
+    try:
+        before = template.render(chat.messages[:place], chat.tools, prompt=True).text
+    except ChatError as error:
+        raise error if place else ChatError(error.reason, BEGINS) from None
+    after = template.render(chat.messages[: place + 1], chat.tools).text
+    end = template.tokens.get("eos_token", "")
+    if not text.startswith(after) and end:
+        after = after.removesuffix(end)  # some templates end a whole chat with it
+    if place == 0 and not after.startswith(before):
+        raise ChatError("template_error", BEGINS)
+    if not (text.startswith(after) and after.startswith(before)):
+        raise UserError(f"{template.where} {UNTOLD}")
+    return len(before), len(after)
+
+
+class ChatEncoder:
+    """Encodes chats; may be used by several threads."""
+
+    def __init__(self, options: ChatOptions) -> None:
+        """Takes complete options. Raises: UserError: the model or the template is invalid."""
+        self._options, self._template = options, _template(options)
+        offsets = LIBRARIES[options.tokenizer](
+            options.model_bytes or b"", options, options.model or "the model"
+        ).offsets
+        assert offsets is not None  # noqa: S101 - this library has places
+        self._tokens = offsets
+
+    def __call__(self, text: str) -> EncodedChat | Fault:
+        """Encodes one chat, as `encode_batch`."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[EncodedChat | Fault]:
+        """Encodes chats, the JSON of `canonical`; an empty string has no ids.
+
+        Raises: UserError: the template does not tell the assistant's text.
+        """
+        rendered = [self._rendered(text) for text in texts]
+        encodings = iter(self._tokens([each[0] for each in rendered if not isinstance(each, Fault)]))
+        return [
+            each if isinstance(each, Fault) else self._encoded(next(encodings), each[1], bool(text))
+            for each, text in zip(rendered, texts, strict=True)
+        ]
+
+    def _rendered(self, text: str) -> tuple[str, Spans] | Fault:
+        if not text:
+            return "", []
+        try:
+            return trained_spans(self._template, canonical(text, self._options.roles), self._options.train)
+        except ChatError as error:
+            return Fault(error.reason, error.message)
+
+    def _encoded(self, encoding: Any, spans: Spans, is_given: bool) -> EncodedChat | Fault:
+        mask, length = token_mask(encoding, spans), self._options.max_length
+        kept = slice(None) if length is None else self._kept(length)
+        if is_given and not any(mask[kept]):
+            cut = f": `max_length` cuts all {sum(mask)} off" if any(mask) else ""
+            return Fault("no_trainable_token", f"the chat has no token to train on{cut}")
+        return EncodedChat(encoding.ids[kept], mask[kept])
+
+    def _kept(self, length: int) -> slice:
+        return slice(length) if self._options.truncate == "end" else slice(-length, None)
+
+
+def token_mask(encoding: Any, spans: Spans) -> list[int]:
+    """Marks the tokens that overlap a span: 1, else 0; as `apply_chat_template` does."""
+    mask, place = [0] * len(encoding.ids), 0
+    for token, (start, end) in enumerate(encoding.offsets):
+        while place < len(spans) and spans[place][1] <= start:
+            place += 1
+        mask[token] = int(place < len(spans) and spans[place][0] < end)
+    return mask
+
+
+class ChatColumns:
+    """Encodes the chats of keyed rows; may be called from several threads."""
+
+    def __init__(self, features: Mapping[str, FeatureOptions], columns: Mapping[str, str]) -> None:
+        """Takes complete options, and each feature's column, for faults. Raises: UserError: as `ChatEncoder`."""
+        chats = {name: options for name, options in features.items() if isinstance(options, ChatOptions)}
+        self._encoders = {name: ChatEncoder(options) for name, options in chats.items()}
+        self._columns = columns
+
+    def __call__(self, rows: pa.Table) -> tuple[pa.Table, Faults]:
+        """Adds the columns of ids and masks, both empty for rows at fault; also returns the faults."""
+        faults: Faults = {}
+        for name, encoder in self._encoders.items():
+            encoded = encoder.encode_batch(rows[name].cast(pa.string()).to_pylist())
+            for row, each in enumerate(encoded):
+                if isinstance(each, Fault):
+                    faults.setdefault(row, replace(each, column=self._columns[name]))
+            good = [EncodedChat([], []) if isinstance(each, Fault) else each for each in encoded]
+            parts = {"": [each.ids for each in good], LOSS_MASK: [each.loss_mask for each in good]}
+            for part, lists in parts.items():
+                rows = rows.append_column(encoded_name(name, part), pa.array(lists, pa.list_(pa.int64())))
+        return rows, faults
+
+    def good(self, rows: pa.Table) -> pa.Table:
+        """Returns the rows without faults, with the columns of ids and masks."""
+        encoded, faults = self(rows)
+        kept = np.ones(rows.num_rows, bool)
+        kept[list(faults)] = False
+        return encoded.filter(pa.array(kept))

@@ -1,0 +1,122 @@
+"""Chats: messages rendered by the model's template, as ids with a mask of the tokens to train on."""
+
+import os
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from recordmill.pipeline.errors import WrongValueError
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.spec.features.feature import Feature
+from recordmill.pipeline.yaml_document import Options
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.chat import LOSS_MASK, ChatDescription, ChatOptions
+from recordmill.transforms.contract.kinds.text import SpecialIds
+
+CONFIG, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
+Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
+
+
+class InstructionColumns(Options):
+    """Columns of text that make a chat of two turns, as in Alpaca's data."""
+
+    instruction: str = Field(min_length=1)
+    """The user's text."""
+    output: str = Field(min_length=1)
+    """The assistant's text."""
+    input: str | None = Field(default=None, min_length=1)
+    """Follows the instruction after a blank line, where it is not empty."""
+    system: str | None = Field(default=None, min_length=1)
+    """The system's text."""
+
+
+class Chat(Feature):
+    """A chat as ids, with a mask of the tokens to train on."""
+
+    column_type = ColumnType.OBJECTS
+    contract = ChatOptions
+    kind: Literal["chat"]
+    model: str = Field(min_length=1)
+    """The model's `tokenizer.json`."""
+    config: str | None = Field(default=None, min_length=1)
+    """Special tokens, and maybe the template. None: `tokenizer_config.json` beside the model."""
+    template: str | None = Field(default=None, min_length=1)
+    """A chat template in Jinja. None: `chat_template.jinja` beside the model, else the config's."""
+    train: Literal["assistant", "last", "all"] = "assistant"
+    """The tokens that the loss counts: the assistant's turns, only the last one, or everything."""
+    max_length: int | None = Field(default=None, ge=1, strict=True)
+    """Keeps this many ids, and pads batches to this length. None: keeps all, and pads to a batch's longest chat."""
+    truncate: Literal["end", "start"] = "end"
+    """The side on which long chats are cut."""
+    roles: dict[str, Role] = {}
+    """Roles of the data under other names: {bot: assistant}. Known are OpenAI's and ShareGPT's."""
+    tools: str | None = Field(default=None, min_length=1)
+    """The column of tools, a list of JSON Schemas, for the template."""
+    columns: InstructionColumns | None = None
+    """Columns of text, instead of one column of messages."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.columns is not None and self.column is not None:
+            raise WrongValueError("contradicts `columns`, which name the chat's columns: leave one out", "column")
+        if self.truncate != "end" and self.max_length is None:
+            raise WrongValueError("needs `max_length`: give one, or leave `truncate` out", "truncate")
+        if self.columns is not None and self.optional:
+            raise WrongValueError("a chat of `columns` has an output: leave `optional` out", "optional")
+        return self
+
+    @property
+    def fill(self) -> Any:
+        return b""
+
+    @property
+    def config_path(self) -> str:
+        """The path of `config`."""
+        return self.config or beside(self.model, CONFIG)
+
+    def first_column(self, name: str) -> str:
+        return super().first_column(name) if self.columns is None else self.columns.output
+
+    def _column(self) -> Column:
+        return super()._column() if self.columns is None else Column(ColumnType.TEXT)
+
+    def with_template(self, folder: str | None) -> "Chat":
+        """Returns a copy that names the template beside the model, if there is one; paths start at `folder`."""
+        path = beside(self.model, TEMPLATE)
+        found = self.template is None and os.path.exists(os.path.join(folder or "", path))
+        return self.model_copy(update={"template": path}) if found else self
+
+    def joined_columns(self, name: str) -> dict[str, tuple[str, Column]]:
+        text, missing = Column(ColumnType.TEXT), Column(ColumnType.TEXT, optional=True)
+        tools = {} if self.tools is None else {"tools": (self.tools, Column(ColumnType.OBJECTS, optional=True))}
+        if self.columns is None:
+            return {"messages": (self.first_column(name), self._column()), **tools} if tools else {}
+        texts = {field: column for field, column in self.columns if column is not None}
+        needed = ("output", "instruction", "input", "system")
+        named = {field: (texts[field], missing if field in needed[2:] else text) for field in needed if field in texts}
+        return named | tools
+
+    def files(self) -> dict[str, str]:
+        """Returns the paths of the model, its config, and a template of its own."""
+        template = {} if self.template is None else {"template": self.template}
+        return {"model": self.model, "config": self.config_path, **template}
+
+    def parts(self) -> tuple[str, ...]:
+        """Names the mask."""
+        return (LOSS_MASK,)
+
+    def options(self, *, is_label: bool = False) -> ChatOptions:
+        return self._make(ChatOptions, config=self.config_path, uses_tools=self.tools is not None)
+
+    def describe(self, statistics: dict[str, Any]) -> Description:
+        special = SpecialIds(**statistics["special_ids"])
+        size = max(special.first + statistics["words"], special.padding + 1)
+        found = {name: statistics[name] for name in ("vocabulary", "model", "joins")}
+        return self._make(
+            ChatDescription, **found, tokenizer=ChatOptions.tokenizer, vocabulary_size=size, **special.described()
+        )
+
+
+def beside(path: str, name: str) -> str:
+    """Returns the path of another file in a file's folder, local or at a URL."""
+    return os.path.join(os.path.dirname(path), name)

@@ -1,0 +1,241 @@
+"""Chats to ids and a loss mask: every notation, published templates, and what makes a chat a reject."""
+
+import json
+from typing import Any
+
+import pytest
+
+from recordmill.pipeline.build.texts.chat import Chat, ChatEncoder, EncodedChat, canonical, with_template
+from recordmill.pipeline.build.texts.template import ChatTemplate, named_tokens, read_template
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.sources.faults import Fault
+from recordmill.transforms.contract.kinds.chat import ChatError, ChatOptions
+from tests.chats import HEADERS, TEMPLATES, TOKENS, WITH_BLOCKS, chats, mask_of, tokenizer, trained_spans
+from tests.messages import assert_names, raises
+
+ASKED = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
+TWICE = [*ASKED, {"role": "user", "content": "why"}, {"role": "assistant", "content": "so"}]
+
+
+def encoder(template: str, **options: Any) -> ChatEncoder:
+    source, model = TEMPLATES.get(template, template), tokenizer().to_str().encode()
+    given = ChatOptions(template="a.jinja", template_source=source, named_tokens=TOKENS, model_bytes=model, **options)
+    return ChatEncoder(given)
+
+
+def encode(template: str, messages: Any, **options: Any) -> EncodedChat:
+    encoded = encoder(template, **options)(json.dumps(messages))
+    assert isinstance(encoded, EncodedChat), encoded
+    return encoded
+
+
+def trained(template: str, messages: Any, **options: Any) -> str:
+    """The text that the loss counts."""
+    encoded = encode(template, messages, **options)
+    return tokenizer().decode(
+        [id_ for id_, counts in zip(encoded.ids, encoded.loss_mask, strict=True) if counts], skip_special_tokens=False
+    )
+
+
+def fault(template: str, messages: Any, **options: Any) -> tuple[str, str]:
+    found = encoder(template, **options)(json.dumps(messages))
+    assert isinstance(found, Fault), found
+    return found.reason, found.message
+
+
+def test_every_template_is_here() -> None:
+    assert set(TEMPLATES) == set(HEADERS)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_the_mask_is_the_assistants_text(name: str) -> None:
+    """The other side finds the text by the template's header."""
+    given, template = chats(name, 50), ChatTemplate(TEMPLATES[name], TOKENS)
+    for messages, encoded in zip(given, encoder(name).encode_batch(list(map(json.dumps, given))), strict=True):
+        assert isinstance(encoded, EncodedChat)
+        text = template.render(messages).text
+        encoding = tokenizer().encode(text, add_special_tokens=False)
+        assert encoded.ids == encoding.ids
+        assert encoded.loss_mask == mask_of(encoding.offsets, trained_spans(name, messages, text)), messages
+
+
+NOTATIONS: dict[str, Any] = {
+    "ShareGPT": [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "ho"}],
+    "OpenAI's parts": [
+        {"role": "user", "content": [{"type": "text", "text": "h"}, {"type": "text", "text": "i"}]},
+        {"role": "assistant", "content": "ho"},
+    ],
+    "an object": {"messages": ASKED},
+    "Alpaca": {"instruction": "hi", "output": "ho"},
+    "Alpaca without an input": {"instruction": "hi", "input": "", "output": "ho", "system": ""},
+}
+
+
+@pytest.mark.parametrize("given", NOTATIONS.values(), ids=NOTATIONS)
+def test_notations_of_one_chat(given: Any) -> None:
+    assert canonical(json.dumps(given)) == Chat(ASKED)
+
+
+def test_fields_of_alpaca_become_turns() -> None:
+    given = {"system": "be kind", "instruction": "add", "input": "1 2", "output": "3"}
+    assert [(each["role"], each["content"]) for each in canonical(json.dumps(given)).messages] == [
+        ("system", "be kind"),
+        ("user", "add\n\n1 2"),
+        ("assistant", "3"),
+    ]
+
+
+def test_other_fields_of_a_message_stay() -> None:
+    call = {"type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+    messages = [
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "content": "2", "name": "add"},
+        {"role": "assistant", "content": "2", "reasoning": "hm"},
+    ]
+    read = canonical(json.dumps({"messages": messages, "tools": [{"type": "function"}]}))
+    assert read.tools == [{"type": "function"}]
+    assert read.messages[0]["tool_calls"][0]["function"]["arguments"] == {"a": 1}
+    assert "content" not in read.messages[0]
+    assert read.messages[1]["name"] == "add"
+    assert read.messages[2]["reasoning_content"] == read.messages[2]["thinking"] == "hm"
+
+
+def test_roles_of_the_data_are_named() -> None:
+    messages = [{"role": "alice", "content": "hi"}, {"role": "bot", "content": "ho"}]
+    assert canonical(json.dumps(messages), {"alice": "user", "bot": "assistant"}) == Chat(ASKED)
+
+
+@pytest.mark.parametrize("template", ["qwen2", "tulu_generation"])
+@pytest.mark.parametrize(("train", "text"), [("assistant", "ho+so+"), ("last", "so+")])
+def test_the_turns_to_train_on(template: str, train: str, text: str) -> None:
+    end = {"qwen2": "<|im_end|>\n", "tulu_generation": "</s>"}[template]
+    assert trained(template, TWICE, train=train) == text.replace("+", end)
+
+
+def test_everything_is_trained() -> None:
+    assert encode("qwen2", ASKED, train="all").loss_mask.count(0) == 0
+
+
+def test_a_cut_keeps_a_side() -> None:
+    whole = encode("qwen2", TWICE)
+    for truncate, kept in (("end", slice(0, 60)), ("start", slice(-60, None))):
+        encoded = encode("qwen2", TWICE, max_length=60, truncate=truncate)
+        assert (encoded.ids, encoded.loss_mask) == (whole.ids[kept], whole.loss_mask[kept])
+
+
+TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "a": 'x "<&>" é'}}}]
+
+
+def test_tools_reach_the_template_unescaped() -> None:
+    encoded = encode("qwen2_5_tools", {"messages": ASKED, "tools": TOOLS})
+    assert json.dumps(TOOLS[0], ensure_ascii=False) in tokenizer().decode(encoded.ids, skip_special_tokens=False)
+
+
+def test_a_call_of_a_tool_is_trained() -> None:
+    call = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
+    messages = [ASKED[0], {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "2"}, ASKED[1]]
+    text = trained("qwen2_5_tools", {"messages": messages, "tools": TOOLS})
+    assert_names(text, '{"name": "add", "arguments": {"a": 1}}', "ho<|im_end|>")
+    assert "tool_response" not in text
+
+
+SECRET = "Xylophon"
+REJECTS: dict[str, tuple[str, Any, dict[str, Any], str, tuple[str, ...]]] = {
+    "no messages": ("qwen2", [], {}, "malformed_chat", ()),
+    "an unknown role": ("qwen2", [{"role": SECRET, "content": "a"}], {}, "malformed_chat", ("message 1", "`roles`")),
+    "no role": ("qwen2", [{"content": SECRET}], {}, "malformed_chat", ("message 1",)),
+    "no text": ("qwen2", [*ASKED, {"role": "user"}], {}, "malformed_chat", ("message 3", "`content`")),
+    "no value": ("qwen2", [{"from": "human"}], {}, "malformed_chat", ("message 1", "`value`")),
+    "an image": ("qwen2", [{"role": "user", "content": [{"type": "image"}]}], {}, "malformed_chat", ("message 1",)),
+    "two turns of one role": ("gemma", [ASKED[0], *ASKED], {}, "template_error", ("roles must alternate",)),
+    "a number as words": ("{{ messages[0].content + 1 }}", ASKED, {}, "template_error", ("TypeError",)),
+    "its words in an error": (
+        "{{ raise_exception('bad: ' + messages[0].content) }}",
+        [{"role": "user", "content": SECRET}],
+        {},
+        "template_error",
+        (),
+    ),
+    "a missing field": ("{{ messages[0].a.b }}", ASKED, {}, "template_error", ("missing",)),
+    "a first answer": ("qwen2", ASKED[1:], {}, "template_error", ("begins with the assistant",)),
+    "a first answer, which the template raises at": ("vicuna", ASKED[1:], {}, "template_error", ()),
+    "no answer": ("qwen2", ASKED[:1], {}, "no_trainable_token", ()),
+    "an answer that is cut off": ("qwen2", ASKED, {"max_length": 3}, "no_trainable_token", ("`max_length`",)),
+}
+
+
+@pytest.mark.parametrize(("template", "messages", "options", "reason", "facts"), REJECTS.values(), ids=REJECTS)
+def test_rejects(template: str, messages: Any, options: dict[str, Any], reason: str, facts: tuple[str, ...]) -> None:
+    found, message = fault(template, messages, **options)
+    assert found == reason
+    assert_names(message, *facts)
+    assert SECRET not in message
+
+
+CHANGED = (
+    "{% for m in messages %}{{ m.role }}{% if loop.last or m.role == 'user' %}: {{ m.content }}{% endif %};{% endfor %}"
+)
+PROMPT = "{% for m in messages %}{{ m.role }}: {{ m.content }};{% endfor %}{% if add_generation_prompt %}!{% endif %}"
+
+
+@pytest.mark.parametrize("template", [CHANGED, PROMPT], ids=["a turn that changes", "another header"])
+def test_a_template_whose_turns_are_no_prefixes_ends_the_build(template: str) -> None:
+    with raises(UserError, "a.jinja", "{% generation %}", "`template`", "train: all"):
+        encoder(template)(json.dumps(TWICE))
+    assert encode(template, TWICE, train="all").ids
+
+
+def test_another_header_ends_the_build_before_a_row_is_read() -> None:
+    with raises(UserError, "a.jinja", "{% generation %}"):
+        files(config="{}", template=PROMPT)
+    assert files(config="{}", template=CHANGED).template_source == CHANGED, "chats of one answer are told"
+    assert trained(CHANGED, ASKED) == "assistant: ho;"
+
+
+def test_templates_have_no_clock() -> None:
+    with raises(UserError, "a.jinja", "strftime_now", "`template`"):
+        ChatTemplate("{{ strftime_now('%d') }}", where="a.jinja").render(ASKED)
+    guarded = "{% if strftime_now is defined %}now{% else %}then{% endif %}"
+    assert ChatTemplate(guarded).render(ASKED).text == "then"
+
+
+def test_a_template_can_change_nothing() -> None:
+    for source in ("{{ messages.append(1) }}", "{{ ''.__class__.__mro__ }}"):
+        with pytest.raises(ChatError):
+            ChatTemplate(source).render(ASKED)
+    with raises(UserError, "a.jinja", "line 2"):
+        ChatTemplate("\n{% for %}", where="a.jinja")
+
+
+def test_templates_of_a_config() -> None:
+    several = [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]
+    assert read_template({"chat_template": "a"}) == "a"
+    assert read_template({"chat_template": several}) == "a"
+    assert read_template({"chat_template": several}, tools=True) == "b"
+
+
+def files(**given: str) -> ChatOptions:
+    options = ChatOptions(config="c.json", template="a.jinja" if "template" in given else None)
+    return with_template(options, lambda path: given["template" if path == "a.jinja" else "config"].encode())
+
+
+def test_a_template_beside_the_model() -> None:
+    config = json.dumps({"chat_template": "a", "eos_token": "</s>"})
+    assert (files(config=config).template_source, files(config=config).named_tokens) == ("a", {"eos_token": "</s>"})
+    assert files(config=config, template="b").template_source == "b"
+    for given, facts in (
+        ({"config": "{}"}, ("c.json", "chat_template", "`template`")),
+        ({"config": "{"}, ("c.json", "JSON")),
+        ({"config": config, "template": "{% if %}"}, ("a.jinja", "line 1")),
+    ):
+        with raises(UserError, *facts):
+            files(**given)
+
+
+def test_special_tokens_of_a_config() -> None:
+    config = {"bos_token": {"content": "<s>"}, "eos_token": "</s>", "add_bos_token": True, "unk_token": None}
+    assert named_tokens(config) == {"bos_token": "<s>", "eos_token": "</s>"}
+
+
+def test_blocks_are_found() -> None:
+    assert [name for name, source in TEMPLATES.items() if ChatTemplate(source).has_blocks] == list(WITH_BLOCKS)

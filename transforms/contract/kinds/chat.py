@@ -1,0 +1,90 @@
+"""Chats as ids, with a mask of the tokens to train on."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from recordmill.transforms.contract.kinds import base
+from recordmill.transforms.contract.kinds.text import DecodedText, TextDescription, TextOptions
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+LOSS_MASK = "loss_mask"
+
+
+class ChatError(Exception):
+    """A chat cannot be stored: the code of its reject, and a message without its words."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason, self.message = reason, message
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatOptions(TextOptions):
+    """The options of chats."""
+
+    kind: ClassVar[str] = "chat"
+    tokenizer: str = "huggingface"
+    special_tokens: bool = False  # the template has them
+    train: str = "assistant"  # `assistant`, `last` or `all`
+    template: str | None = None  # a file of Jinja; None: the config's
+    config: str | None = None  # the model's `tokenizer_config.json`
+    roles: Mapping[str, str] = field(default_factory=dict)  # the template's role of each of the data's
+    uses_tools: bool = False  # whether rows may have tools
+    template_source: str | None = None  # Jinja, once read
+    named_tokens: Mapping[str, str] = field(default_factory=dict)  # of the config, such as `bos_token`, once read
+
+    @property
+    def padding(self) -> str | None:
+        """The token that pads, by the config."""
+        return self.named_tokens.get("pad_token")
+
+    @property
+    def library_parts(self) -> tuple[str, ...]:
+        return (LOSS_MASK,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatDescription(TextDescription):
+    """A chat's ids a row, and for each 1 if the loss counts there, else 0."""
+
+    kind: ClassVar[str] = "chat"
+    aligned: ClassVar[tuple[str, ...]] = (LOSS_MASK,)
+    train: str
+
+    @classmethod
+    def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
+        return {"": base.Stored("int64", None), LOSS_MASK: base.Stored("int64", None)}
+
+    def words(self) -> str:
+        return f"{super().words()}, with a loss mask"
+
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> "DecodedChat":
+        """Returns the text in runs of equal masks."""
+        ids, mask = parts[""], parts[LOSS_MASK]
+        stored = replace(self, padding_id=self.vocabulary_size)  # the id that pads batches may also end turns
+        whole = stored.text(ids.tolist(), decoding)
+        cuts = np.flatnonzero(np.diff(mask)) + 1
+        runs = zip(np.split(ids, cuts), np.split(mask, cuts), strict=True) if len(ids) else ()
+        shown = tuple((str(stored.text(run.tolist(), decoding)), bool(trained[0])) for run, trained in runs)
+        return DecodedChat(whole.ids, whole.words, whole.text, runs=shown, loss_mask=tuple(mask.tolist()))
+
+    def export_ids(self, into: base.Export, name: str) -> None:
+        """Adds the ids, and the mask."""
+        super().export_ids(into, name)
+        mask = base.ExportColumn(f"{name}_{LOSS_MASK}", "int64", name, lambda chat: list(chat.loss_mask), depth=1)
+        into.add_raw(mask.name, mask)
+
+
+@dataclass(frozen=True)
+class DecodedChat(DecodedText):
+    """A chat as the model reads it."""
+
+    runs: tuple[tuple[str, bool], ...] = ()  # the text in order, each with whether the loss counts there
+    loss_mask: tuple[int, ...] = ()  # for each id
+
+    def __str__(self) -> str:
+        """Returns the text, with the text to train on between ⟦ and ⟧."""
+        return "".join(f"⟦{text}⟧" if is_trained else text for text, is_trained in self.runs)
