@@ -127,7 +127,7 @@ class ShardBuilder:
         return BuiltBatch(encode(keys, stored), packed, totals)
 
     def _aligned(self, batch: RowBatch, stored: Stored) -> tuple[RowBatch, Stored]:
-        """Rejects the rows whose lists of a pack differ in length."""
+        """Rejects rows with lists of a pack that differ in length."""
         columns, faults = self._context.schema.features, dict[int, Fault]()
         for each in self._context.packs:
             faults = unequal(each.features, _counts(stored, each.features), columns) | faults
