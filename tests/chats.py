@@ -15,7 +15,9 @@ WITHOUT_SYSTEM = ("gemma", "mistral_v0_3")
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
 SPECIAL = ["<pad>", *"<s> </s> <|im_start|> <|im_end|> <|start_header_id|> <|end_header_id|> <|eot_id|> <|end|> "
            "<start_of_turn> <end_of_turn> <|user|> <|assistant|> <|system|> [INST] [/INST]".split()]  # fmt: skip
-WORDS = "why is the sky blue Straße naïve ναι はい 🙂 👩‍👩‍👧 x=1; {% raw %} </b> \t assistant user\n \n\n don't नमस्ते 1,024".split(" ")
+WORDS = "why is the sky blue Straße naïve ναι はい 🙂 👩‍👩‍👧 x=1; {% raw %} </b> \t assistant user\n \n\n don't नमस्ते 1,024".split(
+    " "
+)
 HEADERS = {
     "gemma": ("<start_of_turn>model\n", "{}<end_of_turn>\n"),
     "llama2": (" [/INST]", " {} </s>"),

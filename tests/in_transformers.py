@@ -16,9 +16,7 @@ def by_prefixes(tokenizer: Any, messages: list[dict[str, Any]], tools: Any, text
     for place, message in enumerate(messages):
         if message["role"] != "assistant":
             continue
-        begun = tokenizer.apply_chat_template(
-            messages[:place], tools=tools, tokenize=False, add_generation_prompt=True
-        )
+        begun = tokenizer.apply_chat_template(messages[:place], tools=tools, tokenize=False, add_generation_prompt=True)
         done = tokenizer.apply_chat_template(messages[: place + 1], tools=tools, tokenize=False)
         if not text.startswith(done):
             done = done[: -len(tokenizer.eos_token)]

@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.build.texts.chat import Chat, ChatEncoder, ChatError, canonical
-from recordmill.pipeline.build.texts.template import ChatTemplate, RefusedChatError, read_template, special_tokens
+from recordmill.pipeline.build.texts.chat import Chat, ChatEncoder, EncodedChat, canonical
+from recordmill.pipeline.build.texts.template import ChatTemplate, named_tokens, read_template, with_template
 from recordmill.pipeline.errors import UserError
-from recordmill.transforms.contract.kinds.chat import ChatOptions
+from recordmill.pipeline.sources.faults import Fault
+from recordmill.transforms.contract.kinds.chat import ChatError, ChatOptions
 from tests.chats import HEADERS, TEMPLATES, TOKENS, WITH_BLOCKS, chats, mask_of, tokenizer, trained_spans
 from tests.messages import assert_names, raises
 
@@ -17,22 +18,29 @@ TWICE = [*ASKED, {"role": "user", "content": "why"}, {"role": "assistant", "cont
 
 
 def encoder(template: str, **options: Any) -> ChatEncoder:
-    source = TEMPLATES.get(template, template)
-    return ChatEncoder(ChatOptions(**options), ChatTemplate(source, TOKENS), tokenizer())
+    source, model = TEMPLATES.get(template, template), tokenizer().to_str().encode()
+    given = ChatOptions(template_source=source, named_tokens=TOKENS, model_bytes=model, **options)
+    return ChatEncoder(given)
+
+
+def encode(template: str, messages: Any, **options: Any) -> EncodedChat:
+    encoded = encoder(template, **options)(json.dumps(messages))
+    assert isinstance(encoded, EncodedChat), encoded
+    return encoded
 
 
 def trained(template: str, messages: Any, **options: Any) -> str:
     """The text that the loss counts."""
-    encoded = encoder(template, **options)(json.dumps(messages))
+    encoded = encode(template, messages, **options)
     return tokenizer().decode(
         [id_ for id_, counts in zip(encoded.ids, encoded.loss_mask, strict=True) if counts], skip_special_tokens=False
     )
 
 
 def fault(template: str, messages: Any, **options: Any) -> tuple[str, str]:
-    with pytest.raises(ChatError) as caught:
-        encoder(template, **options)(json.dumps(messages))
-    return caught.value.fault.reason, caught.value.fault.message
+    found = encoder(template, **options)(json.dumps(messages))
+    assert isinstance(found, Fault), found
+    return found.reason, found.message
 
 
 def test_every_template_is_here() -> None:
@@ -42,9 +50,9 @@ def test_every_template_is_here() -> None:
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_the_mask_is_the_assistants_text(name: str) -> None:
     """The other side finds the text by the template's header."""
-    encode, template = encoder(name), ChatTemplate(TEMPLATES[name], TOKENS)
-    for messages in chats(name, 50):
-        encoded = encode(json.dumps(messages))
+    given, template = chats(name, 50), ChatTemplate(TEMPLATES[name], TOKENS)
+    for messages, encoded in zip(given, encoder(name).encode_batch(list(map(json.dumps, given))), strict=True):
+        assert isinstance(encoded, EncodedChat)
         text = template.render(messages).text
         encoding = tokenizer().encode(text, add_special_tokens=False)
         assert encoded.ids == encoding.ids
@@ -105,13 +113,13 @@ def test_the_turns_to_train_on(template: str, train: str, text: str) -> None:
 
 
 def test_everything_is_trained() -> None:
-    assert encoder("qwen2", train="all")(json.dumps(ASKED)).loss_mask.count(0) == 0
+    assert encode("qwen2", ASKED, train="all").loss_mask.count(0) == 0
 
 
 def test_a_cut_keeps_a_side() -> None:
-    whole = encoder("qwen2")(json.dumps(TWICE))
+    whole = encode("qwen2", TWICE)
     for truncate, kept in (("end", slice(0, 60)), ("start", slice(-60, None))):
-        encoded = encoder("qwen2", max_length=60, truncate=truncate)(json.dumps(TWICE))
+        encoded = encode("qwen2", TWICE, max_length=60, truncate=truncate)
         assert (encoded.ids, encoded.loss_mask) == (whole.ids[kept], whole.loss_mask[kept])
 
 
@@ -119,7 +127,7 @@ TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type":
 
 
 def test_tools_reach_the_template_unescaped() -> None:
-    encoded = encoder("qwen2_5_tools")(json.dumps({"messages": ASKED, "tools": TOOLS}))
+    encoded = encode("qwen2_5_tools", {"messages": ASKED, "tools": TOOLS})
     assert json.dumps(TOOLS[0], ensure_ascii=False) in tokenizer().decode(encoded.ids, skip_special_tokens=False)
 
 
@@ -170,7 +178,7 @@ PROMPT = "{% for m in messages %}{{ m.role }}: {{ m.content }};{% endfor %}{% if
 def test_a_template_whose_turns_are_no_prefixes_ends_the_build(template: str) -> None:
     with raises(UserError, "{% generation %}", "`template`", "train: all"):
         encoder(template)(json.dumps(TWICE))
-    assert encoder(template, train="all")(json.dumps(TWICE)).ids
+    assert encode(template, TWICE, train="all").ids
 
 
 def test_templates_have_no_clock() -> None:
@@ -182,7 +190,7 @@ def test_templates_have_no_clock() -> None:
 
 def test_a_template_can_change_nothing() -> None:
     for source in ("{{ messages.append(1) }}", "{{ ''.__class__.__mro__ }}"):
-        with pytest.raises(RefusedChatError):
+        with pytest.raises(ChatError):
             ChatTemplate(source).render(ASKED)
     with raises(UserError, "a.jinja", "line 2"):
         ChatTemplate("\n{% for %}", where="a.jinja")
@@ -190,16 +198,32 @@ def test_a_template_can_change_nothing() -> None:
 
 def test_templates_of_a_config() -> None:
     several = [{"name": "default", "template": "a"}, {"name": "tool_use", "template": "b"}]
-    assert read_template({"chat_template": "a"}, "c.json") == "a"
-    assert read_template({"chat_template": several}, "c.json") == "a"
-    assert read_template({"chat_template": several}, "c.json", tools=True) == "b"
-    with raises(UserError, "c.json", "chat_template", "`template`"):
-        read_template({}, "c.json")
+    assert read_template({"chat_template": "a"}) == "a"
+    assert read_template({"chat_template": several}) == "a"
+    assert read_template({"chat_template": several}, tools=True) == "b"
+
+
+def files(**given: str) -> ChatOptions:
+    options = ChatOptions(config="c.json", template="a.jinja" if "template" in given else None)
+    return with_template(options, lambda path: given["template" if path == "a.jinja" else "config"].encode())
+
+
+def test_a_template_beside_the_model() -> None:
+    config = json.dumps({"chat_template": "a", "eos_token": "</s>"})
+    assert (files(config=config).template_source, files(config=config).named_tokens) == ("a", {"eos_token": "</s>"})
+    assert files(config=config, template="b").template_source == "b"
+    for given, facts in (
+        ({"config": "{}"}, ("c.json", "chat_template", "`template`")),
+        ({"config": "{"}, ("c.json", "JSON")),
+        ({"config": config, "template": "{% if %}"}, ("a.jinja", "line 1")),
+    ):
+        with raises(UserError, *facts):
+            files(**given)
 
 
 def test_special_tokens_of_a_config() -> None:
     config = {"bos_token": {"content": "<s>"}, "eos_token": "</s>", "add_bos_token": True, "unk_token": None}
-    assert special_tokens(config) == {"bos_token": "<s>", "eos_token": "</s>"}
+    assert named_tokens(config) == {"bos_token": "<s>", "eos_token": "</s>"}
 
 
 def test_blocks_are_found() -> None:

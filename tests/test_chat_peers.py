@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.build.texts.chat import ChatEncoder
-from recordmill.pipeline.build.texts.template import ChatTemplate
+from recordmill.pipeline.build.texts.chat import ChatEncoder, EncodedChat
 from recordmill.transforms.contract.kinds.chat import ChatOptions
 from tests.chats import TEMPLATES, TOKENS, chats, tokenizer, write_model
 
@@ -47,6 +46,9 @@ def test_ids_and_mask_are_those_of_transformers(name: str, tmp_path: Path) -> No
     done = subprocess.run(command, input=lines, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     theirs = [json.loads(line) for line in done.stdout.splitlines()]
-    encode = ChatEncoder(ChatOptions(), ChatTemplate(TEMPLATES[name], TOKENS), tokenizer())
-    ours = [encode(json.dumps(chat)) for chat in given]
-    assert [(each.ids, each.loss_mask) for each in ours] == [(each["ids"], each["mask"]) for each in theirs]
+    model = tokenizer().to_str().encode()
+    encoder = ChatEncoder(ChatOptions(template_source=TEMPLATES[name], named_tokens=TOKENS, model_bytes=model))
+    ours = encoder.encode_batch(list(map(json.dumps, given)))
+    assert [(each.ids, each.loss_mask) for each in ours if isinstance(each, EncodedChat)] == [
+        (each["ids"], each["mask"]) for each in theirs
+    ]

@@ -103,7 +103,9 @@ def _text(description: TextDescription, parts: Parts, options: FinishOptions) ->
         parts = text.first_text(description, parts)
     if options.text == "ragged":
         ids_and_beside = {part: parts[part] for part in ("", *description.aligned)}
-        return parts if length is None else {**parts, **{part: each[:, :length] for part, each in ids_and_beside.items()}}
+        return (
+            parts if length is None else {**parts, **{part: each[:, :length] for part, each in ids_and_beside.items()}}
+        )
     ready = text.features(replace(description, max_length=length), parts)
     if not options.masks:
         return ready
@@ -171,7 +173,7 @@ KINDS: Mapping[str, Kind] = {
     "boxes": Kind(boxes.prepare, boxes.features),
     "text": Kind(text.prepare, text.features),
     "texts": Kind(text.prepare_texts, text.texts_features),
-    "chat": Kind(text.prepare_ids, text.features),
+    "chat": Kind(text.prepare_chats, text.features),
     "category": Kind(category.prepare),
     "categories": Kind(each(category.prepare), category.list_features),
     "number": Kind(number.prepare),

@@ -10,6 +10,7 @@ from functools import partial
 
 import tensorflow as tf
 
+from recordmill.transforms.contract.kinds.chat import LOSS_MASK, ChatOptions
 from recordmill.transforms.contract.kinds.text import (
     MODEL_TOKENIZERS,
     SpecialIds,
@@ -43,9 +44,11 @@ def prepare(options: TextOptions, column: tf.Tensor, context: Context) -> Prepar
     return Prepared(store, tokens=(lambda: tokens.flat_values) if options.counts_words else None)
 
 
-def prepare_ids(options: TextOptions, column: tf.RaggedTensor, context: Context) -> Prepared:
-    """Stores the ids that a step before the graph made, ragged [rows, None]."""
-    return Prepared(lambda _: {"": tf.identity(column)})
+def prepare_chats(options: ChatOptions, column: tf.RaggedTensor, context: Context) -> Prepared:
+    """Stores a chat's ids, ragged [rows, None], and a mask of zeros: a step before the graph makes both."""
+    return Prepared(
+        lambda _: {"": tf.identity(column), LOSS_MASK: column.with_flat_values(tf.zeros_like(column.flat_values))}
+    )
 
 
 def _vocabulary_ids(

@@ -9,6 +9,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.graphs import MODEL_FILE, UnsafeGraphError, check_model
 from recordmill.pipeline.spec.features.category import read_classes
 from recordmill.transforms.contract.kinds import base, number
+from recordmill.transforms.contract.kinds.chat import ChatOptions
 from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.tensorflow.number import used_statistics
 from recordmill.transforms.tensorflow.transform_graph import Preprocessing
@@ -64,6 +66,10 @@ def _complete_text(planned: PlannedBuild, name: str, options: TextOptions, model
         given = planned.texts()[owner]
         if given.model is None and owner not in models:
             return options
+        if isinstance(given, ChatOptions):
+            from recordmill.pipeline.build.texts.template import with_template  # needs Jinja
+
+            given = with_template(given, partial(_read, planned))
         data = models[owner] if given.model is None else _read(planned, given.model)
         return read_model(data, given, given.model or owner).complete(options)
     if isinstance(options.vocabulary, str):

@@ -19,6 +19,7 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
+from recordmill.transforms.contract.kinds.chat import ChatOptions
 from recordmill.transforms.contract.kinds.text import SpecialIds, TextOptions, TextsOptions
 from recordmill.transforms.numpy.tokenizers import TextTokenizer
 from recordmill.transforms.tensorflow.tokenizers import LEARNS_FROM, clean
@@ -118,7 +119,10 @@ def _read_sentencepiece(data: bytes, options: TextOptions, where: str) -> Tokeni
 
 def _read_library(data: bytes, options: TextOptions, where: str) -> TokenizerModel:
     read = TextTokenizer(data, options, where)
-    return TokenizerModel(data, SUFFIXES[options.tokenizer], read.pieces, read.special, read.joins)
+    special, padding = read.special, options.padding if isinstance(options, ChatOptions) else None
+    if padding in read.pieces:
+        special = replace(special, padding=read.pieces.index(padding))
+    return TokenizerModel(data, SUFFIXES[options.tokenizer], read.pieces, special, read.joins)
 
 
 READERS = {

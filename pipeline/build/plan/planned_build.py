@@ -8,11 +8,10 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSch
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.spec.features.category import NamedClasses
-from recordmill.pipeline.spec.features.text import Tokenized
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.kinds.category import NameOptions
-from recordmill.transforms.contract.kinds.text import vocabulary_owner
+from recordmill.transforms.contract.kinds.text import MODEL_TOKENIZERS, TextOptions, vocabulary_owner
 
 SAMPLE_IMAGES = 10_000
 
@@ -33,7 +32,7 @@ def planned_build(
     features, names = spec.options(), plan.given.inherited.names
     for name, each in features.items():
         features[name] = replace(each, kept=names[name]) if name in names and isinstance(each, NameOptions) else each
-    texts = {name: feature for name, feature in spec.features.items() if isinstance(feature, Tokenized)}
+    texts = {name: options for name, options in features.items() if isinstance(options, TextOptions)}
     kept_rows = sum(span.rows.get("read", 0) for span in plan.spans.kept.values())
     train = (plan.rows + kept_rows) * spec.splits["train"] / sum(spec.splits.values())
     share = min(1.0, SAMPLE_IMAGES / train) if train else 1.0
@@ -54,7 +53,9 @@ def planned_build(
         pack_bytes=plan.pack_bytes,
         set_threads=threads,
         sample_share=2.0 ** math.floor(math.log2(share)) if spec.has_spans else share,  # spans' sums must add up
-        models={name: vocabulary_owner(name, text.options()) for name, text in texts.items() if text.needs_model},
+        models={
+            name: vocabulary_owner(name, text) for name, text in texts.items() if text.tokenizer in MODEL_TOKENIZERS
+        },
         preprocessing=spec.preprocessing,
         user_code=plan.given.code,
         duplicates=spec.duplicates,

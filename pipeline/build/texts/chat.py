@@ -9,29 +9,25 @@ prefixes: a chat's text up to a turn begins the text of the whole chat, and the 
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tokenizers import Encoding, Tokenizer
+import numpy as np
+import pyarrow as pa
 
-from recordmill.pipeline.build.texts.template import ChatTemplate, RefusedChatError, Spans
+from recordmill.pipeline.build.texts.encode import encoded_name
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.sources.faults import Fault
-from recordmill.transforms.contract.kinds.chat import ROLES, ChatOptions
+from recordmill.pipeline.sources.faults import Fault, Faults
+from recordmill.transforms.contract.kinds.base import FeatureOptions
+from recordmill.transforms.contract.kinds.chat import LOSS_MASK, ROLES, ChatError, ChatOptions
+from recordmill.transforms.numpy.tokenizers import LIBRARIES
 
 NOTATIONS = (("role", "content"), ("from", "value"))
 ALIASES = {"human": "user", "gpt": "assistant", "function_call": "assistant", "observation": "tool"}
 """ShareGPT's roles."""
+Spans = list[tuple[int, int]]
 REASONING = ("reasoning_content", "thinking", "reasoning")
-
-
-class ChatError(Exception):
-    """A chat cannot be stored; the fault says why."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.fault = Fault(reason, message)
 
 
 @dataclass(frozen=True)
@@ -120,28 +116,43 @@ def _call(call: Any) -> Any:
 class ChatEncoder:
     """Encodes chats; may be used by several threads."""
 
-    def __init__(self, options: ChatOptions, template: ChatTemplate, tokenizer: Tokenizer) -> None:
-        """Takes a tokenizer that neither pads nor cuts."""
-        self._options, self._template, self._tokenizer = options, template, tokenizer
-
-    def __call__(self, text: str) -> EncodedChat:
-        """Encodes a chat, the JSON of `canonical`; an empty string has no ids.
-
-        Raises: ChatError: the row is a reject. UserError: the template fits no chat.
-        """
-        if not text:
-            return EncodedChat([], [])
-        chat = canonical(text, self._options.roles)
+    def __init__(self, options: ChatOptions, where: str = "the chat template") -> None:
+        """Takes complete options. Raises: UserError: the model or the template is invalid."""
         try:
-            rendered, spans = self._spans(chat)
-        except RefusedChatError as error:
-            raise ChatError("template_error", str(error)) from None
-        encoding = self._tokenizer.encode(rendered, add_special_tokens=False)
-        mask = token_mask(encoding, spans)
-        kept = slice(None) if self._options.max_length is None else self._kept(self._options.max_length)
-        if not any(mask[kept]):
+            from recordmill.pipeline.build.texts.template import ChatTemplate
+        except ImportError:
+            raise UserError('the package jinja2 is missing: pip install "recordmill[tokens]"') from None
+        self._options = options
+        self._template = ChatTemplate(options.template_source or "", options.named_tokens, where)
+        self._tokens = LIBRARIES[options.tokenizer](options.model_bytes or b"", options, where).offsets
+
+    def __call__(self, text: str) -> EncodedChat | Fault:
+        """Encodes one chat, as `encode_batch`."""
+        return self.encode_batch([text])[0]
+
+    def encode_batch(self, texts: Sequence[str]) -> list[EncodedChat | Fault]:
+        """Encodes chats, the JSON of `canonical`; an empty string has no ids. Raises: UserError: a template fits none."""
+        rendered = [self._rendered(text) for text in texts]
+        encodings = iter(self._tokens([each[0] for each in rendered if not isinstance(each, Fault)]))
+        return [
+            each if isinstance(each, Fault) else self._encoded(next(encodings), each[1], bool(text))
+            for each, text in zip(rendered, texts, strict=True)
+        ]
+
+    def _rendered(self, text: str) -> tuple[str, Spans] | Fault:
+        if not text:
+            return "", []
+        try:
+            return self._spans(canonical(text, self._options.roles))
+        except ChatError as error:
+            return Fault(error.reason, error.message)
+
+    def _encoded(self, encoding: Any, spans: Spans, is_given: bool) -> EncodedChat | Fault:
+        mask, length = token_mask(encoding, spans), self._options.max_length
+        kept = slice(None) if length is None else self._kept(length)
+        if is_given and not any(mask[kept]):
             cut = f": `max_length` cuts all {sum(mask)} off" if any(mask) else ""
-            raise ChatError("no_trainable_token", f"the chat has no token to train on{cut}")
+            return Fault("no_trainable_token", f"the chat has no token to train on{cut}")
         return EncodedChat(encoding.ids[kept], mask[kept])
 
     def _kept(self, length: int) -> slice:
@@ -180,7 +191,7 @@ NO_PREFIXES = (
 )
 
 
-def token_mask(encoding: Encoding, spans: Spans) -> list[int]:
+def token_mask(encoding: Any, spans: Spans) -> list[int]:
     """Marks the tokens that overlap a span: 1, else 0; as `apply_chat_template` does."""
     mask, place = [0] * len(encoding.ids), 0
     for token, (start, end) in enumerate(encoding.offsets):
@@ -190,3 +201,34 @@ def token_mask(encoding: Encoding, spans: Spans) -> list[int]:
     return mask
 
 
+class ChatColumns:
+    """Encodes the chats of keyed rows; may be called from several threads."""
+
+    def __init__(self, features: Mapping[str, FeatureOptions], columns: Mapping[str, str]) -> None:
+        """Takes complete options, and each feature's column, for faults. Raises: UserError: as `ChatEncoder`."""
+        chats = {name: options for name, options in features.items() if isinstance(options, ChatOptions)}
+        self._encoders = {
+            name: ChatEncoder(options, options.template or options.config or "") for name, options in chats.items()
+        }
+        self._columns = columns
+
+    def __call__(self, rows: pa.Table) -> tuple[pa.Table, Faults]:
+        """Adds the columns of ids and masks, both empty for rows at fault; also returns the faults."""
+        faults: Faults = {}
+        for name, encoder in self._encoders.items():
+            encoded = encoder.encode_batch(rows[name].cast(pa.string()).to_pylist())
+            for row, each in enumerate(encoded):
+                if isinstance(each, Fault):
+                    faults.setdefault(row, replace(each, column=self._columns[name]))
+            good = [EncodedChat([], []) if isinstance(each, Fault) else each for each in encoded]
+            parts = {"": [each.ids for each in good], LOSS_MASK: [each.loss_mask for each in good]}
+            for part, lists in parts.items():
+                rows = rows.append_column(encoded_name(name, part), pa.array(lists, pa.list_(pa.int64())))
+        return rows, faults
+
+    def good(self, rows: pa.Table) -> pa.Table:
+        """Returns the rows without faults, with the columns of ids and masks."""
+        encoded, faults = self(rows)
+        kept = np.ones(rows.num_rows, bool)
+        kept[list(faults)] = False
+        return encoded.filter(pa.array(kept))

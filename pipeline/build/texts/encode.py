@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.transforms.contract.kinds.base import FeatureOptions
+from recordmill.transforms.contract.kinds.chat import ChatOptions
 from recordmill.transforms.contract.kinds.text import TextOptions, TextsOptions
 from recordmill.transforms.contract.stored import Ragged
 from recordmill.transforms.numpy.tokenizers import TextTokenizer
@@ -38,7 +39,7 @@ class TextEncoder:
         self._texts = {
             name: (options, TextTokenizer(options.model_bytes or b"", options))
             for name, options in features.items()
-            if isinstance(options, TextOptions) and options.in_library
+            if isinstance(options, TextOptions) and options.in_library and not isinstance(options, ChatOptions)
         }
 
     def __call__(self, rows: pa.Table) -> pa.Table:

@@ -9,9 +9,9 @@ Rendered(text='hi;', spans=[(0, 2)])
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jinja2
@@ -23,16 +23,14 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
+from recordmill.transforms.contract.kinds.chat import ChatError, ChatOptions
 
 Messages = Sequence[Mapping[str, Any]]
 Spans = list[tuple[int, int]]
 CLOCK = "strftime_now"
+REASON = "template_error"
 TRACKER = "@generation"
 BLOCKS = re.compile(r"\{%-?\s*generation\s*-?%\}")
-
-
-class RefusedChatError(Exception):
-    """The template raises an error for a chat; the message says which, without the chat's words."""
 
 
 @dataclass
@@ -82,7 +80,7 @@ class ChatTemplate:
     def render(self, messages: Messages, tools: Messages | None = None, *, prompt: bool = False) -> Rendered:
         """Renders a chat; `prompt` adds the header of the assistant's next turn.
 
-        Raises: RefusedChatError: the template raises. UserError: it reads the clock.
+        Raises: ChatError: the template raises. UserError: it reads the clock.
         """
         rendered = Rendered()
         given = {"messages": messages, "tools": tools, "documents": None, "add_generation_prompt": prompt}
@@ -98,15 +96,17 @@ class ChatTemplate:
         except jinja2.UndefinedError as error:
             if CLOCK in str(error):
                 remedy = "write a fixed date into a copy, and name it as `template`"
-                raise UserError(f"{self._where} calls {CLOCK}, and records must not depend on the clock: {remedy}") from None
-            raise RefusedChatError("a field that the template reads is missing") from None
+                raise UserError(
+                    f"{self._where} calls {CLOCK}, and records must not depend on the clock: {remedy}"
+                ) from None
+            raise ChatError(REASON, "a field that the template reads is missing") from None
         except jinja2.TemplateError as error:
             message = error.message or ""
             # A template may put the chat's words into its message; rejects must not hold them.
             own = f": {cut(message, 200)}" if message and message in self._source else ""
-            raise RefusedChatError(f"the template raises {type(error).__name__}{own}") from None
+            raise ChatError(REASON, f"the template raises {type(error).__name__}{own}") from None
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
-            raise RefusedChatError(f"the template raises {type(error).__name__}") from None
+            raise ChatError(REASON, f"the template raises {type(error).__name__}") from None
 
 
 def _to_json(
@@ -124,24 +124,40 @@ def _refuse(message: str) -> None:
     raise jinja2.TemplateError(message)
 
 
-def read_template(config: Mapping[str, Any], where: str, *, tools: bool = False) -> str:
-    """Returns the `chat_template` of a `tokenizer_config.json`; of several the one for tools, or the default.
+def with_template(options: ChatOptions, read: Callable[[str], bytes]) -> ChatOptions:
+    """Reads the files beside the model. Raises: UserError: one is invalid, or there is no template."""
+    where = options.config or ""
+    try:
+        config = json.loads(read(where))
+    except ValueError:
+        raise UserError(f"{where} is not JSON: copy the model's files again") from None
+    config = config if isinstance(config, dict) else {}
+    source = read_template(config, tools=options.uses_tools)
+    if options.template is not None:
+        try:
+            source = read(options.template).decode()
+        except UnicodeDecodeError:
+            raise UserError(f"{options.template} is not UTF-8 text: name a file of Jinja as `template`") from None
+    if source is None:
+        raise UserError(f"{where} has no chat_template: name a file of Jinja as `template`")
+    named = options.template or where
+    ChatTemplate(source, where=named)
+    return replace(options, template_source=source, named_tokens=named_tokens(config))
 
-    Raises: UserError: it has none.
-    """
+
+def read_template(config: Mapping[str, Any], *, tools: bool = False) -> str | None:
+    """Returns the template of a `tokenizer_config.json`; of several the one for tools, or the default."""
     template = config.get("chat_template")
     if isinstance(template, list):
         named = {each.get("name"): each.get("template") for each in template if isinstance(each, dict)}
         template = (named.get("tool_use") if tools else None) or named.get("default")
-    if not isinstance(template, str):
-        raise UserError(f"{where} has no chat_template: name a file of Jinja as `template`")
-    return template
+    return template if isinstance(template, str) else None
 
 
-def special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+def named_tokens(config: Mapping[str, Any]) -> dict[str, str]:
     """Returns the special tokens of a `tokenizer_config.json`, by name: `bos_token`, `eos_token`.
 
-    >>> special_tokens({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "pad_token": None})
+    >>> named_tokens({"bos_token": "<s>", "eos_token": {"content": "</s>"}, "pad_token": None})
     {'bos_token': '<s>', 'eos_token': '</s>'}
     """
     named = {name: value for name, value in config.items() if name.endswith("_token")}

@@ -21,6 +21,7 @@ from recordmill.pipeline.build.context.reports import reject_row
 from recordmill.pipeline.build.images import read
 from recordmill.pipeline.build.images.read import UNDECODABLE, BuildImageReader, Loaded
 from recordmill.pipeline.build.images.transcode import as_jpeg
+from recordmill.pipeline.build.texts.chat import ChatColumns
 from recordmill.pipeline.build.texts.encode import TextEncoder, encoded_name, graph_column
 from recordmill.pipeline.build.worker.shard_report import ShardTotals, Stored
 from recordmill.pipeline.sources.faults import Fault, Reject
@@ -200,6 +201,21 @@ def _each(change: Callable[[bytes], bytes], images: Any) -> Any:
     if isinstance(images, tf.RaggedTensor):
         return images.with_flat_values(_each(change, images.flat_values))
     return tf.constant([change(data) for data in images.numpy().tolist()], tf.string, images.shape)
+
+
+class ChatLoader:
+    """Encodes the chats of batches; may be called from several threads."""
+
+    def __init__(self, context: PlannedBuild) -> None:
+        self._encode = ChatColumns(context.features, context.schema.features)
+
+    def __call__(self, batch: RowBatch) -> RowBatch:
+        """Returns the rows with the chats' ids and masks, and the rejects of the others."""
+        rows, faults = self._encode(batch.rows)
+        good = np.ones(rows.num_rows, bool)
+        good[list(faults)] = False
+        rejects = batch.totals.rejects + [reject_row(rows, row, fault) for row, fault in sorted(faults.items())]
+        return replace(batch, rows=rows, totals=replace(batch.totals, rejects=rejects)).keep(good)
 
 
 class BatchTransformer:

@@ -12,6 +12,7 @@ from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.yaml_document import Options
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.chat import LOSS_MASK, ChatDescription, ChatOptions
+from recordmill.transforms.contract.kinds.text import SpecialIds
 
 CONFIG, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -109,7 +110,12 @@ class Chat(Feature):
         return self._make(ChatOptions, config=self.config_path, uses_tools=self.tools is not None)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._make(ChatDescription)
+        special = SpecialIds(**statistics["special_ids"])
+        size = max(special.first + statistics["words"], special.padding + 1)
+        found = {name: statistics[name] for name in ("vocabulary", "model", "joins")}
+        return self._make(
+            ChatDescription, **found, tokenizer=ChatOptions.tokenizer, vocabulary_size=size, **special.described()
+        )
 
 
 def beside(path: str, name: str) -> str:

@@ -242,13 +242,9 @@ class Tokenized(Feature):
             self.description,
             vocabulary=statistics["vocabulary"] if self.needs_model or options.has_vocabulary else None,
             vocabulary_size=max(special.first + tokens, special.padding + 1),
-            padding_id=special.padding,
-            unknown_id=special.unknown,
-            first_id=special.first,
-            begin_id=special.begin,
-            end_id=special.end,
             model=statistics["model"] if self.needs_model else None,
             joins=statistics.get("joins"),
+            **special.described(),
             **self.stored_form(),
         )
 

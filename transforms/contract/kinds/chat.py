@@ -13,6 +13,14 @@ ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 LOSS_MASK = "loss_mask"
 
 
+class ChatError(Exception):
+    """A chat cannot be stored: the code of its reject, and a message without its words."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason, self.message = reason, message
+
+
 @dataclass(frozen=True, kw_only=True)
 class ChatOptions(TextOptions):
     """The options of chats."""
@@ -20,13 +28,23 @@ class ChatOptions(TextOptions):
     kind: ClassVar[str] = "chat"
     limits: ClassVar[tuple[str, ...]] = ("missing", "jensen_shannon", "psi")
     tokenizer: str = "huggingface"
+    special_tokens: bool = False  # the template has them
     train: str = "assistant"  # `assistant`, `last` or `all`
     template: str | None = None  # a file of Jinja; None: the config's
     config: str | None = None  # the model's `tokenizer_config.json`
     roles: Mapping[str, str] = field(default_factory=dict)  # the template's role of each of the data's
     uses_tools: bool = False  # whether rows may have tools
     template_source: str | None = None  # Jinja, once read
-    special_tokens: Mapping[str, str] = field(default_factory=dict)  # of the config, once read
+    named_tokens: Mapping[str, str] = field(default_factory=dict)  # of the config, such as `bos_token`, once read
+
+    @property
+    def padding(self) -> str | None:
+        """The token that pads, by the config."""
+        return self.named_tokens.get("pad_token")
+
+    @property
+    def library_parts(self) -> tuple[str, ...]:
+        return (LOSS_MASK,)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -46,6 +46,11 @@ class SpecialIds:
         """The number of ids added around a text's tokens."""
         return (self.begin is not None) + (self.end is not None)
 
+    def described(self) -> dict[str, int | None]:
+        """Returns the fields of a description."""
+        named = {"padding": self.padding, "unknown": self.unknown, "begin": self.begin, "end": self.end}
+        return {f"{name}_id": id_ for name, id_ in {**named, "first": self.first}.items()}
+
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions(base.FeatureOptions):
