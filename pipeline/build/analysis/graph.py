@@ -66,10 +66,10 @@ def _complete_text(planned: PlannedBuild, name: str, options: TextOptions, model
         given = planned.texts()[owner]
         if given.model is None and owner not in models:
             return options
-        if isinstance(given, ChatOptions):
+        if isinstance(options, ChatOptions):
             from recordmill.pipeline.build.texts.template import with_template  # needs Jinja
 
-            given = with_template(given, partial(_read, planned))
+            given = options = with_template(options, partial(_read, planned))
         data = models[owner] if given.model is None else _read(planned, given.model)
         return read_model(data, given, given.model or owner).complete(options)
     if isinstance(options.vocabulary, str):

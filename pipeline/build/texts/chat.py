@@ -123,7 +123,8 @@ class ChatEncoder:
         except ImportError:
             raise UserError('the package jinja2 is missing: pip install "recordmill[tokens]"') from None
         self._options = options
-        self._template = ChatTemplate(options.template_source or "", options.named_tokens, where)
+        assert options.template_source is not None  # noqa: S101 - the driver reads every template
+        self._template = ChatTemplate(options.template_source, options.named_tokens, where)
         self._tokens = LIBRARIES[options.tokenizer](options.model_bytes or b"", options, where).offsets
 
     def __call__(self, text: str) -> EncodedChat | Fault:
