@@ -145,9 +145,14 @@ def _card(roles: FeatureRoles, record: Record, changes: Sequence[Augmentation], 
             tiles += _tiles(roles, record, name, image, changes)
     label, (texts, others) = roles.label_of(record), roles.words_of(record)
     named = ", ".join(f"{name} {words}" for name, words in others.items() if words)
-    lines = [*texts.values(), named]
+    lines = [*chain.from_iterable(text.split("\n") for text in map(_turns, texts.values())), named]
     lines = [record.key, *lines] if label is None else [label, *lines, record.key]
     return Card(tiles, [printable(line) for line in lines if line])
+
+
+def _turns(text: str) -> str:
+    """Begins a line before each text to train on, as a card shows the beginnings of lines."""
+    return text.replace("\n", " ").replace("⟦", "\n⟦")
 
 
 def _reject_card(sources: Path | None, reject: Json) -> Card:
