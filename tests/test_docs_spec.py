@@ -61,6 +61,7 @@ for _model in _models(AnySource):
             WHERE.setdefault(_model.__name__, (_page.removeprefix("docs/"), _format))
 """By the options' class: the page, and the heading under which its table of options stands; of a source its format."""
 INLINE = {
+    "InstructionColumns": ("chats.md", "Options"),
     "ContentKey": ("spec.md", "Keys"),
     "Normalization": ("images.md", "Normalization"),
     "SharedVocabulary": ("text.md", "Vocabularies"),
