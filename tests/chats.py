@@ -15,9 +15,12 @@ WITHOUT_SYSTEM = ("gemma", "mistral_v0_3")
 TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
 SPECIAL = ["<pad>", *"<s> </s> <|im_start|> <|im_end|> <|start_header_id|> <|end_header_id|> <|eot_id|> <|end|> "
            "<start_of_turn> <end_of_turn> <|user|> <|assistant|> <|system|> [INST] [/INST]".split()]  # fmt: skip
-WORDS = "why is the sky blue Straße naïve ναι はい 🙂 👩‍👩‍👧 x=1; {% raw %} </b> \t assistant user\n \n\n don't नमस्ते 1,024".split(
-    " "
-)
+WORDS = [
+    *"why is the sky blue Straße naïve ναι はい 🙂 👩‍👩‍👧 x=1; {% raw %} </b> assistant don't नमस्ते 1,024".split(),
+    "\t",
+    "user\n",
+    "\n\n",
+]
 HEADERS = {
     "gemma": ("<start_of_turn>model\n", "{}<end_of_turn>\n"),
     "llama2": (" [/INST]", " {} </s>"),
@@ -34,8 +37,10 @@ HEADERS = {
     "zephyr": ("<|assistant|>\n", "{}</s>\n"),
 }
 """By template, the header of an assistant's turn, and the text that the loss counts."""
-STRIPPED = {"gemma": str.strip, "llama2": str.strip, "llama3": str.strip, "mistral_v0_3": str.strip, "vicuna": str.strip,
-            "smollm3_generation": lambda text: text.lstrip("\n")}  # fmt: skip
+STRIPPED = {
+    **dict.fromkeys(("gemma", "llama2", "llama3", "mistral_v0_3", "vicuna"), str.strip),
+    "smollm3_generation": lambda text: text.lstrip("\n"),
+}
 
 
 @lru_cache
@@ -60,7 +65,7 @@ def chat(random: random.Random, name: str) -> list[dict[str, str]]:
 
 
 def chats(name: str, count: int, seed: int = 0) -> list[list[dict[str, str]]]:
-    source = random.Random(seed)  # noqa: S311
+    source = random.Random(seed)
     return [chat(source, name) for _ in range(count)]
 
 

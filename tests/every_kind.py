@@ -68,7 +68,7 @@ ABSENT = {"gap": float("nan"), "maybe": "", "photo": ""}
 ARRAYS = """
   grid: {kind: array, shape: [2, 3], dtype: int16, optional: true}
   steps: {kind: array, shape: [null, 2], dtype: bfloat16, max_length: 3, optional: true}
-"""
+""" + (f"  said: {{kind: chat, model: {Path(__file__).with_name('chat_templates')}/tokenizer.json, tools: tools}}\n")
 MORE_IMAGES = """
   jpeg: {kind: image, column: image, size: [16, 16], fit: crop, store: jpeg, normalize: minus_one_one}
   png: {kind: image, column: image, size: [9, 14], fit: stretch, store: png, channels: 1}
@@ -146,6 +146,11 @@ def _lines(rows: int) -> Iterator[str]:
                     "levels": [float(number) for number in numbers[row : row + lists[row]]],
                     "triple": [row % 7, row % 11 / 4, -1.5],
                     "counts": list(range(lists[row])),
+                    "said": [
+                        {"role": "user", "content": " ".join(said[:2])},
+                        {"role": "assistant", "content": " ".join(said), **({"n": [row, None]} if row % 2 else {})},
+                    ],
+                    **({"tools": [{"function": {"name": NAMES[row % 6]}}]} if row % 4 else {}),
                     "grid": [[row, -row, 1], [2, row % 5, 3]],
                     **({} if row % 7 == 0 else {"steps": [[place / 2, -row % 9] for place in range(1 + lists[row])]}),
                     "frames": [_picture(pictures[row - place]) for place in range(lists[row])],

@@ -20,7 +20,8 @@ def by_prefixes(tokenizer: Any, messages: list[dict[str, Any]], tools: Any, text
         done = tokenizer.apply_chat_template(messages[: place + 1], tools=tools, tokenize=False)
         if not text.startswith(done):
             done = done[: -len(tokenizer.eos_token)]
-        assert text.startswith(begun) and text.startswith(done), text
+        assert text.startswith(begun), text
+        assert text.startswith(done), text
         spans.append((len(begun), len(done)))
     return spans
 

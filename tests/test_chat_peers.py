@@ -23,7 +23,7 @@ TOOLS = [{"type": "function", "function": {"name": "add", "description": "a < b 
 
 def made(name: str) -> list[dict[str, Any]]:
     """Chats of two turns or more; a third of Qwen's call tools."""
-    source, found = random.Random(1), list[dict[str, Any]]()  # noqa: S311
+    source, found = random.Random(1), list[dict[str, Any]]()
     for messages in chats(name, CHATS, seed=1):
         if name != "qwen2_5_tools" or source.random() < 0.6:
             found.append({"messages": messages})

@@ -81,6 +81,8 @@ def write_adopted(folder: Path, rows: list[Row]) -> str:
 def _feature(value: Any) -> Any:
     if value is None:
         return None
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        value = json.dumps(value)
     flat = (
         [one for inner in value for one in (inner if isinstance(inner, list) else [inner])]
         if isinstance(value, list)
@@ -150,6 +152,7 @@ def raw(inputs: Path) -> list[Row]:
     """The rows with every column in each; a flat list of boxes, since not every format nests."""
     lines = [line for file in sorted(inputs.glob("?.jsonl")) for line in file.read_text().splitlines()]
     rows = [{"gap": None, "maybe": None, "photo": None, "steps": None} | json.loads(line) for line in lines]
+    rows = [{"tools": None} | row for row in rows]
     return [row | {"boxes": [float(n) for box in row["boxes"] for n in box]} for row in rows]
 
 
@@ -157,7 +160,10 @@ def keyed(folder: Path, source: str, columns: dict[str, str]) -> dict[bytes, Row
     """The keyed rows of a source by key, pictures as bytes; `columns` are the source's names of columns."""
     spec = parse_spec(spec_text(source, arrays=True))
     renamed = {
-        name: feature.model_copy(update={"column": columns.get(feature.column or name, feature.column or name)})
+        name: feature.model_copy(
+            update={"column": columns.get(feature.column or name, feature.column or name)}
+            | ({"tools": columns.get("tools", "tools")} if feature.kind == "chat" else {})
+        )
         for name, feature in spec.features.items()
     }
     spec = spec.model_copy(update={"features": renamed, "key": tuple(columns.get(name, name) for name in spec.key)})

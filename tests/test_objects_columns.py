@@ -1,12 +1,10 @@
 """Columns of objects: every notation gives the same JSON; what is no list of objects is a fault with a reason."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
@@ -97,7 +95,3 @@ def test_types_of_whole_columns() -> None:
     assert misfit(COLUMN, STRUCTS.type) is None
     assert misfit(COLUMN, pa.string()) is None
     assert_names(misfit(COLUMN, pa.float64()), "a list of objects", "a float")
-
-
-def test_files_of_both_formats_give_the_same(tmp_path: Path) -> None:
-    from recordmill.pipeline.sources.files import local_files  # noqa: PLC0415

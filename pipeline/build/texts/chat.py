@@ -132,7 +132,10 @@ class ChatEncoder:
         return self.encode_batch([text])[0]
 
     def encode_batch(self, texts: Sequence[str]) -> list[EncodedChat | Fault]:
-        """Encodes chats, the JSON of `canonical`; an empty string has no ids. Raises: UserError: a template fits none."""
+        """Encodes chats, the JSON of `canonical`; an empty string has no ids.
+
+        Raises: UserError: the template does not tell the assistant's text.
+        """
         rendered = [self._rendered(text) for text in texts]
         encodings = iter(self._tokens([each[0] for each in rendered if not isinstance(each, Fault)]))
         return [

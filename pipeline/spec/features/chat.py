@@ -1,7 +1,6 @@
 """Chats: messages rendered by the model's template, as ids with a mask of the tokens to train on."""
 
 import os
-from collections.abc import Mapping
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
@@ -49,7 +48,7 @@ class Chat(Feature):
     """Keeps this many ids, and pads batches to this length. None: keeps all, and pads to a batch's longest chat."""
     truncate: Literal["end", "start"] = "end"
     """The side on which long chats are cut."""
-    roles: dict[str, Role] = Field(default_factory=dict)
+    roles: dict[str, Role] = {}
     """Roles of the data under other names: {bot: assistant}. Known are OpenAI's and ShareGPT's."""
     tools: str | None = Field(default=None, min_length=1)
     """The column of tools, a list of JSON Schemas, for the template."""
