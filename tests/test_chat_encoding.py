@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.build.texts.chat import Chat, ChatEncoder, EncodedChat, canonical
-from recordmill.pipeline.build.texts.template import ChatTemplate, named_tokens, read_template, with_template
+from recordmill.pipeline.build.texts.chat import Chat, ChatEncoder, EncodedChat, canonical, with_template
+from recordmill.pipeline.build.texts.template import ChatTemplate, named_tokens, read_template
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.transforms.contract.kinds.chat import ChatError, ChatOptions
@@ -19,7 +19,7 @@ TWICE = [*ASKED, {"role": "user", "content": "why"}, {"role": "assistant", "cont
 
 def encoder(template: str, **options: Any) -> ChatEncoder:
     source, model = TEMPLATES.get(template, template), tokenizer().to_str().encode()
-    given = ChatOptions(template_source=source, named_tokens=TOKENS, model_bytes=model, **options)
+    given = ChatOptions(template="a.jinja", template_source=source, named_tokens=TOKENS, model_bytes=model, **options)
     return ChatEncoder(given)
 
 
@@ -176,8 +176,10 @@ PROMPT = "{% for m in messages %}{{ m.role }}: {{ m.content }};{% endfor %}{% if
 
 @pytest.mark.parametrize("template", [CHANGED, PROMPT], ids=["a turn that changes", "another header"])
 def test_a_template_whose_turns_are_no_prefixes_ends_the_build(template: str) -> None:
-    with raises(UserError, "{% generation %}", "`template`", "train: all"):
+    with raises(UserError, "a.jinja", "{% generation %}", "`template`", "train: all"):
         encoder(template)(json.dumps(TWICE))
+    with raises(UserError, "a.jinja", "{% generation %}"):  # before any row is read
+        files(config="{}", template=template)
     assert encode(template, TWICE, train="all").ids
 
 

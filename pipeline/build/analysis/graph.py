@@ -23,6 +23,7 @@ from recordmill.pipeline.build.analysis.tokenizers import FOLDER, SUFFIXES, read
 from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
 from recordmill.pipeline.build.context import graph, reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.texts.chat import with_template
 from recordmill.pipeline.compare.distributions import Drift
 from recordmill.pipeline.compare.versions import compare_ids
 from recordmill.pipeline.dataset.file_names import vocabulary_name
@@ -67,8 +68,6 @@ def _complete_text(planned: PlannedBuild, name: str, options: TextOptions, model
         if given.model is None and owner not in models:
             return options
         if isinstance(options, ChatOptions):
-            from recordmill.pipeline.build.texts.template import with_template  # needs Jinja
-
             given = options = with_template(options, partial(_read, planned))
         data = models[owner] if given.model is None else _read(planned, given.model)
         return read_model(data, given, given.model or owner).complete(options)

@@ -9,9 +9,10 @@ prefixes: a chat's text up to a turn begins the text of the whole chat, and the 
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,9 @@ from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.chat import LOSS_MASK, ROLES, ChatError, ChatOptions
 from recordmill.transforms.numpy.tokenizers import LIBRARIES
+
+if TYPE_CHECKING:
+    from recordmill.pipeline.build.texts.template import ChatTemplate  # needs Jinja
 
 NOTATIONS = (("role", "content"), ("from", "value"))
 ALIASES = {"human": "user", "gpt": "assistant", "function_call": "assistant", "observation": "tool"}
@@ -113,19 +117,90 @@ def _call(call: Any) -> Any:
         return call
 
 
+def with_template(options: ChatOptions, read: Callable[[str], bytes]) -> ChatOptions:
+    """Reads the files beside the model. Raises: UserError: one is invalid, or there is no template."""
+    jinja, where = _jinja(), options.config or ""
+    try:
+        config = json.loads(read(where))
+    except ValueError:
+        raise UserError(f"{where} is not JSON: copy the model's files again") from None
+    config = config if isinstance(config, dict) else {}
+    try:
+        given = None if options.template is None else read(options.template).decode()
+    except UnicodeDecodeError:
+        raise UserError(f"{options.template} is not UTF-8 text: name a file of Jinja as `template`") from None
+    source = given or jinja.read_template(config, tools=options.uses_tools)
+    if source is None:
+        raise UserError(f"{where} has no chat_template: name a file of Jinja as `template`")
+    found = replace(options, template_source=source, named_tokens=jinja.named_tokens(config))
+    with suppress(ChatError):  # before any row is read
+        trained_spans(_template(found), Chat(PROBE), found.train)
+    return found
+
+
+def _jinja() -> Any:
+    """Loads the module that needs Jinja. Raises: UserError: it is missing."""
+    try:
+        from recordmill.pipeline.build.texts import template
+    except ImportError:
+        raise UserError('the package jinja2 is missing: pip install "recordmill[tokens]"') from None
+    return template
+
+
+def _template(options: ChatOptions) -> "ChatTemplate":
+    """Compiles the template. Raises: UserError: wrong syntax."""
+    assert options.template_source is not None  # noqa: S101 - the driver reads every template
+    where = options.template or options.config or "the chat template"
+    made: ChatTemplate = _jinja().ChatTemplate(options.template_source, options.named_tokens, where)
+    return made
+
+
+PROBE = [{"role": role, "content": f"{role} {turn}"} for turn in (1, 2) for role in ("user", "assistant")]
+UNTOLD = (
+    "renders a turn differently when more turns follow, or another header than `add_generation_prompt` adds: the "
+    "assistant's text cannot be told. Put {% generation %} and {% endgeneration %} around it in a copy of the "
+    "template, and name that as `template`, or choose `train: all`"
+)
+
+
+def trained_spans(template: "ChatTemplate", chat: Chat, train: str) -> tuple[str, Spans]:
+    """Renders a chat; also returns the spans of the text to train on.
+
+    Raises: ChatError: the template raises. UserError: the template does not tell the assistant's text.
+    """
+    rendered = template.render(chat.messages, chat.tools)
+    if train == "all":
+        return rendered.text, [(0, len(rendered.text))]
+    if template.has_blocks:
+        return rendered.text, rendered.spans[-1:] if train == "last" else rendered.spans
+    turns = [place for place, message in enumerate(chat.messages) if message["role"] == "assistant"]
+    kept = turns[-1:] if train == "last" else turns
+    return rendered.text, [_turn(template, chat, place, rendered.text) for place in kept]
+
+
+def _turn(template: "ChatTemplate", chat: Chat, place: int, text: str) -> tuple[int, int]:
+    """Returns the span of an assistant's turn by prefixes."""
+    before = template.render(chat.messages[:place], chat.tools, prompt=True).text
+    after = template.render(chat.messages[: place + 1], chat.tools).text
+    end = template.tokens.get("eos_token", "")
+    if not text.startswith(after) and end:
+        after = after.removesuffix(end)  # some templates end a whole chat with it
+    if not (text.startswith(after) and after.startswith(before)):
+        raise UserError(f"{template.where} {UNTOLD}")
+    return len(before), len(after)
+
+
 class ChatEncoder:
     """Encodes chats; may be used by several threads."""
 
-    def __init__(self, options: ChatOptions, where: str = "the chat template") -> None:
+    def __init__(self, options: ChatOptions) -> None:
         """Takes complete options. Raises: UserError: the model or the template is invalid."""
-        try:
-            from recordmill.pipeline.build.texts.template import ChatTemplate
-        except ImportError:
-            raise UserError('the package jinja2 is missing: pip install "recordmill[tokens]"') from None
-        self._options = options
-        assert options.template_source is not None  # noqa: S101 - the driver reads every template
-        self._template = ChatTemplate(options.template_source, options.named_tokens, where)
-        self._tokens = LIBRARIES[options.tokenizer](options.model_bytes or b"", options, where).offsets
+        self._options, self._template = options, _template(options)
+        offsets = LIBRARIES[options.tokenizer](
+            options.model_bytes or b"", options, options.model or "the model"
+        ).offsets
+        assert offsets is not None  # noqa: S101 - this library has places
+        self._tokens = offsets
 
     def __call__(self, text: str) -> EncodedChat | Fault:
         """Encodes one chat, as `encode_batch`."""
@@ -147,7 +222,7 @@ class ChatEncoder:
         if not text:
             return "", []
         try:
-            return self._spans(canonical(text, self._options.roles))
+            return trained_spans(self._template, canonical(text, self._options.roles), self._options.train)
         except ChatError as error:
             return Fault(error.reason, error.message)
 
@@ -161,38 +236,6 @@ class ChatEncoder:
 
     def _kept(self, length: int) -> slice:
         return slice(length) if self._options.truncate == "end" else slice(-length, None)
-
-    def _spans(self, chat: Chat) -> tuple[str, Spans]:
-        """Renders a chat; also returns the spans of the text to train on."""
-        rendered = self._template.render(chat.messages, chat.tools)
-        if self._options.train == "all":
-            return rendered.text, [(0, len(rendered.text))]
-        turns = [place for place, message in enumerate(chat.messages) if message["role"] == "assistant"]
-        if self._template.has_blocks:
-            spans = rendered.spans
-        elif self._options.train == "last":
-            return rendered.text, [self._turn(chat, place, rendered.text) for place in turns[-1:]]
-        else:
-            spans = [self._turn(chat, place, rendered.text) for place in turns]
-        return rendered.text, spans[-1:] if self._options.train == "last" else spans
-
-    def _turn(self, chat: Chat, place: int, text: str) -> tuple[int, int]:
-        """Returns the span of an assistant's turn by prefixes."""
-        before = self._template.render(chat.messages[:place], chat.tools, prompt=True).text
-        after = self._template.render(chat.messages[: place + 1], chat.tools).text
-        end = self._template.tokens.get("eos_token", "")
-        if not text.startswith(after) and end:
-            after = after.removesuffix(end)  # some templates end a whole chat with it
-        if not (text.startswith(after) and after.startswith(before)):
-            raise UserError(NO_PREFIXES)
-        return len(before), len(after)
-
-
-NO_PREFIXES = (
-    "the chat template renders a turn differently when more turns follow, or another header than "
-    "`add_generation_prompt` adds: the assistant's tokens cannot be told. Put {% generation %} and {% endgeneration %} "
-    "around the assistant's text in a copy of the template and name it as `template`, or choose `train: all`"
-)
 
 
 def token_mask(encoding: Any, spans: Spans) -> list[int]:
@@ -211,9 +254,7 @@ class ChatColumns:
     def __init__(self, features: Mapping[str, FeatureOptions], columns: Mapping[str, str]) -> None:
         """Takes complete options, and each feature's column, for faults. Raises: UserError: as `ChatEncoder`."""
         chats = {name: options for name, options in features.items() if isinstance(options, ChatOptions)}
-        self._encoders = {
-            name: ChatEncoder(options, options.template or options.config or "") for name, options in chats.items()
-        }
+        self._encoders = {name: ChatEncoder(options) for name, options in chats.items()}
         self._columns = columns
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, Faults]:

@@ -9,9 +9,9 @@ Rendered(text='hi;', spans=[(0, 2)])
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import jinja2
@@ -23,7 +23,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.kinds.chat import ChatError, ChatOptions
+from recordmill.transforms.contract.kinds.chat import ChatError
 
 Messages = Sequence[Mapping[str, Any]]
 Spans = list[tuple[int, int]]
@@ -70,7 +70,7 @@ class ChatTemplate:
         )
         environment.filters["tojson"] = _to_json
         environment.globals["raise_exception"] = _refuse
-        self.tokens, self._where, self._source = dict(tokens or {}), where, source
+        self.tokens, self.where, self._source = dict(tokens or {}), where, source
         self.has_blocks = BLOCKS.search(source) is not None
         try:
             self._template = environment.from_string(source)
@@ -97,7 +97,7 @@ class ChatTemplate:
             if CLOCK in str(error):
                 remedy = "write a fixed date into a copy, and name it as `template`"
                 raise UserError(
-                    f"{self._where} calls {CLOCK}, and records must not depend on the clock: {remedy}"
+                    f"{self.where} calls {CLOCK}, and records must not depend on the clock: {remedy}"
                 ) from None
             raise ChatError(REASON, "a field that the template reads is missing") from None
         except jinja2.TemplateError as error:
@@ -122,27 +122,6 @@ def _to_json(
 
 def _refuse(message: str) -> None:
     raise jinja2.TemplateError(message)
-
-
-def with_template(options: ChatOptions, read: Callable[[str], bytes]) -> ChatOptions:
-    """Reads the files beside the model. Raises: UserError: one is invalid, or there is no template."""
-    where = options.config or ""
-    try:
-        config = json.loads(read(where))
-    except ValueError:
-        raise UserError(f"{where} is not JSON: copy the model's files again") from None
-    config = config if isinstance(config, dict) else {}
-    source = read_template(config, tools=options.uses_tools)
-    if options.template is not None:
-        try:
-            source = read(options.template).decode()
-        except UnicodeDecodeError:
-            raise UserError(f"{options.template} is not UTF-8 text: name a file of Jinja as `template`") from None
-    if source is None:
-        raise UserError(f"{where} has no chat_template: name a file of Jinja as `template`")
-    named = options.template or where
-    ChatTemplate(source, where=named)
-    return replace(options, template_source=source, named_tokens=named_tokens(config))
 
 
 def read_template(config: Mapping[str, Any], *, tools: bool = False) -> str | None:
