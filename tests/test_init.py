@@ -179,8 +179,22 @@ def texts(folder: Path) -> None:
         write(folder / f"data/{('good', 'bad')[number % 2]}/{number}.txt", f"{WORDS[number % 3]} {number}")
 
 
+def chats(folder: Path) -> None:
+    """Messages, tools of some rows, and ShareGPT's messages in a string."""
+    said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
+    shared = json.dumps([{"from": "human", "value": "hi"}, {"from": "gpt", "value": "ho"}])
+    tools = [{"type": "function", "function": {"name": "add"}}]
+    lines(
+        folder / "data/rows.jsonl",
+        [{"messages": said, "shared": shared, "n": row, **({"tools": tools} if row % 2 else {})} for row in range(24)],
+    )
+    write(folder / "tokenizer.json", "{}")
+    write(folder / "tokenizer_config.json", "{}")
+
+
 IMAGE = {"kind": "image", "size": (24, 32), "fit": "pad"}
 CATEGORY, NUMBER, RAW, TEXTS = {"kind": "category"}, {"kind": "number"}, {"kind": "raw"}, {"kind": "text"}
+CHAT = {"kind": "chat", "model": "tokenizer.json", "tools": "tools"}
 TABLE = {"format": "csv", "path": "data/labels.csv", "separator": ";", "images": "data/photos/"}
 HALF = {"train": 80.0, "validation": 10.0}
 
@@ -224,6 +238,7 @@ CASES: list[tuple[Make, dict[str, Any], dict[str, Any], str | None]] = [
      "image_class_label"),
     (different_files, {"splits": {"train": 100.0}},
      {"a": {**NUMBER, "optional": True}, "b": CATEGORY, "zip": {**RAW, "optional": True}}, None),
+    (chats, {}, {"messages": CHAT, "shared": CHAT, "n": NUMBER}, None),
     (texts, {"source": ({"format": "text", "path": "data/**/*.txt", "document": "file"},)},
      {"text": TEXTS, "label": classes("bad", "good")}, "label"),
 ]  # fmt: skip
@@ -251,6 +266,7 @@ REASONS = [
                        "classes: ['0', '1'] # all", "20 rows: none"]),
     (different_files, ["3 rows: too few", "33 %"]),
     (split_folders, [": 1 (notes.md)", "Train 20, val 10 of the 30", "column decides"]),
+    (chats, ["messages in the 24 rows", "set its path: the tokenizer.json"]),
     (captions, ["24 images: 300 x 200", "50 % of the 24 rows", "# max_length: 7 #", "words in 24 texts"]),
 ]  # fmt: skip
 

@@ -117,6 +117,7 @@ _TASKS: tuple[tuple[str, set[str], set[str] | None], ...] = (
     ("text-classification", {"text"}, {"category", "categories"}),
     ("text-classification", {"texts"}, {"category", "categories"}),
     ("text-generation", {"text"}, None),
+    ("text-generation", {"chat"}, None),
     ("tabular-classification", set(), {"category", "categories"}),
     ("tabular-regression", set(), {"number", "numbers"}),
 )

@@ -114,7 +114,7 @@ def check_shared(text: kinds.TextOptions, owner: str, features: Mapping[str, Fea
     """Checks that the owner is a text with matching options. Raises: WrongValueError: its path starts at the text."""
     path = ("vocabulary", "shared_with")
     other = feature_named(owner, features, *path).options()
-    if not isinstance(other, kinds.TextOptions) or other.shared_with is not None:
+    if not isinstance(other, kinds.TextOptions) or other.shared_with is not None or other.kind == "chat":
         raise WrongValueError(f"'{owner}' should be a text with its own vocabulary", *path)
     for option in SHARED_ALIKE:
         mine, theirs = getattr(text, option), getattr(other, option)

@@ -26,7 +26,6 @@ class ChatOptions(TextOptions):
     """The options of chats."""
 
     kind: ClassVar[str] = "chat"
-    limits: ClassVar[tuple[str, ...]] = ("missing", "jensen_shannon", "psi")
     tokenizer: str = "huggingface"
     special_tokens: bool = False  # the template has them
     train: str = "assistant"  # `assistant`, `last` or `all`
@@ -70,6 +69,12 @@ class ChatDescription(TextDescription):
         runs = zip(np.split(ids, cuts), np.split(mask, cuts), strict=True) if len(ids) else ()
         shown = tuple((str(self.text(run.tolist(), decoding)), bool(trained[0])) for run, trained in runs)
         return DecodedChat(whole.ids, whole.words, whole.text, runs=shown, loss_mask=tuple(mask.tolist()))
+
+    def export_ids(self, into: base.Export, name: str) -> None:
+        """Adds the ids, and the mask."""
+        super().export_ids(into, name)
+        mask = base.ExportColumn(f"{name}_{LOSS_MASK}", "int64", name, lambda chat: list(chat.loss_mask), depth=1)
+        into.add_raw(mask.name, mask)
 
 
 @dataclass(frozen=True)
