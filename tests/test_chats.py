@@ -269,6 +269,12 @@ def test_batches_hold_ids_and_masks(dataset: Dataset, records: dict[str, dict[st
 
 
 @pytest.mark.slow
+def test_a_client_encodes_rendered_chats(dataset: Dataset) -> None:
+    text = "<|im_start|>user\nhi<|im_end|>\n"
+    assert dataset.tokenizer("chat").encode(text).tolist() == tokenizer().encode(text, add_special_tokens=False).ids
+
+
+@pytest.mark.slow
 def test_an_export_has_text_ids_and_masks(dataset: Dataset, records: dict[str, Any], tmp_path: Path) -> None:
     export(dataset, "parquet", tmp_path / "exported")
     table = pa.concat_tables([pq.read_table(file) for file in sorted((tmp_path / "exported").rglob("*.parquet"))])

@@ -183,6 +183,7 @@ INSIDE_FUNCTIONS = {
     "recordmill.pipeline.reader.local_shards": "`resource`, which Windows does not have",
     "recordmill.pipeline.versions.stores.folder_lock": "`fcntl`, which Windows does not have",
     "recordmill.pipeline.facts.sidecars": "Jinja and Arrow",
+    "recordmill.pipeline.build.texts.chat": "Jinja",
     "recordmill.transforms.numpy.tokenizers": "the packages `tokenizers` and `tiktoken`",
     "recordmill.transforms.tensorflow.tokenizers": "TensorFlow Text",
 }
