@@ -157,6 +157,8 @@ REJECTS: dict[str, tuple[str, Any, dict[str, Any], str, tuple[str, ...]]] = {
         (),
     ),
     "a missing field": ("{{ messages[0].a.b }}", ASKED, {}, "template_error", ("missing",)),
+    "a first answer": ("qwen2", ASKED[1:], {}, "template_error", ("begins with the assistant",)),
+    "a first answer, which the template raises at": ("vicuna", ASKED[1:], {}, "template_error", ()),
     "no answer": ("qwen2", ASKED[:1], {}, "no_trainable_token", ()),
     "an answer that is cut off": ("qwen2", ASKED, {"max_length": 3}, "no_trainable_token", ("`max_length`",)),
 }
@@ -170,7 +172,9 @@ def test_rejects(template: str, messages: Any, options: dict[str, Any], reason: 
     assert SECRET not in message
 
 
-CHANGED = "{% for m in messages %}{{ m.role }}{% if loop.last %}: {{ m.content }}{% endif %};{% endfor %}"
+CHANGED = (
+    "{% for m in messages %}{{ m.role }}{% if loop.last or m.role == 'user' %}: {{ m.content }}{% endif %};{% endfor %}"
+)
 PROMPT = "{% for m in messages %}{{ m.role }}: {{ m.content }};{% endfor %}{% if add_generation_prompt %}!{% endif %}"
 
 
@@ -178,9 +182,14 @@ PROMPT = "{% for m in messages %}{{ m.role }}: {{ m.content }};{% endfor %}{% if
 def test_a_template_whose_turns_are_no_prefixes_ends_the_build(template: str) -> None:
     with raises(UserError, "a.jinja", "{% generation %}", "`template`", "train: all"):
         encoder(template)(json.dumps(TWICE))
-    with raises(UserError, "a.jinja", "{% generation %}"):  # before any row is read
-        files(config="{}", template=template)
     assert encode(template, TWICE, train="all").ids
+
+
+def test_another_header_ends_the_build_before_a_row_is_read() -> None:
+    with raises(UserError, "a.jinja", "{% generation %}"):
+        files(config="{}", template=PROMPT)
+    assert files(config="{}", template=CHANGED).template_source == CHANGED, "chats of one answer are told"
+    assert trained(CHANGED, ASKED) == "assistant: ho;"
 
 
 def test_templates_have_no_clock() -> None:

@@ -24,6 +24,7 @@ from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.verify.parity import with_parity
 from recordmill.pipeline.verify.verify import verify
+from recordmill.transforms.contract.kinds.base import Decoding
 from recordmill.transforms.contract.kinds.chat import ChatDescription
 from recordmill.transforms.contract.stored import FinishOptions, Ragged
 from recordmill.transforms.numpy.features import finish
@@ -103,6 +104,15 @@ MASKS = [[0, 1, 1], [], [0, 0, 1, 0, 1], [1]]
 def ragged(lists: list[list[int]]) -> Ragged:
     ends = np.cumsum([0, *map(len, lists)])
     return Ragged(np.array([each for row in lists for each in row], np.int64), ends.astype(np.int64))
+
+
+def test_the_id_that_pads_may_end_turns() -> None:
+    chat = DESCRIBED.value(
+        {"": np.array([1, 9, 2, 9]), "loss_mask": np.array([0, 0, 1, 1])},
+        Decoding([f"w{id_}" for id_ in range(10)], {}, lambda *_: None),
+    )
+    assert chat.ids == (1, 9, 2, 9)
+    assert str(chat) == "w1 w9⟦w2 w9⟧"
 
 
 def read(**options: Any) -> dict[str, Any]:

@@ -32,7 +32,7 @@ REASONS = {
     "too_slow": "the image would slow a decoder down by too many scans, parts or tags, or exceeds the time limit",
     "undecodable_image": "the image's header is valid, but its pixels are not",
     "malformed_chat": "a chat has no messages, an unknown role, or a message without text",
-    "template_error": "the chat's template raises an error, as for two turns of one role",
+    "template_error": "the chat's template refuses it, as two turns of one role, or a first turn of the assistant",
     "no_trainable_token": "a chat has no token to train on: no turn of the assistant, or none before the cut",
     DUPLICATE: "another row has the same key; the first by source, path and position stays",
 }

@@ -155,7 +155,8 @@ def _template(options: ChatOptions) -> "ChatTemplate":
     return made
 
 
-PROBE = [{"role": role, "content": f"{role} {turn}"} for turn in (1, 2) for role in ("user", "assistant")]
+PROBE = [{"role": role, "content": "a"} for role in ("user", "assistant")]
+BEGINS = "the chat begins with the assistant, and the template has no header for that"
 UNTOLD = (
     "renders a turn differently when more turns follow, or another header than `add_generation_prompt` adds: the "
     "assistant's text cannot be told. Put {% generation %} and {% endgeneration %} around it in a copy of the "
@@ -180,11 +181,16 @@ def trained_spans(template: "ChatTemplate", chat: Chat, train: str) -> tuple[str
 
 def _turn(template: "ChatTemplate", chat: Chat, place: int, text: str) -> tuple[int, int]:
     """Returns the span of an assistant's turn by prefixes."""
-    before = template.render(chat.messages[:place], chat.tools, prompt=True).text
+    try:
+        before = template.render(chat.messages[:place], chat.tools, prompt=True).text
+    except ChatError as error:
+        raise error if place else ChatError(error.reason, BEGINS) from None
     after = template.render(chat.messages[: place + 1], chat.tools).text
     end = template.tokens.get("eos_token", "")
     if not text.startswith(after) and end:
         after = after.removesuffix(end)  # some templates end a whole chat with it
+    if place == 0 and not after.startswith(before):
+        raise ChatError("template_error", BEGINS)
     if not (text.startswith(after) and after.startswith(before)):
         raise UserError(f"{template.where} {UNTOLD}")
     return len(before), len(after)

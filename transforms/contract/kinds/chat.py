@@ -1,7 +1,7 @@
 """Chats as ids, with a mask of the tokens to train on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -64,10 +64,11 @@ class ChatDescription(TextDescription):
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> "DecodedChat":
         """Returns the text in runs of equal masks."""
         ids, mask = parts[""], parts[LOSS_MASK]
-        whole = self.text(ids.tolist(), decoding)
+        stored = replace(self, padding_id=self.vocabulary_size)  # the id that pads batches may also end turns
+        whole = stored.text(ids.tolist(), decoding)
         cuts = np.flatnonzero(np.diff(mask)) + 1
         runs = zip(np.split(ids, cuts), np.split(mask, cuts), strict=True) if len(ids) else ()
-        shown = tuple((str(self.text(run.tolist(), decoding)), bool(trained[0])) for run, trained in runs)
+        shown = tuple((str(stored.text(run.tolist(), decoding)), bool(trained[0])) for run, trained in runs)
         return DecodedChat(whole.ids, whole.words, whole.text, runs=shown, loss_mask=tuple(mask.tolist()))
 
     def export_ids(self, into: base.Export, name: str) -> None:
