@@ -255,7 +255,7 @@ class Dataset(DatasetVersion):
             )
         given = self.manifest.spec["features"][feature]
         names = ("special_tokens", "pattern", "begin", "end", "max_length", "truncate")
-        chat = {"special_tokens": False} if described["kind"] == "chat" else {}  # its template has them
+        chat: dict[str, Any] = {"special_tokens": False} if described["kind"] == "chat" else {}  # its template has them
         options = TextOptions(tokenizer=tokenizer, **{name: given[name] for name in names if name in given}, **chat)
         return TextTokenizer(read_inner(self.folder, described["model"]), options, described["model"])
 
