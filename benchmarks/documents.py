@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 ALPHABETS = {
     "en": "etaoinshrdlucmfwypvbgkqjxz",
@@ -81,3 +82,15 @@ def write_documents(path: Path, source: Path | None, count: int | None = None, s
             written += file.write(line)
             if size is not None and written >= size:
                 break
+
+
+def write_tokenizer(path: Path, documents: Path) -> None:
+    """Trains a byte-level BPE on the first 10,000 documents."""
+    with open(documents, encoding="utf-8") as lines:
+        texts = [json.loads(line)["text"] for line in itertools.islice(lines, 10_000)]
+    tokenizer, alphabet = Tokenizer(models.BPE()), pre_tokenizers.ByteLevel.alphabet()
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(vocab_size=32_000, initial_alphabet=alphabet, show_progress=False)
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.save(str(path))

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from documents import write_documents
+from documents import write_documents, write_tokenizer
 from photos import PROFILES, write_photos
 
 IMAGE_SPEC = """\
@@ -27,6 +27,14 @@ features:
   text: {{kind: text, vocabulary: 4000}}
   language: {{kind: category}}
 label: language
+"""
+TOKENS_SPEC = """\
+name: documents
+source: {{format: jsonl, path: {path}}}
+key: id
+splits: {splits}
+features:
+  text: {{kind: text, tokenizer: huggingface, model: bpe-tokenizer.json}}
 """
 SPLITS = "{train: 80, test: 20}"
 ONLY_TRAIN = "{train: 100}"  # a single row is in the train split
@@ -65,6 +73,14 @@ class Inputs:
     def text_spec(self, documents: Path) -> Path:
         """The spec of a file of documents."""
         return self._spec(documents, TEXT_SPEC, documents.stem.endswith("-1"))
+
+    def tokens_spec(self, documents: Path) -> Path:
+        """The spec of a file of documents for a model's own tokenizer."""
+        return self._spec(documents, TOKENS_SPEC, documents.stem.endswith("-1"))
+
+    def tokenizer(self, documents: Path) -> Path:
+        """A byte-level BPE of 32,000 pieces, trained on some documents."""
+        return self._once("bpe-tokenizer.json", lambda path: write_tokenizer(path, documents))
 
     def _spec(self, data: Path, template: str, single: bool) -> Path:
         path = self.folder / f"{data.stem}.yaml"

@@ -142,6 +142,21 @@ def text(setup: Setup) -> None:
     documents("Text, marginal", "hand-written loop", anchor("text_loop"), DOCUMENTS, setup)
 
 
+def tokens(setup: Setup) -> None:
+    """Compares documents to a model's own ids with the package `tokenizers` alone."""
+    inputs = setup.inputs
+    few, many = (inputs.documents(count=inputs.scaled(count)) for count in STOCK_DOCUMENTS)
+    model = inputs.tokenizer(many)
+    commands = {
+        builder: (build(inputs.tokens_spec(few)), build(inputs.tokens_spec(many)))
+        for builder, build in setup.builders().items()
+    }
+    bare = [sys.executable, ANCHORS / "tokens.py"]
+    commands["encode_batch_fast"] = ([*bare, few, model], [*bare, many, model])
+    units = inputs.scaled(STOCK_DOCUMENTS[1]) - inputs.scaled(STOCK_DOCUMENTS[0])
+    compare("A model's own ids, marginal", "µs a document", 1e6, marginals(commands, units, setup.runs, inputs))
+
+
 def stock(setup: Setup) -> None:
     """Compares documents to word ids with stock tf.Transform."""
     documents("Text against stock, marginal", "stock tf.Transform", anchor("text_stock"), STOCK_DOCUMENTS, setup)
@@ -214,6 +229,7 @@ BENCHMARKS: dict[str, Callable[[Setup], None]] = {
     "images": images,
     "images-profiles": partial(images, kind="profiles"),
     "text": text,
+    "tokens": tokens,
     "stock": stock,
     "fixed": fixed,
     "memory-images": partial(memory, kind="image"),

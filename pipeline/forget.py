@@ -18,9 +18,11 @@ from typing import Any
 import numpy as np
 
 from recordmill.pipeline.dataset.adopted_files import allow
-from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, inner_paths, kept_name, shard_names, span_file
+from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, inner_paths, kept_name, renamed, span_file
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard, Span, Split, version_folder
-from recordmill.pipeline.dataset.paths import attempt_name, locate, path_within
+from recordmill.pipeline.dataset.manifest_parts import PackFile
+from recordmill.pipeline.dataset.packs import PackIndex
+from recordmill.pipeline.dataset.paths import attempt_name, locate, path_within, read_checked
 from recordmill.pipeline.dataset.placement import digest
 from recordmill.pipeline.dataset.tfrecord import FRAME_BYTES, ShardWriter
 from recordmill.pipeline.errors import DatasetError, UserError
@@ -181,7 +183,7 @@ class _Removal:
         self.store.claim(f"{VERSIONS_FOLDER}/{version}", attempt_name(key[:16]).encode())
         kept = KeptFiles(self.output, self.base, str(assembled), version)
         splits = {name: self._split(kept, name) for name in self.base.splits}
-        indexes = (shard.index for shard in self.base.shards if shard.root is None)
+        indexes = (path for shard in self.base.shards if shard.root is None for path in shard.paths[1:])
         stale = [span_file(span, name) for span in self._touched for name in (REPORT, REJECTED)]
         rewritten = {*indexes, *SIDECARS, *self.rejects.files, *stale, *kept.entries}
         kept.files([path for path in self.base.files if path not in rewritten])
@@ -211,9 +213,9 @@ class _Removal:
             if row.split == name:
                 removed[inner_paths(row.shard)[0]].append(row.record)
         for number, shard in enumerate(split.shards):
-            file, index = shard_names(self.base.name, name, number, len(split.shards))
+            own = renamed(shard, self.base.name, name, number, len(split.shards))
             if (path := inner_paths(shard)[0]) not in removed:
-                shards.append(shard if shard.root else kept.shard(shard, file, index))
+                shards.append(shard if shard.root else kept.shard(shard, own))
                 continue
             if shard.root is not None:
                 rows = [row for row in self.rows if row.split == name and inner_paths(row.shard)[0] == path]
@@ -222,13 +224,34 @@ class _Removal:
                 continue
             folder = str(version_folder(open_location(self.output), self.base.version))
             whole = np.zeros(1, np.int64)  # read in one request
-            with open_records(folder, shard, whole) as records, ShardWriter(file, index, kept.made.create) as writer:
-                labels.update(_labels(self.base, copy_without(records, writer, removed[path])))
-            shards.append(Shard(file, writer.bytes, writer.records, writer.sha256, index, shard.span))
-            kept.entries[index] = writer.index_entry()
+            create = kept.made.create
+            with open_records(folder, shard, whole) as records, ShardWriter(own.file, own.index, create) as writer:
+                data = copy_without(records, writer, removed[path])
+            labels.update(_labels(self.base, data))
+            packs = self._packs(kept, shard, own, removed[path], data)
+            figures = writer.bytes, writer.records, writer.sha256
+            shards.append(Shard(own.file, *figures, own.index, shard.span, packs=packs))
+            kept.entries[own.index] = writer.index_entry()
         counts = split.label_counts
         left = None if counts is None else tuple(count - labels[id_] for id_, count in enumerate(counts))
         return replace(split, shards=tuple(shards), label_counts=left)
+
+    def _packs(
+        self, kept: KeptFiles, shard: Shard, own: Shard, removed: Sequence[int], data: Sequence[bytes]
+    ) -> tuple[PackFile, ...]:
+        """Leaves records out of a shard's packed rows, which keep their other records."""
+        folder = version_folder(open_location(self.output), shard.version or self.base.version)
+        packs, stored = list[PackFile](), stored_features(read_descriptions(self.base.features))
+        for pack, before, named in zip(self.base.packs, shard.packs, own.packs, strict=False):
+            index = PackIndex.of_bytes(read_checked(folder, before.file, before.sha256), before)
+            index = index.without(removed, shard.records)
+            ids: Any = parse(data, {pack.features[0]: stored[pack.features[0]]})[pack.features[0]]
+            cut, empty = pack.lost(ids.lengths())
+            made = index.describe(before.length, named.file, before.cut - cut, before.empty - empty)
+            kept.made.write(made.file, index.to_bytes())
+            kept.entries[made.file] = {"bytes": made.bytes, "sha256": made.sha256}
+            packs.append(made)
+        return tuple(packs)
 
     def _without(self, kept: KeptFiles, split: str, number: int, shard: Shard, rows: Sequence[StoredRow]) -> Shard:
         """Leaves records of an adopted file out of its split."""

@@ -59,7 +59,8 @@ def publish(
                 (made / shard.file).unlink()
                 (made / shard.index).unlink()
             pairs = zip(base.splits[split].shards, manifest.splits[split].shards, strict=True)
-            shards = tuple(kept.shard(old, new.file, new.index) for old, new in pairs)
+            named = ((old, replace(old, file=new.file, index=new.index, version=None)) for old, new in pairs)
+            shards = tuple(kept.shard(old, own) for old, own in named)
             splits[split] = replace(manifest.splits[split], shards=shards)
         known = kept.entries
     own = [shard.file for split in splits.values() for shard in split.shards if shard.version is None]

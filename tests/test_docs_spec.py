@@ -39,6 +39,7 @@ WHERE = {
     "Gate": ("gate.md", "Options"),
     "About": ("exchange.md", "About"),
     "FeatureGate": ("gate.md", "Limits of a feature"),
+    "Pack": ("text.md", "Several documents in a row (packing)"),
     "Image": ("images.md", "Images"),
     "ImageSequence": ("image_sequences.md", "Options"),
     "Boxes": ("boxes.md", "Boxes"),
@@ -214,8 +215,7 @@ def test_every_part_stands_in_the_table_of_what_is_stored() -> None:
         kind = first.strip() or kind
         listed.setdefault(kind, set()).add(name)
     found = dict[str, set[str]]()
-    packed = Text(kind="text", pack=8)  # which must be a dataset's only feature
-    for feature in [*every_kind.spec(ROOT, more_images=True, arrays=True).features.values(), packed]:
+    for feature in every_kind.spec(ROOT, more_images=True, arrays=True).features.values():
         parts = [f"x_{part}" for part in (*feature.parts(), *feature.read_parts())]
         found.setdefault(f"`{feature.kind}`", set()).update(["x", *parts])
     assert {kind: names for kind, names in listed.items() if kind.startswith("`")} == found

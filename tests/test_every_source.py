@@ -109,6 +109,19 @@ def write_tar(folder: Path, rows: list[Row]) -> str:
     return "rows.tar"
 
 
+def write_document(folder: Path, rows: list[Row]) -> str:
+    parts = [{"rows": rows[start : start + 7], "of": start} for start in range(0, len(rows), 7)]
+    (folder / "rows.json").write_text(json.dumps({"about": [{"rows": []}], "data": parts}, indent=1))
+    return "rows.json"
+
+
+def write_aligned(folder: Path, rows: list[Row]) -> str:
+    (folder / "aligned").mkdir()
+    for name, cells in zip(rows[0], zip(*map(_cells, rows), strict=True), strict=True):
+        (folder / f"aligned/{name}.txt").write_text("".join(f"{cell}\n" for cell in cells))
+    return "aligned"
+
+
 def write_python(folder: Path, rows: list[Row]) -> str:
     write_jsonl(folder, rows)
     (folder / "own_rows.py").write_text(
@@ -131,6 +144,8 @@ SOURCES: dict[str, tuple[str, Write]] = {
     "tsv": ("tsv", lambda folder, rows: write_csv(folder, rows, ".tsv", "\t")),
     "jsonl.gz": ("jsonl", lambda folder, rows: write_jsonl(folder, rows, gzip.compress, ".gz")),
     "jsonl.bz2": ("jsonl", lambda folder, rows: write_jsonl(folder, rows, bz2.compress, ".bz2")),
+    "json": ("json", write_document),
+    "joined text": ("text", write_aligned),
     "data URLs": ("jsonl", lambda folder, rows: write_jsonl(folder, _urls(folder, rows))),
     "parquet": ("parquet", write_parquet),
     "tfrecord": ("tfrecord", write_tfrecord),
@@ -208,6 +223,11 @@ def test_the_same_rows(
     path = inputs / write(inputs, raw)
     columns: dict[str, str] = {}
     source = f"{{format: {form}, path: {path}}}"
+    if form == "json":
+        source = f"{{format: json, path: {path}, rows: 'data[].rows[]'}}"
+    if form == "text":
+        files = {column: f"{column}.txt" for column in parse_spec(spec_text(source, arrays=True)).columns()}
+        source = f"{{format: text, path: {path}, images: {inputs}, columns: {json.dumps(files)}}}"
     if form == "webdataset":
         columns = {column: f"json.{column}" for column in raw[0]} | {"image": "image", "photo": "photo"}
     if form == "python":

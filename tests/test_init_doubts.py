@@ -40,17 +40,18 @@ def sentences(count: int) -> str:
     return "".join(f"{sentence()}.\n" for _ in range(count))
 
 
-def line_aligned(folder: Path) -> None:
-    for split, count in (("train", 200), ("val", 50)):
-        for language in ("en", "de"):
-            write(folder / f"data/{split}.{language}", sentences(count))
+def one_pair(folder: Path, lines: int = 30) -> None:
+    write(folder / "data/train.en", sentences(30))
+    write(folder / "data/train.de", sentences(lines))
 
 
-def line_aligned_labels(folder: Path) -> None:
-    for split, count in (("train", 200), ("val", 50), ("test", 60)):
-        write(folder / f"data/{split}_text.txt", sentences(count))
-        write(folder / f"data/{split}_labels.txt", "".join(f"{n % 3}\n" for n in range(count)))
-    write(folder / "data/mapping.txt", "0\tnegative\n1\tneutral\n2\tpositive\n")
+def unequal_pair(folder: Path) -> None:
+    one_pair(folder, 29)
+
+
+def polarity(folder: Path) -> None:
+    for name in ("pos", "neg"):
+        write(folder / f"data/rt-polarity.{name}", sentences(30))
 
 
 def large_texts(folder: Path) -> None:
@@ -143,8 +144,11 @@ def equal_texts(folder: Path) -> None:
 
 
 CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
-    ("line-aligned", line_aligned, "data", [["train.de", "train.en", "paste ", "`document: line`"]], []),
-    ("labels by line", line_aligned_labels, "data", [["6 files", "test_labels.txt", "test_text.txt", "paste "]], []),
+    ("one pair", one_pair, "data", [["train.de and train.en", "30 lines", "a source for each"]],
+     ["columns: {de: train.de, en: train.en}"]),
+    ("unequal pair", unequal_pair, "data", [["train.de", "train.en", "`columns: {a: train.de, b: train.en}`"]],
+     ["# not joined", "train.de has 29 lines", "train.en has 30 lines", "document: file"]),
+    ("two classes", polarity, "data", [["rt-polarity.neg", "`document: line`"]], ["document: file"]),
     ("large texts", large_texts, "data", [["4 files", "part0.txt", "bytes on average", "`document: line`"]], []),
     ("one text a split", a_text_a_split, "data", [], ["document: line", "split: validation"]),
     ("documents", documents, "data", [], ["document: file", "label: label"]),
@@ -305,7 +309,7 @@ def test_values_that_may_be_something_else(cells: list[str], kind: str, remedy: 
 
 def test_files_that_are_joined_are_of_one_split() -> None:
     [doubt] = document_doubts({f"{side}-{split}.txt": 9 for side in ("src", "tgt") for split in ("train", "val")})
-    assert "paste src-train.txt tgt-train.txt >" in doubt.remedy
+    assert "`columns: {a: src-train.txt, b: tgt-train.txt}`" in doubt.remedy
 
 
 @pytest.mark.parametrize(

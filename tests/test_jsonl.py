@@ -350,8 +350,8 @@ def test_rows_of_one_line(tmp_path: Path, content: bytes) -> None:
         ("empty.jsonl", ASKED, ["empty.jsonl", "empty"]),
         ("blank.jsonl", ASKED, ["blank.jsonl", "no JSON object"]),
         ("list.jsonl", ASKED, ["list.jsonl", "no JSON object"]),
-        ("array.jsonl", ASKED, ["one JSON array", "jq -c '.[]'"]),
-        ("array_lines.jsonl", ASKED, ["one JSON array", "jq -c '.[]'"]),
+        ("array.jsonl", ASKED, ["one JSON array", "`format: json, rows: '[]'`"]),
+        ("array_lines.jsonl", ASKED, ["one JSON array", "`format: json, rows: '[]'`"]),
         ("pretty.jsonl", ASKED, ["jq -c . ", "/pretty.jsonl > ", "/pretty-lines.jsonl"]),
         (
             "wide.jsonl",
@@ -378,7 +378,7 @@ def test_a_source_is_chosen_by_its_format() -> None:
     adapter: TypeAdapter[Any] = TypeAdapter(AnySource)
     assert adapter.validate_python({"format": "jsonl", "path": "a"}) == source("a").source
     with raises(ValueError, "'image_folder'", "'csv'"):
-        adapter.validate_python({"format": "json", "path": "a"})
+        adapter.validate_python({"format": "xml", "path": "a"})
 
 
 def test_rows_of_pictures_are_counted_exactly_and_in_any_order_of_the_files(tmp_path: Path) -> None:

@@ -46,6 +46,17 @@ def write_jsonl(folder: Path) -> str:
     return "jsonl, path: FOLDER/rows.jsonl"
 
 
+def write_document(folder: Path) -> str:
+    (folder / "rows.json").write_text(json.dumps({"rows": list(map(nested, ROWS))}))
+    return "json, path: FOLDER/rows.json, rows: 'rows[]'"
+
+
+def write_lines(folder: Path) -> str:
+    for name, cells in zip(OWN.values(), zip(*ROWS, strict=True), strict=True):
+        (folder / name).write_text("".join(f"{cell}\n" for cell in cells))
+    return "text, path: FOLDER"
+
+
 def write_parquet(folder: Path) -> str:
     pa.parquet.write_table(pa.Table.from_pylist(list(map(nested, ROWS))), folder / "rows.parquet")
     return "parquet, path: FOLDER/rows.parquet"
@@ -91,6 +102,8 @@ def write_metadata(folder: Path) -> str:
 FORMATS: dict[str, tuple[Callable[[Path], str], dict[str, str]]] = {
     "csv": (write_csv, OWN),
     "jsonl": (write_jsonl, OWN),
+    "json": (write_document, OWN),
+    "text": (write_lines, OWN),
     "parquet": (write_parquet, OWN),
     "tfrecord": (write_tfrecord, OWN),
     "adopted": (write_adopted, OWN),

@@ -39,7 +39,7 @@ WRONG = [
     ("kind: text", "kind: 3", "7: features.text: ", "kind '3'", KINDS),
     ("    kind: text\n", "", "7: features.text: ", "`kind: …`"),
     ("{kind: number}", "{kind:number}", "11: features.price: ", "`kind: …`", "got `kind:number`"),
-    ("format: jsonl", "format: json", "2: source: ", "format 'json'", "`jsonl`?"),
+    ("format: jsonl", "format: jsn", "2: source: ", "format 'jsn'", "`json`?"),
     ("{kind: number}", "number", "11: features.price: ", "a mapping", "got `number`"),
     ("{kind: number}", "", "11: features.price: ", "a mapping", "got nothing"),
     # the description

@@ -53,7 +53,7 @@ class Ours:
     def _options(self, settings: Settings) -> dict[str, Any]:
         if self.task == "images":
             return {"augment": [RandomResizedCrop(SIDE), RandomFlip()], "dtype": settings.dtype}
-        return {} if self._packs else {"text": self.name.split("_")[1]}
+        return {"text": "packed"} if self._packs else {"text": self.name.split("_")[1]}
 
     def _batch(self, batch: Any) -> Batch:
         if self._packs:  # rows without labels

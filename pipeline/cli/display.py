@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn
 from recordmill.pipeline.build.context.reports import ProgressReader
 from recordmill.pipeline.build.run_options import Stage
 from recordmill.pipeline.cli.screen import Screen, count
-from recordmill.pipeline.facts.version import duplicate_warnings, loss_warnings
+from recordmill.pipeline.facts.version import duplicate_warnings, loss_warnings, packed_rows
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild
@@ -222,6 +222,8 @@ def print_published(console: Screen, published: "Published", seconds: float) -> 
     for name, split in manifest.splits.items():
         documents = "" if split.documents is None else f" of {count(split.documents, 'document')}"
         line(name, split.records, f"records{documents} in {count(len(split.shards), 'shard')}")
+    for _, packed in packed_rows(manifest):
+        console.print(f"  {'packed':<12} {packed}", soft_wrap=True)
     reasons = manifest.rejects.get("by_reason", {})
     line("rejected", sum(reasons.values()), f"of {manifest.rows['read']:,} rows")
     for reason, rejected in reasons.items():

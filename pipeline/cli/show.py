@@ -8,7 +8,7 @@ from recordmill.pipeline.cli.screen import Screen, count, plain_table
 from recordmill.pipeline.cli.version_commands import print_table
 from recordmill.pipeline.compare.figures import read_breaches
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
-from recordmill.pipeline.facts.version import VersionFacts, duplicate_lines, loss_warnings
+from recordmill.pipeline.facts.version import VersionFacts, duplicate_lines, loss_warnings, packed_rows
 from recordmill.pipeline.versions.listing import Version
 
 SHOWN_CLASSES = 10
@@ -24,7 +24,8 @@ def print_dataset(manifest: Manifest, folder: Location, versions: list[Version])
     console.print(_splits(manifest))
     console.print(_features(facts))
     lengths = [f"{each.name}: {each.lengths}" for each in facts.features.values() if each.lengths]
-    if lines := [*lengths, *(line for _, line in loss_warnings(manifest))]:
+    packed = [f"packed: {line}" for _, line in packed_rows(manifest)]
+    if lines := [*lengths, *packed, *(line for _, line in loss_warnings(manifest))]:
         console.print("", *lines, sep="\n", soft_wrap=True)
     _print_classes(console, facts)
     _print_rows(console, manifest)

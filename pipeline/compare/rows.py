@@ -145,7 +145,7 @@ class _Opened(NamedTuple):
 def _opened(dataset: DatasetVersion, shard: Shard) -> Iterator[_Opened]:
     """Opens a shard."""
     try:
-        (files, path), (indexes, index) = version_files.VersionFiles(dataset.folder).located(shard)
+        (files, path), (indexes, index), *_ = version_files.VersionFiles(dataset.folder).located(shard)
         offsets = np.frombuffer(indexes.read(index), "<u8").astype(np.int64)
         described = ShardFile.of(str(dataset.folder), shard)
         with files.open(path) as (file, size):

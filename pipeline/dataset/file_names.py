@@ -10,6 +10,7 @@ untrusted: such a shard must be below the folder `versions`, after following lin
 'spans/2026-11-20/report.json'
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Shard
@@ -26,6 +27,18 @@ def shard_names(dataset: str, split: str, shard: int, shards: int) -> tuple[str,
     """Names the file and the index of shard number `shard`, from 0."""
     number = f"{shard:05d}-of-{shards:05d}"
     return f"{dataset}-{split}.tfrecord-{number}", f"{dataset}-{split}.index-{number}"
+
+
+def pack_name(dataset: str, split: str, length: int, shard: int, shards: int) -> str:
+    """Names the index of the rows of `length` ids of a shard."""
+    return f"{dataset}-{split}.pack-{length}-{shard:05d}-of-{shards:05d}"
+
+
+def renamed(shard: Shard, dataset: str, split: str, number: int, shards: int) -> Shard:
+    """Names the files of a shard for the own folder of a version that keeps it."""
+    file, index = shard_names(dataset, split, number, shards)
+    packs = (replace(each, file=pack_name(dataset, split, each.length, number, shards)) for each in shard.packs)
+    return replace(shard, file=file, index=index, packs=tuple(packs), version=None)
 
 
 def kept_name(dataset: str, split: str, shard: int, shards: int) -> str:
@@ -73,6 +86,7 @@ class ShardPaths(NamedTuple):
     file: Place
     index_file: Place
     kept_file: Place | None
+    packs: tuple[Place, ...] = ()
 
 
 def shard_paths(folder: str, shard: Shard) -> ShardPaths:
@@ -82,7 +96,7 @@ def shard_paths(folder: str, shard: Shard) -> ShardPaths:
         DatasetError: the shard is in another version, and the folder was copied without it; a link leads out; or the
             shard is an adopted file in a place that the caller does not allow.
     """
-    own, (file, index) = folder, inner_paths(shard)
+    own, (file, index, *packs) = folder, inner_paths(shard)
     if shard.version is not None:
         own = folder.rpartition("/")[0]
         if own.rpartition("/")[2] != VERSIONS_FOLDER:
@@ -96,17 +110,19 @@ def shard_paths(folder: str, shard: Shard) -> ShardPaths:
             f"{folder} names files in {cut(repr(shard.root))}, outside its dataset: if you trust it, allow them by "
             "`open_dataset(…, files=FOLDER)`, or adopt them again on this machine"
         )
-    places = ShardPaths(Place(root, file), Place(own, index), None if shard.kept is None else Place(own, shard.kept))
-    for place in (place for place in places if place is not None):
+    kept, indexes = None if shard.kept is None else Place(own, shard.kept), tuple(Place(own, path) for path in packs)
+    places = ShardPaths(Place(root, file), Place(own, index), kept, indexes)
+    for place in (place for place in (*places[:3], *indexes) if place is not None):
         check_place(*place)
     return places
 
 
 def inner_sizes(shard: Shard) -> dict[str, int]:
-    """Returns the bytes of a shard's file and its index, by `inner_paths`; empty for an adopted file."""
+    """Returns the bytes of a shard's file and its indexes, by `inner_paths`; empty for an adopted file."""
     if shard.root is not None:
         return {}
-    return dict(zip(inner_paths(shard), (shard.bytes, index_bytes(shard.records)), strict=True))
+    packs = (pack.bytes for pack in shard.packs)
+    return dict(zip(inner_paths(shard), (shard.bytes, index_bytes(shard.records), *packs), strict=True))
 
 
 def index_bytes(records: int) -> int:
@@ -116,12 +132,10 @@ def index_bytes(records: int) -> int:
 
 def shown_paths(shard: Shard) -> tuple[str, str]:
     """Names a shard's file and index in messages: an adopted file by its whole path."""
-    file, index = inner_paths(shard)
+    file, index, *_ = inner_paths(shard)
     return file if shard.root is None else f"{shard.root}/{file}", index
 
 
-def inner_paths(shard: Shard) -> tuple[str, str]:
-    """Returns the paths of a shard's file and index in its version's folder; for another version's, in `versions`."""
-    if shard.version is None:
-        return shard.file, shard.index
-    return f"{shard.version}/{shard.file}", f"{shard.version}/{shard.index}"
+def inner_paths(shard: Shard) -> tuple[str, ...]:
+    """Returns `Shard.paths` in its version's folder; for another version's, in `versions`."""
+    return shard.paths if shard.version is None else tuple(f"{shard.version}/{path}" for path in shard.paths)

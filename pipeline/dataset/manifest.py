@@ -6,11 +6,11 @@ so a copied folder is the same dataset. Names and identifiers have types (`datas
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NotRequired, TypedDict, TypeVar, overload
 
-from recordmill.pipeline.dataset.manifest_parts import check_parts
+from recordmill.pipeline.dataset.manifest_parts import Pack, PackFile, Written, check_parts
 from recordmill.pipeline.dataset.paths import (
     DatasetName,
     FeatureName,
@@ -26,7 +26,7 @@ from recordmill.pipeline.dataset.paths import (
 from recordmill.pipeline.dataset.paths import Location as Location
 from recordmill.pipeline.errors import DatasetError as DatasetError
 from recordmill.pipeline.errors import did_you_mean, listed
-from recordmill.pipeline.json_values import UNKNOWN_FIELDS, Count, NewerFormatError, check_format, parse_json, read_as
+from recordmill.pipeline.json_values import Count, NewerFormatError, check_format, parse_json, read_as
 from recordmill.pipeline.safe_text import cut
 
 FORMAT = 1
@@ -35,30 +35,10 @@ LATEST_FILE = "LATEST"
 VERSIONS_FOLDER = "versions"
 MOST_LATEST_BYTES = 4 << 20  # 4 MiB: it names all versions, perhaps ten thousand
 MOST_MANIFEST_BYTES = 64 << 20  # 64 MiB: 100,000 shards, and as JSON at most 2 GB of memory
-WRITTEN_EMPTY = "label_counts statistics rows sources rejects spec provenance sequence files duplicates".split()
-"""Fields written even at their default, because the first readers of format 1 require them."""
-
 Json = dict[str, Any]
 _Read = TypeVar("_Read")
 
 _Folder = TypeVar("_Folder", bound=Location)
-
-
-@dataclass(frozen=True)
-class Written:
-    """A part of a version's JSON. Fields with a default may be missing, so a later release can add fields."""
-
-    unknown_fields: Json = field(default_factory=dict, kw_only=True, compare=False, repr=False)
-    """Fields of a newer Recordmill, kept unchanged when the part is rewritten."""
-
-    def to_json(self) -> Json:
-        """Returns the fields as JSON, without defaults."""
-        written = {}
-        for each in (each for each in fields(self) if each.name != UNKNOWN_FIELDS):
-            default = each.default if each.default_factory is MISSING else each.default_factory()
-            if (value := getattr(self, each.name)) != default or each.name in WRITTEN_EMPTY:
-                written[each.name] = value
-        return written | self.unknown_fields
 
 
 @dataclass(frozen=True)
@@ -83,6 +63,13 @@ class Shard(Written):
     """A bit for each record of an adopted file, the lowest first: 1 for those of the split; None: all are."""
     kept_bytes: Count | None = None
     """The bytes of these records."""
+    packs: tuple[PackFile, ...] = ()
+    """The indexes of packed rows, in the order of `Manifest.packs`."""
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of file, index and pack indexes in the version's folder."""
+        return (self.file, self.index, *(pack.file for pack in self.packs))
 
     @property
     def indexed(self) -> int:
@@ -114,7 +101,7 @@ class Split(Written):
     shards: tuple[Shard, ...]
     label_counts: tuple[Count, ...] | None = None
     documents: Count | None = None
-    """The number of source rows in the records, if several share one (a text's `pack`)."""
+    """The number of source rows in the records, if several share one (texts packed by Recordmill 0.1)."""
 
     @property
     def records(self) -> int:
@@ -166,6 +153,8 @@ class Manifest(Written):
     """The gate's figures against the live version (`pipeline.compare`); empty for a first version."""
     adopted: Json = field(default_factory=dict)
     """The folders of adopted files, and `key`, the records' feature with the key; empty for a built version."""
+    packs: tuple[Pack, ...] = ()
+    """The lengths at which records are packed into rows, and their features."""
     trial: Count = 0
     """The approximate number of rows requested for a trial version, which cannot go live; 0 for other versions."""
 
@@ -227,6 +216,7 @@ class Manifest(Written):
         _check_features(read)
         _check_shards(read)
         _check_adopted(read)
+        _check_packs(read)
         _check_records(read, manifest["splits"])
         check_parts(vars(read))
         return read
@@ -346,6 +336,15 @@ def _check_adopted(manifest: Manifest) -> None:
             raise DatasetError(f"the adopted file {cut(repr(shard.file))} has no count of records, or too small a one")
 
 
+def _check_packs(manifest: Manifest) -> None:
+    """Refuses packs of unknown features, and indexes of other packs; a shard may lack all."""
+    lengths = [pack.length for pack in manifest.packs]
+    names = {name for pack in manifest.packs for name in (*pack.features, *pack.padding)}
+    wrong = [shard for shard in manifest.shards if shard.packs and [each.length for each in shard.packs] != lengths]
+    if wrong or not all(lengths) or not names <= manifest.features.keys():
+        raise DatasetError(f"the packs of {listed([*map(str, lengths)])} ids do not fit the features and the shards")
+
+
 class _FileEntry(TypedDict):
     bytes: Count
     sha256: Sha256
@@ -363,10 +362,11 @@ class _WithVocabulary(_Described):
 
 def _check_shards(manifest: Manifest) -> None:
     """Refuses a file with two roles, one of them in a shard; several splits may share an adopted file."""
-    files = [(each.version, path) for each in manifest.shards if not each.root for path in (each.file, each.index)]
+    files = [(each.version, path) for each in manifest.shards if not each.root for path in each.paths]
     if any(bool(shard.root) != bool(manifest.adopted) for shard in manifest.shards):
         raise DatasetError("some files are adopted, and some are not")
-    others = {MANIFEST_FILE, *manifest.files.keys() - {shard.index for shard in manifest.shards}}
+    beside = {path for shard in manifest.shards for path in shard.paths[1:]}
+    others = {MANIFEST_FILE, *manifest.files.keys() - beside}
     known = set[tuple[str | None, str]]((None, path.casefold()) for path in others)
     for version, path in files:
         if (version, path.casefold()) in known:

@@ -10,17 +10,77 @@ recordmill.pipeline.errors.DatasetError: rows.written is -1, of another type or 
 
 import typing
 from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
 from itertools import chain
 from typing import Any, NotRequired, Required, TypedDict
 
-from recordmill.pipeline.dataset.paths import InnerPath, Sha256, SplitName, Time, VersionName
+from recordmill.pipeline.dataset.paths import FeatureName, InnerPath, Sha256, SplitName, Time, VersionName
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.json_values import Count, parse_json, read_as
+from recordmill.pipeline.json_values import UNKNOWN_FIELDS, Count, parse_json, read_as
 from recordmill.pipeline.safe_text import cut
 
 Counts = dict[str, Count]
 TOGETHER = (("mean", "variance"), ("minimum", "maximum"), ("known_tokens", "tokens", "distinct"))
 """Statistics of a feature; the first one requires the others."""
+MOST_LENGTH = 1 << 20  # ids of a packed row
+WRITTEN_EMPTY = "label_counts statistics rows sources rejects spec provenance sequence files duplicates".split()
+"""Fields written even at their default, because the first readers of format 1 require them."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """A part of a version's JSON. Fields with a default may be missing, so a later release can add fields."""
+
+    unknown_fields: dict[str, Any] = field(default_factory=dict, kw_only=True, compare=False, repr=False)
+    """Fields of a newer Recordmill, kept unchanged when the part is rewritten."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the fields as JSON, without defaults."""
+        written = {}
+        for each in (each for each in fields(self) if each.name != UNKNOWN_FIELDS):
+            default = each.default if each.default_factory is MISSING else each.default_factory()
+            if (value := getattr(self, each.name)) != default or each.name in WRITTEN_EMPTY:
+                written[each.name] = value
+        return written | self.unknown_fields
+
+
+@dataclass(frozen=True)
+class Pack(Written):
+    """Rows of several records, by features whose lists have one length in each record."""
+
+    length: Count
+    """The ids of a row."""
+    features: tuple[FeatureName, ...]
+    split: bool = False
+    """Whether a longer record is cut into pieces; otherwise its first `length` ids are a row."""
+    padding: Mapping[FeatureName, int] = field(default_factory=dict)
+    """Values after a row's records, where another than 0 or a text's padding."""
+
+    def lost(self, lengths: Any) -> tuple[int, int]:
+        """Counts the records cut at `length`, and those without ids, by their numbers of ids."""
+        return 0 if self.split else int((lengths > self.length).sum()), int((lengths == 0).sum())
+
+
+@dataclass(frozen=True)
+class PackFile(Written):
+    """The index of a pack in a shard."""
+
+    length: Count
+    file: InnerPath
+    sha256: Sha256
+    rows: Count
+    pieces: Count
+    ids: Count
+    """The ids in its rows."""
+    cut: Count = 0
+    """The records cut at `length`."""
+    empty: Count = 0
+    """The records without ids, in no row."""
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of the index."""
+        return 4 * (self.rows + 1 + 3 * self.pieces)
 
 
 class _Rows(TypedDict, total=False):

@@ -27,7 +27,7 @@ from recordmill.pipeline.facts import charts
 from recordmill.pipeline.facts.charts import Chart, NamesChart, histogram
 from recordmill.pipeline.facts.contents import Contents, WordCounts, lacking, read_contents, remarks, shares
 from recordmill.pipeline.facts.sample import ImageCounts, RecordSample, ShownRecord
-from recordmill.pipeline.facts.version import FeatureFacts, duplicate_lines
+from recordmill.pipeline.facts.version import FeatureFacts, duplicate_lines, packed_rows
 from recordmill.pipeline.sources.faults import REASONS
 from recordmill.pipeline.versions.stores.traffic import ASKED
 from recordmill.transforms.contract.kinds import category, image, text
@@ -182,6 +182,7 @@ def _facts(contents: Contents, feature: FeatureFacts) -> Iterator[Fact]:
         yield "learned", ", ".join(feature.learned)
     if feature.lengths:
         yield "lengths", feature.lengths
+    yield from (("packed", line) for name, line in packed_rows(contents.manifest) if name == feature.name)
     if isinstance(feature.description, text.TextDescription):
         if words := contents.words.get(feature.name):
             yield "words", f"{words.total:,} in train, {words.distinct:,} different, {words.once:,} of them once"

@@ -119,6 +119,18 @@ def shown_split(manifest: Manifest) -> str | None:
     return "train" if "train" in filled else next(iter(filled), None)
 
 
+def packed_rows(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """Describes the packed rows of all splits, by the first feature of each pack."""
+    for place, pack in enumerate(manifest.packs):
+        each = [shard.packs[place] for shard in manifest.shards if place < len(shard.packs)]
+        rows, ids = sum(index.rows for index in each), sum(index.ids for index in each)
+        cut, empty = sum(index.cut for index in each), sum(index.empty for index in each)
+        lost = [f"{cut:,} records cut"] * bool(cut) + [f"{empty:,} without ids left out"] * bool(empty)
+        waste = 1 - ids / (rows * pack.length) if rows else 0
+        packed = f"{rows:,} rows of {pack.length:,} ids ({', '.join(pack.features)}), {waste:.2%} padding"
+        yield pack.features[0], "; ".join([packed, *lost])
+
+
 SHOWN_BOUNDARIES = 3
 
 

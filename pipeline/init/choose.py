@@ -12,10 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recordmill.pipeline.init import guess as guessing
-from recordmill.pipeline.init.doubts import CODE, PART_FOLDER, Doubt, box_doubts, column_doubts, value_doubts
+from recordmill.pipeline.init.doubts import (
+    CODE,
+    PART_FOLDER,
+    Doubt,
+    UnknownDataError,
+    box_doubts,
+    column_doubts,
+    value_doubts,
+)
 from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.images import Answers, guess_boxes, guess_image
-from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, naming_classes
+from recordmill.pipeline.init.recognize import Recognized, naming_classes
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.class_names import by_code, read_names

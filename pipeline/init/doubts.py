@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.paths import listed
 from recordmill.pipeline.spec.split_by import SPLITS
@@ -34,6 +35,10 @@ BOX_END = re.compile(rf"(?i){BOX}({END}[ _-]?[xy]|(x|y|left|right|top|bottom)([ 
 BOX_SIDE = re.compile(rf"(?i){BOX}(w|h|width|height)")
 POINTS = re.compile(r"(?i)(key[ _-]?points?|points|landmarks?|polygons?)")
 """Usual names of columns for boxes' ends and sides, and for points."""
+
+
+class UnknownDataError(UserError):
+    """Raised for data that no source reads; the message says what it is and what to do."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,8 @@ def document_doubts(sizes: Mapping[str, int]) -> list[Doubt]:
         return []
     words = [[word for word in re.split("[^a-z]+", name.lower()) if word in SPLITS] for name in names]
     names = [names[0], *sorted(names[1:], key=lambda name: words[names.index(name)] != words[0])][:2]
-    join = f"Line n of one belongs to line n of another: join them (paste {' '.join(names)} > rows.tsv)"
+    columns = ", ".join(f"{part}: {name}" for part, name in zip("ab", names, strict=False))
+    join = f"Line n of one belongs to line n of another: `columns: {{{columns}}}`"
     what = f"each whole file is one row, {mean:,} bytes on average"
     place = f"{len(sizes):,} files such as {' and '.join(names)}"
     return [Doubt(place, what, f"Each line is a row: `document: line`. {join}")]

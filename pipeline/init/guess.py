@@ -108,7 +108,7 @@ def _strings(sample: SourceSample, name: str, texts: Reading) -> Guess:
     filled = [value for value in texts.values if value.strip()]
     if not filled:
         return left_out(name, f"empty in {texts.of}", texts)
-    if sample.sources[0].format == "text":
+    if sample.sources[0].format == "text" and not sample.sources[0].joined:
         return _text(name, "text", texts, filled)
     result, are_codes = None, any(LEADING_ZERO.match(value) for value in filled)
     point = getattr(sample.sources[0], "decimal", ".")

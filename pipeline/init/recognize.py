@@ -1,44 +1,43 @@
 """Lists the data at a path, once, and finds the sources that read it, with options and reasons."""
 
-import json
 import posixpath
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, record_length
-from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.init.belonging import (
+    HEAD_BYTES,
+    SENTENCES,
+    Joined,
+    files_of_rows,
+    join_files,
+    one_row,
+    rows_inside,
+)
 from recordmill.pipeline.init.dialect import cell_options, find_encoding
-from recordmill.pipeline.init.doubts import Doubt, document_doubts, folder_doubts
+from recordmill.pipeline.init.doubts import Doubt, UnknownDataError, document_doubts, folder_doubts
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, naming_damage, open_plain, uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import image_key
 from recordmill.pipeline.sources.formats.image_folder import NAMES, captions_of
-from recordmill.pipeline.sources.formats.jsonl import lines_hint
+from recordmill.pipeline.sources.formats.joined_lines import count_lines
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob, without_slash
 from recordmill.pipeline.sources.paths import is_image, listed, note
 from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS
 
-HEAD_BYTES = 1 << 20  # 1 MiB, about a sample of rows
 ENDINGS = {
     "csv": ".csv", "tsv": ".tsv .tab", "jsonl": ".jsonl .ndjson", "parquet": ".parquet .pq", "webdataset": ".tar .tgz",
     "tfrecord": ".tfrecord .tfrecords .tfrec .record .records", "text": ".txt .text", "json": ".json",
+    "conll": ".conll .iob .iob2 .bio", "conllu": ".conllu",
 }  # fmt: skip
 FORMATS = {ending: form for form, endings in ENDINGS.items() for ending in endings.split()}
 """A file's format by ending: a source's, or `json`."""
-ORIENTS = {
-    "split": re.compile(rb'\{\s*+"columns"\s*+:\s*+\['),
-    "table": re.compile(rb'\{\s*+"schema"\s*+:\s*+\{\s*+"fields"'),
-    "index": re.compile(rb'\{\s*+"0"\s*+:\s*+\{'),
-    "columns": re.compile(rb'\{\s*+"(?:[^"\\]|\\.)*+"\s*+:\s*+(?:\{\s*+"0"\s*+:|\[\s*+[^\s{])'),
-}
-"""Beginnings of pandas' `to_json` files, by `orient`; lists are also read as columns."""
 DESCRIPTIONS = {
     "state.json": b'"_data_files"', "dataset_info.json": b'"features"', "dataset_infos.json": b'"features"',
     "dataset_dict.json": b'"splits"',
@@ -60,22 +59,18 @@ FOREIGN = {
     **dict.fromkeys((".pkl", ".pickle"), f"a Python pickle, which no source reads: {ROWS}"),
 }
 """The commonest unsupported files: what they are, and the remedy, by ending."""
-TABLES = ("parquet", "tfrecord", "webdataset", "jsonl", "csv", "tsv")
+TABLES = ("parquet", "tfrecord", "webdataset", "jsonl", "csv", "tsv", "conll", "conllu")
 """The formats that are surely data, in order of preference."""
 NAMING = ("jsonl", "csv", "tsv", "parquet")  # formats with rows that may name images
 CELLS, JSON, IMAGES = ("csv", "tsv"), ("json", "jsonl"), "image_folder"
-TEXTS = (*CELLS, "jsonl", "json", "text")  # formats with an encoding
-CLASS_NAMES = re.compile(r"(?i)[^/]*(class|label|categor|names|synset)[^/]*\.(txt|json)|[^/]+\.names")
+TEXTS = (*CELLS, *SENTENCES, "jsonl", "json", "text")  # formats with an encoding
+CLASS_NAMES = re.compile(r"(?i)[^/]*(class|label|categor|names|synset|mapping)[^/]*\.(txt|json)|[^/]+\.names")
 """Usual names of files of class names."""
 SHOWN, FIRST_LINE = 3, 1 << 16
 FILES = 16  # files of a source to look at
 SMALL_FILES = 1_000  # the same for files that are rows: images and documents
 SourceFiles = tuple[str, str | None, Sequence[FileInfo]]
 """A source's path, the split of its rows, and its files."""
-
-
-class UnknownDataError(UserError):
-    """Raised for data that no source reads; the message says what it is and what to do."""
 
 
 @dataclass(frozen=True)
@@ -145,13 +140,45 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
         return _images(files, folder, images, [file for file in filled if not is_image(file.path)], encoding)
     form = next((form for form in TABLES if form in by_format), None)
     form = form or max(("text", "json"), key=lambda form: len(by_format.get(form, ())))
-    chosen = by_format.get(form, filled)
-    chosen = _rows(files, folder, chosen) if form == "json" and form in by_format else chosen
+    chosen, unequal = by_format.get(form, filled), list[str]()
+    texts = [*by_format.get("text", []), *by_format.get("", [])] if form == "text" else []
+    if len(texts) > 1:
+        options, why, doubts = _written(files, "", texts, encoding, 1)
+        code = options.get("encoding", "utf-8")
+        joined, unequal = join_files(texts, lambda path: count_lines(files, path, code))
+        if joined:
+            return _joined(folder, filled, joined, Recognized([options], [], True, why, unequal, doubts=doubts))
+    if form == "json" and form in by_format:
+        chosen = files_of_rows(folder, chosen, [read_head(files, file.path) for file in chosen])
     form = [format_of(files, file.path) for file in spread(chosen, FILES)][-1]
     sources = _sources(folder, chosen, filled)
     used = {file.path for _, _, some in sources for file in some}
     left = [file for file in filled if file.path not in used]
-    return _table(files, form, sources, encoding, _left_out(folder, left))
+    return _table(files, form, sources, encoding, [*_left_out(folder, left), *unequal])
+
+
+def _joined(folder: str, filled: Sequence[FileInfo], joined: Sequence[Joined], written: Recognized) -> Recognized:
+    """Returns a source for each group of joined files, with its split; `written` has options of all."""
+    by_first = {next(iter(each.files.values())): each for each in joined}
+    splits = divided(list(by_first), lambda file: file.path[len(folder) + 1 :].split("/"))
+    taken = SYNONYMS if len(splits) > 1 else [None]
+    chosen = [(split, by_first[file]) for split in taken for file in splits.get(split, ())]
+    sources = [
+        {"format": "text", "path": each.folder, "columns": each.columns, **written.sources[0]}
+        | ({"split": split} if split else {})
+        for split, each in chosen
+    ]
+    shown = [file for _, each in chosen for file in each.files.values()]
+    left = _left_out(folder, [file for file in filled if file not in shown])
+    lines = [each.lines for _, each in chosen]
+    same = f"line n of each file is one row: {listed([f'{each:,} lines each' for each in lines], SHOWN)}"
+    names = " and ".join(chosen[0][1].columns.values())
+    rule = Doubt(names, f"both have {lines[0]:,} lines: line n of each is one row", "Separate rows: a source for each")
+    doubts = [*written.doubts, *([rule] if len({*lines}) == 1 else [])]  # several numbers are no coincidence
+    return replace(
+        written, sources=sources, files=shown, why={**written.why, "columns": same}, notes=[*left, *written.notes],
+        doubts=doubts,
+    )  # fmt: skip
 
 
 def _images(
@@ -248,16 +275,25 @@ def _table(
 ) -> Recognized:
     """Makes the sources of files of one format; the first files show how they are written."""
     every = [file for _, _, some in sources for file in some]
-    said = _one_row(read_head(files, every[0].path), every[0].path) if form in JSON and len(every) == 1 else ""
+    head = read_head(files, every[0].path)
+    code = encoding or (find_encoding(every[0].path, [head])[0] if form in TEXTS else "utf-8")
+    text = head.decode(code, "replace").encode()
+    inside, why, doubts = rows_inside(form, every[0].path, text, is_cut=len(head) >= HEAD_BYTES)
+    fixed = {"format": "jsonl" if form == "json" else form}
+    form = inside.get("format", form)
+    said = one_row(head, every[0].path) if form in JSON and len(every) == 1 and not inside else ""
     if said and (form == "json" or "pandas" in said):
         raise UnknownDataError(said)
-    options, why, doubts = _written(files, form, every, encoding, len(sources)) if form in TEXTS else ({}, {}, [])
+    options, reasons, unsure = _written(files, form, every, encoding, len(sources)) if form in TEXTS else ({}, {}, [])
+    why, doubts = {**reasons, **why}, [*unsure, *doubts]
     if len(every) > 1 == len(sources):
         why["format"] = count(len(every), "file")
-    fixed = {"format": "jsonl" if form == "json" else form}
     most = SMALL_FILES if options.get("document") == "file" else FILES
     shown = [file for _, _, some in sources for file in spread(some, most)]
-    splits = [{**fixed, "path": path, **options, **({"split": split} if split else {})} for path, split, _ in sources]
+    splits = [
+        {**fixed, **inside, "path": path, **options, **({"split": split} if split else {})}
+        for path, split, _ in sources
+    ]
     return Recognized(splits, shown, len(shown) == len(every), why, notes, doubts=doubts)
 
 
@@ -289,7 +325,8 @@ def naming_classes(files: Files, data: Sequence[FileInfo]) -> list[FileInfo]:
     """Lists the files next to the data with a usual name for class names."""
     folder = escape(posixpath.commonprefix([file.path for file in data]).rpartition("/")[0])
     listed = (file for ending in ("txt", "json", "names") for file in files.match(f"{folder}/*.{ending}"))
-    return [file for file in listed if CLASS_NAMES.fullmatch(posixpath.basename(file.path))]
+    others = {file.path for file in data}
+    return [each for each in listed if CLASS_NAMES.fullmatch(posixpath.basename(each.path)) and each.path not in others]
 
 
 def _left_out(folder: str, files: Sequence[FileInfo]) -> list[str]:
@@ -327,47 +364,6 @@ def format_by_name(path: str) -> str | None:
 def _describes(files: Files, path: str) -> bool:
     mark = DESCRIPTIONS.get(posixpath.basename(path))
     return mark is not None and mark in read_head(files, path)
-
-
-def _rows(files: Files, folder: str, chosen: Sequence[FileInfo]) -> Sequence[FileInfo]:
-    """Drops objects beside JSON files of rows. Raises: UnknownDataError: all are objects without a common key."""
-    keys = [_keys(read_head(files, file.path)) for file in chosen]
-    objects = [each for each in keys if each is not None]
-    if len(objects) == len(chosen) > 1 and not set.intersection(*objects):
-        said = listed(sorted(file.path[len(folder) + 1 :] for file in chosen), SHOWN)
-        raise UnknownDataError(f"{folder} holds JSON files of one object each without common keys, so no rows: {said}")
-    return [file for file, each in zip(chosen, keys, strict=True) if each is None] or chosen
-
-
-def _keys(head: bytes) -> set[str] | None:
-    """Returns the keys of a file with one JSON object, by its first bytes; None for others, empty if truncated."""
-    text = head.decode("utf-8", "replace").strip()
-    try:
-        value, end = json.JSONDecoder().raw_decode(text)
-    except (ValueError, RecursionError):
-        return set() if len(head) >= HEAD_BYTES and text.startswith("{") else None
-    return set(value) if isinstance(value, dict) and end == len(text) else None
-
-
-def _one_row(head: bytes, path: str) -> str:
-    """Returns that a file is one object, and how to convert it to lines; '' for other files."""
-    if _keys(head) is None:
-        return ""
-    hint = lines_hint([head.strip()], path)
-    if orient := _orient(head) or next((name for name, start in ORIENTS.items() if start.match(head.strip())), None):
-        read = f"pandas.read_json({path!r}, orient={orient!r}, dtype=False, convert_dates=False)"
-        lines = f"{posixpath.splitext(path)[0]}-lines.jsonl"
-        hint = f". To convert the table to lines: {read}.to_json({lines!r}, orient='records', lines=True)"
-    return f"{path} is one JSON object, which would be one row{hint}"
-
-
-def _orient(head: bytes) -> str | None:
-    """Returns the `orient` of an object of objects with equal keys, assuming fewer columns than rows."""
-    with suppress(ValueError, AttributeError, RecursionError):
-        first, *others = json.loads(head).values()
-        if isinstance(first, dict) and len(first) > 1 and all(other.keys() == first.keys() for other in others):
-            return "columns" if len(others) < len(first) else "index"
-    return None
 
 
 def read_head(files: Files, path: str) -> bytes:

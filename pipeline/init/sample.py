@@ -14,6 +14,7 @@ from typing import Any, BinaryIO, cast
 import pyarrow as pa
 from pydantic import TypeAdapter
 
+from recordmill.pipeline.init.belonging import HEAD_BYTES, SENTENCES
 from recordmill.pipeline.init.recognize import CELLS, IMAGES, Recognized
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
@@ -22,6 +23,7 @@ from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats.csv_records import Dialect, read_records
 from recordmill.pipeline.sources.formats.image_folder import NAMES
+from recordmill.pipeline.sources.formats.json_document import closed
 from recordmill.pipeline.sources.formats.webdataset import KEY
 from recordmill.pipeline.sources.globs import glob_pattern
 from recordmill.pipeline.sources.options import AnnotatedImages, AnySource, DelimitedOptions, SourceOptions
@@ -29,9 +31,10 @@ from recordmill.pipeline.sources.paths import SUFFIXES
 from recordmill.pipeline.sources.source_reader import Block, Plan, SourceError
 from recordmill.pipeline.sources.table import UNREAD
 
-LINES = (*CELLS, "jsonl", "text")  # formats with first rows that are cut off large files
+LINES = (*CELLS, *SENTENCES, "json", "jsonl", "text")  # formats with first rows that are cut off large files
 SOURCE: TypeAdapter[SourceOptions] = TypeAdapter(AnySource)
 ROWS, CHUNKS = 1_000, 32
+TOKENS = 16  # lines of a sentence
 ALL_ROWS = 1 << 40
 WHOLE_BYTES = 32 << 20  # 32 MiB: one column of it is read in about a second
 PIECE_BYTES = 64 << 10  # 64 KiB, read at once for the first rows
@@ -83,13 +86,15 @@ def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows:
     """Returns a text file's first rows, still compressed and encoded; None if these are all."""
     plain = Dialect("\t" if form == "tsv" else ",", '"' if form in CELLS else None)
     dialect = Dialect.of(source) if isinstance(source, DelimitedOptions) else plain
+    rows *= TOKENS if form in SENTENCES else 1
+    most = math.inf if source.joined else PART_BYTES  # joined files keep equally many lines
     encoding = getattr(source, "encoding", "utf-8")
     if is_plain(encoding):
         with open_plain(files, path) as opened:
-            part = _cut(opened, dialect, rows)
+            part = _cut_document(opened) if form == "json" else _cut(opened, dialect, rows, most)
     else:
         with open_utf8(files, path, encoding) as decoded:
-            part = _cut(decoded, dialect, rows)
+            part = _cut_document(decoded) if form == "json" else _cut(decoded, dialect, rows, most)
         errors = "surrogatepass" if encoding.lower().startswith("utf") else "surrogateescape"  # keeps invalid bytes
         part = part and part.decode("utf-8", "surrogateescape").encode(encoding, errors)
     if part is None or not codec(path):
@@ -100,11 +105,11 @@ def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows:
     return cast(bytes, sink.getvalue().to_pybytes())
 
 
-def _cut(file: BinaryIO | EncodedFile, dialect: Dialect, rows: int) -> bytes | None:
+def _cut(file: BinaryIO | EncodedFile, dialect: Dialect, rows: int, most: float) -> bytes | None:
     """Returns the first rows, even if one is huge; None if these are all."""
     kept = b""
     for records in read_records(file, dialect, PIECE_BYTES):
-        if not rows or len(kept) > PART_BYTES:
+        if not rows or len(kept) > most:
             return kept
         ends = [*records.starts[1:].tolist(), records.end][:rows]
         kept += records.data[: ends[-1]]
@@ -112,6 +117,12 @@ def _cut(file: BinaryIO | EncodedFile, dialect: Dialect, rows: int) -> bytes | N
             return kept
         rows -= len(ends)
     return None
+
+
+def _cut_document(file: BinaryIO | EncodedFile) -> bytes | None:
+    """Returns a JSON document's beginning, closed behind a row or a part of one; None if it is short."""
+    head = file.read(HEAD_BYTES)
+    return closed(head.decode("latin-1"))[0].encode("latin-1") if file.read(1) else None
 
 
 @dataclass(frozen=True)
@@ -162,9 +173,9 @@ class SourceSample:
         self._read: dict[tuple[str, Column, bool], Reading] = {}
         plans = [reader.plan(self.files, {}, CHUNK_BYTES) for reader in self.readers]
         self._plans = plans if isinstance(self.sources[0], AnnotatedImages) else None  # reads a large table only once
-        noted = plans if self.sources[0].format == "coco" else []
+        noted = plans if self.is_whole and self.sources[0].format in ("coco", "json", *SENTENCES) else []
         self.notes = [each for plan in noted for each in plan.notes if not each.startswith(UNREAD)]
-        """Notes of COCO's plans, which read all annotations."""
+        """Notes of plans that read all rows."""
         self.names_of = [_columns(source, plan) for source, plan in zip(self.sources, plans, strict=True)]
         self.names = list(dict.fromkeys(chain.from_iterable(self.names_of)))
         self.of_path = plans[0].of_path
@@ -266,7 +277,7 @@ def _thinned(block: Block, limit: int) -> Block:
 def _columns(source: SourceOptions, plan: Plan) -> list[str]:
     """Lists a source's columns; the images of a tar file's samples, of any format, are one column."""
     if source.format != "webdataset":
-        return list(plan.names)
+        return list(source.by_asked_names(dict.fromkeys(plan.names)))
     images = [name for name in plan.names if f".{name}" in SUFFIXES]
     held = {KEY, *images, *(name.rpartition(".")[0] for name in plan.names)}  # `json`, with its fields as columns
     others = [name for name in plan.names if name not in held]

@@ -21,10 +21,10 @@ from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.annotated import list_folder, recognize_annotated
 from recordmill.pipeline.init.choose import Draft, make_draft, valid_name, without_unlabelled
-from recordmill.pipeline.init.doubts import Doubt
+from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
 from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.images import Answers, images_by_name, images_folder
-from recordmill.pipeline.init.recognize import Recognized, UnknownDataError, recognize
+from recordmill.pipeline.init.recognize import Recognized, recognize
 from recordmill.pipeline.init.sample import SourceSample, count_rows, in_words
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.faults import DUPLICATE

@@ -8,7 +8,9 @@ from typing import Any, Protocol, Self, TypeAlias
 
 import numpy as np
 
+from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.reader import packed
 from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.options import ReadOptions
 from recordmill.pipeline.reader.order import Integers
@@ -153,6 +155,7 @@ class SplitSource(BatchSource):
             "drop_remainder": given.drop_remainder,
             "global_batch_size": request.steps.global_batch,
             **({"lanes": lanes} if lanes else {}),
+            **({"packed": self.request.packing.length} if self.request.packing else {}),
         }
 
     def consumed(self, step: int) -> int:
@@ -177,9 +180,14 @@ class SplitSource(BatchSource):
 def element_spec(request: Request) -> Any:
     """Returns the structure of a batch, read off an empty one, where variable sides are 0. Raises: DatasetError."""
     parts = {name: part for name, part in request.parts.items() if name != KEY}
+    parts = parts if request.packing is None else packed.lists_of(parts)
     columns = parse([], parts) | ({KEY: []} if request.given.with_key else {})
     augment = {name: Augment(changes, np.zeros((0, 0))) for name, changes in request.augment.items()}
-    ready = finish(request.features, columns, request.given, augment=augment)
+    ready: dict[str, Any]
+    if request.packing is not None:
+        ready = packed.arrays(request.packing, request.features, packed.columns(PackIndex.none(), columns), np.empty)
+    else:
+        ready = finish(request.features, columns, request.given, augment=augment)
     draws = [np.zeros((0, mixture.lanes)) for mixture in request.mixtures]
     try:
         return _specs(structured(request, ready, draws, np.zeros(0, np.float32)), request.rows)
@@ -230,6 +238,8 @@ class RowSource:
     def number_of(self, key: str | bytes) -> int:
         """Finds a row by key. Raises: DatasetError: the key is missing, or rows share records (packed texts)."""
         request = self._request
+        if request.pack is not None:
+            raise DatasetError("a packed row joins several records: find a key without text='packed'")
         firsts = accumulate((shard.records for shard in request.shards), initial=0)
         first_of = {shard.index_of_split: first for shard, first in zip(request.shards, firsts, strict=False)}
         found = {first_of[shard] + record for shard, record in self._find(key) if shard in first_of}

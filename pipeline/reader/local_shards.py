@@ -12,7 +12,7 @@ import mmap
 import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Protocol, TypeAlias
 
@@ -21,6 +21,8 @@ import numpy.typing as npt
 
 from recordmill.pipeline.dataset.file_names import index_bytes, shard_paths
 from recordmill.pipeline.dataset.manifest import Shard
+from recordmill.pipeline.dataset.manifest_parts import PackFile
+from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import ADVICE, file_bytes, open_file
 from recordmill.pipeline.errors import DatasetError
 
@@ -49,14 +51,25 @@ class ShardFile:
     """The records in the index, of an adopted file; None: `records`."""
     kept: str = ""
     """The file with a bit for each record in the index, 1 for those of the split; empty: all are."""
+    pack: PackFile | None = None
+    """The index of packed rows, if they are read."""
 
     @classmethod
-    def of(cls, folder: str, shard: Shard) -> "ShardFile":
-        """Returns a shard of a version's folder. Raises: DatasetError as `shard_paths`."""
-        file, index, kept = shard_paths(folder, shard)
+    def of(cls, folder: str, shard: Shard, pack: int | None = None) -> "ShardFile":
+        """Returns a shard of a version's folder, with rows of `pack` ids. Raises: DatasetError as `shard_paths`."""
+        file, index, kept, packs = shard_paths(folder, shard)
         name, chosen = ("" if shard.root is None else shard.file), ("" if kept is None else kept.full)
         figures = shard.records, shard.bytes, shard.sha256
-        return cls(file.full, index.full, *figures, name=name, frames=shard.frames, kept=chosen)
+        both = zip(shard.packs, packs, strict=True)
+        found = next((replace(each, file=place.full) for each, place in both if each.length == pack), None)
+        if pack is not None and found is None:
+            raise DatasetError(f"{shard.file} has no rows of {pack:,} ids: build again")
+        return cls(file.full, index.full, *figures, name=name, frames=shard.frames, kept=chosen, pack=found)
+
+    @property
+    def rows(self) -> int:
+        """The rows to read: packed ones, or the records."""
+        return self.records if self.pack is None else self.pack.rows
 
     @property
     def index_of_split(self) -> str:
@@ -99,6 +112,9 @@ class Shards(Protocol):
     def kept(self, shard: int) -> npt.NDArray[np.int64]:
         """Returns the numbers in the index of a split's records, of a shard with `kept`. Raises: DatasetError."""
 
+    def pack(self, shard: int) -> PackIndex:
+        """Returns the index of packed rows of a shard with `pack`. Raises: DatasetError."""
+
     def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
         """Reads records; a damaged index gives wrong bytes. Raises: DatasetError: a missing or mis-sized file."""
 
@@ -130,8 +146,13 @@ class LocalShards(Shards):
         self._mapped = lru_cache(_most_open())(partial(_map_shard, shards, self._index))
         self._kept = lru_cache(None)(lambda number: kept_numbers(shards[number], _read(shards[number].kept)))
 
+        self._pack = lru_cache(_most_open())(lambda number: _map_pack(shards[number]))
+
     def index(self, shard: int) -> memoryview:
         return self._index(shard)
+
+    def pack(self, shard: int) -> PackIndex:
+        return self._pack(shard)
 
     def kept(self, shard: int) -> npt.NDArray[np.int64]:
         return self._kept(shard)
@@ -153,6 +174,9 @@ class LocalShards(Shards):
                     check_size(path, file_bytes(path), expected)
                 except OSError as error:
                     raise unreadable(path, error) from None
+        for number, shard in enumerate(self._shards):
+            if shard.pack is not None:
+                self.pack(number)
         return self._shards
 
     def sha256(self, shard: int) -> str:
@@ -167,6 +191,7 @@ class LocalShards(Shards):
         self._index.cache_clear()
         self._mapped.cache_clear()
         self._kept.cache_clear()
+        self._pack.cache_clear()
 
 
 def check_size(path: str, found: int, expected: int) -> None:
@@ -200,6 +225,11 @@ def _map_shard(
     """Returns a shard's index, and its file twice: slices of the map are copies, of the array views."""
     file = _map(*shards[number].sizes()[0])
     return index(number), file, np.frombuffer(file, np.uint8)
+
+
+def _map_pack(shard: ShardFile) -> PackIndex:
+    assert shard.pack is not None  # noqa: S101 - for mypy
+    return PackIndex.of_bytes(_map(shard.pack.file, shard.pack.bytes), shard.pack)
 
 
 def _read(path: str) -> bytes:

@@ -217,7 +217,7 @@ def _check(sources: Sequence[SplitSource], weights: Sequence[float]) -> None:
         request = source.request
         if not request.steps.records:
             raise DatasetError(f"'{request.given.split}' of {request.dataset} is empty: leave it out of the mixture")
-        if request.given.pad or request.given.text == "packed":
+        if request.given.pad or (request.given.text == "packed" and request.pack is None):
             raise DatasetError("mix takes one record per row, without weights: leave pad=True and text='packed' out")
         mine, others = (
             (each.steps.batch_size, each.steps.host_index, each.steps.host_count) for each in (request, first)

@@ -131,13 +131,13 @@ class Lanes(Order):
     Within a lane, long and short blocks alternate evenly, from a random one on.
     """
 
-    def __init__(self, size: int, seed: int, total_bytes: int, lanes: int) -> None:
-        """Takes the bytes of all records, from the manifest: the same for every reader."""
+    def __init__(self, size: int, seed: int, total_bytes: int, lanes: int, block_bytes: int = BLOCK_BYTES) -> None:
+        """Takes the bytes of all records, from the manifest, and of a block: the same for every reader."""
         if total_bytes < SMALL_BYTES:
             lanes, total_bytes = 1, 1
         self.size, self._seed, self._lanes = size, seed, lanes
         self._groups = max(1, lanes // LANES_OF_GROUP)
-        self._of_lane = max(1, min(size // lanes, -(-total_bytes // (lanes * BLOCK_BYTES))))
+        self._of_lane = max(1, min(size // lanes, -(-total_bytes // (lanes * block_bytes))))
         self._block, self._longer = divmod(size, lanes * self._of_lane)
 
     def __call__(self, epoch: int, positions: Integers) -> Integers:

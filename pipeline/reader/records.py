@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_head, frame_tails, record_length
 from recordmill.pipeline.errors import DatasetError
@@ -65,6 +66,7 @@ class Records:
         self._shards = tuple(shards)
         self._blocks, self._cache, self._counters = blocks, cache, counters
         self._firsts = np.cumsum([0, *(shard.records for shard in self._shards)], dtype=np.int64)
+        self._first_rows = np.cumsum([0, *(shard.rows for shard in self._shards)], dtype=np.int64)
         self._bytes = np.array([shard.bytes for shard in self._shards], np.uint64)
         self._chooses = any(shard.kept for shard in self._shards)
         self._files: Shards = LocalShards(self._shards)
@@ -135,6 +137,20 @@ class Records:
             starts[rows], ends[rows] = index[records[rows]], index[records[rows] + 1]
         self._check_spans(shards, starts, ends)
         return (ends - starts).astype(np.int64) - (HEADER_BYTES + FOOTER_BYTES)
+
+    def pieces(self, rows: Numbers) -> PackIndex:
+        """Returns packed rows by number, int64 [rows], with the numbers of their records. Raises: DatasetError."""
+        shards = np.searchsorted(self._first_rows[1:], rows, side="right")
+        order, parts = np.argsort(shards, kind="stable"), [PackIndex.none()]
+        for some in np.split(order, np.flatnonzero(np.diff(shards[order])) + 1) if len(order) else []:
+            shard = int(shards[some[0]])
+            index, file = self._files.pack(shard), self._shards[shard]
+            try:
+                part = index.take(rows[some] - self._first_rows[shard], file.records)
+            except DatasetError as error:
+                raise DatasetError(f"{file.pack and file.pack.file} is damaged: {error}") from None
+            parts.append(part._replace(records=part.records + self._firsts[shard]))
+        return PackIndex.joined(parts).take(np.argsort(order), len(self))
 
     def where(self, number: int) -> RecordPlace:
         """Returns the place of a record, for messages. Raises: DatasetError, IndexError as `read`."""

@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.errors import FORBIDDEN, DatasetError, status_of
 from recordmill.pipeline.reader.block_cache import Block, BlockCache
@@ -46,6 +47,7 @@ class RemoteShards(Shards):
         self._indexes: dict[int, memoryview] = {}
         self._kept: dict[int, npt.NDArray[np.int64]] = {}
         self._kept_cuts: dict[int, npt.NDArray[np.int64]] = {}
+        self._packs: dict[int, PackIndex] = {}
         self._pools: dict[str, ThreadPoolExecutor] = {}
         self._process = os.getpid()
 
@@ -60,6 +62,15 @@ class RemoteShards(Shards):
                 file, self._fetch(Block(file.kept, 0, -(-file.indexed // 8), "", file.sha256))
             )
         return self._kept[shard]
+
+    def pack(self, shard: int) -> PackIndex:
+        if shard not in self._packs:
+            described = self._shards[shard].pack
+            assert described is not None  # noqa: S101 - for mypy
+            block = Block(described.file, 0, described.bytes, "", described.sha256)
+            data = self._cache.read(block, [(0, described.bytes)], self._fetch)[0]
+            self._packs[shard] = PackIndex.of_bytes(data, described)
+        return self._packs[shard]
 
     def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
         spans = self._spans(shards, records)
@@ -125,6 +136,9 @@ class RemoteShards(Shards):
         tagged = zip(self._shards, tags[::2], tags[1::2], strict=True)
         self._shards = [replace(shard, tags=(of_file, of_index)) for shard, of_file, of_index in tagged]
         self._load(range(len(self._shards)))
+        packed = [number for number, shard in enumerate(self._shards) if shard.pack is not None]
+        with ThreadPoolExecutor(CONNECTIONS) as threads:
+            list(threads.map(self.pack, packed))
         return self._shards
 
     def sha256(self, shard: int) -> str:
@@ -133,7 +147,7 @@ class RemoteShards(Shards):
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def close(self) -> None:
-        for read in (self._indexes, self._kept, self._kept_cuts):
+        for read in (self._indexes, self._kept, self._kept_cuts, self._packs):
             read.clear()
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)

@@ -7,11 +7,14 @@ from typing import Any
 import numpy as np
 
 from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.dataset.manifest_parts import Pack
+from recordmill.pipeline.dataset.packs import rows_together
 from recordmill.pipeline.dataset.version import parts_to_parse
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.options import THE_LABEL, ReadOptions, ranges
-from recordmill.pipeline.reader.order import Selected, lanes_for
+from recordmill.pipeline.reader.order import BLOCK_BYTES, Selected, lanes_for
+from recordmill.pipeline.reader.packed import check_lists, chosen_pack, default_form
 from recordmill.pipeline.reader.records import ShardFile
 from recordmill.pipeline.reader.steps import Steps
 from recordmill.pipeline.safe_text import cut
@@ -46,12 +49,26 @@ class Request:
     mixtures: tuple[BatchAugmentation, ...]
     """Random changes of whole batches."""
     steps: Steps
+    pack: Pack | None = None
+    """The pack whose rows are read; None: rows are records."""
+
+    @property
+    def packing(self) -> Pack | None:
+        """The pack whose rows batches hold; None for a served row."""
+        return self.pack if self.given.text == "packed" else None
+
+    @property
+    def block_bytes(self) -> int:
+        """The bytes of a block of neighbours in a shuffle by blocks: of packed rows several groups."""
+        if self.pack is None:
+            return BLOCK_BYTES
+        return 4 * rows_together(self.pack.length) * max(1, self.bytes // max(1, self.steps.records))
 
     @property
     def bytes(self) -> int:
-        """The bytes of the records to read, by the shards' mean record size."""
-        records = sum(shard.records for shard in self.shards)
-        return sum(shard.bytes for shard in self.shards) * self.steps.records // max(1, records)
+        """The bytes of the records to read, by the shards' mean size of a row."""
+        rows = sum(shard.rows for shard in self.shards)
+        return sum(shard.bytes for shard in self.shards) * self.steps.records // max(1, rows)
 
     @property
     def is_remote(self) -> bool:
@@ -72,16 +89,21 @@ class Request:
     def rows(self) -> int | None:
         """The rows of a batch; None if variable."""
         full = (self.given.drop_remainder or self.given.pad) and (self.given.on_error == "raise" or self.refills)
-        return self.given.batch_size if full and self.given.text != "packed" else None
+        return self.given.batch_size if full and (self.given.text != "packed" or self.pack) else None
 
 
 def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request:
     """Checks options against a dataset. Raises: DatasetError: an option does not fit."""
     label = manifest.label if given.label == THE_LABEL else given.label
-    given = replace(given, shuffle=given.shuffle or ("blocks" if "://" in folder else "global"))
-    features = _chosen_features(manifest, given, label)
-    shards, chosen = _shards(folder, manifest, given.split)
-    _check_forms(given, features, manifest)
+    shuffle = given.shuffle or ("blocks" if "://" in folder else "global")
+    given = replace(given, shuffle=shuffle, text=given.text or default_form(manifest))
+    pack = chosen_pack(manifest, given)
+    features = _chosen_features(manifest, given, label, pack)
+    shards, chosen = _shards(folder, manifest, given.split, pack)
+    if pack is None:
+        _check_forms(given, features, manifest)
+    else:
+        check_lists(features)
     records = sum(end - first for first, end in chosen)
     lanes = lanes_for(given.host_count) if given.shuffle == "blocks" and not given.balance else 0
     request = Request(
@@ -95,6 +117,7 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
         label=label,
         **_augmentations(given.augment, features, label),
         steps=Steps(records, given.batch_size, given.host_index, given.host_count, given.drop_remainder, lanes),
+        pack=pack,
     )
     _check_batches(request)
     return request
@@ -114,11 +137,14 @@ def of_host(request: Request) -> Request:
     )
 
 
-def _chosen_features(manifest: Manifest, given: ReadOptions, label: str | None) -> dict[str, Description]:
+def _chosen_features(
+    manifest: Manifest, given: ReadOptions, label: str | None, pack: Pack | None
+) -> dict[str, Description]:
     chosen = given.features
     if isinstance(chosen, str | bytes):
         raise DatasetError(f"features is a list of names, got {chosen!r}")
-    names = list(manifest.features if chosen is None else chosen)
+    all_names = manifest.features if pack is None else pack.features
+    names = list(all_names if chosen is None else chosen)
     if not names and label is None and not given.with_key:
         raise DatasetError("features is empty, without a label or keys: name a feature, or with_key=True")
     if chosen is not None and label in names:
@@ -206,17 +232,22 @@ def _list(given: Any) -> Sequence[Any]:
 
 
 def _shards(
-    folder: str, manifest: Manifest, expression: str
+    folder: str, manifest: Manifest, expression: str, pack: Pack | None
 ) -> tuple[tuple[ShardFile, ...], tuple[tuple[int, int], ...]]:
-    """Returns the shards of the splits in an expression, each once, and the ranges of records."""
-    wanted = ranges(expression, {name: split.records for name, split in manifest.splits.items()})
+    """Returns the shards of the splits in an expression, each once, and the ranges of rows."""
+    named = {part.partition("[")[0].strip() for part in expression.split("+")}
+    length = pack.length if pack else None
+    files = {
+        name: [ShardFile.of(folder, shard, length) for shard in split.shards] if name in named else []
+        for name, split in manifest.splits.items()
+    }
+    wanted = ranges(expression, {name: sum(file.rows for file in of_split) for name, of_split in files.items()})
     starts: dict[str, int] = {}
     shards: list[ShardFile] = []
     for name, _, _ in wanted:
         if name not in starts:
-            starts[name] = sum(shard.records for shard in shards)
-            for shard in manifest.splits[name].shards:
-                shards.append(ShardFile.of(folder, shard))
+            starts[name] = sum(shard.rows for shard in shards)
+            shards += files[name]
     return tuple(shards), tuple((starts[name] + first, starts[name] + end) for name, first, end in wanted)
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader import order as orders
+from recordmill.pipeline.reader import packed
 from recordmill.pipeline.reader.block_cache import BlockCache
 from recordmill.pipeline.reader.metrics import SKIPPED, Counters
 from recordmill.pipeline.reader.order import Integers
@@ -70,7 +71,7 @@ class Rows:
         self.request = request
         self._labels = labels
         self.memory = BatchMemory()
-        self._stored = request.parts
+        self._stored = request.parts if request.packing is None else packed.lists_of(request.parts)
         self._selected = orders.Selected(request.ranges)
         self.counters = counters or Counters()
         self._cache = BlockCache(request.given.cache, request.given.cache_bytes)
@@ -100,7 +101,9 @@ class Rows:
             last = min((epoch + 1) * steps.of_epoch, step + max(1, AHEAD_BYTES // of_step), first + 4 * at_once)
             if last - first >= at_once or last % steps.of_epoch == 0 and first < last:
                 positions = [steps.positions(each % steps.of_epoch) for each in range(first, last)]
-                self.records.fetch_ahead(self.choose(epoch, np.concatenate(positions)).numbers)
+                numbers = self.choose(epoch, np.concatenate(positions)).numbers
+                packed = request.packing is not None
+                self.records.fetch_ahead(self.records.pieces(numbers).records if packed else numbers)
                 self._planned = range(step, last)
         finally:
             self._planning.release()
@@ -196,7 +199,7 @@ class Rows:
         elif given.shuffle == "global":
             made = orders.GlobalShuffle(steps.records, given.seed)
         elif steps.lanes:
-            made = orders.Lanes(steps.records, given.seed, self.request.bytes, steps.lanes)
+            made = orders.Lanes(steps.records, given.seed, self.request.bytes, steps.lanes, self.request.block_bytes)
         else:
             return orders.Order(steps.records)
         if given.text != "bucketed":
@@ -214,6 +217,10 @@ class Rows:
             return None
         if (given.shuffle == "global" or given.balance) and self.request.bytes > self._cache.room():
             return None
+        if self.request.packing is not None:  # records of a group of rows, in any order
+            shards = self.request.shards
+            records, total = sum(shard.records for shard in shards), sum(shard.bytes for shard in shards)
+            return np.arange(0, records, max(1, records * orders.BLOCK_BYTES // max(1, total)))
         lanes = self.request.steps.lanes or orders.lanes_for(1)
         begin = self._selected(orders.Lanes(self._selected.size, given.seed, self.request.bytes, lanes).begins())
         return np.unique(np.concatenate([begin, np.ravel(self.request.ranges)]))
@@ -244,7 +251,8 @@ class Rows:
 
     def _blame(self, number: int, error: RowError, *, may_skip: bool = True) -> None:
         """Counts a damaged record, or raises."""
-        message = f"{self.records.where(number)} cannot be read: {error.message}"
+        where = f"packed row {number}" if self.request.packing else self.records.where(number)
+        message = f"{where} cannot be read: {error.message}"
         if self.request.given.on_error == "raise" or not may_skip:
             remedy = "on_error='skip' leaves such records out" if may_skip else "balance=True needs every label"
             raise DamagedRecordError(f"{message}; {remedy}") from error
@@ -252,12 +260,25 @@ class Rows:
         self.counters.add({SKIPPED: 1})
 
     def _columns(self, chosen: Chosen) -> dict[str, Column]:
+        if self.request.packing is not None:
+            return self._packed_columns(chosen)
         payloads = self.payloads(chosen.numbers)
         with self.counters.timed("parsing"):
             columns = parse(payloads, self._stored)
             if self.request.given.with_key and KEY not in columns:
                 columns[KEY] = self.records.keys(chosen.numbers)
             return columns
+
+    def _packed_columns(self, chosen: Chosen) -> dict[str, Column]:
+        pieces = self.records.pieces(chosen.numbers)
+        try:
+            payloads = self.payloads(pieces.records)
+            with self.counters.timed("parsing"):
+                return packed.columns(pieces, parse(payloads, self._stored))
+        except RowError as error:
+            row = int(np.searchsorted(pieces.splits, error.row, side="right")) - 1
+            where = self.records.where(int(pieces.records[error.row]))
+            raise RowError(row, f"{where}: {error.message}") from error
 
     def _finished(self, chosen: Chosen, columns: dict[str, Column]) -> dict[str, Any]:
         request = self.request
@@ -268,6 +289,8 @@ class Rows:
         shares, memory = self.shares(chosen), self.memory
         try:
             with self.counters.timed(self._stage):
+                if request.packing is not None:
+                    return packed.arrays(request.packing, request.features, columns, memory.empty)
                 return finish(request.features, columns, request.given, augment=augment, shares=shares, memory=memory)
         except MemoryError as error:
             raise DatasetError(

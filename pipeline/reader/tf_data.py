@@ -283,7 +283,7 @@ def _refused(request: Request) -> Sequence[tuple[str, bool, str]]:
         ("balance", given.balance, exact),
         ("pad", bool(given.pad), "leave native=True out, or take pad=False on one host"),
         ("on_error", given.on_error != "raise", "leave native=True out to skip single records"),
-        ("text", given.text in ("bucketed", "packed"), "leave native=True out, or pack texts when you build"),
+        ("text", given.text in ("bucketed", "packed"), "leave native=True out"),
         ("captions", given.captions == "random", "take 'all' or 'first', or leave native=True out"),
         ("augment", bool(request.augment or request.mixtures), "augment in the model, by Keras' layers for images"),
         ("threads", given.threads is not None, "tf.data tunes its own threads, leave it out"),

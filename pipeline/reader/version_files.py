@@ -118,10 +118,10 @@ class VersionFiles:
             except OSError as error:
                 raise DatasetError(f"the file cannot be read: {error.strerror or error}") from None
 
-    def located(self, shard: Shard) -> tuple[tuple["VersionFiles", str], tuple["VersionFiles", str]]:
-        """Returns the folder and the inner path of a shard's file, and of its index. Raises: DatasetError."""
-        file, index, _ = shard_paths(str(self.folder), shard)
-        return (_files_at(file.root), file.file), (_files_at(index.root), index.file)
+    def located(self, shard: Shard) -> list[tuple["VersionFiles", str]]:
+        """Returns the folder and the inner path of a shard's file, and of each index. Raises: DatasetError."""
+        file, index, _, packs = shard_paths(str(self.folder), shard)
+        return [(_files_at(place.root), place.file) for place in (file, index, *packs)]
 
     def read(self, path: str) -> bytes:
         """Reads a whole file. Raises: DatasetError as `open`."""

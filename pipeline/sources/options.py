@@ -5,19 +5,24 @@
 """
 
 import codecs
+import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, PlainSerializer, model_validator
 
 from recordmill.pipeline.sources.globs import Template, escape, is_glob, without_spans
 from recordmill.pipeline.yaml_document import Options
 
 REFERENCE = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")  # a user's `module:function`
 PATHS = ("path", "images", "names", "image_list")  # options that hold paths, with placeholders or without
+OF_TEXT = ("text", "file_name", "label", "line")
+"""The columns of files of text; `columns` may name files instead."""
+CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+JSON_PATH = re.compile(r"(?=.)[^.\[\]]*(\[\])*(\.[^.\[\]]+(\[\])*)*")
 Item = TypeVar("Item")
 Source = TypeVar("Source", bound="SourceOptions")
 
@@ -57,6 +62,30 @@ def _reference(value: str) -> str:
     return value
 
 
+def _as_mapping(value: Any) -> Any:
+    """Reads a list of column names as each one's own name, in order."""
+    if not isinstance(value, list | tuple):
+        raise ValueError("should be the list of the columns' names, in order, such as [word, pos, chunk, ner]")
+    if again := sorted({name for name in value if value.count(name) > 1}):
+        raise ValueError(f"names {again[0]!r} twice")
+    return {name: name for name in value}
+
+
+def json_steps(path: str) -> tuple[str, ...]:
+    """Splits a path in a JSON document: keys, and `[]` for the elements of a list.
+
+    >>> json_steps("data[].qas[]")
+    ('data', '[]', 'qas', '[]')
+    """
+    return tuple(re.findall(r"[^.\[\]]+|\[\]", path))
+
+
+def _json_path(value: str) -> str:
+    if JSON_PATH.fullmatch(value) is None:
+        raise ValueError(f"should be keys with dots, and [] after a list, such as data[].qas[], got {value!r}")
+    return value
+
+
 Character = Annotated[str, AfterValidator(_character)]
 Header = Annotated[Literal[True] | Annotated[tuple[str, ...], Field(min_length=1)], BeforeValidator(_header)]
 Encoding = Annotated[str, AfterValidator(_known)]
@@ -72,6 +101,11 @@ class SourceOptions(Options):
     """The split of all the source's rows; by default each row decides."""
     columns: Annotated[dict[str, Annotated[str, Field(min_length=1)]], AfterValidator(_not_reserved)] = {}
     """The source's own column names, by the names in the spec."""
+
+    @property
+    def joined(self) -> Sequence[str]:
+        """The files, relative to `path`, with one line of each row; empty if a row lies in one file."""
+        return ()
 
     def by_asked_names(self, values: Mapping[str, Item]) -> dict[str, Item]:
         """Renames a mapping's keys from the source's column names to the spec's."""
@@ -153,6 +187,32 @@ class JsonLines(EncodedOptions):
     format: Literal["jsonl"]
 
 
+class Json(EncodedOptions):
+    """Files of one JSON document each, with a list of rows inside."""
+
+    format: Literal["json"]
+    rows: Annotated[str, AfterValidator(_json_path)]
+    """The list of rows: `[]` the document itself, `images[]` one in it, `data[].paragraphs[].qas[]` one in each."""
+    keep: tuple[Annotated[str, AfterValidator(_json_path)], ...] = ()
+    """Values of the objects around a row, such as `data[].title`: each is a column, called by its last key."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Json":
+        steps = json_steps(self.rows)
+        if steps[-1] != "[]":
+            raise ValueError(f"`rows` should end with a list: `{self.rows}[]`")
+        for path in self.keep:
+            *around, name = json_steps(path)
+            if name == "[]" or [*steps[: len(around)]] != around or {*steps[len(around) :][:1]} <= {"[]", name}:
+                outer = [".".join(steps[:end]).replace(".[]", "[]") for end, step in enumerate(steps) if step != "[]"]
+                places = ", ".join(f"`{each}.KEY`".replace("`.", "`") for each in outer) or "an object around the list"
+                raise ValueError(f"`keep` should name values of objects around a row, {places}, got `{path}`")
+        names = [json_steps(path)[-1] for path in self.keep]
+        if again := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"`keep` has two values called {again[0]!r}: keep one")
+        return self
+
+
 class Parquet(TableOptions):
     """Files of Apache Parquet."""
 
@@ -160,11 +220,55 @@ class Parquet(TableOptions):
 
 
 class TextFiles(EncodedOptions):
-    """Files of text: each line, or each file, is a row."""
+    """Files of text: each line, or each file, is a row; or line n of several files."""
 
     format: Literal["text"]
+    path: str = Field(default=".", min_length=1)
+    """A file, a folder (its files of this format) or a glob; with files in `columns` their folder, which may be left
+    out."""
     document: Literal["line", "file"] = "line"
     """The unit of a row."""
+
+    @property
+    def joined(self) -> Sequence[str]:
+        """The files in `columns`, relative to `path`."""
+        return list(dict.fromkeys(own for own in self.columns.values() if own not in OF_TEXT))
+
+    @model_validator(mode="after")
+    def _check(self) -> "TextFiles":
+        if not self.joined and "path" not in self.model_fields_set:
+            raise ValueError("`path` is needed but missing, unless `columns` maps names to files: {en: train.en}")
+        for file in self.joined:
+            if file.startswith("/") or "://" in file or posixpath.normpath(file).startswith("../"):
+                raise ValueError(f"`columns` has {file!r}: name a file inside `path`, the folder of all of them")
+        if self.joined and self.document == "file":
+            raise ValueError("`document: file` joins no lines: leave it out, or the files in `columns`")
+        return self
+
+
+class Conll(EncodedOptions):
+    """Files of sentences between blank lines, a token a line: the columns of CoNLL."""
+
+    format: Literal["conll", "conllu"]
+    """`conllu` skips comments, ranges such as `1-2` and empty nodes such as `8.1`."""
+    columns: Annotated[
+        dict[str, Annotated[str, Field(min_length=1)]],
+        BeforeValidator(_as_mapping, tuple[str, ...]),
+        AfterValidator(_not_reserved),
+        PlainSerializer(list, return_type=list[str]),
+    ] = {}
+    """The names of a line's cells, in order; by default, and only for `conllu`, its ten in small letters."""
+
+    @model_validator(mode="after")
+    def _named(self) -> "Conll":
+        if not self.columns and self.format == "conll":
+            raise ValueError("`columns` is needed: the names of a line's cells, in order: [word, pos, chunk, ner]")
+        return self
+
+    @property
+    def cells(self) -> Sequence[str]:
+        """The names of a line's cells, in order."""
+        return [*self.columns] or CONLLU
 
 
 class ArchiveOptions(TableOptions):
@@ -248,8 +352,10 @@ AnySource = Annotated[
     | Csv
     | Tsv
     | JsonLines
+    | Json
     | Parquet
     | TextFiles
+    | Conll
     | TFRecord
     | Adopted
     | WebDataset

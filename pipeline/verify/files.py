@@ -45,7 +45,7 @@ def check_shard_file(files: VersionFiles, shard: Shard) -> Findings:
     """Reads a shard and compares its size and digest."""
     findings = Findings()
     try:
-        (folder, path), _ = files.located(shard)
+        (folder, path), *_ = files.located(shard)
         findings.merge(check_file(folder, path, shard.bytes, shard.sha256, shown_paths(shard)[0]))
     except DatasetError as error:
         findings.add(shown_paths(shard)[0], str(error))

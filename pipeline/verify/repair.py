@@ -24,10 +24,10 @@ from recordmill.pipeline.build.inputs.listings import Listings, take_times
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import check_unchanged
+from recordmill.pipeline.build.worker.build_shard import write_empty_shard
 from recordmill.pipeline.dataset.file_names import shown_paths
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard
 from recordmill.pipeline.dataset.paths import attempt_name, locate, path_within, write_atomically
-from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.reader.version_files import VersionFiles
 from recordmill.pipeline.sources.files import StoreFiles
@@ -77,7 +77,7 @@ def repair(folder: Path, manifest: Manifest, findings: Findings, spec: Spec | No
         advice = "it is an adopted file, never written here: restore it from a copy, or adopt it again"
     reasons += [f"{file}: {advice}" for file in sorted(findings.counts.keys() & foreign)]
     damaged = sorted({files[file] for file in findings.counts if file in files})
-    shards = [number for number in damaged if _shard(manifest, number).file in findings.counts]
+    shards = [number for number in damaged if findings.counts.keys() & {*_made_by_a_build(manifest, number)}]
     repaired: list[str] = []
     try:
         if damaged:
@@ -98,8 +98,13 @@ def _shard(manifest: Manifest, shard: ShardNumber) -> Shard:
 
 def _files(manifest: Manifest, shard: ShardNumber) -> tuple[str, ...]:
     """Names the files of a shard that are the version's own: of an adopted one its index."""
-    file, index, is_own = _shard(manifest, shard).file, _shard(manifest, shard).index, not manifest.adopted
-    return (file, index) if is_own else (index,)
+    return _shard(manifest, shard).paths[1 if manifest.adopted else 0 :]
+
+
+def _made_by_a_build(manifest: Manifest, shard: ShardNumber) -> Sequence[str]:
+    """Names the files of a shard that its records do not give back: all but the index of offsets."""
+    file, _, *packs = _shard(manifest, shard).paths
+    return [file, *packs]
 
 
 @contextmanager
@@ -166,10 +171,9 @@ def _build(folder: Path, manifest: Manifest, plan: BuildPlan, run: str, shards: 
     groups = {layout.group(split, number) for split, number in shards}
     export = pack_graph(planned.workspace, str(folder))
     run_job(replace(context, export=export, groups=frozenset(groups)), plan.chunks, (), runner)
-    for file, index in (_files(manifest, shard) for shard in shards):
-        if not planned.shards.exists(file):  # the job skips shards without rows
-            with ShardWriter(file, index, planned.shards.create) as writer:
-                writer.write([])
+    for shard in shards:
+        if not planned.shards.exists(_shard(manifest, shard).file):  # the job skips shards without rows
+            write_empty_shard(planned, *shard)
 
 
 def _check_made(manifest: Manifest, made: Path, shards: Sequence[ShardNumber]) -> None:

@@ -1,5 +1,6 @@
 """Checks one shard in one pass over its file: bytes, records, their content, and the index."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
@@ -9,6 +10,7 @@ import numpy.typing as npt
 
 from recordmill.pipeline.dataset.file_names import index_bytes, shown_paths
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
+from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.placement import Layout, hash_keys, shard_of
 from recordmill.pipeline.dataset.version import Ids, parts_to_parse
 from recordmill.pipeline.reader.frame_walk import FrameBatch, FrameWalk, Offsets, ReportDamage
@@ -51,7 +53,7 @@ def check_shard(files: VersionFiles, manifest: Manifest, split: str, number: int
     checks = RecordChecks(manifest, split, number, report)
     index = _read_index(files, manifest, shard, findings)
     try:
-        (folder, path), _ = files.located(shard)
+        (folder, path), *_ = files.located(shard)
         with folder.open(path) as (file, size):
             walk = FrameWalk(file, size, index if _can_lead(index, shard) else None, report)
             for batch in walk.batches():
@@ -62,6 +64,7 @@ def check_shard(files: VersionFiles, manifest: Manifest, split: str, number: int
     else:
         _compare(findings, shard, walk, size)
         _compare_index(findings, shard, walk, index)
+        _check_packs(files, shard, findings)
         findings.checked.update(files=1, shards=1, bytes=size, records=shard.records)
     findings.problems.sort(key=lambda problem: -1 if problem.record is None else problem.record)
     return findings, Counter(dict(enumerate(checks.label_counts.tolist())))
@@ -90,7 +93,7 @@ def _can_lead(index: Offsets | None, shard: Shard) -> bool:
 def _read_index(files: VersionFiles, manifest: Manifest, shard: Shard, findings: Findings) -> Offsets | None:
     """Reads the index; None if it is missing or has a wrong number of records."""
     try:
-        _, (folder, path) = files.located(shard)
+        _, (folder, path), *_ = files.located(shard)
         data = folder.read(path)
         if len(data) == (expected := index_bytes(shard.indexed)):
             return np.frombuffer(data, "<u8")
@@ -124,9 +127,21 @@ def _compare_index(findings: Findings, shard: Shard, walk: FrameWalk, index: Off
         findings.add(shown_paths(shard)[1], message, record, 8 * record)
 
 
+def _check_packs(files: VersionFiles, shard: Shard, findings: Findings) -> None:
+    """Checks that packed rows are of the shard's records; `check_file` compares digests of the version's own files."""
+    for pack, (folder, path) in zip(shard.packs, files.located(shard)[2:], strict=True):
+        try:
+            data = folder.read(path)
+            PackIndex.of_bytes(data, pack).take(np.arange(pack.rows), shard.records)
+            if shard.version:
+                check_digest(findings, path, hashlib.sha256(data).hexdigest(), pack.sha256)
+        except DatasetError as error:
+            findings.add(path, str(error))
+
+
 def index_of(files: VersionFiles, shard: Shard) -> bytes:
     """Makes the index of an undamaged shard from its records."""
-    (folder, path), _ = files.located(shard)
+    (folder, path), *_ = files.located(shard)
     with folder.open(path) as (file, size):
         walk = FrameWalk(file, size, None, lambda record, offset, message: None)
         for _ in walk.batches():

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from recordmill.pipeline.dataset.catalogues import CROISSANT, croissant
-from recordmill.pipeline.dataset.file_names import inner_paths, inner_sizes, shard_names
+from recordmill.pipeline.dataset.file_names import inner_paths, inner_sizes, renamed
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Latest, Manifest, Shard
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions.base import awaits_approval
@@ -204,8 +204,9 @@ def materialize(output: str, wanted: str = LIVE, reason: str = "") -> Materializ
                 store.write_if(name, whole.to_text().encode(), content.tag)
             except Conflict:  # another process did the same
                 continue
-            changes |= {"version": version, "files": 2 * len(moves), "copied_bytes": copied}
-            return Materialized(whole, 2 * len(moves), copied)
+            files = sum(len(own.paths) for _, _, _, own in moves)
+            changes |= {"version": version, "files": files, "copied_bytes": copied}
+            return Materialized(whole, files, copied)
 
 
 def _moves(manifest: Manifest) -> Iterator[_Move]:
@@ -214,17 +215,19 @@ def _moves(manifest: Manifest) -> Iterator[_Move]:
     for name, split in manifest.splits.items():
         for number, shard in enumerate(split.shards):
             if shard.version is not None:
-                file, index = shard_names(manifest.name, name, number, len(split.shards))
-                if file in own:
-                    raise OutputError(f"{manifest.version} already has a file {file}: build a whole version instead")
-                yield name, number, shard, replace(shard, file=file, index=index, version=None)
+                moved = renamed(shard, manifest.name, name, number, len(split.shards))
+                if moved.file in own:
+                    raise OutputError(
+                        f"{manifest.version} already has a file {moved.file}: build a whole version instead"
+                    )
+                yield name, number, shard, moved
 
 
 def _copy_all(store: Store, version: str, moves: Sequence[_Move]) -> int:
     """Copies missing files into a version's folder; returns the number of copied bytes."""
     folder, copies = f"{VERSIONS_FOLDER}/{version}", dict[str, tuple[str, int]]()
     for _, _, shard, own in moves:
-        copies |= dict(zip((own.file, own.index), inner_sizes(shard).items(), strict=True))
+        copies |= dict(zip(own.paths, inner_sizes(shard).items(), strict=True))
     before = store.sizes(folder)
 
     def copy(new: str) -> int:
@@ -263,10 +266,11 @@ def _whole(store: Store, manifest: Manifest, moves: Sequence[_Move]) -> Manifest
     """Returns the manifest with all files in the version's folder."""
     shards, files = {name: list(split.shards) for name, split in manifest.splits.items()}, dict(manifest.files)
     for split, number, _, own in moves:
-        data = store.read(f"{VERSIONS_FOLDER}/{manifest.version}/{own.index}")
-        if data is None:
-            raise DatasetError(f"{own.index} was removed by another process: run the same command again")
-        files[own.index] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for path in own.paths[1:]:
+            data = store.read(f"{VERSIONS_FOLDER}/{manifest.version}/{path}")
+            if data is None:
+                raise DatasetError(f"{path} was removed by another process: run the same command again")
+            files[path] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         shards[split][number] = own
     splits = {name: replace(split, shards=tuple(shards[name])) for name, split in manifest.splits.items()}
     made_whole = {"at": now(), "from": sorted(name for _, _, shard, _ in moves for name in inner_paths(shard))}

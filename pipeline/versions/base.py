@@ -60,7 +60,7 @@ def missing_files(store: Store, manifest: Manifest) -> dict[str, str | None]:
     for shard in manifest.shards:
         folder = own if shard.version is None else VERSIONS_FOLDER
         for path, size in inner_sizes(shard).items():
-            if path != shard.index or path in manifest.files:
+            if path == shard.file or shard.version or path in manifest.files:
                 files[f"{folder}/{path}"] = size, shard.span
     sizes = store.sizes(VERSIONS_FOLDER if any(shard.version for shard in manifest.shards) else own)
     return {name: span for name, (size, span) in files.items() if sizes.get(name) != size}

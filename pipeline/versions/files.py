@@ -50,8 +50,8 @@ class KeptFiles:
         self.entries: dict[str, Json] = {}
         self.copied_bytes = 0
 
-    def shard(self, shard: Shard, file: str, index: str) -> Shard:
-        """Keeps a shard and its index, on a disk under new names; returns the shard for the new manifest.
+    def shard(self, shard: Shard, own: Shard) -> Shard:
+        """Keeps a shard and its indexes, on a disk under the names of `own`; returns the shard for the new manifest.
 
         Raises:
             DatasetError: a file is missing or has a wrong size.
@@ -60,11 +60,11 @@ class KeptFiles:
         if not self._store.links:
             return replace(shard, version=shard.version or self._base.version)
         folder = self._folder if shard.version is None else VERSIONS_FOLDER
-        for (path, size), name in zip(inner_sizes(shard).items(), (file, index), strict=True):
+        for (path, size), name in zip(inner_sizes(shard).items(), own.paths, strict=True):
             self._note(self._store.copy(f"{folder}/{path}", self.made, name, size))
-        if shard.version is None and shard.index in self._base.files:
-            self.entries[index] = self._base.files[shard.index]
-        return replace(shard, file=file, index=index, version=None)
+            if path in self._base.files:
+                self.entries[name] = self._base.files[path]
+        return own
 
     def files(self, paths: Sequence[str]) -> None:
         """Keeps small files of the base under the same paths. Raises: as `shard`; OutputError."""

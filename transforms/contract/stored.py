@@ -97,12 +97,12 @@ class FinishOptions:
     }
     dtype: str | None = None
     """The dtype of images: `uint8` as stored, `float32` or `bfloat16` normalized; None: the spec's."""
-    text: str = "padded"
+    text: str | None = None
     """The form of texts: `padded` to one length; `bucketed`, padded in batches of similar length; `ragged`; `packed`,
-    the batch's documents in few rows of `text_length` ids."""
+    rows of several records. By default padded; packed if the spec packs all features at one length."""
     text_length: int | str | None = None
     """The length of padded texts: a number of ids, or `longest` for the batch's longest; by default the feature's
-    `max_length`, else the batch's longest."""
+    `max_length`, else the batch's longest. Of several packs it chooses one."""
     captions: str = "all"
     """From rows with several texts: `all`, the `first`, or a `random` one, another each epoch."""
     masks: bool = False

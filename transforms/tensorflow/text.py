@@ -26,10 +26,8 @@ from recordmill.transforms.tensorflow.tokenizers import clean, tokenize
 def prepare(options: TextOptions, column: tf.Tensor, context: Context) -> Prepared:
     """Learns the tokens' vocabulary; stores int64 ids, ragged, cut at `max_length`.
 
-    The part `length` counts ids before the cut. A missing text is `""`. With `pack` each row is one document and the
-    part `lengths` is its length: documents are joined when a shard is built (`worker.build_shard`).
-
-    A library's tokenizer gives the ids, ragged [rows, None] and complete, in place of strings.
+    The part `length` counts ids before the cut. A missing text is `""`. A library's tokenizer gives the ids, ragged
+    [rows, None] and complete, in place of strings.
     """
     if options.in_library:
         return Prepared(lambda _: _with_lengths(tf.identity(column), options))
@@ -89,9 +87,7 @@ def _stored(tokens: tf.RaggedTensor, options: TextOptions, ids_of: Callable[[tf.
 
 
 def _with_lengths(ids: tf.RaggedTensor, options: TextOptions) -> dict[str, Stored]:
-    """Returns ids, and each document's length if it is wanted."""
-    if options.pack is not None:
-        return {"": ids, "lengths": _one_text(ids)}
+    """Returns ids, and each text's length if it is wanted."""
     return {"": ids} | ({"length": ids.row_lengths()} if options.keep_length else {})
 
 

@@ -29,6 +29,7 @@ from recordmill.pipeline.build.context import reports
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.runners.job import Rest
 from recordmill.pipeline.dataset.file_names import index_bytes
+from recordmill.pipeline.dataset.manifest_parts import PackFile
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.open_store import is_local
@@ -123,7 +124,9 @@ def _counts(chunks: list[Report], shards: list[Report]) -> dict[str, int]:
 
 
 def _is_whole(report: Report, sizes: dict[str, int]) -> bool:
-    return sizes.get(report["file"]) == report["bytes"] and sizes.get(report["index"]) == index_bytes(report["records"])
+    files = {report["file"]: report["bytes"], report["index"]: index_bytes(report["records"])}
+    files |= {pack["file"]: PackFile(**pack).bytes for pack in report.get("packs", ())}
+    return all(sizes.get(name) == size for name, size in files.items())
 
 
 def _rejects(workspace: Store) -> Iterator[Reject]:

@@ -218,6 +218,7 @@ def graph_changes(live: Manifest, spec: Spec, packages: Mapping[str, str], files
         *(f"the file of features.{name}" for name, sha256 in files.items() if known.get(name) != sha256),
         *(f"the code of {path}" for path, sha256 in code.items() if built.get(path) != sha256),
         *_changes("", *({name: each.get(name) for name in GRAPH_PACKAGES} for each in (made, packages))),
+        *(f"features.{name} was packed by Recordmill 0.1" for name in live.features if "packed" in live.features[name]),
         *([] if live.files else ["the live version has no digests, since an earlier Recordmill published it"]),
     ]
 

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from recordmill.pipeline.build.runners.worker_environment import worker_threads
+from recordmill.pipeline.dataset.manifest_parts import Pack
 from recordmill.pipeline.dataset.placement import Layout
 from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.files import Files
@@ -112,6 +113,7 @@ class PlannedBuild:
     duplicates: Duplicates
     models: Mapping[str, str]  # feature that each tokenizer model is named after, by feature
     forgotten: Forgotten = Forgotten()  # keys of rows to leave out
+    packs: tuple[Pack, ...] = ()  # rows of several records
     preprocessing: str | None = None  # user's own function, `module:function`
     user_code: UserCode | None = None  # user's modules
     row_share: float = 1.0  # share of rows to keep, by key hash; below 1 for a trial
@@ -188,10 +190,6 @@ class PlannedBuild:
     def batch_rows(self) -> int:
         """Returns the batch size of the transform graph."""
         return IMAGE_BATCH if self.images() else ROW_BATCH
-
-    def packed(self) -> tuple[str, int] | None:
-        """Returns the text with packed documents, and the ids per record."""
-        return next(((name, text.pack) for name, text in self.texts().items() if text.pack), None)
 
     def trained(self) -> dict[str, str]:
         """Returns the entries of `models` to train from the data."""

@@ -202,7 +202,7 @@ def _are_rows_of_files(each: SpanSource, listed: Sequence[FileInfo]) -> bool:
     source = each.source
     if isinstance(source, options.ImageFolder):
         return not any(file.path.endswith(NAMES) for file in listed)
-    if isinstance(source, options.AnnotatedImages):
+    if isinstance(source, options.AnnotatedImages) or source.joined:
         return False
     has_images = any(column.type is ColumnType.IMAGE for column in each.columns.values())
     return isinstance(source, options.ArchiveOptions) or (isinstance(source, options.TableOptions) and not has_images)

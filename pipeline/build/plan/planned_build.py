@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema
 from recordmill.pipeline.build.plan.plan import BuildPlan
+from recordmill.pipeline.dataset.manifest_parts import Pack
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.versions.stores.base import Store
@@ -56,6 +57,7 @@ def planned_build(
         models={
             name: vocabulary_owner(name, text) for name, text in texts.items() if text.tokenizer in MODEL_TOKENIZERS
         },
+        packs=tuple(Pack(**dict(pack)) for pack in spec.packs),
         preprocessing=spec.preprocessing,
         user_code=plan.given.code,
         duplicates=spec.duplicates,

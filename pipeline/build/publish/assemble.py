@@ -14,17 +14,17 @@ from typing import Any
 from recordmill.pipeline.build.analysis.tokenizers import tokenizer
 from recordmill.pipeline.build.base import live_analysis
 from recordmill.pipeline.build.base.span_reports import files_of, kept_shards
-from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS
 from recordmill.pipeline.build.context.reports import asked_of_stores
 from recordmill.pipeline.build.publish.features import write_tfds_files, write_tft_files
 from recordmill.pipeline.build.results.results import Results
 from recordmill.pipeline.build.summaries.look import STATISTICS, full_buckets
-from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, index_bytes, shard_names, span_file
+from recordmill.pipeline.build.worker.build_shard import write_empty_shard
+from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, index_bytes, renamed, span_file
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, Split
+from recordmill.pipeline.dataset.manifest_parts import PackFile
 from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.dataset.profile import FILE, to_text
-from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.dataset.version import read_words
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.facts.sidecars import with_sidecars
@@ -54,7 +54,8 @@ def take_over(results: Results, output: str, assembled: str, version: str, on_no
     files, shards = KeptFiles(output, base, assembled, version), dict[int, Shard]()
     for group, shard in kept_shards(base, spans, layout).items():
         split, number = layout.shard_of_group(group)
-        shards[group] = files.shard(shard, *shard_names(results.context.name, split, number, layout.shards[split]))
+        own = renamed(shard, results.context.name, split, number, layout.shards[split])
+        shards[group] = files.shard(shard, own)
     files.files(files_of(base, spans))
     if files.note:
         on_note(files.note)
@@ -124,11 +125,11 @@ def _vocabularies(results: Results, described: dict[str, Description]) -> dict[s
 def _shard_reports(results: Results, assembled: Path) -> dict[int, dict[str, Any]]:
     """Writes the empty shards; returns the reports of all new shards, by group."""
     layout, reports = results.context.layout, results.built
-    shard_files = [report[what] for report in reports.values() for what in ("file", "index")]
+    shard_files = [path for report in reports.values() for path in _shard(report, None).paths]
     clear(assembled, {SERVING_FOLDER, *shard_files})  # a killed worker may have left others
     for group in range(layout.groups):
         if group not in reports and layout.span_of_group(group) not in results.kept:
-            reports[group] = _empty_shard(results.context, *layout.shard_of_group(group))
+            reports[group] = write_empty_shard(results.context, *layout.shard_of_group(group))
     return reports
 
 
@@ -138,6 +139,8 @@ def _inventory(assembled: Path, reports: Collection[Mapping[str, Any]], taken: T
         report["index"]: {"bytes": index_bytes(report["records"]), "sha256": report["index_sha256"]}
         for report in reports
     }
+    packs = (pack for report in reports for pack in _shard(report, None).packs)
+    indexes |= {pack.file: {"bytes": pack.bytes, "sha256": pack.sha256} for pack in packs}
     shards = [*(report["file"] for report in reports), *(shard.file for shard in taken.shards.values())]
     return inventory(str(assembled), shards, {**indexes, **taken.entries})
 
@@ -157,31 +160,23 @@ def _list_shards(
     layout, splits = results.context.layout, {}
     for split in layout.splits:
         labels = results.sums.labels[split]
-        shards, documents = [], 0
+        shards = []
         for shard in range(layout.shards[split]):
             group = layout.group(split, shard)
-            report = results.shards.get(group, {})
             shards.append(taken.shards.get(group) or _shard(reports[group], layout.span_of_group(group)))
-            documents += report.get("packed", {}).get("documents", 0)
         if classes and labels and not labels.keys() <= set(range(classes)):
             raise UserError(
                 f"labels are ids from 0 to {classes - 1}, `preprocessing` made {min(labels)} to {max(labels)}"
             )
         counts = tuple(labels[label] for label in range(classes)) if classes else None
-        splits[split] = Split(tuple(shards), counts, documents if results.context.packed() else None)
+        splits[split] = Split(tuple(shards), counts)
     return splits
 
 
 def _shard(report: Mapping[str, Any], span: str | None) -> Shard:
-    return Shard(**{what: report[what] for what in ("file", "bytes", "records", "sha256", "index")}, span=span)
-
-
-def _empty_shard(context: PlannedBuild, split: str, shard: int) -> dict[str, Any]:
-    """Writes a shard without rows; returns its report."""
-    file, index = shard_names(context.name, split, shard, context.layout.shards[split])
-    with ShardWriter(file, index, context.shards.create) as writer:
-        writer.write([])
-    return {"file": file, "index": index, **writer.report()}
+    packs = tuple(PackFile(**pack) for pack in report["packs"])
+    given = {what: report[what] for what in ("file", "bytes", "records", "sha256", "index")}
+    return Shard(**given, span=span, packs=packs)
 
 
 def _write_profile(results: Results, assembled: Path) -> None:
@@ -223,6 +218,7 @@ def _manifest(
         rows={what: sum(source.get(what, 0) for source in sources) for what in results.counted},
         sources=tuple(sources),
         rejects=rejects,
+        packs=results.context.packs,
         trial=plan.limit or 0,
         duplicates=results.duplicates,
         drift=results.drift,

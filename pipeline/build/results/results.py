@@ -252,10 +252,8 @@ def _add_lengths(statistics: dict[str, Report], shards: Sequence[Report]) -> Non
     for shard in shards:
         for feature, lengths in shard["lengths"].items():
             measured.setdefault(feature, []).append(lengths)
-    packed = [shard["records"] for shard in shards if "packed" in shard]
     for feature, several in measured.items():
-        rows = {"packed_rows": sum(packed)} if packed else {}
-        statistics.setdefault(feature, {})["lengths"] = add_up_lengths(several) | rows
+        statistics.setdefault(feature, {})["lengths"] = add_up_lengths(several)
 
 
 def _drift(plan: BuildPlan, analysis: Report, built: Profiles) -> Report:
@@ -271,9 +269,6 @@ def _why_nothing(results: Results) -> str:
     read = sum(report["read"] for report in results.chunks)
     if not read:
         return "the source holds no rows"
-    train = [shard for shard in results.shards.values() if shard["split"] == "train" and "packed" in shard]
-    if empty := sum(shard["packed"]["documents"] for shard in train):
-        return f"no row of the split 'train' became a record: its {empty} documents have no ids, and nothing to pack"
     if not results.reasons:
         return f"none of the {read} rows is in the split 'train': give it a larger share, or more data"
     reasons = ", ".join(f"{reason}: {count}" for reason, count in list(results.reasons.items())[:3])

@@ -7,7 +7,7 @@ An image is a reference (`pipeline.sources.images`).
 """
 
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -226,11 +226,8 @@ class RowKeys:
         faults: Faults = {}
         for group in self._schema.together:
             counts = np.stack([self._lengths(name) for name in group], 1)
-            for row in np.flatnonzero((counts != counts[:, :1]).any(1)).tolist():
-                differs = group[int(np.argmax(counts[row] != counts[row, 0]))]
-                found = ", ".join(f"{name} has {count}" for name, count in zip(group, counts[row], strict=True))
-                message = f"lists that belong together have different lengths: {found}"
-                faults.setdefault(row, Fault("unequal_lists", message, self._schema.features[differs]))
+            for row, fault in unequal(group, counts, self._schema.features).items():
+                faults.setdefault(row, fault)
         return faults
 
     def _lengths(self, name: str) -> npt.NDArray[np.int64]:
@@ -277,3 +274,14 @@ class RowKeys:
 def _object(fields: dict[str, str | None]) -> str:
     """Joins fields in JSON to an object, without nulls."""
     return "{" + ",".join(f'"{name}":{value}' for name, value in fields.items() if value is not None) + "}"
+
+
+def unequal(group: Sequence[str], counts: npt.NDArray[np.int64], columns: Mapping[str, str]) -> Faults:
+    """Finds the rows whose lists differ in length, by their lengths of shape [rows, lists]."""
+    faults: Faults = {}
+    for row in np.flatnonzero((counts != counts[:, :1]).any(1)).tolist():
+        differs = group[int(np.argmax(counts[row] != counts[row, 0]))]
+        found = ", ".join(f"{name} has {count}" for name, count in zip(group, counts[row], strict=True))
+        message = f"lists that belong together have different lengths: {found}"
+        faults[row] = Fault("unequal_lists", message, columns[differs])
+    return faults

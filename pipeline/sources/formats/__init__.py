@@ -5,8 +5,10 @@ from typing import Any
 
 from recordmill.pipeline.sources.formats.adopted import AdoptedReader
 from recordmill.pipeline.sources.formats.annotated_images import AnnotatedImagesReader
+from recordmill.pipeline.sources.formats.conll import ConllReader
 from recordmill.pipeline.sources.formats.csv import CsvReader
 from recordmill.pipeline.sources.formats.image_folder import ImageFolderReader
+from recordmill.pipeline.sources.formats.json import JsonReader
 from recordmill.pipeline.sources.formats.jsonl import JsonLinesReader
 from recordmill.pipeline.sources.formats.parquet import ParquetReader
 from recordmill.pipeline.sources.formats.text import TextReader
@@ -21,8 +23,10 @@ READERS: Mapping[str, type[SourceReader[Any]]] = {
     **dict.fromkeys(("coco", "voc", "yolo", "open_images"), AnnotatedImagesReader),
     **dict.fromkeys(("csv", "tsv"), CsvReader),
     "jsonl": JsonLinesReader,
+    "json": JsonReader,
     "parquet": ParquetReader,
     "text": TextReader,
+    **dict.fromkeys(("conll", "conllu"), ConllReader),
     "tfrecord": TFRecordReader,
     "adopted": AdoptedReader,
     "webdataset": WebDatasetReader,

@@ -4,8 +4,6 @@ An annotation with a `caption` adds to `captions`; one with a `bbox`, or a `segm
 `categories` and `crowd`. Key points are ignored.
 """
 
-import codecs
-import json
 import posixpath
 import re
 from array import array
@@ -14,117 +12,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from math import isfinite
-from typing import Any, BinaryIO
+from typing import Any
 
 from recordmill.pipeline.sources.encoded import naming_damage, open_plain
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.formats.annotated_rows import LEAVING, SIDES, AnnotatedRow, Found, ImageList
+from recordmill.pipeline.sources.formats.json_document import JsonDamageError, json_items
 from recordmill.pipeline.sources.paths import join, note
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.transforms.contract.bounds import OBJECTS
 
-READ_BYTES = 1 << 20  # 1 MiB
-MOST_CHARACTERS = 64 << 20  # in one item
-SPACE = re.compile(r"[ \t\n\r]*")
 DECIMAL = re.compile(r"(?:0|[1-9][0-9]{0,17})")
-DECODER = json.JSONDecoder()
-
-
-class JsonDamageError(ValueError):
-    """Raised for text that is not a JSON object; the message says why and where."""
-
-
-def json_items(file: BinaryIO) -> Iterator[tuple[str, Any]]:
-    """Yields the items of each list in a JSON object, with the list's key; skips other values.
-
-    Raises: JsonDamageError: not a JSON object in UTF-8, too deeply nested, or an item over 64 Mi characters.
-    """
-    window = _Window(file)
-    try:
-        yield from _items(window)
-    except json.JSONDecodeError as error:
-        raise JsonDamageError(f"{error.msg}, character {window.passed + error.pos + 1:,}") from None
-    except UnicodeDecodeError:
-        raise JsonDamageError("it is not UTF-8") from None
-    except RecursionError:
-        raise JsonDamageError("it is nested too deeply") from None
-    except ValueError as error:  # a number with more digits than Python converts
-        raise JsonDamageError(str(error)) from None
-
-
-def _items(window: "_Window") -> Iterator[tuple[str, Any]]:
-    window.take("{", "no object")
-    closing = window.take_if("}")
-    while not closing:
-        key = window.value()
-        window.take(":", "expecting ':'")
-        if not window.take_if("["):
-            window.value()
-        elif not window.take_if("]"):
-            yield key, window.value()
-            while not window.take_if("]"):
-                window.take(",", "expecting ',' or ']'")
-                yield key, window.value()
-        closing = window.take_if("}")
-        if not closing:
-            window.take(",", "expecting ',' or '}'")
-
-
-class _Window:
-    """The text from the reading position on."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file, self._decode = file, codecs.getincrementaldecoder("utf-8-sig")().decode
-        self._text, self._at, self._ended = "", 0, False
-        self.passed = 0
-        """The number of characters before the window."""
-
-    def value(self) -> Any:
-        """Reads a value. Raises: json.JSONDecodeError: the text is not a value."""
-        while True:
-            self._skip()
-            try:
-                value, end = DECODER.raw_decode(self._text, self._at)
-            except json.JSONDecodeError:
-                if not self._more():
-                    raise
-                continue
-            if end + 2 < len(self._text) or not self._more():  # a number may continue after the window: `1e+`
-                self._at = end
-                return value
-
-    def take_if(self, sign: str) -> bool:
-        """Skips a sign if it comes next."""
-        self._skip()
-        found = self._text.startswith(sign, self._at)
-        self._at += found
-        return found
-
-    def take(self, sign: str, wrong: str) -> None:
-        """Skips a sign. Raises: json.JSONDecodeError: it does not come next."""
-        if not self.take_if(sign):
-            raise json.JSONDecodeError(wrong, self._text, self._at)
-
-    def _skip(self) -> None:
-        self._at = SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
-        while self._at == len(self._text) and self._more():
-            self._at = SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
-
-    def _more(self) -> bool:
-        """Reads at least as much as the window holds; False at the end, and after an item that is too long."""
-        rest = len(self._text) - self._at
-        if self._ended or rest > MOST_CHARACTERS:
-            return False
-        data = self._file.read(max(READ_BYTES, rest))
-        self._ended, text = not data, self._decode(data, final=not data)
-        if self._ended:
-            return False  # keeps the window
-        self.passed += self._at
-        self._text, self._at = self._text[self._at :] + text, 0
-        return True
-
-
 IMAGE_FIELDS, BOXES, CAPTIONS = ("id",), ("boxes", "categories", "crowd"), ("captions",)
 SLACK = 1  # pixel: COCO rounds its own boxes
 LARGEST = 1 << 1000  # larger integers overflow float64

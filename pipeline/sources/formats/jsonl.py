@@ -38,6 +38,7 @@ COMPRESSED_SAMPLE_BYTES = 4 << 20  # 4 MiB, decompressed: several bzip2 blocks o
 LEAVES = {str: pa.string(), int: pa.int64(), bool: pa.bool_(), float: pa.float64()}
 UNKNOWN = 1, pa.string()  # the list depth and type of values that are all null or empty lists
 LIST = re.compile(rb'"([A-Za-z_]\w*+)"\s*+:\s*+\[\s*+\{')  # the key of a list of objects
+AS_JSON = ": `format: json, rows: '{}'` reads it"
 COUNTED_BYTES = 1 << 20  # read at once to count lines
 
 
@@ -82,23 +83,36 @@ class JsonLinesReader(TableReader[JsonLines]):
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads the lines that start in the chunk; the default key is the line's digest."""
-        part: JsonRange = chunk.work
-        fields = {name: part.fields.get(name) or find_field((), name, column) for name, column in columns.items()}
-        parser, base, first = Parser(fields), self.image_base(files, chunk), 0
         with opened(files, f"{self.root(files)}/{chunk.file}", self.source.encoding) as file:
-            for data in pieces(file, part.start, part.end):
-                lines, faults = Lines(data), Faults()
-                parsed = parser.parse(lines)
-                typed = {name: parsed.typed(name, column, base, faults) for name, column in columns.items()}
-                keys = None if key is not None else pa.array(map(content_digest, lines.each(parsed.rows)), pa.binary())
-                unparsed = list[Reject]()
-                for line, fault in parsed.faults.items():
-                    unknown = key is not None or fault.reason == "too_large"  # such a line may be truncated
-                    digest = None if unknown else content_digest(lines[line]).decode()
-                    unparsed.append(as_reject(chunk, first + line, fault, digest))
-                raw = TypedRows(typed, parsed.rows + first, keys, len(lines), faults, unparsed)
-                yield make_block(chunk, raw, columns, key, self.source.encoding)
-                first += len(lines)
+            read = ((data, Faults()) for data in pieces(file, chunk.work.start, chunk.work.end))
+            yield from read_objects(self, chunk, read, files, columns, key)
+
+
+def read_objects(
+    reader: TableReader[Any],
+    chunk: Chunk,
+    read: Iterable[tuple[bytes, Faults]],
+    files: Files,
+    columns: Columns,
+    key: Key,
+) -> Iterator[Block]:
+    """Reads a chunk's lines, pieces of whole ones with known faults by line, as rows; a line is a position."""
+    known: Fields = chunk.work.fields
+    parser = Parser({name: known.get(name) or find_field((), name, column) for name, column in columns.items()})
+    base, first = reader.image_base(files, chunk), 0
+    for data, stated in read:
+        lines, faults = Lines(data), Faults()
+        parsed = parser.parse(lines)
+        typed = {name: parsed.typed(name, column, base, faults) for name, column in columns.items()}
+        keys = None if key is not None else pa.array(map(content_digest, lines.each(parsed.rows)), pa.binary())
+        unparsed = list[Reject]()
+        for line, fault in (parsed.faults | stated).items():
+            unknown = key is not None or line in stated or fault.reason == "too_large"  # such a line may be truncated
+            digest = None if unknown else content_digest(lines[line]).decode()
+            unparsed.append(as_reject(chunk, first + line, fault, digest))
+        raw = TypedRows(typed, parsed.rows + first, keys, len(lines), faults, unparsed)
+        yield make_block(chunk, raw, columns, key, reader.source.encoding)
+        first += len(lines)
 
 
 def _chunks(file: FileInfo, fields: Fields, chunk_bytes: int, encoding: str) -> list[Chunk]:
@@ -172,15 +186,15 @@ def _type(column: Column, steps: Steps, leaf: pa.DataType) -> pa.DataType:
 
 
 def lines_hint(first: list[bytes], path: str) -> str:
-    """Returns the command that converts a JSON array, or objects over several lines, to JSON Lines."""
-    start = first[0][:1] if first else b""
+    """Returns the source of a JSON array or a list inside, or the command that writes an object as one line."""
+    text = b"".join(first)
+    if text.startswith(b"["):
+        of_objects = text[1:].lstrip().startswith(b"{")
+        return f". It is one JSON array{AS_JSON.format('[]') if of_objects else ', not of objects: write each as one'}"
+    if text.startswith(b"{") and (inner := LIST.search(text)):
+        return f". For one row an object in `{inner[1].decode()}`{AS_JSON.format(f'{inner[1].decode()}[]')}"
     files = f"{quote(path)} > {quote(f'{posixpath.splitext(path)[0]}-lines.jsonl')}"
-    if start == b"[":
-        return f". It is one JSON array; to convert it to lines: jq -c '.[]' {files}"
-    if start == b"{" and (inner := LIST.search(b"".join(first))):
-        name = inner[1].decode()
-        return f". For one line an object in `{name}`: jq -c '.{name}[]' {files}; for the outer object: jq -c ."
-    return f". For one line an object: jq -c . {files}" if start == b"{" else ""
+    return f". For one line an object: jq -c . {files}" if text.startswith(b"{") else ""
 
 
 def estimated_rows(files: Files, path: str, total_bytes: int) -> int:

@@ -14,7 +14,7 @@ affects only speed.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -40,8 +40,8 @@ BRACKETS = re.compile(rb"[\[{]+|[\]}]+")
 ODD_NUMBERS = re.compile(STRING + rb"|-?Inf(?!inity)|-NaN", re.DOTALL)
 SURROGATE = re.compile("[\ud800-\udfff]")
 FEW_LINES = 256  # Python reads them in the time of a dozen calls of Arrow's parser, as halving would need
-NOT_ONE_OBJECT = "the line is not one JSON object: "
-TOO_DEEP = f"the line is nested deeper than {MAX_DEPTH} levels; flatten it, or write the inner part as a string"
+NOT_ONE_OBJECT = "the row is not one JSON object: "
+TOO_DEEP = f"the row is nested deeper than {MAX_DEPTH} levels; flatten it, or write the inner part as a string"
 
 Steps = tuple[tuple[str, int], ...]
 """Nested keys, each with the number of lists around its value."""
@@ -134,7 +134,7 @@ class Parser:
         """Parses a piece's lines, with the result of parsing each alone."""
         faults = {line: Fault("malformed_row", f"{NOT_ONE_OBJECT}it must begin with {{ and end with }}")
                   for line in lines.others.tolist()}  # fmt: skip
-        faults |= {line: Fault("too_large", "the line is longer than 64 MiB") for line in lines.too_long.tolist()}
+        faults |= {line: Fault("too_large", "the row is longer than 64 MiB") for line in lines.too_long.tolist()}
         deep = [row for row in lines.opening_more_than(MAX_DEPTH).tolist() if depth(lines[row]) > MAX_DEPTH]
         faults |= {line: Fault("malformed_row", TOO_DEEP) for line in deep}
         objects_only = _without(lines.objects, deep)
@@ -208,12 +208,12 @@ class Parser:
         return None
 
 
-def peek(lines: Iterable[bytes]) -> list[dict[str, Any]]:
-    """Returns the objects in lines; skips other lines."""
+def peek(lines: Iterable[bytes], pairs: Callable[[Any], Any] | None = None) -> list[dict[str, Any]]:
+    """Returns the objects in lines, made of their `pairs`; skips other lines."""
     rows = []
     for line in lines:
         with suppress(ValueError, RecursionError):
-            if depth(line) <= MAX_DEPTH and isinstance(row := load_json(line), dict):
+            if depth(line) <= MAX_DEPTH and isinstance(row := load_json(line, pairs), dict):
                 rows.append(row)
     return rows
 

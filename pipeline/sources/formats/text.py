@@ -1,14 +1,14 @@
-"""Plain text as a source: a row is a line, or a whole file.
+"""Plain text as a source: a row is a line, a line of each of several files, or a whole file.
 
     source: {format: text, path: books/, document: line}
 
 Columns are `text`, `file_name` (the path in the source's folder), `label` (the name of the file's folder) and, for
-lines, `line` (from 1 in each file). Lines are found as CSV records without quotes:
-`pipeline.sources.formats.csv_records`.
+lines, `line` (from 1 in each file). Joined files are a column each, and `file_name` and `label` those of the first.
+Lines are found as CSV records without quotes: `pipeline.sources.formats.csv_records`.
 """
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -17,14 +17,16 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.dataset.placement import content_digest
+from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.sources.batches import batches, cut, even_parts, pack
 from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.encoded import CODECS, MAX_LINE_BYTES, PIECE_BYTES, Rows, codec, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
-from recordmill.pipeline.sources.files import FileInfo, Files, is_machine_fault, why_absent
-from recordmill.pipeline.sources.formats.csv_records import Dialect, RecordRange
+from recordmill.pipeline.sources.files import FileInfo, FileList, Files, is_machine_fault, why_absent
+from recordmill.pipeline.sources.formats.csv_records import RecordRange
+from recordmill.pipeline.sources.formats.joined_lines import LINES, JoinedLines, cut_joined
 from recordmill.pipeline.sources.globs import escape, without_slash
-from recordmill.pipeline.sources.options import TextFiles
+from recordmill.pipeline.sources.options import OF_TEXT, TextFiles
 from recordmill.pipeline.sources.paths import check_names, is_utf8, join, note, path_key
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, WholeFiles
 from recordmill.pipeline.sources.table import TableReader
@@ -35,7 +37,8 @@ from recordmill.pipeline.sources.typing.values import typed_values
 READERS = 16  # files read at once: a remote filesystem mostly waits
 READ_FILES = 128  # read files that may wait in memory
 READ_BYTES = 64 << 10  # 64 KiB, read first
-TEXT, FILE_NAME, LABEL, LINE = "text", "file_name", "label", "line"
+TEXT, FILE_NAME, LABEL, LINE = OF_TEXT
+TOO_LARGE = Fault("too_large", "the line is longer than 64 MiB")
 BATCH_LINES = 16_384
 FILE_BYTES = 2 << 10  # 2 KiB, the least cost of a file when a list of files is cut
 
@@ -44,8 +47,8 @@ FILE_BYTES = 2 << 10  # 2 KiB, the least cost of a file when a list of files is 
 class RawTexts:
     """Texts of a chunk; each list has one value a text."""
 
-    texts: list[bytes]
-    """Bytes, perhaps invalid UTF-8."""
+    texts: Mapping[str, list[bytes]]
+    """Bytes, perhaps invalid UTF-8, by column."""
     names: list[str]
     lines: list[int] | None
     """Their lines in the file, from 1; None for whole files."""
@@ -54,6 +57,15 @@ class RawTexts:
     faults: Faults = field(default_factory=dict)
     """Unreadable files and lines, by position."""
 
+    def keys(self) -> Iterator[bytes]:
+        """Makes the default keys: the digest of a line's text, or of several with their lengths, or a file's path."""
+        if self.lines is None:
+            return map(path_key, self.names)
+        if len(self.texts) == 1:
+            return map(content_digest, *self.texts.values())
+        rows = zip(*(self.texts[name] for name in sorted(self.texts)), strict=True)
+        return (content_digest(b"".join(b"%d:%b" % (len(text), text) for text in row)) for row in rows)
+
 
 class TextReader(TableReader[TextFiles]):
     """Reads files of text: each line, or each file, is a row."""
@@ -61,12 +73,21 @@ class TextReader(TableReader[TextFiles]):
     endings: ClassVar[tuple[str, ...]] = (".txt", ".text")
     of_path: ClassVar[tuple[str, ...]] = (FILE_NAME, LABEL)
 
+    def root(self, files: Files) -> str:
+        """Returns the folder, also of joined files."""
+        return (without_slash(self.source.path) or "/") if self.source.joined else super().root(files)
+
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts files into ranges of lines of about `chunk_bytes`, or the list of files."""
-        names = [TEXT, FILE_NAME, LABEL, *([LINE] if self.source.document == "line" else [])]
+        own = [*self.source.joined] or [TEXT]
+        names = [*own, FILE_NAME, LABEL, *([LINE] if self.source.document == "line" else [])]
         check_names(self.source.path, required(columns), names)
-        if self.source.document == "line":
-            whole = RecordRange(Dialect(quote=None), self.source.encoding, head=0)
+        if self.source.joined:
+            by_path = {file.path: file for file in inputs}
+            some = [by_path[posixpath.normpath(path)] for path in own]
+            chunks, rows = cut_joined(files, root, some, self.source.encoding, chunk_bytes)
+        elif self.source.document == "line":
+            whole = RecordRange(LINES, self.source.encoding, head=0)
             cuts = [whole.cut(files, root, file, chunk_bytes) for file in inputs]
             chunks = [chunk for ranges, _ in cuts for chunk in ranges]
             rows = sum(count for _, count in cuts)
@@ -78,19 +99,36 @@ class TextReader(TableReader[TextFiles]):
                 for part, some in zip(parts, cut(inputs, parts), strict=True)
             ]
             rows = len(inputs)
-        mentioned = [name for name in names if name == TEXT or name in columns]
+        mentioned = [name for name in names if name in own or name in columns]
         return Plan(chunks, rows, names=mentioned, notes=self._left_out(files, root))
 
     def _left_out(self, files: Files, root: str) -> list[str]:
         """Makes a note of a folder's other files."""
-        if not files.is_folder(self.source.path):
+        if self.source.joined or not files.is_folder(self.source.path):
             return []
         read = tuple(pattern.rpartition("*")[2] for pattern in self._patterns(files))
         below = (file.path for file in files.match(f"{escape(root)}/**") if file.bytes)
         return note("other files, left out", [path[len(root) + 1 :] for path in below if not path.endswith(read)])
 
+    def _listed(self, files: Files, root: str) -> FileList:
+        """Lists the files. Raises: SourceError: a joined one is missing."""
+        listed = super()._listed(files, root)
+        wanted = {*map(posixpath.normpath, self.source.joined)}
+        for path in sorted(wanted - {file.path for file in listed}):
+            beside = {posixpath.basename(file.path) for file in files.match(f"{escape(root)}/*")} - wanted
+            near = did_you_mean(path, (*OF_TEXT, *sorted(beside)))
+            raise SourceError(f"the folder {root} has no file {path!r}, named in `columns`{near}")
+        return listed
+
+    def _used(self, listed: Sequence[FileInfo]) -> Sequence[FileInfo]:
+        """Keeps an empty file beside others to join, since it lacks their lines."""
+        used = super()._used(listed)
+        return listed if used and self.source.joined else used
+
     def _patterns(self, files: Files) -> list[str]:
         """Returns the patterns of all files; a folder is searched recursively."""
+        if self.source.joined:
+            return [escape(join(self.root(files), posixpath.normpath(path))) for path in self.source.joined]
         if not files.is_folder(self.source.path):
             return super()._patterns(files)
         folder = escape(without_slash(self.source.path))
@@ -101,6 +139,8 @@ class TextReader(TableReader[TextFiles]):
         root, base = self.root(files), self.image_base(files, chunk)
         if isinstance(chunk.work, WholeFiles):
             batches = texts_of_files(chunk, root, files, self.source.encoding)
+        elif isinstance(chunk.work, JoinedLines):
+            batches = joined_texts(chunk, root, files, self.source.joined)
         else:
             batches = texts_of_lines(chunk, join(root, chunk.file), files)
         for texts in batches:
@@ -109,8 +149,7 @@ class TextReader(TableReader[TextFiles]):
                 name: typed_values(name, column, _column(name, texts), base, faults, as_cells=True)
                 for name, column in columns.items()
             }
-            default = map(content_digest, texts.texts) if texts.lines is not None else map(path_key, texts.names)
-            keys = pa.array(default, pa.binary()) if key is None else None
+            keys = pa.array(texts.keys(), pa.binary()) if key is None else None
             unparsed = [as_reject(chunk, position, fault) for position, fault in texts.faults.items()]
             raw = TypedRows(typed, texts.positions, keys, texts.covered, faults, unparsed)
             yield make_block(chunk, raw, columns, key, self.source.encoding)
@@ -120,15 +159,27 @@ def texts_of_lines(chunk: Chunk, path: str, files: Files) -> Iterator[RawTexts]:
     """Reads a chunk's non-blank lines; `path` is the file's full path."""
     for records, filled, first in chunk.work.read(files, path):
         if records.is_too_large:
-            fault = Fault("too_large", "the line is longer than 64 MiB")
-            yield RawTexts([], [], [], np.empty(0, np.int64), records.line_count, {first: fault})
+            yield RawTexts({TEXT: []}, [], [], np.empty(0, np.int64), records.line_count, {first: TOO_LARGE})
             continue
         chosen = np.array([record for record in filled.tolist() if not records.text(record).isspace()], np.int64)
         for batch, covered in records.batches(chosen, BATCH_LINES):
             positions = records.lines[batch] + first
             lines = (positions + chunk.work.first_line + 1).tolist()
             texts = list(map(records.text, batch.tolist()))
-            yield RawTexts(texts, [chunk.file] * len(batch), lines, positions, covered)
+            yield RawTexts({TEXT: texts}, [chunk.file] * len(batch), lines, positions, covered)
+
+
+def joined_texts(chunk: Chunk, root: str, files: Files, names: Sequence[str]) -> Iterator[RawTexts]:
+    """Reads a chunk's rows of joined lines, about 8 MiB at a time, without those blank in every file."""
+    rows, first = enumerate(chunk.work.read(files, root)), chunk.work.first_line + 1
+    for batch in batches(rows, lambda row: sum(len(cell or b"") for cell in row[1]), BATCH_LINES):
+        faults = {position: TOO_LARGE for position, cells in batch if None in cells}
+        good = [row for row in batch if row[0] not in faults and any(cell and not cell.isspace() for cell in row[1])]
+        columns = zip(*(cells for _, cells in good), strict=True) if good else [()] * len(names)
+        texts = {name: list(column) for name, column in zip(names, columns, strict=True)}
+        positions = np.array([position for position, _ in good], np.int64)
+        lines = (positions + first).tolist()
+        yield RawTexts(texts, [chunk.file] * len(good), lines, positions, len(batch), faults)
 
 
 def texts_of_files(chunk: Chunk, root: str, files: Files, encoding: str) -> Iterator[RawTexts]:
@@ -139,20 +190,22 @@ def texts_of_files(chunk: Chunk, root: str, files: Files, encoding: str) -> Iter
         texts = {position: text for position, text in batch if isinstance(text, bytes)}
         faults = {position: fault for position, fault in batch if isinstance(fault, Fault)}
         positions = np.array(list(texts), np.int64)
-        yield RawTexts(list(texts.values()), [names[file] for file in texts], None, positions, len(batch), faults)
+        yield RawTexts(
+            {TEXT: list(texts.values())}, [names[file] for file in texts], None, positions, len(batch), faults
+        )
 
 
 def _column(name: str, texts: RawTexts) -> pa.Array:
     """Makes a column, Arrow `string`, of nulls if unknown."""
-    if name == TEXT:
-        return pa.array(texts.texts, pa.binary()).view(pa.string())
+    if name in texts.texts:
+        return pa.array(texts.texts[name], pa.binary()).view(pa.string())
     if name == LINE and texts.lines is not None:
         return pa.array(texts.lines, pa.int64()).cast(pa.string())
     if name == FILE_NAME:
         return strings(texts.names)
     if name == LABEL:
         return strings(posixpath.basename(posixpath.dirname(path)) or None for path in texts.names)
-    return pa.nulls(len(texts.texts), pa.string())
+    return pa.nulls(len(texts.names), pa.string())
 
 
 def read_texts(

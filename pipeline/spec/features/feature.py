@@ -33,6 +33,11 @@ class Feature(Options):
         return False
 
     @property
+    def is_packable(self) -> bool:
+        """Whether a row is one list of whole numbers, which a pack may join to others."""
+        return False
+
+    @property
     def fill(self) -> Any:
         """The raw value that marks a missing one for the graph."""
         return b""

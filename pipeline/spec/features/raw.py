@@ -34,6 +34,10 @@ class Raw(ListFeature):
         return self
 
     @property
+    def is_packable(self) -> bool:
+        return self.many and self.type == "int64"
+
+    @property
     def fill(self) -> Any:
         return [] if self.many else MISSING[self.type]
 

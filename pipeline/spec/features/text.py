@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
+from recordmill.pipeline.dataset.manifest_parts import MOST_LENGTH
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, feature_named
@@ -33,8 +34,6 @@ def _wrong(text: kinds.TextOptions, changed: AbstractSet[str], given: AbstractSe
         yield "max_length", f"should be {added + 1} or more, since begin and end take {added}, got {text.max_length}"
     if "truncate" in changed and text.max_length is None:
         yield "truncate", "needs `max_length`: give one, or leave `truncate` out"
-    if text.pack is not None and text.keep_length:
-        yield "keep_length", "`pack` stores the length of each document: leave `keep_length` out"
     if list(text.ngrams) != sorted(set(text.ngrams)):
         yield "ngrams", f"should be ascending widths such as [1, 2], got {list(text.ngrams)}"
 
@@ -98,16 +97,6 @@ def _wrong_library(
     for option in ("normalize", "case"):
         if option in given:
             yield option, f"the tokenizer {text.tokenizer} has its own rules: leave it out"
-
-
-def check_packed(features: Mapping[str, Feature], label: str | None, preprocessing: str | None) -> None:
-    """Checks that a packed text is the only feature. Raises: WrongValueError: its path starts at the spec."""
-    for name in [name for name, feature in features.items() if getattr(feature, "pack", None) is not None]:
-        others = [f"the feature '{other}'" for other in features if other != name]
-        beside = [*others, *(["`label`"] if label else []), *(["`preprocessing`"] if preprocessing else [])]
-        if beside:
-            message = f"packed records hold several documents, and no other feature: leave {beside[0]} out"
-            raise WrongValueError(f"{message}, or `pack`", "features", name, "pack")
 
 
 def check_shared(text: kinds.TextOptions, owner: str, features: Mapping[str, Feature]) -> None:
@@ -259,21 +248,20 @@ class Text(Tokenized):
     kind: Literal["text"]
     keep_length: bool = False
     """Whether to store `<feature>_length`: the number of ids before cutting."""
-    pack: int | None = Field(default=None, ge=1, le=1 << 20, strict=True)
-    """Packs documents into records of this many ids. None: each document is a record."""
+    pack: int | None = Field(default=None, ge=1, le=MOST_LENGTH, strict=True)
+    """Packs the text alone: the same as `pack: {length: N, features: [TEXT], split: true}` of the spec."""
+
+    @property
+    def is_packable(self) -> bool:
+        return True
 
     def parts(self) -> tuple[str, ...]:
-        """Names `lengths` of packed documents, or `length` with `keep_length`."""
-        packed = {"packed": self.pack} if self.pack else {}
-        return tuple(kinds.TextDescription.parts_of({"keep_length": self.keep_length, **packed}))[1:]
-
-    def read_parts(self) -> tuple[str, ...]:
-        """Names `segments` and `positions`, each id's document and place in it, for packed documents."""
-        return ("segments", "positions") if self.pack is not None else ()
+        """Names `length` with `keep_length`."""
+        return tuple(kinds.TextDescription.parts_of({"keep_length": self.keep_length}))[1:]
 
     def stored_form(self) -> dict[str, Any]:
-        """Returns bytes for packed documents, else a list of int64."""
-        return {"stored": "bytes" if self.pack else "int64", "packed": self.pack}
+        """Returns a list of int64."""
+        return {"stored": "int64"}
 
 
 class Texts(Tokenized):

@@ -76,7 +76,6 @@ class TextOptions(base.FeatureOptions):
     max_length: int | None = None
     truncate: str = "end"
     keep_length: bool = False
-    pack: int | None = None
     model_bytes: bytes | None = None  # the tokenizer's model, once trained or read
     model_ids: SpecialIds | None = None
     words: tuple[str, ...] | None = None  # the given vocabulary, once read

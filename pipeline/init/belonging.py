@@ -1,0 +1,254 @@
+"""Recognizes lines that belong together: joined text files, sentences of CoNLL, and rows inside a JSON document.
+
+>>> find_document(b'{"data": [{"title": "a", "qas": [{"id": 1}, {"id": 2}]}], "version": 1}')
+Document(rows='data[].qas[]', keep=('data[].title',), others=())
+"""
+
+import json
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
+from recordmill.pipeline.safe_text import count
+from recordmill.pipeline.sources.encoded import uncompressed_name
+from recordmill.pipeline.sources.files import FileInfo
+from recordmill.pipeline.sources.formats.conll import DOCUMENT_START, cells_of
+from recordmill.pipeline.sources.formats.json_document import closed
+from recordmill.pipeline.sources.formats.jsonl import lines_hint
+from recordmill.pipeline.sources.options import CONLLU
+from recordmill.pipeline.sources.paths import listed
+from recordmill.pipeline.spec.split_by import SPLITS
+
+HEAD_BYTES = 1 << 20  # 1 MiB, about a sample of rows
+SENTENCES = ("conll", "conllu")
+ORIENTS = {
+    "split": re.compile(rb'\{\s*+"columns"\s*+:\s*+\['),
+    "table": re.compile(rb'\{\s*+"schema"\s*+:\s*+\{\s*+"fields"'),
+    "index": re.compile(rb'\{\s*+"0"\s*+:\s*+\{'),
+    "columns": re.compile(rb'\{\s*+"(?:[^"\\]|\\.)*+"\s*+:\s*+(?:\{\s*+"0"\s*+:|\[\s*+[^\s{])'),
+}
+"""Beginnings of pandas' `to_json` files, by `orient`; lists are also read as columns."""
+PART = re.compile(r"[._-]+")  # between the parts of a file's name
+COLUMN = re.compile(r"[A-Za-z]{2,}")  # the part that names a joined file's column: `en`, `labels`
+CLASSES = {"pos", "neg", "positive", "negative", "spam", "ham", "true", "fake", "real", "good", "bad", "yes", "no"}
+"""Parts of names of files with a class each: Cornell's `rt-polarity.pos` and `.neg` have equally many lines."""
+MOST_FILES = 8  # that a row is joined of
+TAG = re.compile(rb"O|[BIESLUM]-\S+")  # of a named entity or a chunk
+TAGGED = {2: ("word", "tag"), 3: ("word", "pos", "tag"), 4: ("word", "pos", "chunk", "ner")}
+"""Usual names of columns that end in a tag, by their number."""
+MOST_CELLS = 20
+IDS = {"id", "_id", "key", "uid", "uuid", "guid", "qid"}
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Files with equally many lines, by column."""
+
+    folder: str
+    files: Mapping[str, FileInfo]
+    lines: int
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The files' names in the folder."""
+        return {name: posixpath.basename(file.path) for name, file in self.files.items()}
+
+
+def join_files(some: Sequence[FileInfo], count_lines: Callable[[str], int]) -> tuple[list[Joined], list[str]]:
+    """Finds files whose names differ in one part, and that have equally many lines; lists those that have not.
+
+    All joined files have the same columns: those of most.
+    """
+    groups = max((_by_column(some, at) for at in (-1, 0)), key=lambda groups: sum(map(len, groups)))
+    usual, joined, unequal = Counter(map(frozenset, groups)).most_common(1), list[Joined](), list[str]()
+    for group in groups:
+        if group.keys() != usual[0][0]:
+            continue
+        lines = {name: count_lines(file.path) for name, file in group.items()}
+        paths = [file.path for file in group.values()]
+        if len({*lines.values()}) > 1:
+            said = (f"{posixpath.basename(group[name].path)} has {count(n, 'line')}" for name, n in lines.items())
+            unequal.append(f"not joined line by line: {', '.join(said)}")
+        elif min(lines.values()) > 1:
+            joined.append(Joined(posixpath.dirname(paths[0]), group, min(lines.values())))
+    return joined, unequal
+
+
+def _by_column(some: Sequence[FileInfo], at: int) -> list[dict[str, FileInfo]]:
+    """Groups files by the other parts of their names, if the first or last part names columns."""
+    groups = dict[tuple[str, ...], dict[str, FileInfo]]()
+    for file in some:
+        folder, name = posixpath.split(uncompressed_name(file.path))
+        parts = PART.split(re.sub(r"\.(txt|text)$", "", name, flags=re.IGNORECASE))
+        column = parts.pop(at)
+        if COLUMN.fullmatch(column) and column.lower() not in {*SPLITS, *CLASSES}:
+            groups.setdefault((folder, *parts), {}).setdefault(column, file)
+    return [dict(sorted(group.items())) for group in groups.values() if 1 < len(group) <= MOST_FILES]
+
+
+def find_sentences(head: bytes, form: str, *, is_cut: bool) -> tuple[str, Sequence[str]] | None:
+    """Finds the format and the columns of sentences by a file's first bytes; None for other text.
+
+    Files not named as `conll` or `conllu` need one number of cells, and a last one that repeats.
+    """
+    every = head.split(b"\n")[: -1 if is_cut else None]
+    is_conllu = form == "conllu" or (b"\t" in head and any(line.startswith(b"# ") for line in every))
+    texts = [b"" if cells_of(line)[:1] == [DOCUMENT_START] else line.strip(b"\r\n ") for line in every]
+    texts = [line for line in texts if not (is_conllu and line.startswith(b"#") and b"\t" not in line)]
+    rows = [cells_of(line) for line in texts if line]
+    sentences = sum(bool(line) and not before for before, line in zip([b"", *texts], texts, strict=False))
+    (width, most), *_ = Counter(map(len, rows)).most_common(1) or [(0, 0)]
+    last = [cells[-1] for cells in rows if len(cells) == width]
+    if form not in ("conll", "conllu"):
+        repeats = 2 * len({*last}) <= len(last) and 1 < sentences and 2 * sentences <= len(rows)
+        if most < len(rows) or not repeats or width > MOST_CELLS:
+            return None
+    if width < 2 or 10 * most < 9 * len(rows):
+        return None
+    form = "conllu" if is_conllu else "conll"
+    return form, () if is_conllu and width == len(CONLLU) else _names(rows, width, last)
+
+
+def _names(rows: Sequence[Sequence[bytes]], width: int, last: Sequence[bytes]) -> Sequence[str]:
+    """Names the columns of sentences, as is usual before a tag."""
+    is_numbered = all(cells[0].isdigit() for cells in rows)
+    usual = TAGGED.get(width - is_numbered) if all(map(TAG.fullmatch, last)) else None
+    names = ("id",) * is_numbered + (usual or ("word",))
+    return [*names, *(f"column_{number}" for number in range(len(names) + 1, width + 1))]
+
+
+@dataclass(frozen=True)
+class Document:
+    """The list of rows in a JSON document."""
+
+    rows: str
+    keep: Sequence[str] = ()
+    """Single values of the objects around a row."""
+    others: Sequence[str] = ()
+    """Other lists of objects, neither around these rows nor inside them."""
+
+
+def find_document(head: bytes) -> Document | None:
+    """Finds a list of objects in a JSON document by its first bytes; None for lines of JSON, and without a list.
+
+    Takes the outermost list with the most objects, or one inside it that has ids, where the outer one has none.
+    """
+    text, is_one = closed(head.decode("utf-8", "surrogateescape"))
+    try:
+        value = json.loads(text) if is_one and text else None
+    except (ValueError, RecursionError):
+        return None
+    lists = dict[str, list[dict[str, Any]]]()
+    _gather(value, "", lists)
+    outermost = [path for path in lists if not any(path != other and path.startswith(other) for other in lists)]
+    if not outermost:
+        return None
+    outer = max(outermost, key=lambda path: len(lists[path]))
+    inside = [path for path in sorted(lists, key=len) if path.startswith(outer)]
+    rows = next((path for path in inside if _have_ids(lists[path])), outer)
+    around = [path for path in inside if path != rows and rows.startswith(f"{path}.")]
+    kept = {key: f"{path}.{key}" for path in around for key in _single(lists[path])}
+    own = {key for row in lists[rows] for key in row}
+    keep = tuple(path for key, path in kept.items() if key not in own)
+    return Document(rows, keep, tuple(path for path in outermost if path != outer))
+
+
+def _gather(value: Any, path: str, lists: dict[str, list[dict[str, Any]]]) -> None:
+    """Adds the objects of each list inside a value, by path."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            if key and not re.search(r"[.\[\]]", key):
+                _gather(inner, f"{path}.{key}" if path else key, lists)
+    elif isinstance(value, list):
+        objects = [each for each in value if isinstance(each, dict)]
+        if objects:
+            lists.setdefault(f"{path}[]", []).extend(objects)
+        for each in value:
+            _gather(each, f"{path}[]", lists)
+
+
+def _single(objects: Sequence[dict[str, Any]]) -> list[str]:
+    """Lists the keys of single values."""
+    keys = dict.fromkeys(key for each in objects for key in each if key and not re.search(r"[.\[\]]", key))
+    return [key for key in keys if not any(isinstance(each.get(key), dict | list) for each in objects)]
+
+
+def _have_ids(objects: Sequence[dict[str, Any]]) -> bool:
+    """Whether each object has an id."""
+    return all(not IDS.isdisjoint(map(str.lower, each)) for each in objects)
+
+
+def rows_inside(
+    form: str, path: str, head: bytes, *, is_cut: bool
+) -> tuple[dict[str, Any], dict[str, str], list[Doubt]]:
+    """Finds rows inside a document, or of several lines: options, their reasons, and doubts; none for other files.
+
+    Raises: UnknownDataError: a file named as sentences has none.
+    """
+    if form == "json" and not ORIENTS["table"].match(head.strip()) and (found := find_document(head)):
+        name, others = posixpath.basename(path), listed([f"`{each}`" for each in found.others], 3)
+        doubt = Doubt(
+            name, f"the rows are the objects of `{found.rows}`", f"Other lists of objects, for `rows`: {others}"
+        )
+        options = {"format": "json", "rows": found.rows} | ({"keep": [*found.keep]} if found.keep else {})
+        return options, {"keep": "from the objects around a row"}, [doubt] if found.others else []
+    sentences = find_sentences(head, form, is_cut=is_cut) if form in ("text", *SENTENCES) else None
+    if form in SENTENCES and not sentences:
+        what = f"named as sentences of {form}, but its lines have different numbers of cells"
+        raise UnknownDataError(f"{path} is {what}: rename it to .txt to read it as text")
+    if not sentences:
+        return {}, {}, []
+    columns = {"columns": [*sentences[1]]} if sentences[1] else {}
+    return {"format": sentences[0], **columns}, {"columns": "the cells of a line; names by their number"}, []
+
+
+def files_of_rows(folder: str, chosen: Sequence[FileInfo], heads: Sequence[bytes]) -> Sequence[FileInfo]:
+    """Drops other files beside JSON files of rows; `heads` are their first bytes.
+
+    Raises: UnknownDataError: all are objects without a common key.
+    """
+    keys, documents = list(map(_keys, heads)), [found and found.rows for found in map(find_document, heads)]
+    if any(documents) and all(found or each is not None for found, each in zip(documents, keys, strict=True)):
+        usual = Counter(filter(None, documents)).most_common(1)[0][0]
+        return [file for file, found in zip(chosen, documents, strict=True) if found == usual]
+    objects = [each for each in keys if each is not None]
+    if len(objects) == len(chosen) > 1 and not set.intersection(*objects):
+        said = listed(sorted(file.path[len(folder) + 1 :] for file in chosen), 3)
+        raise UnknownDataError(f"{folder} holds JSON files of one object each without common keys, so no rows: {said}")
+    return [file for file, each in zip(chosen, keys, strict=True) if each is None] or chosen
+
+
+def _keys(head: bytes) -> set[str] | None:
+    """Returns the keys of a file with one JSON object, by its first bytes; None for others, empty if truncated."""
+    text = head.decode("utf-8", "replace").strip()
+    try:
+        value, end = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return set() if len(head) >= HEAD_BYTES and text.startswith("{") else None
+    return set(value) if isinstance(value, dict) and end == len(text) else None
+
+
+def one_row(head: bytes, path: str) -> str:
+    """Returns that a file is one object, and how to convert it to lines; '' for other files."""
+    if _keys(head) is None:
+        return ""
+    hint = lines_hint([head.strip()], path)
+    if orient := _orient(head) or next((name for name, start in ORIENTS.items() if start.match(head.strip())), None):
+        read = f"pandas.read_json({path!r}, orient={orient!r}, dtype=False, convert_dates=False)"
+        lines = f"{posixpath.splitext(path)[0]}-lines.jsonl"
+        hint = f". To convert the table to lines: {read}.to_json({lines!r}, orient='records', lines=True)"
+    return f"{path} is one JSON object, which would be one row{hint}"
+
+
+def _orient(head: bytes) -> str | None:
+    """Returns the `orient` of an object of objects with equal keys, assuming fewer columns than rows."""
+    with suppress(ValueError, AttributeError, RecursionError):
+        first, *others = json.loads(head).values()
+        if isinstance(first, dict) and len(first) > 1 and all(other.keys() == first.keys() for other in others):
+            return "columns" if len(others) < len(first) else "index"
+    return None

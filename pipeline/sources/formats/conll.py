@@ -1,0 +1,201 @@
+"""Sentences of CoNLL as a source: lines between blank lines are a row, and each column a list of its lines' cells.
+
+    source: {format: conll, path: train.txt, columns: [word, pos, chunk, ner]}
+
+A line with a tab has its cells between tabs, any other between white space of ASCII. The plan reads each file once, to
+count its sentences and what is skipped, and cuts it where sentences begin. A sentence's position is its first line, or
+in a reject the wrong line.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+
+import numpy as np
+import pyarrow as pa
+
+from recordmill.pipeline.dataset.placement import content_digest
+from recordmill.pipeline.safe_text import count
+from recordmill.pipeline.sources.batches import batches
+from recordmill.pipeline.sources.columns import Columns
+from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, EncodedFile, can_start_anywhere, open_utf8
+from recordmill.pipeline.sources.faults import Fault, Faults
+from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.formats.csv_records import read_records
+from recordmill.pipeline.sources.formats.joined_lines import LINES
+from recordmill.pipeline.sources.options import OF_TEXT, Conll
+from recordmill.pipeline.sources.paths import join
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
+from recordmill.pipeline.sources.table import TableReader
+from recordmill.pipeline.sources.typing.arrays import as_lists, strings
+from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
+from recordmill.pipeline.sources.typing.values import typed_values
+
+DOCUMENT_START = b"-DOCSTART-"  # the first cell of a line between CoNLL-2003's documents
+NO_WORD = re.compile(rb"\d+[-.]\d+")  # the ids of CoNLL-U's multi-word ranges and empty nodes
+COMMENTS, NO_WORDS = "comments", "multi-word ranges and empty nodes"
+BATCH_SENTENCES = 16_384
+_, FILE_NAME, _, LINE = OF_TEXT
+
+
+def cells_of(line: bytes) -> list[bytes]:
+    """Splits a line into its cells."""
+    return line.split(b"\t") if b"\t" in line else line.split()
+
+
+@dataclass
+class Sentence:
+    """Lines that belong together."""
+
+    start: int
+    """The first byte."""
+    line: int
+    """The first line, from 0."""
+    cells: list[list[bytes]] = field(default_factory=list)
+    """Each line's cells."""
+    size: int = 0
+    fault: tuple[int, Fault] | None = None
+    """The first fault, and its line."""
+
+    def add(self, line: int, text: bytes, cells: list[bytes], source: Conll) -> None:
+        """Adds a line, or the sentence's first fault."""
+        self.size += len(text)
+        if self.fault:
+            return
+        if self.size > MAX_LINE_BYTES:
+            self.fault, self.cells = (line, Fault("too_large", "the sentence is longer than 64 MiB")), []
+        elif len(cells) != len(source.cells):
+            is_comment = source.format == "conll" and text.startswith(b"#")
+            hint = "; if lines with # are comments: `format: conllu`" if is_comment else ""
+            wrong = f"the line has {count(len(cells), 'cell')}, `columns` has {len(source.cells)}{hint}"
+            self.fault = line, Fault("malformed_row", wrong)
+        else:
+            self.cells.append(cells)
+
+
+class Sentences:
+    """The sentences of a file, from its position on."""
+
+    def __init__(self, file: EncodedFile, source: Conll) -> None:
+        self._file, self._source = file, source
+        self.lines = 0
+        """The number of lines read so far."""
+        self.skipped = Counter[str]()
+        """The numbers of skipped lines."""
+
+    def __iter__(self) -> Iterator[Sentence]:
+        is_conllu, current = self._source.format == "conllu", None
+        for start, text in self._texts():
+            cells, line = cells_of(text), self.lines - 1
+            if not any(cells) or cells[0] == DOCUMENT_START:
+                self.skipped[f"{DOCUMENT_START.decode()} lines"] += any(cells)
+                if current:
+                    yield current
+                current = None
+            elif is_conllu and not current and text.startswith(b"#"):
+                self.skipped[COMMENTS] += 1
+            elif is_conllu and NO_WORD.fullmatch(cells[0]):
+                self.skipped[NO_WORDS] += 1
+            else:
+                current = current or Sentence(start, line)
+                current.add(line, text, cells, self._source)
+        if current:
+            yield current
+
+    def _texts(self) -> Iterator[tuple[int, bytes]]:
+        """Yields each line and its first byte; one over 64 MiB as so many bytes."""
+        first = 0
+        for records in read_records(self._file, LINES):
+            for number, start in enumerate(records.starts.tolist()):
+                self.lines += 1
+                yield first + start, b"." * (MAX_LINE_BYTES + 1) if records.is_too_large else records.text(number)
+            first += records.end
+
+
+@dataclass(frozen=True)
+class SentenceRange:
+    """The work of a chunk: the sentences that start in the bytes `[start, end)`."""
+
+    start: int = 0
+    end: int | None = None
+    first_line: int = 0
+    """The line of `start` in the file, from 0."""
+
+
+class ConllReader(TableReader[Conll]):
+    """Reads files of sentences."""
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        return (f".{self.source.format}",)
+
+    def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
+        """Cuts the files at sentences into ranges of about `chunk_bytes`; `rows` is exact."""
+        chunks, rows, skipped = list[Chunk](), 0, Counter[str]()
+        for file in inputs:
+            cuts, total = self._cut(files, root, file, chunk_bytes, skipped)
+            bounds = zip(cuts, [*(each.start for each in cuts[1:]), file.bytes], strict=True)
+            for each, end in bounds:
+                work = SentenceRange(each.start, end if end < file.bytes else None, each.first_line)
+                chunks.append(Chunk(0, 0, file.path, end - each.start, work))
+            rows += total
+        own = [FILE_NAME, LINE]
+        names = [*self.source.cells, *(name for name in own if name in columns and name not in self.source.cells)]
+        notes = [f"{what}, skipped: {number:,}" for what, number in sorted(skipped.items()) if number]
+        return Plan(chunks, rows, names=names, notes=notes, is_exact=True)
+
+    def _cut(
+        self, files: Files, root: str, file: FileInfo, chunk_bytes: int, skipped: Counter[str]
+    ) -> tuple[list[SentenceRange], int]:
+        """Cuts a file, and counts its sentences and skipped lines. Raises: SourceError: no sentence is good."""
+        path, encoding, first, rows, good = join(root, file.path), self.source.encoding, None, 0, 0
+        cuts, can_cut = [SentenceRange()], can_start_anywhere(path, encoding)
+        with open_utf8(files, path, "utf-8" if can_cut else encoding) as opened:
+            sentences = Sentences(opened, self.source)
+            for sentence in sentences:
+                start = opened.mark_bytes + sentence.start
+                if can_cut and start - cuts[-1].start >= chunk_bytes:
+                    cuts.append(SentenceRange(start, None, sentence.line))
+                rows, good, first = rows + 1, good + (not sentence.fault), first or sentence.fault
+        if first and not good:
+            line, fault = first
+            remedy = "no sentence fits: name every cell in `columns`, in order"
+            raise SourceError(f"{path}, line {line + 1}: {fault.message}; {remedy}")
+        skipped += sentences.skipped
+        return cuts, rows
+
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+        """Reads a chunk's sentences; the default key is the digest of their cells, between tabs and newlines."""
+        part: SentenceRange = chunk.work
+        base, path, done = self.image_base(files, chunk), join(self.root(files), chunk.file), 0
+        with open_utf8(files, path, self.source.encoding, part.start, part.end) as opened:
+            sentences = Sentences(opened, self.source)
+            for batch in chain(batches(sentences, lambda each: each.size, BATCH_SENTENCES), [[]]):
+                good = [each for each in batch if not each.fault]
+                faults = [each.fault for each in batch if each.fault]
+                typed, found = dict[str, pa.Array](), Faults()
+                for name, column in columns.items():
+                    values = self._values(name, good, chunk)
+                    typed[name] = typed_values(name, column, values, base, found, as_cells=True)
+                texts = (b"\n".join(map(b"\t".join, each.cells)) for each in good)
+                keys = pa.array(map(content_digest, texts), pa.binary()) if key is None else None
+                rows, unparsed = (
+                    np.array([each.line for each in good], np.int64),
+                    [as_reject(chunk, *each) for each in faults],
+                )
+                raw = TypedRows(typed, rows, keys, sentences.lines - done, found, unparsed)
+                yield make_block(chunk, raw, columns, key, self.source.encoding)
+                done = sentences.lines
+
+    def _values(self, name: str, sentences: Sequence[Sentence], chunk: Chunk) -> pa.Array:
+        """Makes a column: lists of cells, a file's name, lines from 1, or nulls if unknown."""
+        if name in self.source.cells:
+            at = self.source.cells.index(name)
+            flat = [cells[at] for each in sentences for cells in each.cells]
+            counts = np.array([len(each.cells) for each in sentences], np.int64)
+            return as_lists(counts, pa.array(flat, pa.binary()).view(pa.string()), np.zeros(len(counts), bool))
+        if name == LINE:
+            return strings(str(chunk.work.first_line + each.line + 1) for each in sentences)
+        return strings(chunk.file if name == FILE_NAME else None for _ in sentences)
