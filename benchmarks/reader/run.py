@@ -50,7 +50,7 @@ TEXT = (
     "recordmill_padded recordmill_padded_threads recordmill_bucketed recordmill_bucketed_threads recordmill_packed "
     "recordmill_packed_threads recordmill_padded_tf_data recordmill_padded_tf_data_threads recordmill_bucketed_tf_data "
     "recordmill_bucketed_tf_data_threads recordmill_packed_tf_data recordmill_packed_tf_data_threads "
-    "tutorial tf_data"
+    "recordmill_packing recordmill_packing_tf_data tutorial tf_data tf_data_bucketed tf_data_packed tf_data_packing"
 ).split()
 REMOTE = "recordmill_numpy streaming litdata".split()
 CORES = "recordmill_numpy recordmill_tf_data tf_data_numpy tf_data grain_processes".split()
@@ -67,7 +67,7 @@ Run = dict[str, Any]
 
 def packs(name: str) -> bool:
     """Whether a pipeline's rows hold several documents."""
-    return "packed" in name
+    return "pack" in name
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Case:
     @property
     def batch_size(self) -> int:
         """Rows of a batch; of packed rows fewer, since each is long."""
-        return PACKED_ROWS if packs(self.name) else BATCH_SIZES[self.task]
+        return PACKED_ROWS if "packed" in self.name else BATCH_SIZES[self.task]
 
 
 def case_of(task: str, name: str, settings: dict[str, Any]) -> Case:

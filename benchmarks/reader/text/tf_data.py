@@ -20,9 +20,9 @@ def parse(records: tf.Tensor) -> Batch:
     return rows["text"].to_tensor(), rows["text"].row_lengths(), rows["label"]
 
 
-def shuffled(data: Path, settings: Settings) -> tf.data.Dataset:
+def shuffled(data: Path, settings: Settings, files: str = "tfrecord/*.tfrecord") -> tf.data.Dataset:
     """Gives records without end."""
-    shards = tf.data.Dataset.list_files(str(data / "tfrecord" / "*.tfrecord"), shuffle=True, seed=settings.seed)
+    shards = tf.data.Dataset.list_files(str(data / files), shuffle=True, seed=settings.seed)
     records = shards.repeat().interleave(tf.data.TFRecordDataset, cycle_length=4)
     return records.shuffle(SHUFFLE, seed=settings.seed)
 
