@@ -5,7 +5,8 @@ from pathlib import Path
 
 import tensorflow as tf
 from settings import Batch, Settings
-from text.tf_data import parse, shuffled
+
+from text.tf_data import parsed, shuffled
 
 WORKERS = 2
 WINDOW = 64  # batches
@@ -21,5 +22,4 @@ def batches(data: Path, settings: Settings) -> Iterator[Batch]:
         return windows.shuffle(WINDOW)
 
     rows = shuffled(data, settings).batch(WINDOW * size, drop_remainder=True).flat_map(by_size)
-    rows = rows.map(parse, settings.workers, deterministic=False)
-    yield from rows.prefetch(tf.data.AUTOTUNE).as_numpy_iterator()
+    yield from parsed(rows, settings)

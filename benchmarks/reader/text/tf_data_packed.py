@@ -5,6 +5,7 @@ from pathlib import Path
 
 import tensorflow as tf
 from settings import ROW_TOKENS, Batch, Settings
+
 from text.tf_data import shuffled
 
 WORKERS = 2
