@@ -46,12 +46,10 @@ IMAGES = (
     "recordmill_tf_data recordmill_tf_data_threads tfds tf_data tf_data_numpy grain_processes streaming litdata "
     "tfrecord_index"
 ).split()
-TEXT = (
-    "recordmill_padded recordmill_padded_threads recordmill_bucketed recordmill_bucketed_threads recordmill_packed "
-    "recordmill_packed_threads recordmill_padded_tf_data recordmill_padded_tf_data_threads recordmill_bucketed_tf_data "
-    "recordmill_bucketed_tf_data_threads recordmill_packed_tf_data recordmill_packed_tf_data_threads "
-    "recordmill_packing recordmill_packing_tf_data tutorial tf_data tf_data_bucketed tf_data_packed tf_data_packing"
-).split()
+FORMS = "padded bucketed packed packing".split()
+"""Of texts: packed by the build, or packing while reading."""
+TEXT = [f"recordmill_{form}{face}{mode}" for form in FORMS for face in ("", "_tf_data") for mode in ("", "_threads")]
+TEXT += ["tutorial", *(f"tf_data_{form}" for form in FORMS)]
 REMOTE = "recordmill_numpy streaming litdata".split()
 CORES = "recordmill_numpy recordmill_tf_data tf_data_numpy tf_data grain_processes".split()
 """The pipelines that are measured with a thread or process a core."""
@@ -63,11 +61,6 @@ ANCHOR = "tutorial"
 
 Run = dict[str, Any]
 """What `worker.py` prints."""
-
-
-def packs(name: str) -> bool:
-    """Whether a pipeline's rows hold several documents."""
-    return "pack" in name
 
 
 @dataclass(frozen=True)
@@ -210,11 +203,9 @@ def images(bench: Bench) -> None:
 def text(bench: Bench) -> None:
     """Documents to batches of ids; padding is not counted."""
     found = bench.measure(bench.cases("text", TEXT), bench.seconds)
-    packed = {name: runs for name, runs in found.items() if packs(name)}
-    padded = {name: runs for name, runs in found.items() if not packs(name)}
-    compare("Text, a document a row", padded, ANCHOR, "token", text=True)
-    anchor = {ANCHOR: found[ANCHOR]} if ANCHOR in found else {}
-    compare("Text, several documents a row", packed | anchor, ANCHOR, "token", text=True)
+    for form in FORMS:
+        some = {name: runs for name, runs in found.items() if form in name or (form, name) == ("padded", ANCHOR)}
+        compare(f"Text, {form}", some, ANCHOR, "token", text=True)
 
 
 def remote(bench: Bench) -> None:

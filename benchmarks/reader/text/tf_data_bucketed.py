@@ -6,7 +6,7 @@ from pathlib import Path
 import tensorflow as tf
 from settings import Batch, Settings
 
-from text.tf_data import parsed, shuffled
+from text.tf_data_padded import parsed, shuffled
 
 WORKERS = 2
 WINDOW = 64  # batches

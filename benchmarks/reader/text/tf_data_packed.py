@@ -6,7 +6,7 @@ from pathlib import Path
 import tensorflow as tf
 from settings import ROW_TOKENS, Batch, Settings
 
-from text.tf_data import shuffled
+from text.tf_data_padded import shuffled
 
 WORKERS = 2
 FEATURES = {
@@ -24,14 +24,14 @@ def parse(records: tf.Tensor) -> Batch:
 
 def of_texts(lengths: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Numbers the texts of each row, and the ids of each text."""
-    sizes = tf.reduce_sum(lengths, axis=1)
+    sizes, of_row = lengths.flat_values, tf.reduce_sum(lengths, axis=1)
     numbers = 1 + tf.ragged.range(lengths.row_lengths()).flat_values
-    values = tf.repeat(tf.cast(numbers, tf.int32), lengths.flat_values), tf.range(tf.reduce_sum(sizes))
-    segments, positions = values
-    starts = tf.cumsum(lengths.flat_values, exclusive=True)
-    positions = tf.cast(positions - tf.repeat(starts, lengths.flat_values), tf.int32)
-    rows = [tf.RaggedTensor.from_row_lengths(each, sizes, validate=False) for each in (segments, positions)]
-    return tuple(row.to_tensor(shape=[None, ROW_TOKENS]) for row in rows)
+    starts = tf.repeat(tf.cumsum(sizes, exclusive=True), sizes)
+    segments, positions = (
+        tf.RaggedTensor.from_row_lengths(tf.cast(values, tf.int32), of_row, validate=False)
+        for values in (tf.repeat(numbers, sizes), tf.range(tf.size(starts, tf.int64)) - starts)
+    )
+    return segments.to_tensor(shape=[None, ROW_TOKENS]), positions.to_tensor(shape=[None, ROW_TOKENS])
 
 
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import tensorflow as tf
 from settings import ROW_TOKENS, Batch, Settings
 
-from text.tf_data import FEATURES, shuffled
+from text.tf_data_padded import FEATURES, shuffled
 
 WORKERS = 2
 
