@@ -122,7 +122,7 @@ class Bench:
         settings = {"batch_size": case.batch_size, "seed": seed, **case.settings}
         data = self.data / case.task
         worker = [sys.executable, HERE / "worker.py", case.task, case.name, data, json.dumps(settings)]
-        command = [*map(str, worker), "--seconds", str(seconds), "--warm-up", str(min(seconds, 1.5))]
+        command = [*map(str, worker), "--seconds", str(seconds), "--warm-up", str(min(seconds, 4))]
         pipe: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         process = subprocess.Popen(command, env=environment(), start_new_session=True, text=True, **pipe)
         try:
