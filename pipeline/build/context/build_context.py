@@ -175,6 +175,10 @@ class PlannedBuild:
         """Returns the texts, with their options."""
         return {name: options for name, options in self.features.items() if isinstance(options, TextOptions)}
 
+    def inputs(self) -> list[str]:
+        """Lists the features with a column that the graph takes."""
+        return [name for name in self.schema.features if self.features[name].is_input]
+
     def graph_type(self, feature: str) -> pa.DataType:
         """Returns the Arrow type of the graph's input: ids of a text tokenized before it, or the column's."""
         options = self.features[feature]

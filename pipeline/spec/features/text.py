@@ -83,8 +83,9 @@ def _wrong_library(
             yield option, f"should be true or false with the tokenizer {text.tokenizer}, got {value!r}"
         if value is True and text.in_library:
             yield option, f"name the token of the tokenizer {text.tokenizer}, such as `{option}: <|endoftext|>`"
-    if "special_tokens" in changed and text.tokenizer != "huggingface":
-        yield "special_tokens", "is for the tokenizer huggingface: leave it out"
+    for option in ("special_tokens", "pretokenized"):
+        if option in changed and text.tokenizer != "huggingface":
+            yield option, "is for the tokenizer huggingface: leave it out"
     if (text.pattern is not None) != (text.tokenizer == "tiktoken"):
         known = "`r50k_base`, `p50k_base`, `cl100k_base`, `o200k_base`, or the regular expression"
         missing = f"the tokenizer tiktoken needs the pattern that splits a text before ranks apply: {known}"
@@ -246,6 +247,8 @@ class Text(Tokenized):
     """A text as ids."""
 
     kind: Literal["text"]
+    pretokenized: bool = False
+    """Whether a row has a list of words, or words between spaces, which huggingface tokenizes one by one."""
     keep_length: bool = False
     """Whether to store `<feature>_length`: the number of ids before cutting."""
     pack: int | None = Field(default=None, ge=1, le=MOST_LENGTH, strict=True)
@@ -254,6 +257,13 @@ class Text(Tokenized):
     @property
     def is_packable(self) -> bool:
         return True
+
+    @property
+    def fill(self) -> Any:
+        return [] if self.pretokenized else super().fill
+
+    def _column(self) -> Column:
+        return replace(super()._column(), many=True, separator=" ") if self.pretokenized else super()._column()
 
     def parts(self) -> tuple[str, ...]:
         """Names `length` with `keep_length`."""
