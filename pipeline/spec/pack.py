@@ -38,7 +38,9 @@ def check_packs(packs: Sequence[Pack], features: Mapping[str, Feature]) -> None:
             raise WrongValueError(f"two packs have the length {pack.length}: a reader chooses by it", "pack")
         for name in (*pack.features, *pack.padding):
             if not feature_named(name, features, "pack").is_packable:
-                raise WrongValueError(f"'{name}' is no text, no labels of tokens, and no `raw` list of int64: leave it out", "pack")
+                raise WrongValueError(
+                    f"'{name}' is no text, no labels of tokens, no `raw` list of int64: leave it out", "pack"
+                )
             if pack.features.count(name) != 1:
                 raise WrongValueError(f"`features` should name '{name}' once", "pack")
             alone = all(each == name or getattr(features[each], "text", None) == name for each in pack.features)

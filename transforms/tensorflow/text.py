@@ -51,7 +51,7 @@ def prepare_chats(options: ChatOptions, column: tf.RaggedTensor, context: Contex
 
 
 def prepare_labels(options: TokenLabelsOptions, column: None, context: Context) -> Prepared:
-    """Stores the number to ignore for each of the text's ids, ragged [rows, None]: a step before the graph labels them."""
+    """Stores the number to ignore for each of the text's ids, ragged [rows, None]: a step before the graph labels."""
     ids = context.columns[options.text]
     ignored = tf.fill(tf.shape(ids.flat_values), tf.constant(options.ignore, tf.int64))
     return Prepared(lambda _: {"": ids.with_flat_values(ignored)})

@@ -1,13 +1,13 @@
-"""Texts and chats as ids, and labels of tokens, before the graph, by tokenizers that models bring: by the batch, in the worker.
+"""Texts and chats as ids before the graph, by tokenizers that models bring: by the batch, in the worker.
 
 Keyed rows get a column of ids for each such feature, and one for each part that comes with them. The graph takes the
-ids; the parts replace those that the graph makes of the ids alone, as a client of the serving model sends them.
+ids; the parts replace those that the graph makes of the ids alone, as a client of the serving model sends them. So do
+labels of tokens, which are made with their text's ids.
 """
 
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-
 from typing import Any, TypeAlias
 
 import numpy as np

@@ -83,7 +83,9 @@ class Labeller:
         try:
             if not cell and self._options.optional:
                 return self._labels(encoding, ())
-            return self._labels(encoding, (self._by_span if self._options.spans else self._by_word)(text, encoding, cell))
+            return self._labels(
+                encoding, (self._by_span if self._options.spans else self._by_word)(text, encoding, cell)
+            )
         except TagsError as error:
             return error.fault
 

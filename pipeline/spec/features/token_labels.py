@@ -35,7 +35,7 @@ class TokenLabels(ListedClasses):
     spans: bool = False
     """Whether a row has spans of characters, objects of `start`, `end` and `label`, not a tag for each word."""
     scheme: Literal["bio", "bioes", "none"] = "bio"
-    """The scheme of tags, checked in each row: `O`, and a type after B-, I-, or of bioes also E-, S-. none: any tags."""
+    """The scheme of tags, checked in each row: `O`, and a type after B-, I-, of bioes also E-, S-. none: any tags."""
     label: Literal["first", "all"] = "first"
     """The labelled pieces of a word: the first, or all, by `scheme`: B-PER, I-PER."""
     ignore: int = Field(default=-100, ge=-(1 << 63), lt=1 << 63, strict=True)
