@@ -174,8 +174,8 @@ def read_vocabulary(folder: Location, description: Description, feature: str = "
 
 def padding_id(description: Description) -> int | None:
     """Returns the padding id of a feature's lists, or None."""
-    has_padding = isinstance(description, TextDescription | CategoriesDescription | TokenLabelsDescription)
-    return description.padding_id if has_padding else None
+    lists = TextDescription | CategoriesDescription | TokenLabelsDescription
+    return description.padding_id if isinstance(description, lists) else None
 
 
 def _special(description: Ids) -> list[str]:

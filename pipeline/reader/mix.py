@@ -238,8 +238,8 @@ def _check_words(folders: Sequence[Any], sources: Sequence[SplitSource]) -> None
     for folder, source in zip(folders, sources, strict=True):
         for name, description in source.request.features.items():
             if isinstance(description, Ids | TokenLabelsDescription):
-                hashed = isinstance(description, Ids) and description.hash_buckets is not None
-                words: Any = description.vocabulary_size if hashed else read_vocabulary(folder, description, name)
+                hashes = getattr(description, "hash_buckets", None)
+                words = read_vocabulary(folder, description, name) if hashes is None else hashes
                 if found.setdefault(name, words) != words:
                     raise DatasetError(
                         f"the ids of '{name}' mean other words in {folder} than in {folders[0]}: build both with the "

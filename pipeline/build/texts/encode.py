@@ -2,7 +2,7 @@
 
 Keyed rows get a column of ids for each such feature, and one for each part that comes with them. The graph takes the
 ids; the parts replace those that the graph makes of the ids alone, as a client of the serving model sends them. So do
-labels of tokens, which are made with their text's ids.
+labels of tokens, made with their text's ids.
 """
 
 import os

@@ -19,6 +19,7 @@ from recordmill.transforms.contract.kinds.token_labels import OUTSIDE, TokenLabe
 
 OF_SPAN = {"bio": "B-", "bioes": "S-", "none": ""}
 """The beginning of the tag of a span with one token."""
+MOST_DIGITS = 10  # Python refuses to read thousands
 
 
 class TagsError(Exception):
@@ -75,17 +76,14 @@ class Labeller:
         self._options = options
         self._ids = {tag: id_ for id_, tag in enumerate(options.classes)}
 
-    def __call__(self, text: str | Sequence[str], encoding: Any, cell: Any) -> list[int] | Fault:
-        """Returns a label for each token of the encoding.
+    def __call__(self, text: Any, encoding: Any, cell: Any) -> list[int] | Fault:
+        """Returns a label for each token of the encoding of a text, or of its words.
 
         `cell` is a list with the tag of each word, or a JSON list of spans; an optional row without it has no labels.
         """
+        tagged = self._by_span if self._options.spans else self._by_word
         try:
-            if not cell and self._options.optional:
-                return self._labels(encoding, ())
-            return self._labels(
-                encoding, (self._by_span if self._options.spans else self._by_word)(text, encoding, cell)
-            )
+            return self._labels(encoding, tagged(text, encoding, cell) if cell or not self._options.optional else ())
         except TagsError as error:
             return error.fault
 
@@ -115,7 +113,7 @@ class Labeller:
         """Returns the class of a name, or of its id."""
         if tag in self._ids:
             return tag
-        if tag.isdecimal() and int(tag) < len(self._ids):
+        if tag.isdecimal() and len(tag) < MOST_DIGITS and int(tag) < len(self._ids):
             return self._options.classes[int(tag)]
         raise TagsError("unknown_tag", f"word {word} has a tag that is neither one of `classes` nor its id: add it")
 
@@ -125,19 +123,20 @@ class Labeller:
         for before, span in zip(ordered, ordered[1:], strict=False):
             if span.start < before.end:
                 raise _bad_span(span.number, f"overlaps span {before.number}")
-        of_token = spans_of_tokens(text, encoding.offsets, ordered)
-        tokens, outside = [list[int]() for _ in ordered], list[tuple[str, list[int]]]()
-        previous: tuple[int | None, int | None] = (None, None)
-        for token, (word, span) in enumerate(zip(encoding.word_ids, of_token, strict=True)):
-            is_further, previous = word is not None and previous == (word, span), (word, span)
+        places = spans_of_tokens(text, encoding.offsets, ordered)
+        tokens: list[list[int]] = [[] for _ in ordered]
+        outside = list[tuple[str, list[int]]]()
+        known: tuple[int | None, int | None] = (None, None)
+        for token, (word, place) in enumerate(zip(encoding.word_ids, places, strict=True)):
+            is_further, known = word is not None and known == (word, place), (word, place)
             if is_further and self._options.label == "first":
                 continue
-            if span is None:
+            if place is None:
                 outside.append((OUTSIDE, [token]))
             else:
-                tokens[span].append(token)
-        for place, span in enumerate(ordered):
-            if not tokens[place]:
+                tokens[place].append(token)
+        for span, own in zip(ordered, tokens, strict=True):
+            if not own:
                 raise _bad_span(span.number, "holds no token of its own")
         start = OF_SPAN[self._options.scheme]
         return [*((start + span.label, each) for span, each in zip(ordered, tokens, strict=True)), *outside]
