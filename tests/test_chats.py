@@ -179,6 +179,7 @@ TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type":
 FAULTY: dict[str, tuple[Any, str]] = {
     "3": ([], "malformed_chat"),
     "5": ([{"role": "Zorro", "content": "a"}], "malformed_chat"),
+    "13": ([["user", "a"]], "malformed_chat"),
     "7": ([{"role": "user", "content": "hi"}], "no_trainable_token"),
     "9": ([{"role": "user", "content": "x" * 999}, {"role": "bot", "content": "y"}], "no_trainable_token"),
     "11": ([{"role": "tool", "content": "hi"}], "template_error"),

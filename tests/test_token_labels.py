@@ -244,6 +244,8 @@ FAULTS: list[tuple[Any, Any, str, tuple[Any, ...]]] = [
     ("ab cd", [span(0, 2, None)], "malformed_span", ("span 1", "`label`")),
     ("ab cd", [span(0.0, 2)], "malformed_span", ("span 1", "`start`")),
     ("ab cd", [{}], "malformed_span", ("span 1", "`end`")),
+    ("ab cd", [[0, 2]], "malformed_span", ("span 1", "`label`")),
+    ("ab cd", [[0, 2, "PER"], [1, 3, "LOC"]], "malformed_span", ("span 2", "span 1")),
 ]
 
 
@@ -371,7 +373,8 @@ def rows() -> Iterator[dict[str, Any]]:
         words = made_words(draw) or ["one"]
         tags = made_tags(draw, len(words), "bio")
         kinds = {} if number % 3 else {"kinds": [draw.randint(0, 1) for _ in words]}
-        row = {"id": str(number), "words": words, "tags": tags, **kinds, "text": "Anna met Bo", "spans": [span(0, 4)]}
+        row: dict[str, Any] = {"id": str(number), "words": words, "tags": tags, **kinds, "text": "Anna met Bo"}
+        row["spans"] = [span(0, 4)] if number % 2 else [[0, 4, "PER"]]
         yield row | BAD.get(str(number), {})
 
 

@@ -72,6 +72,8 @@ def _of_instruction(fields: Mapping[str, str]) -> Iterator[dict[str, str]]:
 
 
 def _message(place: int, message: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
+    if not isinstance(message, Mapping):
+        raise ChatError("malformed_chat", f"message {place} is no object: give it a role and a text")
     role_key, text_key = next((keys for keys in NOTATIONS if keys[0] in message), NOTATIONS[0])
     role = message.get(role_key)
     if not isinstance(role, str) or role not in known:

@@ -17,6 +17,7 @@ from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.transforms.contract.kinds.token_labels import OUTSIDE, TokenLabelsOptions
 
+FIELDS = ("start", "end", "label")
 OF_SPAN = {"bio": "B-", "bioes": "S-", "none": ""}
 """The beginning of the tag of a span with one token."""
 MOST_DIGITS = 10  # Python refuses to read thousands
@@ -141,8 +142,9 @@ class Labeller:
         start = OF_SPAN[self._options.scheme]
         return [*((start + span.label, each) for span, each in zip(ordered, tokens, strict=True)), *outside]
 
-    def _span(self, number: int, given: Mapping[str, Any], length: int) -> Span:
-        start, end, label = (given.get(name) for name in Span._fields[:3])
+    def _span(self, number: int, given: Mapping[str, Any] | Sequence[Any], length: int) -> Span:
+        fields = given if isinstance(given, Mapping) else dict(zip(FIELDS, given, strict=False))
+        start, end, label = map(fields.get, FIELDS)
         if type(start) is not int or type(end) is not int or type(label) is not str:
             raise _bad_span(number, "should have whole numbers `start` and `end`, and a text `label`")
         if not 0 <= start <= end <= length:

@@ -191,7 +191,8 @@ OBJECTS = "a list of objects, or its JSON"
 def json_of_objects(name: str, values: Sequence[object], faults: Faults) -> pa.Array:
     """Makes Arrow `string` from lists of objects, or their JSON: shape [rows], null if None, blank or invalid.
 
-    Fields keep their order and lose nulls: Parquet states a null for each field that any row has.
+    Fields keep their order and lose nulls: Parquet states a null for each field that any row has. A list may stand for
+    an object's fields; kinds refuse it otherwise.
     """
     made: list[str | None] = []
     for row, value in enumerate(values):
@@ -230,7 +231,7 @@ def _json(value: object) -> str | None:
     if value is None:
         return None
     objects = value.tolist() if isinstance(value, np.ndarray) else value
-    if not isinstance(objects, list | tuple) or not all(isinstance(each, Mapping) for each in objects):
+    if not isinstance(objects, list | tuple) or not all(isinstance(each, Mapping | list | tuple) for each in objects):
         raise TypeError
     return json.dumps(_without_nulls(objects), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 

@@ -33,7 +33,7 @@ class TokenLabels(ListedClasses):
     classes_file: str | None = Field(default=None, min_length=1)
     """A file of tags, one per line, instead of `classes`."""
     spans: bool = False
-    """Whether a row has spans of characters, objects of `start`, `end` and `label`, not a tag for each word."""
+    """Whether a row has spans of characters, objects or lists of `start`, `end`, `label`, not a tag for each word."""
     scheme: Literal["bio", "bioes", "none"] = "bio"
     """The scheme of tags, checked in each row: `O`, and a type after B-, I-, of bioes also E-, S-. none: any tags."""
     label: Literal["first", "all"] = "first"
