@@ -47,12 +47,12 @@ def _state(version: Version) -> str:
 
 
 def _splits(manifest: Manifest) -> Table:
-    packed = any(split.documents is not None for split in manifest.splits.values())
-    numbers = ("records", *(["documents"] if packed else []), "shards", "bytes")
+    counted = [of for of in ("documents", "rows") if any(getattr(each, of) is not None for each in manifest.splits.values())]
+    numbers = ("records", *counted, "shards", "bytes")
     table = plain_table("split", *numbers, right=numbers)
     for name, split in manifest.splits.items():
-        documents = [f"{split.documents or 0:,}"] if packed else []
-        table.add_row(name, f"{split.records:,}", *documents, str(len(split.shards)), f"{split.bytes:,}")
+        others = [f"{getattr(split, of) or 0:,}" for of in counted]
+        table.add_row(name, f"{split.records:,}", *others, str(len(split.shards)), f"{split.bytes:,}")
     return table
 
 

@@ -41,9 +41,10 @@ def check_packs(packs: Sequence[Pack], features: Mapping[str, Feature]) -> None:
                 raise WrongValueError(f"'{name}' is no text, and no `raw` list of int64: leave it out", "pack")
             if pack.features.count(name) != 1:
                 raise WrongValueError(f"`features` should name '{name}' once", "pack")
-            if len(pack.features) > 1 and getattr(features[name], "max_length", None) is not None:
-                message = f"cuts '{name}' apart from the other lists of its pack: leave it out"
-                raise WrongValueError(message, "features", name, "max_length")
+            for option in ("max_length", "window") if len(pack.features) > 1 else ():
+                if getattr(features[name], option, None) is not None:
+                    message = f"cuts '{name}' apart from the other lists of its pack: leave it out"
+                    raise WrongValueError(message, "features", name, option)
             for part in ("segments", "positions"):
                 if f"{name}_{part}" in features:
                     message = f"'{name}_{part}' holds the {part} of '{name}' in packed rows: rename the feature"

@@ -24,7 +24,7 @@ from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions
-from recordmill.transforms.contract.kinds.text import TextOptions
+from recordmill.transforms.contract.kinds.text import TextOptions, Window
 
 ARROW_TYPES = {ColumnType.NUMBER: pa.float32(), ColumnType.INTEGER: pa.int64()}
 Strata = Mapping[str, Sequence[int]]
@@ -174,6 +174,11 @@ class PlannedBuild:
     def texts(self) -> dict[str, TextOptions]:
         """Returns the texts, with their options."""
         return {name: options for name, options in self.features.items() if isinstance(options, TextOptions)}
+
+    @property
+    def windowed(self) -> tuple[str, Window] | None:
+        """The text that is cut into windows, if any, and their size."""
+        return next(((name, each.window) for name, each in self.texts().items() if each.window), None)
 
     def graph_type(self, feature: str) -> pa.DataType:
         """Returns the Arrow type of the graph's input: ids of a text whose tokenizer runs before, or the column's."""

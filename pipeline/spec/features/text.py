@@ -242,12 +242,34 @@ class Tokenized(Feature):
         raise NotImplementedError
 
 
+class Window(Options):
+    """Records of a long text."""
+
+    length: int = Field(ge=1, strict=True)
+    """The most ids of a record, including begin and end; batches are padded to it."""
+    stride: int | None = Field(default=None, ge=1, strict=True)
+    """The ids from a window's first one to the next window's, at most `length`. None: `length`, no overlap."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Window":
+        if self.stride is not None and self.stride > self.length:
+            message = f"should be at most the `length` {self.length}, else ids between windows are lost, got {self.stride}"
+            raise WrongValueError(message, "stride")
+        return self
+
+    def made(self) -> kinds.Window:
+        """Returns the window of the contract."""
+        return kinds.Window(self.length, self.stride or self.length)
+
+
 class Text(Tokenized):
     """A text as ids."""
 
     kind: Literal["text"]
     keep_length: bool = False
     """Whether to store `<feature>_length`: the number of ids before cutting."""
+    window: Window | None = None
+    """Makes several records of a row whose text has more ids than `length`; other features are repeated."""
     pack: int | None = Field(default=None, ge=1, le=MOST_LENGTH, strict=True)
     """Packs the text alone: the same as `pack: {length: N, features: [TEXT], split: true}` of the spec."""
 
@@ -255,13 +277,31 @@ class Text(Tokenized):
     def is_packable(self) -> bool:
         return True
 
+    @model_validator(mode="after")
+    def _check_window(self) -> Self:
+        for option in ("max_length", "keep_length"):
+            if self.window is not None and getattr(self, option):
+                raise WrongValueError("windows hold all ids of a text, nothing is cut: leave it or `window` out", option)
+        return self
+
+    def check(self, features: Mapping[str, Feature]) -> None:
+        """Checks a shared vocabulary, and that no other text has windows."""
+        super().check(features)
+        others = [name for name, each in features.items() if getattr(each, "window", None) and each is not self]
+        if self.window is not None and others:
+            raise WrongValueError(f"'{others[0]}' has windows, too, and one text's make the records: leave one out", "window")
+
     def parts(self) -> tuple[str, ...]:
-        """Names `length` with `keep_length`."""
-        return tuple(kinds.TextDescription.parts_of({"keep_length": self.keep_length}))[1:]
+        """Names `length` with `keep_length`, and the parts of windows."""
+        return tuple(kinds.TextDescription.parts_of({"keep_length": self.keep_length, "window": self.window}))[1:]
+
+    def options(self, *, is_label: bool = False) -> kinds.TextOptions:
+        return replace(super().options(is_label=is_label), window=self.window and self.window.made())
 
     def stored_form(self) -> dict[str, Any]:
-        """Returns a list of int64."""
-        return {"stored": "int64"}
+        """Returns a list of int64; the longest is a window."""
+        window = self.window and self.window.made()
+        return {"stored": "int64", **({"window": window, "max_length": window.length} if window else {})}
 
 
 class Texts(Tokenized):
