@@ -235,8 +235,8 @@ class _Removal:
         counts = split.label_counts
         left = None if counts is None else tuple(count - labels[id_] for id_, count in enumerate(counts))
         gone = self._count(row for row in self.rows if row.split == name)
-        rows = None if split.rows is None else split.rows - gone
-        return replace(split, shards=tuple(shards), label_counts=left, rows=rows)
+        counted = None if split.rows is None else split.rows - gone
+        return replace(split, shards=tuple(shards), label_counts=left, rows=counted)
 
     def _count(self, records: Iterable[StoredRow]) -> int:
         """Counts the rows of records: those of one key in a shard are windows of a row."""

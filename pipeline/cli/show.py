@@ -47,7 +47,8 @@ def _state(version: Version) -> str:
 
 
 def _splits(manifest: Manifest) -> Table:
-    counted = [of for of in ("documents", "rows") if any(getattr(each, of) is not None for each in manifest.splits.values())]
+    splits = manifest.splits.values()
+    counted = [of for of in ("documents", "rows") if any(getattr(split, of) is not None for split in splits)]
     numbers = ("records", *counted, "shards", "bytes")
     table = plain_table("split", *numbers, right=numbers)
     for name, split in manifest.splits.items():

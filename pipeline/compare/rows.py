@@ -56,7 +56,7 @@ class _RowsOfVersion(NamedTuple):
 
 
 def compare_rows(before: DatasetVersion, after: DatasetVersion) -> RowChanges:
-    """Compares all rows, each by all its records; packed texts by record. Raises: DatasetError: a shard is missing or damaged."""
+    """Compares all rows, a row's windows as one; packed texts by record. Raises: DatasetError: a shard is damaged."""
     splits, shared = list(dict.fromkeys([*before.splits, *after.splits])), _digests(before) & _digests(after)
     old, new = _read(before, splits, shared), _read(after, splits, shared)
     in_old, in_new = _pairs(old, new)
@@ -68,7 +68,8 @@ def compare_rows(before: DatasetVersion, after: DatasetVersion) -> RowChanges:
     records = _records_of(after, new, np.concatenate([*shown, in_new[changed[:EXAMINED]]]))
     earlier = _records_of(before, old, np.concatenate([removed[:EXAMPLES], in_old[changed[:EXAMINED]]]))
     examined = zip(in_old[changed[:EXAMINED]].tolist(), in_new[changed[:EXAMINED]].tolist(), strict=True)
-    unread = sum(split.source_rows for split in after.manifest.splits.values()) - len(new.keys)
+    rows = (split.records if split.rows is None else split.rows for split in after.manifest.splits.values())
+    unread = sum(rows) - len(new.keys)
     return RowChanges(
         len(added),
         len(removed),

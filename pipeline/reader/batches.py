@@ -236,7 +236,7 @@ class RowSource:
         return [_row(batch, row) for row in range(len(numbers))]
 
     def number_of(self, key: str | bytes) -> int:
-        """Finds a row by key, the first of its windows. Raises: DatasetError: the key is missing, or rows are packed."""
+        """Finds a row, or its first window, by key. Raises: DatasetError: the key is missing, or rows are packed."""
         request = self._request
         if request.pack is not None:
             raise DatasetError("a packed row joins several records: find a key without text='packed'")

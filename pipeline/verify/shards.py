@@ -168,9 +168,12 @@ class RecordChecks:
         self._others = {name: each for name, each in described.items() if type(each).fault is not Description.fault}
         self._packed = any(isinstance(text, TextDescription) and text.packed for text in described.values())
         self._layout = split_layout(manifest)
-        text = next((name for name, each in described.items() if getattr(each, "window", None)), None)
-        self._window = None if text is None else tuple(part_name(text, part) for part in WINDOW_PARTS)
-        self._stride = 0 if text is None else described[text].window.stride
+        texts = ((name, each) for name, each in described.items() if isinstance(each, TextDescription))
+        cut = next(((name, text.window) for name, text in texts if text.window), None)
+        self._window: tuple[str, str, int] | None = None
+        if cut is not None:
+            number, start = (part_name(cut[0], part) for part in WINDOW_PARTS)
+            self._window = number, start, cut[1].stride
         self._last = (-1, b"", 0)
         counts = manifest.splits[split].label_counts
         self._label = None if counts is None or manifest.label not in self._ids else manifest.label
@@ -231,10 +234,11 @@ class RecordChecks:
         """Returns the records' numbers in their rows, and checks where their ids start."""
         if self._window is None:
             return np.zeros(len(batch.numbers), np.int64)
-        numbers, starts = (columns[part] for part in self._window)
-        for row in np.flatnonzero(starts != numbers * self._stride).tolist():
-            expected = f"window {numbers[row]} starts at {numbers[row] * self._stride}"
-            self._report_row(batch, row, f"{expected}, '{self._window[1]}' says {starts[row]}")
+        number, start, stride = self._window
+        numbers, starts = columns[number], columns[start]
+        for row in np.flatnonzero(starts != numbers * stride).tolist():
+            expected = f"window {numbers[row]} starts at {numbers[row] * stride}"
+            self._report_row(batch, row, f"{expected}, '{start}' says {starts[row]}")
         return np.asarray(numbers)
 
     def _check_keys(self, batch: FrameBatch, keys: list[bytes], windows: npt.NDArray[np.int64]) -> None:

@@ -49,7 +49,9 @@ def expand(stored: Stored, name: str, window: Window) -> tuple[Stored, Ids]:
         raise UserError(f"`preprocessing` stores '{name}' as no list of int64, and its `window` needs one")
     made = windows(ids.row_lengths().numpy(), window)
     splits = np.concatenate([[0], np.cumsum(made.sizes)])
-    places = np.arange(splits[-1]) + np.repeat(ids.row_splits.numpy()[made.rows] + made.starts - splits[:-1], made.sizes)
+    places = np.arange(splits[-1]) + np.repeat(
+        ids.row_splits.numpy()[made.rows] + made.starts - splits[:-1], made.sizes
+    )
     cut = tf.RaggedTensor.from_row_splits(ids.flat_values.numpy()[places], splits, validate=False)
     of_window = {part_name(name, part): each for part, each in zip(WINDOW_PARTS, made[1:3], strict=True)}
     repeated = {other: tf.gather(values, made.rows) for other, values in stored.items() if other not in of_window}

@@ -215,9 +215,13 @@ class Tokenized(Feature):
         return {option: path for option, path in given.items() if path is not None}
 
     def options(self, *, is_label: bool = False) -> kinds.TextOptions:
+        return self._make(self.contract, **self._given())
+
+    def _given(self) -> dict[str, Any]:
+        """Returns the options that the graph takes in another form."""
         if isinstance(self.vocabulary, SharedVocabulary):
-            return self._make(self.contract, vocabulary=None, shared_with=self.vocabulary.shared_with)
-        return self._make(self.contract)
+            return {"vocabulary": None, "shared_with": self.vocabulary.shared_with}
+        return {}
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes vocabulary and special ids by the vocabulary owner's statistics.
@@ -253,13 +257,9 @@ class Window(Options):
     @model_validator(mode="after")
     def _check(self) -> "Window":
         if self.stride is not None and self.stride > self.length:
-            message = f"should be at most the `length` {self.length}, else ids between windows are lost, got {self.stride}"
-            raise WrongValueError(message, "stride")
+            message = f"should be at most the `length` {self.length}, or ids between windows are lost"
+            raise WrongValueError(f"{message}, got {self.stride}", "stride")
         return self
-
-    def made(self) -> kinds.Window:
-        """Returns the window of the contract."""
-        return kinds.Window(self.length, self.stride or self.length)
 
 
 class Text(Tokenized):
@@ -281,7 +281,7 @@ class Text(Tokenized):
     def _check_window(self) -> Self:
         for option in ("max_length", "keep_length"):
             if self.window is not None and getattr(self, option):
-                raise WrongValueError("windows hold all ids of a text, nothing is cut: leave it or `window` out", option)
+                raise WrongValueError("windows hold all ids, and cut none off: leave it or `window` out", option)
         return self
 
     def check(self, features: Mapping[str, Feature]) -> None:
@@ -289,19 +289,23 @@ class Text(Tokenized):
         super().check(features)
         others = [name for name, each in features.items() if getattr(each, "window", None) and each is not self]
         if self.window is not None and others:
-            raise WrongValueError(f"'{others[0]}' has windows, too, and one text's make the records: leave one out", "window")
+            message = f"'{others[0]}' has windows, too, and only one text's make the records: leave one out"
+            raise WrongValueError(message, "window")
 
     def parts(self) -> tuple[str, ...]:
         """Names `length` with `keep_length`, and the parts of windows."""
         return tuple(kinds.TextDescription.parts_of({"keep_length": self.keep_length, "window": self.window}))[1:]
 
-    def options(self, *, is_label: bool = False) -> kinds.TextOptions:
-        return replace(super().options(is_label=is_label), window=self.window and self.window.made())
+    def _given(self) -> dict[str, Any]:
+        return super()._given() | {"window": self._window()}
 
     def stored_form(self) -> dict[str, Any]:
-        """Returns a list of int64; the longest is a window."""
-        window = self.window and self.window.made()
+        """Returns a list of int64, at most a window."""
+        window = self._window()
         return {"stored": "int64", **({"window": window, "max_length": window.length} if window else {})}
+
+    def _window(self) -> kinds.Window | None:
+        return self.window and kinds.Window(self.window.length, self.window.stride or self.window.length)
 
 
 class Texts(Tokenized):

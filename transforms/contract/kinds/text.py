@@ -203,7 +203,8 @@ class TextDescription(base.Description):
         if self.packed is not None:
             return self.texts(np.frombuffer(parts[""], PACKED), parts["lengths"], decoding)
         text = self.text(parts[""].tolist(), decoding, int(parts["length"]) if "length" in parts else None)
-        return replace(text, **{part: int(parts[part]) for part in WINDOW_PARTS if part in parts})
+        window, start = (int(parts[part]) if part in parts else None for part in WINDOW_PARTS)
+        return replace(text, window=window, start=start)
 
     def text(self, ids: list[int], decoding: base.Decoding, length: int | None = None) -> "DecodedText":
         """Returns the text of stored ids; `length` counts them before the cut."""
