@@ -305,7 +305,9 @@ class Text(Tokenized):
         return {"stored": "int64", **({"window": window, "max_length": window.length} if window else {})}
 
     def _window(self) -> kinds.Window | None:
-        return self.window and kinds.Window(self.window.length, self.window.stride or self.window.length)
+        if self.window is None:
+            return None
+        return kinds.Window(self.window.length, self.window.stride or self.window.length)
 
 
 class Texts(Tokenized):
