@@ -151,7 +151,7 @@ def tokens(setup: Setup) -> None:
         builder: (build(inputs.tokens_spec(few)), build(inputs.tokens_spec(many)))
         for builder, build in setup.builders().items()
     }
-    bare = [sys.executable, ANCHORS / "tokens.py"]
+    bare: Command = [sys.executable, ANCHORS / "tokens.py"]
     commands["encode_batch_fast"] = ([*bare, few, model], [*bare, many, model])
     units = inputs.scaled(STOCK_DOCUMENTS[1]) - inputs.scaled(STOCK_DOCUMENTS[0])
     compare("A model's own ids, marginal", "µs a document", 1e6, marginals(commands, units, setup.runs, inputs))

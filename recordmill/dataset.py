@@ -235,7 +235,7 @@ class Dataset(DatasetVersion):
         return RowSource(source, partial(_find_key, self.folder, self.manifest))
 
     def tokenizer(self, feature: str) -> "TextTokenizer":
-        """Returns the tokenizer of a text whose model was given as `huggingface` or `tiktoken`.
+        """Returns the tokenizer of a text with a given model, `huggingface` or `tiktoken`.
 
         Returns:
             A `TextTokenizer`: `encode(text)` gives the ids that the build stores, int64, and a served model takes;

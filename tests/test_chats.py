@@ -171,6 +171,7 @@ features:
     train: last
     columns: {instruction: ask, input: more, output: answer}
   maybe: {kind: chat, model: model/tokenizer.json, train: all, optional: true}
+pack: {length: 300, features: [alpaca]}
 rejects: {max_share: 0.2}
 """
 ROWS = 60
@@ -276,6 +277,21 @@ def test_batches_hold_ids_and_masks(dataset: Dataset, records: dict[str, dict[st
     assert trained == {
         name: sum(sum(each[name].loss_mask) for key, each in records.items() if key in train) for name in trained
     }
+
+
+@pytest.mark.slow
+def test_packed_rows_hold_masks(dataset: Dataset, records: dict[str, dict[str, Any]]) -> None:
+    chats_of = {each["alpaca"].ids: each["alpaca"].loss_mask for each in records.values()}
+    read = dataset.evaluation_input("train", batch_size=4, features=["alpaca"], text="packed").as_numpy()
+    found = 0
+    for batch in read:
+        rows = zip(batch["alpaca"], batch["alpaca_loss_mask"], batch["alpaca_segments"], strict=True)
+        for ids, mask, segments in rows:
+            for segment in range(1, segments.max() + 1):
+                kept, found = segments == segment, found + 1
+                assert tuple(mask[kept].tolist()) == chats_of[tuple(ids[kept].tolist())]
+            assert not mask[segments == 0].any()
+    assert found == len(list(dataset.records("train")))
 
 
 @pytest.mark.slow

@@ -313,28 +313,26 @@ def refuse(*_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("decodes", "steps", "free", "tf_data", "wanted"),
+    ("decodes", "steps", "free", "wanted"),
     [
-        (True, 100, 1 << 40, False, 8),
-        (True, 100, 1 << 40, True, 8),
-        (True, 10, 1 << 40, False, 0),
-        (True, 100, 350 << 20, False, 3),
-        (True, 100, 1 << 20, False, 0),
-        (False, 100_000, 1 << 40, False, 0),
-        (False, 100_000, 1 << 40, True, 1),
-        (False, 100, 1 << 40, True, 0),
+        (True, 100, 1 << 40, 16),
+        (True, 10, 1 << 40, 0),
+        (True, 100, 350 << 20, 3),
+        (True, 100, 1 << 20, 0),
+        (False, 100_000, 1 << 40, 8),
+        (False, 100_000, 350 << 20, 3),
+        (False, 100, 1 << 40, 0),
     ],
 )
-def test_the_default_number_of_processes(decodes: bool, steps: int, free: int, tf_data: bool, wanted: int) -> None:
+def test_the_default_number_of_processes(decodes: bool, steps: int, free: int, wanted: int) -> None:
     spec = {"image": ArraySpec((32, 224, 224, 3), "uint8")}
     source: Any = SimpleNamespace(
         decodes=decodes,
-        is_for_tf_data=tf_data,
         steps_together=1,
         element_spec=(spec, ArraySpec((32,), "int64")),
         given=SimpleNamespace(batch_size=32),
     )
-    with constants(worker_module, cores=lambda: 8, free_bytes=lambda: free):
+    with constants(worker_module, cores=lambda: 16, free_bytes=lambda: free):
         assert default_workers(source, steps) == wanted
     with constants(worker_module, cores=lambda: 1):
         assert default_workers(source, steps) == 0

@@ -1,7 +1,7 @@
 """Our own pipelines: the training input of a dataset that `recordmill build` made, through each of its engines.
 
 Names: `recordmill_numpy` or `recordmill_tf_data`; `recordmill_adopted_numpy` over the files of TensorFlow Datasets; of
-texts `recordmill_packed`, `recordmill_padded_tf_data`
+texts `recordmill_packed` by the build, `recordmill_packing` here, `recordmill_padded_tf_data`
 """
 
 import importlib
@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from settings import SIDE, Batch, Settings
+from settings import ROW_TOKENS, SIDE, Batch, Settings
 
 from recordmill import open_dataset
 from recordmill.augment import RandomFlip, RandomResizedCrop
 
 THREADS = {"images": 2, "text": 1}
-TF_DATA, ADOPTED = "tf_data", "recordmill_adopted"
+TF_DATA, ADOPTED, PACKING = "tf_data", "recordmill_adopted", "recordmill_packing"
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Ours:
 
     @property
     def _packs(self) -> bool:
-        return "packed" in self.name
+        return "pack" in self.name
 
     @property
     def _folder(self) -> str:
@@ -53,7 +53,9 @@ class Ours:
     def _options(self, settings: Settings) -> dict[str, Any]:
         if self.task == "images":
             return {"augment": [RandomResizedCrop(SIDE), RandomFlip()], "dtype": settings.dtype}
-        return {"text": "packed"} if self._packs else {"text": self.name.split("_")[1]}
+        if self.name.startswith(PACKING):
+            return {"text": "packed", "text_length": ROW_TOKENS, "features": ["text"], "label": None}
+        return {} if self._packs else {"text": self.name.split("_")[1]}
 
     def _batch(self, batch: Any) -> Batch:
         if self._packs:  # rows without labels

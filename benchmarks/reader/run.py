@@ -46,12 +46,10 @@ IMAGES = (
     "recordmill_tf_data recordmill_tf_data_threads tfds tf_data tf_data_numpy grain_processes streaming litdata "
     "tfrecord_index"
 ).split()
-TEXT = (
-    "recordmill_padded recordmill_padded_threads recordmill_bucketed recordmill_bucketed_threads recordmill_packed "
-    "recordmill_packed_threads recordmill_padded_tf_data recordmill_padded_tf_data_threads recordmill_bucketed_tf_data "
-    "recordmill_bucketed_tf_data_threads recordmill_packed_tf_data recordmill_packed_tf_data_threads "
-    "tutorial tf_data"
-).split()
+FORMS = "padded bucketed packed packing".split()
+"""Of texts: packed by the build, or packing while reading."""
+TEXT = [f"recordmill_{form}{face}{mode}" for form in FORMS for face in ("", "_tf_data") for mode in ("", "_threads")]
+TEXT += ["tutorial", *(f"tf_data_{form}" for form in FORMS)]
 REMOTE = "recordmill_numpy streaming litdata".split()
 CORES = "recordmill_numpy recordmill_tf_data tf_data_numpy tf_data grain_processes".split()
 """The pipelines that are measured with a thread or process a core."""
@@ -63,11 +61,6 @@ ANCHOR = "tutorial"
 
 Run = dict[str, Any]
 """What `worker.py` prints."""
-
-
-def packs(name: str) -> bool:
-    """Whether a pipeline's rows hold several documents."""
-    return "packed" in name
 
 
 @dataclass(frozen=True)
@@ -87,7 +80,7 @@ class Case:
     @property
     def batch_size(self) -> int:
         """Rows of a batch; of packed rows fewer, since each is long."""
-        return PACKED_ROWS if packs(self.name) else BATCH_SIZES[self.task]
+        return PACKED_ROWS if "packed" in self.name else BATCH_SIZES[self.task]
 
 
 def case_of(task: str, name: str, settings: dict[str, Any]) -> Case:
@@ -129,7 +122,7 @@ class Bench:
         settings = {"batch_size": case.batch_size, "seed": seed, **case.settings}
         data = self.data / case.task
         worker = [sys.executable, HERE / "worker.py", case.task, case.name, data, json.dumps(settings)]
-        command = [*map(str, worker), "--seconds", str(seconds), "--warm-up", str(min(seconds, 1.5))]
+        command = [*map(str, worker), "--seconds", str(seconds), "--warm-up", str(min(seconds, 4))]
         pipe: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
         process = subprocess.Popen(command, env=environment(), start_new_session=True, text=True, **pipe)
         try:
@@ -210,11 +203,9 @@ def images(bench: Bench) -> None:
 def text(bench: Bench) -> None:
     """Documents to batches of ids; padding is not counted."""
     found = bench.measure(bench.cases("text", TEXT), bench.seconds)
-    packed = {name: runs for name, runs in found.items() if packs(name)}
-    padded = {name: runs for name, runs in found.items() if not packs(name)}
-    compare("Text, a document a row", padded, ANCHOR, "token", text=True)
-    anchor = {ANCHOR: found[ANCHOR]} if ANCHOR in found else {}
-    compare("Text, several documents a row", packed | anchor, ANCHOR, "token", text=True)
+    for form in FORMS:
+        some = {name: runs for name, runs in found.items() if form in name or (form, name) == ("padded", ANCHOR)}
+        compare(f"Text, {form}", some, ANCHOR, "token", text=True)
 
 
 def remote(bench: Bench) -> None:

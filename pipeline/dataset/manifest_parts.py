@@ -46,7 +46,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Pack(Written):
-    """Rows of several records, by features whose lists have one length in each record."""
+    """Rows of several records, by features with lists of one length in each record."""
 
     length: Count
     """The ids of a row."""

@@ -2,7 +2,7 @@
 
 A record is stored once, and belongs to a row of each pack. An index holds little-endian uint32: `rows + 1` splits, the
 number of pieces before each row; then the pieces' records, their first ids, and their numbers of ids. A piece is a
-whole record, or a part of one that is longer than a row.
+whole record, or a part of one longer than a row.
 
 Rows are made by best-fit decreasing (Johnson 1973) over groups of neighbouring records: the longest first, each into
 the fullest row with room. A group leaves about half a row empty, so it has 256 rows or more; and a row needs records of

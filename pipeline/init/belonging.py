@@ -60,7 +60,7 @@ class Joined:
 
 
 def join_files(some: Sequence[FileInfo], count_lines: Callable[[str], int]) -> tuple[list[Joined], list[str]]:
-    """Finds files whose names differ in one part, and that have equally many lines; lists those that have not.
+    """Finds files with names that differ in one part, and equally many lines; lists the others.
 
     All joined files have the same columns: those of most.
     """

@@ -53,7 +53,6 @@ class BatchSource(Protocol):
     """Steps made per call."""
     decodes: bool
     """Whether images are decoded."""
-    is_for_tf_data: bool = False
     element_spec: Any
     """The structure of a batch, of `ArraySpec`."""
 

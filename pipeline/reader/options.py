@@ -82,8 +82,8 @@ class ReadOptions(FinishOptions):
     threads: int | None = None
     """Threads that make batches; by default one per core for images, else one."""
     workers: int | None = None
-    """Processes that make batches once started; by default one per core if images are decoded and the iteration is long
-    enough; 0 for none."""
+    """Processes that make batches once started; by default one per core if the iteration is long enough, at most 8
+    without images; 0 for none."""
     cache: str | Path | None = None
     """The parent folder of `recordmill-blocks`, this host's cache of remote shards for all processes and trainings; by
     default the user's cache folder."""

@@ -50,11 +50,11 @@ class Request:
     """Random changes of whole batches."""
     steps: Steps
     pack: Pack | None = None
-    """The pack whose rows are read; None: rows are records."""
+    """The pack of the rows to read; None: rows are records."""
 
     @property
     def packing(self) -> Pack | None:
-        """The pack whose rows batches hold; None for a served row."""
+        """The pack of the rows in batches; None for a served row."""
         return self.pack if self.given.text == "packed" else None
 
     @property

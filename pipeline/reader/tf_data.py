@@ -14,8 +14,10 @@ reading: within one level of 255), in a buffer's order.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
+from itertools import chain, islice
 from typing import Any, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
@@ -27,6 +29,7 @@ from recordmill.pipeline.reader.workers import AHEAD as AHEAD_OF_WORKER
 from recordmill.pipeline.reader.workers import default_workers
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.stored import ArraySpec
+from recordmill.transforms.numpy.buffers import SMALL
 from recordmill.transforms.tensorflow.features import parse
 
 MOST_BYTES = 16 << 20  # 16 MiB: larger batches do not wait for each other
@@ -45,23 +48,34 @@ def in_groups(
 
     `specs` are those of a batch's arrays, and `structured` makes an element from its tensors, in the same order.
     """
+    are_small = [_is_small(spec) for spec in specs]
 
     def filled(group: Any) -> tuple[tuple[Any, ...], int]:
         if isinstance(group, Exception):
             raise group
         batches = [*group, *[group[-1]] * (most - len(group))]  # each call has as many tensors
-        return tuple(array for batch in batches for array in batch), len(group)
+        columns = zip(are_small, zip(*batches, strict=True), strict=True)
+        return tuple(each for small, of in columns for each in ([np.stack(of)] if small else of)), len(group)
 
     def elements(arrays: Sequence[tf.Tensor], count: tf.Tensor) -> tf.data.Dataset:
-        starts = range(0, len(arrays), len(specs))
-        batches = [structured(arrays[start : start + len(specs)]) for start in starts]
-        return tf.data.experimental.from_list(batches).take(count)
+        rest = iter(arrays)
+        columns = [tf.unstack(next(rest)) if small else [*islice(rest, most)] for small in are_small]
+        return tf.data.experimental.from_list([*map(structured, zip(*columns, strict=True))]).take(count)
 
-    signature = tuple(specs) * most, tf.TensorSpec([], tf.int64)
+    by_column = [
+        (tf.TensorSpec([most, *spec.shape], spec.dtype),) if small else (spec,) * most
+        for small, spec in zip(are_small, specs, strict=True)
+    ]
+    signature = tuple(chain(*by_column)), tf.TensorSpec([], tf.int64)
     groups = tf.data.Dataset.from_generator(
         lambda: map(filled, _grouped(_going_on(begin()), most)), output_signature=signature
     )
     return groups.prefetch(1).flat_map(elements)
+
+
+def _is_small(spec: tf.TensorSpec) -> bool:
+    """Whether copies of all batches' arrays cost less than TensorFlow's call per array."""
+    return spec.shape.is_fully_defined() and spec.shape.num_elements() * max(1, spec.dtype.size) < SMALL
 
 
 def _going_on(batches: Any) -> Iterator[Arrays | Exception]:
@@ -92,8 +106,7 @@ def _grouped(batches: Iterable[Arrays | Exception], most: int) -> Iterator[list[
         yield group
 
 
-MOST_TOGETHER = 8  # batches per call: more delay the first (a larger graph is traced) and speed up nothing
-AHEAD = 2  # batches prefetched by tf.data, besides the reader's own
+MOST_TOGETHER = 16  # batches per call: more delay the first, as a larger graph is traced
 
 Begin: TypeAlias = Callable[[BatchSource], Any]
 """Begins the next iteration over a source: `NumpyBatches`."""
@@ -108,7 +121,7 @@ def as_tf_data(source: BatchSource, passes: Passes, begin: Begin) -> tf.data.Dat
         batches = _counted(batches, count, tf.data.Dataset.from_tensors("").repeat())
     options = tf.data.Options()
     options.autotune.enabled = False  # all numbers are given; its thread delays the end of an iterator by seconds
-    return batches.prefetch(AHEAD).with_options(options)
+    return batches.with_options(options)
 
 
 @tf.autograph.experimental.do_not_convert
@@ -120,7 +133,6 @@ def mapped(batches: tf.data.Dataset, for_model: Callable[..., Batch]) -> tf.data
 def _for_tf_data(source: BatchSource) -> BatchSource:
     """Replaces a single thread by TensorFlow's: two would compete for Python's lock."""
     source = copy(source)
-    source.is_for_tf_data = True
     if source.threads == 1 and not source.given.workers:
         source.threads = 0
     return source

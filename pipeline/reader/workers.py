@@ -37,7 +37,8 @@ Made = TypeVar("Made")
 Asked = TypeVar("Asked")
 
 AHEAD = 2  # batches per worker: one in the making, one ready or next
-LEAST_IMAGES, LEAST_ROWS = 2_000, 100_000  # in an iteration: a second's work for one core
+LEAST_IMAGES, LEAST_ROWS = 2_000, 200_000  # in an iteration: a second's work for one core
+MOST_FOR_ROWS = 8  # taking a batch of texts over costs a tenth of making it
 WORKER_BYTES = 48 << 20  # 48 MiB: an idle process
 SIDE = 512  # assumed for a variable side of an array
 COMMAND = """
@@ -125,13 +126,13 @@ def _are_decided(started: "Future[None]", pool: Sequence["_Worker"]) -> bool:
 def default_workers(source: BatchSource, steps: int) -> int:
     """Returns the default number of processes for an iteration: 0 for threads alone.
 
-    One per core if images are decoded, as Python's lock lets threads fill at most two cores; one for TensorFlow's other
-    batches; none if the rows are read before a process has started. Memory limits the number.
+    One per core, as Python's lock lets threads fill at most two cores; none if the rows are read before a process has
+    started. Memory limits the number, and without images what this process can take over.
     """
-    wanted = cores() if source.decodes else int(source.is_for_tf_data)
     least = LEAST_IMAGES if source.decodes else LEAST_ROWS
     if cores() == 1 or steps * source.given.batch_size < least:
         return 0
+    wanted = cores() if source.decodes else min(cores(), MOST_FOR_ROWS)
     return min(
         wanted, free_bytes() // (2 * (WORKER_BYTES + AHEAD * source.steps_together * _bytes(source.element_spec)))
     )

@@ -26,8 +26,7 @@ from recordmill.pipeline.build.images.read import image_reader, kept
 from recordmill.pipeline.build.inputs.listings import Listings, take_times
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
-from recordmill.pipeline.build.texts.chat import ChatColumns
-from recordmill.pipeline.build.texts.encode import TextEncoder, graph_column
+from recordmill.pipeline.build.texts.encode import RowEncoder, graph_column
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
 from recordmill.pipeline.errors import UserError
@@ -223,9 +222,8 @@ def _read_chunk(work: PlannedBuild, chunk: Chunk) -> Iterator[pa.Table]:
 
 
 def _with_images(work: PlannedBuild, rows: pa.Table) -> RawRows:
-    rows = ChatColumns(work.features, work.schema.features).good(rows)
-    encoded = TextEncoder(work.features)(rows)
-    columns = {name: graph_column(encoded, name).to_pylist() for name in work.schema.features}
+    rows = RowEncoder(work.features, work.schema.features).good(rows)
+    columns = {name: graph_column(rows, name).to_pylist() for name in work.schema.features}
     loader, sources, good = image_reader(work), rows["@source"].to_pylist(), set(range(rows.num_rows))
     for name, options in work.images().items():
         for row, references in enumerate(columns[name]):

@@ -8,6 +8,7 @@ array([[7, 8],
        [9, 0]])
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
@@ -141,13 +142,15 @@ def first_fit(texts: Ragged, length: int) -> tuple[Ragged, Ragged]:
     """
     lengths = np.minimum(texts.lengths(), length)
     order = np.argsort(-lengths, kind="stable")[: np.count_nonzero(lengths)]
-    room = np.full(len(order), length)  # in as many rows as possible
-    rows = np.empty(len(order), np.int64)
-    for text, size in enumerate(lengths[order].tolist()):
-        rows[text] = (room >= size).argmax()
-        room[rows[text]] -= size
-    by_row = np.argsort(rows, kind="stable")
-    order, texts_of_row = order[by_row], _splits(np.bincount(rows))
+    sizes, left = (-lengths[order]).tolist(), order.tolist()  # of texts without a row
+    taken, ends = list[int](), [0]
+    while left:  # a row at a time: the longest text that fits, again and again
+        room, at = length, 0
+        while (at := bisect_left(sizes, -room, at)) < len(left):
+            room += sizes.pop(at)
+            taken.append(left.pop(at))
+        ends.append(len(taken))
+    order, texts_of_row = np.array(taken, np.int64), np.array(ends)
     ids = texts.values[_positions(texts.splits[order], lengths[order])]
     return Ragged(ids, _splits(lengths[order])[texts_of_row]), Ragged(lengths[order], texts_of_row)
 

@@ -17,8 +17,7 @@ from tfx_bsl.tfxio import tensor_adapter
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import leaving_error
-from recordmill.pipeline.build.texts.chat import ChatColumns
-from recordmill.pipeline.build.texts.encode import TextEncoder, graph_column
+from recordmill.pipeline.build.texts.encode import RowEncoder, graph_column
 from recordmill.pipeline.dataset.paths import is_name
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.user_code import UserCode, blame, load
@@ -112,15 +111,11 @@ def tensor_config(planned: PlannedBuild) -> tensor_adapter.TensorAdapterConfig:
 def analysis_batches(planned: PlannedBuild, analyzed: Collection[str], rows: pa.Table) -> Iterator[pa.RecordBatch]:
     """Yields batches of keyed rows of the train split; fills only the `analyzed` columns."""
     looked = {name: planned.features[name] for name in analyzed}
-    form, encode, chats = schema(planned), TextEncoder(looked), ChatColumns(looked, planned.schema.features)
+    form, encoder = schema(planned), RowEncoder(looked, planned.schema.features)
     for start in range(0, rows.num_rows, BATCH):
-        batch = encode(chats.good(rows.slice(start, BATCH)))
+        batch = encoder.good(rows.slice(start, BATCH))
         columns = [
-            _lists(
-                graph_column(batch, name).combine_chunks()
-                if name in analyzed
-                else _empty(planned, name, batch.num_rows)
-            )
+            graph_column(batch, name).combine_chunks() if name in analyzed else _empty(planned, name, batch.num_rows)
             for name in form.names
         ]
         yield pa.RecordBatch.from_arrays([*map(_lists, columns)], schema=form)

@@ -181,7 +181,7 @@ class PlannedBuild:
         return next(((name, each.window) for name, each in self.texts().items() if each.window), None)
 
     def graph_type(self, feature: str) -> pa.DataType:
-        """Returns the Arrow type of the graph's input: ids of a text whose tokenizer runs before, or the column's."""
+        """Returns the Arrow type of the graph's input: ids of a text tokenized before it, or the column's."""
         options = self.features[feature]
         if isinstance(options, TextOptions) and options.in_library:
             return pa.list_(pa.int64())

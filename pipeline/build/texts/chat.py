@@ -14,13 +14,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pyarrow as pa
 
-from recordmill.pipeline.build.texts.encode import encoded_name
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Fault, Faults
-from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.chat import LOSS_MASK, ROLES, ChatError, ChatOptions
 from recordmill.transforms.numpy.tokenizers import LIBRARIES
 
@@ -224,6 +221,14 @@ class ChatEncoder:
             for each, text in zip(rendered, texts, strict=True)
         ]
 
+    def columns(self, column: pa.Array) -> tuple[dict[str, pa.Array], Faults]:
+        """Returns the ids and masks of a column of chats, empty for rows at fault; and the faults by row."""
+        encoded = self.encode_batch(column.cast(pa.string()).to_pylist())
+        faults = {row: each for row, each in enumerate(encoded) if isinstance(each, Fault)}
+        good = [EncodedChat([], []) if isinstance(each, Fault) else each for each in encoded]
+        parts = {"": [each.ids for each in good], LOSS_MASK: [each.loss_mask for each in good]}
+        return {part: pa.array(lists, pa.list_(pa.int64())) for part, lists in parts.items()}, faults
+
     def _rendered(self, text: str) -> tuple[str, Spans] | Fault:
         if not text:
             return "", []
@@ -252,34 +257,3 @@ def token_mask(encoding: Any, spans: Spans) -> list[int]:
             place += 1
         mask[token] = int(place < len(spans) and spans[place][0] < end)
     return mask
-
-
-class ChatColumns:
-    """Encodes the chats of keyed rows; may be called from several threads."""
-
-    def __init__(self, features: Mapping[str, FeatureOptions], columns: Mapping[str, str]) -> None:
-        """Takes complete options, and each feature's column, for faults. Raises: UserError: as `ChatEncoder`."""
-        chats = {name: options for name, options in features.items() if isinstance(options, ChatOptions)}
-        self._encoders = {name: ChatEncoder(options) for name, options in chats.items()}
-        self._columns = columns
-
-    def __call__(self, rows: pa.Table) -> tuple[pa.Table, Faults]:
-        """Adds the columns of ids and masks, both empty for rows at fault; also returns the faults."""
-        faults: Faults = {}
-        for name, encoder in self._encoders.items():
-            encoded = encoder.encode_batch(rows[name].cast(pa.string()).to_pylist())
-            for row, each in enumerate(encoded):
-                if isinstance(each, Fault):
-                    faults.setdefault(row, replace(each, column=self._columns[name]))
-            good = [EncodedChat([], []) if isinstance(each, Fault) else each for each in encoded]
-            parts = {"": [each.ids for each in good], LOSS_MASK: [each.loss_mask for each in good]}
-            for part, lists in parts.items():
-                rows = rows.append_column(encoded_name(name, part), pa.array(lists, pa.list_(pa.int64())))
-        return rows, faults
-
-    def good(self, rows: pa.Table) -> pa.Table:
-        """Returns the rows without faults, with the columns of ids and masks."""
-        encoded, faults = self(rows)
-        kept = np.ones(rows.num_rows, bool)
-        kept[list(faults)] = False
-        return encoded.filter(pa.array(kept))

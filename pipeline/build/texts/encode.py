@@ -1,4 +1,4 @@
-"""Texts as ids before the graph, by tokenizers that models bring: by the batch, in the worker.
+"""Texts and chats as ids before the graph, by tokenizers that models bring: by the batch, in the worker.
 
 Keyed rows get a column of ids for each such feature, and one for each part that comes with them. The graph takes the
 ids; the parts replace those that the graph makes of the ids alone, as a client of the serving model sends them.
@@ -6,11 +6,14 @@ ids; the parts replace those that the graph makes of the ids alone, as a client 
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from recordmill.pipeline.build.texts.chat import ChatEncoder
+from recordmill.pipeline.sources.faults import Faults
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.chat import ChatOptions
 from recordmill.transforms.contract.kinds.text import TextOptions, TextsOptions
@@ -31,41 +34,61 @@ def graph_column(rows: pa.Table, feature: str) -> pa.ChunkedArray:
     return rows[ids if ids in rows.column_names else feature]
 
 
-class TextEncoder:
-    """Encodes the texts of keyed rows; may be called from several threads."""
+class RowEncoder:
+    """Encodes the texts and chats of keyed rows; may be called from several threads."""
 
-    def __init__(self, features: Mapping[str, FeatureOptions]) -> None:
-        """Loads the tokenizers. Raises: UserError: a package is missing."""
-        self._texts = {
-            name: (options, TextTokenizer(options.model_bytes or b"", options))
-            for name, options in features.items()
-            if isinstance(options, TextOptions) and options.in_library and not isinstance(options, ChatOptions)
-        }
+    def __init__(self, features: Mapping[str, FeatureOptions], columns: Mapping[str, str]) -> None:
+        """Takes complete options, and each feature's column, for faults. Raises: UserError: a package is missing."""
+        self._encoders = {name: made for name, options in features.items() if (made := _encoder(options))}
+        self._columns = columns
 
-    def __call__(self, rows: pa.Table) -> pa.Table:
-        """Adds the columns of ids and parts."""
-        for name, (options, tokenizer) in self._texts.items():
-            column = rows[name].combine_chunks()
-            for part, values in _encoded(options, tokenizer, column).items():
+    def __call__(self, rows: pa.Table) -> tuple[pa.Table, Faults]:
+        """Adds the columns of ids and parts, empty for rows at fault; also returns the faults."""
+        faults: Faults = {}
+        for name, encoder in self._encoders.items():
+            parts, wrong = encoder.columns(rows[name].combine_chunks())
+            faults |= {
+                row: replace(fault, column=self._columns[name]) for row, fault in wrong.items() if row not in faults
+            }
+            for part, values in parts.items():
                 rows = rows.append_column(encoded_name(name, part), values)
-        return rows
+        return rows, faults
+
+    def good(self, rows: pa.Table) -> pa.Table:
+        """Returns the rows without faults, with the columns of ids and parts."""
+        encoded, faults = self(rows)
+        kept = np.ones(rows.num_rows, bool)
+        kept[list(faults)] = False
+        return encoded.filter(pa.array(kept))
 
 
-def _encoded(options: TextOptions, tokenizer: TextTokenizer, column: pa.Array) -> dict[str, pa.Array]:
-    """Returns the ids of texts, or of each text of a row, and the parts that come with them."""
-    if isinstance(options, TextsOptions):
-        return _texts(options, tokenizer, column)
-    encoded = tokenizer.encode_batch(_strings(column))
-    ids = {"": _lists(encoded.ids)}
-    return ids | ({"length": pa.array(encoded.lengths)} if options.keep_length else {})
+class TextEncoder:
+    """Encodes a column of texts, or of several texts a row."""
+
+    def __init__(self, options: TextOptions) -> None:
+        """Loads the tokenizer. Raises: UserError: a package is missing."""
+        self._options, self._tokenizer = options, TextTokenizer(options.model_bytes or b"", options)
+
+    def columns(self, column: pa.Array) -> tuple[dict[str, pa.Array], Faults]:
+        """Returns the ids of binary texts, and the parts that come with them; there are no faults."""
+        if isinstance(self._options, TextsOptions):
+            return self._texts(column, self._options.max_texts), {}
+        encoded = self._tokenizer.encode_batch(_strings(column))
+        lengths = {"length": pa.array(encoded.lengths)} if self._options.keep_length else {}
+        return {"": _lists(encoded.ids), **lengths}, {}
+
+    def _texts(self, column: pa.Array, most: int | None) -> dict[str, pa.Array]:
+        """Encodes each of a row's texts; missing lists are empty."""
+        kept = pc.list_slice(column, 0, most, return_fixed_size_list=False)
+        texts = np.concatenate([[0], np.cumsum(pc.list_value_length(kept).to_numpy())])
+        ids = self._tokenizer.encode_batch(_strings(pc.list_flatten(kept))).ids
+        return {"": _lists(Ragged(ids.values, ids.splits[texts])), "lengths": _lists(Ragged(ids.lengths(), texts))}
 
 
-def _texts(options: TextsOptions, tokenizer: TextTokenizer, column: pa.Array) -> dict[str, pa.Array]:
-    """Encodes each of a row's texts; missing lists are empty."""
-    kept = pc.list_slice(column, 0, options.max_texts, return_fixed_size_list=False)
-    texts = np.concatenate([[0], np.cumsum(pc.list_value_length(kept).to_numpy())])
-    ids = tokenizer.encode_batch(_strings(pc.list_flatten(kept))).ids
-    return {"": _lists(Ragged(ids.values, ids.splits[texts])), "lengths": _lists(Ragged(ids.lengths(), texts))}
+def _encoder(options: FeatureOptions) -> TextEncoder | ChatEncoder | None:
+    if isinstance(options, ChatOptions):
+        return ChatEncoder(options)
+    return TextEncoder(options) if isinstance(options, TextOptions) and options.in_library else None
 
 
 def _strings(column: pa.Array) -> list[str]:

@@ -21,8 +21,7 @@ from recordmill.pipeline.build.context.reports import reject_row
 from recordmill.pipeline.build.images import read
 from recordmill.pipeline.build.images.read import UNDECODABLE, BuildImageReader, Loaded
 from recordmill.pipeline.build.images.transcode import as_jpeg
-from recordmill.pipeline.build.texts.chat import ChatColumns
-from recordmill.pipeline.build.texts.encode import TextEncoder, encoded_name, graph_column
+from recordmill.pipeline.build.texts.encode import RowEncoder, encoded_name, graph_column
 from recordmill.pipeline.build.worker.shard_report import ShardTotals, Stored
 from recordmill.pipeline.sources.faults import Fault, Reject
 from recordmill.transforms.contract.image_header import ImageError
@@ -170,7 +169,6 @@ class StoredGraph:
 
     def __init__(self, context: PlannedBuild) -> None:
         self._specs = input_specs(context)
-        self._encode = TextEncoder(context.features)
         library = {name: text.library_parts for name, text in context.texts().items() if text.in_library}
         self._beside = {part_name(name, part): encoded_name(name, part) for name in library for part in library[name]}
         self._images = context.images()
@@ -185,7 +183,6 @@ class StoredGraph:
 
     def __call__(self, batch: RowBatch) -> Stored:
         """Returns the stored tensors by feature. Raises: tf.errors.InvalidArgumentError: an image cannot be decoded."""
-        batch = replace(batch, rows=self._encode(batch.rows))
         stored = dict(self._graph({name: batch.tensor(name) for name in self._specs}))
         stored |= {name: as_tensor(batch.rows[column]) for name, column in self._beside.items() if name in stored}
         for name, options in self._images.items():
@@ -203,14 +200,14 @@ def _each(change: Callable[[bytes], bytes], images: Any) -> Any:
     return tf.constant([change(data) for data in images.numpy().tolist()], tf.string, images.shape)
 
 
-class ChatLoader:
-    """Encodes the chats of batches; may be called from several threads."""
+class TextLoader:
+    """Encodes texts and chats of batches before the graph; may be called from several threads."""
 
     def __init__(self, context: PlannedBuild) -> None:
-        self._encode = ChatColumns(context.features, context.schema.features)
+        self._encode = RowEncoder(context.features, context.schema.features)
 
     def __call__(self, batch: RowBatch) -> RowBatch:
-        """Returns the rows with the chats' ids and masks, and the rejects of the others."""
+        """Returns the rows with their ids and the parts that come with them, and the rejects of the others."""
         rows, faults = self._encode(batch.rows)
         good = np.ones(rows.num_rows, bool)
         good[list(faults)] = False

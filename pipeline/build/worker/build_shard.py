@@ -30,7 +30,7 @@ from recordmill.pipeline.build.duplicates.fingerprints import content_features, 
 from recordmill.pipeline.build.images.perceptual_hash import appearance
 from recordmill.pipeline.build.images.read import BuildImageReader, PixelMeter, image_reader, retry_alone
 from recordmill.pipeline.build.worker import shard_report
-from recordmill.pipeline.build.worker.batch import BatchTransformer, ChatLoader, ImageLoader, RowBatch, StoredGraph
+from recordmill.pipeline.build.worker.batch import BatchTransformer, ImageLoader, RowBatch, StoredGraph, TextLoader
 from recordmill.pipeline.build.worker.keyed_rows import unequal
 from recordmill.pipeline.build.worker.packing import Packed, unpack
 from recordmill.pipeline.build.worker.shard_report import Ids, ShardTotals, Stored
@@ -66,7 +66,7 @@ class ShardBuilder:
         self._context = context
         self._compared = content_features(context.features, context.schema)
         images, reader = context.images(), image_reader(context)
-        self._loader, self._chats = ImageLoader(context, reader), ChatLoader(context)
+        self._loader, self._encode = ImageLoader(context, reader), TextLoader(context)
         meter = functools.cache(lambda name: PixelMeter(reader, images[name]))
         self._transform = BatchTransformer(
             StoredGraph(context),
@@ -103,7 +103,7 @@ class ShardBuilder:
 
     def _build(self, begun: tuple[pa.Table, BuildImageReader]) -> list[BuiltBatch]:
         """Builds the records of a batch; in several parts if its images are many bytes."""
-        return [self._built(*self._transform(self._chats(batch))) for batch in self._loader.batches(*begun)]
+        return [self._built(*self._transform(self._encode(batch))) for batch in self._loader.batches(*begun)]
 
     def _built(self, batch: RowBatch, stored: Stored) -> BuiltBatch:
         batch, stored = self._aligned(batch, stored)
@@ -134,7 +134,7 @@ class ShardBuilder:
         return {name: _lengths(name, stored).numpy() for name in texts}
 
     def _aligned(self, batch: RowBatch, stored: Stored) -> tuple[RowBatch, Stored]:
-        """Rejects the rows whose lists of a pack differ in length."""
+        """Rejects rows with lists of a pack that differ in length."""
         columns, faults = self._context.schema.features, dict[int, Fault]()
         for each in self._context.packs:
             faults = unequal(each.features, _counts(stored, each.features), columns) | faults

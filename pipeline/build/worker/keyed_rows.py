@@ -272,7 +272,7 @@ class RowKeys:
 
 
 def unequal(group: Sequence[str], counts: npt.NDArray[np.int64], columns: Mapping[str, str]) -> Faults:
-    """Finds the rows whose lists differ in length, by their lengths of shape [rows, lists]."""
+    """Finds rows with lists of different lengths, by their lengths of shape [rows, lists]."""
     faults: Faults = {}
     for row in np.flatnonzero((counts != counts[:, :1]).any(1)).tolist():
         differs = group[int(np.argmax(counts[row] != counts[row, 0]))]

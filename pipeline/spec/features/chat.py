@@ -66,6 +66,10 @@ class Chat(Feature):
         return self
 
     @property
+    def is_packable(self) -> bool:
+        return True
+
+    @property
     def fill(self) -> Any:
         return b""
 

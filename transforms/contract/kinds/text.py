@@ -173,7 +173,7 @@ class TextDescription(base.Description):
     end_id: Count | None = base.left_out(None)
     tokenizer: str = base.left_out("words")
     model: str | None = base.left_out(None)
-    joins: str | None = base.left_out(None)  # the tokenizer whose pieces join as this one's do
+    joins: str | None = base.left_out(None)  # another tokenizer's way from pieces to a text
     oov_buckets: Count = base.left_out(1)
     hash_buckets: Count | None = base.left_out(None)
     keep_length: bool = base.left_out(False)

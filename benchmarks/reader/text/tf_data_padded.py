@@ -14,15 +14,15 @@ FEATURES = {
 }
 
 
-def parse(records: tf.Tensor) -> Batch:
-    """Parses the records of a batch."""
+def parse(records: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Parses the records of a batch; what is no token is 0."""
     rows = tf.io.parse_example(records, FEATURES)
-    return rows["text"].to_tensor(), rows["text"].row_lengths(), rows["label"]
+    return rows["text"].to_tensor(), rows["label"]
 
 
-def shuffled(data: Path, settings: Settings) -> tf.data.Dataset:
+def shuffled(data: Path, settings: Settings, files: str = "tfrecord/*.tfrecord") -> tf.data.Dataset:
     """Gives records without end."""
-    shards = tf.data.Dataset.list_files(str(data / "tfrecord" / "*.tfrecord"), shuffle=True, seed=settings.seed)
+    shards = tf.data.Dataset.list_files(str(data / files), shuffle=True, seed=settings.seed)
     records = shards.repeat().interleave(tf.data.TFRecordDataset, cycle_length=4)
     return records.shuffle(SHUFFLE, seed=settings.seed)
 
@@ -30,5 +30,11 @@ def shuffled(data: Path, settings: Settings) -> tf.data.Dataset:
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:
     """Yields batches without end."""
     rows = shuffled(data, settings).batch(settings.batch_size, drop_remainder=True)
-    rows = rows.map(parse, settings.workers or tf.data.AUTOTUNE, deterministic=False)
-    yield from rows.prefetch(tf.data.AUTOTUNE).as_numpy_iterator()
+    yield from parsed(rows, settings)
+
+
+def parsed(rows: tf.data.Dataset, settings: Settings) -> Iterator[Batch]:
+    """Parses batches of records in several threads."""
+    rows = rows.map(parse, settings.workers, deterministic=False)
+    for ids, labels in rows.prefetch(tf.data.AUTOTUNE).as_numpy_iterator():
+        yield ids, ids, labels
