@@ -88,7 +88,7 @@ def _stored(tokens: tf.RaggedTensor, options: TextOptions, ids_of: Callable[[tf.
 
 
 def _with_lengths(ids: tf.RaggedTensor, options: TextOptions) -> dict[str, Stored]:
-    """Returns ids, and each text's length if it is wanted; a single window's number and start, which are 0."""
+    """Returns ids, and each text's length if it is wanted; with windows, the zeros of a single one."""
     lengths = ids.row_lengths()
     windows = {} if options.window is None else dict.fromkeys(WINDOW_PARTS, tf.zeros_like(lengths))
     return {"": ids, **windows} | ({"length": lengths} if options.keep_length else {})

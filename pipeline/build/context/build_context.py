@@ -177,7 +177,7 @@ class PlannedBuild:
 
     @property
     def windowed(self) -> tuple[str, Window] | None:
-        """The text that is cut into windows, if any, and their size."""
+        """The text to cut into windows, if any, and their size."""
         return next(((name, each.window) for name, each in self.texts().items() if each.window), None)
 
     def graph_type(self, feature: str) -> pa.DataType:
