@@ -235,12 +235,12 @@ class _Removal:
         counts = split.label_counts
         left = None if counts is None else tuple(count - labels[id_] for id_, count in enumerate(counts))
         gone = self._count(row for row in self.rows if row.split == name)
-        counted = None if split.rows is None else split.rows - gone
-        return replace(split, shards=tuple(shards), label_counts=left, rows=counted)
+        counted = None if split.source_rows is None else split.source_rows - gone
+        return replace(split, shards=tuple(shards), label_counts=left, source_rows=counted)
 
     def _count(self, records: Iterable[StoredRow]) -> int:
         """Counts the rows of records: those of one key in a shard are windows of a row."""
-        if all(split.rows is None for split in self.base.splits.values()):
+        if all(split.source_rows is None for split in self.base.splits.values()):
             return sum(1 for _ in records)
         return len({(row.split, inner_paths(row.shard)[0], row.key) for row in records})
 

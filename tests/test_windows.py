@@ -189,7 +189,7 @@ def test_rows_and_records_are_counted_apart(
 ) -> None:
     manifest, good = published.manifest, [row for row in range(ROWS) if row != BAD]
     assert (manifest.rows["read"], manifest.rows["written"], manifest.rows["rejected"]) == (ROWS, ROWS - 1, 1)
-    assert sum(split.rows or 0 for split in manifest.splits.values()) == ROWS - 1
+    assert sum(split.source_rows or 0 for split in manifest.splits.values()) == ROWS - 1
     assert manifest.records == sum(len(starts(row)) for row in good)
     labels = [sum(len(starts(row)) for row in good if row % 2 == label) for label in (0, 1)]
     counts = [dataset.label_counts(split) for split in dataset.splits]
@@ -200,7 +200,7 @@ def test_rows_and_records_are_counted_apart(
     assert sum(index.ids for shard in train.shards for index in shard.packs) == lengths["ids"]
     monkeypatch.setenv("COLUMNS", "200")
     print_dataset(manifest, Path(published.folder), [])
-    assert_names(capsys.readouterr().out, f"at most {LENGTH}, a window every {STRIDE}", "rows", f"{train.rows}")
+    assert_names(capsys.readouterr().out, f"at most {LENGTH}, a window every {STRIDE}", "rows", f"{train.source_rows}")
 
 
 @pytest.mark.slow
@@ -264,7 +264,7 @@ def test_forgetting_removes_all_windows_and_diff_counts_rows(tmp_path: Path) -> 
     assert (done.rows, done.unknown) == (len(starts(50)) + 1, (b"none",))
     assert done.held_by == {first.version: done.rows}
     assert (done.manifest.rows["written"], done.manifest.rows["forgotten"]) == (ROWS - 3, 2)
-    assert sum(split.rows or 0 for split in done.manifest.splits.values()) == ROWS - 3
+    assert sum(split.source_rows or 0 for split in done.manifest.splits.values()) == ROWS - 3
     dataset = open_dataset(output)
     assert not list(dataset.records(key="r50"))
     assert verify(output).findings.problems == []

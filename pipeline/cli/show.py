@@ -47,13 +47,13 @@ def _state(version: Version) -> str:
 
 
 def _splits(manifest: Manifest) -> Table:
-    splits = manifest.splits.values()
-    counted = [of for of in ("documents", "rows") if any(getattr(split, of) is not None for split in splits)]
+    named, splits = {"documents": "documents", "source_rows": "rows"}, manifest.splits.values()
+    counted = [named[of] for of in named if any(getattr(split, of) is not None for split in splits)]
     numbers = ("records", *counted, "shards", "bytes")
     table = plain_table("split", *numbers, right=numbers)
     for name, split in manifest.splits.items():
-        others = [f"{getattr(split, of) or 0:,}" for of in counted]
-        table.add_row(name, f"{split.records:,}", *others, str(len(split.shards)), f"{split.bytes:,}")
+        rows = [f"{split.rows:,}"] * len(counted)
+        table.add_row(name, f"{split.records:,}", *rows, str(len(split.shards)), f"{split.bytes:,}")
     return table
 
 

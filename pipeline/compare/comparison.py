@@ -65,7 +65,7 @@ def _count_figures(before: Manifest, after: Manifest) -> Iterator[Figure]:
     if not _splits_are_edited(before, after):
         for name, split in before.splits.items():
             others = after.splits.get(name)
-            yield from _rows_moved(name, split.source_rows, 0 if others is None else others.source_rows)
+            yield from _rows_moved(name, split.rows, 0 if others is None else others.rows)
     rejected, read = ([version.rows.get(what, 0) for version in (before, after)] for what in ("rejected", "read"))
     yield from rise("rejects", "all", rejected, read, "rows")
     if "exact" in before.duplicates and "exact" in after.duplicates and not _spans_are_regrouped(before, after):
@@ -82,7 +82,7 @@ def _rows_moved(subject: str, before: int, after: int) -> Iterator[Figure]:
 
 
 def _all_rows(manifest: Manifest) -> int:
-    return sum(split.source_rows for split in manifest.splits.values())
+    return sum(split.rows for split in manifest.splits.values())
 
 
 def _within(duplicates: Mapping[str, Any]) -> int:

@@ -154,7 +154,7 @@ def _name_changes(before: DatasetVersion, after: DatasetVersion) -> dict[str, Na
 def _splits(dataset: DatasetVersion) -> dict[str, Any]:
     return {
         name: {
-            "rows": split.rows,
+            "rows": split.source_rows,
             "records": split.records,
             "bytes": split.bytes,
             "shards": len(split.shards),

@@ -68,7 +68,9 @@ def compare_rows(before: DatasetVersion, after: DatasetVersion) -> RowChanges:
     records = _records_of(after, new, np.concatenate([*shown, in_new[changed[:EXAMINED]]]))
     earlier = _records_of(before, old, np.concatenate([removed[:EXAMPLES], in_old[changed[:EXAMINED]]]))
     examined = zip(in_old[changed[:EXAMINED]].tolist(), in_new[changed[:EXAMINED]].tolist(), strict=True)
-    rows = (split.records if split.rows is None else split.rows for split in after.manifest.splits.values())
+    rows = (
+        split.records if split.source_rows is None else split.source_rows for split in after.manifest.splits.values()
+    )
     unread = sum(rows) - len(new.keys)
     return RowChanges(
         len(added),
@@ -124,7 +126,9 @@ def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[
     of_shard = np.repeat(np.arange(len(chosen)), counts)
     of_split = np.array([splits.index(name) for name, _ in chosen], np.int64)[of_shard]
     hashed, firsts = np.concatenate(keys), np.arange(len(of_shard))
-    if any(split.rows is not None for split in dataset.manifest.splits.values()):  # a row's windows are neighbours
+    if any(
+        split.source_rows is not None for split in dataset.manifest.splits.values()
+    ):  # a row's windows are neighbours
         is_first = (hashed[1:] != hashed[:-1]).any(1) | (np.diff(of_shard) != 0)
         firsts = np.flatnonzero(np.append(True, is_first)[: len(of_shard)])
     summed = np.add.reduceat(np.concatenate(contents), firsts) if len(firsts) else np.zeros(0, np.uint64)

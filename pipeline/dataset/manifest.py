@@ -102,7 +102,7 @@ class Split(Written):
     label_counts: tuple[Count, ...] | None = None
     documents: Count | None = None
     """The number of source rows in the records, if several share one (texts packed by Recordmill 0.1)."""
-    rows: Count | None = None
+    source_rows: Count | None = None
     """The number of source rows, if some are several records: windows of a text."""
 
     @property
@@ -116,9 +116,9 @@ class Split(Written):
         return sum(shard.bytes if shard.kept_bytes is None else shard.kept_bytes for shard in self.shards)
 
     @property
-    def source_rows(self) -> int:
+    def rows(self) -> int:
         """The number of source rows in all records."""
-        counted = self.rows if self.documents is None else self.documents
+        counted = self.source_rows if self.documents is None else self.documents
         return self.records if counted is None else counted
 
     def to_json(self) -> Json:

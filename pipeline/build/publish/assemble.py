@@ -169,7 +169,7 @@ def _list_shards(
                 f"labels are ids from 0 to {classes - 1}, `preprocessing` made {min(labels)} to {max(labels)}"
             )
         counts = tuple(labels[label] for label in range(classes)) if classes else None
-        splits[split] = Split(tuple(shards), counts, rows=_rows(results, split))
+        splits[split] = Split(tuple(shards), counts, source_rows=_rows(results, split))
     return splits
 
 
