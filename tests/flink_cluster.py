@@ -39,6 +39,7 @@ features:
   level: {kind: number, column: number, quantiles: 5}
   text: {kind: text, vocabulary: 60, max_length: 8}
   pieces: {kind: text, column: text, tokenizer: sentencepiece, vocabulary: 90}
+  ids: {kind: text, column: text, tokenizer: huggingface, model: MODEL, max_length: 8, keep_length: true}
   image: {kind: image, optional: true, size: [12, 12], normalize: dataset}
   label: {kind: category}
 """
@@ -150,7 +151,9 @@ def _is_removed(group: Path) -> bool:
 def write_dataset(folder: Path) -> None:
     """Writes `dataset.yaml` and its module; its gates are the folder `gates`."""
     (folder / "gates").mkdir(parents=True)
-    (folder / "dataset.yaml").write_text(SPEC.replace("GATES", str(folder / "gates")))
+    model = Path(__file__).with_name("chat_templates") / "tokenizer.json"
+    text = SPEC.replace("GATES", str(folder / "gates")).replace("MODEL", str(model))
+    (folder / "dataset.yaml").write_text(text)
     (folder / "rows.py").write_text(MODULE.replace("PARTS", str(PARTS)).replace("ROWS", str(ROWS)))
 
 
