@@ -238,7 +238,8 @@ class Dataset(DatasetVersion):
         """Returns the tokenizer of a text with a given model, `huggingface` or `tiktoken`.
 
         Returns:
-            A `TextTokenizer`: `encode(text)` gives the ids that the build stores, int64, and a served model takes;
+            A `TextTokenizer`: `encode(text)` gives the ids that the build stores, int64, and a served model takes
+            (of a `pretokenized` text, `encode(words)`);
             `decode(ids)` the text.
 
         Raises:
@@ -254,7 +255,7 @@ class Dataset(DatasetVersion):
                 f"the version's graph makes the ids of '{feature}': give its serving model the texts themselves"
             )
         given = self.manifest.spec["features"][feature]
-        names = ("special_tokens", "pattern", "begin", "end", "max_length", "truncate")
+        names = ("special_tokens", "pretokenized", "pattern", "begin", "end", "max_length", "truncate")
         chat: dict[str, Any] = {"special_tokens": False} if described["kind"] == "chat" else {}  # its template has them
         options = TextOptions(tokenizer=tokenizer, **{name: given[name] for name in names if name in given}, **chat)
         return TextTokenizer(read_inner(self.folder, described["model"]), options, described["model"])

@@ -65,10 +65,15 @@ MORE = """
 ANALYZED = "image text category number label hot triple gap bucket maybe pieces".split()
 """A feature of each way to look at all rows: what the others store depends on their own row, or is found likewise."""
 ABSENT = {"gap": float("nan"), "maybe": "", "photo": ""}
-ARRAYS = """
-  grid: {kind: array, shape: [2, 3], dtype: int16, optional: true}
-  steps: {kind: array, shape: [null, 2], dtype: bfloat16, max_length: 3, optional: true}
-""" + (f"  said: {{kind: chat, model: {Path(__file__).with_name('chat_templates')}/tokenizer.json, tools: tools}}\n")
+MODEL = Path(__file__).with_name("chat_templates") / "tokenizer.json"
+ARRAYS = f"""
+  grid: {{kind: array, shape: [2, 3], dtype: int16, optional: true}}
+  steps: {{kind: array, shape: [null, 2], dtype: bfloat16, max_length: 3, optional: true}}
+  said: {{kind: chat, model: {MODEL}, tools: tools}}
+  known: {{kind: text, column: text, tokenizer: huggingface, model: {MODEL}}}
+  found: {{kind: token_labels, column: said, text: known, spans: true, classes: [O, B-A, I-A]}}
+"""
+"""Kinds that no golden dataset holds; only their columns are read."""
 MORE_IMAGES = """
   jpeg: {kind: image, column: image, size: [16, 16], fit: crop, store: jpeg, normalize: minus_one_one}
   png: {kind: image, column: image, size: [9, 14], fit: stretch, store: png, channels: 1}

@@ -49,7 +49,7 @@ def test_windows_are_those_of_the_package(length: int, stride: int) -> None:
     expected = [[each.ids, *(more.ids for more in each.overflowing)] for each in theirs.encode_batch(texts)]
     ids = TextTokenizer(data.encode(), TextOptions(tokenizer="huggingface")).encode_batch(texts).ids
     stored = {"text": tf.RaggedTensor.from_row_splits(ids.values, ids.splits)}
-    expanded, rows = expand(stored, "text", Window(length, stride))
+    expanded, rows = expand(stored, ["text"], Window(length, stride))
     ours: list[list[list[int]]] = [[] for _ in texts]
     for row, window in zip(rows.tolist(), expanded["text"].to_list(), strict=True):
         ours[row].append(window)
@@ -70,16 +70,23 @@ def test_windows_join_to_the_texts(lengths: list[int], length: int, data: st.Dat
     assert (np.bincount(made.rows, minlength=len(lengths))[np.array(lengths, np.int64) <= length] == 1).all()
 
 
+def test_labels_of_tokens_are_cut_with_their_text() -> None:
+    ids = tf.ragged.constant([[1, 2, 3, 4, 5], [6]], dtype=tf.int64)
+    stored, _ = expand({"text": ids, "tags": ids * -1}, ["text", "tags"], Window(3, 2))
+    assert stored["text"].to_list() == [[1, 2, 3], [3, 4, 5], [6]]
+    assert stored["tags"].to_list() == [[-1, -2, -3], [-3, -4, -5], [-6]]
+
+
 def test_other_features_are_repeated_whatever_their_shape() -> None:
     names = {"text": tf.ragged.constant([[1, 2, 3], [], [4]], dtype=tf.int64), "word": tf.constant(["a", "b", "c"])}
     more = {"boxes": tf.ragged.constant([[[1.0, 2.0]], [], []], ragged_rank=1), "grid": tf.reshape(tf.range(6), [3, 2])}
-    stored, rows = expand({**names, **more}, "text", Window(2, 2))
+    stored, rows = expand({**names, **more}, ["text"], Window(2, 2))
     assert rows.tolist() == [0, 0, 1, 2]
     assert stored["word"].numpy().tolist() == [b"a", b"a", b"b", b"c"]
     assert stored["boxes"].to_list() == [[[1.0, 2.0]], [[1.0, 2.0]], [], []]
     assert stored["grid"].numpy().tolist() == [[0, 1], [0, 1], [2, 3], [4, 5]]
     with raises(UserError, "'text'", "`window`"):
-        expand({"text": tf.zeros([3])}, "text", Window(2, 2))
+        expand({"text": tf.zeros([3])}, ["text"], Window(2, 2))
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import UNKNOWN, Description, StoredAs
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.text import TextDescription
+from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
 from recordmill.transforms.contract.stored import KEY, Stored, stored_features
 
 
@@ -73,13 +74,13 @@ class DatasetVersion:
         return len(self.classes)
 
     def class_names(self, feature: str) -> list[str]:
-        """Returns a category's names by id; if id 0 is for unknown names, it is `[UNK]`.
+        """Returns the names of a category, or of labels of tokens, by id; if id 0 is for unknown names, it is `[UNK]`.
 
         Raises:
             DatasetError: the feature is unknown or not a category.
         """
         description = self._description(feature)
-        if not isinstance(description, CategoryDescription | CategoriesDescription):
+        if not isinstance(description, CategoryDescription | CategoriesDescription | TokenLabelsDescription):
             raise DatasetError(f"'{feature}' has no classes: its kind is {description.kind}, not category")
         return self.vocabulary(feature)
 
@@ -151,6 +152,8 @@ def read_vocabulary(folder: Location, description: Description, feature: str = "
     Raises:
         DatasetError: the feature lacks a vocabulary, or its file is missing, not UTF-8, or has a wrong number of words.
     """
+    if isinstance(description, TokenLabelsDescription):
+        return list(description.classes)
     if not isinstance(description, Ids):
         raise DatasetError(f"'{feature}' has no vocabulary: its kind is {description.kind}")
     if isinstance(description, TextDescription) and description.tokenizer == "bytes":
@@ -171,7 +174,8 @@ def read_vocabulary(folder: Location, description: Description, feature: str = "
 
 def padding_id(description: Description) -> int | None:
     """Returns the padding id of a feature's lists, or None."""
-    return description.padding_id if isinstance(description, TextDescription | CategoriesDescription) else None
+    lists = TextDescription | CategoriesDescription | TokenLabelsDescription
+    return description.padding_id if isinstance(description, lists) else None
 
 
 def _special(description: Ids) -> list[str]:

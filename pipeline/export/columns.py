@@ -24,7 +24,7 @@ from recordmill.transforms.contract.kinds.base import Description, Export, Expor
 from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.kinds.number import LEARNED_ELSEWHERE
 from recordmill.transforms.contract.kinds.raw import OwnDescription
-from recordmill.transforms.contract.kinds.text import WINDOW_PARTS
+from recordmill.transforms.contract.kinds.text import LIBRARY_TOKENIZERS, WINDOW_PARTS
 from recordmill.transforms.contract.stored import KEY, part_name
 
 EXIF = b"Exif\0\0"
@@ -210,6 +210,8 @@ def _options(dataset: DatasetVersion, name: str, description: Description) -> di
     given: Json = dataset.manifest.spec.get("features", {}).get(name, {})
     if dataset.manifest.adopted:
         given = _as_built(given, description)
+    if given.get("tokenizer") in LIBRARY_TOKENIZERS:  # these refuse what other tokenizers do, even by its default
+        given = {option: value for option, value in given.items() if option not in ("normalize", "case")}
     adapter: TypeAdapter[Feature] = TypeAdapter(AnyFeature)
     try:
         feature = adapter.validate_python(given)

@@ -116,6 +116,7 @@ _TASKS: tuple[tuple[str, set[str], set[str] | None], ...] = (
     ("image-to-text", {"image", "text"}, None),
     ("text-classification", {"text"}, {"category", "categories"}),
     ("text-classification", {"texts"}, {"category", "categories"}),
+    ("token-classification", {"token_labels"}, None),
     ("text-generation", {"text"}, None),
     ("text-generation", {"chat"}, None),
     ("tabular-classification", set(), {"category", "categories"}),

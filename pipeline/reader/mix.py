@@ -23,6 +23,7 @@ from recordmill.pipeline.reader.order import Integers, Permutation, combine
 from recordmill.pipeline.reader.rows import Chosen, Rows
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
 from recordmill.transforms.contract.stored import Ragged
 
 MIXED = 201  # the purpose of a block's permutation; `order` has others
@@ -236,9 +237,9 @@ def _check_words(folders: Sequence[Any], sources: Sequence[SplitSource]) -> None
     found: dict[str, Any] = {}
     for folder, source in zip(folders, sources, strict=True):
         for name, description in source.request.features.items():
-            if isinstance(description, Ids):
-                hashed = description.hash_buckets is not None
-                words = description.vocabulary_size if hashed else read_vocabulary(folder, description, name)
+            if isinstance(description, Ids | TokenLabelsDescription):
+                hashes = getattr(description, "hash_buckets", None)
+                words = read_vocabulary(folder, description, name) if hashes is None else hashes
                 if found.setdefault(name, words) != words:
                     raise DatasetError(
                         f"the ids of '{name}' mean other words in {folder} than in {folders[0]}: build both with the "

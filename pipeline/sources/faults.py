@@ -21,7 +21,7 @@ REASONS = {
     "its colour profile over 16 MiB, an annotation over 4 MiB or 100,000 boxes",
     "missing_value": "a used column is absent, null or, for a category, blank",
     "wrong_type": "a value has the wrong type, is not finite, or is out of its type's range",
-    "unequal_lists": "lists that belong `together` have different lengths",
+    "unequal_lists": "lists that belong together have different lengths, such as words and tags",
     "unknown_split": "the column that decides the split holds an unknown value, or no time",
     "unknown_label": "the label is not among the spec's `classes`",
     "forbidden_path": "a path is absolute, is a URL, or leaves the source's folder, also through a link",
@@ -34,6 +34,9 @@ REASONS = {
     "malformed_chat": "a chat has no messages, an unknown role, or a message without text",
     "template_error": "the chat's template refuses it, as two turns of one role, or a first turn of the assistant",
     "no_trainable_token": "a chat has no token to train on: no turn of the assistant, or none before the cut",
+    "unknown_tag": "a word's tag, or a span's label, is not among the `classes` of labels of tokens",
+    "tags_out_of_order": "tags break their `scheme`, as I-PER after O",
+    "malformed_span": "a span is not in its text, overlaps another, holds no token, or lacks a field",
     DUPLICATE: "another row has the same key; the first by source, path and position stays",
 }
 """Every reason code and its meaning; `docs/rejects.md` prints this table."""

@@ -20,7 +20,7 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.options import PATHS, AnySource, Conll, in_folder, is_template
 from recordmill.pipeline.spec import split_by as rules
 from recordmill.pipeline.spec.features import AnyFeature
-from recordmill.pipeline.spec.features.category import NamedClasses, check_not_crossed
+from recordmill.pipeline.spec.features.category import ListedClasses, NamedClasses, check_not_crossed
 from recordmill.pipeline.spec.features.chat import Chat
 from recordmill.pipeline.spec.features.feature import Together, check_together
 from recordmill.pipeline.spec.gate import Gate, GateOrFalse
@@ -337,7 +337,7 @@ def load_spec(path: str) -> Spec:
         raise SpecError(f"{path}: cannot be read: {reason}") from None
     spec = parse_spec(text, path)
     spec._folder = str(Path(path).resolve().parent)
-    named = {name: each for name, each in spec.resolved_features().items() if isinstance(each, NamedClasses)}
+    named = {name: each for name, each in spec.resolved_features().items() if isinstance(each, ListedClasses)}
     for name, feature in named.items():
         try:
             named[name] = feature.with_classes()

@@ -17,7 +17,7 @@ class Pack(Options):
     length: int = Field(ge=1, le=MOST_LENGTH, strict=True)
     """The ids of a row."""
     features: tuple[str, ...] = Field(min_length=1)
-    """Lists of equal lengths in each record: a text, `raw` lists of int64. Other records are rejects."""
+    """Lists of equal lengths in each record: a text, labels of its tokens, `raw` lists of int64. Others are rejects."""
     split: bool = False
     """Whether a record longer than a row is cut into pieces. Otherwise its first `length` ids are a row."""
     padding: dict[str, int] = {}
@@ -38,10 +38,13 @@ def check_packs(packs: Sequence[Pack], features: Mapping[str, Feature]) -> None:
             raise WrongValueError(f"two packs have the length {pack.length}: a reader chooses by it", "pack")
         for name in (*pack.features, *pack.padding):
             if not feature_named(name, features, "pack").is_packable:
-                raise WrongValueError(f"'{name}' is no text, and no `raw` list of int64: leave it out", "pack")
+                raise WrongValueError(
+                    f"'{name}' is no text, no labels of tokens, no `raw` list of int64: leave it out", "pack"
+                )
             if pack.features.count(name) != 1:
                 raise WrongValueError(f"`features` should name '{name}' once", "pack")
-            for option in ("max_length", "window") if len(pack.features) > 1 else ():
+            alone = all(each == name or getattr(features[each], "text", None) == name for each in pack.features)
+            for option in () if alone else ("max_length", "window"):
                 if getattr(features[name], option, None) is not None:
                     message = f"cuts '{name}' apart from the other lists of its pack: leave it out"
                     raise WrongValueError(message, "features", name, option)

@@ -10,7 +10,7 @@ Images scaled by the reader may differ by one level (`images`). `KINDS` lists a 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -25,6 +25,7 @@ from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSe
 from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
+from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
 from recordmill.transforms.contract.stored import KEY, Column, FinishOptions, Ragged, RowError, part_name
 from recordmill.transforms.numpy.augment.chain import Augment
 from recordmill.transforms.numpy.buffers import Array, BatchMemory, Empty
@@ -159,6 +160,10 @@ def _text(batch: Batch, name: str, description: TextDescription) -> Parts:
     return texts(name, description, batch.stored(name, description), batch.options, batch.empty, batch.shares)
 
 
+def _labels(batch: Batch, name: str, description: TokenLabelsDescription) -> Parts:
+    return texts(name, description, {"": batch.columns[name]}, replace(batch.options, masks=False), batch.empty)
+
+
 def _categories(batch: Batch, name: str, description: CategoriesDescription) -> Parts:
     rows: Any = batch.columns[name]
     if description.read == "multi_hot":
@@ -214,6 +219,7 @@ KINDS: Mapping[type[Description], Callable[[Batch, str, Any], Parts]] = {
     TextDescription: _text,
     TextsDescription: _text,
     ChatDescription: _text,
+    TokenLabelsDescription: _labels,
     CategoryDescription: _values,
     CategoriesDescription: _categories,
     NumberDescription: _values,

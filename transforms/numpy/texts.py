@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
+from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
 from recordmill.transforms.contract.stored import Bytes, FinishOptions, Ragged, RowError
 from recordmill.transforms.numpy.buffers import Array, Empty
 
@@ -26,7 +27,7 @@ WIDE = 128  # values a row: wider rows are copied one by one, others at once by 
 
 def texts(
     name: str,
-    description: TextDescription,
+    description: TextDescription | TokenLabelsDescription,
     stored: Mapping[str, Any],
     options: FinishOptions,
     empty: Empty,

@@ -21,6 +21,8 @@ from recordmill.transforms.contract.kinds.text import BYTE_CHARACTERS, SpecialId
 from recordmill.transforms.contract.stored import Ragged
 
 Ids: TypeAlias = npt.NDArray[np.int64]
+Text: TypeAlias = str | Sequence[str]
+"""A text, or with `pretokenized` its words."""
 PADDING = ("[PAD]", "<pad>", "<|pad|>", "<PAD>")
 """Names of special tokens that pad, where a `tokenizer.json` has no section for padding."""
 
@@ -29,7 +31,7 @@ PADDING = ("[PAD]", "<pad>", "<|pad|>", "<PAD>")
 class Library:
     """A tokenizer of a package, with ids that it adds nothing to."""
 
-    encode: Callable[[Sequence[str]], list[list[int]]]
+    encode: Callable[[Sequence[Text]], list[list[int]]]
     decode: Callable[[Sequence[int]], str]
     pieces: Mapping[int, str]
     """By id; numbers without a piece are left out."""
@@ -38,7 +40,7 @@ class Library:
     """The ids that the file puts before and after each text."""
     joins: str
     """The way from pieces to a text (`kinds.text.JOINED`)."""
-    offsets: Callable[[Sequence[str]], list[Any]] | None = None
+    offsets: Callable[[Sequence[Text]], list[Any]] | None = None
     """Returns the encodings of the package `tokenizers`, with places of tokens in their texts."""
 
 
@@ -92,17 +94,25 @@ class TextTokenizer:
         """The way from pieces to a text (`kinds.text.JOINED`)."""
         return self._library.joins
 
-    def encode(self, text: str) -> Ids:
+    def encode(self, text: Text) -> Ids:
         """Returns a text's ids as the dataset stores them: int64 [ids]."""
         return self.encode_batch([text]).ids.values
 
-    def encode_batch(self, texts: Sequence[str]) -> Encoded:
+    def encode_batch(self, texts: Sequence[Text]) -> Encoded:
         """Returns the ids of texts, also of none."""
         return self.stored(self._library.encode(texts))
 
-    def stored(self, tokens: Sequence[Sequence[int]]) -> Encoded:
-        """Returns tokens' ids as they are stored: with the ids around them, cut at `max_length`."""
-        before, after = self.before.tolist(), self.after.tolist()
+    def encodings(self, texts: Sequence[Text]) -> list[Any]:
+        """Returns the encodings of the package `tokenizers`, without the ids around texts; `stored` adds these."""
+        assert self._library.offsets is not None  # noqa: S101 - the spec requires a library with places
+        return self._library.offsets(texts)
+
+    def stored(self, tokens: Sequence[Sequence[int]], fill: int | None = None) -> Encoded:
+        """Returns tokens' ids as they are stored: with the ids around them, cut at `max_length`.
+
+        With `fill` takes and returns values of tokens in place of their ids; the ids around them have this value.
+        """
+        before, after = ([id_ if fill is None else fill for id_ in ids.tolist()] for ids in (self.before, self.after))
         rows = [[*before, *ids, *after] for ids in tokens] if before or after else tokens
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         values = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
@@ -156,8 +166,10 @@ def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
     model = described["model"]
     unknown = model.get("unk_id", ids.get(model.get("unk_token")))
 
-    def encode(texts: Sequence[str]) -> list[list[int]]:
-        return [each.ids for each in tokenizer.encode_batch_fast(texts, add_special_tokens=False)]
+    given: dict[str, bool] = {"is_pretokenized": options.pretokenized, "add_special_tokens": False}
+
+    def encode(texts: Sequence[Text]) -> list[list[int]]:
+        return [each.ids for each in tokenizer.encode_batch_fast(texts, **given)]
 
     return Library(
         encode,
@@ -166,7 +178,7 @@ def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
         SpecialIds(padding=padding, unknown=unknown, begin=None, end=None, first=0),
         _around(tokenizer, where) if options.special_tokens else (np.zeros(0, np.int64),) * 2,
         _joins(described.get("decoder") or {}),
-        lambda texts: list(tokenizer.encode_batch(texts, add_special_tokens=False)),
+        lambda texts: list(tokenizer.encode_batch(texts, **given)),
     )
 
 
@@ -224,7 +236,7 @@ def _tiktoken(data: bytes, options: TextOptions, where: str) -> Library:
     pieces |= {id_: name for name, id_ in specials.items()}
     none = np.zeros(0, np.int64)
     return Library(
-        lambda texts: tokenizer.encode_ordinary_batch(list(texts), num_threads=1),
+        lambda texts: tokenizer.encode_ordinary_batch([str(text) for text in texts], num_threads=1),
         lambda ids: tokenizer.decode(ids),
         pieces,
         SpecialIds(padding=max(pieces) + 1, unknown=None, begin=None, end=None, first=0),

@@ -19,6 +19,7 @@ from recordmill.transforms.contract.kinds.base import Stored as Layout
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription, RawOptions
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
+from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
 from recordmill.transforms.contract.stored import KEY, SERVED, FinishOptions, part_name, stored_features
 from recordmill.transforms.tensorflow import boxes, category, image, number, text
 from recordmill.transforms.tensorflow.kind import DTYPES, Context, Kind, Parts, Prepared, Stored, cut, each, padded
@@ -82,6 +83,8 @@ def model_features(
             result = _images(description, parts, options)
         elif isinstance(description, TextDescription) and description.packed is None:
             result = _text(description, parts, options)
+        elif isinstance(description, TokenLabelsDescription):
+            result = _text(description, parts, replace(options, masks=False))
         else:
             result = KINDS[description.kind].features(description, parts)
         ready |= {part_name(name, part): tensor for part, tensor in result.items()}
@@ -95,7 +98,7 @@ def _images(description: ImageDescription | ImageSequenceDescription, parts: Par
     return {**ready, "": tf.cast(ready[""], dtype)} if dtype == "bfloat16" else ready
 
 
-def _text(description: TextDescription, parts: Parts, options: FinishOptions) -> Parts:
+def _text(description: TextDescription | TokenLabelsDescription, parts: Parts, options: FinishOptions) -> Parts:
     length = options.length_of(description.max_length)
     if isinstance(description, TextsDescription):
         if options.captions == "all":
@@ -174,6 +177,7 @@ KINDS: Mapping[str, Kind] = {
     "text": Kind(text.prepare, text.features),
     "texts": Kind(text.prepare_texts, text.texts_features),
     "chat": Kind(text.prepare_chats, text.features),
+    "token_labels": Kind(text.prepare_labels, text.features),
     "category": Kind(category.prepare),
     "categories": Kind(each(category.prepare), category.list_features),
     "number": Kind(number.prepare),

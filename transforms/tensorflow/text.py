@@ -20,6 +20,7 @@ from recordmill.transforms.contract.kinds.text import (
     TextsDescription,
     TextsOptions,
 )
+from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription, TokenLabelsOptions
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics, Stored, cut
 from recordmill.transforms.tensorflow.tokenizers import clean, tokenize
 
@@ -48,6 +49,13 @@ def prepare_chats(options: ChatOptions, column: tf.RaggedTensor, context: Contex
     return Prepared(
         lambda _: {"": tf.identity(column), LOSS_MASK: column.with_flat_values(tf.zeros_like(column.flat_values))}
     )
+
+
+def prepare_labels(options: TokenLabelsOptions, column: None, context: Context) -> Prepared:
+    """Stores the number to ignore for each of the text's ids, ragged [rows, None]: a step before the graph labels."""
+    ids = context.columns[options.text]
+    ignored = tf.fill(tf.shape(ids.flat_values), tf.constant(options.ignore, tf.int64))
+    return Prepared(lambda _: {"": ids.with_flat_values(ignored)})
 
 
 def _vocabulary_ids(
@@ -118,7 +126,7 @@ def surround(ids: tf.RaggedTensor, special: SpecialIds) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_row_splits(stitched, splits, validate=False)
 
 
-def features(description: TextDescription, stored: Parts) -> Parts:
+def features(description: TextDescription | TokenLabelsDescription, stored: Parts) -> Parts:
     """Pads to int64 ids of shape [rows, max_length], by default the longest row's length.
 
     The part `length` (int64, shape [rows]) is unchanged. Packed rows are [rows, packed] wide; their parts `segments` (1

@@ -28,6 +28,7 @@ from recordmill.transforms.contract.kinds.base import FeatureOptions, argument_n
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.contract.kinds.number import NumberOptions
 from recordmill.transforms.contract.kinds.text import vocabulary_owner
+from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
 from recordmill.transforms.contract.stored import LENGTHS, UNENCODED, part_name
 from recordmill.transforms.tensorflow.features import KINDS, Features, model_features
 from recordmill.transforms.tensorflow.kind import Context, Prepared, Statistics, Stored
@@ -147,10 +148,11 @@ def export_serving(export: str, descriptions: Features, inputs: Inputs, label: s
     """Writes the SavedModel into a new folder."""
     model = ServingModel(export)
     others = {name: spec for name, spec in inputs.items() if name != label}
-    wanted = {name: description for name, description in descriptions.items() if name != label}
+    served = {name: each for name, each in descriptions.items() if not isinstance(each, TokenLabelsDescription)}
+    wanted = {name: description for name, description in served.items() if name != label}
     signatures = {"serving_default": model.signature(others, wanted)}
     if label is not None:
-        signatures["with_label"] = model.signature(inputs, descriptions)
+        signatures["with_label"] = model.signature(inputs, served)
     tf.saved_model.save(model, folder, signatures=signatures)
 
 

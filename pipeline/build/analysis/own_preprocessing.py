@@ -92,7 +92,7 @@ def _why_not_stored(name: str, value: Any) -> str | None:
 
 def schema(planned: PlannedBuild) -> pa.Schema:
     """Returns the Arrow schema of the analysis' input; tf.Transform wants lists."""
-    columns = {name: planned.graph_type(name) for name in planned.schema.features}
+    columns = {name: planned.graph_type(name) for name in planned.inputs()}
     return pa.schema([(name, kind if pa.types.is_list(kind) else pa.list_(kind)) for name, kind in columns.items()])
 
 
@@ -103,7 +103,7 @@ def tensor_config(planned: PlannedBuild) -> tensor_adapter.TensorAdapterConfig:
         name: form(ragged_tensor={"feature_path": {"step": [name]}, "row_partition_dtype": form.INT64})
         if pa.types.is_list(planned.graph_type(name))
         else form(dense_tensor={"column_name": name, "shape": {}})
-        for name in planned.schema.features
+        for name in planned.inputs()
     }
     return tensor_adapter.TensorAdapterConfig(schema(planned), representations)
 

@@ -176,9 +176,17 @@ class PlannedBuild:
         return {name: options for name, options in self.features.items() if isinstance(options, TextOptions)}
 
     @property
-    def windowed(self) -> tuple[str, Window] | None:
-        """The text to cut into windows, if any, and their size."""
-        return next(((name, each.window) for name, each in self.texts().items() if each.window), None)
+    def windowed(self) -> tuple[tuple[str, ...], Window] | None:
+        """The text to cut into windows, if any, and the labels of its tokens; and the windows' size."""
+        for name, text in self.texts().items():
+            if text.window is not None:
+                labels = (other for other, each in self.features.items() if getattr(each, "text", None) == name)
+                return (name, *labels), text.window
+        return None
+
+    def inputs(self) -> list[str]:
+        """Lists the features with a column that the graph takes."""
+        return [name for name in self.schema.features if self.features[name].is_input]
 
     def graph_type(self, feature: str) -> pa.DataType:
         """Returns the Arrow type of the graph's input: ids of a text tokenized before it, or the column's."""

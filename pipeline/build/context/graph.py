@@ -29,7 +29,7 @@ _unpacking = threading.Lock()  # of two threads' folders the cache would keep on
 def input_specs(context: PlannedBuild) -> dict[str, Any]:
     """Returns the types of the graph's inputs by feature: tensors of shape [rows], or ragged ones [rows, None]."""
     specs = {}
-    for name in context.schema.features:
+    for name in context.inputs():
         kind = context.graph_type(name)
         many = pa.types.is_list(kind)
         value = TENSOR_TYPES[kind.value_type if many else kind]

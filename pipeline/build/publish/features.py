@@ -17,6 +17,7 @@ from recordmill.pipeline.build.context.graph import input_specs
 from recordmill.pipeline.build.results.results import Results
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.dataset.paths import path_within
+from recordmill.pipeline.spec.features.token_labels import TokenLabels
 from recordmill.transforms.contract.kinds.base import UNKNOWN, Description, Stored, tfds_stored
 from recordmill.transforms.contract.kinds.category import CategoryDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription
@@ -38,6 +39,8 @@ def describe_features(results: Results) -> Described:
         owner = vocabulary_owner(name, feature.options())
         statistics = {"vocabulary": f"{ASSETS}/{vocabulary_name(owner)}", "is_label": name == spec.label}
         statistics |= results.statistics.get(owner, {})
+        if isinstance(feature, TokenLabels):
+            statistics["max_length"] = getattr(spec.features[feature.text], "most_ids", None)
         if name in results.context.models:
             statistics |= tokenizer(results.context, owner).statistics(owner)
         described[name] = feature.describe(statistics)

@@ -1,30 +1,34 @@
 """Texts and chats as ids before the graph, by tokenizers that models bring: by the batch, in the worker.
 
 Keyed rows get a column of ids for each such feature, and one for each part that comes with them. The graph takes the
-ids; the parts replace those that the graph makes of the ids alone, as a client of the serving model sends them.
+ids; the parts replace those that the graph makes of the ids alone, as a client of the serving model sends them. So do
+labels of tokens, made with their text's ids.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.build.texts.chat import ChatEncoder
-from recordmill.pipeline.sources.faults import Faults
+from recordmill.pipeline.build.texts.token_labels import Labeller
+from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.chat import ChatOptions
 from recordmill.transforms.contract.kinds.text import TextOptions, TextsOptions
+from recordmill.transforms.contract.kinds.token_labels import TokenLabelsOptions
 from recordmill.transforms.contract.stored import Ragged
-from recordmill.transforms.numpy.tokenizers import TextTokenizer
+from recordmill.transforms.numpy.tokenizers import Encoded, TextTokenizer
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a batch is one thread's: workers run several at a time
 
 
 def encoded_name(feature: str, part: str = "") -> str:
-    """Returns the internal column of a feature's ids, or of a part that comes with them."""
+    """Returns the internal column of a feature's ids or labels, or of a part that comes with them."""
     return f"@{part or 'ids'} {feature}"
 
 
@@ -34,25 +38,38 @@ def graph_column(rows: pa.Table, feature: str) -> pa.ChunkedArray:
     return rows[ids if ids in rows.column_names else feature]
 
 
+Columns: TypeAlias = dict[str, pa.Array]
+"""The columns of a feature's ids, "", and of their parts."""
+
+
 class RowEncoder:
-    """Encodes the texts and chats of keyed rows; may be called from several threads."""
+    """Encodes the texts, chats and labels of keyed rows; may be called from several threads."""
 
     def __init__(self, features: Mapping[str, FeatureOptions], columns: Mapping[str, str]) -> None:
         """Takes complete options, and each feature's column, for faults. Raises: UserError: a package is missing."""
         self._encoders = {name: made for name, options in features.items() if (made := _encoder(options))}
+        self._labels = {name: each for name, each in features.items() if isinstance(each, TokenLabelsOptions)}
         self._columns = columns
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, Faults]:
         """Adds the columns of ids and parts, empty for rows at fault; also returns the faults."""
         faults: Faults = {}
-        for name, encoder in self._encoders.items():
-            parts, wrong = encoder.columns(rows[name].combine_chunks())
+        for name, parts, wrong in self._encoded(rows):
             faults |= {
                 row: replace(fault, column=self._columns[name]) for row, fault in wrong.items() if row not in faults
             }
             for part, values in parts.items():
                 rows = rows.append_column(encoded_name(name, part), values)
         return rows, faults
+
+    def _encoded(self, rows: pa.Table) -> Iterator[tuple[str, Columns, Faults]]:
+        """Yields each feature's columns and faults."""
+        for name, encoder in self._encoders.items():
+            labels = {label: each for label, each in self._labels.items() if each.text == name}
+            if labels and isinstance(encoder, TextEncoder):
+                yield from encoder.labelled(name, labels, rows)
+            else:
+                yield name, *encoder.columns(rows[name].combine_chunks())
 
     def good(self, rows: pa.Table) -> pa.Table:
         """Returns the rows without faults, with the columns of ids and parts."""
@@ -69,15 +86,30 @@ class TextEncoder:
         """Loads the tokenizer. Raises: UserError: a package is missing."""
         self._options, self._tokenizer = options, TextTokenizer(options.model_bytes or b"", options)
 
-    def columns(self, column: pa.Array) -> tuple[dict[str, pa.Array], Faults]:
+    def columns(self, column: pa.Array) -> tuple[Columns, Faults]:
         """Returns the ids of binary texts, and the parts that come with them; there are no faults."""
         if isinstance(self._options, TextsOptions):
             return self._texts(column, self._options.max_texts), {}
-        encoded = self._tokenizer.encode_batch(_strings(column))
-        lengths = {"length": pa.array(encoded.lengths)} if self._options.keep_length else {}
-        return {"": _lists(encoded.ids), **lengths}, {}
+        return self._stored(self._tokenizer.encode_batch(_strings(column))), {}
 
-    def _texts(self, column: pa.Array, most: int | None) -> dict[str, pa.Array]:
+    def labelled(
+        self, text: str, labels: Mapping[str, TokenLabelsOptions], rows: pa.Table
+    ) -> Iterator[tuple[str, Columns, Faults]]:
+        """Yields the columns and faults of a text, then of each of the labels of its tokens, by the same encodings."""
+        texts = _strings(rows[text].combine_chunks())
+        encodings = self._tokenizer.encodings(texts)
+        yield text, self._stored(self._tokenizer.stored([each.ids for each in encodings])), {}
+        for name, options in labels.items():
+            made = list(map(Labeller(options), texts, encodings, rows[name].to_pylist()))
+            faults = {row: each for row, each in enumerate(made) if isinstance(each, Fault)}
+            of_tokens = [[] if isinstance(each, Fault) else each for each in made]
+            yield name, {"": _lists(self._tokenizer.stored(of_tokens, options.ignore).ids)}, faults
+
+    def _stored(self, encoded: Encoded) -> Columns:
+        lengths = {"length": pa.array(encoded.lengths)} if self._options.keep_length else {}
+        return {"": _lists(encoded.ids), **lengths}
+
+    def _texts(self, column: pa.Array, most: int | None) -> Columns:
         """Encodes each of a row's texts; missing lists are empty."""
         kept = pc.list_slice(column, 0, most, return_fixed_size_list=False)
         texts = np.concatenate([[0], np.cumsum(pc.list_value_length(kept).to_numpy())])
@@ -91,8 +123,9 @@ def _encoder(options: FeatureOptions) -> TextEncoder | ChatEncoder | None:
     return TextEncoder(options) if isinstance(options, TextOptions) and options.in_library else None
 
 
-def _strings(column: pa.Array) -> list[str]:
-    return column.cast(pa.string()).to_pylist()  # type: ignore[no-any-return]
+def _strings(column: pa.Array) -> list[Any]:
+    """Returns texts, or each text's words."""
+    return column.cast(pa.list_(pa.string()) if pa.types.is_list(column.type) else pa.string()).to_pylist()  # type: ignore[no-any-return]
 
 
 def _lists(rows: Ragged) -> pa.Array:

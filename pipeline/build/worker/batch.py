@@ -171,6 +171,7 @@ class StoredGraph:
         self._specs = input_specs(context)
         library = {name: text.library_parts for name, text in context.texts().items() if text.in_library}
         self._beside = {part_name(name, part): encoded_name(name, part) for name in library for part in library[name]}
+        self._beside |= {name: encoded_name(name) for name, each in context.features.items() if not each.is_input}
         self._images = context.images()
         graph = transform_graph(unpack_graph(context.workspace, context.export))
 

@@ -6,7 +6,8 @@ As Hugging Face's `return_overflowing_tokens`, with a stride of `length - stride
 [[0, 1, 1, 1], [0, 0, 1, 2], [0, 0, 3, 6], [0, 4, 4, 3]]
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -38,21 +39,25 @@ def windows(lengths: Ids, window: Window) -> Windows:
     return Windows(rows, numbers, starts, np.minimum(lengths[rows] - starts, window.length))
 
 
-def expand(stored: Stored, name: str, window: Window) -> tuple[Stored, Ids]:
+def expand(stored: Stored, names: Sequence[str], window: Window) -> tuple[Stored, Ids]:
     """Returns the stored tensors of a text's windows, and each window's row; other features are repeated.
+
+    `names` are the text and the labels of its tokens, lists of equal lengths.
 
     Raises:
         UserError: the text is stored as something else.
     """
-    ids = stored.get(name)
+    ids = stored.get(names[0])
     if not isinstance(ids, tf.RaggedTensor) or ids.dtype != tf.int64 or ids.ragged_rank != 1:
-        raise UserError(f"`preprocessing` stores '{name}' as no list of int64, and its `window` needs one")
-    made = windows(ids.row_lengths().numpy(), window)
+        raise UserError(f"`preprocessing` stores '{names[0]}' as no list of int64, and its `window` needs one")
+    made, first = windows(ids.row_lengths().numpy(), window), ids.row_splits.numpy()
     splits = np.concatenate([[0], np.cumsum(made.sizes)])
-    places = np.arange(splits[-1]) + np.repeat(
-        ids.row_splits.numpy()[made.rows] + made.starts - splits[:-1], made.sizes
-    )
-    cut = tf.RaggedTensor.from_row_splits(ids.flat_values.numpy()[places], splits, validate=False)
-    of_window = {part_name(name, part): each for part, each in zip(WINDOW_PARTS, made[1:3], strict=True)}
-    repeated = {other: tf.gather(values, made.rows) for other, values in stored.items() if other not in of_window}
-    return {**repeated, name: cut, **{part: tf.constant(each) for part, each in of_window.items()}}, made.rows
+    places = np.arange(splits[-1]) + np.repeat(first[made.rows] + made.starts - splits[:-1], made.sizes)
+    of_window: dict[str, Any] = {
+        name: tf.RaggedTensor.from_row_splits(stored[name].flat_values.numpy()[places], splits, validate=False)
+        for name in names
+    }
+    for part, numbers in zip(WINDOW_PARTS, made[1:3], strict=True):
+        of_window[part_name(names[0], part)] = tf.constant(numbers)
+    repeated = {name: tf.gather(values, made.rows) for name, values in stored.items() if name not in of_window}
+    return {**repeated, **of_window}, made.rows

@@ -12,8 +12,21 @@ from recordmill.pipeline.spec.features.image import Image, ImageSequence
 from recordmill.pipeline.spec.features.number import Number, Numbers
 from recordmill.pipeline.spec.features.raw import Raw
 from recordmill.pipeline.spec.features.text import Text, Texts
+from recordmill.pipeline.spec.features.token_labels import TokenLabels
 
 AnyFeature = Annotated[
-    Image | ImageSequence | Boxes | Text | Texts | Chat | Category | Categories | Number | Numbers | Array | Raw,
+    Image
+    | ImageSequence
+    | Boxes
+    | Text
+    | Texts
+    | Chat
+    | TokenLabels
+    | Category
+    | Categories
+    | Number
+    | Numbers
+    | Array
+    | Raw,
     Field(discriminator="kind"),
 ]

@@ -64,7 +64,24 @@ def read_classes(path: str | Path) -> tuple[str, ...]:
         raise ValueError(f"{path}{line}: {first['ctx']['error']}") from None
 
 
-class NamedClasses(Feature):
+class ListedClasses(Feature):
+    """Names that a file may list."""
+
+    classes: GivenClasses | None
+    classes_file: str | None
+
+    def files(self) -> dict[str, str]:
+        """Returns the path of the classes' file, if any."""
+        return {"classes_file": self.classes_file} if self.classes_file else {}
+
+    def with_classes(self) -> Self:
+        """Reads `classes_file`, relative to the working folder, into `classes`. Raises: ValueError."""
+        if self.classes_file is None:
+            return self
+        return self.model_copy(update={"classes": read_classes(self.classes_file), "classes_file": None})
+
+
+class NamedClasses(ListedClasses):
     """The rules that map names to ids."""
 
     column_type = ColumnType.CATEGORY
@@ -115,16 +132,6 @@ class NamedClasses(Feature):
 
     def options(self, *, is_label: bool = False) -> FeatureOptions:
         return self._make(self.contract, classes=self.given_classes, is_label=is_label)
-
-    def files(self) -> dict[str, str]:
-        """Returns the path of the classes' file, if any."""
-        return {"classes_file": self.classes_file} if self.classes_file else {}
-
-    def with_classes(self) -> Self:
-        """Reads `classes_file`, relative to the working folder, into `classes`. Raises: ValueError."""
-        if self.classes_file is None:
-            return self
-        return self.model_copy(update={"classes": read_classes(self.classes_file), "classes_file": None})
 
     def check_label(self) -> None:
         """Checks that every class of a label gets an id. Raises: WrongValueError: its path starts at this feature."""

@@ -83,8 +83,9 @@ def _wrong_library(
             yield option, f"should be true or false with the tokenizer {text.tokenizer}, got {value!r}"
         if value is True and text.in_library:
             yield option, f"name the token of the tokenizer {text.tokenizer}, such as `{option}: <|endoftext|>`"
-    if "special_tokens" in changed and text.tokenizer != "huggingface":
-        yield "special_tokens", "is for the tokenizer huggingface: leave it out"
+    for option in ("special_tokens", "pretokenized"):
+        if option in changed and text.tokenizer != "huggingface":
+            yield option, "is for the tokenizer huggingface: leave it out"
     if (text.pattern is not None) != (text.tokenizer == "tiktoken"):
         known = "`r50k_base`, `p50k_base`, `cl100k_base`, `o200k_base`, or the regular expression"
         missing = f"the tokenizer tiktoken needs the pattern that splits a text before ranks apply: {known}"
@@ -266,6 +267,8 @@ class Text(Tokenized):
     """A text as ids."""
 
     kind: Literal["text"]
+    pretokenized: bool = False
+    """Whether a row has a list of words, or words between spaces, which huggingface tokenizes one by one."""
     keep_length: bool = False
     """Whether to store `<feature>_length`: the number of ids before cutting."""
     window: Window | None = None
@@ -292,6 +295,13 @@ class Text(Tokenized):
             message = f"'{others[0]}' has windows, too, and only one text's make the records: leave one out"
             raise WrongValueError(message, "window")
 
+    @property
+    def fill(self) -> Any:
+        return [] if self.pretokenized else super().fill
+
+    def _column(self) -> Column:
+        return replace(super()._column(), many=True, separator=" ") if self.pretokenized else super()._column()
+
     def parts(self) -> tuple[str, ...]:
         """Names `length` with `keep_length`, and the parts of windows."""
         return tuple(kinds.TextDescription.parts_of({"keep_length": self.keep_length, "window": self.window}))[1:]
@@ -301,8 +311,12 @@ class Text(Tokenized):
 
     def stored_form(self) -> dict[str, Any]:
         """Returns a list of int64, at most a window."""
-        window = self._window()
-        return {"stored": "int64", **({"window": window, "max_length": window.length} if window else {})}
+        return {"stored": "int64", "window": self._window(), "max_length": self.most_ids}
+
+    @property
+    def most_ids(self) -> int | None:
+        """The most ids of a record; None: any number."""
+        return self.window.length if self.window else self.max_length
 
     def _window(self) -> kinds.Window | None:
         if self.window is None:

@@ -13,6 +13,7 @@ from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSe
 from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
+from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
 
 DESCRIPTIONS: Mapping[str, type[Description]] = {
     kind.kind: kind
@@ -23,6 +24,7 @@ DESCRIPTIONS: Mapping[str, type[Description]] = {
         TextDescription,
         TextsDescription,
         ChatDescription,
+        TokenLabelsDescription,
         CategoryDescription,
         CategoriesDescription,
         NumberDescription,

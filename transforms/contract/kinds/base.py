@@ -134,6 +134,7 @@ class FeatureOptions:
 
     kind: ClassVar[str]
     limits: ClassVar[tuple[str, ...]] = ("missing",)  # the gate limits of this kind
+    is_input: ClassVar[bool] = True  # whether the graph, and so the serving model, takes its column, if it has one
     optional: bool = False
 
 

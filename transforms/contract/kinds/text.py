@@ -83,6 +83,7 @@ class TextOptions(base.FeatureOptions):
     hash_buckets: int | None = None
     ngrams: tuple[int, ...] = (1,)
     special_tokens: bool = True  # whether a given tokenizer.json adds its special tokens
+    pretokenized: bool = False  # whether a text is a list of words
     pattern: str | None = None  # splits a text before the ranks of tiktoken apply
     begin: bool | str = False  # a name: the token of a given model
     end: bool | str = False

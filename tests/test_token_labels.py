@@ -1,0 +1,469 @@
+"""Labels of tokens: equal to those that plain Python makes of the package's words and offsets; built, read, refused."""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+from tokenizers import Encoding, Tokenizer
+
+from recordmill import Dataset, open_dataset
+from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.texts.encode import RowEncoder, encoded_name
+from recordmill.pipeline.build.texts.token_labels import Labeller, TagsError, check_sequence, spread
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.export.export import export
+from recordmill.pipeline.sources.faults import Fault
+from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
+from recordmill.pipeline.verify.parity import with_parity
+from recordmill.pipeline.verify.verify import verify
+from recordmill.transforms.contract.kinds.text import TextOptions
+from recordmill.transforms.contract.kinds.token_labels import PREFIXES, TokenLabelsDescription, TokenLabelsOptions
+from recordmill.transforms.contract.stored import FinishOptions, Ragged
+from recordmill.transforms.numpy.features import finish
+from recordmill.transforms.tensorflow.features import model_features
+from tests import models
+from tests.messages import assert_names, raises
+
+TYPES = ("PER", "LOC")
+CLASSES = {scheme: ("O", *(f"{each}{name}" for name in TYPES for each in PREFIXES[scheme])) for scheme in PREFIXES}
+ROWS = 10_000
+ODD = ["", "日本", "naïve", "a b", "😀", "don't", "1996-08-22", "ﬁn", "x" * 40]
+
+
+def made_words(draw: random.Random) -> list[str]:
+    known = [word for text in models.corpus(40) for word in text.split()]
+    return [draw.choice(ODD) if draw.random() < 0.2 else draw.choice(known)[:20] for _ in range(draw.randint(0, 9))]
+
+
+def made_tags(draw: random.Random, words: int, scheme: str) -> list[str]:
+    tags: list[str] = []
+    while len(tags) < words:
+        name, size = draw.choice(TYPES), draw.randint(1, min(3, words - len(tags)))
+        if draw.random() < 0.4:
+            tags.append("O")
+        elif scheme == "none":
+            tags.append(name)
+        elif scheme == "bioes" and size == 1:
+            tags.append(f"S-{name}")
+        else:
+            last = "E" if scheme == "bioes" else "I"
+            tags += [f"B-{name}", *[f"I-{name}"] * (size - 2), *[f"{last}-{name}"] * (size > 1)]
+    return tags
+
+
+def encoder(data: bytes, text: dict[str, Any], labels: dict[str, Any]) -> RowEncoder:
+    options = TextOptions(tokenizer="huggingface", model_bytes=data, **text)
+    return RowEncoder({"body": options, "tags": TokenLabelsOptions(text="body", **labels)}, {"body": "b", "tags": "t"})
+
+
+def encoded(rows: RowEncoder, texts: list[Any], cells: list[Any]) -> tuple[list[Any], list[Any], dict[int, Fault]]:
+    kind = pa.list_(pa.binary()) if isinstance(texts[0], list) else pa.binary()
+    plain = [[word.encode() for word in each] if isinstance(each, list) else each.encode() for each in texts]
+    table, faults = rows(pa.table({"body": pa.array(plain, kind), "tags": pa.array(cells, kind)}))
+    return (*(table[encoded_name(name)].to_pylist() for name in ("body", "tags")), faults)
+
+
+def theirs(name: str, **cut: Any) -> tuple[Tokenizer, bytes]:
+    data = models.MADE[name]().to_str().encode()
+    made = Tokenizer.from_str(data.decode())
+    made.no_padding()
+    made.no_truncation()
+    if cut:
+        made.enable_truncation(**cut)
+    return made, data
+
+
+def plainly(encoding: Encoding, tags: list[str], classes: tuple[str, ...], label: str, ignore: int) -> list[int]:
+    """The labels of words' tokens: the first has its tag; with `all`, B- is followed by I-."""
+    labels, before = [], None
+    for word in encoding.word_ids:
+        if word is None:
+            labels.append(ignore)
+        elif word != before:
+            labels.append(classes.index(tags[word]))
+        else:
+            labels.append(ignore if label == "first" else classes.index(tags[word].replace("B-", "I-")))
+        before = word
+    return labels
+
+
+@pytest.mark.parametrize("name", models.MADE)
+@pytest.mark.parametrize("label", ["first", "all"])
+def test_labels_are_those_of_the_packages_words(name: str, label: str) -> None:
+    package, data = theirs(name)
+    draw = random.Random(1)
+    words = [made_words(draw) for _ in range(ROWS // 6)]
+    tags = [made_tags(draw, len(each), "bio") for each in words]
+    rows = encoder(data, {"pretokenized": True}, {"classes": CLASSES["bio"], "label": label, "ignore": -7})
+    ids, labels, faults = encoded(rows, words, [[tag.encode() for tag in each] for each in tags])
+    wanted = [package.encode(each, is_pretokenized=True) for each in words]
+    assert not faults
+    assert ids == [each.ids for each in wanted]
+    assert labels == [plainly(*each, CLASSES["bio"], label, -7) for each in zip(wanted, tags, strict=True)]
+
+
+@pytest.mark.parametrize(("side", "direction"), [("end", "right"), ("start", "left")])
+def test_labels_are_cut_as_ids(side: str, direction: str) -> None:
+    package, data = theirs("wordpiece", max_length=8, direction=direction)
+    draw = random.Random(2)
+    words = [made_words(draw) for _ in range(200)]
+    tags = [made_tags(draw, len(each), "bio") for each in words]
+    text = {"pretokenized": True, "max_length": 8, "truncate": side, "keep_length": True}
+    rows = encoder(data, text, {"classes": CLASSES["bio"], "label": "all"})
+    ids, labels, _ = encoded(rows, words, [[tag.encode() for tag in each] for each in tags])
+    assert ids == [package.encode(each, is_pretokenized=True).ids for each in words]
+    package.no_truncation()
+    for row, tagged in enumerate(tags):  # a cut may begin within a word: labels are those of the whole text
+        whole = plainly(package.encode(words[row], is_pretokenized=True), tagged, CLASSES["bio"], "all", -100)
+        inner = whole[1:-1][:6] if side == "end" else whole[1:-1][-6:]
+        assert labels[row] == [-100, *inner, -100]
+
+
+def spans_plainly(text: str, encoding: Encoding, spans: list[dict[str, Any]], scheme: str, label: str) -> Any:
+    """The labels of a text, character by character; None if a span has no token."""
+    at = {place: number for number, span in enumerate(spans) for place in range(span["start"], span["end"])}
+    kept: list[tuple[int, int | None]] = []
+    before: Any = None
+    for token, ((start, end), word) in enumerate(zip(encoding.offsets, encoding.word_ids, strict=True)):
+        marks = [place for place in range(start, end) if not text[place].isspace()]
+        found = next((at[place] for place in marks if place in at), None)
+        if not marks and at.get(start - 1, -1) == at.get(end, -2):
+            found = at[end]
+        if label == "all" or before != (word, found):
+            kept.append((token, found))
+        before = (word, found)
+    labels = [-100] * len(encoding.ids)
+    for number in (None, *range(len(spans))):
+        tokens = [token for token, found in kept if found == number]
+        if number is not None and not tokens:
+            return None
+        for place, token in enumerate(tokens):
+            is_first, is_last = place == 0, place == len(tokens) - 1
+            start = {
+                "none": "",
+                "bio": "B-" if is_first else "I-",
+                "bioes": "S-" if is_first and is_last else "B-" if is_first else "E-" if is_last else "I-",
+            }[scheme]
+            labels[token] = CLASSES[scheme].index("O" if number is None else start + spans[number]["label"])
+    return labels
+
+
+def made_spans(draw: random.Random, text: str) -> list[dict[str, Any]]:
+    cuts = sorted(draw.sample(range(len(text) + 1), min(len(text) + 1, 2 * draw.randint(0, 3)) // 2 * 2))
+    return [
+        {"start": start, "end": end, "label": draw.choice(TYPES)}
+        for start, end in zip(cuts[::2], cuts[1::2], strict=True)
+    ]
+
+
+@pytest.mark.parametrize("name", models.MADE)
+@pytest.mark.parametrize(("scheme", "label"), [("bio", "all"), ("bioes", "first"), ("bioes", "all"), ("none", "first")])
+def test_labels_of_spans_are_those_of_characters(name: str, scheme: str, label: str) -> None:
+    package, data = theirs(name)
+    draw = random.Random(3)
+    texts = ["  ".join(made_words(draw)) + draw.choice(["", "\n", " 🙂"]) for _ in range(ROWS // 12)]
+    spans = [made_spans(draw, text) for text in texts]
+    rows = encoder(data, {}, {"classes": CLASSES[scheme], "label": label, "scheme": scheme, "spans": True})
+    shuffled = [draw.sample(each, len(each)) for each in spans]
+    ids, labels, faults = encoded(rows, texts, [json.dumps(each).encode() for each in shuffled])
+    bare = [package.encode(text, add_special_tokens=False) for text in texts]
+    assert ids == [package.encode(text).ids for text in texts]
+    assert {each.reason for each in faults.values()} == {"malformed_span"}
+    around = package.encode("a").special_tokens_mask
+    before, after = (-100,) * (around[0] == 1), (-100,) * (around[-1] == 1)
+    for row, (text, encoding) in enumerate(zip(texts, bare, strict=True)):
+        wanted = spans_plainly(text, encoding, spans[row], scheme, label)
+        assert (row in faults) == (wanted is None)
+        if wanted is not None:
+            assert labels[row] == [*before, *wanted, *after]
+
+
+@pytest.mark.parametrize("scheme", ["bio", "bioes"])
+def test_pieces_say_what_their_words_say(scheme: str) -> None:
+    draw = random.Random(4)
+    for _ in range(300):
+        tags = made_tags(draw, draw.randint(1, 8), scheme)
+        check_sequence(tags, scheme)
+        pieces = [piece for tag in tags for piece in spread(tag, draw.randint(1, 4), scheme)]
+        check_sequence(pieces, scheme)
+        assert Counter(tag[2:] for tag in tags if tag[:2] in ("B-", "S-")) == Counter(
+            piece[2:] for piece in pieces if piece[:2] in ("B-", "S-")
+        )
+
+
+SEQUENCES = [
+    ("bio", "I-PER", (1, "I-PER", "the beginning")),
+    ("bio", "O I-PER", (2, "I-PER", "O")),
+    ("bio", "B-LOC I-PER", (2, "I-PER", "B-LOC")),
+    ("bio", "B-LOC B-LOC I-LOC O", None),
+    ("bioes", "B-PER O", (2, "O", "B-PER")),
+    ("bioes", "B-PER S-PER", (2, "S-PER", "B-PER")),
+    ("bioes", "S-PER E-PER", (2, "E-PER", "S-PER")),
+    ("bioes", "O B-PER", (2, "B-PER", "last")),
+    ("bioes", "B-PER I-PER E-PER S-LOC O", None),
+    ("none", "I-PER E-LOC", None),
+]
+
+
+@pytest.mark.parametrize(("scheme", "tags", "facts"), SEQUENCES)
+def test_the_order_of_tags(scheme: str, tags: str, facts: tuple[Any, ...] | None) -> None:
+    if facts is None:
+        check_sequence(tags.split(), scheme)
+        return
+    with raises(TagsError, f"word {facts[0]}", *facts[1:], f"`scheme: {scheme}`", "`scheme: none`") as caught:
+        check_sequence(tags.split(), scheme)
+    assert caught.value.fault.reason == "tags_out_of_order"
+
+
+def span(start: Any, end: Any, label: Any = "PER") -> dict[str, Any]:
+    return {"start": start, "end": end, "label": label}
+
+
+FAULTS: list[tuple[Any, Any, str, tuple[Any, ...]]] = [
+    (["a", "b"], ["O"], "unequal_lists", ("2 words", "1 tag")),
+    (["a"], [], "unequal_lists", ("1 word", "0 tags")),
+    (["a", "b"], ["O", "Zorro"], "unknown_tag", ("word 2", "`classes`")),
+    (["a", "b"], ["O", "5"], "unknown_tag", ("word 2", "id")),
+    (["a", "b"], ["O", "-1"], "unknown_tag", ("word 2",)),
+    (["a", "b"], ["O", "I-PER"], "tags_out_of_order", ("word 2", "I-PER", "O")),
+    ("ab cd", [span(0, 2), span(3, 6)], "malformed_span", ("span 2", "from 3 to 6", "5 characters")),
+    ("ab cd", [span(-1, 2)], "malformed_span", ("span 1", "-1")),
+    ("ab cd", [span(2, 1)], "malformed_span", ("span 1", "from 2 to 1")),
+    ("ab cd", [span(3, 5), span(0, 4)], "malformed_span", ("span 1 ", "span 2")),
+    ("ab cd", [span(2, 3)], "malformed_span", ("span 1", "no token")),
+    ("ab cd", [span(1, 1)], "malformed_span", ("span 1", "no token")),
+    ("ab cd", [span(0, 2, "Zorro")], "unknown_tag", ("span 1", "`classes`")),
+    ("ab cd", [span(0, 2, None)], "malformed_span", ("span 1", "`label`")),
+    ("ab cd", [span(0.0, 2)], "malformed_span", ("span 1", "`start`")),
+    ("ab cd", [{}], "malformed_span", ("span 1", "`end`")),
+]
+
+
+@pytest.mark.parametrize(("text", "tags", "reason", "facts"), FAULTS)
+def test_faults_name_the_place_and_no_text(text: Any, tags: Any, reason: str, facts: tuple[Any, ...]) -> None:
+    by_word = isinstance(text, list)
+    rows = encoder(theirs("bpe")[1], {"pretokenized": by_word}, {"classes": CLASSES["bio"], "spans": not by_word})
+    cell = [tag.encode() for tag in tags] if by_word else json.dumps(tags).encode()
+    good = ([["a"], text], [[b"O"], cell]) if by_word else (["a", text], [b"[]", cell])
+    _, _, faults = encoded(rows, *good)
+    assert faults.keys() == {1}
+    assert (faults[1].reason, faults[1].column) == (reason, "t")
+    assert_names(faults[1].message, *facts)
+    assert "Zorro" not in faults[1].message
+
+
+def test_ids_are_tags_too_and_missing_ones_ignore_all() -> None:
+    package = theirs("bpe")[0]
+    words = ["ab", "c"]
+    encoding = package.encode(words, is_pretokenized=True)
+    labeller = Labeller(TokenLabelsOptions(text="body", classes=CLASSES["bio"], optional=True))
+    assert labeller(words, encoding, [b"1", b"2"]) == labeller(words, encoding, [b"B-PER", b"I-PER"])
+    assert labeller(words, encoding, []) == [-100] * len(encoding.ids)
+    numbers = Labeller(TokenLabelsOptions(text="body", classes=("1", "0"), scheme="none"))
+    assert numbers(words, encoding, [b"1", b"0"]) == [0, -100, 1], "a name comes before an id"
+
+
+SPEC_FAULTS = [
+    ("text: body", "tags.classes", ("`classes: [O, B-PER, I-PER]`", "`classes_file`")),
+    ("text: body, classes: [O], classes_file: a.txt", "tags.classes", ("`classes_file`",)),
+    ("text: body, classes: [O, NOUN]", "tags.classes", ("'NOUN'", "`scheme: none`")),
+    ("text: body, classes: [O, E-PER]", "tags.classes", ("'E-PER'", "B-")),
+    ("text: body, classes: [O, B-PER], label: all", "tags.classes", ("'I-PER'", "`label: all`")),
+    ("text: chars, spans: true, classes: [B-PER, I-PER]", "tags.classes", ("'O'", "`spans: true`")),
+    ("text: body, classes: [O, B-PER], ignore: 1", "tags.classes", ("'B-PER'", "`ignore`", "-100")),
+    ("text: bodi, classes: [O]", "tags.text", ("'bodi'", "body")),
+    ("text: plain, classes: [O]", "tags.text", ("'plain'", "words", "`tokenizer: huggingface`")),
+    ("text: number, classes: [O]", "tags.text", ("'number'", "kind number", "`tokenizer: huggingface`")),
+    ("text: chars, classes: [O]", "tags.text", ("'chars'", "`pretokenized: true`", "`spans: true`")),
+    ("text: body, spans: true, classes: [O]", "tags.text", ("'body'", "`pretokenized`", "`spans`")),
+]
+FEATURES = """
+  body: {kind: text, tokenizer: huggingface, model: a.json, pretokenized: true, max_length: 9}
+  chars: {kind: text, tokenizer: huggingface, model: a.json}
+  plain: {kind: text}
+  number: {kind: number}
+"""
+
+
+@pytest.mark.parametrize(("options", "place", "facts"), SPEC_FAULTS)
+def test_contradictions_are_told_when_the_spec_is_read(options: str, place: str, facts: tuple[str, ...]) -> None:
+    features = f"{FEATURES}  tags: {{kind: token_labels, {options}}}\n"
+    with raises(SpecError, f"features.{place}", *facts):
+        parse_spec(f"name: a\nsource: {{format: jsonl, path: a.jsonl}}\nfeatures:{features}")
+
+
+def test_only_huggingface_takes_words() -> None:
+    with raises(SpecError, "features.text.pretokenized", "huggingface"):
+        parse_spec("name: a\nsource: {format: jsonl, path: a}\nfeatures: {text: {kind: text, pretokenized: true}}\n")
+
+
+def test_a_cut_text_packs_with_its_labels_alone() -> None:
+    tags = "  tags: {kind: token_labels, text: body, classes: [O]}\n  ids: {kind: raw, type: int64, many: true}\n"
+    text = f"name: a\nsource: {{format: jsonl, path: a}}\nfeatures:{FEATURES}{tags}pack: {{length: 9, features: %s}}\n"
+    parse_spec(text % "[body, tags]")
+    with raises(SpecError, "features.body.max_length", "'body'"):
+        parse_spec(text % "[body, tags, ids]")
+
+
+def test_a_file_of_tags(tmp_path: Path) -> None:
+    spec = "name: a\nsource: {format: jsonl, path: a}\nfeatures:%s  tags: {kind: token_labels, text: body, %s}\n"
+    (tmp_path / "tags.txt").write_text("O\nB-PER\nNOUN\n")
+    (tmp_path / "a.yaml").write_text(spec % (FEATURES, "classes_file: tags.txt, scheme: none"))
+    assert load_spec(str(tmp_path / "a.yaml")).options()["tags"].classes == ("O", "B-PER", "NOUN")  # type: ignore[attr-defined]
+    (tmp_path / "a.yaml").write_text(spec % (FEATURES, "classes_file: tags.txt"))
+    with raises(SpecError, "features.tags.classes_file", "tags.txt", "'NOUN'", "`scheme: none`"):
+        load_spec(str(tmp_path / "a.yaml"))
+
+
+DESCRIBED = TokenLabelsDescription(max_length=4, text="body", classes=("O", "B-PER"), padding_id=-100)
+LISTS = [[-100, 0, 1], [], [0, 0, 1, 1]]
+FORMS: list[dict[str, Any]] = [{}, {"masks": True}, {"text": "ragged"}, {"text_length": 3}]
+
+
+@pytest.mark.parametrize("options", [*FORMS, {"text": "ragged", "text_length": 3}, {"text_length": "longest"}])
+def test_both_engines_read_the_same(options: dict[str, Any]) -> None:
+    flat = np.array([each for row in LISTS for each in row], np.int64)
+    ours = finish({"tags": DESCRIBED}, {"tags": Ragged(flat, np.array([0, 3, 3, 7]))}, FinishOptions(**options))["tags"]
+    stored = {"tags": tf.ragged.constant(LISTS, tf.int64, row_splits_dtype=tf.int64)}
+    found = model_features({"tags": DESCRIBED}, stored, FinishOptions(**options))
+    assert found.keys() == {"tags"}
+    if isinstance(ours, Ragged):
+        assert ours.values.tolist() == found["tags"].flat_values.numpy().tolist()
+        return
+    assert ours.tolist() == found["tags"].numpy().tolist()
+    length = options.get("text_length", 4)
+    width = 4 if length == "longest" else length
+    assert ours.tolist() == [(row + [-100] * 4)[:width] for row in LISTS]
+
+
+SPEC = """
+name: labelled
+source: {format: jsonl, path: rows.jsonl}
+key: id
+splits: {train: 80, test: 20}
+features:
+  body: {kind: text, column: words, pretokenized: true, tokenizer: huggingface, model: bpe.json, max_length: 16}
+  tags: {kind: token_labels, text: body, classes: CLASSES, label: all}
+  kinds: {kind: token_labels, text: body, classes: [noun, verb], scheme: none, optional: true}
+  text: {kind: text, tokenizer: huggingface, model: wordpiece.json}
+  found: {kind: token_labels, text: text, column: spans, spans: true, classes: CLASSES}
+pack: {length: 40, features: [body, tags, kinds]}
+rejects: {max_share: 0.3}
+"""
+BAD = {
+    "3": {"tags": ["I-PER"], "words": ["a"]},
+    "5": {"words": ["a"], "tags": ["O", "O"]},
+    "7": {"spans": [{"start": 99, "end": 100}]},
+}
+
+
+def rows() -> Iterator[dict[str, Any]]:
+    draw = random.Random(5)
+    for number in range(40):
+        words = made_words(draw) or ["one"]
+        tags = made_tags(draw, len(words), "bio")
+        kinds = {} if number % 3 else {"kinds": [draw.randint(0, 1) for _ in words]}
+        row = {"id": str(number), "words": words, "tags": tags, **kinds, "text": "Anna met Bo", "spans": [span(0, 4)]}
+        yield row | BAD.get(str(number), {})
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
+    folder = tmp_path_factory.mktemp("labelled")
+    for name, make in models.MADE.items():
+        make().save(str(folder / f"{name}.json"))
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows()))
+    (folder / "dataset.yaml").write_text(SPEC.replace("CLASSES", json.dumps(CLASSES["bio"])))
+    return build(load_spec(str(folder / "dataset.yaml")), str(folder / "out"))
+
+
+@pytest.fixture(scope="module")
+def dataset(published: Published) -> Dataset:
+    return open_dataset(published.folder)
+
+
+@pytest.fixture(scope="module")
+def wanted() -> dict[str, tuple[list[int], list[int], list[int]]]:
+    package, _ = theirs("bpe", max_length=16)
+    made = {}
+    for row in rows():
+        if row["id"] not in BAD:
+            encoding = package.encode(row["words"], is_pretokenized=True)
+            names = [("noun", "verb")[kind] for kind in row.get("kinds", [])]
+            kinds = plainly(encoding, names, ("noun", "verb"), "first", -100) if names else [-100] * len(encoding.ids)
+            made[row["id"]] = encoding.ids, plainly(encoding, row["tags"], CLASSES["bio"], "all", -100), kinds
+    return made
+
+
+@pytest.mark.slow
+def test_a_build_stores_labels_and_rejects_faulty_rows(
+    published: Published, dataset: Dataset, wanted: dict[str, Any]
+) -> None:
+    found = {}
+    for split in dataset.splits:
+        source = dataset.source(split, text="ragged", with_key=True)
+        found |= {row["key"].decode(): row for row in map(source.__getitem__, range(len(source)))}
+    assert {
+        key: tuple(row[name].tolist() for name in ("body", "tags", "kinds")) for key, row in found.items()
+    } == wanted
+    assert {tuple(row["found"].tolist()) for row in found.values()} == {tuple(found["0"]["found"].tolist())}
+    assert dataset.to_words("found", [each for each in found["0"]["found"].tolist() if each >= 0])[0] == "B-PER"
+    (file,) = Path(published.folder).glob("rejects/*.jsonl")
+    rejects = {each["id"]: (each["code"], each["column"]) for each in map(json.loads, file.read_text().splitlines())}
+    reasons = {"3": ("tags_out_of_order", "tags"), "5": ("unequal_lists", "tags"), "7": ("malformed_span", "spans")}
+    assert rejects == reasons
+
+
+@pytest.mark.slow
+def test_batches_pad_and_pack_labels_with_ids(dataset: Dataset, wanted: dict[str, Any]) -> None:
+    for batch in dataset.evaluation_input("train", batch_size=7, with_key=True, masks=True).as_numpy():
+        assert batch["tags"].shape == batch["kinds"].shape == batch["body"].shape == (len(batch["key"]), 16)
+        for key, tags, mask in zip(batch["key"], batch["tags"], batch["body_mask"], strict=True):
+            assert tags[mask].tolist() == wanted[key.decode()][1]
+            assert (tags[~mask] == -100).all()
+    pieces = Counter[tuple[tuple[int, ...], ...]]()
+    packed = dataset.evaluation_input("train", batch_size=1, text="packed", features=["body", "tags", "kinds"])
+    for batch in packed.as_numpy():
+        (segments,) = batch["body_segments"]
+        for segment in range(1, segments.max() + 1):
+            at = segments == segment
+            pieces[tuple(tuple(batch[name][0][at].tolist()) for name in ("body", "tags", "kinds"))] += 1
+        assert (batch["tags"][0][segments == 0] == -100).all()
+    keys = [each.key for each in dataset.records("train")]
+    assert pieces == Counter(tuple(map(tuple, wanted[key])) for key in keys if wanted[key][0])
+
+
+@pytest.mark.slow
+def test_labels_are_neither_served_nor_an_input(published: Published) -> None:
+    serve = tf.saved_model.load(str(Path(published.folder) / "serving")).signatures["serving_default"]
+    assert serve.structured_input_signature[1].keys() == {"body", "body_lengths", "text", "text_lengths"}
+    assert serve.structured_outputs.keys() == {"body", "text"}
+    spec = load_spec(str(Path(published.folder).parents[2] / "dataset.yaml"))
+    report = with_parity(verify(published.folder), spec, rows=20)
+    assert [str(problem) for problem in report.findings.problems] == []
+    assert report.findings.checked["rows"] >= 15
+
+
+@pytest.mark.slow
+def test_people_see_tags(dataset: Dataset, wanted: dict[str, Any], tmp_path: Path) -> None:
+    assert dataset.class_names("tags") == [*CLASSES["bio"]]
+    with raises(UserError, "'body'"):
+        dataset.class_names("body")
+    for record in dataset.records():
+        names = [CLASSES["bio"][id_] if id_ >= 0 else None for id_ in wanted[record.key][1]]
+        assert record.values["tags"] == names
+    words = ["one", "two"]
+    assert dataset.tokenizer("body").encode(words).tolist() == theirs("bpe")[0].encode(words, is_pretokenized=True).ids
+    export(dataset, "parquet", tmp_path / "exported")
+    table = pa.concat_tables(
+        [pa.parquet.read_table(file) for file in sorted((tmp_path / "exported").rglob("*.parquet"))]
+    )
+    assert sorted(map(tuple, table["tags"].to_pylist())) == sorted(tuple(each[1]) for each in wanted.values())

@@ -1,0 +1,66 @@
+"""Labels of a text's tokens, one for each of its ids: the classes of words or spans, or a number to ignore."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from recordmill.pipeline.json_values import Count
+from recordmill.transforms.contract.kinds import base
+
+OUTSIDE = "O"
+PREFIXES: Mapping[str, tuple[str, ...]] = {"bio": ("B-", "I-"), "bioes": ("B-", "I-", "E-", "S-"), "none": ("",)}
+"""The beginnings of tags by scheme (Ramshaw and Marcus 1995; Ratinov and Roth 2009): begin, inside, end, single."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenLabelsOptions(base.FeatureOptions):
+    """The options of labels of tokens."""
+
+    kind: ClassVar[str] = "token_labels"
+    is_input: ClassVar[bool] = False
+    text: str  # the feature with the tokens
+    classes: tuple[str, ...] = ()  # tags by id
+    spans: bool = False  # whether a row has spans of characters, not a tag for each word
+    label: str = "first"  # the labelled pieces of a word: the `first`, or `all`
+    ignore: int = -100  # the label of all other tokens
+    scheme: str = "bio"  # `bio`, `bioes` or `none`
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenLabelsDescription(base.Description):
+    """A list of labels a row, as long as the text's list of ids."""
+
+    kind: ClassVar[str] = "token_labels"
+    aligned: ClassVar[tuple[str, ...]] = ()
+    packed: ClassVar[int | None] = None
+    stored: str = "int64"
+    length: str = "varying"
+    max_length: Count | None  # the text's
+    text: str
+    classes: tuple[str, ...]  # tags by id
+    padding_id: int  # pads, and labels tokens to ignore
+
+    @classmethod
+    def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
+        return {"": base.Stored("int64", None)}
+
+    def words(self) -> str:
+        return base.counted_words(f"labels of the tokens of '{self.text}'", self.length, self.max_length)
+
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[str | None]:
+        """Returns the tag of each token; None for tokens to ignore."""
+        return [self._name(id_) for id_ in parts[""].tolist()]
+
+    def _name(self, id_: int) -> str | None:
+        if id_ == self.padding_id:
+            return None
+        return self.classes[id_] if 0 <= id_ < len(self.classes) else base.UNKNOWN
+
+    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
+        ids = {tag: id_ for id_, tag in enumerate(self.classes)}
+
+        def cell(tags: Sequence[str | None]) -> list[int]:
+            return [ids.get(tag or "", self.padding_id) for tag in tags]
+
+        into.add_raw(name, base.ExportColumn(name, "int64", name, cell, depth=1))
+        into.note(name, f"its labels belong to the ids of '{self.text}', not to words; they go back as kind raw")
