@@ -145,8 +145,9 @@ def starts(row: int) -> list[int]:
     return found
 
 
-def write(folder: Path, rows: range = range(ROWS)) -> None:
+def write(folder: Path, rows: range = range(ROWS), end: str = "") -> None:
     each = [{"id": f"r{row}", "text": text(row), "title": f"t{row % 5}", "label": "ab"[row % 2]} for row in rows]
+    each[-1]["text"] += end
     lines = [json.dumps(row).encode() for row in each]
     lines[BAD] = lines[BAD].replace(b'"text": "', b'"text": "\xff')
     (folder / "rows.jsonl").write_bytes(b"\n".join(lines))
@@ -279,10 +280,13 @@ def test_forgetting_removes_all_windows_and_diff_counts_rows(tmp_path: Path) -> 
     assert rows is not None
     assert (rows.added, rows.removed, rows.changed, rows.unchanged) == (0, 2, 0, ROWS - 3)
     assert sorted(rows.examples["removed"]) == ["r3", "r50"]
-    write(tmp_path, range(ROWS + 1))
+    write(tmp_path, end="!")
     last = build(spec, output).manifest
-    assert (last.rows["written"], last.rows["forgotten"]) == (ROWS - 2, 2)
+    assert (last.rows["written"], last.rows["forgotten"]) == (ROWS - 3, 2)
     assert verify(output).findings.problems == []
+    rows = diff(dataset, open_dataset(output)).rows
+    assert rows is not None
+    assert (rows.added, rows.removed, rows.features["text"]) == (0, 0, 1), "one text, after its first window"
 
 
 @pytest.mark.slow

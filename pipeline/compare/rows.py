@@ -84,7 +84,7 @@ def compare_rows(before: DatasetVersion, after: DatasetVersion) -> RowChanges:
             "changed": _keys(records, shown[1]),
             "moved": _keys(records, shown[2]),
         },
-        _features((earlier[row][1], records[other][1]) for row, other in examined),
+        _features(((earlier[row][1], records[other][1]) for row, other in examined), _windowed(after)),
     )
 
 
@@ -233,15 +233,21 @@ def _keys(records: Mapping[int, tuple[bytes, bytes]], chosen: Ints) -> list[str]
     return [records[row][0].decode(errors="replace") for row in chosen.tolist()]
 
 
-def _features(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, int]:
-    """Counts by feature the pairs of records that differ in it."""
+def _windowed(dataset: DatasetVersion) -> str | None:
+    """Returns the text with windows, if any."""
+    return next((name for name, description in dataset.features.items() if description.get("window")), None)
+
+
+def _features(pairs: Iterable[tuple[bytes, bytes]], windowed: str | None) -> dict[str, int]:
+    """Counts by feature the pairs of records that differ in it; equal first windows differ in a later one's ids."""
     counts: Counter[str] = Counter()
     try:
         for before, after in pairs:
             keys = dict.fromkeys([*wire.names_of(before), *wire.names_of(after)])
             names = {name: name.decode(errors="replace") for name in keys}
             old, new = wire.scan(before, names), wire.scan(after, names)
-            counts.update(shown for name, shown in names.items() if old.get(name) != new.get(name))
+            differing = [shown for name, shown in names.items() if old.get(name) != new.get(name)]
+            counts.update(differing or filter(None, [windowed]))
     except wire.Malformed as error:
         raise DatasetError(f"a record is damaged ({error}): run `recordmill verify`") from None
     return dict(counts.most_common())
