@@ -9,7 +9,7 @@ unchanged; `provenance.forgotten.learned_of` names its version.
 import hashlib
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -196,7 +196,7 @@ class _Removal:
             build_key=key,
             gate={**self.base.gate, "breaches": []} if self.base.gate else {},
             splits=splits,
-            rows=_with_forgotten(self.base.rows, len(self.rows), self.rejects.removed),
+            rows=_with_forgotten(self.base.rows, self._count(self.rows), self.rejects.removed),
             sources=self._sources(),
             spans={name: self._span(name, span) for name, span in self.base.spans.items()},
             rejects=self.rejects.entry,
@@ -234,7 +234,15 @@ class _Removal:
             kept.entries[own.index] = writer.index_entry()
         counts = split.label_counts
         left = None if counts is None else tuple(count - labels[id_] for id_, count in enumerate(counts))
-        return replace(split, shards=tuple(shards), label_counts=left)
+        gone = self._count(row for row in self.rows if row.split == name)
+        counted = None if split.source_rows is None else split.source_rows - gone
+        return replace(split, shards=tuple(shards), label_counts=left, source_rows=counted)
+
+    def _count(self, records: Iterable[StoredRow]) -> int:
+        """Counts the rows of records: those of one key in a shard are windows of a row."""
+        if all(split.source_rows is None for split in self.base.splits.values()):
+            return sum(1 for _ in records)
+        return len({(row.split, inner_paths(row.shard)[0], row.key) for row in records})
 
     def _packs(
         self, kept: KeptFiles, shard: Shard, own: Shard, removed: Sequence[int], data: Sequence[bytes]
@@ -271,7 +279,7 @@ class _Removal:
     def _span(self, name: str, span: Span) -> Span:
         if name not in self._touched:
             return span
-        written = sum(row.shard.span == name for row in self.rows)
+        written = self._count(row for row in self.rows if row.shard.span == name)
         rows = _with_forgotten(span.rows, written, self.rejects.by_span[name])
         return replace(span, key=self.gone.rows_key(span.key), rows=rows, members={})
 
@@ -280,7 +288,7 @@ class _Removal:
         if len(self.base.sources) != 1:
             return self.base.sources
         (source,) = self.base.sources
-        return (_with_forgotten(source, len(self.rows), self.rejects.removed),)
+        return (_with_forgotten(source, self._count(self.rows), self.rejects.removed),)
 
     def _provenance(self) -> dict[str, Any]:
         before = self.base.provenance.get(FORGOTTEN) or {}

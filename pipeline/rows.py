@@ -67,7 +67,7 @@ def has_keys(manifest: Manifest) -> bool:
 
 
 def find_records(folder: Location, manifest: Manifest, key: str | bytes) -> list[StoredRow]:
-    """Finds the records of a key, at most one in each split and span, by binary search.
+    """Finds the records of a key, at most one row's in each split and span, by binary search: several of windows.
 
     A batch's keys are bytes; a string may be a file name with surrogates for invalid UTF-8. Raises: DatasetError: a
     record or an index on the way is damaged, or the texts are packed, without an order by key.

@@ -64,6 +64,7 @@ for _model in _models(AnySource):
 INLINE = {
     "InstructionColumns": ("chats.md", "Options"),
     "ContentKey": ("spec.md", "Keys"),
+    "Window": ("text.md", "Options"),
     "Normalization": ("images.md", "Normalization"),
     "SharedVocabulary": ("text.md", "Vocabularies"),
 }

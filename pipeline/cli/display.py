@@ -221,6 +221,7 @@ def print_published(console: Screen, published: "Published", seconds: float) -> 
     console.print(f"{done} {manifest.name} {manifest.version} in {seconds:.1f} s, {size}", soft_wrap=True)
     for name, split in manifest.splits.items():
         documents = "" if split.documents is None else f" of {count(split.documents, 'document')}"
+        documents += "" if split.source_rows is None else f", windows of {count(split.source_rows, 'row')},"
         line(name, split.records, f"records{documents} in {count(len(split.shards), 'shard')}")
     for _, packed in packed_rows(manifest):
         console.print(f"  {'packed':<12} {packed}", soft_wrap=True)

@@ -47,12 +47,13 @@ def _state(version: Version) -> str:
 
 
 def _splits(manifest: Manifest) -> Table:
-    packed = any(split.documents is not None for split in manifest.splits.values())
-    numbers = ("records", *(["documents"] if packed else []), "shards", "bytes")
+    named, splits = {"documents": "documents", "source_rows": "rows"}, manifest.splits.values()
+    counted = [named[of] for of in named if any(getattr(split, of) is not None for split in splits)]
+    numbers = ("records", *counted, "shards", "bytes")
     table = plain_table("split", *numbers, right=numbers)
     for name, split in manifest.splits.items():
-        documents = [f"{split.documents or 0:,}"] if packed else []
-        table.add_row(name, f"{split.records:,}", *documents, str(len(split.shards)), f"{split.bytes:,}")
+        rows = [f"{split.rows:,}"] * len(counted)
+        table.add_row(name, f"{split.records:,}", *rows, str(len(split.shards)), f"{split.bytes:,}")
     return table
 
 

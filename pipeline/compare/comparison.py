@@ -65,7 +65,7 @@ def _count_figures(before: Manifest, after: Manifest) -> Iterator[Figure]:
     if not _splits_are_edited(before, after):
         for name, split in before.splits.items():
             others = after.splits.get(name)
-            yield from _rows_moved(name, _rows(split), 0 if others is None else _rows(others))
+            yield from _rows_moved(name, split.rows, 0 if others is None else others.rows)
     rejected, read = ([version.rows.get(what, 0) for version in (before, after)] for what in ("rejected", "read"))
     yield from rise("rejects", "all", rejected, read, "rows")
     if "exact" in before.duplicates and "exact" in after.duplicates and not _spans_are_regrouped(before, after):
@@ -81,13 +81,8 @@ def _rows_moved(subject: str, before: int, after: int) -> Iterator[Figure]:
         yield Figure("rows_gained", subject, max(0.0, after / before - 1), detail, counted)
 
 
-def _rows(split: Any) -> int:
-    """Returns a split's rows: its records, or the documents packed in them."""
-    return int(split.records if split.documents is None else split.documents)
-
-
 def _all_rows(manifest: Manifest) -> int:
-    return sum(map(_rows, manifest.splits.values()))
+    return sum(split.rows for split in manifest.splits.values())
 
 
 def _within(duplicates: Mapping[str, Any]) -> int:

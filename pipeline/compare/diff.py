@@ -44,7 +44,7 @@ class Diff:
     before: str
     after: str
     rows: RowChanges | None  # None if not compared
-    splits: Changes  # by split: records, bytes, shards, and records by class
+    splits: Changes  # by split: rows of windows, records, bytes, shards, and records by class
     names: dict[str, NameChanges]  # changed classes and vocabularies, by feature
     counts: Changes  # rows read, written, rejected, left out
     rejects: Changes  # rejects by reason
@@ -154,6 +154,7 @@ def _name_changes(before: DatasetVersion, after: DatasetVersion) -> dict[str, Na
 def _splits(dataset: DatasetVersion) -> dict[str, Any]:
     return {
         name: {
+            "rows": split.source_rows,
             "records": split.records,
             "bytes": split.bytes,
             "shards": len(split.shards),

@@ -49,13 +49,14 @@ class RowChanges:
 
 class _RowsOfVersion(NamedTuple):
     keys: npt.NDArray[np.uint64]  # uint64 [rows, 2]: two hashes of each key
-    contents: npt.NDArray[np.uint64]  # each record's CRC-32C and length
+    contents: npt.NDArray[np.uint64]  # each record's CRC-32C and length; the sum of a row's windows
     splits: Ints  # each row's split, numbered among the splits of both versions
+    records: Ints  # each row's first record in the shards
     shards: Sequence[Shard]  # the rows' shards, in order
 
 
 def compare_rows(before: DatasetVersion, after: DatasetVersion) -> RowChanges:
-    """Compares all rows; packed texts by record. Raises: DatasetError: a shard is missing or damaged."""
+    """Compares all rows, a row's windows as one; packed texts by record. Raises: DatasetError: a shard is damaged."""
     splits, shared = list(dict.fromkeys([*before.splits, *after.splits])), _digests(before) & _digests(after)
     old, new = _read(before, splits, shared), _read(after, splits, shared)
     in_old, in_new = _pairs(old, new)
@@ -67,7 +68,10 @@ def compare_rows(before: DatasetVersion, after: DatasetVersion) -> RowChanges:
     records = _records_of(after, new, np.concatenate([*shown, in_new[changed[:EXAMINED]]]))
     earlier = _records_of(before, old, np.concatenate([removed[:EXAMPLES], in_old[changed[:EXAMINED]]]))
     examined = zip(in_old[changed[:EXAMINED]].tolist(), in_new[changed[:EXAMINED]].tolist(), strict=True)
-    unread = sum(shard.records for _, shard in _shards(after)) - len(new.keys)
+    rows = (
+        split.records if split.source_rows is None else split.source_rows for split in after.manifest.splits.values()
+    )
+    unread = sum(rows) - len(new.keys)
     return RowChanges(
         len(added),
         len(removed),
@@ -80,7 +84,7 @@ def compare_rows(before: DatasetVersion, after: DatasetVersion) -> RowChanges:
             "changed": _keys(records, shown[1]),
             "moved": _keys(records, shown[2]),
         },
-        _features((earlier[row][1], records[other][1]) for row, other in examined),
+        _features(((earlier[row][1], records[other][1]) for row, other in examined), _windowed(after)),
     )
 
 
@@ -119,12 +123,16 @@ def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[
             keys += _hashes(dataset.manifest, opened)
             contents.append(_contents(opened))
     counts = [shard.records for _, shard in chosen]
-    return _RowsOfVersion(
-        np.concatenate(keys),
-        np.concatenate(contents),
-        np.repeat(np.array([splits.index(name) for name, _ in chosen], np.int64), counts),
-        [shard for _, shard in chosen],
-    )
+    of_shard = np.repeat(np.arange(len(chosen)), counts)
+    of_split = np.array([splits.index(name) for name, _ in chosen], np.int64)[of_shard]
+    hashed, firsts = np.concatenate(keys), np.arange(len(of_shard))
+    if any(
+        split.source_rows is not None for split in dataset.manifest.splits.values()
+    ):  # a row's windows are neighbours
+        is_first = (hashed[1:] != hashed[:-1]).any(1) | (np.diff(of_shard) != 0)
+        firsts = np.flatnonzero(np.append(True, is_first)[: len(of_shard)])
+    summed = np.add.reduceat(np.concatenate(contents), firsts) if len(firsts) else np.zeros(0, np.uint64)
+    return _RowsOfVersion(hashed[firsts], summed, of_split[firsts], firsts, [shard for _, shard in chosen])
 
 
 class _Opened(NamedTuple):
@@ -208,14 +216,14 @@ def _others(count: int, rows: Ints) -> Ints:
 
 
 def _records_of(dataset: DatasetVersion, rows: _RowsOfVersion, chosen: Ints) -> dict[int, tuple[bytes, bytes]]:
-    """Reads the keys and the records of some rows, by row number; opens each shard once."""
+    """Reads the keys and the first records of some rows, by row number; opens each shard once."""
     found: dict[int, tuple[bytes, bytes]] = {}
     starts = np.cumsum([0, *(shard.records for shard in rows.shards)])
-    shards = np.searchsorted(starts, chosen, side="right") - 1
+    shards = np.searchsorted(starts, rows.records[chosen], side="right") - 1
     for number in np.unique(shards).tolist():
         with _opened(dataset, rows.shards[number]) as opened:
             for row in chosen[shards == number].tolist():
-                record = int(row - starts[number])
+                record = int(rows.records[row] - starts[number])
                 (key,) = _keys_of(dataset.manifest, opened, record, record + 1)
                 found[row] = key, bytes(opened.records(record, record + 1)[0])
     return found
@@ -225,15 +233,21 @@ def _keys(records: Mapping[int, tuple[bytes, bytes]], chosen: Ints) -> list[str]
     return [records[row][0].decode(errors="replace") for row in chosen.tolist()]
 
 
-def _features(pairs: Iterable[tuple[bytes, bytes]]) -> dict[str, int]:
-    """Counts by feature the pairs of records that differ in it."""
+def _windowed(dataset: DatasetVersion) -> str | None:
+    """Returns the text with windows, if any."""
+    return next((name for name, description in dataset.features.items() if description.get("window")), None)
+
+
+def _features(pairs: Iterable[tuple[bytes, bytes]], windowed: str | None) -> dict[str, int]:
+    """Counts by feature the pairs of records that differ in it; equal first windows differ in a later one's ids."""
     counts: Counter[str] = Counter()
     try:
         for before, after in pairs:
             keys = dict.fromkeys([*wire.names_of(before), *wire.names_of(after)])
             names = {name: name.decode(errors="replace") for name in keys}
             old, new = wire.scan(before, names), wire.scan(after, names)
-            counts.update(shown for name, shown in names.items() if old.get(name) != new.get(name))
+            differing = [shown for name, shown in names.items() if old.get(name) != new.get(name)]
+            counts.update(differing or filter(None, [windowed]))
     except wire.Malformed as error:
         raise DatasetError(f"a record is damaged ({error}): run `recordmill verify`") from None
     return dict(counts.most_common())

@@ -96,12 +96,14 @@ class Span(Written):
 
 @dataclass(frozen=True)
 class Split(Written):
-    """The shards of a split in order, and the counts of label ids (None without a label)."""
+    """The shards of a split in order, and the records of each label id (None without a label)."""
 
     shards: tuple[Shard, ...]
     label_counts: tuple[Count, ...] | None = None
     documents: Count | None = None
     """The number of source rows in the records, if several share one (texts packed by Recordmill 0.1)."""
+    source_rows: Count | None = None
+    """The number of source rows, if some are several records: windows of a text."""
 
     @property
     def records(self) -> int:
@@ -112,6 +114,12 @@ class Split(Written):
     def bytes(self) -> int:
         """The bytes of all shards; of an adopted file that splits share, those of the split's records."""
         return sum(shard.bytes if shard.kept_bytes is None else shard.kept_bytes for shard in self.shards)
+
+    @property
+    def rows(self) -> int:
+        """The number of source rows in all records."""
+        counted = self.source_rows if self.documents is None else self.documents
+        return self.records if counted is None else counted
 
     def to_json(self) -> Json:
         """Returns the split as JSON, with its sums."""

@@ -24,8 +24,8 @@ from recordmill.transforms.contract.kinds.base import Description, Export, Expor
 from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.kinds.number import LEARNED_ELSEWHERE
 from recordmill.transforms.contract.kinds.raw import OwnDescription
-from recordmill.transforms.contract.kinds.text import LIBRARY_TOKENIZERS
-from recordmill.transforms.contract.stored import KEY
+from recordmill.transforms.contract.kinds.text import LIBRARY_TOKENIZERS, WINDOW_PARTS
+from recordmill.transforms.contract.stored import KEY, part_name
 
 EXIF = b"Exif\0\0"
 PNG_HEAD = 33  # bytes of a PNG's signature and its first chunk, IHDR
@@ -101,6 +101,8 @@ class Columns(Export):
     """Sentences about values that a build cannot restore."""
     as_stored: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Descriptions of kind raw, which read numbers as stored."""
+    windows: tuple[str, ...] = ()
+    """The column of windows' numbers, if several have one key."""
 
     @property
     def label(self) -> str | None:
@@ -176,6 +178,8 @@ def columns_of(dataset: DatasetVersion) -> Columns:
     for name, description in read_descriptions(dataset.features).items():
         options = _options(dataset, name, description)
         description.export(result, name, options)
+        if getattr(description, "window", None):
+            result.windows = (part_name(name, WINDOW_PARTS[0]),)
         if options.get("normalize") == "dataset" and result.is_learned_elsewhere:
             result.note(name, f"{LEARNED_ELSEWHERE}, and a build relearns them")
     owners: dict[str, str] = {}

@@ -284,7 +284,7 @@ def _spec(dataset: DatasetVersion, writer: type[ExportWriter], columns: Columns)
     spec = {
         "name": dataset.name,
         "source": writer.source,
-        "key": [writer.name_in_spec(name) for name in columns.key],
+        "key": [writer.name_in_spec(name) for name in (*columns.key, *columns.windows)],
         "splits": given.get("splits"),
         "split_by": {"column": writer.name_in_spec(columns.split)},
         **{name: given[name] for name in OPTIONS if given.get(name)},

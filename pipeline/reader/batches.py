@@ -235,7 +235,7 @@ class RowSource:
         return [_row(batch, row) for row in range(len(numbers))]
 
     def number_of(self, key: str | bytes) -> int:
-        """Finds a row by key. Raises: DatasetError: the key is missing, or rows share records (packed texts)."""
+        """Finds a row, or its first window, by key. Raises: DatasetError: the key is missing, or rows are packed."""
         request = self._request
         if request.pack is not None:
             raise DatasetError("a packed row joins several records: find a key without text='packed'")
@@ -244,7 +244,7 @@ class RowSource:
         found = {first_of[shard] + record for shard, record in self._find(key) if shard in first_of}
         before = 0
         for start, end in request.ranges:
-            for number in found:
+            for number in sorted(found):
                 if start <= number < end:
                     return before + number - start
             before += end - start

@@ -43,10 +43,11 @@ def check_packs(packs: Sequence[Pack], features: Mapping[str, Feature]) -> None:
                 )
             if pack.features.count(name) != 1:
                 raise WrongValueError(f"`features` should name '{name}' once", "pack")
-            alone = all(each == name or getattr(features[each], "text", None) == name for each in pack.features)
-            if not alone and getattr(features[name], "max_length", None) is not None:
-                message = f"cuts '{name}' apart from the other lists of its pack: leave it out"
-                raise WrongValueError(message, "features", name, "max_length")
+            alone = all(each == name or getattr(features.get(each), "text", None) == name for each in pack.features)
+            for option in () if alone else ("max_length", "window"):
+                if getattr(features[name], option, None) is not None:
+                    message = f"cuts '{name}' apart from the other lists of its pack: leave it out"
+                    raise WrongValueError(message, "features", name, option)
             for part in ("segments", "positions"):
                 if f"{name}_{part}" in features:
                     message = f"'{name}_{part}' holds the {part} of '{name}' in packed rows: rename the feature"

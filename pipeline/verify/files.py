@@ -155,7 +155,7 @@ def _rows_agree(manifest: Manifest) -> Iterator[str]:
         accounted = sum(counts.get(fate, 0) for fate in ("written", "rejected", "duplicates", "forgotten"))
         if counts and counts.get("read") != accounted:
             yield f"{name}: {counts.get('read')} were read, {accounted} are written, rejected, duplicates or forgotten"
-    stored = sum(split.records if split.documents is None else split.documents for split in manifest.splits.values())
+    stored = sum(split.rows for split in manifest.splits.values())
     if manifest.rows and manifest.rows.get("written") != stored:
         yield f"{manifest.rows.get('written')} rows were written, the splits hold {stored}"
     for fate, count in manifest.rows.items():

@@ -103,7 +103,7 @@ def _compare_rows(
     if (batch := sample_rows(plan, work, count)) is None:
         return "no row could be read"
     try:
-        stored = _stored(findings, folder, manifest, batch.keys)
+        stored = _stored(findings, folder, manifest, batch.keys, has_windows=work.windowed is not None)
     except DatasetError:  # reported by the check of the file
         return "the file of rejects is damaged"
     if not stored:
@@ -137,10 +137,12 @@ def _made_before_the_graph(work: PlannedBuild) -> dict[str, set[str]]:
     return made
 
 
-def _stored(findings: Findings, folder: Path, manifest: Manifest, keys: Sequence[bytes]) -> dict[int, StoredRow]:
-    """Maps row numbers to records; skips rejected rows and rows without exactly one record."""
+def _stored(
+    findings: Findings, folder: Path, manifest: Manifest, keys: Sequence[bytes], *, has_windows: bool
+) -> dict[int, StoredRow]:
+    """Maps row numbers to records, or first windows; skips rejected rows and keys of no row or of several."""
     ids = [key.decode("utf-8", "replace") for key in keys]
-    known, stored = {*ids}, {}
+    known, stored = {*ids}, dict[int, StoredRow]()
     lines = (line for file in manifest.rejects.get("files", []) for line in read_reject_lines(folder, file["file"]))
     rejected = {id_ for _, reject in lines if (id_ := reject.get("id")) in known}
     for number, (key, id_) in enumerate(zip(keys, ids, strict=True)):
@@ -150,8 +152,8 @@ def _stored(findings: Findings, folder: Path, manifest: Manifest, keys: Sequence
             records = find_records(folder, manifest, key)
         except DatasetError:  # reported by the check of the shard
             continue
-        if len(records) == 1:
-            stored[number] = records[0]
+        if len(records) == 1 or (has_windows and len({row.shard.file for row in records}) == 1):
+            stored[number] = records[0]  # the serving model cuts a long text after its first window
         if not records and not manifest.rows.get("duplicates") and not manifest.rows.get("forgotten"):
             findings.add(MANIFEST_FILE, f"the source row {shown(key)} is neither stored nor rejected")
     return stored

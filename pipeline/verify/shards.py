@@ -22,8 +22,8 @@ from recordmill.pipeline.verify.files import check_digest
 from recordmill.pipeline.verify.report import Findings, shown
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.text import TextDescription
-from recordmill.transforms.contract.stored import KEY, Column, Ragged, RowError
+from recordmill.transforms.contract.kinds.text import WINDOW_PARTS, TextDescription
+from recordmill.transforms.contract.stored import KEY, Column, Ragged, RowError, part_name
 
 TOGETHER = 2048  # records parsed at once
 ShardNumber: TypeAlias = tuple[str, int]  # a split, and a shard's number there, from 0
@@ -168,7 +168,13 @@ class RecordChecks:
         self._others = {name: each for name, each in described.items() if type(each).fault is not Description.fault}
         self._packed = any(isinstance(text, TextDescription) and text.packed for text in described.values())
         self._layout = split_layout(manifest)
-        self._last = (-1, b"")
+        texts = ((name, each) for name, each in described.items() if isinstance(each, TextDescription))
+        cut = next(((name, text.window) for name, text in texts if text.window), None)
+        self._window: tuple[str, str, int] | None = None
+        if cut is not None:
+            number, start = (part_name(cut[0], part) for part in WINDOW_PARTS)
+            self._window = number, start, cut[1].stride
+        self._last = (-1, b"", 0)
         counts = manifest.splits[split].label_counts
         self._label = None if counts is None or manifest.label not in self._ids else manifest.label
         self.label_counts: npt.NDArray[np.int64] = np.zeros(len(counts or ()), np.int64)
@@ -180,7 +186,7 @@ class RecordChecks:
             part, columns = self._parsed(part)
             if part.numbers:
                 if not self._is_adopted:
-                    self._check_keys(part, [bytes(key) for key in columns.pop(KEY)])
+                    self._check_keys(part, [bytes(key) for key in columns.pop(KEY)], self._windows(part, columns))
                 for name, size in self._ids.items():
                     self._check_ids(part, name, columns[name], size)
                 for name, description in self._others.items():
@@ -224,10 +230,21 @@ class RecordChecks:
         odd = set(names) ^ set(self._names) or {name for name in names if names.count(name) > 1}
         return f"its features differ from the manifest's: {', '.join(shown(name) for name in sorted(odd)[:5])}"
 
-    def _check_keys(self, batch: FrameBatch, keys: list[bytes]) -> None:
+    def _windows(self, batch: FrameBatch, columns: Mapping[str, Any]) -> npt.NDArray[np.int64]:
+        """Returns the records' numbers in their rows, and checks where their ids start."""
+        if self._window is None:
+            return np.zeros(len(batch.numbers), np.int64)
+        number, start, stride = self._window
+        numbers, starts = columns[number], columns[start]
+        for row in np.flatnonzero(starts != numbers * stride).tolist():
+            expected = f"window {numbers[row]} starts at {numbers[row] * stride}"
+            self._report_row(batch, row, f"{expected}, '{start}' says {starts[row]}")
+        return np.asarray(numbers)
+
+    def _check_keys(self, batch: FrameBatch, keys: list[bytes], windows: npt.NDArray[np.int64]) -> None:
         splits, positions, _ = hash_keys(keys)
         if not self._packed:
-            self._check_order(batch, keys, positions)
+            self._check_order(batch, keys, positions, windows)
         shards = shard_of(positions, len(self._of_span))
         for row in np.flatnonzero(shards != self._shard).tolist():
             place = f"shard {self._of_span[shards[row]]} of the split '{self._split}'"
@@ -237,15 +254,20 @@ class RecordChecks:
             for row in np.flatnonzero(numbers != names.index(self._split)).tolist():
                 self._report_row(batch, row, f"its key {shown(keys[row])} belongs in the split '{names[numbers[row]]}'")
 
-    def _check_order(self, batch: FrameBatch, keys: list[bytes], positions: npt.NDArray[np.uint64]) -> None:
-        """Checks that the records rise by (hash, key): equal keys are adjacent."""
+    def _check_order(
+        self, batch: FrameBatch, keys: list[bytes], positions: npt.NDArray[np.uint64], windows: npt.NDArray[np.int64]
+    ) -> None:
+        """Checks that the records rise by (hash, key): equal keys are adjacent, and only a row's windows, in order."""
         last = self._last
-        if int(positions[0]) > last[0] and (positions[1:] > positions[:-1]).all():
-            self._last = int(positions[-1]), keys[-1]
+        if int(positions[0]) > last[0] and (positions[1:] > positions[:-1]).all() and not windows.any():
+            self._last = int(positions[-1]), keys[-1], 0
             return
-        for row, this in enumerate(zip(positions.tolist(), keys, strict=True)):
-            if this <= last:
-                fault = "is a duplicate in the shard" if this == last else "belongs before the previous record"
+        for row, this in enumerate(zip(positions.tolist(), keys, windows.tolist(), strict=True)):
+            *place, window = this
+            if window and this != (*last[:2], last[2] + 1):
+                self._report_row(batch, row, f"its key {shown(keys[row])} lacks the window before {window}")
+            elif not window and this <= (*last[:2], 0):
+                fault = "is a duplicate in the shard" if place == [*last[:2]] else "belongs before the previous record"
                 self._report_row(batch, row, f"its key {shown(keys[row])} {fault}")
             last = this
         self._last = last

@@ -13,6 +13,7 @@ import tensorflow as tf
 from recordmill.transforms.contract.kinds.chat import LOSS_MASK, ChatOptions
 from recordmill.transforms.contract.kinds.text import (
     MODEL_TOKENIZERS,
+    WINDOW_PARTS,
     SpecialIds,
     TextDescription,
     TextOptions,
@@ -95,8 +96,10 @@ def _stored(tokens: tf.RaggedTensor, options: TextOptions, ids_of: Callable[[tf.
 
 
 def _with_lengths(ids: tf.RaggedTensor, options: TextOptions) -> dict[str, Stored]:
-    """Returns ids, and each text's length if it is wanted."""
-    return {"": ids} | ({"length": ids.row_lengths()} if options.keep_length else {})
+    """Returns ids, and each text's length if it is wanted; with windows, the zeros of a single one."""
+    lengths = ids.row_lengths()
+    windows = {} if options.window is None else dict.fromkeys(WINDOW_PARTS, tf.zeros_like(lengths))
+    return {"": ids, **windows} | ({"length": lengths} if options.keep_length else {})
 
 
 def _one_text(ids: tf.RaggedTensor) -> tf.RaggedTensor:

@@ -18,13 +18,13 @@ def take_groups(chunk: dict[str, Any]) -> dict[int, int]:
 
 
 def check_shards(expected: Mapping[int, int], shards: Mapping[int, Report]) -> None:
-    """Checks by group that every packed row is a record or a reject. Raises: ReconcileError."""
+    """Checks by group that every packed row is a record, some windows or a reject. Raises: ReconcileError."""
     for group, rows in expected.items():
         if group not in shards:
             raise ReconcileError(f"{rows} rows were read for shard group {group}, and the shard was not built")
         shard = shards[group]
         where = f"shard {shard['shard']} of {shard['split']}"
-        built = shard["records"] + shard["rejected"]
+        built = shard["records"] - shard.get("more_windows", 0) + shard["rejected"]
         if built != rows:
             raise ReconcileError(
                 f"{rows} rows were read for {where}, {built} came out of it: the runner lost or repeated rows"

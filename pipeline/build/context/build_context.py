@@ -24,7 +24,7 @@ from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions
-from recordmill.transforms.contract.kinds.text import TextOptions
+from recordmill.transforms.contract.kinds.text import TextOptions, Window
 
 ARROW_TYPES = {ColumnType.NUMBER: pa.float32(), ColumnType.INTEGER: pa.int64()}
 Strata = Mapping[str, Sequence[int]]
@@ -174,6 +174,15 @@ class PlannedBuild:
     def texts(self) -> dict[str, TextOptions]:
         """Returns the texts, with their options."""
         return {name: options for name, options in self.features.items() if isinstance(options, TextOptions)}
+
+    @property
+    def windowed(self) -> tuple[tuple[str, ...], Window] | None:
+        """The text to cut into windows, if any, and the labels of its tokens; and the windows' size."""
+        for name, text in self.texts().items():
+            if text.window is not None:
+                labels = (other for other, each in self.features.items() if getattr(each, "text", None) == name)
+                return (name, *labels), text.window
+        return None
 
     def inputs(self) -> list[str]:
         """Lists the features with a column that the graph takes."""

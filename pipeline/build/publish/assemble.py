@@ -169,8 +169,16 @@ def _list_shards(
                 f"labels are ids from 0 to {classes - 1}, `preprocessing` made {min(labels)} to {max(labels)}"
             )
         counts = tuple(labels[label] for label in range(classes)) if classes else None
-        splits[split] = Split(tuple(shards), counts)
+        splits[split] = Split(tuple(shards), counts, source_rows=_rows(results, split))
     return splits
+
+
+def _rows(results: Results, split: str) -> int | None:
+    """Counts a split's rows, if some are several records."""
+    if results.context.windowed is None:
+        return None
+    shards = (report for report in results.shards.values() if report["split"] == split)
+    return sum(shard["records"] - shard["more_windows"] for shard in shards)
 
 
 def _shard(report: Mapping[str, Any], span: str | None) -> Shard:

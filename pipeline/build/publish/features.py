@@ -40,7 +40,7 @@ def describe_features(results: Results) -> Described:
         statistics = {"vocabulary": f"{ASSETS}/{vocabulary_name(owner)}", "is_label": name == spec.label}
         statistics |= results.statistics.get(owner, {})
         if isinstance(feature, TokenLabels):
-            statistics["max_length"] = getattr(spec.features[feature.text], "max_length", None)
+            statistics["max_length"] = getattr(spec.features[feature.text], "most_ids", None)
         if name in results.context.models:
             statistics |= tokenizer(results.context, owner).statistics(owner)
         described[name] = feature.describe(statistics)

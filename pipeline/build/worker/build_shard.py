@@ -34,6 +34,7 @@ from recordmill.pipeline.build.worker.batch import BatchTransformer, ImageLoader
 from recordmill.pipeline.build.worker.keyed_rows import unequal
 from recordmill.pipeline.build.worker.packing import Packed, unpack
 from recordmill.pipeline.build.worker.shard_report import Ids, ShardTotals, Stored
+from recordmill.pipeline.build.worker.windows import expand
 from recordmill.pipeline.dataset.example_writing import examples
 from recordmill.pipeline.dataset.file_names import pack_name, shard_names
 from recordmill.pipeline.dataset.manifest import Json
@@ -50,11 +51,11 @@ MEASURED = 128  # rows of a shard: its first, by the hashes of their keys: a sam
 
 
 class BuiltBatch(NamedTuple):
-    """The records of a batch of rows."""
+    """The records of a batch of rows: one a row, or a row's windows."""
 
     records: list[bytes]
     packed: list[Ids]
-    """The numbers of ids of the rows, by pack: int64 [rows] each."""
+    """The records' numbers of ids, by pack: int64 [records] each."""
     totals: ShardTotals
 
 
@@ -90,7 +91,7 @@ class ShardBuilder:
             for built in chain.from_iterable(in_order(self._build, batches, context.threads)):
                 writer.write(built.records)
                 totals.add(built.totals)
-                progress.add(written=len(built.records), dropped=len(built.totals.rejects))
+                progress.add(written=built.totals.written.total(), dropped=len(built.totals.rejects))
                 for lengths, more in zip(packed_lengths, built.packed, strict=True):
                     lengths.append(more)
         packs = write_packs(context, split, shard, packed_lengths)
@@ -108,23 +109,29 @@ class ShardBuilder:
         batch, stored = self._aligned(batch, stored)
         keys = batch.rows["@key"].to_pylist()
         files = {name: batch.files[name] for name in self._compared if name in batch.files}
-        # The user's function may leave texts out, or store no lists.
-        texts = {name: stored[name] for name in self._context.texts() if isinstance(stored.get(name), tf.RaggedTensor)}
-        lengths = {name: _lengths(name, stored).numpy() for name in texts}
-        packed = [_counts(stored, each.features[:1])[:, 0] for each in self._context.packs]
-        measured = self._appearance(batch, stored)
+        measured, lengths = self._appearance(batch, stored), self._all_lengths(stored)
         profile = shard_report.profile_of(self._context.features, batch.rows, stored, lengths, measured)
+        if (windowed := self._context.windowed) is not None:
+            stored, of_rows = expand(stored, *windowed)
+            keys, lengths = [keys[row] for row in of_rows.tolist()], self._all_lengths(stored)
+        packed = [_counts(stored, each.features[:1])[:, 0] for each in self._context.packs]
         totals = replace(
             batch.totals,
             written=Counter(batch.rows["@source"].to_pylist()),
+            more_windows=len(keys) - batch.rows.num_rows,
             labels=Counter(self._labels(stored)),
             facts=batch.totals.facts + shard_report.tiny_numbers(self._context.features, batch.rows),
             lengths={name: [each] for name, each in lengths.items()},
             profile=shard_report.ProfileSum(profile),
-            digests=[batch.digest(keys)],
+            digests=[batch.digest(batch.rows["@key"].to_pylist())],
             contents=[content_table(batch.rows, digest_rows(batch.rows, self._compared, files), batch.looks)],
         )
         return BuiltBatch(encode(keys, stored), packed, totals)
+
+    def _all_lengths(self, stored: Stored) -> dict[str, Ids]:
+        """Returns the numbers of ids by text; the user's function may leave texts out, or store no lists."""
+        texts = (name for name in self._context.texts() if isinstance(stored.get(name), tf.RaggedTensor))
+        return {name: _lengths(name, stored).numpy() for name in texts}
 
     def _aligned(self, batch: RowBatch, stored: Stored) -> tuple[RowBatch, Stored]:
         """Rejects rows with lists of a pack that differ in length."""
@@ -153,7 +160,7 @@ class ShardBuilder:
         return measured
 
     def _labels(self, stored: Stored) -> list[int]:
-        """Returns the label's ids in all rows; none if it is not a category, or the user's function changed it."""
+        """Returns the label's ids in all records; none if it is not a category, or the user's function changed it."""
         label = self._context.schema.label
         if label is None or self._context.label_names() is None:
             return []

@@ -67,12 +67,15 @@ class ShardTotals:
 
     rejects: list[Reject] = field(default_factory=list)
     written: Counter[int] = field(default_factory=Counter)
-    """The number of records, by source."""
+    """The number of rows in records, by source."""
+    more_windows: int = 0
+    """The records beyond the first of each row."""
     labels: Counter[int] = field(default_factory=Counter)
+    """The records of each class, by id."""
     facts: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Numbers of images and values by each of `COUNTS`, by feature and name: `("profiles", "image Display P3")`."""
     lengths: dict[str, list[npt.NDArray[np.int64]]] = field(default_factory=dict)
-    """The number of ids of each row, by text."""
+    """The number of ids of each record, by text."""
     profile: ProfileSum = field(default_factory=ProfileSum)
     digests: list[bytes] = field(default_factory=list)
     """The digests of the batches' keys and image files."""
@@ -85,6 +88,7 @@ class ShardTotals:
         """Adds the sums of the next batch."""
         self.rejects += batch.rejects
         self.written.update(batch.written)
+        self.more_windows += batch.more_windows
         self.labels.update(batch.labels)
         self.facts.update(batch.facts)
         for name, lengths in batch.lengths.items():
@@ -100,6 +104,7 @@ class ShardTotals:
         write_contents(context.workspace, group, self.contents)
         return {
             "written_by_source": {str(source): count for source, count in sorted(self.written.items())},
+            **({} if context.windowed is None else {"more_windows": self.more_windows}),
             "label_counts": {str(label): count for label, count in sorted(self.labels.items())},
             **{key: {of: n for (count, of), n in sorted(self.facts.items()) if count == key} for key in COUNTS},
             "lengths": {

@@ -216,9 +216,13 @@ class Tokenized(Feature):
         return {option: path for option, path in given.items() if path is not None}
 
     def options(self, *, is_label: bool = False) -> kinds.TextOptions:
+        return self._make(self.contract, **self._given())
+
+    def _given(self) -> dict[str, Any]:
+        """Returns the options that the graph takes in another form."""
         if isinstance(self.vocabulary, SharedVocabulary):
-            return self._make(self.contract, vocabulary=None, shared_with=self.vocabulary.shared_with)
-        return self._make(self.contract)
+            return {"vocabulary": None, "shared_with": self.vocabulary.shared_with}
+        return {}
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes vocabulary and special ids by the vocabulary owner's statistics.
@@ -243,6 +247,22 @@ class Tokenized(Feature):
         raise NotImplementedError
 
 
+class Window(Options):
+    """Records of a long text."""
+
+    length: int = Field(ge=1, strict=True)
+    """The most ids of a record, including begin and end; batches are padded to it."""
+    stride: int | None = Field(default=None, ge=1, strict=True)
+    """The ids from a window's first one to the next window's, at most `length`. None: `length`, no overlap."""
+
+    @model_validator(mode="after")
+    def _check(self) -> "Window":
+        if self.stride is not None and self.stride > self.length:
+            message = f"should be at most the `length` {self.length}, or ids between windows are lost"
+            raise WrongValueError(f"{message}, got {self.stride}", "stride")
+        return self
+
+
 class Text(Tokenized):
     """A text as ids."""
 
@@ -251,12 +271,29 @@ class Text(Tokenized):
     """Whether a row has a list of words, or words between spaces, which huggingface tokenizes one by one."""
     keep_length: bool = False
     """Whether to store `<feature>_length`: the number of ids before cutting."""
+    window: Window | None = None
+    """Makes several records of a row whose text has more ids than `length`; other features are repeated."""
     pack: int | None = Field(default=None, ge=1, le=MOST_LENGTH, strict=True)
     """Packs the text alone: the same as `pack: {length: N, features: [TEXT], split: true}` of the spec."""
 
     @property
     def is_packable(self) -> bool:
         return True
+
+    @model_validator(mode="after")
+    def _check_window(self) -> Self:
+        for option in ("max_length", "keep_length"):
+            if self.window is not None and getattr(self, option):
+                raise WrongValueError("windows hold all ids, and cut none off: leave it or `window` out", option)
+        return self
+
+    def check(self, features: Mapping[str, Feature]) -> None:
+        """Checks a shared vocabulary, and that no other text has windows."""
+        super().check(features)
+        others = [name for name, each in features.items() if getattr(each, "window", None) and each is not self]
+        if self.window is not None and others:
+            message = f"'{others[0]}' has windows, too, and only one text's make the records: leave one out"
+            raise WrongValueError(message, "window")
 
     @property
     def fill(self) -> Any:
@@ -266,12 +303,25 @@ class Text(Tokenized):
         return replace(super()._column(), many=True, separator=" ") if self.pretokenized else super()._column()
 
     def parts(self) -> tuple[str, ...]:
-        """Names `length` with `keep_length`."""
-        return tuple(kinds.TextDescription.parts_of({"keep_length": self.keep_length}))[1:]
+        """Names `length` with `keep_length`, and the parts of windows."""
+        return tuple(kinds.TextDescription.parts_of({"keep_length": self.keep_length, "window": self.window}))[1:]
+
+    def _given(self) -> dict[str, Any]:
+        return super()._given() | {"window": self._window()}
 
     def stored_form(self) -> dict[str, Any]:
-        """Returns a list of int64."""
-        return {"stored": "int64"}
+        """Returns a list of int64, at most a window."""
+        return {"stored": "int64", "window": self._window(), "max_length": self.most_ids}
+
+    @property
+    def most_ids(self) -> int | None:
+        """The most ids of a record; None: any number."""
+        return self.window.length if self.window else self.max_length
+
+    def _window(self) -> kinds.Window | None:
+        if self.window is None:
+            return None
+        return kinds.Window(self.window.length, self.window.stride or self.window.length)
 
 
 class Texts(Tokenized):

@@ -4,9 +4,10 @@
 SpecialIds(padding=0, unknown=1, begin=None, end=2, first=3)
 """
 
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -52,6 +53,18 @@ class SpecialIds:
         return {f"{name}_id": id_ for name, id_ in {**named, "first": self.first}.items()}
 
 
+@dataclass(frozen=True)
+class Window:
+    """Records of a long text: the first has its first `length` ids, each next one begins `stride` ids later."""
+
+    length: Count
+    stride: Count
+
+
+WINDOW_PARTS = ("window", "start")
+"""A window's number in its row, from 0, and the place of its first id in the text's ids."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TextOptions(base.FeatureOptions):
     """The options of texts."""
@@ -77,6 +90,7 @@ class TextOptions(base.FeatureOptions):
     max_length: int | None = None
     truncate: str = "end"
     keep_length: bool = False
+    window: Window | None = None  # cuts after the graph
     model_bytes: bytes | None = None  # the tokenizer's model, once trained or read
     model_ids: SpecialIds | None = None
     words: tuple[str, ...] | None = None  # the given vocabulary, once read
@@ -164,15 +178,16 @@ class TextDescription(base.Description):
     oov_buckets: Count = base.left_out(1)
     hash_buckets: Count | None = base.left_out(None)
     keep_length: bool = base.left_out(False)
+    window: Window | None = base.left_out(None)
     packed: Count | None = base.left_out(None)  # ids of a row of several documents
 
     @classmethod
     def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
-        """Returns the ids and their number before the cut; for packed rows int32 bytes and document lengths."""
+        """Returns the ids, their number before the cut, a window's place; of packed rows bytes of int32, lengths."""
         if "packed" in description:  # little-endian bytes: 20 times faster to read than an int64 list
             return {"": base.Stored("bytes"), "lengths": base.Stored("int64", None)}
-        ids = {"": base.Stored("int64", None)}
-        return ids | {"length": base.Stored("int64")} if description.get("keep_length") else ids
+        numbers = ["length"] if description.get("keep_length") else WINDOW_PARTS if description.get("window") else []
+        return {"": base.Stored("int64", None)} | {part: base.Stored("int64") for part in numbers}
 
     def ids_words(self) -> str:
         """Describes the ids."""
@@ -181,13 +196,16 @@ class TextDescription(base.Description):
     def words(self) -> str:
         if self.packed:
             return f"{self.ids_words()}, packed in rows of {self.packed:,}"
-        return base.counted_words(self.ids_words(), self.length, self.max_length)
+        counted = base.counted_words(self.ids_words(), self.length, self.max_length)
+        return counted if self.window is None else f"{counted}, a window every {self.window.stride:,}"
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> Any:
         """Returns the text, or a packed row's documents."""
         if self.packed is not None:
             return self.texts(np.frombuffer(parts[""], PACKED), parts["lengths"], decoding)
-        return self.text(parts[""].tolist(), decoding, int(parts["length"]) if "length" in parts else None)
+        text = self.text(parts[""].tolist(), decoding, int(parts["length"]) if "length" in parts else None)
+        window, start = (int(parts[part]) if part in parts else None for part in WINDOW_PARTS)
+        return replace(text, window=window, start=start)
 
     def text(self, ids: list[int], decoding: base.Decoding, length: int | None = None) -> "DecodedText":
         """Returns the text of stored ids; `length` counts them before the cut."""
@@ -220,6 +238,11 @@ class TextDescription(base.Description):
             into.add_column(texts)
         self.export_ids(into, name)
         why = "it stores hashes" if self.hash_buckets is not None else "its text does not reproduce the ids"
+        if self.window is not None:
+            why = "each row is a window, and windows are not joined to texts"
+            for part in WINDOW_PARTS:
+                number = base.ExportColumn(f"{name}_{part}", "int64", name, operator.attrgetter(part))
+                into.add_raw(number.name, number)
         lost = "; the number of tokens before the cut is not exported" if self.keep_length else ""
         into.note(name, f"{why}; the column {name}_ids goes back as kind raw{lost}")
 
@@ -230,6 +253,7 @@ class TextDescription(base.Description):
             and self.hash_buckets is None
             and self.oov_buckets == 1
             and not self.keep_length
+            and self.window is None
             and "ngrams" not in options
         )
 
@@ -291,9 +315,12 @@ class DecodedText:
     words: tuple[str, ...] | None  # the word, piece or character of each id; None for hashes
     text: str | None  # the joined words without begin and end; None for hashes
     length: int | None = None  # ids before the cut at `max_length`, if the feature stores it
+    window: int | None = None  # the number of a window in its row, from 0
+    start: int | None = None  # the place of a window's first id in the text's ids
 
     def __str__(self) -> str:
-        return " ".join(map(str, self.ids)) if self.text is None else self.text
+        text = " ".join(map(str, self.ids)) if self.text is None else self.text
+        return text if self.window is None else f"[window {self.window}, from id {self.start}] {text}"
 
 
 SPACE = "▁"  # U+2581, a space in SentencePiece and in characters
