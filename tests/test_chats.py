@@ -260,7 +260,7 @@ def test_show_and_verify_know_the_kind(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     print_dataset(published.manifest, Path(published.folder), [])
-    assert_names(capsys.readouterr().out, "token ids, at most 600, with a loss mask", "malformed_chat")
+    assert_names(capsys.readouterr().out, "at most 600", "loss mask", "malformed_chat")
     spec = load_spec(str(Path(published.folder).parents[2] / "dataset.yaml"))
     report = with_parity(verify(published.folder), spec, rows=100)
     assert [str(problem) for problem in report.findings.problems] == []

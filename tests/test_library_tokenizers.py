@@ -15,8 +15,10 @@ from tokenizers import Tokenizer
 
 from recordmill import open_dataset
 from recordmill.pipeline.build.beam import runners
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
@@ -25,7 +27,7 @@ from recordmill.pipeline.verify.verify import verify
 from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.numpy.tokenizers import CL100K, O200K, R50K, TextTokenizer
 from tests import models
-from tests.messages import raises
+from tests.messages import assert_names, raises
 
 LONG = " ".join(models.corpus(60)) * 250  # 1.7 MB
 TEXTS = [*models.corpus(40), LONG]
@@ -223,6 +225,12 @@ def test_a_client_has_the_same_ids_and_the_serving_model_takes_them(published: P
         assert found.reshape(-1)[: len(each)].tolist() == each.tolist()
     with raises(DatasetError, "'nothing'"):
         dataset.tokenizer("nothing")
+
+
+def test_the_plan_says_that_serving_takes_ids(tmp_path: Path) -> None:
+    write_inputs(tmp_path)
+    plan = make_plan(load_spec(str(tmp_path / "dataset.yaml")), BeamFiles())
+    assert_names(plan.notes, "ids", "Dataset.tokenizer", "4 (bpe")
 
 
 @pytest.mark.slow

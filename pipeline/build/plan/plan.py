@@ -21,6 +21,7 @@ from recordmill.pipeline.sources.paths import ODD, note
 from recordmill.pipeline.sources.source_reader import Chunk, Plan
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec
 from recordmill.pipeline.versions.base import Base
+from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.contract.stored import IMAGES
 
 BATCH_BYTES = 64 << 10  # 64 KiB: a smaller packed batch costs more than its rows
@@ -30,6 +31,7 @@ REFERENCE_BYTES = 100  # an image's row in scratch, packed
 GUESSED_FRAMES = 8
 TRIAL_BYTES = 256 << 20  # 256 MiB of rows: a trial version reads no more, in pieces from everywhere
 TRIAL_CHUNKS = 32
+SERVED_IDS = "features that the serving model takes as ids, which `Dataset.tokenizer` makes"
 
 
 @dataclass(frozen=True)
@@ -155,11 +157,23 @@ def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Fil
         source_bytes=sum(plan.bytes for plan in plans),
         scratch_bytes=sum(map(sizes.of_packed, plans)),
         layout=sizes.layout(spans, _by_span(sources, plans)),
-        notes=[*spans.notes(), *note(ODD, sorted(files.left_out())), *of_sources, *given.inherited.notes],
+        notes=[
+            *spans.notes(),
+            *note(ODD, sorted(files.left_out())),
+            *of_sources,
+            *given.inherited.notes,
+            *note(SERVED_IDS, _encoded_before(spec)),
+        ],
         roots=tuple(each.reader.image_root(files) for each in sources),
         inputs=tuple(Group(each, plan.inputs) for each, plan in zip(sources, plans, strict=True)),
         pack_bytes=pack_bytes,
     )
+
+
+def _encoded_before(spec: Spec) -> list[str]:
+    """Lists the texts and chats that become ids before the graph."""
+    options = spec.options().items()
+    return [name for name, each in options if isinstance(each, TextOptions) and each.in_library]
 
 
 def _by_span(sources: Sequence[SpanSource], plans: Sequence[Plan]) -> dict[str, list[Plan]]:
