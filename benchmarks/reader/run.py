@@ -47,7 +47,7 @@ IMAGES = (
     "tfrecord_index"
 ).split()
 FORMS = "padded bucketed packed packing".split()
-"""Of texts: packed by the build, or packing while reading."""
+"""Texts packed by the build, or while reading."""
 TEXT = [f"recordmill_{form}{face}{mode}" for form in FORMS for face in ("", "_tf_data") for mode in ("", "_threads")]
 TEXT += ["tutorial", *(f"tf_data_{form}" for form in FORMS)]
 REMOTE = "recordmill_numpy streaming litdata".split()

@@ -230,7 +230,7 @@ def _tiktoken(data: bytes, options: TextOptions, where: str) -> Library:
     specials = {"<|endoftext|>": end} if end is not None and end not in ranks.values() else {}
     try:
         tokenizer = tiktoken.Encoding("ranks", pat_str=pattern, mergeable_ranks=ranks, special_tokens=specials)
-    except (ValueError, Exception) as error:
+    except Exception as error:  # `tiktoken` raises plain exceptions
         raise UserError(f"{where}: the `pattern` {pattern!r} is wrong: {error}") from None
     pieces = {id_: "".join(BYTE_CHARACTERS[byte] for byte in piece) for piece, id_ in ranks.items()}
     pieces |= {id_: name for name, id_ in specials.items()}
