@@ -188,7 +188,7 @@ def test_a_template_whose_turns_are_no_prefixes_ends_the_build(template: str) ->
 def test_another_header_ends_the_build_before_a_row_is_read() -> None:
     with raises(UserError, "a.jinja", "{% generation %}"):
         files(config="{}", template=PROMPT)
-    assert files(config="{}", template=CHANGED).template_source == CHANGED, "chats of one answer are told"
+    assert files(config="{}", template=CHANGED).template_source == CHANGED, "one answer has a span"
     assert trained(CHANGED, ASKED) == "assistant: ho;"
 
 

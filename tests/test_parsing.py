@@ -232,7 +232,7 @@ def examples(draw: st.DrawFn) -> bytes:
 
 
 def expected_of(rows: Sequence[bytes], name: str, kind: int) -> Any:
-    """What protocol buffers read, as a list of each row; None where a row has values of another kind."""
+    """Reads a list of each row by protocol buffers; None if a row has values of another kind."""
     lists = []
     for row in rows:
         features = tf.train.Example.FromString(row).features.feature

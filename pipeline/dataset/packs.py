@@ -25,6 +25,7 @@ import numpy.typing as npt
 from recordmill.pipeline.dataset.manifest_parts import PackFile
 from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.errors import DatasetError
+from recordmill.transforms.contract.stored import positions_of, splits_of
 
 GROUP_IDS, GROUP_ROWS = 4 << 20, 256  # ids of a group at least, some 10 MiB of records; and rows
 Numbers = npt.NDArray[Any]
@@ -67,16 +68,15 @@ class PackIndex(NamedTuple):
     def joined(cls, parts: Sequence["PackIndex"]) -> "PackIndex":
         """Joins the rows of several indexes, with their records' numbers as they are."""
         counts = np.concatenate([np.diff(part.splits) for part in parts])
-        return cls(_splits(counts), *map(np.concatenate, zip(*(part[1:] for part in parts), strict=True)))
+        return cls(splits_of(counts), *map(np.concatenate, zip(*(part[1:] for part in parts), strict=True)))
 
     def take(self, rows: Numbers, records: int) -> "PackIndex":
         """Returns some rows, of a shard with `records`. Raises: DatasetError: the index is damaged."""
         starts, ends = self.splits[rows].astype(np.int64), self.splits[rows + 1].astype(np.int64)
         if not (starts <= ends).all() or ends.max(initial=0) > len(self.records):
             raise DatasetError(f"its rows have impossible pieces: {ADVICE}")
-        splits = _splits(ends - starts)
-        pieces = np.arange(splits[-1]) + np.repeat(starts - splits[:-1], ends - starts)
-        taken = PackIndex(splits, *(part[pieces].astype(np.int64) for part in self[1:]))
+        pieces = positions_of(starts, ends - starts)
+        taken = PackIndex(splits_of(ends - starts), *(part[pieces].astype(np.int64) for part in self[1:]))
         if taken.records.max(initial=-1) >= records:
             raise DatasetError(f"it has a row of record {taken.records.max():,}, the last is {records - 1:,}: {ADVICE}")
         return taken
@@ -86,8 +86,10 @@ class PackIndex(NamedTuple):
         kept = np.ones(records, bool)
         kept[list(removed)] = False
         stay = kept[self.records]
-        counts, numbers = np.diff(_splits(stay)[self.splits]), np.cumsum(kept) - 1
-        return PackIndex(_splits(counts[counts > 0]), numbers[self.records[stay]], self.firsts[stay], self.sizes[stay])
+        counts, numbers = np.diff(splits_of(stay)[self.splits]), np.cumsum(kept) - 1
+        return PackIndex(
+            splits_of(counts[counts > 0]), numbers[self.records[stay]], self.firsts[stay], self.sizes[stay]
+        )
 
 
 def rows_together(width: int) -> int:
@@ -110,7 +112,7 @@ def pack(lengths: Numbers, width: int, *, split: bool) -> PackIndex:
     _, first, rows = np.unique(rows, return_index=True, return_inverse=True)
     rows = np.argsort(np.argsort(first))[rows]
     order = np.argsort(rows, kind="stable")
-    return PackIndex(_splits(np.bincount(rows)), records[order], firsts[order], sizes[order])
+    return PackIndex(splits_of(np.bincount(rows)), records[order], firsts[order], sizes[order])
 
 
 def _best_fit(sizes: Numbers, width: int) -> Numbers:
@@ -133,7 +135,3 @@ def _best_fit(sizes: Numbers, width: int) -> Numbers:
                 insort(spaces, room - size)
             rows_of.setdefault(room - size, []).append(row)
     return rows
-
-
-def _splits(counts: Numbers) -> Numbers:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])

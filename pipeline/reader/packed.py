@@ -16,7 +16,7 @@ from recordmill.pipeline.dataset.version import padding_id
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.options import THE_LABEL, ReadOptions
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.stored import Column, Ragged, RowError, Stored, part_name
+from recordmill.transforms.contract.stored import Column, Ragged, RowError, Stored, part_name, positions_of, splits_of
 from recordmill.transforms.numpy.buffers import Array, Empty
 from recordmill.transforms.numpy.texts import packed_rows, padded
 
@@ -73,7 +73,7 @@ def columns(pieces: PackIndex, records: Mapping[str, Column]) -> dict[str, Colum
     """
     made: dict[str, Column] = {LENGTHS: Ragged(pieces.sizes, pieces.splits)}
     ends, known = pieces.firsts + pieces.sizes, None
-    splits = np.append(0, np.cumsum(pieces.sizes))
+    splits = splits_of(pieces.sizes)
     for name, column in records.items():
         assert isinstance(column, Ragged)  # noqa: S101 - `lists_of`
         lengths = column.lengths()
@@ -83,8 +83,7 @@ def columns(pieces: PackIndex, records: Mapping[str, Column]) -> dict[str, Colum
             raise RowError(row, f"'{name}' holds {lengths[row]} values: {taken}")
         values = column.values
         if splits[-1] < len(values):  # pieces, or cut
-            starts = column.splits[:-1] + pieces.firsts - splits[:-1]
-            values = values[np.arange(splits[-1]) + np.repeat(starts, pieces.sizes)]
+            values = values[positions_of(column.splits[:-1] + pieces.firsts, pieces.sizes)]
         made[name] = Ragged(values, splits[pieces.splits])
     return made
 

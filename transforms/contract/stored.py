@@ -58,6 +58,18 @@ class Ragged(NamedTuple):
         return lengths
 
 
+def splits_of(lengths: Any) -> npt.NDArray[np.int64]:
+    """Returns the splits of lists by their lengths: int64 [lists + 1]."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
+
+
+def positions_of(starts: Any, lengths: Any) -> npt.NDArray[np.int64]:
+    """Returns the numbers `start, start + 1, …` of each list, concatenated: int64 [values]."""
+    splits = splits_of(lengths)
+    positions: npt.NDArray[np.int64] = np.arange(splits[-1]) + np.repeat(starts - splits[:-1], lengths)
+    return positions
+
+
 Bytes: TypeAlias = Sequence[bytes | memoryview]  # one value a row; memoryviews point into the shard's memory
 Column: TypeAlias = npt.NDArray[Any] | Bytes | Ragged
 """A stored part: [rows, *shape] of int64 or float32, bytes, or lists of these."""

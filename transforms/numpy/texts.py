@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
 from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
-from recordmill.transforms.contract.stored import Bytes, FinishOptions, Ragged, RowError
+from recordmill.transforms.contract.stored import Bytes, FinishOptions, Ragged, RowError, positions_of, splits_of
 from recordmill.transforms.numpy.buffers import Array, Empty
 
 Shares: TypeAlias = npt.NDArray[np.float64] | float  # in [0, 1): one a row, or one for all
@@ -76,7 +76,7 @@ def all_texts(
     `lengths`, both `Ragged` of int64.
     """
     splits, length = stored["lengths"].splits, options.length_of(description.max_length)
-    of_text = Ragged(stored[""].values, _splits(stored["lengths"].values))
+    of_text = Ragged(stored[""].values, splits_of(stored["lengths"].values))
     if length is not None:
         of_text = cut(of_text, length)
     lengths = Ragged(of_text.lengths(), splits)
@@ -106,8 +106,8 @@ def one_text(description: TextsDescription, stored: Mapping[str, Any], shares: S
     chosen = lengths.splits[:-1] + np.floor(counts * shares).astype(np.int64)
     chosen[counts == 0] = len(lengths.values)  # the empty text, after all others
     values = np.concatenate([ids.values, np.array(without, ids.values.dtype)])
-    starts, sizes = _splits(lengths.values), np.append(lengths.values, len(without))
-    return Ragged(values[_positions(starts[chosen], sizes[chosen])], _splits(sizes[chosen]))
+    starts, sizes = splits_of(lengths.values), np.append(lengths.values, len(without))
+    return Ragged(values[positions_of(starts[chosen], sizes[chosen])], splits_of(sizes[chosen]))
 
 
 def padded(rows: Ragged, length: int | None, padding: Any, empty: Empty) -> Array:
@@ -132,7 +132,7 @@ def cut(rows: Ragged, length: int) -> Ragged:
     if lengths.max(initial=0) <= length:
         return rows
     kept = np.minimum(lengths, length)
-    return Ragged(rows.values[_positions(rows.splits[:-1], kept)], _splits(kept))
+    return Ragged(rows.values[positions_of(rows.splits[:-1], kept)], splits_of(kept))
 
 
 def first_fit(texts: Ragged, length: int) -> tuple[Ragged, Ragged]:
@@ -152,8 +152,8 @@ def first_fit(texts: Ragged, length: int) -> tuple[Ragged, Ragged]:
             taken.append(left.pop(at))
         ends.append(len(taken))
     order, texts_of_row = np.array(taken, np.int64), np.array(ends)
-    ids = texts.values[_positions(texts.splits[order], lengths[order])]
-    return Ragged(ids, _splits(lengths[order])[texts_of_row]), Ragged(lengths[order], texts_of_row)
+    ids = texts.values[positions_of(texts.splits[order], lengths[order])]
+    return Ragged(ids, splits_of(lengths[order])[texts_of_row]), Ragged(lengths[order], texts_of_row)
 
 
 def unpacked(name: str, encoded: Bytes) -> Ragged:
@@ -163,7 +163,7 @@ def unpacked(name: str, encoded: Bytes) -> Ragged:
     if len(wrong):
         row = int(wrong[0])
         raise RowError(row, f"'{name}' has {sizes[row]} bytes, not ids of {ID.itemsize} bytes each")
-    return Ragged(np.frombuffer(b"".join(encoded), ID), _splits(sizes // ID.itemsize))
+    return Ragged(np.frombuffer(b"".join(encoded), ID), splits_of(sizes // ID.itemsize))
 
 
 def packed_rows(name: str, ids: Ragged, lengths: Ragged, width: int, padding: int, empty: Empty) -> dict[str, Array]:
@@ -174,7 +174,7 @@ def packed_rows(name: str, ids: Ragged, lengths: Ragged, width: int, padding: in
     padding. Raises: RowError: a row's lengths do not add up to its ids, or it has more ids than `width`.
     """
     _check_rows(name, ids, lengths, width)
-    starts = _splits(lengths.values)
+    starts = splits_of(lengths.values)
     segments = 1 + np.arange(len(lengths.values)) - np.repeat(lengths.splits[:-1], lengths.lengths())
     positions = np.arange(len(ids.values), dtype=np.int32)
     positions -= np.repeat(starts[:-1].astype(np.int32), lengths.values)
@@ -195,7 +195,7 @@ def _check_rows(name: str, ids: Ragged, lengths: Ragged, width: int | None = Non
     stored = ids.lengths()
     most = len(ids.values) if width is None else width
     possible = (lengths.values >= 0) & (lengths.values <= most)  # sums of others may wrap around
-    stated = np.diff(_splits(np.where(possible, lengths.values, most + 1))[lengths.splits])
+    stated = np.diff(splits_of(np.where(possible, lengths.values, most + 1))[lengths.splits])
     wrong = np.flatnonzero((stored != stated) | (stored > most))
     if len(wrong):
         row = int(wrong[0])
@@ -213,16 +213,6 @@ def _filled(rows: Ragged, full: Array, padding: Any) -> Array:
         out[: end - start] = rows.values[start:end]
         out[end - start :] = padding
     return full
-
-
-def _splits(lengths: Array) -> Array:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)])
-
-
-def _positions(starts: Array, lengths: Array) -> Array:
-    """Returns the numbers `start, start + 1, …` of each list, concatenated."""
-    splits = _splits(lengths)
-    return np.arange(splits[-1]) + np.repeat(starts - splits[:-1], lengths)
 
 
 def strings(values: Any) -> Array:

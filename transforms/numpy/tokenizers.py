@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from recordmill.pipeline.errors import UserError, did_you_mean
 from recordmill.transforms.contract.kinds.text import BYTE_CHARACTERS, SpecialIds, TextOptions
-from recordmill.transforms.contract.stored import Ragged
+from recordmill.transforms.contract.stored import Ragged, splits_of
 
 Ids: TypeAlias = npt.NDArray[np.int64]
 Text: TypeAlias = str | Sequence[str]
@@ -116,7 +116,7 @@ class TextTokenizer:
         rows = [[*before, *ids, *after] for ids in tokens] if before or after else tokens
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         values = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
-        return Encoded(self._cut(Ragged(values, _splits(lengths))), lengths)
+        return Encoded(self._cut(Ragged(values, splits_of(lengths))), lengths)
 
     def decode(self, ids: Sequence[int] | Ids) -> str:
         """Returns the text of ids, without padding and the ids around it."""
@@ -132,11 +132,7 @@ class TextTokenizer:
         positions = np.arange(len(rows.values)) - np.repeat(rows.splits[:-1], lengths)
         surplus = np.repeat(np.maximum(lengths - most, 0), lengths)
         kept = (positions < outer) | (positions >= outer + surplus)
-        return Ragged(rows.values[kept], _splits(np.minimum(lengths, most)))
-
-
-def _splits(lengths: Ids) -> Ids:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        return Ragged(rows.values[kept], splits_of(np.minimum(lengths, most)))
 
 
 def _missing(package: str) -> UserError:

@@ -21,7 +21,7 @@ from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.chat import ChatOptions
 from recordmill.transforms.contract.kinds.text import TextOptions, TextsOptions
 from recordmill.transforms.contract.kinds.token_labels import TokenLabelsOptions
-from recordmill.transforms.contract.stored import Ragged
+from recordmill.transforms.contract.stored import Ragged, splits_of
 from recordmill.transforms.numpy.tokenizers import Encoded, TextTokenizer
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a batch is one thread's: workers run several at a time
@@ -112,7 +112,7 @@ class TextEncoder:
     def _texts(self, column: pa.Array, most: int | None) -> Columns:
         """Encodes each of a row's texts; missing lists are empty."""
         kept = pc.list_slice(column, 0, most, return_fixed_size_list=False)
-        texts = np.concatenate([[0], np.cumsum(pc.list_value_length(kept).to_numpy())])
+        texts = splits_of(pc.list_value_length(kept).to_numpy())
         ids = self._tokenizer.encode_batch(_strings(pc.list_flatten(kept))).ids
         return {"": _lists(Ragged(ids.values, ids.splits[texts])), "lengths": _lists(Ragged(ids.lengths(), texts))}
 

@@ -152,10 +152,11 @@ class ShardBuilder:
         measured, count = dict[str, shard_report.Appearance](), sum(batch.rows[IS_MEASURED].to_pylist())
         for name, options in self._context.images().items() if count else ():
             if name in stored and options.store != "raw":
-                rows = to_lists(stored[name][:count])
+                images = _column(stored[name][:count]).values
             else:
-                rows = [images if isinstance(images, list) else [images] for images in batch.images[name][:count]]
-            measure = functools.partial(appearance, [*chain.from_iterable(rows)], options.max_pixels)
+                rows = (each if isinstance(each, list) else [each] for each in batch.images[name][:count])
+                images = [*chain.from_iterable(rows)]
+            measure = functools.partial(appearance, images, options.max_pixels)
             measured[name] = retry_alone(measure, f"measure the images of '{name}'", needs=batch.needs)
         return measured
 
@@ -196,15 +197,6 @@ def drop_duplicates(rows: pa.Table) -> tuple[pa.Table, list[Reject]]:
         (first,) = rows.slice(firsts[row], 1).select(["@chunk", "@position"]).to_pylist()
         rejects.append(reject_duplicate_key(rows, row, (first["@chunk"], first["@position"])))
     return rows.filter(pa.array(~repeated)), rejects
-
-
-def to_lists(stored: Any) -> list[list[Any]]:
-    """Converts a stored tensor, of shape [rows, …] or ragged, to one list of values a row."""
-    if isinstance(stored, tf.RaggedTensor):
-        values, splits = stored.values.numpy().tolist(), stored.row_splits.numpy().tolist()
-        return [values[start:end] for start, end in zip(splits, splits[1:], strict=False)]
-    values = stored.numpy()
-    return values.reshape(len(values), math.prod(values.shape[1:])).tolist()
 
 
 def encode(keys: Sequence[bytes], stored: Mapping[str, Any]) -> list[bytes]:

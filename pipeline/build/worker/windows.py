@@ -15,7 +15,7 @@ import tensorflow as tf
 from recordmill.pipeline.build.worker.shard_report import Ids, Stored
 from recordmill.pipeline.errors import UserError
 from recordmill.transforms.contract.kinds.text import WINDOW_PARTS, Window
-from recordmill.transforms.contract.stored import part_name
+from recordmill.transforms.contract.stored import part_name, positions_of, splits_of
 
 
 class Windows(NamedTuple):
@@ -51,8 +51,7 @@ def expand(stored: Stored, names: Sequence[str], window: Window) -> tuple[Stored
     if not isinstance(ids, tf.RaggedTensor) or ids.dtype != tf.int64 or ids.ragged_rank != 1:
         raise UserError(f"`preprocessing` stores '{names[0]}' as no list of int64, and its `window` needs one")
     made, first = windows(ids.row_lengths().numpy(), window), ids.row_splits.numpy()
-    splits = np.concatenate([[0], np.cumsum(made.sizes)])
-    places = np.arange(splits[-1]) + np.repeat(first[made.rows] + made.starts - splits[:-1], made.sizes)
+    splits, places = splits_of(made.sizes), positions_of(first[made.rows] + made.starts, made.sizes)
     of_window: dict[str, Any] = {
         name: tf.RaggedTensor.from_row_splits(stored[name].flat_values.numpy()[places], splits, validate=False)
         for name in names
