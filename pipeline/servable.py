@@ -161,19 +161,24 @@ def _as_read(features: Tensors, request: Request) -> dict[str, tf.Tensor]:
         if isinstance(each, image.Pixels) and given.dtype is not None:
             ready[name] = _pixels(each, ready[name], tf.as_dtype(given.dtype))
         elif isinstance(each, text.TextDescription) and each.packed is None:
-            ids = ready[name]
             length = given.length_of(each.max_length)
             if length is not None:
-                missing = tf.maximum(0, length - tf.shape(ids)[-1])
-                sides = [[0, 0]] * (ids.shape.rank - 1) + [[0, missing]]
-                ready[name] = tf.ensure_shape(
-                    tf.pad(ids[..., :length], sides, constant_values=each.padding_id), [*ids.shape[:-1], length]
-                )
+                for part in ("", *each.aligned):
+                    padding = 0 if part else each.padding_id
+                    ready[part_name(name, part)] = _as_long(ready[part_name(name, part)], length, padding)
                 if (lengths := part_name(name, LENGTHS)) in ready:  # of texts
                     ready[lengths] = tf.minimum(ready[lengths], length)
             if given.masks:
                 ready[part_name(name, "mask")] = ready[name] != each.padding_id
     return ready
+
+
+def _as_long(lists: tf.Tensor, length: int, padding: int) -> tf.Tensor:
+    """Cuts or pads the last side."""
+    missing = tf.maximum(0, length - tf.shape(lists)[-1])
+    sides = [[0, 0]] * (lists.shape.rank - 1) + [[0, missing]]
+    padded = tf.pad(lists[..., :length], sides, constant_values=padding)
+    return tf.ensure_shape(padded, [*lists.shape[:-1], length])
 
 
 def _pixels(feature: image.Pixels, pixels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:

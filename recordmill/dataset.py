@@ -9,6 +9,7 @@ pictures, stores and lists of versions load at their first use, by imports insid
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -239,26 +240,27 @@ class Dataset(DatasetVersion):
 
         Returns:
             A `TextTokenizer`: `encode(text)` gives the ids that the build stores, int64, and a served model takes
-            (of a `pretokenized` text, `encode(words)`);
+            (of a `pretokenized` text, `encode(words)`, of a pair `encode([first, second])`);
             `decode(ids)` the text.
 
         Raises:
             DatasetError: the feature is unknown, is no such text, or its model is missing.
             UserError: the package `tokenizers` or `tiktoken` is missing.
         """
+        from recordmill.transforms.contract.kinds.chat import ChatOptions
+        from recordmill.transforms.contract.kinds.pair import PairOptions
         from recordmill.transforms.contract.kinds.text import LIBRARY_TOKENIZERS, TextOptions
-        from recordmill.transforms.numpy.tokenizers import TextTokenizer
+        from recordmill.transforms.numpy.pairs import open_tokenizer
 
         described = self.manifest.feature(feature)
-        if (tokenizer := described.get("tokenizer")) not in LIBRARY_TOKENIZERS:
+        if described.get("tokenizer") not in LIBRARY_TOKENIZERS:
             raise DatasetError(
                 f"the version's graph makes the ids of '{feature}': give its serving model the texts themselves"
             )
         given = self.manifest.spec["features"][feature]
-        names = ("special_tokens", "pretokenized", "pattern", "begin", "end", "max_length", "truncate")
-        chat: dict[str, Any] = {"special_tokens": False} if described["kind"] == "chat" else {}  # its template has them
-        options = TextOptions(tokenizer=tokenizer, **{name: given[name] for name in names if name in given}, **chat)
-        return TextTokenizer(read_inner(self.folder, described["model"]), options, described["model"])
+        made = {"chat": ChatOptions, "pair": PairOptions}.get(described["kind"], TextOptions)
+        options = made(**{each.name: given[each.name] for each in fields(made) if each.name in given})
+        return open_tokenizer(read_inner(self.folder, described["model"]), options, described["model"])
 
     def held(self) -> AbstractContextManager[None]:
         """Protects this version from `recordmill versions prune`: `with dataset.held(): train()`.

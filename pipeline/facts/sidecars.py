@@ -116,6 +116,7 @@ _TASKS: tuple[tuple[str, set[str], set[str] | None], ...] = (
     ("image-to-text", {"image", "text"}, None),
     ("text-classification", {"text"}, {"category", "categories"}),
     ("text-classification", {"texts"}, {"category", "categories"}),
+    ("text-classification", {"pair"}, {"category", "categories"}),
     ("token-classification", {"token_labels"}, None),
     ("text-generation", {"text"}, None),
     ("text-generation", {"chat"}, None),

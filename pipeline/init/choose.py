@@ -36,7 +36,13 @@ from recordmill.pipeline.sources.typing.blocks import check_column
 from recordmill.pipeline.spec.model import RESERVED
 from recordmill.pipeline.spec.split_by import SPLITS
 
-PARTS = ("missing", "length", "orientation", "loss_mask")  # suffixes of features' other tensors, `<feature>_<part>`
+PARTS = (
+    "missing",
+    "length",
+    "orientation",
+    "loss_mask",
+    "token_types",
+)  # suffixes of features' other tensors, `<feature>_<part>`
 MESSAGE = re.compile(r"\.(role|from)$")  # columns inside messages
 SURE_IDS = ("id", "key", "uuid")
 SHARES = {"train": 80, "validation": 10, "test": 10}

@@ -34,6 +34,8 @@ REASONS = {
     "malformed_chat": "a chat has no messages, an unknown role, or a message without text",
     "template_error": "the chat's template refuses it, as two turns of one role, or a first turn of the assistant",
     "no_trainable_token": "a chat has no token to train on: no turn of the assistant, or none before the cut",
+    "separator_in_text": "a text of a pair holds the token between its texts, which nobody could then tell apart",
+    "uncuttable_pair": "`truncate` names one text of a pair, and the other leaves it no room in `max_length`",
     "unknown_tag": "a word's tag, or a span's label, is not among the `classes` of labels of tokens",
     "tags_out_of_order": "tags break their `scheme`, as I-PER after O",
     "malformed_span": "a span is not in its text, overlaps another, holds no token, or lacks a field",

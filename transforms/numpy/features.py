@@ -23,6 +23,7 @@ from recordmill.transforms.contract.kinds.category import CategoriesDescription,
 from recordmill.transforms.contract.kinds.chat import ChatDescription
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription, Pixels
 from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
+from recordmill.transforms.contract.kinds.pair import PairDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
 from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
@@ -218,6 +219,7 @@ KINDS: Mapping[type[Description], Callable[[Batch, str, Any], Parts]] = {
     BoxesDescription: _moved_boxes,
     TextDescription: _text,
     TextsDescription: _text,
+    PairDescription: _text,
     ChatDescription: _text,
     TokenLabelsDescription: _labels,
     CategoryDescription: _values,

@@ -36,8 +36,8 @@ class Library:
     pieces: Mapping[int, str]
     """By id; numbers without a piece are left out."""
     special: SpecialIds
-    around: tuple[Ids, Ids]
-    """The ids that the file puts before and after each text."""
+    around: tuple[Ids, ...]
+    """The ids that the file puts before and after each text, of two as one also between them."""
     joins: str
     """The way from pieces to a text (`kinds.text.JOINED`)."""
     offsets: Callable[[Sequence[Text]], list[Any]] | None = None
@@ -56,25 +56,38 @@ class Encoded(NamedTuple):
 class TextTokenizer:
     """Makes the ids of a feature as its build does; may be called from several threads."""
 
+    separator_id: int | None = None
+    """The id that ends the first text of a pair."""
+
     def __init__(self, data: bytes, options: TextOptions, where: str = "the model") -> None:
         """Reads a model. Raises: UserError: it is invalid, lacks a named token, or its package is missing."""
         self._library = LIBRARIES[options.tokenizer](data, options, where)
         self._options = options
-        around = [list(ids) for ids in self._library.around]
-        for name, ids, place in (("begin", around[0], 0), ("end", around[1], len(around[1]))):
-            if isinstance(token := getattr(options, name), str):
-                ids.insert(place, self._id_of(token, name, where))
-        self.before, self.after = (np.array(ids, np.int64) for ids in around)
-        if options.max_length is not None and options.max_length <= (added := len(self.before) + len(self.after)):
+        around = [ids.tolist() for ids in self._library.around]
+        for name, ids in (("begin", around[0]), ("separator", around[1]), ("end", around[-1])):
+            if isinstance(token := getattr(options, name, None), str):
+                ids.insert(0 if name == "begin" else len(ids), self._id_of(token, name, ids, where))
+        self.around = tuple(np.array(ids, np.int64) for ids in around)
+        if options.max_length is not None and options.max_length <= (added := sum(map(len, around))):
             raise UserError(f"{where} adds {added} ids to each text: `max_length` should be {added + 1} or more")
 
-    def _id_of(self, token: str, name: str, where: str) -> int:
+    def _id_of(self, token: str, name: str, around: Sequence[int], where: str) -> int:
         ids = {piece: id_ for id_, piece in self._library.pieces.items()}
         if token not in ids:
             raise UserError(f"{where} has no token {token!r} for `{name}`{did_you_mean(token, ids)}")
-        if ids[token] in self._library.around[name == "end"]:
+        if ids[token] in around:
             raise UserError(f"{where} adds {token!r} itself: leave `{name}` out")
         return ids[token]
+
+    @property
+    def before(self) -> Ids:
+        """The ids before each text."""
+        return self.around[0]
+
+    @property
+    def after(self) -> Ids:
+        """The ids after each text."""
+        return self.around[-1]
 
     @property
     def special(self) -> SpecialIds:
@@ -120,7 +133,7 @@ class TextTokenizer:
 
     def decode(self, ids: Sequence[int] | Ids) -> str:
         """Returns the text of ids, without padding and the ids around it."""
-        padding, outer = self.special.padding, {*self.before.tolist(), *self.after.tolist()}
+        padding, outer = self.special.padding, {*np.concatenate(self.around).tolist()}
         return self._library.decode([int(id_) for id_ in ids if id_ != padding and id_ not in outer])
 
     def _cut(self, rows: Ragged) -> Ragged:
@@ -172,21 +185,36 @@ def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
         lambda ids: str(tokenizer.decode(ids, skip_special_tokens=False)),
         pieces,
         SpecialIds(padding=padding, unknown=unknown, begin=None, end=None, first=0),
-        _around(tokenizer, where) if options.special_tokens else (np.zeros(0, np.int64),) * 2,
+        _around(tokenizer, where, options.joined) if options.special_tokens else _nothing(options),
         _joins(described.get("decoder") or {}),
         lambda texts: list(tokenizer.encode_batch(texts, **given)),
     )
 
 
-def _around(tokenizer: Any, where: str) -> tuple[Ids, Ids]:
-    """Returns the ids that the file's post-processor puts before and after a text."""
-    for probe in ("a", "1", *(tokenizer.decode([id_]) for id_ in range(min(512, tokenizer.get_vocab_size())))):
-        inner = tokenizer.encode(probe, add_special_tokens=False).ids
-        full = tokenizer.encode(probe).ids
-        for start in range(len(full) - len(inner) + 1):
-            if inner and full[start : start + len(inner)] == inner:
-                return np.array(full[:start], np.int64), np.array(full[start + len(inner) :], np.int64)
+def _nothing(options: TextOptions) -> tuple[Ids, ...]:
+    return (np.zeros(0, np.int64),) * (options.joined + 1)
+
+
+def _around(tokenizer: Any, where: str, joined: int) -> tuple[Ids, ...]:
+    """Returns the ids that the file's post-processor puts before, between and after one or two texts."""
+    texts = ["a", "1", *(tokenizer.decode([id_]) for id_ in range(min(512, tokenizer.get_vocab_size())))]
+    for probe in zip(*(texts[place:] for place in range(joined)), strict=False):
+        inner = [tokenizer.encode(text, add_special_tokens=False).ids for text in probe]
+        around = _parts_around(inner, tokenizer.encode(*probe).ids)
+        if all(inner) and len(around) > joined:
+            return tuple(np.array(ids, np.int64) for ids in around)
     raise UserError(f"{where} does more than to put ids around a text: add `special_tokens: false`")
+
+
+def _parts_around(inner: Sequence[list[int]], ids: list[int]) -> list[list[int]]:
+    """Returns the parts before, between and after inner lists, at their first places; fewer if one is missing."""
+    parts = list[list[int]]()
+    for each in inner:
+        starts = (start for start in range(len(ids) - len(each) + 1) if ids[start : start + len(each)] == each)
+        if (start := next(starts, None)) is None:
+            return parts
+        parts, ids = [*parts, ids[:start]], ids[start + len(each) :]
+    return [*parts, ids]
 
 
 def _joins(decoder: Mapping[str, Any]) -> str:
@@ -230,13 +258,12 @@ def _tiktoken(data: bytes, options: TextOptions, where: str) -> Library:
         raise UserError(f"{where}: the `pattern` {pattern!r} is wrong: {error}") from None
     pieces = {id_: "".join(BYTE_CHARACTERS[byte] for byte in piece) for piece, id_ in ranks.items()}
     pieces |= {id_: name for name, id_ in specials.items()}
-    none = np.zeros(0, np.int64)
     return Library(
         lambda texts: tokenizer.encode_ordinary_batch([str(text) for text in texts], num_threads=1),
         lambda ids: tokenizer.decode(ids),
         pieces,
         SpecialIds(padding=max(pieces) + 1, unknown=None, begin=None, end=None, first=0),
-        (none, none),
+        _nothing(options),
         "byte_level",
     )
 

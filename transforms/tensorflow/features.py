@@ -176,6 +176,7 @@ KINDS: Mapping[str, Kind] = {
     "boxes": Kind(boxes.prepare, boxes.features),
     "text": Kind(text.prepare, text.features),
     "texts": Kind(text.prepare_texts, text.texts_features),
+    "pair": Kind(text.prepare_pairs, text.features),
     "chat": Kind(text.prepare_chats, text.features),
     "token_labels": Kind(text.prepare_labels, text.features),
     "category": Kind(category.prepare),

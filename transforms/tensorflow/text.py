@@ -11,6 +11,7 @@ from functools import partial
 import tensorflow as tf
 
 from recordmill.transforms.contract.kinds.chat import LOSS_MASK, ChatOptions
+from recordmill.transforms.contract.kinds.pair import TYPES, PairOptions
 from recordmill.transforms.contract.kinds.text import (
     MODEL_TOKENIZERS,
     WINDOW_PARTS,
@@ -49,6 +50,15 @@ def prepare_chats(options: ChatOptions, column: tf.RaggedTensor, context: Contex
     return Prepared(
         lambda _: {"": tf.identity(column), LOSS_MASK: column.with_flat_values(tf.zeros_like(column.flat_values))}
     )
+
+
+def prepare_pairs(options: PairOptions, column: tf.RaggedTensor, context: Context) -> Prepared:
+    """Stores a pair's ids, ragged [rows, None], and for each 0 up to the first separator, then 1."""
+    ids = column.flat_values
+    before = tf.cumsum(tf.cast(ids == options.separator_id, tf.int64), exclusive=True)  # separators, in all rows
+    of_row = before - tf.gather(before, tf.gather(column.row_starts(), column.value_rowids()))
+    types = column.with_flat_values(tf.cast(of_row > 0, tf.int64))
+    return Prepared(lambda _: {"": tf.identity(column), TYPES: types})
 
 
 def prepare_labels(options: TokenLabelsOptions, column: None, context: Context) -> Prepared:

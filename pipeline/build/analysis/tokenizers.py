@@ -20,8 +20,9 @@ from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.chat import ChatOptions
+from recordmill.transforms.contract.kinds.pair import PairOptions
 from recordmill.transforms.contract.kinds.text import SpecialIds, TextOptions, TextsOptions
-from recordmill.transforms.numpy.tokenizers import TextTokenizer
+from recordmill.transforms.numpy.pairs import open_tokenizer
 from recordmill.transforms.tensorflow.tokenizers import LEARNS_FROM, clean
 
 FOLDER = "tokenizers"
@@ -50,10 +51,12 @@ class TokenizerModel:
     pieces: tuple[str, ...]  # by id
     special: SpecialIds
     joins: str | None = None  # the way from a library's pieces to a text
+    separator_id: int | None = None  # of pairs
 
     def complete(self, options: TextOptions) -> TextOptions:
         """Returns a text's options with this model."""
-        return replace(options, model_bytes=self.data, model_ids=self.special)
+        found = replace(options, model_bytes=self.data, model_ids=self.special)
+        return replace(found, separator_id=self.separator_id) if isinstance(found, PairOptions) else found
 
     def statistics(self, owner: str) -> dict[str, Any]:
         """Returns the statistics for `Text.describe`; the model is named after the feature `owner`."""
@@ -118,11 +121,11 @@ def _read_sentencepiece(data: bytes, options: TextOptions, where: str) -> Tokeni
 
 
 def _read_library(data: bytes, options: TextOptions, where: str) -> TokenizerModel:
-    read = TextTokenizer(data, options, where)
+    read = open_tokenizer(data, options, where)
     special, padding = read.special, options.padding if isinstance(options, ChatOptions) else None
     if padding in read.pieces:
         special = replace(special, padding=read.pieces.index(padding))
-    return TokenizerModel(data, SUFFIXES[options.tokenizer], read.pieces, special, read.joins)
+    return TokenizerModel(data, SUFFIXES[options.tokenizer], read.pieces, special, read.joins, read.separator_id)
 
 
 READERS = {

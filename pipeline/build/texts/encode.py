@@ -1,10 +1,11 @@
-"""Texts and chats as ids before the graph, by tokenizers that models bring: by the batch, in the worker.
+"""Texts, pairs and chats as ids before the graph, by tokenizers that models bring: by the batch, in the worker.
 
 Keyed rows get a column of ids for each such feature, and one for each part that comes with them. The graph takes the
 ids; the parts replace those that the graph makes of the ids alone, as a client of the serving model sends them. So do
 labels of tokens, made with their text's ids.
 """
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -19,9 +20,11 @@ from recordmill.pipeline.build.texts.token_labels import Labeller
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.chat import ChatOptions
+from recordmill.transforms.contract.kinds.pair import FIELDS, PairOptions
 from recordmill.transforms.contract.kinds.text import TextOptions, TextsOptions
 from recordmill.transforms.contract.kinds.token_labels import TokenLabelsOptions
 from recordmill.transforms.contract.stored import Ragged, splits_of
+from recordmill.transforms.numpy.pairs import PairError, PairTokenizer
 from recordmill.transforms.numpy.tokenizers import Encoded, TextTokenizer
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a batch is one thread's: workers run several at a time
@@ -43,7 +46,7 @@ Columns: TypeAlias = dict[str, pa.Array]
 
 
 class RowEncoder:
-    """Encodes the texts, chats and labels of keyed rows; may be called from several threads."""
+    """Encodes the texts, pairs, chats and labels of keyed rows; may be called from several threads."""
 
     def __init__(self, features: Mapping[str, FeatureOptions], columns: Mapping[str, str]) -> None:
         """Takes complete options, and each feature's column, for faults. Raises: UserError: a package is missing."""
@@ -117,9 +120,31 @@ class TextEncoder:
         return {"": _lists(Ragged(ids.values, ids.splits[texts])), "lengths": _lists(Ragged(ids.lengths(), texts))}
 
 
-def _encoder(options: FeatureOptions) -> TextEncoder | ChatEncoder | None:
+class PairEncoder:
+    """Encodes a column of pairs, JSON objects of two texts."""
+
+    def __init__(self, options: PairOptions) -> None:
+        """Loads the tokenizer. Raises: UserError: a package is missing."""
+        self._tokenizer = PairTokenizer(options.model_bytes or b"", options)
+
+    def columns(self, column: pa.Array) -> tuple[Columns, Faults]:
+        """Returns the ids, empty for rows at fault; and the faults by row."""
+        pairs = [tuple(map(json.loads(cell).get, FIELDS)) for cell in column.to_pylist()]
+        rows, faults = list[list[int]](), Faults()
+        for number, (first, second) in enumerate(self._tokenizer.tokens(pairs)):
+            try:
+                rows.append(self._tokenizer.join(first, second))
+            except PairError as error:
+                rows.append([])
+                faults[number] = Fault(error.reason, str(error))
+        return {"": pa.array(rows, pa.list_(pa.int64()))}, faults
+
+
+def _encoder(options: FeatureOptions) -> TextEncoder | PairEncoder | ChatEncoder | None:
     if isinstance(options, ChatOptions):
         return ChatEncoder(options)
+    if isinstance(options, PairOptions):
+        return PairEncoder(options)
     return TextEncoder(options) if isinstance(options, TextOptions) and options.in_library else None
 
 

@@ -10,6 +10,7 @@ from recordmill.pipeline.spec.features.category import Categories, Category
 from recordmill.pipeline.spec.features.chat import Chat
 from recordmill.pipeline.spec.features.image import Image, ImageSequence
 from recordmill.pipeline.spec.features.number import Number, Numbers
+from recordmill.pipeline.spec.features.pair import Pair
 from recordmill.pipeline.spec.features.raw import Raw
 from recordmill.pipeline.spec.features.text import Text, Texts
 from recordmill.pipeline.spec.features.token_labels import TokenLabels
@@ -20,6 +21,7 @@ AnyFeature = Annotated[
     | Boxes
     | Text
     | Texts
+    | Pair
     | Chat
     | TokenLabels
     | Category

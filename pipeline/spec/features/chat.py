@@ -8,10 +8,10 @@ from pydantic import Field, model_validator
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature
+from recordmill.pipeline.spec.features.text import describe_given
 from recordmill.pipeline.yaml_document import Options
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.chat import LOSS_MASK, ChatDescription, ChatOptions
-from recordmill.transforms.contract.kinds.text import SpecialIds
 
 CONFIG, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -113,12 +113,7 @@ class Chat(Feature):
         return self._make(ChatOptions, config=self.config_path, uses_tools=self.tools is not None)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        special = SpecialIds(**statistics["special_ids"])
-        size = max(special.first + statistics["words"], special.padding + 1)
-        found = {name: statistics[name] for name in ("vocabulary", "model", "joins")}
-        return self._make(
-            ChatDescription, **found, tokenizer=ChatOptions.tokenizer, vocabulary_size=size, **special.described()
-        )
+        return describe_given(self, ChatDescription, statistics, tokenizer=ChatOptions.tokenizer)
 
 
 def beside(path: str, name: str) -> str:

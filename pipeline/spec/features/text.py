@@ -28,7 +28,7 @@ def _wrong(text: kinds.TextOptions, changed: AbstractSet[str], given: AbstractSe
         yield "normalize", "`case: fold` is NFKC case folding: leave `normalize` out, or take `case: lower`"
     yield from _wrong_tokens(text, changed)
     yield from _wrong_model(text, changed, given)
-    yield from _wrong_library(text, changed, given)
+    yield from wrong_library(text, changed, given)
     added = bool(text.begin) + bool(text.end)
     if text.max_length is not None and text.max_length <= added:
         yield "max_length", f"should be {added + 1} or more, since begin and end take {added}, got {text.max_length}"
@@ -73,7 +73,7 @@ def _wrong_model(
         yield "model", "was trained on one case: say which, `case: keep` or `case: lower`"
 
 
-def _wrong_library(
+def wrong_library(
     text: kinds.TextOptions, changed: AbstractSet[str], given: AbstractSet[str]
 ) -> Iterator[tuple[str, str]]:
     """Yields options that contradict a tokenizer that runs before the graph, or belong to one."""
@@ -104,7 +104,7 @@ def check_shared(text: kinds.TextOptions, owner: str, features: Mapping[str, Fea
     """Checks that the owner is a text with matching options. Raises: WrongValueError: its path starts at the text."""
     path = ("vocabulary", "shared_with")
     other = feature_named(owner, features, *path).options()
-    if not isinstance(other, kinds.TextOptions) or other.shared_with is not None or other.kind == "chat":
+    if not isinstance(other, kinds.TextOptions) or other.shared_with is not None or other.kind in ("chat", "pair"):
         raise WrongValueError(f"'{owner}' should be a text with its own vocabulary", *path)
     for option in SHARED_ALIKE:
         mine, theirs = getattr(text, option), getattr(other, option)
@@ -113,6 +113,14 @@ def check_shared(text: kinds.TextOptions, owner: str, features: Mapping[str, Fea
             raise WrongValueError(message, option)
     if other.hash_buckets is not None or other.tokenizer == "bytes":
         raise WrongValueError(f"'{owner}' has no vocabulary: leave this out and take the same options", *path)
+
+
+def describe_given(feature: Feature, kind: type[Description], statistics: dict[str, Any], **more: Any) -> Description:
+    """Describes ids of a given model, whatever joins its texts."""
+    special = kinds.SpecialIds(**statistics["special_ids"])
+    size = max(special.first + statistics["words"], special.padding + 1)
+    found = {name: statistics[name] for name in ("vocabulary", "model", "joins")}
+    return feature._make(kind, **found, vocabulary_size=size, **special.described(), **more)
 
 
 class SharedVocabulary(Options):

@@ -11,6 +11,7 @@ from recordmill.transforms.contract.kinds.category import CategoriesDescription,
 from recordmill.transforms.contract.kinds.chat import ChatDescription
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
 from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
+from recordmill.transforms.contract.kinds.pair import PairDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
 from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
@@ -23,6 +24,7 @@ DESCRIPTIONS: Mapping[str, type[Description]] = {
         BoxesDescription,
         TextDescription,
         TextsDescription,
+        PairDescription,
         ChatDescription,
         TokenLabelsDescription,
         CategoryDescription,

@@ -54,10 +54,6 @@ class ChatDescription(TextDescription):
     aligned: ClassVar[tuple[str, ...]] = (LOSS_MASK,)
     train: str
 
-    @classmethod
-    def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
-        return {"": base.Stored("int64", None), LOSS_MASK: base.Stored("int64", None)}
-
     def words(self) -> str:
         return f"{super().words()}, with a loss mask"
 
@@ -70,12 +66,6 @@ class ChatDescription(TextDescription):
         runs = zip(np.split(ids, cuts), np.split(mask, cuts), strict=True) if len(ids) else ()
         shown = tuple((str(stored.text(run.tolist(), decoding)), bool(trained[0])) for run, trained in runs)
         return DecodedChat(whole.ids, whole.words, whole.text, runs=shown, loss_mask=tuple(mask.tolist()))
-
-    def export_ids(self, into: base.Export, name: str) -> None:
-        """Adds the ids, and the mask."""
-        super().export_ids(into, name)
-        mask = base.ExportColumn(f"{name}_{LOSS_MASK}", "int64", name, lambda chat: list(chat.loss_mask), depth=1)
-        into.add_raw(mask.name, mask)
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,7 @@ class TextOptions(base.FeatureOptions):
     """The options of texts."""
 
     kind: ClassVar[str] = "text"
+    joined: ClassVar[int] = 1  # texts that one list of ids holds
     limits: ClassVar[tuple[str, ...]] = ("missing", "jensen_shannon", "psi", "out_of_vocabulary", "ids_moved")
     normalize: str = "none"
     case: str = "lower"
@@ -183,11 +184,15 @@ class TextDescription(base.Description):
 
     @classmethod
     def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
-        """Returns the ids, their number before the cut, a window's place; of packed rows bytes of int32, lengths."""
+        """Returns the ids, lists beside them, their number before the cut, a window's place.
+
+        Of packed rows: bytes of int32, and lengths.
+        """
         if "packed" in description:  # little-endian bytes: 20 times faster to read than an int64 list
             return {"": base.Stored("bytes"), "lengths": base.Stored("int64", None)}
         numbers = ["length"] if description.get("keep_length") else WINDOW_PARTS if description.get("window") else []
-        return {"": base.Stored("int64", None)} | {part: base.Stored("int64") for part in numbers}
+        lists = {part: base.Stored("int64", None) for part in ("", *cls.aligned)}
+        return lists | {part: base.Stored("int64") for part in numbers}
 
     def ids_words(self) -> str:
         """Describes the ids."""
@@ -262,6 +267,13 @@ class TextDescription(base.Description):
 
     def export_ids(self, into: base.Export, name: str) -> None:
         into.add_raw(name, base.ExportColumn(f"{name}_ids", "int64", name, lambda text: list(text.ids), depth=1))
+        for part in self.aligned:
+            values = base.ExportColumn(f"{name}_{part}", "int64", name, _listed(part), depth=1)
+            into.add_raw(values.name, values)
+
+
+def _listed(part: str) -> Callable[["DecodedText"], list[int]]:
+    return lambda text: list(getattr(text, part))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,380 @@
+"""Two texts as one list of ids: equal to what the package `tokenizers` makes of them; built, read, served, refused."""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import tensorflow as tf
+from tokenizers import Tokenizer, processors
+
+from recordmill import Dataset, open_dataset
+from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.cli.show import print_dataset
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.export.export import export
+from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
+from recordmill.pipeline.verify.parity import with_parity
+from recordmill.pipeline.verify.verify import verify
+from recordmill.transforms.contract.kinds.base import Decoding
+from recordmill.transforms.contract.kinds.pair import PairDescription, PairOptions
+from recordmill.transforms.contract.stored import FinishOptions, Ragged
+from recordmill.transforms.numpy.features import finish
+from recordmill.transforms.numpy.pairs import PairError, PairTokenizer
+from recordmill.transforms.tensorflow.features import model_features
+from recordmill.transforms.tensorflow.kind import Context
+from recordmill.transforms.tensorflow.text import prepare_pairs
+from tests import models
+from tests.messages import assert_names, raises
+
+ROWS = 10_000
+LENGTHS = (5, 9, 16, 31)
+STRATEGIES = ("longest_first", "only_first", "only_second")
+
+
+def bert() -> Tokenizer:
+    """Puts [CLS] before, [SEP] between and after; the second text and its [SEP] are of type 1."""
+    return models.wordpiece()
+
+
+def roberta() -> Tokenizer:
+    """Puts <s> before, two </s> between, </s> after; all are of type 0."""
+    made = models.byte_level()
+    made.add_special_tokens(["<s>", "</s>"])
+    sep, cls = (("</s>", made.token_to_id("</s>")), ("<s>", made.token_to_id("<s>")))
+    made.post_processor = processors.RobertaProcessing(sep, cls, trim_offsets=False, add_prefix_space=False)
+    return made
+
+
+def t5() -> Tokenizer:
+    """Puts </s> after each text."""
+    return with_template(models.unigram(), "$A </s> $B:1 </s>:1", "</s>")
+
+
+def with_template(made: Tokenizer, pair: str, *tokens: str) -> Tokenizer:
+    named = [(token, made.token_to_id(token)) for token in tokens]
+    made.post_processor = processors.TemplateProcessing(single="$A", pair=pair, special_tokens=named)
+    return made
+
+
+MADE = {"bert": bert, "roberta": roberta, "t5": t5}
+
+
+def made_pairs(rows: int) -> list[tuple[str, str]]:
+    draw = random.Random(11)
+    words = [word for text in [*models.corpus(60), *models.HARD[:-1]] for word in text.split(" ")]
+    texts = [" ".join(draw.choices(words, k=draw.choice((0, 1, 3, 8, 20)))) for _ in range(2 * rows)]
+    return list(zip(texts[::2], texts[1::2], strict=True))
+
+
+def ours(made: Tokenizer, **options: Any) -> PairTokenizer:
+    return PairTokenizer(made.to_str().encode(), PairOptions(**options))
+
+
+def joined(tokenizer: PairTokenizer, pairs: Sequence[tuple[str, str]]) -> list[list[int] | str]:
+    """The ids of each pair, or the code of its reject."""
+    found: list[list[int] | str] = []
+    for first, second in tokenizer.tokens(pairs):
+        try:
+            found.append(tokenizer.join(first, second))
+        except PairError as error:
+            found.append(error.reason)
+    return found
+
+
+def theirs(tokenizer: Tokenizer, pair: tuple[str, str], separator: int) -> list[int] | str:
+    if any(separator in tokenizer.encode(text, add_special_tokens=False).ids for text in pair):
+        return "separator_in_text"
+    try:
+        return list(tokenizer.encode(*pair).ids)
+    except Exception:  # of the package, for a text that is too short to cut
+        return "uncuttable_pair"
+
+
+@pytest.mark.parametrize("name", MADE)
+def test_ids_are_those_of_the_package(name: str) -> None:
+    made, pairs, reasons = MADE[name](), made_pairs(ROWS), Counter[str]()
+    made.no_padding()
+    for number, how in enumerate(STRATEGIES):
+        for at, length in enumerate(LENGTHS):
+            part = pairs[number * len(LENGTHS) + at :: len(STRATEGIES) * len(LENGTHS)]
+            tokenizer = ours(made, max_length=length, truncate=how)
+            cut = Tokenizer.from_str(made.to_str())
+            cut.enable_truncation(length, strategy=how)
+            wanted = [theirs(cut, pair, tokenizer.separator_id) for pair in part]
+            assert joined(tokenizer, part) == wanted
+            reasons.update(each if isinstance(each, str) else how for each in wanted)
+    assert min(reasons[each] for each in (*STRATEGIES, "separator_in_text", "uncuttable_pair")) > 20
+    made.no_truncation()
+    whole = ours(made)
+    assert joined(whole, pairs[:99]) == [theirs(made, pair, whole.separator_id) for pair in pairs[:99]]
+
+
+def types_of(ids: Sequence[Sequence[int]], separator: int) -> list[list[int]]:
+    """The types that the graph makes of ids."""
+    rows = tf.ragged.constant(ids, tf.int64, row_splits_dtype=tf.int64)
+    made = prepare_pairs(PairOptions(separator_id=separator), rows, Context({}, ""))
+    parts: Any = made.store(None)  # type: ignore[arg-type]
+    assert parts[""].to_list() == [*map(list, ids)]
+    return list(parts["token_types"].to_list())
+
+
+@pytest.mark.parametrize("name", ["bert", "t5"])
+def test_types_are_those_of_the_package(name: str) -> None:
+    made = MADE[name]()
+    made.no_padding()
+    made.enable_truncation(24)
+    separator = ours(made).separator_id
+    pairs = [pair for pair in made_pairs(2000) if isinstance(theirs(made, pair, separator), list)]
+    encodings = made.encode_batch(pairs)
+    assert types_of([each.ids for each in encodings], separator) == [each.type_ids for each in encodings]
+    assert types_of([[], [1], [separator], [separator, 1, separator], []], separator) == [[], [0], [0], [0, 1, 1], []]
+
+
+def test_named_tokens_join_where_the_file_does_not(tmp_path: Path) -> None:
+    models.write_ranks(tmp_path / "a.tiktoken")
+    options = PairOptions(
+        tokenizer="tiktoken", pattern="cl100k_base", begin="e", separator="<|endoftext|>", end="a", max_length=9
+    )
+    tokenizer, plain = PairTokenizer((tmp_path / "a.tiktoken").read_bytes(), options), models.of_ranks(models_pattern())
+    first, second = plain.encode_ordinary("ask"), plain.encode_ordinary("ye <|endoftext|>")
+    kept = second[: 6 - len(first)]
+    assert tokenizer.encode(("ask", "ye <|endoftext|>")).tolist() == [101, *first, 100257, *kept, 97]
+    assert tokenizer.decode(tokenizer.encode(("ask", "y"))) == "ask <|endoftext|> y"
+    byte_level = models.byte_level()
+    bare = ours(byte_level, special_tokens=False, separator="<|endoftext|>")
+    assert bare.encode(["a", "b"]).tolist() == [*byte_level.encode("a").ids, 0, *byte_level.encode("b").ids]
+
+
+def models_pattern() -> str:
+    from recordmill.transforms.numpy.tokenizers import CL100K
+
+    return CL100K
+
+
+def test_files_that_do_not_tell_the_texts_apart_are_refused() -> None:
+    facts = ("the model", "`separator`", "`special_tokens: false`")
+    with raises(UserError, "no token", *facts):
+        ours(models.byte_level())
+    with raises(UserError, "'</s>'", *facts):
+        ours(with_template(models.unigram(), "</s> $A </s> $B", "</s>"))
+    with raises(UserError, "`special_tokens: false`"):
+        ours(with_template(models.unigram(), "$B </s> $A", "</s>"))
+    with raises(UserError, "3 ids", "max_length", "4"):
+        ours(bert(), max_length=3)
+    with raises(UserError, "[SEP]"):
+        ours(bert()).encode(("a", "b [SEP]"))
+    with raises(UserError, "`truncate: only_first`", "`max_length`", "`longest_first`"):
+        ours(bert(), max_length=5, truncate="only_first").encode(("a", "b c d e f g h"))
+
+
+PAIR = "kind: pair, first: q, second: a"
+
+
+@pytest.mark.parametrize(
+    ("options", "place", "facts"),
+    [
+        (f"{PAIR}", "features.qa.model", []),
+        (f"{PAIR}, model: m, tokenizer: words", "features.qa.tokenizer", ["huggingface", "tiktoken", "words"]),
+        (f"{PAIR}, model: m, tokenizer: tiktoken, separator: s", "features.qa.pattern", ["o200k_base"]),
+        (f"{PAIR}, model: m, tokenizer: tiktoken, pattern: r50k_base", "features.qa.separator", ["<|endoftext|>"]),
+        (f"{PAIR}, model: m, special_tokens: false", "features.qa.separator", ["<|endoftext|>"]),
+        (f"{PAIR}, model: m, separator: s", "features.qa.separator", ["`special_tokens: false`"]),
+        (f"{PAIR}, model: m, truncate: only_first", "features.qa.truncate", ["`max_length`"]),
+        (f"{PAIR}, model: m, column: q", "features.qa.column", ["leave it out"]),
+        (f"{PAIR}, model: m, optional: true", "features.qa.optional", ["leave it out"]),
+        (f"{PAIR}, model: m, window: {{length: 9}}", "features.qa.window", []),
+        (f"{PAIR}, model: m}}, t: {{kind: text, vocabulary: {{shared_with: qa}}", "features.t.vocabulary", ["'qa'"]),
+    ],
+)
+def test_contradictions_are_told_when_the_spec_is_read(options: str, place: str, facts: list[str]) -> None:
+    with raises(SpecError, place, *facts):
+        parse_spec(f"name: a\nsource: {{format: jsonl, path: a.jsonl}}\nfeatures: {{qa: {{{options}}}}}\n")
+
+
+DESCRIBED = PairDescription(
+    max_length=None, vocabulary_size=9, padding_id=8, unknown_id=None, first_id=0, begin_id=1, end_id=2, vocabulary="v"
+)
+IDS, TYPES = [[1, 5, 2, 6, 2], [1, 2, 2], [1, 5, 5, 5, 2, 7, 7, 2]], [[0, 0, 0, 1, 1], [0, 0, 1], [0] * 5 + [1] * 3]
+FORMS: list[dict[str, Any]] = [{}, {"masks": True}, {"text": "ragged"}, {"text_length": 3}, {"text_length": 12}]
+
+
+def ragged(lists: list[list[int]]) -> Ragged:
+    return Ragged(np.array(sum(lists, []), np.int64), np.cumsum([0, *map(len, lists)]))
+
+
+@pytest.mark.parametrize("options", FORMS, ids=str)
+def test_both_engines_read_types_beside_their_ids(options: dict[str, Any]) -> None:
+    columns = {"qa": IDS, "qa_token_types": TYPES}
+    found = finish({"qa": DESCRIBED}, {name: ragged(each) for name, each in columns.items()}, FinishOptions(**options))
+    lists = {name: tf.ragged.constant(each, tf.int64, row_splits_dtype=tf.int64) for name, each in columns.items()}
+    others = model_features({"qa": DESCRIBED}, lists, FinishOptions(**options))
+    length = options.get("text_length", 8)
+    for name, padding in (("qa", 8), ("qa_token_types", 0)):
+        values, other = found[name], others[name]
+        if isinstance(values, Ragged):
+            assert other.to_list() == columns[name]
+            assert values.values.tolist() == other.flat_values.numpy().tolist()
+        else:
+            wanted = [(each + [padding] * length)[:length] for each in columns[name]]
+            assert values.tolist() == other.numpy().tolist() == wanted
+
+
+def test_people_see_both_texts() -> None:
+    words = ["p", "[CLS]", "[SEP]", "u", "v", "w", "x", "y"]
+    decoding = Decoding(words, {}, lambda *_: None)
+    shown = DESCRIBED.value({"": np.array(IDS[2]), "token_types": np.array(TYPES[2])}, decoding)
+    assert str(shown) == "w w w [SEP] y y"
+    assert shown.ids == tuple(IDS[2])
+    empty = DESCRIBED.value({"": np.array(IDS[1]), "token_types": np.array(TYPES[1])}, decoding)
+    assert str(empty).strip() == "[SEP]"
+
+
+SPEC = """
+name: pairs
+source: {format: jsonl, path: rows.jsonl}
+key: id
+label: right
+splits: {train: 80, test: 20}
+features:
+  qa: {kind: pair, first: question, second: answer, model: bert.json, max_length: 24}
+  whole:
+    kind: pair
+    first: answer
+    second: question
+    tokenizer: tiktoken
+    model: a.tiktoken
+    pattern: cl100k_base
+    separator: <|endoftext|>
+  right: {kind: category, classes: ["no", "yes"]}
+pack: {length: 200, features: [whole], split: true}
+rejects: {max_share: 0.2}
+"""
+BUILT = 80
+
+
+def rows() -> list[dict[str, str]]:
+    pairs = [pair for pair in made_pairs(2 * BUILT) if not any("[SEP]" in text for text in pair)][:BUILT]
+    made = [
+        {"id": str(number), "question": first, "answer": second, "right": "yes" if number % 2 else "no"}
+        for number, (first, second) in enumerate(pairs)
+    ]
+    return [
+        *made,
+        {"id": "sep", "question": "a", "answer": "b [SEP] c", "right": "no"},
+        {"id": "lacks", "question": "a"},
+    ]
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
+    folder = tmp_path_factory.mktemp("pairs")
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows()))
+    bert().save(str(folder / "bert.json"))
+    models.write_ranks(folder / "a.tiktoken")
+    (folder / "dataset.yaml").write_text(SPEC)
+    return build(load_spec(str(folder / "dataset.yaml")), str(folder / "out"))
+
+
+@pytest.fixture(scope="module")
+def dataset(published: Published) -> Dataset:
+    return open_dataset(Path(published.folder))
+
+
+def package_of(row: dict[str, str]) -> Any:
+    made = bert()
+    made.no_padding()
+    made.enable_truncation(24)
+    return made.encode(row["question"], row["answer"])
+
+
+@pytest.mark.slow
+def test_every_pair_comes_back(published: Published, dataset: Dataset) -> None:
+    read = {each.key: each.values for split in dataset.splits for each in dataset.records(split)}
+    assert published.manifest.rejects["by_reason"] == {"separator_in_text": 1, "missing_value": 1}
+    plain = models.of_ranks(models_pattern())
+    for row in rows()[:BUILT]:
+        found, wanted = read[row["id"]], package_of(row)
+        assert (list(found["qa"].ids), list(found["qa"].token_types)) == (wanted.ids, wanted.type_ids)
+        first, second = (plain.encode_ordinary(row[name]) for name in ("answer", "question"))
+        assert list(found["whole"].ids) == [*first, 100257, *second]
+        assert list(found["whole"].token_types) == [0] * (len(first) + 1) + [1] * len(second)
+        assert str(found["whole"]) == f"{row['answer']} <|endoftext|> {row['question']}"
+    assert read.keys() == {row["id"] for row in rows()[:BUILT]}
+
+
+@pytest.mark.slow
+def test_a_client_and_the_serving_model_agree_with_training(published: Published, dataset: Dataset) -> None:
+    row = rows()[3]
+    ids = dataset.tokenizer("qa").encode([row["question"], row["answer"]])
+    assert ids.tolist() == package_of(row).ids
+    whole = dataset.tokenizer("whole").encode([row["answer"], row["question"]])
+    serve = tf.saved_model.load(str(Path(published.folder) / "serving")).signatures["serving_default"]
+    lengths = {"qa_lengths": tf.constant([len(ids)], tf.int64), "whole_lengths": tf.constant([len(whole)], tf.int64)}
+    served = serve(qa=tf.constant(ids), whole=tf.constant(whole), **lengths)
+    assert served["qa_token_types"].numpy()[0, : len(ids)].tolist() == package_of(row).type_ids
+    spec = load_spec(str(Path(published.folder).parents[2] / "dataset.yaml"))
+    report = with_parity(verify(published.folder), spec, rows=100)
+    assert [str(problem) for problem in report.findings.problems] == []
+    assert report.findings.checked["rows"] == BUILT
+    assert report.findings.unchecked == []
+
+
+@pytest.mark.slow
+def test_a_servable_cuts_types_as_it_cuts_ids(dataset: Dataset) -> None:
+    import keras
+
+    from recordmill.keras import servable
+
+    inputs = {name: keras.Input((10,), name=name, dtype="int64") for name in ("qa", "qa_token_types")}
+    model = keras.Model(inputs, {name: keras.ops.cast(each, "int64") for name, each in inputs.items()})
+    read = dataset.evaluation_input("test", batch_size=4, text_length=10, features=["qa"], label=None)
+    served = servable(model, read)
+    batch = next(iter(read.as_numpy()))
+    keys = [each.key for each in dataset.records("test")][:4]
+    of_rows = [dataset.tokenizer("qa").encode([row["question"], row["answer"]]) for row in rows() if row["id"] in keys]
+    got = served(qa=np.concatenate(of_rows), qa_lengths=[len(each) for each in of_rows])
+    for name in inputs:
+        assert sorted(got[name].numpy().tolist()) == sorted(batch[name].tolist())
+
+
+@pytest.mark.slow
+def test_packed_rows_hold_types(dataset: Dataset) -> None:
+    types_of = {each.values["whole"].ids: each.values["whole"].token_types for each in dataset.records("train")}
+    found = set()
+    read = dataset.evaluation_input("train", batch_size=4, features=["whole"], label=None, text="packed")
+    for batch in read.as_numpy():
+        for ids, types, segments in zip(
+            batch["whole"], batch["whole_token_types"], batch["whole_segments"], strict=True
+        ):
+            for segment in range(1, segments.max() + 1):
+                kept = segments == segment
+                if (whole := tuple(ids[kept].tolist())) in types_of:
+                    found.add(whole)
+                    assert tuple(types[kept].tolist()) == types_of[whole]
+    assert len(found) > len(types_of) / 2, "others are longer than a row"
+
+
+@pytest.mark.slow
+def test_show_and_export_know_the_kind(
+    published: Published,
+    dataset: Dataset,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    print_dataset(published.manifest, Path(published.folder), [])
+    assert_names(capsys.readouterr().out, "at most 24", "token types", "separator_in_text")
+    export(dataset, "parquet", tmp_path / "exported")
+    wanted = {row["id"]: package_of(row) for row in rows()[:BUILT]}
+    for file in (tmp_path / "exported").rglob("*.parquet"):
+        for row in pq.read_table(file).to_pylist():
+            made = wanted[row["key"]]
+            assert (row["qa_ids"], row["qa_token_types"]) == (made.ids, made.type_ids)

@@ -1,0 +1,53 @@
+"""Two texts as one list of ids, and for each id whether it belongs to the second."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from recordmill.transforms.contract.kinds import base
+from recordmill.transforms.contract.kinds.text import DecodedText, TextDescription, TextOptions
+
+FIELDS = ("first", "second")
+TYPES = "token_types"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairOptions(TextOptions):
+    """The options of pairs."""
+
+    kind: ClassVar[str] = "pair"
+    joined: ClassVar[int] = 2
+    tokenizer: str = "huggingface"
+    truncate: str = "longest_first"  # or `only_first`, `only_second`
+    separator: str | None = None  # the token between the texts, if the model's file puts none there
+    separator_id: int | None = None  # ends the first text, once the model is read
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairDescription(TextDescription):
+    """The ids of two texts a row, and for each 0 up to the separator after the first text, then 1."""
+
+    kind: ClassVar[str] = "pair"
+    aligned: ClassVar[tuple[str, ...]] = (TYPES,)
+
+    def words(self) -> str:
+        return f"{super().words()}, with token types"
+
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> "DecodedPair":
+        """Returns both texts, with the separator between them."""
+        ids, types = parts[""], parts[TYPES]
+        stored = replace(self, padding_id=self.vocabulary_size)  # the id that pads batches may also separate
+        whole = stored.text(ids.tolist(), decoding)
+        if whole.words is None:
+            return DecodedPair(whole.ids, None, None, token_types=tuple(types.tolist()))
+        end = int((types == 0).sum())
+        first, second = (stored.text(each.tolist(), decoding).text for each in (ids[: end - 1], ids[end:]))
+        text = f"{first} {whole.words[end - 1]} {second}"
+        return DecodedPair(whole.ids, whole.words, text, token_types=tuple(types.tolist()))
+
+
+@dataclass(frozen=True)
+class DecodedPair(DecodedText):
+    """Two texts as the model reads them."""
+
+    token_types: tuple[int, ...] = ()  # for each id

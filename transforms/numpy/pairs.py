@@ -1,0 +1,92 @@
+"""Two texts as one list of ids, as models of pairs take them; cut as the package `tokenizers` does.
+
+The first text ends with a separator that it does not hold itself, so that ids alone tell the texts apart.
+"""
+
+from collections.abc import Sequence
+from itertools import chain
+
+import numpy as np
+
+from recordmill.pipeline.errors import UserError
+from recordmill.transforms.contract.kinds.pair import PairOptions
+from recordmill.transforms.contract.kinds.text import TextOptions
+from recordmill.transforms.contract.stored import Ragged, splits_of
+from recordmill.transforms.numpy.tokenizers import Encoded, Ids, Text, TextTokenizer
+
+
+class PairError(UserError):
+    """A pair cannot be stored: the code of its reject, and a message without its words."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class PairTokenizer(TextTokenizer):
+    """Makes the ids of pairs, sequences of two texts, as their build does; may be called from several threads."""
+
+    separator_id: int
+
+    def __init__(self, data: bytes, options: PairOptions, where: str = "the model") -> None:
+        """Reads a model. Raises: UserError: as `TextTokenizer`, or no token of its own ends the first text."""
+        super().__init__(data, options, where)
+        between = self.around[1]
+        if not len(between) or between[0] in self.before:
+            found = f"begins a pair with {self.pieces[between[0]]!r}, too" if len(between) else "puts no token there"
+            raise UserError(
+                f"{where} {found}: texts of a pair need a token of their own between them. Name one as `separator`, "
+                "with `special_tokens: false`"
+            )
+        self._how, self._added = options.truncate, sum(map(len, self.around))
+        self.separator_id = int(between[0])
+
+    def tokens(self, texts: Sequence[Text]) -> list[tuple[list[int], list[int]]]:
+        """Returns the ids of both texts of each pair."""
+        first, second = (self._library.encode([pair[place] for pair in texts]) for place in (0, 1))
+        return list(zip(first, second, strict=True))
+
+    def encode_batch(self, texts: Sequence[Text]) -> Encoded:
+        """Returns the ids of pairs, also of none. Raises: PairError: a pair cannot be stored."""
+        tokens = self.tokens(texts)
+        rows = [self.join(first, second) for first, second in tokens]
+        splits = splits_of(np.fromiter(map(len, rows), np.int64, len(rows)))
+        values = np.fromiter(chain.from_iterable(rows), np.int64, int(splits[-1]))
+        whole = [len(first) + len(second) + self._added for first, second in tokens]
+        return Encoded(Ragged(values, splits), np.array(whole, np.int64))
+
+    def join(self, first: list[int], second: list[int]) -> list[int]:
+        """Returns a pair's ids as they are stored. Raises: PairError: a text holds the separator, or cannot be cut."""
+        if self.separator_id in first or self.separator_id in second:
+            piece = self.pieces[self.separator_id]
+            raise PairError("separator_in_text", f"a text of the pair holds {piece}, which ends the first one")
+        before, between, after = (ids.tolist() for ids in self.around)
+        kept = self._kept(len(first), len(second))
+        return [*before, *first[: kept[0]], *between, *second[: kept[1]], *after]
+
+    def _kept(self, first: int, second: int) -> tuple[int, int]:
+        """Returns the numbers of ids that stay of both texts; of `longest_first` the shorter one is cut last."""
+        room = first + second if self._options.max_length is None else self._options.max_length - self._added
+        surplus = first + second - room
+        if surplus <= 0:
+            return first, second
+        if self._how == "longest_first":
+            shorter = min(first, second, room // 2)
+            return (shorter, room - shorter) if first <= second else (room - shorter, shorter)
+        cut, other = (first, second) if self._how == "only_first" else (second, first)
+        if cut <= surplus:
+            what = f"`truncate: {self._how}` would leave nothing of {cut} ids: the other text has {other}"
+            raise PairError("uncuttable_pair", f"{what}, and `max_length` leaves both {room}; take `longest_first`")
+        return (cut - surplus, other) if self._how == "only_first" else (other, cut - surplus)
+
+    def decode(self, ids: Sequence[int] | Ids) -> str:
+        """Returns both texts, with the separator between them."""
+        end = next((place for place, id_ in enumerate(ids) if id_ == self.separator_id), len(ids))
+        return f"{super().decode(ids[:end])} {self.pieces[self.separator_id]} {super().decode(ids[end:])}"
+
+
+def open_tokenizer(data: bytes, options: TextOptions, where: str = "the model") -> TextTokenizer:
+    """Opens the tokenizer of texts or pairs. Raises: UserError: as these."""
+    if isinstance(options, PairOptions):
+        return PairTokenizer(data, options, where)
+    return TextTokenizer(data, options, where)
