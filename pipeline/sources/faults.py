@@ -34,7 +34,7 @@ REASONS = {
     "malformed_chat": "a chat has no messages, an unknown role, or a message without text",
     "template_error": "the chat's template refuses it, as two turns of one role, or a first turn of the assistant",
     "no_trainable_token": "a chat has no token to train on: no turn of the assistant, or none before the cut",
-    "separator_in_text": "a text of a pair holds the token between its texts, which nobody could then tell apart",
+    "separator_in_text": "the first text of a pair holds the token that ends it: its end could not be told",
     "uncuttable_pair": "`truncate` names one text of a pair, and the other leaves it no room in `max_length`",
     "unknown_tag": "a word's tag, or a span's label, is not among the `classes` of labels of tokens",
     "tags_out_of_order": "tags break their `scheme`, as I-PER after O",

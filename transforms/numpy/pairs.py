@@ -1,6 +1,6 @@
 """Two texts as one list of ids, as models of pairs take them; cut as the package `tokenizers` does.
 
-The first text ends with a separator that it does not hold itself, so that ids alone tell the texts apart.
+The first text does not hold the separator that ends it, so that ids alone tell the texts apart.
 """
 
 from collections.abc import Sequence
@@ -56,13 +56,18 @@ class PairTokenizer(TextTokenizer):
         return Encoded(Ragged(values, splits), np.array(whole, np.int64))
 
     def join(self, first: list[int], second: list[int]) -> list[int]:
-        """Returns a pair's ids as they are stored. Raises: PairError: a text holds the separator, or cannot be cut."""
-        if self.separator_id in first or self.separator_id in second:
-            piece = self.pieces[self.separator_id]
-            raise PairError("separator_in_text", f"a text of the pair holds {piece}, which ends the first one")
+        """Returns a pair's ids as they are stored.
+
+        Raises: PairError: the first text holds the separator, or `truncate` cannot cut so much.
+        """
         before, between, after = (ids.tolist() for ids in self.around)
         kept = self._kept(len(first), len(second))
-        return [*before, *first[: kept[0]], *between, *second[: kept[1]], *after]
+        first, second = first[: kept[0]], second[: kept[1]]
+        if self.separator_id in first:
+            raise PairError(
+                "separator_in_text", f"the first text holds {self.pieces[self.separator_id]}, which ends it"
+            )
+        return [*before, *first, *between, *second, *after]
 
     def _kept(self, first: int, second: int) -> tuple[int, int]:
         """Returns the numbers of ids that stay of both texts; of `longest_first` the shorter one is cut last."""
