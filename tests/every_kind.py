@@ -71,6 +71,7 @@ ARRAYS = f"""
   steps: {{kind: array, shape: [null, 2], dtype: bfloat16, max_length: 3, optional: true}}
   said: {{kind: chat, model: {MODEL}, tools: tools}}
   known: {{kind: text, column: text, tokenizer: huggingface, model: {MODEL}}}
+  twice: {{kind: pair, first: text, second: text, model: {MODEL}, special_tokens: false, separator: </s>}}
   found: {{kind: token_labels, column: said, text: known, spans: true, classes: [O, B-A, I-A]}}
 """
 """Kinds that no golden dataset holds; only their columns are read."""

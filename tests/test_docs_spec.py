@@ -45,6 +45,7 @@ WHERE = {
     "Boxes": ("boxes.md", "Boxes"),
     "Text": ("text.md", "Options"),
     "Texts": ("text.md", "Several texts a row"),
+    "Pair": ("text.md", "Two texts as one"),
     "Category": (NUMBERS, "category"),
     "Categories": (NUMBERS, "categories"),
     "Number": (NUMBERS, "number"),

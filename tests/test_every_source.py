@@ -171,13 +171,19 @@ def raw(inputs: Path) -> list[Row]:
     return [row | {"boxes": [float(n) for box in row["boxes"] for n in box]} for row in rows]
 
 
+def _others(feature: Any) -> list[tuple[str, str]]:
+    """The columns of a feature under other options than `column`."""
+    options = {"chat": ("tools",), "pair": ("first", "second")}.get(feature.kind, ())
+    return [(option, getattr(feature, option)) for option in options]
+
+
 def keyed(folder: Path, source: str, columns: dict[str, str]) -> dict[bytes, Row]:
     """The keyed rows of a source by key, pictures as bytes; `columns` are the source's names of columns."""
     spec = parse_spec(spec_text(source, arrays=True))
     renamed = {
         name: feature.model_copy(
             update={"column": columns.get(feature.column or name, feature.column or name)}
-            | ({"tools": columns.get("tools", "tools")} if feature.kind == "chat" else {})
+            | {option: columns.get(name, name) for option, name in _others(feature)}
         )
         for name, feature in spec.features.items()
     }

@@ -80,8 +80,8 @@ class PairTokenizer(TextTokenizer):
             return (shorter, room - shorter) if first <= second else (room - shorter, shorter)
         cut, other = (first, second) if self._how == "only_first" else (second, first)
         if cut <= surplus:
-            what = f"`truncate: {self._how}` would leave nothing of {cut} ids: the other text has {other}"
-            raise PairError("uncuttable_pair", f"{what}, and `max_length` leaves both {room}; take `longest_first`")
+            allowed = f"the other text has {other} ids, and both may have {room}"
+            raise PairError("uncuttable_pair", f"{allowed}: `truncate: longest_first` cuts it, too")
         return (cut - surplus, other) if self._how == "only_first" else (other, cut - surplus)
 
     def decode(self, ids: Sequence[int] | Ids) -> str:
