@@ -153,7 +153,7 @@ def test_named_tokens_join_where_the_file_does_not(tmp_path: Path) -> None:
     first, second = plain.encode_ordinary("ask"), plain.encode_ordinary("ye <|endoftext|>")
     kept = second[: 6 - len(first)]
     assert tokenizer.encode(("ask", "ye <|endoftext|>")).tolist() == [33, *first, 100257, *kept, 63]
-    assert tokenizer.decode(tokenizer.encode(("ask", "y"))) == "ask <|endoftext|> y"
+    assert tokenizer.decode(tokenizer.encode(("ask", "y"))) == "ask<|endoftext|>y"
     byte_level = models.byte_level()
     bare = ours(byte_level, special_tokens=False, separator="<|endoftext|>")
     assert bare.encode(["a", "b"]).tolist() == [*byte_level.encode("a").ids, 0, *byte_level.encode("b").ids]
@@ -231,10 +231,10 @@ def test_people_see_both_texts() -> None:
     words = ["p", "[CLS]", "[SEP]", "u", "v", "w", "x", "y"]
     decoding = Decoding(words, {}, lambda *_: None)
     shown = DESCRIBED.value({"": np.array(IDS[2]), "token_types": np.array(TYPES[2])}, decoding)
-    assert str(shown) == "w w w [SEP] y y"
+    assert str(shown) == "w w w [SEP] y y [SEP]"
     assert shown.ids == tuple(IDS[2])
     empty = DESCRIBED.value({"": np.array(IDS[1]), "token_types": np.array(TYPES[1])}, decoding)
-    assert str(empty).strip() == "[SEP]"
+    assert str(empty) == "[SEP] [SEP]"
 
 
 SPEC = """
@@ -306,7 +306,7 @@ def test_every_pair_comes_back(published: Published, dataset: Dataset) -> None:
         first, second = (plain.encode_ordinary(row[name]) for name in ("answer", "question"))
         assert list(found["whole"].ids) == [*first, 100257, *second]
         assert list(found["whole"].token_types) == [0] * (len(first) + 1) + [1] * len(second)
-        assert str(found["whole"]) == f"{row['answer']} <|endoftext|> {row['question']}"
+        assert str(found["whole"]) == f"{row['answer']}<|endoftext|>{row['question']}"
     assert read.keys() == {row["id"] for row in rows()[:BUILT]}
 
 

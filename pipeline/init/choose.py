@@ -36,13 +36,7 @@ from recordmill.pipeline.sources.typing.blocks import check_column
 from recordmill.pipeline.spec.model import RESERVED
 from recordmill.pipeline.spec.split_by import SPLITS
 
-PARTS = (
-    "missing",
-    "length",
-    "orientation",
-    "loss_mask",
-    "token_types",
-)  # suffixes of features' other tensors, `<feature>_<part>`
+PARTS = ("missing", "length", "orientation", "loss_mask", "token_types")  # other tensors, `<feature>_<part>`
 PAIRS = {"question": "answer", "premise": "hypothesis", "sentence1": "sentence2", "query": "passage"}
 MESSAGE = re.compile(r"\.(role|from)$")  # columns inside messages
 SURE_IDS = ("id", "key", "uuid")
@@ -171,7 +165,7 @@ def _pairs(guesses: Mapping[str, Guess]) -> Iterator[tuple[str, Guess]]:
     for first, second in PAIRS.items():
         if all(name in guesses and guesses[name].kind == "text" for name in (first, second)):
             pair = ("pair", f"{first} and {second} as one, by a model's tokenizer")
-            yield first, replace(guesses[first], options=guesses[first].options | {"# kind": pair})
+            yield first, replace(guesses[first], options={**guesses[first].options, "# kind": pair})
 
 
 def _guess_other(sample: SourceSample, name: str) -> Guess | None:

@@ -12,7 +12,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.transforms.contract.kinds.pair import PairOptions
 from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.contract.stored import Ragged, splits_of
-from recordmill.transforms.numpy.tokenizers import Encoded, Ids, Text, TextTokenizer
+from recordmill.transforms.numpy.tokenizers import Encoded, Text, TextTokenizer
 
 
 class PairError(UserError):
@@ -80,14 +80,9 @@ class PairTokenizer(TextTokenizer):
             return (shorter, room - shorter) if first <= second else (room - shorter, shorter)
         cut, other = (first, second) if self._how == "only_first" else (second, first)
         if cut <= surplus:
-            allowed = f"the other text has {other} ids, and both may have {room}"
+            allowed = f"the other text has {other} ids, both may have {room}"
             raise PairError("uncuttable_pair", f"{allowed}: `truncate: longest_first` cuts it, too")
         return (cut - surplus, other) if self._how == "only_first" else (other, cut - surplus)
-
-    def decode(self, ids: Sequence[int] | Ids) -> str:
-        """Returns both texts, with the separator between them."""
-        end = next((place for place, id_ in enumerate(ids) if id_ == self.separator_id), len(ids))
-        return f"{super().decode(ids[:end])} {self.pieces[self.separator_id]} {super().decode(ids[end:])}"
 
 
 def open_tokenizer(data: bytes, options: TextOptions, where: str = "the model") -> TextTokenizer:

@@ -23,6 +23,7 @@ from recordmill.transforms.contract.stored import Ragged, splits_of
 Ids: TypeAlias = npt.NDArray[np.int64]
 Text: TypeAlias = str | Sequence[str]
 """A text, or with `pretokenized` its words."""
+NO_IDS: Ids = np.zeros(0, np.int64)
 PADDING = ("[PAD]", "<pad>", "<|pad|>", "<PAD>")
 """Names of special tokens that pad, where a `tokenizer.json` has no section for padding."""
 
@@ -68,6 +69,7 @@ class TextTokenizer:
             if isinstance(token := getattr(options, name, None), str):
                 ids.insert(0 if name == "begin" else len(ids), self._id_of(token, name, ids, where))
         self.around = tuple(np.array(ids, np.int64) for ids in around)
+        self.before, self.after = self.around[0], self.around[-1]
         if options.max_length is not None and options.max_length <= (added := sum(map(len, around))):
             raise UserError(f"{where} adds {added} ids to each text: `max_length` should be {added + 1} or more")
 
@@ -78,16 +80,6 @@ class TextTokenizer:
         if ids[token] in around:
             raise UserError(f"{where} adds {token!r} itself: leave `{name}` out")
         return ids[token]
-
-    @property
-    def before(self) -> Ids:
-        """The ids before each text."""
-        return self.around[0]
-
-    @property
-    def after(self) -> Ids:
-        """The ids after each text."""
-        return self.around[-1]
 
     @property
     def special(self) -> SpecialIds:
@@ -132,8 +124,8 @@ class TextTokenizer:
         return Encoded(self._cut(Ragged(values, splits_of(lengths))), lengths)
 
     def decode(self, ids: Sequence[int] | Ids) -> str:
-        """Returns the text of ids, without padding and the ids around it."""
-        padding, outer = self.special.padding, {*np.concatenate(self.around).tolist()}
+        """Returns the text of ids, without padding and the ids around it; separators of a pair stay."""
+        padding, outer = self.special.padding, {*self.before.tolist(), *self.after.tolist()} - {self.separator_id}
         return self._library.decode([int(id_) for id_ in ids if id_ != padding and id_ not in outer])
 
     def _cut(self, rows: Ragged) -> Ragged:
@@ -185,14 +177,10 @@ def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
         lambda ids: str(tokenizer.decode(ids, skip_special_tokens=False)),
         pieces,
         SpecialIds(padding=padding, unknown=unknown, begin=None, end=None, first=0),
-        _around(tokenizer, where, options.joined) if options.special_tokens else _nothing(options),
+        _around(tokenizer, where, options.joined) if options.special_tokens else (NO_IDS,) * (options.joined + 1),
         _joins(described.get("decoder") or {}),
         lambda texts: list(tokenizer.encode_batch(texts, **given)),
     )
-
-
-def _nothing(options: TextOptions) -> tuple[Ids, ...]:
-    return (np.zeros(0, np.int64),) * (options.joined + 1)
 
 
 def _around(tokenizer: Any, where: str, joined: int) -> tuple[Ids, ...]:
@@ -263,7 +251,7 @@ def _tiktoken(data: bytes, options: TextOptions, where: str) -> Library:
         lambda ids: tokenizer.decode(ids),
         pieces,
         SpecialIds(padding=max(pieces) + 1, unknown=None, begin=None, end=None, first=0),
-        _nothing(options),
+        (NO_IDS,) * (options.joined + 1),
         "byte_level",
     )
 

@@ -44,7 +44,7 @@ class Pair(Feature):
     @model_validator(mode="after")
     def _check(self) -> Self:
         changed = self._changed()
-        for option, message in wrong_library(self.options(), changed, self.model_fields_set):
+        for option, message in wrong_library(self._make(PairOptions), changed, self.model_fields_set):
             raise WrongValueError(message, option)
         is_joined = self.tokenizer == "huggingface" and self.special_tokens
         if is_joined and self.separator is not None:
@@ -74,9 +74,6 @@ class Pair(Feature):
     def parts(self) -> tuple[str, ...]:
         """Names the tokens' types."""
         return (TYPES,)
-
-    def options(self, *, is_label: bool = False) -> PairOptions:
-        return self._make(PairOptions)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         return describe_given(self, PairDescription, statistics)

@@ -34,16 +34,10 @@ class PairDescription(TextDescription):
         return f"{super().words()}, with token types"
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> "DecodedPair":
-        """Returns both texts, with the separator between them."""
-        ids, types = parts[""], parts[TYPES]
-        stored = replace(self, padding_id=self.vocabulary_size)  # the id that pads batches may also separate
-        whole = stored.text(ids.tolist(), decoding)
-        if whole.words is None:
-            return DecodedPair(whole.ids, None, None, token_types=tuple(types.tolist()))
-        end = int((types == 0).sum())
-        first, second = (stored.text(each.tolist(), decoding).text for each in (ids[: end - 1], ids[end:]))
-        text = f"{first} {whole.words[end - 1]} {second}"
-        return DecodedPair(whole.ids, whole.words, text, token_types=tuple(types.tolist()))
+        """Returns both texts, with the separators."""
+        stored = replace(self, padding_id=self.vocabulary_size, end_id=None)  # ids that may also separate
+        both = stored.text(parts[""].tolist(), decoding)
+        return DecodedPair(both.ids, both.words, both.text, token_types=tuple(parts[TYPES].tolist()))
 
 
 @dataclass(frozen=True)
