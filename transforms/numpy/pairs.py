@@ -33,11 +33,8 @@ class PairTokenizer(TextTokenizer):
         super().__init__(data, options, where)
         between = self.around[1]
         if not len(between) or between[0] in self.before:
-            found = f"begins a pair with {self.pieces[between[0]]!r}, too" if len(between) else "puts no token there"
-            raise UserError(
-                f"{where} {found}: texts of a pair need a token of their own between them. Name one as `separator`, "
-                "with `special_tokens: false`"
-            )
+            message = "puts no token of its own between two texts: name a `separator`, with `special_tokens: false`"
+            raise UserError(f"{where} {message}")
         self._how, self._added = options.truncate, sum(map(len, self.around))
         self.separator_id = int(between[0])
 
@@ -81,7 +78,7 @@ class PairTokenizer(TextTokenizer):
         cut, other = (first, second) if self._how == "only_first" else (second, first)
         if cut <= surplus:
             allowed = f"the other text has {other} ids, both may have {room}"
-            raise PairError("uncuttable_pair", f"{allowed}: `truncate: longest_first` cuts it, too")
+            raise PairError("uncuttable_pair", f"{allowed}: take `truncate: longest_first`")
         return (cut - surplus, other) if self._how == "only_first" else (other, cut - surplus)
 
 

@@ -268,12 +268,8 @@ class TextDescription(base.Description):
     def export_ids(self, into: base.Export, name: str) -> None:
         into.add_raw(name, base.ExportColumn(f"{name}_ids", "int64", name, lambda text: list(text.ids), depth=1))
         for part in self.aligned:
-            values = base.ExportColumn(f"{name}_{part}", "int64", name, _listed(part), depth=1)
+            values = base.ExportColumn(f"{name}_{part}", "int64", name, operator.attrgetter(part), depth=1)
             into.add_raw(values.name, values)
-
-
-def _listed(part: str) -> Callable[["DecodedText"], list[int]]:
-    return lambda text: list(getattr(text, part))
 
 
 @dataclass(frozen=True, kw_only=True)
