@@ -19,6 +19,7 @@ from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.export.export import export
+from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
 from recordmill.pipeline.verify.parity import with_parity
 from recordmill.pipeline.verify.verify import verify
@@ -33,6 +34,7 @@ from recordmill.transforms.tensorflow.kind import Context
 from recordmill.transforms.tensorflow.text import prepare_pairs
 from tests import models
 from tests.messages import assert_names, raises
+from tests.read_source import FILES
 
 ROWS = 10_000
 LENGTHS = (5, 9, 16, 31)
@@ -197,6 +199,14 @@ PAIR = "kind: pair, first: q, second: a"
 def test_contradictions_are_told_when_the_spec_is_read(options: str, place: str, facts: list[str]) -> None:
     with raises(SpecError, place, *facts):
         parse_spec(f"name: a\nsource: {{format: jsonl, path: a.jsonl}}\nfeatures: {{qa: {{{options}}}}}\n")
+
+
+def test_init_suggests_a_pair(tmp_path: Path) -> None:
+    texts = [text for text in models.corpus(40)[:40] if text]
+    for second, is_pair in (("hypothesis", True), ("answer", False)):
+        rows = [json.dumps({"premise": text, second: text[::-1]}) for text in texts]
+        (tmp_path / "rows.jsonl").write_text("\n".join(rows))
+        assert ("# kind: pair" in starter(str(tmp_path / "rows.jsonl"), FILES)) == is_pair
 
 
 DESCRIBED = PairDescription(
