@@ -64,6 +64,8 @@ def loss_words(counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
 def losses(data: bytes, form: str, options: PixelOptions = PixelOptions()) -> tuple[str, ...]:  # noqa: B008 - frozen
     """Names the losses of a file of one of `FORMATS`, with a checked header. Raises: ImageError: as that check."""
     found = READERS[form](data) if form in READERS else ()
+    if options.keeps_numbers:
+        return ("further frames",) if "further frames" in found else ()
     names = (_of_palette(each, options) if isinstance(each, bytes) else each for each in found)
     return tuple(sorted({*names} - {""}))
 

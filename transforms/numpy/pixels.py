@@ -23,7 +23,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from recordmill.transforms.contract.image_rules import Placement, luma, placement
+from recordmill.transforms.contract.image_rules import Placement, background_levels, placement
 from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.buffers import Array
@@ -53,9 +53,8 @@ def _cut(pixels: Array, start: Sides, size: Sides) -> Array:
 
 
 def _framed(pixels: Array, goal: Placement, options: PixelOptions) -> Array:
-    colour = options.background
     framed = np.empty((*goal.output, options.channels), np.uint8)
-    framed[...] = colour if options.channels == 3 else luma(*colour)
+    framed[...] = background_levels(options)
     _cut(framed, goal.offset, goal.scaled)[...] = pixels
     return framed
 
@@ -167,25 +166,31 @@ KERNELS: Mapping[str, tuple[Callable[[Array], Array], float]] = {
 """A kernel of the distance in pixels, and its radius."""
 
 Normalize: TypeAlias = Callable[[Array, Array], None]
-"""Writes pixels, uint8 [..., width, channels], into an array of that shape."""
+"""Writes pixels, [..., width, channels], into an array of that shape."""
 
 
 def normalizer(
-    offset: Sequence[float], scale: Sequence[float], dtype: "np.dtype[Any]", channel_order: str = "rgb"
+    offset: Sequence[float],
+    scale: Sequence[float],
+    dtype: "np.dtype[Any]",
+    channel_order: str = "rgb",
+    pixel: str = "uint8",
 ) -> Normalize:
     """Returns a function that writes pixels as numbers of a dtype, by each channel's offset and scale.
 
-    Its uint8 argument may already be the result. The order `bgr` swaps red and blue first.
+    Its argument may already be the result. The order `bgr` swaps red and blue first.
     """
-    in_order = _in_order(offset, scale, dtype)
+    in_order = _in_order(offset, scale, dtype, pixel)
     return in_order if channel_order == "rgb" else lambda pixels, out: in_order(_reversed(pixels), out)
 
 
-def _in_order(offset: Sequence[float], scale: Sequence[float], dtype: "np.dtype[Any]") -> Normalize:
-    if dtype == np.uint8:
+def _in_order(offset: Sequence[float], scale: Sequence[float], dtype: "np.dtype[Any]", pixel: str) -> Normalize:
+    if dtype.kind == "u":
         return _as_they_are
     to_float = _float32(offset, scale)
-    return to_float if dtype == np.float32 else _rounded(to_float, dtype, len(offset))
+    if dtype == np.float32:
+        return to_float
+    return _rounded(to_float, dtype, len(offset)) if pixel == "uint8" else _rounded_each(to_float, dtype)
 
 
 def _reversed(pixels: Array) -> Array:
@@ -214,6 +219,15 @@ def _float32(offset: Sequence[float], scale: Sequence[float]) -> Normalize:
         out[...] = pixels
         out -= offsets
         out *= scales
+
+    return normalize
+
+
+def _rounded_each(to_float: Normalize, dtype: "np.dtype[Any]") -> Normalize:
+    def normalize(pixels: Array, out: Array) -> None:
+        numbers = np.empty(out.shape, np.float32)
+        to_float(pixels, numbers)
+        out[...] = numbers.astype(dtype)
 
     return normalize
 

@@ -16,9 +16,20 @@ from typing import Any
 
 import tensorflow as tf
 
-from recordmill.pipeline.build.images.isolation import AS_IS, COMMAND, FORK, PNG, REJECT, REQUEST, receive, send
+from recordmill.pipeline.build.images.isolation import (
+    AS_IS,
+    COMMAND,
+    FORK,
+    PNG,
+    REJECT,
+    REQUEST,
+    receive,
+    request_options,
+    send,
+)
 from recordmill.pipeline.build.images.transcode import decodable
 from recordmill.transforms.contract.image_header import ImageError, read_header
+from recordmill.transforms.contract.kinds.image import planes_of
 from recordmill.transforms.tensorflow.image_decode import libjpeg
 
 Decode = Callable[[bytes, Mapping[str, Any]], bytes]
@@ -45,11 +56,11 @@ def decode(data: bytes, options: Mapping[str, Any]) -> bytes:
 
 def answer(request: bytes, decoder: Decode, spare: int) -> bytes:
     """Answers a request; `spare` is this process' initial address space in bytes."""
-    max_pixels, seconds, is_srgb, compress = REQUEST.unpack_from(request)
-    options = {"max_pixels": max_pixels, "color": "srgb" if is_srgb else "ignore", "compress": compress}
+    options, seconds = request_options(request)
     data = request[REQUEST.size :]
     header = read_header(data)
-    _limit(seconds, spare + SPARE_BYTES + PIXEL_BYTES * header.width * header.height)
+    planes = max(1, planes_of(options["pixel"], options["channels"]))
+    _limit(seconds, spare + SPARE_BYTES + PIXEL_BYTES * header.width * header.height * planes)
     try:
         ready = decoder(data, options)
     except ImageError as error:

@@ -1,0 +1,143 @@
+"""Reads PNG and TIFF as numbers, band by band, and lays them out for the graph: a grey PNG of planes.
+
+The numbers are the file's own: no colour profile, gamma, transparency or photometric interpretation changes them.
+Files of another type than the feature's, palettes, signed and 64-bit numbers, and several pages are rejects. `bands`
+takes some of a file's bands. EXIF's orientation is kept for the graph.
+
+>>> image = np.array([[[1.5, -2.0]]], np.float32)
+>>> planes(image).tolist()  # the high halves of both channels, then the low ones
+[[16320], [49152], [0], [0]]
+"""
+
+import io
+import struct
+import zlib
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+from PIL.PngImagePlugin import putchunk
+
+from recordmill.transforms.contract import bounds, image_header, image_parts, image_rules
+from recordmill.transforms.contract.image_header import Header, ImageError
+from recordmill.transforms.contract.kinds.image import MOST_PIXELS, PIXEL_BYTES, planes_of
+
+Pixels = npt.NDArray[Any]
+
+COLOURS = {0: 1, 2: 3, 4: 2, 6: 4}
+"""The bands of a PNG by its colour type; 3 is a palette."""
+PLAIN = {1: "no compression", 5: "LZW", 8: "deflate", 32946: "deflate", 32773: "PackBits", 50000: "Zstandard"}
+"""TIFF's compressions to read, which lose nothing."""
+KINDS = {1: "uint", 2: "int", 3: "float"}
+"""TIFF's types of numbers (`SampleFormat`)."""
+BITS, COMPRESSION, PHOTOMETRIC, BANDS, KIND, TURN = 258, 259, 262, 277, 339, 274  # TIFF's tags
+SIZES = (279, 325)  # of strips and tiles in bytes
+PALETTE = 3  # in TIFF's tag and PNG's colour type
+
+
+def package(data: bytes, header: Header) -> str:
+    """Names the package that reads a file's numbers; empty for Pillow, which reads PNG but 16 bits of colours."""
+    if header.format == "TIFF":
+        return "tifffile"
+    return "imagecodecs" if data[24:25] == b"\x10" and data[25:26] != b"\0" else ""
+
+
+def is_ready(data: bytes, header: Header, options: Mapping[str, Any]) -> bool:
+    """Whether a file is the graph's form already: a grey PNG for one channel."""
+    is_deep = planes_of(options["pixel"], options["channels"]) == 1 and options["pixel"] == "uint16"
+    return is_deep and header.format == "PNG" and data[24:26] == b"\x10\0" and not _has_clear_colour(data)
+
+
+def read(data: bytes, header: Header, options: Mapping[str, Any]) -> tuple[Pixels, bytes]:
+    """Reads a file: [height, width, channels] of the options' `pixel`, and EXIF for the graph, or b"".
+
+    Raises: ImageError: `unsupported_format` or `too_many_pixels`; others: a damaged file.
+    """
+    pixel, channels, bands = options["pixel"], options["channels"], options.get("bands")
+    found, held = _facts(data, header)
+    if found != pixel:
+        remedy = f"`dtype: {found}` reads it" if found in PIXEL_BYTES else "convert it"
+        raise ImageError(
+            "unsupported_format", f"the {header.format} holds {found}, not the feature's {pixel}: {remedy}"
+        )
+    wanted = bands or range(1, channels + 1)
+    if max(wanted) > held or (bands is None and held != channels):
+        message = f"the {header.format} has {held} bands, the feature takes {list(bands) if bands else channels}"
+        raise ImageError("unsupported_format", f"{message}: name some by `bands`, or give their number by `channels`")
+    planes = max(held * (2 if pixel == "float32" else 1), planes_of(pixel, channels))
+    image_header.check_pixels(header.width * planes, header.height, MOST_PIXELS)
+    image, exif = (_tiff if header.format == "TIFF" else _png)(data)
+    image = image.reshape(header.height, header.width, held)
+    return np.ascontiguousarray(image[..., [band - 1 for band in wanted]], pixel), exif
+
+
+def _facts(data: bytes, header: Header) -> tuple[str, int]:
+    """Returns the type of a file's numbers, such as `uint16`, and of bands. Raises: ImageError."""
+    if header.format == "PNG":
+        depth, kind = data[24], data[25]
+        if kind not in COLOURS or _has_clear_colour(data):
+            raise ImageError("unsupported_format", "the PNG has a palette or a clear colour: save it without")
+        return f"uint{depth}", COLOURS[kind]
+    if header.format != "TIFF":
+        message = f"the file is {header.format}, and numbers of bands are read of PNG and TIFF: convert it"
+        raise ImageError("unsupported_format", message)
+    bits, code, space, held, kind = image_parts.tiff_numbers(data, BITS, COMPRESSION, PHOTOMETRIC, BANDS, KIND)
+    width, second = image_parts.tiff_numbers(data, 256, 254, is_second=True)
+    if space == PALETTE or (code or 1) not in PLAIN or (width and not second & 0b101):  # a copy or a mask may follow
+        why = "a palette" if space == PALETTE else f"the compression {code}" if (code or 1) not in PLAIN else "pages"
+        raise ImageError("unsupported_format", f"the TIFF has {why}: save one page, {' or '.join({*PLAIN.values()})}")
+    sizes = image_parts.tiff_values(data, *SIZES).values()
+    bounds.TIFF_SHARED.check(sum(int(each.sum(dtype=object)) for each in sizes) - len(data))
+    kind_name = KINDS.get(kind or 1, "complex ")
+    return f"{kind_name}{16 if kind_name == 'uint' and 8 < bits < 16 else bits or 1}", max(1, held)
+
+
+def _has_clear_colour(data: bytes) -> bool:
+    return any(kind == b"tRNS" for kind, *_ in image_header.png_chunks(data))
+
+
+def _png(data: bytes) -> tuple[Pixels, bytes]:
+    with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
+        exif = image.info.get("exif", b"").removeprefix(image_parts.EXIF)
+        is_wide = data[24] == 16 and image.mode != "I;16"  # Pillow would cut colours to 8 bits
+        return import_module("imagecodecs").png_decode(data) if is_wide else np.asarray(image), exif
+
+
+def _tiff(data: bytes) -> tuple[Pixels, bytes]:
+    with import_module("tifffile").TiffFile(io.BytesIO(data)) as file:
+        page = file.pages[0]
+        image_header.check_pixels(page.tilewidth or 1, page.tilelength or 1, MOST_PIXELS)
+        image = page.asarray()
+        image = np.moveaxis(image, 0, -1) if page.axes == "SYX" else image
+    exif = Image.Exif()
+    exif[image_rules.TAG] = image_parts.tiff_numbers(data, TURN)[0]
+    return image, exif.tobytes().removeprefix(image_parts.EXIF) if exif[image_rules.TAG] > 1 else b""
+
+
+def planes(image: Pixels) -> Pixels:
+    """Lays an image's channels one below the other: uint8 or uint16 [planes * height, width]."""
+    stacked = np.moveaxis(image, -1, 0)
+    if image.dtype == np.float32:
+        halves = np.ascontiguousarray(stacked, "<f4").view("<u2")
+        stacked = np.concatenate([halves[..., 1::2], halves[..., ::2]])
+    return np.ascontiguousarray(stacked).reshape(-1, image.shape[1])
+
+
+def png(pixels: Pixels, chunks: Iterable[tuple[bytes, bytes]], level: int = 0) -> bytes:
+    """Writes a PNG by hand, uint8 or uint16 [height, width] or [height, width, 3 or 4].
+
+    Pillow searches for the best filter even without compression, and writes other chunks in its own order.
+    """
+    height, width, channels = (*pixels.shape, 1)[:3]
+    colours, file = {1: 0, 3: 2, 4: 6}[channels], io.BytesIO()
+    file.write(image_header.PNG)
+    putchunk(file, b"IHDR", struct.pack(">II5B", width, height, 8 * pixels.itemsize, colours, 0, 0, 0))
+    for kind, data in chunks:
+        putchunk(file, kind, data)
+    rows = np.ascontiguousarray(pixels, pixels.dtype.newbyteorder(">")).view(np.uint8).reshape(height, -1)
+    putchunk(file, b"IDAT", zlib.compress(np.insert(rows, 0, 0, axis=1).data, level))
+    putchunk(file, b"IEND")
+    return file.getvalue()
