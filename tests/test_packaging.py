@@ -29,7 +29,7 @@ from tests import published
 from tests.messages import assert_names, raises
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = {"cli", "report", "fast", "heif", "tf", "build", "gcp", "aws", "s3", "tokens", "dev"}
+EXTRAS = {"cli", "report", "fast", "heif", "deep", "tf", "build", "gcp", "aws", "s3", "tokens", "dev"}
 LOADED_BY_OTHERS = {"boto3"}  # by the store and by Beam, for s3://
 ONLY_SOME_SPECS = {"sentencepiece", "simplejpeg", "tensorflow-text"}
 WITH_OTHERS = {

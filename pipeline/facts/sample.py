@@ -217,7 +217,7 @@ class FeatureRoles:
                 side = BOXED_SIDE if self.boxes else notebook.SIDE
                 shown = notebook.small(hatched(pixels, self.backgrounds.get(name)), side)
                 boxes = tuple(self._boxes(record, name, *shown.size))
-                size = f"{pixels.width}×{pixels.height}"
+                size = f"{pixels.width}×{pixels.height}{', stretched' if image.pixels.planes else ''}"
                 thumbnails.append(Thumbnail(name, notebook.data_url(shown), *shown.size, size, boxes))
         return ShownRecord(record.key, record.split, self.label_of(record), thumbnails, *self.words_of(record))
 

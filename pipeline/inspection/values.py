@@ -41,7 +41,7 @@ from recordmill.transforms.contract.kinds.text import DecodedText
 from recordmill.transforms.contract.stored import Column, Ragged, part_name
 from recordmill.transforms.numpy.color import to_srgb
 from recordmill.transforms.numpy.image_decode import DecodeError, decode, decode_original, decode_planes
-from recordmill.transforms.numpy.pixels import resize
+from recordmill.transforms.numpy.pixels import for_people, resize
 
 Value: TypeAlias = Any
 """`str` of a category (`int` for hashed ids), `float`, `Bucket`, `DecodedText`, `StoredImage`, `Box`, `bytes`, `int`, a
@@ -208,8 +208,8 @@ class StoredImage:
             raise DatasetError(f"a stored image cannot be decoded ({error}): run `recordmill verify`") from error
 
     def pillow(self) -> Image.Image:
-        """Returns `array()`, `stretched` if deep, as Pillow's L or RGB. Raises: DatasetError, as `array`."""
-        array = stretched(self.array()) if self.pixels.planes else self.array()
+        """Returns `array()`, stretched if deep, as Pillow's L or RGB. Raises: DatasetError, as `array`."""
+        array = for_people(self.array())
         return Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array)
 
     def _decoded(self) -> npt.NDArray[Any]:
@@ -238,19 +238,6 @@ class StoredImage:
             return "unknown", 0, 0
         sides = (header.width, header.height // max(1, self.pixels.planes))
         return header.format, *(sides[::-1] if is_transposed(self.orientation) else sides)
-
-
-def stretched(pixels: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    """Shows pixels of any type: uint8 [h, w, 1 or 3], each channel's 1st to 99th percentile stretched to 0..255.
-
-    Of two channels it shows the first, of four and more the first three. What is not finite is 0.
-    """
-    shown = pixels[..., : 1 if pixels.shape[2] < 3 else 3].astype(np.float64)
-    values = np.where(np.isfinite(shown), shown, np.nan).reshape(-1, shown.shape[2])
-    values = values[~np.isnan(values).any(1)]
-    low, high = np.percentile(values, [1, 99], axis=0) if len(values) else (0.0, 1.0)
-    scaled = (shown - low) * (255 / np.maximum(high - low, np.finfo(np.float32).tiny))
-    return np.nan_to_num(scaled, nan=0).clip(0, 255).round().astype(np.uint8)
 
 
 BOXED_SIDE = 256  # pixels of an image with boxes drawn

@@ -10,6 +10,7 @@ most one level (`pixels`, `augment.movements`).
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -93,9 +94,7 @@ class ImageReader:
         self._shape = self._stored if augment is None else output_shape(augment.changes, self._stored)
         self._dtype = numpy_dtype(dtype or description.dtype, ", or take dtype='float32'")
         self._pixel = np.dtype(description.pixel)
-        self._normalize = normalizer(
-            description.offset, description.scale, self._dtype, description.channel_order, description.pixel
-        )
+        self._normalize = normalizer(replace(description, dtype=self._dtype.name), self._dtype)
         # Intermediate pixels: memory reused at once stays in the processor's cache.
         is_constant = None not in (*self._stored, *self._shape) and not description.planes
         self._scratch = pixels_read_soon(self._stored) if is_constant else None  # type: ignore[arg-type] # no None

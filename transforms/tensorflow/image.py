@@ -264,7 +264,7 @@ def _decoded(description: AnyImages, stored: tf.Tensor, turn: tf.Tensor) -> tf.T
 def _normalized(pixels: tf.Tensor, description: AnyImages) -> tf.Tensor:
     if description.channel_order == "bgr":
         pixels = pixels[..., ::-1]
-    if description.dtype == description.pixel != "float32":
+    if description.are_as_stored:
         return pixels
     width = pixels.shape[-2] or tf.shape(pixels)[-2]
     offset, scale = (_row(numbers, width) for numbers in (description.offset, description.scale))

@@ -21,34 +21,27 @@ import numpy.typing as npt
 from PIL import Image
 from PIL.PngImagePlugin import putchunk
 
-from recordmill.transforms.contract import bounds, image_header, image_parts, image_rules
+from recordmill.transforms.contract import image_header, image_parts, image_rules
 from recordmill.transforms.contract.image_header import Header, ImageError
+from recordmill.transforms.contract.image_numbers import numbers_of
 from recordmill.transforms.contract.kinds.image import MOST_PIXELS, PIXEL_BYTES, planes_of
 
 Pixels = npt.NDArray[Any]
 
-COLOURS = {0: 1, 2: 3, 4: 2, 6: 4}
-"""The bands of a PNG by its colour type; 3 is a palette."""
-PLAIN = {1: "no compression", 5: "LZW", 8: "deflate", 32946: "deflate", 32773: "PackBits", 50000: "Zstandard"}
-"""TIFF's compressions to read, which lose nothing."""
-KINDS = {1: "uint", 2: "int", 3: "float"}
-"""TIFF's types of numbers (`SampleFormat`)."""
-BITS, COMPRESSION, PHOTOMETRIC, BANDS, KIND, TURN = 258, 259, 262, 277, 339, 274  # TIFF's tags
-SIZES = (279, 325)  # of strips and tiles in bytes
-PALETTE = 3  # in TIFF's tag and PNG's colour type
+TURN = 274  # TIFF's tag of the orientation
 
 
 def package(data: bytes, header: Header) -> str:
     """Names the package that reads a file's numbers; empty for Pillow, which reads PNG but 16 bits of colours."""
     if header.format == "TIFF":
         return "tifffile"
-    return "imagecodecs" if data[24:25] == b"\x10" and data[25:26] != b"\0" else ""
+    return "imagecodecs" if header.format == "PNG" and data[24] == 16 and data[25] else ""
 
 
 def is_ready(data: bytes, header: Header, options: Mapping[str, Any]) -> bool:
     """Whether a file is the graph's form already: a grey PNG for one channel."""
-    is_deep = planes_of(options["pixel"], options["channels"]) == 1 and options["pixel"] == "uint16"
-    return is_deep and header.format == "PNG" and data[24:26] == b"\x10\0" and not _has_clear_colour(data)
+    is_one = options["pixel"] == "uint16" and options["channels"] == 1 and options["bands"] in (None, (1,))
+    return is_one and header.format == "PNG" and numbers_of(data, "PNG") == ("uint16", 1)
 
 
 def read(data: bytes, header: Header, options: Mapping[str, Any]) -> tuple[Pixels, bytes]:
@@ -57,7 +50,7 @@ def read(data: bytes, header: Header, options: Mapping[str, Any]) -> tuple[Pixel
     Raises: ImageError: `unsupported_format` or `too_many_pixels`; others: a damaged file.
     """
     pixel, channels, bands = options["pixel"], options["channels"], options.get("bands")
-    found, held = _facts(data, header)
+    found, held = numbers_of(data, header.format)
     if found != pixel:
         remedy = f"`dtype: {found}` reads it" if found in PIXEL_BYTES else "convert it"
         raise ImageError(
@@ -72,31 +65,6 @@ def read(data: bytes, header: Header, options: Mapping[str, Any]) -> tuple[Pixel
     image, exif = (_tiff if header.format == "TIFF" else _png)(data)
     image = image.reshape(header.height, header.width, held)
     return np.ascontiguousarray(image[..., [band - 1 for band in wanted]], pixel), exif
-
-
-def _facts(data: bytes, header: Header) -> tuple[str, int]:
-    """Returns the type of a file's numbers, such as `uint16`, and of bands. Raises: ImageError."""
-    if header.format == "PNG":
-        depth, kind = data[24], data[25]
-        if kind not in COLOURS or _has_clear_colour(data):
-            raise ImageError("unsupported_format", "the PNG has a palette or a clear colour: save it without")
-        return f"uint{depth}", COLOURS[kind]
-    if header.format != "TIFF":
-        message = f"the file is {header.format}, and numbers of bands are read of PNG and TIFF: convert it"
-        raise ImageError("unsupported_format", message)
-    bits, code, space, held, kind = image_parts.tiff_numbers(data, BITS, COMPRESSION, PHOTOMETRIC, BANDS, KIND)
-    width, second = image_parts.tiff_numbers(data, 256, 254, is_second=True)
-    if space == PALETTE or (code or 1) not in PLAIN or (width and not second & 0b101):  # a copy or a mask may follow
-        why = "a palette" if space == PALETTE else f"the compression {code}" if (code or 1) not in PLAIN else "pages"
-        raise ImageError("unsupported_format", f"the TIFF has {why}: save one page, {' or '.join({*PLAIN.values()})}")
-    sizes = image_parts.tiff_values(data, *SIZES).values()
-    bounds.TIFF_SHARED.check(sum(int(each.sum(dtype=object)) for each in sizes) - len(data))
-    kind_name = KINDS.get(kind or 1, "complex ")
-    return f"{kind_name}{16 if kind_name == 'uint' and 8 < bits < 16 else bits or 1}", max(1, held)
-
-
-def _has_clear_colour(data: bytes) -> bool:
-    return any(kind == b"tRNS" for kind, *_ in image_header.png_chunks(data))
 
 
 def _png(data: bytes) -> tuple[Pixels, bytes]:

@@ -193,13 +193,13 @@ def arguments(rows: Iterable[tuple[int, References, ImageOptions]]) -> Iterator[
         yield from ((source, reference, options.max_bytes) for reference in kept(references or b"", options))
 
 
-def perceptual_hash_of(loaded: Sequence[Loaded], max_pixels: int) -> bytes:
+def perceptual_hash_of(loaded: Sequence[Loaded], options: ImageOptions) -> bytes:
     """Returns the perceptual hash of a row's image, 16 bytes; zeros without one. Raises: OutOfMemoryError."""
     if not loaded:
         return NONE
     image = loaded[0]
     purpose = f"decode an image of {len(image.data):,} bytes"
-    return retry_alone(lambda: perceptual_hash(image.data, max_pixels), purpose, needs=image.needs)
+    return retry_alone(lambda: perceptual_hash(image.data, options.max_pixels, options), purpose, needs=image.needs)
 
 
 Graph = Callable[[tf.Tensor], Any]
@@ -217,6 +217,8 @@ class PixelMeter:
 
     def __init__(self, reader: BuildImageReader, options: ImageOptions, graph: Graph | None = None) -> None:
         self._reader, self._options = reader, options
+        self.is_deep = options.planes > 0
+        """Whether sums of squares need more than 64 bits over a dataset."""
         self._graph = graph or pixel_graph(options)  # traced here, not in the threads
 
     def measure(

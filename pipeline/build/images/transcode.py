@@ -161,6 +161,8 @@ def _to_planes(data: bytes, header: image_header.Header, options: Mapping[str, A
 
 def _to_png(data: bytes, header: image_header.Header, profile: bytes, max_pixels: int, compress: bool) -> bytes:
     form, facts = image_header.NAMED[header.format], PngInfo()
+    if form.name == "TIFF":
+        image_header.check_colours(data)
     with open_image(data, form, max_pixels) as image:
         convert = to_srgb(profile, image.mode) if profile else None
         if header.in_graph and not convert:

@@ -130,6 +130,11 @@ class Pixels:
         return planes_of(self.pixel, self.shape[2])
 
     @property
+    def are_as_stored(self) -> bool:
+        """Whether the numbers that are read, of `dtype`, are the stored ones."""
+        return self.dtype == self.pixel and (self.pixel != "float32" or not any(self.offset) and {*self.scale} == {1})
+
+    @property
     def most_pixels(self) -> int:
         """The largest size that a stored image may state: the fixed size, or 1,048,576 pixels if that is more."""
         height, width, _ = self.shape
@@ -149,6 +154,14 @@ class Pixels:
         if None in sides:
             return f"{encoding}, each of its own size, {count(channels or 0, 'channel')}"
         return f"{encoding}{' read as' if self.encoding == 'original' else ''} {base.sides_words(self.shape)}"
+
+    def check_file(self, name: str) -> None:
+        """Refuses stored images that are no files of others. Raises: ExportError."""
+        if self.planes > 1 or (self.planes and not self.is_image_file):
+            of = f"{self.pixel} with {count(self.shape[2], 'channel')}"
+            raise base.ExportError(
+                f"'{name}' is {of}, stored in a form of our own: leave it out, or export the sources"
+            )
 
     def tfds(self) -> dict[str, Any]:
         """Describes an `Image`, raw pixels as a `Tensor`, or several planes as bytes."""
@@ -192,6 +205,7 @@ class ImageDescription(Pixels, base.Description):
         return decoding.image(bytes(parts[""]), self, int(parts.get("orientation", 1)))
 
     def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
+        self.check_file(name)
         into.add(name, options, base.ExportColumn(name, "image", name))
 
     def tfds(self) -> dict[str, Any]:
@@ -217,6 +231,7 @@ class ImageSequenceDescription(base.ListDescription, Pixels):
         return [decoding.image(bytes(data), self) for data in parts[""]]
 
     def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
+        self.check_file(name)
         into.add(name, options, base.ExportColumn(name, "image", name, depth=1))
 
     def tfds(self) -> dict[str, Any]:
