@@ -28,6 +28,7 @@ from recordmill.pipeline.spec.features.image import MAX_BYTES
 from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
 from recordmill.transforms.contract.image_facts import losses
 from recordmill.transforms.contract.image_header import ImageError, check_pixels, read_header
+from recordmill.transforms.contract.image_numbers import deep_numbers
 from recordmill.transforms.contract.image_parts import TIFFS
 
 LOOKED_AT = 200
@@ -74,7 +75,8 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
         if why_absent(error, path, sample.files) is None:
             raise
         return "unreadable"
-    return header.width, header.height, [profile_name(profile)] if profile else [], losses(data, header.format)
+    deep, profiles = deep_numbers(data, header.format), [profile_name(profile)] if profile else []
+    return header.width, header.height, profiles, losses(data, header.format), deep
 
 
 def guess_image(sample: SourceSample, name: str) -> Guess | None:
@@ -99,9 +101,27 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
             return feature(name, "raw", why, texts, **({"many": (True, "")} if many else {}))
         what = f"{'lists of ' if many else ''}images, by their {'paths' if are_texts else 'bytes'}"
         fit = ("pad", "the whole image, padded; or `crop`, `stretch`")
-        kind = "image_sequence" if many else "image"
-        return replace(feature(name, kind, what, images, size=_common_size(sizes), fit=fit), headers=headers)
+        kind, deep = "image_sequence" if many else "image", _deep(each)
+        if deep:
+            headers = [[_kept(header) for header in row] for row in headers]
+        return replace(feature(name, kind, what, images, size=_common_size(sizes), fit=fit, **deep), headers=headers)
     return None
+
+
+def _kept(header: Header) -> Header:
+    """Forgets the losses of an image whose numbers are kept."""
+    return header if isinstance(header, str) else (*header[:3], (), header[4])
+
+
+def _deep(headers: Sequence[Header]) -> dict[str, Choice]:
+    """Chooses the type and the number of channels if all images share a deep one."""
+    found = {header[4] for header in headers if isinstance(header, tuple)}
+    if len(found) != 1 or None in found:
+        return {}
+    [(dtype, bands)] = filter(None, found)
+    why = f"the numbers of {count(len(headers), 'image')}"
+    scaled = "or `zero_one`, with the `range` that counts"
+    return {"dtype": (dtype, why), "channels": (bands, "the files' bands"), "normalize": ("none", scaled)}
 
 
 def _are_named(texts: Reading) -> bool:

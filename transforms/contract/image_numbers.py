@@ -4,9 +4,12 @@
 ('uint16', 1)
 """
 
+from contextlib import suppress
+
 from recordmill.transforms.contract import bounds, image_header
 from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.image_parts import tiff_numbers, tiff_values
+from recordmill.transforms.contract.kinds.image import MOST_BANDS, PIXEL_BYTES
 
 COLOURS = {0: 1, 2: 3, 4: 2, 6: 4}
 """The bands of a PNG by its colour type; 3 is a palette."""
@@ -42,6 +45,18 @@ def numbers_of(data: bytes, form: str) -> tuple[str, int]:
     bounds.TIFF_SHARED.check(sizes - len(data))
     name = KINDS.get(kind or 1, "complex")
     return f"{name}{16 if name == 'uint' and 8 < bits < 16 else bits or 1}", bands or 1
+
+
+def deep_numbers(data: bytes, form: str) -> tuple[str, int] | None:
+    """Returns `numbers_of` a file that grey or RGB of 8 bits would not hold; None for others.
+
+    A PNG of 16-bit colours counts as a picture: those are mostly exports of cameras and programs.
+    """
+    with suppress(ImageError):
+        kind, bands = numbers_of(data, form)
+        is_picture = bands <= 4 and (kind == "uint8" or form == "PNG" and bands > 1)
+        return (kind, bands) if kind in PIXEL_BYTES and bands <= MOST_BANDS and not is_picture else None
+    return None
 
 
 def _unread(message: str) -> ImageError:

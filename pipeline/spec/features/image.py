@@ -31,9 +31,9 @@ OWN_SIDES = (480, 640)
 class Normalization(Options):
     """The mean and standard deviation per channel, for pixels from 0 to 1, or as they are in uint16 and float32."""
 
-    mean: tuple[Mean, ...] = Field(min_length=1, max_length=16)
+    mean: tuple[Mean, ...] = Field(min_length=1, max_length=kinds.MOST_BANDS)
     """Subtracted from the channels."""
-    std: tuple[Deviation, ...] = Field(min_length=1, max_length=16)
+    std: tuple[Deviation, ...] = Field(min_length=1, max_length=kinds.MOST_BANDS)
     """Divides the channels afterwards."""
 
 
@@ -76,7 +76,7 @@ class Image(Feature):
     """Whether the kernel widens when shrinking, as in Pillow; ignored by auto, area and nearest."""
     dtype: Literal["uint8", "uint16", "float32"] = "uint8"
     """The type of a pixel. uint16 and float32 take files of 9 to 16 bits or of floats, and keep every number."""
-    channels: int = Field(default=3, ge=1, le=16, strict=True)
+    channels: int = Field(default=3, ge=1, le=kinds.MOST_BANDS, strict=True)
     """3: RGB; 1: greyscale; with another `dtype` or number, the bands of the file."""
     bands: tuple[Annotated[int, Field(ge=1, le=256, strict=True)], ...] | None = None
     """The file's bands to take, from 1, in this order; None: all."""

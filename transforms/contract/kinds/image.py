@@ -18,6 +18,8 @@ LEAST_PIXELS = 1 << 20
 """Images up to this are always decoded: an error about the shape says more than one about the header."""
 PIXEL_BYTES = {"uint8": 1, "uint16": 2, "float32": 4}
 """The types of pixels, with their bytes."""
+MOST_BANDS = 16
+"""The most channels of an image."""
 
 
 def planes_of(pixel: str, channels: int) -> int:
@@ -159,9 +161,7 @@ class Pixels:
         """Refuses stored images that are no files of others. Raises: ExportError."""
         if self.planes > 1 or (self.planes and not self.is_image_file):
             of = f"{self.pixel} with {count(self.shape[2], 'channel')}"
-            raise base.ExportError(
-                f"'{name}' is {of}, stored in a form of our own: leave it out, or export the sources"
-            )
+            raise base.ExportError(f"'{name}' is {of}, which no image file holds: leave it out, features=[…]")
 
     def tfds(self) -> dict[str, Any]:
         """Describes an `Image`, raw pixels as a `Tensor`, or several planes as bytes."""
