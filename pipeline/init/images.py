@@ -101,27 +101,27 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
             return feature(name, "raw", why, texts, **({"many": (True, "")} if many else {}))
         what = f"{'lists of ' if many else ''}images, by their {'paths' if are_texts else 'bytes'}"
         fit = ("pad", "the whole image, padded; or `crop`, `stretch`")
-        kind, deep = "image_sequence" if many else "image", _deep(each)
+        kind, deep, more = "image_sequence" if many else "image", _deep_type(each), dict[str, Choice]()
         if deep:
-            headers = [[_kept(header) for header in row] for row in headers]
-        return replace(feature(name, kind, what, images, size=_common_size(sizes), fit=fit, **deep), headers=headers)
+            headers = [[_as_numbers(header, deep) for header in row] for row in headers]
+            more = {"dtype": (deep[0], "the type of the files' numbers"), "channels": (deep[1], "the files' bands")}
+            more["normalize"] = "none", "or `zero_one`, with the `range` that counts"
+        return replace(feature(name, kind, what, images, size=_common_size(sizes), fit=fit, **more), headers=headers)
     return None
 
 
-def _kept(header: Header) -> Header:
-    """Forgets the losses of an image whose numbers are kept."""
-    return header if isinstance(header, str) else (*header[:3], (), header[4])
+def _deep_type(headers: Sequence[Header]) -> tuple[str, int] | None:
+    """Returns the type and the number of bands that nearly all images share, if deep."""
+    found = Counter(header[4] for header in headers if isinstance(header, tuple))
+    [(deep, images)] = found.most_common(1) or [(None, 0)]
+    return deep if images >= FITS * found.total() else None
 
 
-def _deep(headers: Sequence[Header]) -> dict[str, Choice]:
-    """Chooses the type and the number of channels if all images share a deep one."""
-    found = {header[4] for header in headers if isinstance(header, tuple)}
-    if len(found) != 1 or None in found:
-        return {}
-    [(dtype, bands)] = filter(None, found)
-    why = f"the numbers of {count(len(headers), 'image')}"
-    scaled = "or `zero_one`, with the `range` that counts"
-    return {"dtype": (dtype, why), "channels": (bands, "the files' bands"), "normalize": ("none", scaled)}
+def _as_numbers(header: Header, deep: tuple[str, int]) -> Header:
+    """Forgets the losses of an image of that type and bands; any other becomes a reject."""
+    if isinstance(header, str) or header[4] != deep:
+        return header if isinstance(header, str) else "unsupported_format"
+    return (*header[:3], (), deep)
 
 
 def _are_named(texts: Reading) -> bool:

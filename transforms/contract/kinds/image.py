@@ -161,7 +161,7 @@ class Pixels:
         """Refuses stored images that are no files of others. Raises: ExportError."""
         if self.planes > 1 or (self.planes and not self.is_image_file):
             of = f"{self.pixel} with {count(self.shape[2], 'channel')}"
-            raise base.ExportError(f"'{name}' is {of}, which no image file holds: leave it out, features=[…]")
+            raise base.ExportError(f"'{name}' is {of}, which no image file holds: read it by `open_dataset`")
 
     def tfds(self) -> dict[str, Any]:
         """Describes an `Image`, raw pixels as a `Tensor`, or several planes as bytes."""
