@@ -4,6 +4,7 @@ import io
 from typing import Any
 
 import imagecodecs
+import ml_dtypes
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -12,15 +13,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Picture
 
+from recordmill import augment
 from recordmill.pipeline.build.images.transcode import decodable, decoding_of
+from recordmill.pipeline.build.summaries import numbers as numbers_module
 from recordmill.pipeline.spec.features.image import Image
 from recordmill.transforms.contract.image_header import ImageError
+from recordmill.transforms.numpy.augment.chain import apply, check, check_deep, lanes, parameters
 from recordmill.transforms.numpy.image_decode import decode_planes
 from recordmill.transforms.numpy.images import ImageReader
+from recordmill.transforms.numpy.pixels import stretched
 from recordmill.transforms.tensorflow import image as graph
 from tests.messages import raises
 
-RNG = np.random.default_rng(5)
 FLOATS = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-42, 3.4e38, -1.5], np.float32)
 
 
@@ -131,7 +135,7 @@ def test_bands_are_chosen_and_ordered():
 def test_exif_turns_planes(orientation):
     held = numbers("uint16", 4, 6, 2)
     turned = held if orientation < 5 else np.swapaxes(held, 0, 1)
-    turned = turned[:: -1 if orientation in (3, 4, 7, 8)[:4] and orientation in (3, 4, 7, 8) else 1]
+    turned = turned[:: -1 if orientation in (3, 4, 7, 8) else 1]
     turned = turned[:, :: -1 if orientation in (2, 3, 6, 7) else 1]
     data = tiff(held, planarconfig="contig", extratags=[(274, 3, 1, orientation, True)])
     for read in read_by_both(data, feature(dtype="uint16", channels=2)):
@@ -219,3 +223,68 @@ def test_what_would_lose_numbers_is_a_reject(data, options, facts):
 def test_a_spec_refuses_what_deep_images_lack(options, facts):
     with raises(Exception, *facts):
         feature(**options)
+
+
+MOVES = [augment.RandomFlip(1.0, 1.0), augment.RandomRotation90(p=1.0), augment.CenterCrop(6)]
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "float32"])
+def test_movements_of_whole_pixels_keep_every_number(dtype):
+    pixels = numbers(dtype, 8, 8, 13)
+    draws = np.full((1, lanes(MOVES)), 0.99)  # turned thrice
+    moved, _ = apply(pixels, None, MOVES, parameters(MOVES, draws)[0])
+    assert same_bits(moved, np.rot90(pixels[::-1, ::-1], 3)[1:7, 1:7])
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "float32"])
+@pytest.mark.parametrize("change", [augment.Resize(4), augment.RandomAffine(scale=(2.0, 2.0))])
+def test_scaled_movements_stay_in_their_depth(dtype, change):
+    pixels = np.full((8, 8, 5), 40_001, dtype)
+    moved, _ = apply(pixels, None, [change], parameters([change], np.full((1, change.lanes), 0.5))[0])
+    assert moved.dtype == dtype
+    assert np.unique(moved).tolist() == [40_001]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [augment.ColorJitter(0.1), augment.RandAugment(), augment.RandomApply([augment.Invert()])],
+)
+def test_changes_of_colours_are_refused(change):
+    with raises(ValueError, "colours", "function"):
+        check_deep([augment.RandomFlip(), change])
+
+
+def test_a_user_function_gets_and_returns_the_pixels_type():
+    [change] = check([lambda pixels, rng: pixels + 1])
+    check_deep([change])
+    assert change.apply(np.full((2, 2, 2), 500, np.uint16), [1, 2]).tolist() == [[[501, 501]] * 2] * 2
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "float32"])
+@pytest.mark.parametrize("store", ["png", "raw"])
+def test_bfloat16_is_float32_rounded(dtype, store):
+    data = tiff(numbers("uint16", 4, 4, 2).astype(dtype), planarconfig="contig")
+    image = feature(dtype=dtype, channels=2, size=4, fit="pad", store=store, normalize="zero_one", range=(0, 4095))
+    record, description = stored(data, image), image.describe({})
+    read = [ImageReader("image", description, kind).images([record])[""] for kind in ("float32", "bfloat16")]
+    assert np.array_equal(read[0].astype(ml_dtypes.bfloat16), read[1])
+
+
+def test_a_missing_image_is_zeros():
+    image = feature(**GREY, size=3, fit="pad", optional=True)
+    assert ImageReader("image", image.describe({})).images([b""])[""].tolist() == [[[[0]] * 3] * 3]
+
+
+def test_sums_of_squares_exceed_64_bits():
+    total, squares = np.full((1, 2), 65_535 << 30), np.full((1, 2), (65_535**2 << 30) + 7)
+    sums = (each[0] for each in numbers_module._halved(total, squares))
+    table = numbers_module._pixel_table("x", 0, 1, 1 << 30, *sums)
+    whole = numbers_module.add_up([table] * 4, numbers_module.KEYS, dict.fromkeys(numbers_module.PIXEL_SUMS, "sum"))
+    found = numbers_module._describe(whole.sort_by("channel"), 2)
+    assert (found["mean"], found["variance"]) == ([65_535.0] * 2, [7 / (1 << 30)] * 2)
+
+
+def test_percentiles_are_stretched():
+    pixels = np.arange(1_000, dtype=np.uint16).reshape(10, 100, 1) * 60
+    assert [stretched(pixels).min(), np.median(stretched(pixels)), stretched(pixels).max()] == [0, 127.5, 255]
+    assert stretched(np.full((2, 2, 5), np.nan, np.float32)).tolist() == [[[0, 0, 0]] * 2] * 2

@@ -118,7 +118,7 @@ def _open_images(sample: RowSample, planned: PlannedBuild, name: str, options: i
         try:
             data = files.read(source, reference, options.max_bytes)
             header = image_header.check_header(data, options.max_pixels, parse(reference).sides)
-            profile = color_profile.foreign_profile(data, header.format) if options.color == "srgb" else b""
+            profile = color_profile.foreign_profile(data, header.format) if options.converts_colors else b""
             if decodable(data, decoding_of(options)) is not data:
                 pixels += header.width * header.height
             else:

@@ -8,12 +8,10 @@ any file (`pipeline.build.images.bands`). No step rounds or cuts a number but `i
 True
 """
 
-import math
-
 import tensorflow as tf
 
 from recordmill.transforms.contract.image_header import PNG
-from recordmill.transforms.contract.kinds.image import PIXEL_BYTES, PixelOptions
+from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.tensorflow.image_decode import orient
 from recordmill.transforms.tensorflow.image_properties import other_orientation
 
@@ -55,17 +53,3 @@ def to_planes(image: tf.Tensor) -> tf.Tensor:
         low, high = tf.unstack(tf.bitcast(planes, tf.uint16), axis=-1)
         planes = tf.concat([high, low], 0)
     return tf.reshape(planes, tf.stack([-1, tf.shape(image)[1], 1]))
-
-
-def stored_image(image: tf.Tensor, options: "PixelOptions", store: str) -> tf.Tensor:
-    """Encodes an image, [height, width, channels], as PNG, or `raw`: a string scalar."""
-    if store != "raw":
-        return tf.io.encode_png(to_planes(image), compression=6)
-    length = (image.shape.num_elements() or tf.size(image)) * PIXEL_BYTES[options.pixel]
-    return tf.strings.substr(tf.io.serialize_tensor(image), -length, length)
-
-
-def decode_raw(stored: tf.Tensor, pixel: str, shape: list[int | None], *, optional: bool) -> tf.Tensor:
-    """Reads raw images, strings of shape [n], zeros for an empty one: [n, height, width, channels] of `pixel`."""
-    length = math.prod(side or 0 for side in shape) * PIXEL_BYTES[pixel] if optional else None
-    return tf.reshape(tf.io.decode_raw(stored, tf.as_dtype(pixel), fixed_length=length), [-1, *shape])

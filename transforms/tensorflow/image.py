@@ -87,7 +87,8 @@ def _encoded(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
 
 
 def _deep(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
-    return {"": deep_image.stored_image(_pixels(encoded, options), options, options.store)}
+    pixels = _pixels(encoded, options)
+    return {"": _to_raw(pixels) if options.store == "raw" else _to_png(deep_image.to_planes(pixels))}
 
 
 def _pixels(encoded: tf.Tensor, options: ImageOptions) -> tf.Tensor:
@@ -122,8 +123,7 @@ def geometry(column: tf.Tensor, planes: int = 0) -> tf.Tensor:
 
     def source(encoded: tf.Tensor) -> tf.Tensor:
         turn = orientation(encoded)
-        sides = _sides(encoded, planes)
-        return tf.concat([upright(sides, turn, tf), [tf.cast(turn, tf.int64)]], 0)
+        return tf.concat([upright(_sides(encoded, planes), turn, tf), [tf.cast(turn, tf.int64)]], 0)
 
     return tf.map_fn(source, column, fn_output_signature=tf.TensorSpec([3], tf.int64), parallel_iterations=1)
 
@@ -207,12 +207,11 @@ def _sizes(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) -> tf.Te
 def _of_one_size(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) -> tf.Tensor:
     """Decodes images of the description's size: [n, height, width, channels] of its `pixel`."""
     shape = list(description.shape)
-    if description.encoding == "raw" and description.planes:
-        return deep_image.decode_raw(stored, description.pixel, shape, optional=description.optional)
     if description.encoding == "raw":
+        dtype = tf.as_dtype(description.pixel)
         # A fixed length reads a missing image as zeros.
-        length = math.prod(side or 0 for side in shape) if description.optional else None
-        return tf.reshape(tf.io.decode_raw(stored, tf.uint8, fixed_length=length), [-1, *shape])
+        length = math.prod(side or 0 for side in shape) * dtype.size if description.optional else None
+        return tf.reshape(tf.io.decode_raw(stored, dtype, fixed_length=length), [-1, *shape])
 
     def pixels(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         return tf.ensure_shape(_or_zeros(description, row[0], shape, lambda: _decoded(description, *row)), shape)
@@ -251,9 +250,8 @@ def _or_zeros(
 def _decoded(description: AnyImages, stored: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
     """Decodes one stored image, not raw: [height, width, channels] of the description's `pixel`."""
     if description.planes:
-        return tf.ensure_shape(
-            deep_image.decode_planes(stored, description.pixel, description.shape[2]), description.shape
-        )
+        pixels = deep_image.decode_planes(stored, description.pixel, description.shape[2])
+        return tf.ensure_shape(pixels, description.shape)
     if description.encoding != "original":
         # TensorFlow's operation takes PNG too.
         return tf.ensure_shape(libjpeg(stored, description.shape[2]), description.shape)
@@ -340,6 +338,7 @@ def _to_png(pixels: tf.Tensor) -> tf.Tensor:
 
 
 def _to_raw(pixels: tf.Tensor) -> tf.Tensor:
-    """Returns the pixels' bytes: the last field of a serialized uint8 tensor (`TensorProto.tensor_content`)."""
+    """Returns the pixels' bytes: the last field of a serialized tensor (`TensorProto.tensor_content`)."""
     length = pixels.shape.num_elements() or tf.size(pixels)
+    length = length if pixels.dtype == tf.uint8 else length * pixels.dtype.size
     return tf.strings.substr(tf.io.serialize_tensor(pixels), -length, length)

@@ -28,19 +28,27 @@ from recordmill.transforms.contract.kinds.image import MOST_PIXELS, PIXEL_BYTES,
 
 Pixels = npt.NDArray[Any]
 
-TURN = 274  # TIFF's tag of the orientation
+
+def planes_in(options: Mapping[str, Any]) -> int:
+    """Returns the planes of `planes_of` by the options of `transcode.decodable`."""
+    return planes_of(options.get("pixel", "uint8"), options.get("channels", 3))
 
 
-def package(data: bytes, header: Header) -> str:
+def keeps_numbers(options: Mapping[str, Any]) -> bool:
+    """Whether files are read as numbers by the options of `transcode.decodable`: deep images, and chosen bands."""
+    return planes_in(options) > 0 or bool(options.get("bands"))
+
+
+def package(data: bytes, form: str) -> str:
     """Names the package that reads a file's numbers; empty for Pillow, which reads PNG but 16 bits of colours."""
-    if header.format == "TIFF":
+    if form == "TIFF":
         return "tifffile"
-    return "imagecodecs" if header.format == "PNG" and data[24] == 16 and data[25] else ""
+    return "imagecodecs" if form == "PNG" and data[24] == 16 and data[25] else ""
 
 
 def is_ready(data: bytes, header: Header, options: Mapping[str, Any]) -> bool:
     """Whether a file is the graph's form already: a grey PNG for one channel."""
-    is_one = options["pixel"] == "uint16" and options["channels"] == 1 and options["bands"] in (None, (1,))
+    is_one = options.get("pixel") == "uint16" and options.get("channels") == 1 and not options.get("bands")
     return is_one and header.format == "PNG" and numbers_of(data, "PNG") == ("uint16", 1)
 
 
@@ -49,19 +57,18 @@ def read(data: bytes, header: Header, options: Mapping[str, Any]) -> tuple[Pixel
 
     Raises: ImageError: `unsupported_format` or `too_many_pixels`; others: a damaged file.
     """
-    pixel, channels, bands = options["pixel"], options["channels"], options.get("bands")
+    pixel, channels, bands = options.get("pixel", "uint8"), options.get("channels", 3), options.get("bands")
     found, held = numbers_of(data, header.format)
     if found != pixel:
         remedy = f"`dtype: {found}` reads it" if found in PIXEL_BYTES else "convert it"
-        raise ImageError(
-            "unsupported_format", f"the {header.format} holds {found}, not the feature's {pixel}: {remedy}"
-        )
+        wrong = f"the {header.format} holds {found}, not the feature's {pixel}"
+        raise ImageError("unsupported_format", f"{wrong}: {remedy}")
     wanted = bands or range(1, channels + 1)
     if max(wanted) > held or (bands is None and held != channels):
         message = f"the {header.format} has {held} bands, the feature takes {list(bands) if bands else channels}"
         raise ImageError("unsupported_format", f"{message}: name some by `bands`, or give their number by `channels`")
-    planes = max(held * (2 if pixel == "float32" else 1), planes_of(pixel, channels))
-    image_header.check_pixels(header.width * planes, header.height, MOST_PIXELS)
+    samples = max(held * (2 if pixel == "float32" else 1), planes_in(options))
+    image_header.check_pixels(header.width * samples, header.height, MOST_PIXELS)
     image, exif = (_tiff if header.format == "TIFF" else _png)(data)
     image = image.reshape(header.height, header.width, held)
     return np.ascontiguousarray(image[..., [band - 1 for band in wanted]], pixel), exif
@@ -70,19 +77,19 @@ def read(data: bytes, header: Header, options: Mapping[str, Any]) -> tuple[Pixel
 def _png(data: bytes) -> tuple[Pixels, bytes]:
     with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
         exif = image.info.get("exif", b"").removeprefix(image_parts.EXIF)
-        is_wide = data[24] == 16 and image.mode != "I;16"  # Pillow would cut colours to 8 bits
-        return import_module("imagecodecs").png_decode(data) if is_wide else np.asarray(image), exif
+        wide = package(data, "PNG")  # Pillow would cut colours to 8 bits
+        return import_module(wide).png_decode(data) if wide else np.asarray(image), exif
 
 
 def _tiff(data: bytes) -> tuple[Pixels, bytes]:
     with import_module("tifffile").TiffFile(io.BytesIO(data)) as file:
         page = file.pages[0]
         image_header.check_pixels(page.tilewidth or 1, page.tilelength or 1, MOST_PIXELS)
-        image = page.asarray()
+        image = page.asarray(maxworkers=1)
         image = np.moveaxis(image, 0, -1) if page.axes == "SYX" else image
     exif = Image.Exif()
-    exif[image_rules.TAG] = image_parts.tiff_numbers(data, TURN)[0]
-    return image, exif.tobytes().removeprefix(image_parts.EXIF) if exif[image_rules.TAG] > 1 else b""
+    exif[image_rules.TAG] = image_parts.tiff_numbers(data, image_rules.TAG)[0] or 1
+    return image, exif.tobytes().removeprefix(image_parts.EXIF)
 
 
 def planes(image: Pixels) -> Pixels:

@@ -16,6 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from recordmill.pipeline.build.images.deep_files import planes_in
 from recordmill.pipeline.build.images.isolation import (
     AS_IS,
     COMMAND,
@@ -29,7 +30,6 @@ from recordmill.pipeline.build.images.isolation import (
 )
 from recordmill.pipeline.build.images.transcode import decodable
 from recordmill.transforms.contract.image_header import ImageError, read_header
-from recordmill.transforms.contract.kinds.image import planes_of
 from recordmill.transforms.tensorflow.image_decode import libjpeg
 
 Decode = Callable[[bytes, Mapping[str, Any]], bytes]
@@ -59,8 +59,7 @@ def answer(request: bytes, decoder: Decode, spare: int) -> bytes:
     options, seconds = request_options(request)
     data = request[REQUEST.size :]
     header = read_header(data)
-    planes = max(1, planes_of(options["pixel"], options["channels"]))
-    _limit(seconds, spare + SPARE_BYTES + PIXEL_BYTES * header.width * header.height * planes)
+    _limit(seconds, spare + SPARE_BYTES + PIXEL_BYTES * header.width * header.height * max(1, planes_in(options)))
     try:
         ready = decoder(data, options)
     except ImageError as error:

@@ -20,11 +20,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from recordmill.pipeline.build.images.transcode import UndecodableError, require_plugin
+from recordmill.pipeline.build.images.deep_files import planes_in
+from recordmill.pipeline.build.images.transcode import UndecodableError, require_decoder
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.parallel import waiting_pair
 from recordmill.transforms.contract.image_header import NAMED, ImageError, check_header
-from recordmill.transforms.contract.kinds.image import PIXEL_BYTES, planes_of
+from recordmill.transforms.contract.kinds.image import PIXEL_BYTES
 
 PROCESS = "recordmill.pipeline.build.images.isolated_decoder"
 DECODER = f"{PROCESS}:decode"
@@ -75,9 +76,8 @@ class Isolation:
             IsolationError: no process can be started.
         """
         header = check_header(data, options["max_pixels"])
-        require_plugin(NAMED[header.format])
-        planes = max(1, planes_of(options.get("pixel", "uint8"), options.get("channels", 3)))
-        seconds = self._seconds + header.width * header.height * planes // PIXELS_A_SECOND
+        require_decoder(data, NAMED[header.format], options)
+        seconds = self._seconds + header.width * header.height * max(1, planes_in(options)) // PIXELS_A_SECOND
         decoder = self._idle.pop() if self._idle else self._fork()
         decoder.channel.settimeout(seconds * self._wall)
         try:

@@ -130,8 +130,7 @@ class BuildImageReader(ImageFiles):
         """
         data, file = self.read(source, reference, options.max_bytes), self.whole_file(source, reference)
         header = image_header.check_header(data, options.max_pixels, parse(reference).sides)
-        is_coloured = options.color == "srgb" and not options.keeps_numbers
-        profile = color_profile.foreign_profile(data, header.format) if is_coloured else b""
+        profile = color_profile.foreign_profile(data, header.format) if options.converts_colors else b""
         pixel_bytes = (
             6 if header.format == "JPEG" and header.scans == 1 and not profile else 12 * max(1, options.planes)
         )
@@ -217,8 +216,6 @@ class PixelMeter:
 
     def __init__(self, reader: BuildImageReader, options: ImageOptions, graph: Graph | None = None) -> None:
         self._reader, self._options = reader, options
-        self.is_deep = options.planes > 0
-        """Whether sums of squares need more than 64 bits over a dataset."""
         self._graph = graph or pixel_graph(options)  # traced here, not in the threads
 
     def measure(

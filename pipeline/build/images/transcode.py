@@ -30,7 +30,7 @@ from recordmill.pipeline.build.images import deep_files
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import is_machine_fault
 from recordmill.transforms.contract import color_profile, image_header, image_metadata, image_parts, image_rules
-from recordmill.transforms.contract.kinds.image import ImageOptions, planes_of
+from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.numpy.color import to_srgb
 from recordmill.transforms.numpy.image_decode import inks, jpeg, warn_of_old_pillow, without_ink
 
@@ -86,17 +86,14 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
         MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.files`).
     """
     header = image_header.check_header(data, options["max_pixels"])
-    options = {"pixel": "uint8", "channels": 3, "bands": None, "compress": True, **options}
-    is_deep = options["bands"] or planes_of(options["pixel"], options["channels"])
-    if is_deep and deep_files.is_ready(data, header, options):
-        return data
-    profile = color_profile.foreign_profile(data, header.format) if options.get("color", "srgb") == "srgb" else b""
-    if header.in_graph and not profile and not is_deep:
+    is_deep, color = deep_files.keeps_numbers(options), options.get("color", "srgb")
+    profile = color_profile.foreign_profile(data, header.format) if color == "srgb" and not is_deep else b""
+    if deep_files.is_ready(data, header, options) if is_deep else header.in_graph and not profile:
         return data
     try:
         if is_deep:
             return _to_planes(data, header, options)
-        return _to_png(data, header, profile, options["max_pixels"], options["compress"])
+        return _to_png(data, header, profile, options["max_pixels"], options.get("compress", True))
     except image_header.ImageError:
         raise
     except Image.DecompressionBombError:
@@ -148,15 +145,21 @@ def require(package: str, what: str, extra: str) -> None:
         )
 
 
+def require_decoder(data: bytes, form: image_header.ImageFormat, options: Mapping[str, Any]) -> None:
+    """Raises: MissingPluginError: a package to decode a file by these options is not installed."""
+    require_plugin(form)
+    if deep_files.keeps_numbers(options):
+        require(deep_files.package(data, form.name), f"{form.name} read as numbers", "deep")
+
+
 def _to_planes(data: bytes, header: image_header.Header, options: Mapping[str, Any]) -> bytes:
     """Makes a PNG of planes, or for 1 or 3 bands of 8 bits a plain one."""
-    require(deep_files.package(data, header), f"{header.format} read as numbers", "deep")
+    require_decoder(data, image_header.NAMED[header.format], options)
     if header.format == "PNG":
         open_image(data, image_header.NAMED["PNG"], options["max_pixels"]).close()
     image, exif = deep_files.read(data, header, options)
-    is_plain = planes_of(options["pixel"], options["channels"]) == 0
-    pixels = image if is_plain else deep_files.planes(image)
-    return deep_files.png(pixels, [(b"eXIf", exif)] if exif else [], level=1 if options["compress"] else 0)
+    pixels = deep_files.planes(image) if deep_files.planes_in(options) else image
+    return deep_files.png(pixels, [(b"eXIf", exif)] if exif else [], level=int(options.get("compress", True)))
 
 
 def _to_png(data: bytes, header: image_header.Header, profile: bytes, max_pixels: int, compress: bool) -> bytes:

@@ -219,7 +219,7 @@ class PixelSums(Summary[dict[str, dict[str, Any]]]):
         for name, meter in self._meters.items():
             bad = dict[int, ImageError]()
             pixels, total, squares = meter.measure(sources, sampled[name].to_pylist(), bad.__setitem__)
-            if meter.is_deep:
+            if self.features[name].planes:
                 total, squares = _halved(total, squares)
             column = self.planned.schema.features[name]
             faults = {row: Fault(error.reason, error.message, column, error.path) for row, error in bad.items()}

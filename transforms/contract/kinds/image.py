@@ -84,6 +84,11 @@ class ImageOptions(PixelOptions, base.FeatureOptions):
         return self.store in ("auto", "jpeg") and not self.planes
 
     @property
+    def converts_colors(self) -> bool:
+        """Whether colour profiles are applied."""
+        return self.color == "srgb" and not self.keeps_numbers
+
+    @property
     def strips(self) -> bool:
         """Whether metadata is removed from stored bytes that may hold it."""
         return self.metadata == "strip" and (self.is_encoded or self.store == "original")
