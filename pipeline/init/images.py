@@ -27,7 +27,7 @@ from recordmill.pipeline.sources.paths import Inside, is_image, join
 from recordmill.pipeline.spec.features.image import MAX_BYTES
 from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
 from recordmill.transforms.contract.image_facts import losses
-from recordmill.transforms.contract.image_header import ImageError, check_pixels, read_header
+from recordmill.transforms.contract.image_header import ImageError, check_colours, check_pixels, read_header
 from recordmill.transforms.contract.image_numbers import deep_numbers
 from recordmill.transforms.contract.image_parts import TIFFS
 
@@ -37,6 +37,7 @@ READERS = 16  # images read at once: a remote store mostly waits
 SMALL_SIDE, USUAL_SIDE = 256, 224
 FOLDERS = ("train", "train_images", "images")
 """Usual folders of a table's images, besides one named as the table."""
+UNREAD = "unsupported_format"
 MAX_PIXELS = 64_000_000  # the default of `max_pixels`
 
 
@@ -75,8 +76,12 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
         if why_absent(error, path, sample.files) is None:
             raise
         return "unreadable"
-    deep, profiles = deep_numbers(data, header.format), [profile_name(profile)] if profile else []
-    return header.width, header.height, profiles, losses(data, header.format), deep
+    profiles, lost = [profile_name(profile)] if profile else [], losses(data, header.format)
+    try:
+        check_colours(data, header.format)
+    except ImageError as error:
+        lost = (error.reason,)  # if the images are read as colours
+    return header.width, header.height, profiles, lost, deep_numbers(data, header.format)
 
 
 def guess_image(sample: SourceSample, name: str) -> Guess | None:
@@ -102,8 +107,8 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
         what = f"{'lists of ' if many else ''}images, by their {'paths' if are_texts else 'bytes'}"
         fit = ("pad", "the whole image, padded; or `crop`, `stretch`")
         kind, deep, more = "image_sequence" if many else "image", _deep_type(each), dict[str, Choice]()
+        headers = [[_read_as(header, deep) for header in row] for row in headers]
         if deep:
-            headers = [[_as_numbers(header, deep) for header in row] for row in headers]
             more = {"dtype": (deep[0], "the type of the files' numbers"), "channels": (deep[1], "the files' bands")}
             more["normalize"] = "none", "or `zero_one`, with the `range` that counts"
         return replace(feature(name, kind, what, images, size=_common_size(sizes), fit=fit, **more), headers=headers)
@@ -117,11 +122,11 @@ def _deep_type(headers: Sequence[Header]) -> tuple[str, int] | None:
     return deep if images >= FITS * found.total() else None
 
 
-def _as_numbers(header: Header, deep: tuple[str, int]) -> Header:
-    """Forgets the losses of an image of that type and bands; any other becomes a reject."""
-    if isinstance(header, str) or header[4] != deep:
-        return header if isinstance(header, str) else "unsupported_format"
-    return (*header[:3], (), deep)
+def _read_as(header: Header, deep: tuple[str, int] | None) -> Header:
+    """Forgets the losses of a deep image; one of another type than the others becomes a reject."""
+    if isinstance(header, str) or (deep is None and header[3] != (UNREAD,)):
+        return header
+    return UNREAD if deep is None or header[4] != deep else (*header[:3], (), deep)
 
 
 def _are_named(texts: Reading) -> bool:

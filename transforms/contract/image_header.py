@@ -134,12 +134,12 @@ def check_tile(tags: Mapping[int, Any], max_pixels: int) -> None:
     check_pixels(tags.get(TILE_WIDTH, 1), tags.get(TILE_LENGTH, 1), max_pixels)
 
 
-def check_colours(data: bytes) -> None:
+def check_colours(data: bytes, form: str) -> None:
     """Refuses a TIFF that Pillow cannot read as colours. Raises: ImageError: `unsupported_format`."""
-    bits, bands, kind = image_parts.tiff_numbers(data, 258, 277, 339)
+    bits, bands, kind = image_parts.tiff_numbers(data, 258, 277, 339) if form == "TIFF" else (8, 3, 1)
     if bits > 16 or bands > 6 or kind in (2, 3):
-        form = {2: " with a sign", 3: " of floating point"}.get(kind, "")
-        what = f"the TIFF has {bits} bits{form} in each of {bands or 1} bands"
+        sign = {2: " with a sign", 3: " of floating point"}.get(kind, "")
+        what = f"the TIFF has {bits} bits{sign} in each of {bands or 1} bands"
         raise ImageError("unsupported_format", f"{what}: give `dtype` uint8, uint16 or float32, `channels` and `bands`")
 
 

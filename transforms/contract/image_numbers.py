@@ -1,4 +1,4 @@
-"""The type and the number of bands of a file that is read as numbers: PNG, and TIFF without loss.
+"""The type and the number of bands of a file read as numbers: PNG, and TIFF without loss.
 
 >>> numbers_of(bytes.fromhex("89504e470d0a1a0a 0000000d 49484452 00000007 00000005 1000"), "PNG")
 ('uint16', 1)

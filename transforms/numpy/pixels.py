@@ -208,7 +208,7 @@ def for_people(pixels: Array) -> Array:
 def stretched(pixels: Array) -> Array:
     """Shows pixels of any type: uint8 [h, w, 1 or 3], each channel's 1st to 99th percentile stretched to 0..255.
 
-    Of two channels it shows the first, of four and more the first three. Numbers that are not finite become 0.
+    Of two channels it shows the first, of four and more the first three. NaN and infinities become 0.
     """
     shown = pixels[..., : 1 if pixels.shape[2] < 3 else 3].astype(np.float64)
     finite = shown[np.isfinite(shown).all(-1)]

@@ -77,8 +77,9 @@ def read(data: bytes, header: Header, options: Mapping[str, Any]) -> tuple[Pixel
 def _png(data: bytes) -> tuple[Pixels, bytes]:
     with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
         exif = image.info.get("exif", b"").removeprefix(image_parts.EXIF)
-        wide = package(data, "PNG")  # Pillow would cut colours to 8 bits
-        return import_module(wide).png_decode(data) if wide else np.asarray(image), exif
+        if package(data, "PNG"):  # Pillow would cut colours to 8 bits
+            return import_module("imagecodecs").png_decode(data), exif
+        return np.asarray(image), exif
 
 
 def _tiff(data: bytes) -> tuple[Pixels, bytes]:

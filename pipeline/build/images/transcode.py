@@ -137,7 +137,7 @@ def require_plugin(form: image_header.ImageFormat) -> None:
 
 @cache
 def require(package: str, what: str, extra: str) -> None:
-    """Raises: MissingPluginError: a package is not installed; an empty name is none."""
+    """Raises: MissingPluginError: a package, if one is named, is not installed."""
     if package and find_spec(package) is None:
         raise MissingPluginError(
             f"an image is {what}, which needs an extra: pip install "
@@ -164,8 +164,7 @@ def _to_planes(data: bytes, header: image_header.Header, options: Mapping[str, A
 
 def _to_png(data: bytes, header: image_header.Header, profile: bytes, max_pixels: int, compress: bool) -> bytes:
     form, facts = image_header.NAMED[header.format], PngInfo()
-    if form.name == "TIFF":
-        image_header.check_colours(data)
+    image_header.check_colours(data, form.name)
     with open_image(data, form, max_pixels) as image:
         convert = to_srgb(profile, image.mode) if profile else None
         if header.in_graph and not convert:

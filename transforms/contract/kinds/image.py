@@ -138,7 +138,7 @@ class Pixels:
 
     @property
     def are_as_stored(self) -> bool:
-        """Whether the numbers that are read, of `dtype`, are the stored ones."""
+        """Whether the read numbers, of `dtype`, equal the stored ones."""
         return self.dtype == self.pixel and (self.pixel != "float32" or not any(self.offset) and {*self.scale} == {1})
 
     @property
@@ -163,7 +163,7 @@ class Pixels:
         return f"{encoding}{' read as' if self.encoding == 'original' else ''} {base.sides_words(self.shape)}"
 
     def check_file(self, name: str) -> None:
-        """Refuses stored images that are no files of others. Raises: ExportError."""
+        """Refuses images without a file for other programs. Raises: ExportError."""
         if self.planes > 1 or (self.planes and not self.is_image_file):
             of = f"{self.pixel} with {count(self.shape[2], 'channel')}"
             raise base.ExportError(f"'{name}' is {of}, which no image file holds: read it by `open_dataset`")
