@@ -136,7 +136,8 @@ def _blank(described: Mapping[str, Any] | None, dtype: tf.DType) -> bytes | int:
     """Returns a value valid for a feature's graph: a black pixel, empty bytes, or 0."""
     feature = read_description(described) if described else None
     if isinstance(feature, image.ImageDescription):
-        return bytes(tf.io.encode_png(tf.zeros([1, 1, 3], tf.uint8)).numpy())
+        shape = [feature.planes, 1, 1] if feature.planes else [1, 1, 3]
+        return bytes(tf.io.encode_png(tf.zeros(shape, tf.uint8 if feature.pixel == "uint8" else tf.uint16)).numpy())
     if dtype != tf.string:
         return 0
     return feature.blank if feature else b""
@@ -182,12 +183,13 @@ def _as_long(lists: tf.Tensor, length: int, padding: int) -> tf.Tensor:
 
 
 def _pixels(feature: image.Pixels, pixels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
-    """Casts pixels; as uint8 they equal the stored ones. Raises: UserError: padding would differ from training."""
-    if (dtype == tf.uint8) == (pixels.dtype == tf.uint8):
+    """Casts pixels; as uint8 or uint16 they equal the stored ones. Raises: UserError: padding would differ."""
+    stored = tf.as_dtype(feature.pixel)
+    if stored == tf.float32 or (dtype == stored) == (pixels.dtype == stored):
         return tf.cast(pixels, dtype)
     if None in feature.shape or not isinstance(feature, image.ImageDescription) or feature.optional:
         raise UserError(f"padded or missing images cannot be served as {dtype.name}: train without dtype=")
     offset, scale = (tf.constant(each, tf.float32) for each in (feature.offset, feature.scale))
-    if dtype == tf.uint8:
+    if dtype == stored:
         return tf.cast(tf.round(pixels / scale + offset), dtype)
     return tf.cast((tf.cast(pixels, tf.float32) - offset) * scale, dtype)

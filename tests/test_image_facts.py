@@ -240,7 +240,7 @@ def test_lines_name_the_loss_and_what_keeps_it() -> None:
     lines = [line.split(", ")[0] for line in fact_lines({"losses": counts})]
     assert lines == ["4 with 16 bits", "2 with later", "1,200 with palette colours"]
     bits, later = loss_lines(counts)
-    assert_names(bits, "4 with 16 bits", "kind `array`")
+    assert_names(bits, "4 with 16 bits", "`dtype: uint16`")
     assert_names(later, "2 with later", "Recordmill")
 
 
@@ -276,7 +276,7 @@ def test_a_plan_says_what_is_lost_and_what_keeps_it(tmp_path: Path) -> None:
     assert json.loads(json.dumps(result.to_json()))["columns"][0]["losses"] == result.columns[0].losses
     assert "2 with 16 bits, cut to 8" in result.columns[0].facts
     (bits,) = (each for each in result.warnings if "2 with 16 bits" in each)
-    assert "kind `array`" in bits
+    assert "`dtype: uint16`" in bits
     assert any("1 with palette indices" in each and "grey PNG" in each for each in result.warnings)
     assert (result.opened_images, result.image_rejects, result.exit_code) == (4, {}, 0)
 
@@ -327,7 +327,7 @@ def test_init_says_what_is_lost_and_what_keeps_it(tmp_path: Path) -> None:
     spec_of(tmp_path, files | {"e.tif": BAD["float.tif"]})
     text = " ".join(starter(str(tmp_path / "data"), LocalFiles()).replace("\n#  ", "").split())
     assert_names(text, "1 unsupported_format in column image", "1 with 16 bits", "1 with palette colours")
-    assert_names(text, "1 with alpha", "`background`", "kind `array`", "grey image")
+    assert_names(text, "1 with alpha", "`background`", "`dtype: uint16`", "grey image")
 
 
 @pytest.mark.slow
@@ -349,11 +349,11 @@ def test_a_build_counts_what_it_loses(tmp_path: Path, capsys: pytest.CaptureFixt
     page = report_of(dataset).decode()
     print_dataset(manifest, dataset.folder, [])
     for text in (page, card(dataset.folder, manifest).decode().replace("\\", ""), capsys.readouterr().out):
-        assert_names(text, "image: 1 with 16 bits", "kind `array`", "photo: 1 with palette indices", "np.asarray")
+        assert_names(text, "image: 1 with 16 bits", "`dtype: uint16`", "photo: 1 with palette indices", "np.asarray")
         assert "photo: 1 with palette colours" not in text
     assert "Nothing stands out" not in page
     without = Dataset(dataset.folder, replace(manifest, statistics={}))
     assert "Nothing stands out" in report_of(without).decode()
     screen = io.StringIO()
     print_published(Screen(file=screen, width=300), published, 1.0)
-    assert_names(screen.getvalue(), "image: 1 with 16 bits", "kind `array`")
+    assert_names(screen.getvalue(), "image: 1 with 16 bits", "`dtype: uint16`")

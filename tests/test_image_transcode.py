@@ -16,7 +16,7 @@ from PIL import Image as Picture
 from PIL import ImageOps
 
 from recordmill.pipeline.build.images.perceptual_hash import small_pixels
-from recordmill.pipeline.build.images.transcode import MissingPluginError, decodable, require_plugin
+from recordmill.pipeline.build.images.transcode import MissingPluginError, decodable, require
 from recordmill.pipeline.sources.files import is_machine_fault
 from recordmill.transforms.contract.image_header import ImageError, read_header
 from recordmill.transforms.tensorflow.image import geometry
@@ -231,14 +231,14 @@ def test_a_tiff_is_turned_upright_by_the_graph(orientation):
         (
             saved(np.zeros((5, 5), np.float32), "TIFF"),
             "unsupported_format",
-            ("32 bits of floating point", "1 bands", "kind `array`"),
+            ("32 bits of floating point", "1 bands", "`dtype`"),
         ),
         (
             tiff(bytes(4), 2, 2, t258=8, t339=2),
             "unsupported_format",
-            ("8 bits with a sign", "1 bands", "kind `array`"),
+            ("8 bits with a sign", "1 bands", "`dtype`"),
         ),
-        (saved(np.zeros((5, 5), np.int32), "TIFF"), "unsupported_format", ("32 bits with a sign", "kind `array`")),
+        (saved(np.zeros((5, 5), np.int32), "TIFF"), "unsupported_format", ("32 bits with a sign", "`dtype`")),
         (saved(Picture.new("LAB", (5, 5)), "TIFF"), "unsupported_format", ("mode LAB",)),
         (saved(form="GIF")[:40], "undecodable_image", ("GIF",)),
         (tiff(bytes(20), 5, 7, t258=8), "undecodable_image", ("TIFF",)),
@@ -258,7 +258,7 @@ def test_what_is_bad_is_named(data, reason, facts):
 
 
 def test_without_its_plugin_a_format_names_the_extra(monkeypatch):
-    require_plugin.cache_clear()
+    require.cache_clear()
     monkeypatch.setattr("recordmill.pipeline.build.images.transcode.find_spec", lambda package: None)
     with raises(MissingPluginError, 'pip install "recordmill[heif]"', "pillow_heif") as error:
         decodable(saved(form="HEIF"), asdict(options()))

@@ -29,7 +29,7 @@ from tests import published
 from tests.messages import assert_names, raises
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = {"cli", "report", "fast", "heif", "tf", "build", "gcp", "aws", "s3", "tokens", "dev"}
+EXTRAS = {"cli", "report", "fast", "heif", "deep", "tf", "build", "gcp", "aws", "s3", "tokens", "dev"}
 LOADED_BY_OTHERS = {"boto3"}  # by the store and by Beam, for s3://
 ONLY_SOME_SPECS = {"sentencepiece", "simplejpeg", "tensorflow-text"}
 WITH_OTHERS = {
@@ -172,13 +172,13 @@ def test_the_tensorflow_engine_needs_the_extra_tf() -> None:
 def test_every_import_is_of_a_requirement() -> None:
     needed, named = needs(*sources())
     assert unprovided(needed, required("build")) == []
-    assert unprovided(named, required("build", "fast", "aws", "gcp", "tokens")) == []
+    assert unprovided(named, required("build", "deep", "fast", "aws", "gcp", "tokens")) == []
 
 
 def test_every_requirement_is_imported() -> None:
     used = {name for file in sources().values() for modules in imports(file) for name in third_party(modules)}
     provided = set().union(*map(distributions, used))
-    assert required("build", "fast", "aws", "gcp") - provided == LOADED_BY_OTHERS
+    assert required("build", "deep", "fast", "aws", "gcp") - provided == LOADED_BY_OTHERS
 
 
 def test_the_plugins_of_formats_are_in_their_extras() -> None:

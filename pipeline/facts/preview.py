@@ -28,6 +28,7 @@ from recordmill.pipeline.safe_text import cut, printable
 from recordmill.transforms.contract.kinds.boxes import Box
 from recordmill.transforms.numpy.augment.base import Augmentation
 from recordmill.transforms.numpy.augment.chain import apply, check, lanes, parameters
+from recordmill.transforms.numpy.pixels import for_people
 
 TILE = 192  # pixels of an image's longer side
 GAP = 10
@@ -169,7 +170,8 @@ def _tiles(
 ) -> Iterator[Tile]:
     pixels, boxes = image.array(), list(roles.named_boxes(record, name))
     stored = hatched(_image(pixels), roles.backgrounds.get(name))
-    yield _tile(name if len(roles.images) > 1 else "stored", stored, boxes)
+    word = ", stretched" if image.pixels.planes else ""
+    yield _tile(f"{name if len(roles.images) > 1 else 'stored'}{word}", stored, boxes)
     for epoch in range(DRAWS if changes else 0):
         changed, moved = _augmented(pixels, boxes, changes, record.position, epoch)
         yield _tile(f"augmented {epoch + 1}", _image(changed), moved)
@@ -191,7 +193,8 @@ def _augmented(
 
 
 def _image(pixels: Any) -> Image.Image:
-    return Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else np.ascontiguousarray(pixels)).convert("RGB")
+    shown = for_people(pixels)
+    return Image.fromarray(shown[..., 0] if shown.shape[-1] == 1 else np.ascontiguousarray(shown)).convert("RGB")
 
 
 def _tile(what: str, image: Image.Image, boxes: Sequence[tuple[Box, str]] = ()) -> Tile:

@@ -210,14 +210,14 @@ class FeatureRoles:
         for name in self.images:
             for image in images_of(record, name)[:MOST_IN_ROW]:
                 pixels = image.pillow()
-                if measured is not None:
+                if measured is not None and not image.pixels.planes:  # those are shown stretched
                     colors = ImageStat.Stat(pixels)
                     measured[name].channels.append((colors.mean, colors.stddev))
                     measured[name].brightness.append(ImageStat.Stat(pixels.convert("L")).mean[0])
                 side = BOXED_SIDE if self.boxes else notebook.SIDE
                 shown = notebook.small(hatched(pixels, self.backgrounds.get(name)), side)
                 boxes = tuple(self._boxes(record, name, *shown.size))
-                size = f"{pixels.width}×{pixels.height}"
+                size = f"{pixels.width}×{pixels.height}{', stretched' if image.pixels.planes else ''}"
                 thumbnails.append(Thumbnail(name, notebook.data_url(shown), *shown.size, size, boxes))
         return ShownRecord(record.key, record.split, self.label_of(record), thumbnails, *self.words_of(record))
 
@@ -330,7 +330,8 @@ def _image_html(example: ShownRecord, url: str) -> str:
 def background_of(options: Mapping[str, Any]) -> Color | None:
     """Returns the padding's colour by an image's options in the spec; None without padding."""
     is_padded = options.get("fit") == "pad" and options.get("size") is not None
-    return tuple(options["background"]) if is_padded and len(options.get("background", ())) == 3 else None
+    colour = options.get("background")
+    return tuple(colour) if is_padded and isinstance(colour, list | tuple) and len(colour) == 3 else None
 
 
 def hatched(image: Image.Image, background: Color | None) -> Image.Image:

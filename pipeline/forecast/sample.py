@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.images.image_files import image_files
-from recordmill.pipeline.build.images.transcode import decodable
+from recordmill.pipeline.build.images.transcode import decodable, decoding_of
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.safe_text import count
@@ -24,7 +24,7 @@ from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.transforms.contract import color_profile, image_facts, image_header
 from recordmill.transforms.contract.kinds import base, category, image
-from recordmill.transforms.numpy.image_decode import DecodeError, decode, decode_original
+from recordmill.transforms.numpy.image_decode import DecodeError, decode, decode_original, decode_planes
 
 ALL_ROWS = 200_000  # the most listed rows for a complete look
 ALL_BYTES = 64 << 20  # the most bytes of rows for a complete look: some seconds
@@ -118,12 +118,15 @@ def _open_images(sample: RowSample, planned: PlannedBuild, name: str, options: i
         try:
             data = files.read(source, reference, options.max_bytes)
             header = image_header.check_header(data, options.max_pixels, parse(reference).sides)
-            profile = color_profile.foreign_profile(data, header.format) if options.color == "srgb" else b""
-            if decodable(data, {"max_pixels": options.max_pixels, "color": options.color}) is not data:
+            profile = color_profile.foreign_profile(data, header.format) if options.converts_colors else b""
+            if decodable(data, decoding_of(options)) is not data:
                 pixels += header.width * header.height
             else:
                 original = header.format != "PNG"  # only the graph reads 16 bits with a transparent colour
-                _ = decode_original(data, options, 1) if original else decode(data, options.channels)
+                if options.planes:
+                    _ = decode_planes(data, options.pixel, options.channels)
+                else:
+                    _ = decode_original(data, options, 1) if original else decode(data, options.channels)
         except (image_header.ImageError, DecodeError) as error:
             sample.image_rejects[getattr(error, "reason", "undecodable_image")] += 1
             sample.image_fault = sample.image_fault or f"an image of '{name}': {error}"

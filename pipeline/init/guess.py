@@ -41,9 +41,9 @@ LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
 
 Choice = tuple[Any, str]
 """A value in the spec, and the reason."""
-Header = tuple[int, int, Sequence[str], Sequence[str]] | str
-"""An image's width and height in pixels by its header, the names of its colour profile unless sRGB, and its pixels'
-losses; or the reason code of its reject."""
+Header = tuple[int, int, Sequence[str], Sequence[str], tuple[str, int] | None] | str
+"""An image's width and height in pixels by its header, the names of its colour profile unless sRGB, its pixels' losses,
+and the type and the bands of a deep one; or the reason code of its reject."""
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,8 @@ from recordmill.pipeline.sources.paths import Inside, is_image, join
 from recordmill.pipeline.spec.features.image import MAX_BYTES
 from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
 from recordmill.transforms.contract.image_facts import losses
-from recordmill.transforms.contract.image_header import ImageError, check_pixels, read_header
+from recordmill.transforms.contract.image_header import ImageError, check_colours, check_pixels, read_header
+from recordmill.transforms.contract.image_numbers import deep_numbers
 from recordmill.transforms.contract.image_parts import TIFFS
 
 LOOKED_AT = 200
@@ -36,6 +37,7 @@ READERS = 16  # images read at once: a remote store mostly waits
 SMALL_SIDE, USUAL_SIDE = 256, 224
 FOLDERS = ("train", "train_images", "images")
 """Usual folders of a table's images, besides one named as the table."""
+UNREAD = "unsupported_format"
 MAX_PIXELS = 64_000_000  # the default of `max_pixels`
 
 
@@ -74,7 +76,12 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
         if why_absent(error, path, sample.files) is None:
             raise
         return "unreadable"
-    return header.width, header.height, [profile_name(profile)] if profile else [], losses(data, header.format)
+    profiles, lost = [profile_name(profile)] if profile else [], losses(data, header.format)
+    try:
+        check_colours(data, header.format)
+    except ImageError as error:
+        lost = (error.reason,)  # if the images are read as colours
+    return header.width, header.height, profiles, lost, deep_numbers(data, header.format)
 
 
 def guess_image(sample: SourceSample, name: str) -> Guess | None:
@@ -99,9 +106,27 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
             return feature(name, "raw", why, texts, **({"many": (True, "")} if many else {}))
         what = f"{'lists of ' if many else ''}images, by their {'paths' if are_texts else 'bytes'}"
         fit = ("pad", "the whole image, padded; or `crop`, `stretch`")
-        kind = "image_sequence" if many else "image"
-        return replace(feature(name, kind, what, images, size=_common_size(sizes), fit=fit), headers=headers)
+        kind, deep, more = "image_sequence" if many else "image", _deep_type(each), dict[str, Choice]()
+        headers = [[_read_as(header, deep) for header in row] for row in headers]
+        if deep:
+            more = {"dtype": (deep[0], "the type of the files' numbers"), "channels": (deep[1], "the files' bands")}
+            more["normalize"] = "none", "or `zero_one`, with the `range` that counts"
+        return replace(feature(name, kind, what, images, size=_common_size(sizes), fit=fit, **more), headers=headers)
     return None
+
+
+def _deep_type(headers: Sequence[Header]) -> tuple[str, int] | None:
+    """Returns the type and the number of bands that nearly all images share, if deep."""
+    found = Counter(header[4] for header in headers if isinstance(header, tuple))
+    [(deep, images)] = found.most_common(1) or [(None, 0)]
+    return deep if images >= FITS * found.total() else None
+
+
+def _read_as(header: Header, deep: tuple[str, int] | None) -> Header:
+    """Forgets the losses of a deep image; one of another type than the others becomes a reject."""
+    if isinstance(header, str) or (deep is None and header[3] != (UNREAD,)):
+        return header
+    return UNREAD if deep is None or header[4] != deep else (*header[:3], (), deep)
 
 
 def _are_named(texts: Reading) -> bool:

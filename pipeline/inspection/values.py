@@ -40,8 +40,8 @@ from recordmill.transforms.contract.kinds.number import Bucket
 from recordmill.transforms.contract.kinds.text import DecodedText
 from recordmill.transforms.contract.stored import Column, Ragged, part_name
 from recordmill.transforms.numpy.color import to_srgb
-from recordmill.transforms.numpy.image_decode import DecodeError, decode, decode_original
-from recordmill.transforms.numpy.pixels import resize
+from recordmill.transforms.numpy.image_decode import DecodeError, decode, decode_original, decode_planes
+from recordmill.transforms.numpy.pixels import for_people, resize
 
 Value: TypeAlias = Any
 """`str` of a category (`int` for hashed ids), `float`, `Bucket`, `DecodedText`, `StoredImage`, `Box`, `bytes`, `int`, a
@@ -194,8 +194,8 @@ class StoredImage:
         """The suffix for a file, such as `.jpeg`; `.bin` for raw pixels and invalid bytes."""
         return ".bin" if self.format in ("raw", "unknown") else f".{self.format.lower()}"
 
-    def array(self) -> npt.NDArray[np.uint8]:
-        """Decodes the image like a model's input of `dtype="uint8"`: [height, width, channels], RGB.
+    def array(self) -> npt.NDArray[Any]:
+        """Decodes the stored pixels, uint8 or as deep images have them: [height, width, channels], RGB.
 
         An `original` is turned upright and resized to the feature's size.
 
@@ -208,8 +208,8 @@ class StoredImage:
             raise DatasetError(f"a stored image cannot be decoded ({error}): run `recordmill verify`") from error
 
     def pillow(self) -> Image.Image:
-        """Returns `array()` as a Pillow image of mode L or RGB. Raises: DatasetError, as `array`."""
-        array = self.array()
+        """Returns `array()`, stretched if deep, as Pillow's L or RGB. Raises: DatasetError, as `array`."""
+        array = for_people(self.array())
         return Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array)
 
     def _decoded(self) -> npt.NDArray[Any]:
@@ -218,11 +218,14 @@ class StoredImage:
             options = self.pixels.pixel_options
             return resize(decode_original(self.data, options, self.orientation), options)
         if self.pixels.encoding != "raw":
-            return decode(self.data, channels, most=self.pixels.most_pixels)
-        height, width = (side or 0 for side in self.pixels.shape[:2])
-        if len(self.data) != math.prod((height, width, channels)):
-            raise DecodeError(f"it has {len(self.data):,} bytes, expected {height * width * channels:,}")
-        return np.frombuffer(self.data, np.uint8).reshape(height, width, channels)
+            most, pixel = self.pixels.most_pixels, self.pixels.pixel
+            planes = decode_planes(self.data, pixel, channels, most) if self.pixels.planes else None
+            return decode(self.data, channels, most=most) if planes is None else planes
+        (height, width), dtype = (side or 0 for side in self.pixels.shape[:2]), np.dtype(self.pixels.pixel)
+        expected = math.prod((height, width, channels)) * dtype.itemsize
+        if len(self.data) != expected:
+            raise DecodeError(f"it has {len(self.data):,} bytes, expected {expected:,}")
+        return np.frombuffer(self.data, dtype.newbyteorder("<")).reshape(height, width, channels)
 
     @cached_property
     def _header(self) -> tuple[str, int, int]:
@@ -233,7 +236,7 @@ class StoredImage:
             header = read_header(self.data)
         except ImageError:
             return "unknown", 0, 0
-        sides = (header.width, header.height)
+        sides = (header.width, header.height // max(1, self.pixels.planes))
         return header.format, *(sides[::-1] if is_transposed(self.orientation) else sides)
 
 

@@ -19,6 +19,7 @@ from recordmill.pipeline.reader.request import Request
 from recordmill.pipeline.reader.rows import Rows
 from recordmill.pipeline.safe_text import printable
 from recordmill.transforms.contract.kinds.image import ImageDescription
+from recordmill.transforms.numpy.pixels import for_people
 
 SHOWN = 8  # records
 SIDE = 160  # pixels of a thumbnail's longer side
@@ -53,15 +54,16 @@ def _input_images(request: Request) -> Iterator[str]:
     if not shown or request.given.balance or not request.steps.records:
         return
     features = {
-        name: replace(each, channel_order="rgb") if isinstance(each, ImageDescription) else each
+        name: replace(each, channel_order="rgb", dtype=each.pixel) if isinstance(each, ImageDescription) else each
         for name, each in request.features.items()
     }
-    rows = Rows(replace(request, features=features, given=replace(request.given, dtype="uint8")))
+    rows = Rows(replace(request, features=features, given=replace(request.given, dtype=None)))
     try:
         chosen = rows.choose(0, np.arange(min(SHOWN, request.steps.records)))
         [(values, _)] = rows.read([chosen])
         for pixels in (pixels for name in shown for pixels in np.array(values[name])):
-            image = Image.fromarray(pixels[..., 0] if pixels.shape[-1] == 1 else pixels)
+            seen = for_people(pixels)
+            image = Image.fromarray(seen[..., 0] if seen.shape[-1] == 1 else seen)
             yield f'<img src="{data_url(small(image))}" alt="" height="96"> '
     except UserError as error:
         yield f"<p>{html_text(error)}</p>"

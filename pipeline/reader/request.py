@@ -166,6 +166,10 @@ def _check_forms(given: ReadOptions, features: Mapping[str, Description], manife
         raise DatasetError(f"text='packed' takes one text a row, '{several[0]}' has more: captions='first' or 'random'")
     if given.dtype is not None and not images_of(features):
         raise DatasetError(f"dtype='{given.dtype}' needs an image, and none is read: leave it out")
+    for name in images_of(features):
+        pixel = getattr(features[name], "pixel", "")
+        if given.dtype in ("uint8", "uint16") and given.dtype != pixel:
+            raise DatasetError(f"dtype='{given.dtype}' takes stored pixels, and '{name}' has {pixel}: leave dtype out")
     stored = [name for name, description in manifest.features.items() if description.get("kind") in IMAGES]
     if given.text == "bucketed" and stored:
         raise DatasetError(f"text='bucketed' goes by record size, here the images '{stored[0]}': take text='padded'")
@@ -213,6 +217,9 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
             raise DatasetError(f"augment is for images, and '{name}' is not among {', '.join(images)}")
     try:
         augment = {name: chain.check(changes) for name, changes in by_feature.items() if changes}
+        for name, changes in augment.items():
+            if getattr(features[name], "planes", 0):
+                chain.check_deep(changes)
     except ValueError as error:
         raise DatasetError(str(error)) from None
     for name, changes in augment.items():

@@ -1,6 +1,6 @@
 """Facts of images to count, read from headers: transcoded formats, colour profiles, and losses.
 
-A loss is information in a file that its pixels, grey or RGB with 8 bits a value, do not keep.
+A loss is information in a file that its pixels do not keep: usually grey or RGB with 8 bits a value.
 
 >>> losses(bytes.fromhex("89504e470d0a1a0a 0000000d 49484452 00000007 00000005 1000"), "PNG")
 ('16 bits',)
@@ -21,13 +21,12 @@ from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.contract.kinds.number import TINY
 
 COUNTS = ("transcoded", "profiles", "losses")  # statistics of images, by shard and by version
-ARRAY = "read NumPy arrays as kind `array` from Parquet, WebDataset or `format: python`"
 MASK = "save np.asarray(Image.open(file)) as a grey PNG, for `channels: 1, resize: nearest, store: png`"
 LOSSES = {
-    "bits": ("cut to 8", f"scale the range that counts to 8 bits first, or {ARRAY}"),
+    "bits": ("cut to 8", "give `dtype: uint16`, and the `range` that counts"),
     "palette indices": ("stored as colours or luma", MASK),
     "palette colours": ("stored as such, and no index", ""),
-    "extra bands": ("left out", f"save them as further images, or {ARRAY}"),
+    "extra bands": ("left out", "give their number by `channels`, or name them by `bands`"),
     "alpha": ("laid on the `background`", "save it as a grey image, for another feature"),
     TINY: ("taken for 0", "scale them in the source"),  # numbers
     "further frames": ("left out", "save each as a file, for a row or for `kind: image_sequence`"),
@@ -64,6 +63,8 @@ def loss_words(counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
 def losses(data: bytes, form: str, options: PixelOptions = PixelOptions()) -> tuple[str, ...]:  # noqa: B008 - frozen
     """Names the losses of a file of one of `FORMATS`, with a checked header. Raises: ImageError: as that check."""
     found = READERS[form](data) if form in READERS else ()
+    if options.keeps_numbers:
+        return ("further frames",) if "further frames" in found else ()
     names = (_of_palette(each, options) if isinstance(each, bytes) else each for each in found)
     return tuple(sorted({*names} - {""}))
 

@@ -134,6 +134,15 @@ def check_tile(tags: Mapping[int, Any], max_pixels: int) -> None:
     check_pixels(tags.get(TILE_WIDTH, 1), tags.get(TILE_LENGTH, 1), max_pixels)
 
 
+def check_colours(data: bytes, form: str) -> None:
+    """Refuses a TIFF that Pillow cannot read as colours. Raises: ImageError: `unsupported_format`."""
+    bits, bands, kind = image_parts.tiff_numbers(data, 258, 277, 339) if form == "TIFF" else (8, 3, 1)
+    if bits > 16 or bands > 6 or kind in (2, 3):
+        sign = {2: " with a sign", 3: " of floating point"}.get(kind, "")
+        what = f"the TIFF has {bits} bits{sign} in each of {bands or 1} bands"
+        raise ImageError("unsupported_format", f"{what}: give `dtype` uint8, uint16 or float32, `channels` and `bands`")
+
+
 def read_header(data: bytes) -> Header:
     """Reads the header of an image's first frame, and counts the file's parts.
 
@@ -316,11 +325,7 @@ def _is_plain_bmp(data: bytes) -> bool:
 
 def _tiff(data: bytes) -> Read:
     image_parts.check_exif(data)
-    width, height, bits, bands, kind = image_parts.tiff_numbers(data, WIDTH, LENGTH, 258, 277, 339)
-    if bits > 16 or bands > 6 or kind in (2, 3):  # Pillow cannot read these as colours
-        form = {2: " with a sign", 3: " of floating point"}.get(kind, "")
-        what = f"the TIFF has {bits} bits{form} in each of {bands or 1} bands"
-        raise ImageError("unsupported_format", f"{what}: scale three to 8 bits, or read arrays as kind `array`")
+    width, height = image_parts.tiff_numbers(data, WIDTH, LENGTH)
     parts = image_parts.jpeg_parts(data)
     bounds.TIFF_SHARED.check(sum(size for _, size in parts) - len(data))
     scans = sum(data.count(b"\xff\xda", start, start + size) for start, size in parts)

@@ -91,3 +91,10 @@ def upright(sides: Any, orientation: Any, xp: Any = np) -> Any:
 def luma(red: Any, green: Any, blue: Any) -> Any:
     """Grey of ITU-R BT.601 in 16 bits, rounded as Pillow does; takes integers, arrays or tensors of 0..255."""
     return (19_595 * red + 38_470 * green + 7_471 * blue + 32_768) // 65_536
+
+
+def background_levels(options: PixelOptions) -> list[Any]:
+    """Returns the number around padded images, by channel."""
+    if options.planes:
+        return [options.fill if options.pixel == "float32" else round(options.fill)] * options.channels
+    return list(options.background) if options.channels == 3 else [luma(*options.background)]

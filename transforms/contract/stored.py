@@ -103,12 +103,12 @@ class FinishOptions:
     """Forms of images and texts, by default the serving model's. Raises: DatasetError: an invalid value."""
 
     CHOICES: ClassVar[Mapping[str, Sequence[str]]] = {
-        "dtype": ("uint8", "float32", "bfloat16"),
+        "dtype": ("uint8", "uint16", "float32", "bfloat16"),
         "text": ("padded", "bucketed", "ragged", "packed"),
         "captions": ("all", "first", "random"),
     }
     dtype: str | None = None
-    """The dtype of images: `uint8` as stored, `float32` or `bfloat16` normalized; None: the spec's."""
+    """The dtype of images: `uint8` or `uint16` as stored, `float32` or `bfloat16` normalized; None: the spec's."""
     text: str | None = None
     """The form of texts: `padded` to one length; `bucketed`, padded in batches of similar length; `ragged`; `packed`,
     rows of several records. By default padded; packed if the spec packs all features at one length."""

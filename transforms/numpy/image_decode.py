@@ -22,7 +22,7 @@ from PIL import Image
 from recordmill.transforms.contract.image_header import JPEG, PNG, read_header
 from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.image_rules import is_transposed, luma, mirrored
-from recordmill.transforms.contract.kinds.image import MOST_PIXELS, PixelOptions
+from recordmill.transforms.contract.kinds.image import MOST_PIXELS, PixelOptions, planes_of
 from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.buffers import Array
 from recordmill.transforms.numpy.pixels import placed
@@ -70,6 +70,23 @@ def decode(data: Data, channels: int, out: Array | None = None, most: int = MOST
     image = _opened(data, ("PNG",), load=False)
     _check_pixels(image.width * image.height, most)
     return _channels(_loaded(image).convert("L" if channels == 1 else "RGB"))
+
+
+def decode_planes(data: Data, pixel: str, channels: int, most: int = MOST_PIXELS) -> Array:
+    """Decodes a deep image's PNG (`kinds.image.planes_of`): [height, width, channels] of the type `pixel`.
+
+    Raises: DecodeError: as `decode`, or it is no PNG of so many planes.
+    """
+    image, mode = _opened(data, ("PNG",), load=False), "L" if pixel == "uint8" else "I;16"
+    _check_pixels(image.width * image.height, most)
+    planes = planes_of(pixel, channels)
+    if image.mode != mode or image.height % planes:
+        what = f"a PNG of Pillow's mode {image.mode} with {image.height} rows"
+        raise DecodeError(f"it is {what}, not of mode {mode} with {planes} planes")
+    pixels = np.asarray(_loaded(image)).reshape(planes, -1, image.width)
+    if pixel == "float32":  # high halves first
+        pixels = np.stack([pixels[channels:], pixels[:channels]], -1).astype("<u2").view("<f4")[..., 0]
+    return np.ascontiguousarray(np.moveaxis(pixels, 0, -1))
 
 
 def decode_original(data: Data, options: PixelOptions, orientation: int) -> Array:

@@ -10,6 +10,7 @@ most one level (`pixels`, `augment.movements`).
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,7 +21,7 @@ from recordmill.transforms.contract.stored import Bytes, Ragged, RowError
 from recordmill.transforms.numpy.augment.base import ImagePart, Shape
 from recordmill.transforms.numpy.augment.chain import Acting, Augment, acting, apply_acting, first_window, output_shape
 from recordmill.transforms.numpy.buffers import Array, Empty, pixels_read_soon
-from recordmill.transforms.numpy.image_decode import Data, DecodeError, decode, decode_original, jpeg
+from recordmill.transforms.numpy.image_decode import Data, DecodeError, decode, decode_original, decode_planes, jpeg
 from recordmill.transforms.numpy.jpeg_parts import JpegLayout, JpegPart, read_layout
 from recordmill.transforms.numpy.pixels import normalizer, resize
 from recordmill.transforms.numpy.texts import mask
@@ -79,7 +80,8 @@ class ImageReader:
         Args:
             name: the feature's.
             description: the feature's.
-            dtype: `uint8` pixels; `float32` or `bfloat16`, `(pixel - offset) * scale`; None: the description's.
+            dtype: the description's `pixel`, for stored pixels; `float32` or `bfloat16`, `(pixel - offset) * scale`;
+                None: the description's.
             augment: changes of the pixels before normalization.
             boxes: lists of boxes, float32 [boxes, 4], to be moved with the pixels in place.
             empty: allocates the results.
@@ -91,9 +93,10 @@ class ImageReader:
         self._stored: Shape = description.shape
         self._shape = self._stored if augment is None else output_shape(augment.changes, self._stored)
         self._dtype = numpy_dtype(dtype or description.dtype, ", or take dtype='float32'")
-        self._normalize = normalizer(description.offset, description.scale, self._dtype, description.channel_order)
+        self._pixel = np.dtype(description.pixel)
+        self._normalize = normalizer(replace(description, dtype=self._dtype.name), self._dtype)
         # Intermediate pixels: memory reused at once stays in the processor's cache.
-        is_constant = None not in (*self._stored, *self._shape)
+        is_constant = None not in (*self._stored, *self._shape) and not description.planes
         self._scratch = pixels_read_soon(self._stored) if is_constant else None  # type: ignore[arg-type] # no None
 
     def images(self, encoded: Bytes, turns: Sequence[int] | None = None) -> dict[str, Array]:
@@ -134,16 +137,16 @@ class ImageReader:
 
     def _read_joined(self, batch: Array, encoded: Bytes) -> bool:
         """Reads small raw images at once, if none is missing; returns whether it did."""
-        size = math.prod(batch.shape[1:])
+        size = math.prod(batch.shape[1:]) * self._pixel.itemsize
         if self._description.encoding != "raw" or self._augment is not None or size > SMALL:
             return False
         if any(len(data) != size for data in encoded):
             return False
-        self._normalize(np.frombuffer(b"".join(encoded), np.uint8).reshape(batch.shape), batch)
+        self._normalize(np.frombuffer(b"".join(encoded), self._pixel.newbyteorder("<")).reshape(batch.shape), batch)
         return True
 
     def _of_any_size(self, encoded: Bytes, turns: Sequence[int]) -> tuple[Array, Array]:
-        nothing = np.zeros((0, 0, self._shape[2]), np.uint8)
+        nothing = np.zeros((0, 0, self._shape[2]), self._pixel)
         images = self._prepared(range(len(encoded)), encoded, turns)
         read = [nothing if self._is_missing(image.data) else self._pixels(image) for image in images]
         sides = np.array([pixels.shape[:2] for pixels in read], np.int64).reshape(-1, 2)
@@ -178,13 +181,13 @@ class ImageReader:
         if self._is_missing(image.data):
             out[...] = 0
         else:
-            self._normalize(self._pixels(image, out if self._dtype == np.uint8 else None), out)
+            self._normalize(self._pixels(image, out if self._dtype == self._pixel else None), out)
 
     def _is_missing(self, data: Data) -> bool:
         return not len(data) and self._description.optional
 
     def _pixels(self, image: _Image, out: Array | None = None) -> Array:
-        """Decodes and augments one image: uint8 [height, width, channels], in `out` if given."""
+        """Decodes and augments one image: [height, width, channels] of `pixel`, in `out` if it can be."""
         if self._augment is None:
             return self._whole(image, out if out is not None else self._scratch)
         part = self._part(image.part)
@@ -214,13 +217,15 @@ class ImageReader:
         return pixels
 
     def _decoded(self, data: Data, turn: int, out: Array | None) -> Array:
-        encoding = self._description.encoding
+        described, encoding = self._description, self._description.encoding
         if encoding == "original":
             options = self._description.pixel_options
             return resize(decode_original(data, options, turn), options)
+        if encoding != "raw" and described.planes:
+            return decode_planes(data, described.pixel, self._stored[2], described.most_pixels)
         if encoding != "raw":
-            return decode(data, self._stored[2], out, self._description.most_pixels)
-        size = math.prod(side or 0 for side in self._stored)  # raw images have one size
+            return decode(data, self._stored[2], out, described.most_pixels)
+        size = math.prod(side or 0 for side in self._stored) * self._pixel.itemsize  # raw images have one size
         if len(data) != size:
             raise DecodeError(f"it has {len(data):,} bytes, not {size:,}")
-        return np.frombuffer(data, np.uint8).reshape(self._stored)  # type: ignore[arg-type] # no None
+        return np.frombuffer(data, self._pixel.newbyteorder("<")).reshape(self._stored)  # type: ignore[arg-type] # no None

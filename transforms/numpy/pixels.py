@@ -9,7 +9,8 @@ level, because they sum in another order.
 Normalized pixels are uint8, or `(pixel - offset) * scale` in float32 or bfloat16, with the bits of `tensorflow.image`:
 float32 in every step; bfloat16 is the float32 result rounded to even.
 
->>> normalize = normalizer([0.0], [0.5], np.dtype(np.float32))
+>>> halved = Pixels(stored="bytes", encoding="png", shape=(1, 2, 1), dtype="float32", offset=(0.0,), scale=(0.5,))
+>>> normalize = normalizer(halved, np.dtype(np.float32))
 >>> out = np.empty((1, 2, 1), np.float32)
 >>> normalize(np.array([[[3], [4]]], np.uint8), out)
 >>> out[..., 0]
@@ -23,8 +24,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from recordmill.transforms.contract.image_rules import Placement, luma, placement
-from recordmill.transforms.contract.kinds.image import PixelOptions
+from recordmill.transforms.contract.image_rules import Placement, background_levels, placement
+from recordmill.transforms.contract.kinds.image import PixelOptions, Pixels
 from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.buffers import Array
 
@@ -53,15 +54,14 @@ def _cut(pixels: Array, start: Sides, size: Sides) -> Array:
 
 
 def _framed(pixels: Array, goal: Placement, options: PixelOptions) -> Array:
-    colour = options.background
     framed = np.empty((*goal.output, options.channels), np.uint8)
-    framed[...] = colour if options.channels == 3 else luma(*colour)
+    framed[...] = background_levels(options)
     _cut(framed, goal.offset, goal.scaled)[...] = pixels
     return framed
 
 
 def scale(pixels: Array, size: Sides, method: str, antialias: bool, out: Array | None = None) -> Array:
-    """Scales an image, uint8 [h, w, channels], not empty, to a height and width, at least (1, 1): uint8.
+    """Scales an image, [h, w, channels], not empty, to a height and width, at least (1, 1), in its own type.
 
     `auto` averages areas, or is bilinear if the result has more pixels. `antialias` widens a method's kernel when
     shrinking, except for `auto`, `area` and `nearest`. `out` is optional memory of the result's shape.
@@ -74,13 +74,15 @@ def scale(pixels: Array, size: Sides, method: str, antialias: bool, out: Array |
     if method == "nearest":
         rows, columns = (_nearest(*each) for each in zip(sides, size, strict=True))
         return pixels[rows[:, np.newaxis], columns]
-    if opencv.cv2 is not None and (way := _by_opencv(method, antialias, sides, size)) is not None:
+    if opencv.takes(pixels) and (way := _by_opencv(method, antialias, sides, size)) is not None:
         out = np.empty((*size, pixels.shape[2]), np.uint8) if out is None else out
         opencv.cv2.resize(pixels, size[::-1], dst=out, interpolation=way)
         return out
     high, wide = (_weights(method, antialias, *each) for each in zip(sides, size, strict=True))
     sums = _summed(np.swapaxes(_summed(pixels, high), 0, 1), wide)
-    return np.swapaxes(np.clip(np.rint(sums), 0, 255).astype(np.uint8), 0, 1)
+    if pixels.dtype != np.float32:
+        sums = np.clip(np.rint(sums), 0, np.iinfo(pixels.dtype).max).astype(pixels.dtype)
+    return np.swapaxes(sums, 0, 1)
 
 
 def _by_opencv(method: str, antialias: bool, sides: Sides, size: Sides) -> int | None:
@@ -167,25 +169,26 @@ KERNELS: Mapping[str, tuple[Callable[[Array], Array], float]] = {
 """A kernel of the distance in pixels, and its radius."""
 
 Normalize: TypeAlias = Callable[[Array, Array], None]
-"""Writes pixels, uint8 [..., width, channels], into an array of that shape."""
+"""Writes pixels, [..., width, channels], into an array of that shape."""
 
 
-def normalizer(
-    offset: Sequence[float], scale: Sequence[float], dtype: "np.dtype[Any]", channel_order: str = "rgb"
-) -> Normalize:
-    """Returns a function that writes pixels as numbers of a dtype, by each channel's offset and scale.
+def normalizer(described: Pixels, dtype: "np.dtype[Any]") -> Normalize:
+    """Returns a function that writes stored pixels as the described numbers, of a dtype.
 
-    Its uint8 argument may already be the result. The order `bgr` swaps red and blue first.
+    Its argument may already be the result. The order `bgr` swaps red and blue first.
     """
-    in_order = _in_order(offset, scale, dtype)
-    return in_order if channel_order == "rgb" else lambda pixels, out: in_order(_reversed(pixels), out)
+    in_order = _in_order(described, dtype)
+    return in_order if described.channel_order == "rgb" else lambda pixels, out: in_order(_reversed(pixels), out)
 
 
-def _in_order(offset: Sequence[float], scale: Sequence[float], dtype: "np.dtype[Any]") -> Normalize:
-    if dtype == np.uint8:
+def _in_order(described: Pixels, dtype: "np.dtype[Any]") -> Normalize:
+    if described.are_as_stored:
         return _as_they_are
-    to_float = _float32(offset, scale)
-    return to_float if dtype == np.float32 else _rounded(to_float, dtype, len(offset))
+    to_float = _float32(described.offset, described.scale)
+    if dtype == np.float32:
+        return to_float
+    is_byte = described.pixel == "uint8"
+    return _rounded(to_float, dtype, described.shape[2]) if is_byte else _rounded_each(to_float, dtype)
 
 
 def _reversed(pixels: Array) -> Array:
@@ -195,6 +198,23 @@ def _reversed(pixels: Array) -> Array:
     rows = pixels.reshape(-1, *pixels.shape[-2:])  # several images, one below the other
     result: Array = opencv.cv2.cvtColor(rows, opencv.cv2.COLOR_RGB2BGR).reshape(pixels.shape)
     return result
+
+
+def for_people(pixels: Array) -> Array:
+    """Shows grey or RGB of 8 bits as it is, other pixels `stretched`."""
+    return pixels if pixels.dtype == np.uint8 and pixels.shape[-1] in (1, 3) else stretched(pixels)
+
+
+def stretched(pixels: Array) -> Array:
+    """Shows pixels of any type: uint8 [h, w, 1 or 3], each channel's 1st to 99th percentile stretched to 0..255.
+
+    Of two channels it shows the first, of four and more the first three. NaN and infinities become 0.
+    """
+    shown = pixels[..., : 1 if pixels.shape[2] < 3 else 3].astype(np.float64)
+    finite = shown[np.isfinite(shown).all(-1)]
+    low, high = np.percentile(finite, [1, 99], axis=0) if len(finite) else (0.0, 1.0)
+    scaled = (np.where(np.isfinite(shown), shown, low) - low) * (255 / np.maximum(high - low, 1e-30))
+    return np.rint(scaled.clip(0, 255)).astype(np.uint8)
 
 
 def _as_they_are(pixels: Array, out: Array) -> None:
@@ -214,6 +234,15 @@ def _float32(offset: Sequence[float], scale: Sequence[float]) -> Normalize:
         out[...] = pixels
         out -= offsets
         out *= scales
+
+    return normalize
+
+
+def _rounded_each(to_float: Normalize, dtype: "np.dtype[Any]") -> Normalize:
+    def normalize(pixels: Array, out: Array) -> None:
+        numbers = np.empty(out.shape, np.float32)
+        to_float(pixels, numbers)
+        out[...] = numbers.astype(dtype)
 
     return normalize
 

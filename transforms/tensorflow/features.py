@@ -93,7 +93,7 @@ def model_features(
 
 def _images(description: ImageDescription | ImageSequenceDescription, parts: Parts, options: FinishOptions) -> Parts:
     dtype = options.dtype or description.dtype
-    requested: Any = replace(description, dtype="uint8" if dtype == "uint8" else "float32")
+    requested: Any = replace(description, dtype=dtype if dtype == description.pixel else "float32")
     ready = KINDS[description.kind].features(requested, parts)
     return {**ready, "": tf.cast(ready[""], dtype)} if dtype == "bfloat16" else ready
 

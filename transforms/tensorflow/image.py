@@ -25,6 +25,7 @@ from recordmill.transforms.contract.image_header import ImageError as ImageError
 from recordmill.transforms.contract.image_rules import placement, upright
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageOptions, ImageSequenceDescription
 from recordmill.transforms.contract.stored import UNENCODED
+from recordmill.transforms.tensorflow import deep_image
 from recordmill.transforms.tensorflow.image_decode import decode, libjpeg, resize
 from recordmill.transforms.tensorflow.image_properties import is_jpeg, orientation, stored_sides, was_jpeg
 from recordmill.transforms.tensorflow.kind import DTYPES, Context, Parts, Prepared, Statistics, padded
@@ -41,7 +42,7 @@ def prepare(options: ImageOptions, column: tf.Tensor, context: Context) -> Prepa
             stored = {**stored, "": as_jpeg(stored[""], options), UNENCODED: stored[""]}
         return {**stored, "missing": tf.cast(column == "", tf.int64)} if options.optional else stored
 
-    return Prepared(store, geometry=lambda: geometry(column))
+    return Prepared(store, geometry=lambda: geometry(column, options.planes))
 
 
 @lru_cache(maxsize=16)
@@ -60,7 +61,7 @@ def stored_image(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tens
 
     An optional empty string stays empty. Raises: tf.errors.InvalidArgumentError: the bytes cannot be decoded.
     """
-    way = _original if options.store == "original" else _encoded
+    way = _deep if options.planes else _original if options.store == "original" else _encoded
     if not options.optional:
         return way(encoded, options)
     nothing = {"": tf.constant(b""), "orientation": tf.constant(1, tf.int64)}
@@ -85,6 +86,16 @@ def _encoded(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
     return {"": tf.cond(fits, lambda: _after(pixels, encoded), encode)}
 
 
+def _deep(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
+    pixels = _pixels(encoded, options)
+    return {"": _to_raw(pixels) if options.store == "raw" else _to_png(deep_image.to_planes(pixels))}
+
+
+def _pixels(encoded: tf.Tensor, options: ImageOptions) -> tf.Tensor:
+    """Decodes an image at its final size, before encoding: [height, width, channels]."""
+    return resize((deep_image.decode if options.planes else decode)(encoded, options), options)
+
+
 def _fits(encoded: tf.Tensor, options: ImageOptions) -> tf.Tensor:
     """Compares an upright JPEG's channels and size with the wanted ones: bool scalar."""
     shape = tf.cast(tf.io.extract_jpeg_shape(encoded), tf.int64)
@@ -103,7 +114,7 @@ def _original(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]
     return {"": _after(decode(encoded, options, turn), encoded), "orientation": tf.cast(turn, tf.int64)}
 
 
-def geometry(column: tf.Tensor) -> tf.Tensor:
+def geometry(column: tf.Tensor, planes: int = 0) -> tf.Tensor:
     """Reads source sizes of images, encoded strings of shape [rows], without decoding: int64 [rows, 3].
 
     Each row has the height and width in pixels of the upright source, as `placement` takes them, and its EXIF
@@ -112,9 +123,13 @@ def geometry(column: tf.Tensor) -> tf.Tensor:
 
     def source(encoded: tf.Tensor) -> tf.Tensor:
         turn = orientation(encoded)
-        return tf.concat([upright(stored_sides(encoded), turn, tf), [tf.cast(turn, tf.int64)]], 0)
+        return tf.concat([upright(_sides(encoded, planes), turn, tf), [tf.cast(turn, tf.int64)]], 0)
 
     return tf.map_fn(source, column, fn_output_signature=tf.TensorSpec([3], tf.int64), parallel_iterations=1)
+
+
+def _sides(encoded: tf.Tensor, planes: int) -> tf.Tensor:
+    return stored_sides(encoded) // [planes, 1] if planes else stored_sides(encoded)
 
 
 def pixel_sums(encoded: tf.Tensor, options: ImageOptions) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
@@ -126,7 +141,7 @@ def pixel_sums(encoded: tf.Tensor, options: ImageOptions) -> tuple[tf.Tensor, tf
     channels = options.channels
 
     def sums(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        pixels = tf.cast(resize(decode(data, options), options), tf.int64)
+        pixels = tf.cast(_pixels(data, options), tf.int64)
         count = tf.reduce_prod(tf.shape(pixels, tf.int64)[:2])
         return count, tf.reduce_sum(pixels, [0, 1]), tf.reduce_sum(pixels * pixels, [0, 1])
 
@@ -181,7 +196,7 @@ def _sizes(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) -> tf.Te
     """Reads images' heights and widths without decoding: int64 [n, 2]; zeros for a missing image."""
 
     def read_size(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-        size = stored_sides(row[0])
+        size = _sides(row[0], description.planes)
         if description.encoding == "original":
             size = placement(upright(size, row[1], tf), description.pixel_options, tf).output
         return tf.where(row[0] == "", tf.zeros([2], tf.int64), size)
@@ -190,17 +205,18 @@ def _sizes(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) -> tf.Te
 
 
 def _of_one_size(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) -> tf.Tensor:
-    """Decodes images of the description's size: uint8 [n, height, width, channels]."""
+    """Decodes images of the description's size: [n, height, width, channels] of its `pixel`."""
     shape = list(description.shape)
     if description.encoding == "raw":
+        dtype = tf.as_dtype(description.pixel)
         # A fixed length reads a missing image as zeros.
-        length = math.prod(side or 0 for side in shape) if description.optional else None
-        return tf.reshape(tf.io.decode_raw(stored, tf.uint8, fixed_length=length), [-1, *shape])
+        length = math.prod(side or 0 for side in shape) * dtype.size if description.optional else None
+        return tf.reshape(tf.io.decode_raw(stored, dtype, fixed_length=length), [-1, *shape])
 
     def pixels(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         return tf.ensure_shape(_or_zeros(description, row[0], shape, lambda: _decoded(description, *row)), shape)
 
-    return tf.map_fn(pixels, (stored, turns), fn_output_signature=tf.TensorSpec(shape, tf.uint8))
+    return tf.map_fn(pixels, (stored, turns), fn_output_signature=tf.TensorSpec(shape, description.pixel))
 
 
 def _of_any_size(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -228,11 +244,14 @@ def _or_zeros(
 ) -> tf.Tensor:
     if not description.optional:
         return pixels()
-    return tf.cond(stored == "", lambda: tf.zeros(shape, tf.uint8), pixels)
+    return tf.cond(stored == "", lambda: tf.zeros(shape, description.pixel), pixels)
 
 
 def _decoded(description: AnyImages, stored: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
-    """Decodes one stored image, not raw: uint8 [height, width, channels]."""
+    """Decodes one stored image, not raw: [height, width, channels] of the description's `pixel`."""
+    if description.planes:
+        pixels = deep_image.decode_planes(stored, description.pixel, description.shape[2])
+        return tf.ensure_shape(pixels, description.shape)
     if description.encoding != "original":
         # TensorFlow's operation takes PNG too.
         return tf.ensure_shape(libjpeg(stored, description.shape[2]), description.shape)
@@ -243,7 +262,7 @@ def _decoded(description: AnyImages, stored: tf.Tensor, turn: tf.Tensor) -> tf.T
 def _normalized(pixels: tf.Tensor, description: AnyImages) -> tf.Tensor:
     if description.channel_order == "bgr":
         pixels = pixels[..., ::-1]
-    if description.dtype == "uint8":
+    if description.are_as_stored:
         return pixels
     width = pixels.shape[-2] or tf.shape(pixels)[-2]
     offset, scale = (_row(numbers, width) for numbers in (description.offset, description.scale))
@@ -319,6 +338,7 @@ def _to_png(pixels: tf.Tensor) -> tf.Tensor:
 
 
 def _to_raw(pixels: tf.Tensor) -> tf.Tensor:
-    """Returns the pixels' bytes: the last field of a serialized uint8 tensor (`TensorProto.tensor_content`)."""
+    """Returns the pixels' bytes: the last field of a serialized tensor (`TensorProto.tensor_content`)."""
     length = pixels.shape.num_elements() or tf.size(pixels)
+    length = length if pixels.dtype == tf.uint8 else length * pixels.dtype.size
     return tf.strings.substr(tf.io.serialize_tensor(pixels), -length, length)

@@ -9,7 +9,7 @@ A photo to be averaged down to half its sides or less is decoded at 1/2, 1/4 or 
 if that divides all of its pixels evenly.
 
 `contract.image_rules` computes an image's place; `resize` cuts and scales it, and lays it on the background. Every
-method rounds weighted sums to the nearest integer, half to even, clipped to 0..255.
+method rounds weighted sums to the nearest integer, half to even, clipped to the type's; float32 is not rounded.
 """
 
 from functools import partial
@@ -17,7 +17,14 @@ from functools import partial
 import tensorflow as tf
 
 from recordmill.transforms.contract.image_header import PNG
-from recordmill.transforms.contract.image_rules import is_transposed, luma, mirrored, placement, upright
+from recordmill.transforms.contract.image_rules import (
+    background_levels,
+    is_transposed,
+    luma,
+    mirrored,
+    placement,
+    upright,
+)
 from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.tensorflow import image_properties as properties
 
@@ -234,7 +241,7 @@ MEANS = ("area", "bilinear", "nearest")  # never beyond 0..255, unlike other met
 
 
 def resize(image: tf.Tensor, options: PixelOptions) -> tf.Tensor:
-    """Resizes an image, uint8 [h, w, channels]: uint8 [height, width, channels], static if `size` is given."""
+    """Resizes an image, [h, w, channels]: [height, width, channels] of its type, static if `size` is given."""
     goal = placement(tf.shape(image, tf.int64)[:2], options, tf)
     cuts = options.size is not None and options.fit == "crop"
     if cuts:
@@ -253,12 +260,11 @@ def _cut(image: tf.Tensor, start: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
 
 def _framed(image: tf.Tensor, before: tf.Tensor, after: tf.Tensor, options: PixelOptions) -> tf.Tensor:
     """Adds margins of the background, only along one of the two axes."""
-    red, green, blue = options.background
-    colour = [red, green, blue] if options.channels == 3 else [luma(red, green, blue)]
+    colour = background_levels(options)
 
     def margin(size: tf.Tensor, axis: int) -> tf.Tensor:
         shape = tf.tensor_scatter_nd_update(tf.shape(image, tf.int64), [[axis]], [size])
-        return tf.broadcast_to(tf.constant(colour, tf.uint8), shape)
+        return tf.broadcast_to(tf.constant(colour, image.dtype), shape)
 
     for axis in (0, 1):
         image = tf.concat([margin(before[axis], axis), image, margin(after[axis], axis)], axis)
@@ -273,8 +279,12 @@ def _scaled(image: tf.Tensor, size: tf.Tensor, options: PixelOptions) -> tf.Tens
     sides, method = tf.shape(image, tf.int64)[:2], options.resize
 
     def by(method: str, antialias: bool) -> tf.Tensor:
-        scaled = tf.round(tf.image.resize(image, tf.cast(size, tf.int32), method=method, antialias=antialias))
-        return tf.cast(scaled if method in MEANS else tf.clip_by_value(scaled, 0, 255), tf.uint8)
+        deep = image if image.dtype == tf.uint8 else tf.cast(image, tf.float32)
+        scaled = tf.image.resize(deep, tf.cast(size, tf.int32), method=method, antialias=antialias)
+        if image.dtype == tf.float32:
+            return scaled
+        rounded, most = tf.round(scaled), image.dtype.max
+        return tf.cast(rounded if method in MEANS else tf.clip_by_value(rounded, 0, most), image.dtype)
 
     shrinks = tf.reduce_prod(size) <= tf.reduce_prod(sides)
     way = tf.where(tf.reduce_all(size == sides), 0, tf.where(shrinks, 1, 2))

@@ -16,7 +16,18 @@ from typing import Any
 
 import tensorflow as tf
 
-from recordmill.pipeline.build.images.isolation import AS_IS, COMMAND, FORK, PNG, REJECT, REQUEST, receive, send
+from recordmill.pipeline.build.images.deep_files import planes_in
+from recordmill.pipeline.build.images.isolation import (
+    AS_IS,
+    COMMAND,
+    FORK,
+    PNG,
+    REJECT,
+    REQUEST,
+    receive,
+    request_options,
+    send,
+)
 from recordmill.pipeline.build.images.transcode import decodable
 from recordmill.transforms.contract.image_header import ImageError, read_header
 from recordmill.transforms.tensorflow.image_decode import libjpeg
@@ -45,11 +56,10 @@ def decode(data: bytes, options: Mapping[str, Any]) -> bytes:
 
 def answer(request: bytes, decoder: Decode, spare: int) -> bytes:
     """Answers a request; `spare` is this process' initial address space in bytes."""
-    max_pixels, seconds, is_srgb, compress = REQUEST.unpack_from(request)
-    options = {"max_pixels": max_pixels, "color": "srgb" if is_srgb else "ignore", "compress": compress}
+    options, seconds = request_options(request)
     data = request[REQUEST.size :]
     header = read_header(data)
-    _limit(seconds, spare + SPARE_BYTES + PIXEL_BYTES * header.width * header.height)
+    _limit(seconds, spare + SPARE_BYTES + PIXEL_BYTES * header.width * header.height * max(1, planes_in(options)))
     try:
         ready = decoder(data, options)
     except ImageError as error:

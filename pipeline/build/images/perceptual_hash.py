@@ -18,7 +18,11 @@ from PIL import Image
 from recordmill.pipeline.build.images.transcode import UPRIGHT, open_image
 from recordmill.pipeline.sources.files import is_machine_fault
 from recordmill.transforms.contract import image_header, image_parts, image_rules
+from recordmill.transforms.contract.kinds.image import PixelOptions
+from recordmill.transforms.numpy.image_decode import decode_planes
+from recordmill.transforms.numpy.pixels import stretched
 
+COLOURS = PixelOptions()
 SIDE = 32
 NONE = bytes(16)
 GREY = (128, 128, 128, 255)  # the background of transparent pixels; drawings rather use black or white
@@ -28,13 +32,14 @@ WAVES = np.cos(np.pi / SIDE * (np.arange(SIDE) + 0.5) * np.arange(1, 9)[:, None]
 """Rows 1 to 8 of the cosine transform; row 0 is the mean."""
 
 
-def perceptual_hash(data: bytes, max_pixels: int) -> bytes:
+def perceptual_hash(data: bytes, max_pixels: int, options: PixelOptions = COLOURS) -> bytes:
     """Returns a file's hashes, 8 bytes of shape and 8 of colours.
 
-    Zeros for a flat, damaged or unsupported image, and for one of more than `max_pixels`.
+    Zeros for a flat, damaged or unsupported image, and for one of more than `max_pixels`. Of deep `options`, `data` is
+    a PNG of planes, looked at `stretched`.
     Raises: MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.files`).
     """
-    pixels = small_pixels(data, max_pixels)
+    pixels = small_pixels(data, max_pixels, options)
     if pixels is None:
         return NONE
     frequencies = (WAVES @ pixels[..., 0] @ WAVES.T).ravel()
@@ -45,9 +50,12 @@ def perceptual_hash(data: bytes, max_pixels: int) -> bytes:
     return shape.tobytes() + quarters.tobytes()
 
 
-def small_pixels(data: bytes, max_pixels: int) -> npt.NDArray[np.float64] | None:
+def small_pixels(data: bytes, max_pixels: int, options: PixelOptions = COLOURS) -> npt.NDArray[np.float64] | None:
     """Returns an upright image in luma and chroma, 0 to 255, [32, 32, 3]; None and `Raises` as `perceptual_hash`."""
     try:
+        if options.planes:
+            shown = stretched(decode_planes(data, options.pixel, options.channels))
+            return np.asarray(_plain(Image.fromarray(shown[..., 0] if shown.shape[2] == 1 else shown)), np.float64)
         header = image_header.check_header(data, max_pixels)
         return _small(data, image_header.NAMED[header.format], max_pixels)
     except Exception as error:  # hostile bytes raise any; building the shard rejects the row
@@ -89,13 +97,15 @@ MEASURES = ("brightness", "saturation", "blue", "red", "sharpness")
 STEPS = 16  # of a level: few enough values for an exact histogram
 
 
-def appearance(images: Iterable[bytes], max_pixels: int) -> dict[str, npt.NDArray[np.float32]]:
+def appearance(
+    images: Iterable[bytes], max_pixels: int, options: PixelOptions = COLOURS
+) -> dict[str, npt.NDArray[np.float32]]:
     """Measures images at 32 × 32 pixels, leaving out damaged and unsupported ones. Raises as `perceptual_hash`.
 
     Returns, by measure, in levels of 0 to 255, float32 [measured images] in steps of 1/16: mean luma; mean length of
     chroma; its means along blue and red; and mean difference of neighbours' luma.
     """
-    small = (small_pixels(data, max_pixels) for data in images)
+    small = (small_pixels(data, max_pixels, options) for data in images)
     measured = [_measures(pixels) for pixels in small if pixels is not None]
     columns = np.rint(STEPS * np.array(measured).reshape(-1, len(MEASURES)).T) / STEPS
     return dict(zip(MEASURES, columns.astype(np.float32), strict=True))

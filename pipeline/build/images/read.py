@@ -23,7 +23,7 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.images.image_files import ImageFiles, most_bytes
 from recordmill.pipeline.build.images.isolation import Isolation, shared_isolation
 from recordmill.pipeline.build.images.perceptual_hash import NONE, perceptual_hash
-from recordmill.pipeline.build.images.transcode import UndecodableError, decodable, is_converted
+from recordmill.pipeline.build.images.transcode import UndecodableError, decodable, decoding_of, is_converted
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.sources.files import OutOfMemoryError
 from recordmill.pipeline.sources.images import parse
@@ -130,16 +130,18 @@ class BuildImageReader(ImageFiles):
         """
         data, file = self.read(source, reference, options.max_bytes), self.whole_file(source, reference)
         header = image_header.check_header(data, options.max_pixels, parse(reference).sides)
-        profile = color_profile.foreign_profile(data, header.format) if options.color == "srgb" else b""
-        pixel_bytes = 6 if header.format == "JPEG" and header.scans == 1 and not profile else 12
+        profile = color_profile.foreign_profile(data, header.format) if options.converts_colors else b""
+        pixel_bytes = (
+            6 if header.format == "JPEG" and header.scans == 1 and not profile else 12 * max(1, options.planes)
+        )
         needs = header.width * header.height * pixel_bytes
         lost = [("losses", name) for name in image_facts.losses(data, header.format, options)]
-        if header.in_graph and not profile and self.isolation is None:
+        if header.in_graph and not profile and not options.keeps_numbers and self.isolation is None:
             return Loaded(data, data, needs, file, lost)
         decoder = decodable if self.isolation is None else self.isolation.decodable
         purpose = f"decode an image of {len(data):,} bytes"
         is_kept = options.store == "original" or options.kind != "image"  # in the record, or in memory with its row
-        limits = {"max_pixels": options.max_pixels, "color": options.color, "compress": is_kept}
+        limits = {**decoding_of(options), "compress": is_kept}
         ready = retry_alone(lambda: decoder(data, limits), purpose, (UndecodableError,), needs)
         transcoded = [] if header.in_graph else [("transcoded", header.format)]
         named = color_profile.profile_name(profile) if is_converted(ready) else "broken"
@@ -190,13 +192,13 @@ def arguments(rows: Iterable[tuple[int, References, ImageOptions]]) -> Iterator[
         yield from ((source, reference, options.max_bytes) for reference in kept(references or b"", options))
 
 
-def perceptual_hash_of(loaded: Sequence[Loaded], max_pixels: int) -> bytes:
+def perceptual_hash_of(loaded: Sequence[Loaded], options: ImageOptions) -> bytes:
     """Returns the perceptual hash of a row's image, 16 bytes; zeros without one. Raises: OutOfMemoryError."""
     if not loaded:
         return NONE
     image = loaded[0]
     purpose = f"decode an image of {len(image.data):,} bytes"
-    return retry_alone(lambda: perceptual_hash(image.data, max_pixels), purpose, needs=image.needs)
+    return retry_alone(lambda: perceptual_hash(image.data, options.max_pixels, options), purpose, needs=image.needs)
 
 
 Graph = Callable[[tf.Tensor], Any]

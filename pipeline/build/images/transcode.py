@@ -4,6 +4,7 @@ JPEG, PNG, still WebP and plain BMP pass unchanged. GIF and AVIF (first frame), 
 animated WebP, other BMP and lossless JPEG become 8-bit PNG, with transparency and orientation. So do images with a
 colour profile other than sRGB's; `transforms.numpy.color` converts their colours. libjpeg-turbo decodes JPEG, Pillow
 all else. A client of the serving model calls the same function; it needs Pillow and this package, but no TensorFlow.
+Deep images, of more than 8 bits or other than 1 or 3 channels, become a PNG of planes (`deep_files`).
 After the graph, pixels become JPEG with restart markers, from which a reader decodes parts
 (`transforms.numpy.jpeg_parts`), with the pixels of the graph's own encoder: libjpeg-turbo with the same tables. A
 marker every few blocks adds one to three percent of bytes.
@@ -13,7 +14,6 @@ marker every few blocks adds one to three percent of bytes.
 
 import io
 import re
-import struct
 import warnings
 import zlib
 from collections.abc import Mapping
@@ -24,8 +24,9 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from PIL.PngImagePlugin import PngInfo, putchunk
+from PIL.PngImagePlugin import PngInfo
 
+from recordmill.pipeline.build.images import deep_files
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import is_machine_fault
 from recordmill.transforms.contract import color_profile, image_header, image_metadata, image_parts, image_rules
@@ -75,7 +76,8 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
     Args:
         data: the file.
         options: an image's `max_pixels` and `color`, by default `srgb`. `compress: False` makes a larger PNG in a tenth
-            of the time.
+            of the time. `pixel`, `channels` and `bands` of deep images, by default uint8, 3 and None, as in
+            `contract.kinds.image`; their colours are not converted.
 
     Raises:
         ImageError: `unsupported_format`, `too_many_pixels`, `too_slow`, `too_large`: its colour profile;
@@ -84,10 +86,13 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
         MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.files`).
     """
     header = image_header.check_header(data, options["max_pixels"])
-    profile = color_profile.foreign_profile(data, header.format) if options.get("color", "srgb") == "srgb" else b""
-    if header.in_graph and not profile:
+    is_deep, color = deep_files.keeps_numbers(options), options.get("color", "srgb")
+    profile = color_profile.foreign_profile(data, header.format) if color == "srgb" and not is_deep else b""
+    if deep_files.is_ready(data, header, options) if is_deep else header.in_graph and not profile:
         return data
     try:
+        if is_deep:
+            return _to_planes(data, header, options)
         return _to_png(data, header, profile, options["max_pixels"], options.get("compress", True))
     except image_header.ImageError:
         raise
@@ -99,6 +104,11 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
             raise
         message = f"the {header.format} is cut off, damaged, or of a kind that Pillow does not decode"
         raise UndecodableError("undecodable_image", message) from None
+
+
+def decoding_of(options: ImageOptions) -> dict[str, Any]:
+    """Returns the options for `decodable`."""
+    return {name: getattr(options, name) for name in ("max_pixels", "color", "pixel", "channels", "bands")}
 
 
 def open_image(data: bytes, form: image_header.ImageFormat, max_pixels: int) -> Image.Image:
@@ -120,19 +130,41 @@ def open_image(data: bytes, form: image_header.ImageFormat, max_pixels: int) -> 
     return image
 
 
-@cache
 def require_plugin(form: image_header.ImageFormat) -> None:
     """Raises: MissingPluginError: the format's plugin is not installed."""
-    package = form.plugin.partition(".")[0]
+    require(form.plugin.partition(".")[0], form.name, form.extra)
+
+
+@cache
+def require(package: str, what: str, extra: str) -> None:
+    """Raises: MissingPluginError: a package, if one is named, is not installed."""
     if package and find_spec(package) is None:
         raise MissingPluginError(
-            f"an image is {form.name}, which needs an extra: pip install "
-            f'"recordmill[{form.extra}]" (missing: {package}); then run the same command again'
+            f"an image is {what}, which needs an extra: pip install "
+            f'"recordmill[{extra}]" (missing: {package}); then run the same command again'
         )
+
+
+def require_decoder(data: bytes, form: image_header.ImageFormat, options: Mapping[str, Any]) -> None:
+    """Raises: MissingPluginError: a package to decode a file by these options is not installed."""
+    require_plugin(form)
+    if deep_files.keeps_numbers(options):
+        require(deep_files.package(data, form.name), f"{form.name} read as numbers", "deep")
+
+
+def _to_planes(data: bytes, header: image_header.Header, options: Mapping[str, Any]) -> bytes:
+    """Makes a PNG of planes, or for 1 or 3 bands of 8 bits a plain one."""
+    require_decoder(data, image_header.NAMED[header.format], options)
+    if header.format == "PNG":
+        open_image(data, image_header.NAMED["PNG"], options["max_pixels"]).close()
+    image, exif = deep_files.read(data, header, options)
+    pixels = deep_files.planes(image) if deep_files.planes_in(options) else image
+    return deep_files.png(pixels, [(b"eXIf", exif)] if exif else [], level=int(options.get("compress", True)))
 
 
 def _to_png(data: bytes, header: image_header.Header, profile: bytes, max_pixels: int, compress: bool) -> bytes:
     form, facts = image_header.NAMED[header.format], PngInfo()
+    image_header.check_colours(data, form.name)
     with open_image(data, form, max_pixels) as image:
         convert = to_srgb(profile, image.mode) if profile else None
         if header.in_graph and not convert:
@@ -169,15 +201,8 @@ def _of_jpeg(data: bytes, mode: str) -> Image.Image:
 
 
 def _uncompressed(image: Image.Image, facts: PngInfo, metadata: bytes) -> bytes:
-    """Writes a PNG by hand, since Pillow searches for the best filter even without compression."""
-    (width, height), colours, file = image.size, {"L": 0, "RGB": 2, "RGBA": 6}[image.mode], io.BytesIO()
-    file.write(image_header.PNG)
-    putchunk(file, b"IHDR", struct.pack(">II5B", width, height, 8, colours, 0, 0, 0))
-    for kind, data, *_ in (*facts.chunks, *([(b"eXIf", metadata.removeprefix(image_parts.EXIF))] if metadata else ())):
-        putchunk(file, kind, data)
-    putchunk(file, b"IDAT", zlib.compress(np.insert(np.asarray(image).reshape(height, -1), 0, 0, axis=1).data, 0))
-    putchunk(file, b"IEND")
-    return file.getvalue()
+    exif = [(b"eXIf", metadata.removeprefix(image_parts.EXIF))] if metadata else []
+    return deep_files.png(np.asarray(image), [*((kind, data) for kind, data, *_ in facts.chunks), *exif])
 
 
 def is_converted(ready: bytes) -> bool:

@@ -184,6 +184,8 @@ def _parts(table: pa.Table, feature: str) -> list[Histogram]:
 
 ROW_COLUMNS = ("@sample", "@source", "@key", "@chunk", "@position")
 PIXEL_SUMS = ("images", "pixels", "total", "squares")
+LOW = (1 << 32) - 1
+Whole = npt.NDArray[np.int64]
 KEYS = ("feature", "channel", "level")
 """An image's level is how often the sample can be halved and still hold the image."""
 SCHEMA = pa.schema([(KEYS[0], pa.string()), *((name, pa.int64()) for name in (*KEYS[1:], *PIXEL_SUMS))])
@@ -217,6 +219,8 @@ class PixelSums(Summary[dict[str, dict[str, Any]]]):
         for name, meter in self._meters.items():
             bad = dict[int, ImageError]()
             pixels, total, squares = meter.measure(sources, sampled[name].to_pylist(), bad.__setitem__)
+            if self.features[name].planes:
+                total, squares = _halved(total, squares)
             column = self.planned.schema.features[name]
             faults = {row: Fault(error.reason, error.message, column, error.path) for row, error in bad.items()}
             rejects += [reject_row(sampled, row, fault) for row, fault in faults.items() if fault.path]
@@ -241,6 +245,11 @@ class PixelSums(Summary[dict[str, dict[str, Any]]]):
         }
 
 
+def _halved(total: Whole, squares: Whole) -> tuple[Whole, Whole]:
+    """Sums high halves of squares as further channels: the squares of 2 billion uint16 pixels overflow 64 bits."""
+    return np.hstack([total, 0 * total]), np.hstack([squares & LOW, squares >> 32])
+
+
 def _pixel_table(feature: str, level: int, images: Any, pixels: Any, total: Any, squares: Any) -> pa.Table:
     channels = len(total)
     same = ([value] * channels for value in (level, images, pixels))
@@ -251,7 +260,9 @@ def _describe(summed: pa.Table, channels: int) -> dict[str, Any]:
     rows = summed.to_pylist()
     if not any(row["pixels"] for row in rows):
         return {"mean": [0.0] * channels, "variance": [1.0] * channels, "images": 0}
-    pairs = [rounded(row["pixels"], row["total"], row["squares"]) for row in rows]
+    high = [row["squares"] << 32 for row in rows[channels:]] or [0] * channels
+    both = zip(rows[:channels], high, strict=True)
+    pairs = [rounded(row["pixels"], row["total"], row["squares"] + more) for row, more in both]
     return {
         "mean": [mean for mean, _ in pairs],
         "variance": [variance for _, variance in pairs],

@@ -130,7 +130,7 @@ class ImageLoader:
                 files[name].append(b"".join(digests))
                 totals.whole |= {part.file: digest for part, digest in zip(parts, digests, strict=True) if part.file}
                 if name in looks:
-                    looks[name].append(read.perceptual_hash_of(parts, self._images[name].max_pixels))
+                    looks[name].append(read.perceptual_hash_of(parts, self._images[name]))
                 totals.facts.update((count, f"{name} {of}") for part in parts for count, of in part.counts)
                 size, needs = size + sum(map(len, data)), max(needs, *(part.needs for part in parts), 0)
             if size >= PART_BYTES:

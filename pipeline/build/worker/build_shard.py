@@ -156,7 +156,7 @@ class ShardBuilder:
             else:
                 rows = (each if isinstance(each, list) else [each] for each in batch.images[name][:count])
                 images = [*chain.from_iterable(rows)]
-            measure = functools.partial(appearance, images, options.max_pixels)
+            measure = functools.partial(appearance, images, options.max_pixels, options)
             measured[name] = retry_alone(measure, f"measure the images of '{name}'", needs=batch.needs)
         return measured
 

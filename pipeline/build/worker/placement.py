@@ -123,7 +123,7 @@ class ContentReader:
                 images: Iterable[Loaded] = (self._load(reader, source, each, options) for each in references)
                 if name in self._hashed:  # one image; a sequence is never hashed, and read one by one
                     images = list(images)
-                    looks[name] = read.perceptual_hash_of(images, options.max_pixels)
+                    looks[name] = read.perceptual_hash_of(images, options)
                 files[name] = fingerprints.file_digests(image.source for image in images)
         except ImageError as error:
             rejects.append(Reject(row["@chunk"], row["@position"], error.reason, error.message, path=error.path))

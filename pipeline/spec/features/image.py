@@ -29,11 +29,11 @@ OWN_SIDES = (480, 640)
 
 
 class Normalization(Options):
-    """The mean and standard deviation per channel, for pixels from 0 to 1."""
+    """The mean and standard deviation per channel, for pixels from 0 to 1, or as they are in uint16 and float32."""
 
-    mean: tuple[Mean, ...] = Field(min_length=1, max_length=3)
+    mean: tuple[Mean, ...] = Field(min_length=1, max_length=kinds.MOST_BANDS)
     """Subtracted from the channels."""
-    std: tuple[Deviation, ...] = Field(min_length=1, max_length=3)
+    std: tuple[Deviation, ...] = Field(min_length=1, max_length=kinds.MOST_BANDS)
     """Divides the channels afterwards."""
 
 
@@ -44,13 +44,8 @@ OF_THREE_CHANNELS = {
 """Statistics of the training data of model families: ImageNet, and CLIP (Radford et al. 2021)."""
 CAFFE_MEANS = (103.939, 116.779, 123.68)
 """ImageNet's mean blue, green and red, as subtracted by Caffe's models."""
-OF_ANY_CHANNELS = {
-    "zero_one": (0.0, 1 / 255),
-    "minus_one_one": (127.5, 1 / 127.5),
-    "inception": (127.5, 1 / 127.5),
-    "none": (0.0, 1.0),
-}
-"""Offset and scale, the same for every channel."""
+RANGES = {"uint8": (0, 255), "uint16": (0, 65_535)}
+"""The least and largest pixel, by dtype."""
 Normalize = Annotated[
     Annotated[
         Literal["zero_one", "minus_one_one", "dataset", "imagenet", "clip", "inception", "caffe", "none"], Tag("a name")
@@ -79,8 +74,15 @@ class Image(Feature):
     """The method. auto: area averaging when shrinking, bilinear when enlarging."""
     antialias: bool = True
     """Whether the kernel widens when shrinking, as in Pillow; ignored by auto, area and nearest."""
-    channels: Literal[1, 3] = 3
-    """3: RGB; 1: greyscale."""
+    dtype: Literal["uint8", "uint16", "float32"] = "uint8"
+    """The type of a pixel. uint16 and float32 take files of 9 to 16 bits or of floats, and keep every number."""
+    channels: int = Field(default=3, ge=1, le=kinds.MOST_BANDS, strict=True)
+    """3: RGB; 1: greyscale; with another `dtype` or number, the bands of the file."""
+    bands: tuple[Annotated[int, Field(ge=1, le=256, strict=True)], ...] | None = None
+    """The file's bands to take, from 1, in this order; None: all."""
+    range: tuple[Mean, Mean] | None = None
+    """The least and largest pixel, that `normalize` scales to 0..1 or -1..1: [0, 4095] for 12 bits in uint16. None: 0
+    and 65535."""
     store: Literal["auto", "jpeg", "png", "raw", "original"] = "auto"
     """auto: JPEG for JPEG sources, else PNG; raw: uint8; original: the file; the reader decodes, rotates and scales."""
     quality: int = Field(default=95, ge=1, le=100, strict=True)
@@ -94,9 +96,11 @@ class Image(Feature):
     normalize: Normalize = "zero_one"
     """zero_one: 0..1; minus_one_one: -1..1; by model family: imagenet and clip, with their mean and standard deviation;
     inception, -1..1; caffe, BGR minus its means. dataset: mean 0 and variance 1 per channel over the train split; none:
-    unchanged uint8; or `mean` and `std` as numbers."""
-    background: tuple[Byte, Byte, Byte] = (255, 255, 255)
-    """The RGB colour behind transparent pixels and around padded images."""
+    unchanged pixels; or `mean` and `std` as numbers: of pixels from 0 to 1, but of uint16 and float32 in their own
+    units."""
+    background: tuple[Byte, Byte, Byte] | Mean = (255, 255, 255)
+    """The RGB colour behind transparent pixels and around padded images; for deep ones a pixel's number, by default
+    0."""
     max_pixels: int = Field(default=64_000_000, ge=1, strict=True)
     """The largest number of pixels; images with more, by their header, are rejected before decoding."""
     max_bytes: int = Field(default=MAX_BYTES, ge=1, le=1 << 30, strict=True)
@@ -113,11 +117,59 @@ class Image(Feature):
             return {"fit": "none", **value} if keeps_shape else value
         return value
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_bands(cls, value: Any) -> Any:
+        """Sets the defaults of deep images, and as many channels as `bands`."""
+        if not isinstance(value, dict):
+            return value
+        dtype, bands = value.get("dtype", "uint8"), value.get("bands")
+        value = {"channels": len(bands), **value} if isinstance(bands, list | tuple) else value
+        if dtype == "uint8" and value.get("channels", 3) in (1, 3):
+            return value
+        return {"background": 0, **({"normalize": "none"} if dtype == "float32" else {}), **value}
+
     @model_validator(mode="after")
     def _check(self) -> "Image":
         self._check_size()
         self._check_channels()
+        self._check_depth()
+        self._check_background()
         return self
+
+    @property
+    def _is_deep(self) -> bool:
+        return kinds.planes_of(self.dtype, self.channels) > 0
+
+    def _check_depth(self) -> None:
+        """Checks the options of deep images, and those of bands."""
+        if self.bands is not None and len(self.bands) != self.channels:
+            raise WrongValueError(f"has {len(self.bands)} bands for {self.channels} `channels`: omit one", "bands")
+        if (self._is_deep or self.bands) and self.store in ("jpeg", "original"):
+            raise WrongValueError(f"`{self.store}` holds grey or RGB of 8 bits: store `png` or `raw`", "store")
+        if self.range is not None and (self.dtype == "uint8" or self.range[0] >= self.range[1]):
+            wanted = "the least and the largest pixel of `dtype: uint16` or `float32`, such as [0, 4095]"
+            raise WrongValueError(f"should be {wanted}, got {list(self.range)}", "range")
+        if self.dtype == "uint16" and isinstance(self.normalize, Normalization) and max(self.normalize.std) <= 1:
+            wanted = "in the pixel's units, 0 to 65,535: multiply shares"
+            raise WrongValueError(f"is of uint16 {wanted}, got {list(self.normalize.std)}", "normalize", "std")
+        if self.dtype == "float32":
+            self._check_float()
+
+    def _check_background(self) -> None:
+        given, most = self.background, RANGES.get(self.dtype)
+        is_pixel = isinstance(given, float) and (most is None or (given.is_integer() and 0 <= given <= most[1]))
+        if not (is_pixel if self._is_deep else isinstance(given, tuple)):
+            wanted = f"a pixel of {self.dtype}, such as 0" if self._is_deep else "a colour: red, green, blue"
+            raise WrongValueError(f"should be {wanted}, got `{given}`", "background")
+
+    def _check_float(self) -> None:
+        if self.normalize == "dataset":
+            raise WrongValueError("`dataset` sums whole numbers: give `mean` and `std` for float32", "normalize")
+        if self.range is None and self.normalize not in ("none", "dataset") and isinstance(self.normalize, str):
+            raise WrongValueError(
+                f"`{self.normalize}` of float32 needs `range`, the least and largest pixel", "normalize"
+            )
 
     def _check_size(self) -> None:
         if self.size is None:
@@ -138,8 +190,10 @@ class Image(Feature):
             raise WrongValueError(message, "shorter_side")
 
     def _check_channels(self) -> None:
-        if self.channels != 3 and (self.normalize == "caffe" or self.normalize in OF_THREE_CHANNELS):
-            raise WrongValueError(f"`{self.normalize}` is for 3 channels: give `mean` and `std` for one", "normalize")
+        is_family = self.normalize == "caffe" or self.normalize in OF_THREE_CHANNELS
+        if is_family and (self.channels != 3 or self._is_deep):
+            of = f"3 channels of uint8, and this image has {self.channels} of {self.dtype}"
+            raise WrongValueError(f"`{self.normalize}` is for {of}: give `mean` and `std`", "normalize")
         if isinstance(self.normalize, Normalization):
             for name in ("mean", "std"):
                 numbers = getattr(self.normalize, name)
@@ -148,7 +202,11 @@ class Image(Feature):
                     raise WrongValueError(message, "normalize", name)
 
     def options(self, *, is_label: bool = False) -> kinds.ImageOptions:
-        return self._make(self.contract, measured=self.normalize == "dataset")
+        return self._make(self.contract, measured=self.normalize == "dataset", **self._pixel())
+
+    def _pixel(self) -> dict[str, Any]:
+        """Returns the contract's type of a pixel, and the number or the colour around images."""
+        return {"pixel": self.dtype, **({"fill": self.background, "background": (0, 0, 0)} if self._is_deep else {})}
 
     def parts(self) -> tuple[str, ...]:
         """Names `orientation` of originals, and `missing` with `optional`."""
@@ -165,7 +223,7 @@ class Image(Feature):
         height, width = self.size or OWN_SIDES
         if self.size is None and self.shorter_side is not None:
             height, width = self.shorter_side, self.shorter_side * width // height
-        return height * width * self.channels * ENCODED_SHARE[self.store]
+        return height * width * self.channels * kinds.PIXEL_BYTES[self.dtype] * ENCODED_SHARE[self.store]
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         return self._make(kinds.ImageDescription, **self.pixels(statistics))
@@ -177,7 +235,8 @@ class Image(Feature):
             "stored": "bytes",
             "encoding": self.store,
             "shape": (*(self.size or (None, None)), self.channels),
-            "dtype": "uint8" if self.normalize == "none" else "float32",
+            "pixel": self.dtype,
+            "dtype": self.dtype if self.normalize == "none" else "float32",
             "offset": tuple(offset),
             "scale": tuple(scale),
             "channel_order": "bgr" if self.normalize == "caffe" else "rgb",
@@ -191,11 +250,16 @@ class Image(Feature):
         if isinstance(given, str):
             given = OF_THREE_CHANNELS.get(given, given)
         if isinstance(given, Normalization):
-            return [255 * mean for mean in given.mean], [1 / (255 * deviation) for deviation in given.std]
+            unit = 255 if self.dtype == "uint8" else 1
+            return [unit * mean for mean in given.mean], [1 / (unit * deviation) for deviation in given.std]
         if given == "dataset":
             deviations = [math.sqrt(variance) for variance in statistics["variance"]]
             return statistics["mean"], [1 / deviation if deviation else 1.0 for deviation in deviations]
-        offset, scale = OF_ANY_CHANNELS[given]
+        least, most = self.range or RANGES.get(self.dtype, (0, 1))
+        middle, half = (least + most) / 2, (most - least) / 2
+        offset, scale = {"none": (0.0, 1.0), "zero_one": (float(least), 1 / (most - least))}.get(
+            given, (middle, 1 / half)
+        )
         return [offset] * self.channels, [scale] * self.channels
 
 

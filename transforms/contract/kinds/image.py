@@ -16,6 +16,21 @@ MAX_SIDE = 16_384  # the longest side of a scaled image, in pixels; `shorter_sid
 MOST_PIXELS = (1 << 29) // 3  # the most pixels to decode, 512 MiB of RGB: the limit of TensorFlow and Pillow
 LEAST_PIXELS = 1 << 20
 """Images up to this are always decoded: an error about the shape says more than one about the header."""
+PIXEL_BYTES = {"uint8": 1, "uint16": 2, "float32": 4}
+"""The types of pixels, with their bytes."""
+MOST_BANDS = 16
+"""The most channels of an image."""
+
+
+def planes_of(pixel: str, channels: int) -> int:
+    """Returns the planes of a deep image's PNG; 0 for grey or RGB of 8 bits, which need none.
+
+    A deep image is a grey PNG of 8 or 16 bits, with a plane for each channel, one below the other. float32 takes two
+    planes: first those of the high halves of all channels, then those of the low ones.
+    """
+    if pixel == "uint8" and channels in (1, 3):
+        return 0
+    return 2 * channels if pixel == "float32" else channels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +45,21 @@ class PixelOptions:
     channels: int = 3
     background: tuple[int, int, int] = (255, 255, 255)
     dct_scaling: bool = True
+    pixel: str = base.left_out("uint8")
+    fill: float = base.left_out(0.0)
+    """The number around a padded deep image, in place of `background`."""
+    bands: tuple[int, ...] | None = base.left_out(None)
+    """The file's bands to take, from 1; None: all, one for each channel."""
+
+    @property
+    def planes(self) -> int:
+        """The planes of a deep image; 0 for plain ones (`planes_of`)."""
+        return planes_of(self.pixel, self.channels)
+
+    @property
+    def keeps_numbers(self) -> bool:
+        """Whether files are read as numbers: deep images, and chosen bands."""
+        return self.planes > 0 or self.bands is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +81,12 @@ class ImageOptions(PixelOptions, base.FeatureOptions):
     @property
     def is_encoded(self) -> bool:
         """Whether images may be encoded as JPEG."""
-        return self.store in ("auto", "jpeg")
+        return self.store in ("auto", "jpeg") and not self.planes
+
+    @property
+    def converts_colors(self) -> bool:
+        """Whether colour profiles are applied."""
+        return self.color == "srgb" and not self.keeps_numbers
 
     @property
     def strips(self) -> bool:
@@ -71,7 +106,7 @@ class Pixels:
     """The decoding of stored images to arrays: `(pixel - offset) * scale`, by channel, in `channel_order`."""
 
     stored: str
-    encoding: str  # `auto`, `jpeg` or `png`; `raw`: uint8 pixels; `original`: the file's bytes
+    encoding: str  # `auto`, `jpeg` or `png`; `raw`: pixels, little-endian; `original`: the file's bytes
     shape: tuple[Count | None, Count | None, Count]  # height, width, channels; None: varying sides
     dtype: str
     offset: tuple[float, ...]
@@ -79,9 +114,14 @@ class Pixels:
     options: PixelOptions | None = base.left_out(None)  # of originals
     channel_order: str = base.left_out("rgb")
     """`bgr` is the order after reading; images are stored and augmented as `rgb`."""
+    pixel: str = base.left_out("uint8")
+    """The type of a stored pixel: `uint8`, `uint16` or `float32`."""
 
     def __post_init__(self) -> None:
-        """Refuses an unknown channel order and impossible sides. Raises: DatasetError."""
+        """Refuses an unknown channel order or pixel, and impossible sides. Raises: DatasetError."""
+        if self.pixel not in PIXEL_BYTES:
+            pixel = f"an image's `pixel` is {cut(repr(self.pixel))} in dataset.json"
+            raise DatasetError(f"{pixel}; this release knows {', '.join(PIXEL_BYTES)}: install a newer one")
         if any(not 0 < side <= MAX_SIDE for side in self.shape if side is not None):
             raise DatasetError(
                 f"dataset.json states images of shape {list(self.shape)}; sides have at most {MAX_SIDE:,} pixels: "
@@ -92,10 +132,21 @@ class Pixels:
             raise DatasetError(f"{order}; this release knows rgb and bgr: install a newer one")
 
     @property
+    def planes(self) -> int:
+        """The planes of a deep image; 0 for plain ones (`planes_of`)."""
+        return planes_of(self.pixel, self.shape[2])
+
+    @property
+    def are_as_stored(self) -> bool:
+        """Whether the read numbers, of `dtype`, equal the stored ones."""
+        return self.dtype == self.pixel and (self.pixel != "float32" or not any(self.offset) and {*self.scale} == {1})
+
+    @property
     def most_pixels(self) -> int:
         """The largest size that a stored image may state: the fixed size, or 1,048,576 pixels if that is more."""
         height, width, _ = self.shape
-        return MOST_PIXELS if None in (height, width) else max(LEAST_PIXELS, (height or 0) * (width or 0))
+        size = (height or 0) * (width or 0) * max(1, self.planes)
+        return MOST_PIXELS if None in (height, width) else max(LEAST_PIXELS, size)
 
     @property
     def is_image_file(self) -> bool:
@@ -104,21 +155,30 @@ class Pixels:
 
     def words(self) -> str:
         """Describes the encoding and the size."""
-        encoding = ENCODINGS.get(self.encoding, self.encoding)
+        encoding = ENCODINGS.get("png" if self.planes and self.encoding == "auto" else self.encoding, self.encoding)
+        encoding += f" of {self.pixel}" * (self.pixel != "uint8")
         *sides, channels = self.shape
         if None in sides:
             return f"{encoding}, each of its own size, {count(channels or 0, 'channel')}"
         return f"{encoding}{' read as' if self.encoding == 'original' else ''} {base.sides_words(self.shape)}"
 
+    def check_file(self, name: str) -> None:
+        """Refuses images without a file for other programs. Raises: ExportError."""
+        if self.planes > 1 or (self.planes and not self.is_image_file):
+            of = f"{self.pixel} with {count(self.shape[2], 'channel')}"
+            raise base.ExportError(f"'{name}' is {of}, which no image file holds: read it by `open_dataset`")
+
     def tfds(self) -> dict[str, Any]:
-        """Describes an `Image`, or raw pixels as a uint8 `Tensor`."""
+        """Describes an `Image`, raw pixels as a `Tensor`, or several planes as bytes."""
         height, width, channels = self.shape
         varies = height is None or width is None or self.encoding == "original"
         shape = (-1, -1, channels) if varies else (height or 0, width or 0, channels)
         if self.encoding == "raw":
-            return base.tfds_tensor("uint8", shape, "bytes")
+            return base.tfds_tensor(self.pixel, shape, "bytes")
+        if self.planes > 1:
+            return base.tfds_stored(base.Stored("bytes"))
         encoding = "jpeg" if self.encoding == "jpeg" else "png"
-        image = {"shape": base.tfds_shape(shape), "dtype": "uint8", "encodingFormat": encoding}
+        image = {"shape": base.tfds_shape(shape), "dtype": self.pixel, "encodingFormat": encoding}
         return {"pythonClassName": f"{base.TFDS}.image_feature.Image", "image": image}
 
     @property
@@ -150,6 +210,7 @@ class ImageDescription(Pixels, base.Description):
         return decoding.image(bytes(parts[""]), self, int(parts.get("orientation", 1)))
 
     def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
+        self.check_file(name)
         into.add(name, options, base.ExportColumn(name, "image", name))
 
     def tfds(self) -> dict[str, Any]:
@@ -175,6 +236,7 @@ class ImageSequenceDescription(base.ListDescription, Pixels):
         return [decoding.image(bytes(data), self) for data in parts[""]]
 
     def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
+        self.check_file(name)
         into.add(name, options, base.ExportColumn(name, "image", name, depth=1))
 
     def tfds(self) -> dict[str, Any]:

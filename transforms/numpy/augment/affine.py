@@ -86,7 +86,7 @@ class Affine(Movement):
         self, pixels: Pixels, values: Values, out: Pixels | None, fill: list[int], take: Callable[..., None]
     ) -> Pixels:
         pixels = pixels.copy() if pixels is out else pixels
-        out = base.memory(out, pixels.shape)
+        out = base.memory(out, pixels.shape, pixels.dtype)
         take(pixels, *positions(self.matrix(values, *pixels.shape[:2]), *pixels.shape[:2]), fill, out)
         return out
 
@@ -121,9 +121,9 @@ def positions(matrix: Matrix, height: int, width: int) -> tuple[Whole, Whole]:
 
 
 def _between_four(pixels: Pixels, x: Whole, y: Whole, fill: list[int], out: Pixels) -> None:
-    """Writes sums of four pixels by their shares, integers of 1/1024, rounded half up."""
+    """Writes sums of four pixels by their shares, integers of 1/1024; whole pixels are rounded half up."""
     height, width = pixels.shape[:2]
-    if opencv.cv2 is not None and max(height, width) <= OPENCV_SIDE:
+    if opencv.takes(pixels) and max(height, width) <= OPENCV_SIDE:
         first = np.empty((*x.shape, 2), np.int16)
         for position, side, axis in ((x, width, 0), (y, height, 1)):
             np.clip(position >> 5, -2, side, out=first[..., axis], casting="unsafe")
@@ -134,11 +134,12 @@ def _between_four(pixels: Pixels, x: Whole, y: Whole, fill: list[int], out: Pixe
         opencv.cv2.remap(pixels, first, rest.astype(np.uint16), way, dst=out, borderMode=border, borderValue=fill)
         return
     framed = _framed(pixels, fill)
-    sums = np.full(out.shape, 512, np.int32)
+    is_whole = pixels.dtype != np.float32
+    sums: Any = np.full(out.shape, 512, np.int32) if is_whole else np.zeros(out.shape)
     for down, rows in ((0, 32 - (y & 31)), (1, y & 31)):
         for right, columns in ((0, 32 - (x & 31)), (1, x & 31)):
             sums += _at(framed, (x >> 5) + right, (y >> 5) + down) * (rows * columns)[..., np.newaxis]
-    out[...] = sums >> 10
+    out[...] = sums >> 10 if is_whole else sums / 1024
 
 
 def _nearest(pixels: Pixels, x: Whole, y: Whole, fill: list[int], out: Pixels) -> None:
@@ -148,7 +149,7 @@ def _nearest(pixels: Pixels, x: Whole, y: Whole, fill: list[int], out: Pixels) -
 def _framed(pixels: Pixels, fill: list[int]) -> Pixels:
     """Puts one filled pixel around an image."""
     height, width, channels = pixels.shape
-    framed = np.empty((height + 2, width + 2, channels), np.uint8)
+    framed = np.empty((height + 2, width + 2, channels), pixels.dtype)
     framed[...] = fill
     framed[1:-1, 1:-1] = pixels
     return framed

@@ -132,10 +132,10 @@ def mapped(
     return np.concatenate([corners.min(1), corners.max(1)], 1)
 
 
-def memory(out: Pixels | None, shape: tuple[int, ...]) -> Pixels:
+def memory(out: Pixels | None, shape: tuple[int, ...], dtype: npt.DTypeLike = np.uint8) -> Pixels:
     """Returns the result's memory; with a wrong shape, OpenCV would silently leave it unchanged."""
     if out is None:
-        return np.empty(shape, np.uint8)
+        return np.empty(shape, dtype)
     if out.shape != shape:
         raise ValueError(f"the image's result has the shape {shape}, the memory for it {out.shape}")
     return out
@@ -143,7 +143,7 @@ def memory(out: Pixels | None, shape: tuple[int, ...]) -> Pixels:
 
 def copied(pixels: Pixels, out: Pixels | None = None) -> Pixels:
     """Copies an image, unless it already is the result's memory."""
-    out = memory(out, pixels.shape)
+    out = memory(out, pixels.shape, pixels.dtype)
     if out is not pixels:
         np.copyto(out, pixels)
     return out

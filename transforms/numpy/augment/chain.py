@@ -54,11 +54,11 @@ class OwnFunction(Augmentation):
         """Calls the function. Raises: ValueError: it returns something else than pixels."""
         rng = np.random.Generator(np.random.PCG64([int(value) for value in values]))
         result = self.function(pixels.copy(), rng)
-        if isinstance(result, np.ndarray) and result.dtype == np.uint8 and result.shape == pixels.shape:
+        if isinstance(result, np.ndarray) and result.dtype == pixels.dtype and result.shape == pixels.shape:
             return result
         got = f"{result.dtype} {list(result.shape)}" if isinstance(result, np.ndarray) else repr(result)
         name = getattr(self.function, "__name__", self.function)
-        raise ValueError(f"augment's function {name} gave {got}; return pixels, uint8 {list(pixels.shape)}")
+        raise ValueError(f"augment's function {name} gave {got}; return pixels, {pixels.dtype} {list(pixels.shape)}")
 
 
 @dataclass(frozen=True)
@@ -95,6 +95,17 @@ def _checked(given: Any) -> Augmentation:
     if not callable(given) or isinstance(given, type):
         raise ValueError(f"augment holds {given!r}; give changes such as RandomFlip(), or functions (pixels, rng)")
     return OwnFunction(given)
+
+
+def check_deep(augmentations: Sequence[Augmentation]) -> None:
+    """Refuses all but movements and users' functions for deep images. Raises: ValueError."""
+    for each in augmentations:
+        if isinstance(each, Changes):
+            check_deep(each.inner)
+        elif not isinstance(each, Movement | OwnFunction) or isinstance(each, Group):
+            raise ValueError(f"{each} changes colours of 8 bits: leave it out, or give a function (pixels, rng)")
+        elif isinstance(getattr(each, "fill", 0), tuple):
+            raise ValueError(f"{each}: fill is a colour; give a number")
 
 
 def lanes(augmentations: Sequence[Augmentation]) -> int:
@@ -308,7 +319,7 @@ class Views(Changes):
     def _views(self, pixels: Pixels, values: Values, out: Pixels | None, *, mask: bool) -> Pixels:
         height, width, channels = pixels.shape
         shape = self.output_shape((height, width, channels))
-        out = base.memory(out, shape)  # type: ignore[arg-type] # an image's shape gives a shape without None
+        out = base.memory(out, shape, pixels.dtype)  # type: ignore[arg-type] # an image's shape gives a shape without None
         wide = len(values) // self.count
         for view, part in enumerate(np.split(out, self.count)):
             apply(pixels, None, self.inner, values[view * wide : (view + 1) * wide], part, mask=mask)

@@ -16,12 +16,12 @@ from recordmill.transforms.numpy.pixels import scale
 
 def resize(pixels: Pixels, size: tuple[int, int], out: Pixels | None = None) -> Pixels:
     """Scales to a height and width: bilinear, half-pixel centres, no antialiasing, rounded."""
-    return scale(pixels, size, "bilinear", False, base.memory(out, (*size, pixels.shape[2])))
+    return scale(pixels, size, "bilinear", False, base.memory(out, (*size, pixels.shape[2]), pixels.dtype))
 
 
 def nearest(pixels: Pixels, size: tuple[int, int], out: Pixels | None = None) -> Pixels:
     """Scales to a height and width by the pixels at the centres."""
-    out = base.memory(out, (*size, pixels.shape[2]))
+    out = base.memory(out, (*size, pixels.shape[2]), pixels.dtype)
     sides = zip(pixels.shape[:2], size, strict=True)
     rows, columns = ((2 * np.arange(after) + 1) * before // (2 * after) for before, after in sides)  # integers
     out[...] = pixels[rows[:, np.newaxis], columns]
@@ -79,7 +79,7 @@ class Crop(Movement):
             return scaled(inside, self.sides, out)
         if inside.shape[:2] == (high, wide):
             return inside
-        out = base.copied(np.zeros((high, wide, inside.shape[2]), np.uint8), out)
+        out = base.copied(np.zeros((high, wide, inside.shape[2]), inside.dtype), out)
         out[above : above + bottom - top, before : before + right - left] = inside
         return out
 
@@ -182,8 +182,8 @@ class RandomFlip(Movement):
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         horizontal, vertical = values[0] > 0, values[1] > 0
-        out = base.memory(out, pixels.shape)
-        if opencv.cv2 is not None:
+        out = base.memory(out, pixels.shape, pixels.dtype)
+        if opencv.takes(pixels):
             opencv.cv2.flip(pixels, -1 if horizontal and vertical else int(horizontal), dst=out)
         else:
             out[...] = pixels[:: -1 if vertical else 1, :: -1 if horizontal else 1]
@@ -220,8 +220,8 @@ class RandomRotation90(Movement):
         """Turns the image counterclockwise."""
         quarters = self._quarters(values, *pixels.shape[:2])
         pixels = pixels.copy() if pixels is out else pixels
-        out = base.memory(out, pixels.shape)
-        if opencv.cv2 is not None:  # 0 is a quarter clockwise, 1 a half, 2 a quarter counterclockwise
+        out = base.memory(out, pixels.shape, pixels.dtype)
+        if opencv.takes(pixels):  # 0 is a quarter clockwise, 1 a half, 2 a quarter counterclockwise
             opencv.cv2.rotate(pixels, 3 - quarters, dst=out)
         else:
             out[...] = np.rot90(pixels, quarters)

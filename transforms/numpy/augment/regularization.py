@@ -228,7 +228,7 @@ def blend(image: Array, other: Array, share: float) -> None:
         opencv.cv2.addWeighted(flat, share, others, 1 - share, opencv.TIE, dst=flat)
         return
     mixed = image.astype(np.float32) * np.float32(share) + other.astype(np.float32) * np.float32(1 - share)
-    image[...] = mixed + np.float32(0.5) if image.dtype == np.uint8 else mixed
+    image[...] = mixed + np.float32(0.5) if image.dtype.kind == "u" else mixed
 
 
 def _next(batch: Array) -> list[Array]:

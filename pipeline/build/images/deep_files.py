@@ -1,0 +1,119 @@
+"""Reads PNG and TIFF as numbers, band by band, and lays them out for the graph: a grey PNG of planes.
+
+The numbers are the file's own: no colour profile, gamma, transparency or photometric interpretation changes them.
+Files of another type than the feature's, palettes, signed and 64-bit numbers, and several pages are rejects. `bands`
+takes some of a file's bands. EXIF's orientation is kept for the graph.
+
+>>> image = np.array([[[1.5, -2.0]]], np.float32)
+>>> planes(image).tolist()  # the high halves of both channels, then the low ones
+[[16320], [49152], [0], [0]]
+"""
+
+import io
+import struct
+import zlib
+from collections.abc import Iterable, Mapping
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+from PIL.PngImagePlugin import putchunk
+
+from recordmill.transforms.contract import image_header, image_parts, image_rules
+from recordmill.transforms.contract.image_header import Header, ImageError
+from recordmill.transforms.contract.image_numbers import numbers_of
+from recordmill.transforms.contract.kinds.image import MOST_PIXELS, PIXEL_BYTES, planes_of
+
+Pixels = npt.NDArray[Any]
+
+
+def planes_in(options: Mapping[str, Any]) -> int:
+    """Returns the planes of `planes_of` by the options of `transcode.decodable`."""
+    return planes_of(options.get("pixel", "uint8"), options.get("channels", 3))
+
+
+def keeps_numbers(options: Mapping[str, Any]) -> bool:
+    """Whether files are read as numbers by the options of `transcode.decodable`: deep images, and chosen bands."""
+    return planes_in(options) > 0 or bool(options.get("bands"))
+
+
+def package(data: bytes, form: str) -> str:
+    """Names the package that reads a file's numbers; empty for Pillow, which reads PNG but 16 bits of colours."""
+    if form == "TIFF":
+        return "tifffile"
+    return "imagecodecs" if form == "PNG" and data[24] == 16 and data[25] else ""
+
+
+def is_ready(data: bytes, header: Header, options: Mapping[str, Any]) -> bool:
+    """Whether a file is the graph's form already: a grey PNG for one channel."""
+    is_one = options.get("pixel") == "uint16" and options.get("channels") == 1 and not options.get("bands")
+    return is_one and header.format == "PNG" and numbers_of(data, "PNG") == ("uint16", 1)
+
+
+def read(data: bytes, header: Header, options: Mapping[str, Any]) -> tuple[Pixels, bytes]:
+    """Reads a file: [height, width, channels] of the options' `pixel`, and EXIF for the graph, or b"".
+
+    Raises: ImageError: `unsupported_format` or `too_many_pixels`; others: a damaged file.
+    """
+    pixel, channels, bands = options.get("pixel", "uint8"), options.get("channels", 3), options.get("bands")
+    found, held = numbers_of(data, header.format)
+    if found != pixel:
+        remedy = f"`dtype: {found}` reads it" if found in PIXEL_BYTES else "convert it"
+        wrong = f"the {header.format} holds {found}, not the feature's {pixel}"
+        raise ImageError("unsupported_format", f"{wrong}: {remedy}")
+    wanted = bands or range(1, channels + 1)
+    if max(wanted) > held or (bands is None and held != channels):
+        message = f"the {header.format} has {held} bands, the feature takes {list(bands) if bands else channels}"
+        raise ImageError("unsupported_format", f"{message}: name some by `bands`, or give their number by `channels`")
+    samples = max(held * (2 if pixel == "float32" else 1), planes_in(options))
+    image_header.check_pixels(header.width * samples, header.height, MOST_PIXELS)
+    image, exif = (_tiff if header.format == "TIFF" else _png)(data)
+    image = image.reshape(header.height, header.width, held)
+    return np.ascontiguousarray(image[..., [band - 1 for band in wanted]], pixel), exif
+
+
+def _png(data: bytes) -> tuple[Pixels, bytes]:
+    with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
+        exif = image.info.get("exif", b"").removeprefix(image_parts.EXIF)
+        if package(data, "PNG"):  # Pillow would cut colours to 8 bits
+            return import_module("imagecodecs").png_decode(data), exif
+        return np.asarray(image), exif
+
+
+def _tiff(data: bytes) -> tuple[Pixels, bytes]:
+    with import_module("tifffile").TiffFile(io.BytesIO(data)) as file:
+        page = file.pages[0]
+        image_header.check_pixels(page.tilewidth or 1, page.tilelength or 1, MOST_PIXELS)
+        image = page.asarray(maxworkers=1)
+        image = np.moveaxis(image, 0, -1) if page.axes == "SYX" else image
+    exif = Image.Exif()
+    exif[image_rules.TAG] = image_parts.tiff_numbers(data, image_rules.TAG)[0] or 1
+    return image, exif.tobytes().removeprefix(image_parts.EXIF)
+
+
+def planes(image: Pixels) -> Pixels:
+    """Lays an image's channels one below the other: uint8 or uint16 [planes * height, width]."""
+    stacked = np.moveaxis(image, -1, 0)
+    if image.dtype == np.float32:
+        halves = np.ascontiguousarray(stacked, "<f4").view("<u2")
+        stacked = np.concatenate([halves[..., 1::2], halves[..., ::2]])
+    return np.ascontiguousarray(stacked).reshape(-1, image.shape[1])
+
+
+def png(pixels: Pixels, chunks: Iterable[tuple[bytes, bytes]], level: int = 0) -> bytes:
+    """Writes a PNG by hand, uint8 or uint16 [height, width] or [height, width, 3 or 4].
+
+    Pillow searches for the best filter even without compression, and writes other chunks in its own order.
+    """
+    height, width, channels = (*pixels.shape, 1)[:3]
+    colours, file = {1: 0, 3: 2, 4: 6}[channels], io.BytesIO()
+    file.write(image_header.PNG)
+    putchunk(file, b"IHDR", struct.pack(">II5B", width, height, 8 * pixels.itemsize, colours, 0, 0, 0))
+    for kind, data in chunks:
+        putchunk(file, kind, data)
+    rows = np.ascontiguousarray(pixels, pixels.dtype.newbyteorder(">")).view(np.uint8).reshape(height, -1)
+    putchunk(file, b"IDAT", zlib.compress(np.insert(rows, 0, 0, axis=1).data, level))
+    putchunk(file, b"IEND")
+    return file.getvalue()
