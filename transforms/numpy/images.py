@@ -100,7 +100,7 @@ class ImageReader:
         """Reads one image a row, or none for empty bytes of an `optional` one; `turns` orient originals, 1..8.
 
         Returns the part "", [rows, height, width, channels]; zeros for a missing image. Images of varying size are
-        padded with zeros, below and to the right, to the largest (0 if none). Without a common size in the description,
+        padded with zeros (the description's `padding`), below and to the right, to the largest (0 if none). Without a common size in the description,
         the part `shape`, int64 [rows, 2], has each image's height and width. Raises: RowError: bytes that do not fit
         the description.
         """
@@ -145,13 +145,14 @@ class ImageReader:
     def _of_any_size(self, encoded: Bytes, turns: Sequence[int]) -> tuple[Array, Array]:
         nothing = np.zeros((0, 0, self._shape[2]), np.uint8)
         images = self._prepared(range(len(encoded)), encoded, turns)
+        padding = self._description.padding
         read = [nothing if self._is_missing(image.data) else self._pixels(image) for image in images]
         sides = np.array([pixels.shape[:2] for pixels in read], np.int64).reshape(-1, 2)
         batch = self._empty((len(read), *sides.max(0, initial=0).tolist(), self._shape[2]), self._dtype)
         for pixels, (height, width), out in zip(read, sides.tolist(), batch, strict=True):
             self._normalize(pixels, out[:height, :width])
-            out[height:] = 0
-            out[:height, width:] = 0
+            out[height:] = padding
+            out[:height, width:] = padding
         return batch, sides
 
     def _prepared(self, rows: Iterable[int], files: Bytes, turns: Iterable[int]) -> list[_Image]:
@@ -176,7 +177,7 @@ class ImageReader:
 
     def _read_into(self, out: Array, image: _Image) -> None:
         if self._is_missing(image.data):
-            out[...] = 0
+            out[...] = self._description.padding
         else:
             self._normalize(self._pixels(image, out if self._dtype == np.uint8 else None), out)
 

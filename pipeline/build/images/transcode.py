@@ -155,7 +155,7 @@ def _to_png(data: bytes, header: image_header.Header, profile: bytes, max_pixels
         if form.turned_by_pillow:
             plain = plain.transpose(TURNED_BACK[turn])
     if not compress:
-        return _uncompressed(plain, facts, metadata.tobytes() if turn in TURNED_BACK else metadata or b"")
+        return uncompressed_png(plain, facts, metadata.tobytes() if turn in TURNED_BACK else metadata or b"")
     file = io.BytesIO()
     plain.save(file, "PNG", compress_level=1, compress_type=zlib.Z_RLE, exif=metadata, pnginfo=facts)
     return file.getvalue()
@@ -168,7 +168,7 @@ def _of_jpeg(data: bytes, mode: str) -> Image.Image:
     return Image.frombuffer(mode, (width, height), pixels, "raw", mode, 0, 1)
 
 
-def _uncompressed(image: Image.Image, facts: PngInfo, metadata: bytes) -> bytes:
+def uncompressed_png(image: Image.Image, facts: PngInfo, metadata: bytes) -> bytes:
     """Writes a PNG by hand, since Pillow searches for the best filter even without compression."""
     (width, height), colours, file = image.size, {"L": 0, "RGB": 2, "RGBA": 6}[image.mode], io.BytesIO()
     file.write(image_header.PNG)
