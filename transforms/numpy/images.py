@@ -99,10 +99,10 @@ class ImageReader:
     def images(self, encoded: Bytes, turns: Sequence[int] | None = None) -> dict[str, Array]:
         """Reads one image a row, or none for empty bytes of an `optional` one; `turns` orient originals, 1..8.
 
-        Returns the part "", [rows, height, width, channels]; zeros for a missing image. Images of varying size are
-        padded with zeros (the description's `padding`), below and to the right, to the largest (0 if none). Without a common size in the description,
-        the part `shape`, int64 [rows, 2], has each image's height and width. Raises: RowError: bytes that do not fit
-        the description.
+        Returns the part "", [rows, height, width, channels]; the description's `padding` for a missing image. Images of
+        varying size are padded with it, below and to the right, to the largest (0 if none). Without a common size in
+        the description, the part `shape`, int64 [rows, 2], has each image's height and width. Raises: RowError: bytes
+        that do not fit the description.
         """
         turns = [1] * len(encoded) if turns is None else turns
         batch, sides = self._of_any_size(encoded, turns) if None in self._shape else self._of_one_size(encoded, turns)
@@ -188,12 +188,15 @@ class ImageReader:
         """Decodes and augments one image: uint8 [height, width, channels], in `out` if given."""
         if self._augment is None:
             return self._whole(image, out if out is not None else self._scratch)
-        part = self._part(image.part)
-        pixels = self._whole(image, self._scratch) if part is None else part
+        pixels: Array | ImagePart | None = self._part(image.part)
+        padding = np.uint8(self._description.padding)
+        if pixels is None:
+            pixels = self._whole(image, self._scratch)
+            pixels = pixels ^ padding if padding else pixels  # outside the image, changes show zeros
         boxes = self._boxes.of(image.row)
         changed, moved = apply_acting(pixels, boxes, image.changes, out, mask=self._augment.mask)
         self._boxes.put(image.row, moved)
-        return changed
+        return changed ^ padding if padding else changed
 
     def _part(self, part: JpegPart | None) -> ImagePart | None:
         if part is None:

@@ -8,12 +8,10 @@ that blur edges, such as JPEG, are refused. `pycocotools` draws shapes, COCO's o
 """
 
 from collections.abc import Mapping, Sequence
-from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
@@ -25,7 +23,6 @@ from recordmill.transforms.contract.image_rules import TAG, is_transposed
 from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, ArrayLayout
 from recordmill.transforms.contract.kinds.mask import LEVELS, MaskOptions
 from recordmill.transforms.numpy.image_decode import upright
-from recordmill.transforms.tensorflow.image_properties import orientation
 
 Values: TypeAlias = npt.NDArray[np.uint8]
 Colors: TypeAlias = Sequence[tuple[tuple[int, int, int], int]]
@@ -43,18 +40,13 @@ class Frame(NamedTuple):
     turn: int
 
     @classmethod
-    def of(cls, image: bytes, oriented: str) -> "Frame":
-        """Returns the frame of masks of an image, whose bytes are the graph's."""
-        header, turn = read_header(image), int(_orientation()(tf.constant(image)))
+    def of(cls, image: bytes, turn: int, oriented: str) -> "Frame":
+        """Returns the frame of masks of an image, by its bytes for the graph and their orientation."""
+        header = read_header(image)
         if oriented == "file":
             return cls(header.height, header.width, turn)
         sides = (header.width, header.height) if is_transposed(turn) else (header.height, header.width)
         return cls(*sides, 1)
-
-
-@cache
-def _orientation() -> Any:
-    return tf.function(orientation, input_signature=[tf.TensorSpec([], tf.string)], autograph=False)
 
 
 def mask_png(data: bytes, options: MaskOptions, frame: Frame) -> bytes:

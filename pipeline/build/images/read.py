@@ -33,6 +33,7 @@ from recordmill.transforms.contract.kinds.array import MAGIC
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.tensorflow.image import ImageError, pixel_sums
+from recordmill.transforms.tensorflow.image_properties import orientation
 
 NO_MEMORY = (MemoryError, tf.errors.ResourceExhaustedError)
 UNDECODABLE = (tf.errors.InvalidArgumentError,)
@@ -150,7 +151,6 @@ class BuildImageReader(ImageFiles):
         profiles = [("profiles", named)] if profile else []
         return Loaded(ready, data, needs, file, [*transcoded, *profiles, *lost])
 
-
     def load_mask(self, source: int, data: bytes, options: MaskOptions, image: "Loaded | None") -> "Loaded":
         """Reads the mask of an image, by reference or as shapes, as a grey PNG.
 
@@ -159,7 +159,8 @@ class BuildImageReader(ImageFiles):
         """
         if image is None:
             raise ImageError("missing_value", f"there is a mask, but no image '{options.image}'")
-        frame, file = masks.Frame.of(image.data, options.oriented), None
+        turn = int(_orientation()(tf.constant(image.data)))
+        frame, file = masks.Frame.of(image.data, turn, options.oriented), None
         needs = MASK_BYTES * frame.height * frame.width
         if options.is_reference:
             file, data = self.whole_file(source, data), self.read(source, data, options.max_bytes)
@@ -178,6 +179,11 @@ class BuildImageReader(ImageFiles):
             raise
         except ImageError:  # `mask_png` has its own rules
             pass
+
+
+@cache
+def _orientation() -> Any:
+    return tf.function(orientation, input_signature=[tf.TensorSpec([], tf.string)], autograph=False)
 
 
 class Loaded(NamedTuple):

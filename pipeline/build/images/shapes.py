@@ -5,7 +5,6 @@ of the sides; or `rle`, COCO's run lengths; `crowd`, 1 for a group. An object wi
 """
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -45,7 +44,7 @@ def drawn(shapes: bytes, options: MaskOptions, height: int, width: int) -> Value
 
 
 def _value(shape: Mapping[str, Any], number: int, known: Mapping[str, int], options: MaskOptions) -> int:
-    name = shape.get("name")
+    name = str(shape.get("name"))
     if shape.get("crowd") and options.crowd == "ignore":
         if options.ignore is None:
             what = f"object {number} is a crowd of {cut(repr(name))}"
@@ -53,7 +52,8 @@ def _value(shape: Mapping[str, Any], number: int, known: Mapping[str, int], opti
         return options.ignore
     if options.draw == "instances":
         if number >= LEVELS or number == options.ignore:
-            raise ImageError("too_large", f"object {number} is one too many: numbers are below {options.ignore or LEVELS}")
+            most = options.ignore or LEVELS
+            raise ImageError("too_large", f"object {number} is one too many: numbers are below {most}")
         return number
     if name not in known:
         raise ImageError("unknown_class", f"object {number} is of {cut(repr(name))}, which is not among `classes`")
@@ -107,4 +107,4 @@ def _coco() -> ModuleType:
         from pycocotools import mask
     except ImportError:
         raise UserError('the package pycocotools is missing: pip install "recordmill[masks]"') from None
-    return mask  # type: ignore[no-any-return]
+    return mask

@@ -163,7 +163,8 @@ def _load(
     """Loads a feature's images of one row: one or none, or any number from a list; `beside` is a mask's image."""
     loaded, size = list[Loaded](), 0
     if isinstance(options, MaskOptions):
-        return [reader.load_mask(source, data, options, *beside or [None]) for data in read.kept(references, options)]
+        image = beside[0] if beside else None
+        return [reader.load_mask(source, data, options, image) for data in read.kept(references, options)]
     for reference in read.kept(references, options):
         loaded.append(reader.load(source, reference, options))
         size += len(loaded[-1].data) + (len(loaded[-1].source) if loaded[-1].data is not loaded[-1].source else 0)

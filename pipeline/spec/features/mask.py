@@ -49,7 +49,7 @@ class Mask(Feature):
     """Draws the column's shapes, polygons and run lengths. classes: later objects cover earlier ones. instances: the
     object's number in the row, from 1. By default the column holds images."""
     crowd: Literal["ignore", "draw"] = "ignore"
-    """ignore: drawn groups, which COCO calls crowds, get the value `ignore`, which they need. draw: as other objects."""
+    """ignore: drawn groups, COCO's crowds, get the value `ignore`, which they need. draw: as other objects."""
     store: Literal["png", "raw"] = "png"
     """png; raw: uint8."""
     max_pixels: int = Field(default=64_000_000, ge=1, strict=True)
@@ -69,7 +69,7 @@ class Mask(Feature):
             if name not in names:
                 message = f"names '{name}', which is no class{did_you_mean(name, names)}"
                 raise WrongValueError(f"{message}; add it to `classes`, or give `ignore`", "colors")
-        if len({*map(str, (self.colors or {}).values())}) < len(self.colors or ()):
+        if len({*self._colors.values()}) < len(self._colors):
             raise WrongValueError("gives two classes one colour", "colors")
         if self.draw == "classes" and not names:
             raise WrongValueError("are needed: the names of shapes, by value", "classes")
@@ -82,11 +82,16 @@ class Mask(Feature):
         """The values of classes, with their names."""
         return tuple(self.classes.items() if isinstance(self.classes, dict) else enumerate(self.classes or ()))
 
+    @property
+    def _colors(self) -> dict[str, tuple[int, int, int]]:
+        given = (self.colors or {}).items()
+        return {name: color if isinstance(color, tuple) else (color, color, color) for name, color in given}
+
     def check(self, features: Mapping[str, Feature]) -> None:
         """Checks the feature named by `image`, and takes over its size."""
         image = feature_named(self.image, features, "image")
         if not isinstance(image, Image) or image.kind != "image":
-            raise WrongValueError(f"'{self.image}' is of kind {image.kind}: masks need a feature of kind image", "image")
+            raise WrongValueError(f"'{self.image}' is of kind {image.kind}: a mask needs one of kind image", "image")
         self._image = image
 
     def _column(self) -> Column:
@@ -101,13 +106,12 @@ class Mask(Feature):
         return ("shape",) if self._image and self._image.size is None else ()
 
     def options(self, *, is_label: bool = False) -> kinds.MaskOptions:
-        values = {name: value for value, name in self.named} | {IGNORED: self.ignore}
-        colors = {color if isinstance(color, tuple) else (color,) * 3: name for name, color in (self.colors or {}).items()}
+        values = {IGNORED: self.ignore, **{name: value for value, name in self.named}}
         return self._make(
             self.contract,
             **self._sides(),
             classes=self.named or None,
-            colors=tuple((color, values[name]) for color, name in colors.items()) or None,
+            colors=tuple((color, values[name]) for name, color in self._colors.items()) or None,
             background=(self.ignore or 0,) * 3,
             resize="nearest",
             channels=1,
