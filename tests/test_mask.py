@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Picture
 from PIL import ImageOps
@@ -29,7 +29,7 @@ from recordmill.transforms.contract.kinds.mask import MaskDescription, MaskOptio
 from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.tensorflow import image
 from recordmill.transforms.tensorflow.kind import Context, Statistics
-from tests.messages import assert_names, raises
+from tests.messages import raises
 
 Values = np.ndarray
 VOC = {0: "background", 1: "aeroplane", 15: "person", 16: "plant"}
@@ -248,6 +248,7 @@ def in_batch(masks: list[Values], outside: int) -> Values:
     ],
     ids=str,
 )
+@settings(max_examples=12)
 @given(st.lists(sides, min_size=1, max_size=3), st.integers(0, 1 << 30))
 def test_a_mask_takes_the_nearest_pixel_of_its_images_place(
     ignore: int | None, of_image: dict[str, Any], store: str, shapes: list[tuple[int, int]], seed: int
@@ -300,11 +301,12 @@ name: shapes
 source: {format: jsonl, path: rows.jsonl}
 key: id
 splits: {train: 1}
+rejects: {max_share: 0.5}
 features:
   mask: {kind: mask, image: image, classes: [none, a, b, c, d], ignore: 255, optional: true}
   image: {kind: image, size: [24, 32], store: png, normalize: none, background: [0, 0, 0]}
   own: {kind: image, column: image, fit: none}
-  own_mask: {kind: mask, image: own, column: colours, store: png, ignore: 7, classes: {0: none, 30: a, 31: b, 32: c, 33: d},
+  own_mask: {kind: mask, image: own, column: colours, ignore: 7, classes: {0: none, 30: a, 31: b, 32: c, 33: d},
     colors: {none: 0, a: [250, 10, 10], b: [10, 250, 10], c: [10, 10, 250], d: [200, 200, 10]}}
 label: own_mask
 """
@@ -373,9 +375,9 @@ def test_bad_masks_are_rejects_with_their_file(built: tuple[str, list[Values]]) 
 )
 def test_a_mask_moves_with_its_image(built: tuple[str, list[Values]], changes: list[Any]) -> None:
     """Each pixel of an image has its mask's colour, wherever it went; outside, images are black and masks ignored."""
-    for given in (changes, {"image": changes}):
+    for wanted in (changes, {"image": changes}):
         features, _ = read_batch(
-            built[0], "numpy", dtype="uint8", augment=given, features=["image", "mask"], label=None
+            built[0], "numpy", dtype="uint8", augment=wanted, features=["image", "mask"], label=None
         )
         of_rows = [place for place, missing in enumerate(features["mask_missing"]) if not missing]
         masks, images = features["mask"][of_rows, ..., 0], features["image"][of_rows]
