@@ -22,7 +22,7 @@ from recordmill.transforms.contract.kinds.number import TINY
 
 COUNTS = ("transcoded", "profiles", "losses")  # statistics of images, by shard and by version
 ARRAY = "read NumPy arrays as kind `array` from Parquet, WebDataset or `format: python`"
-MASK = "save np.asarray(Image.open(file)) as a grey PNG, for `channels: 1, resize: nearest, store: png`"
+MASK = "read classes of pixels as `kind: mask`"
 LOSSES = {
     "bits": ("cut to 8", f"scale the range that counts to 8 bits first, or {ARRAY}"),
     "palette indices": ("stored as colours or luma", MASK),
