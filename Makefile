@@ -114,7 +114,7 @@ lock: $(READY)  ## Update the files of pinned requirements; newer versions: make
 	$(COMPILE) --override .ci/without_hub.txt pyproject.toml --extra dev --output-file requirements.lock $(ARGS)
 	$(COMPILE) pyproject.toml examples/frameworks/requirements.in --extra fast --output-file examples/frameworks/requirements.lock $(ARGS)
 	$(COMPILE) --override .ci/without_hub.txt pyproject.toml --extra aws --extra build --extra deep --extra fast --extra gcp --extra heif \
-		--extra tokens --constraint requirements.lock --output-file deploy/container/requirements.lock $(ARGS)
+		--extra masks --extra tokens --constraint requirements.lock --output-file deploy/container/requirements.lock $(ARGS)
 	$(COMPILE) deploy/checks.in --output-file deploy/checks.lock $(ARGS)
 	$(COMPILE) pyproject.toml docs/tools.in --output-file docs/tools.lock $(ARGS)
 	$(COMPILE) docs/migrate/tools.in --output-file docs/migrate/tools.lock $(ARGS)

@@ -43,6 +43,7 @@ WHERE = {
     "Image": ("images.md", "Images"),
     "ImageSequence": ("image_sequences.md", "Options"),
     "Boxes": ("boxes.md", "Boxes"),
+    "Mask": ("segmentation.md", "Masks"),
     "Text": ("text.md", "Options"),
     "Texts": ("text.md", "Several texts a row"),
     "Pair": ("text.md", "Two texts as one"),

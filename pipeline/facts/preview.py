@@ -18,7 +18,7 @@ import recordmill.augment
 from recordmill.pipeline.dataset.manifest import Json
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError, did_you_mean
-from recordmill.pipeline.facts.sample import MOST_IN_ROW, FeatureRoles, hatched, images_of
+from recordmill.pipeline.facts.sample import MOST_IN_ROW, FeatureRoles, hatched, images_of, painted
 from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.inspection.records import Record
 from recordmill.pipeline.inspection.values import COLORS, StoredImage, color_of, raw_image
@@ -168,24 +168,33 @@ def _reject_card(sources: Path | None, reject: Json) -> Card:
 def _tiles(
     roles: FeatureRoles, record: Record, name: str, image: StoredImage, changes: Sequence[Augmentation]
 ) -> Iterator[Tile]:
-    pixels, boxes = image.array(), list(roles.named_boxes(record, name))
-    stored = hatched(_image(pixels), roles.backgrounds.get(name))
+    pixels, boxes, mask = image.array(), list(roles.named_boxes(record, name)), roles.masks.get(name)
+    under = roles.under(record, name) if mask else None
+    stored = painted(pixels, under, mask.ignore) if mask else hatched(_image(pixels), roles.backgrounds.get(name))
     word = ", stretched" if image.pixels.planes else ""
     yield _tile(f"{name if len(roles.images) > 1 else 'stored'}{word}", stored, boxes)
     for epoch in range(DRAWS if changes else 0):
-        changed, moved = _augmented(pixels, boxes, changes, record.position, epoch)
-        yield _tile(f"augmented {epoch + 1}", _image(changed), moved)
+        changed, moved = _augmented(pixels, boxes, changes, record.position, epoch, is_mask=mask is not None)
+        behind = None if under is None else _augmented(under, (), changes, record.position, epoch)[0]
+        shown = painted(changed, behind, mask.ignore) if mask else _image(changed)
+        yield _tile(f"augmented {epoch + 1}", shown, moved)
 
 
 def _augmented(
-    pixels: Any, boxes: Sequence[tuple[Box, str]], changes: Sequence[Augmentation], position: int, epoch: int
+    pixels: Any,
+    boxes: Sequence[tuple[Box, str]],
+    changes: Sequence[Augmentation],
+    position: int,
+    epoch: int,
+    *,
+    is_mask: bool = False,
 ) -> tuple[Any, list[tuple[Box, str]]]:
     """Augments an image and its boxes by the random numbers of a position in an epoch; drops cropped-out boxes."""
     checked = check(changes)
     draws = uniform(combine(0, AUGMENT, epoch), np.array([position]), lanes(checked))
     lists = np.array([box for box, _ in boxes], np.float32).reshape(-1, 4) if boxes else None
     try:
-        changed, moved = apply(pixels, lists, checked, parameters(checked, draws)[0])
+        changed, moved = apply(pixels, lists, checked, parameters(checked, draws)[0], mask=is_mask)
     except ValueError as error:
         raise DatasetError(str(error)) from None
     kept = zip([] if moved is None else moved.tolist(), (name for _, name in boxes), strict=False)

@@ -16,20 +16,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageStat
+from PIL import Image, ImageColor, ImageStat
 
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.facts.version import VersionFacts, shown_split
 from recordmill.pipeline.inspection.records import Record, read_records
-from recordmill.pipeline.inspection.values import BOXED_SIDE, StoredImage, color_of
+from recordmill.pipeline.inspection.values import BOXED_SIDE, COLORS, StoredImage, color_of
 from recordmill.pipeline.reader import notebook
 from recordmill.transforms.contract.image_rules import luma
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.boxes import Box, BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.image import Pixels
+from recordmill.transforms.contract.kinds.mask import MaskDescription
 from recordmill.transforms.contract.kinds.text import TextDescription
 
 MOST_RECORDS = 1_000  # sampled
@@ -45,6 +46,7 @@ TABLE_ROWS = 10  # records shown without images
 TOLERANCE, SPREAD = 10, 8  # levels, pixels: differences at an edge by JPEG's blocks
 STRIPES = np.array([[176, 184, 194], [226, 230, 235]], np.uint8)
 Color = tuple[int, int, int]
+Levels = npt.NDArray[np.uint8]
 
 
 class Drawn(NamedTuple):
@@ -130,7 +132,8 @@ def read_sample(dataset: DatasetVersion) -> RecordSample | None:
     records = list(_first_records(dataset, split))
     roles, measured = FeatureRoles.of(dataset), defaultdict[str, _Measured](lambda: _Measured([], []))
     examples = tuple(roles.example(record, measured) for record in roles.chosen(records))
-    images = {name: _image_counts(records, name, measured[name]) for name in roles.images}
+    counted = [name for name in roles.images if name not in roles.masks]
+    images = {name: _image_counts(records, name, measured[name]) for name in counted}
     boxes = {name: [record.values[name] for record in records] for name in roles.boxes}
     flat = {name: np.array([*chain(*rows)], np.float64).reshape(-1, 4) for name, rows in boxes.items()}
     a_row = {name: _histogram(map(len, rows)) for name, rows in boxes.items()}
@@ -167,6 +170,7 @@ class FeatureRoles:
     texts: Sequence[str]
     names: Sequence[str]  # features with several names per row; they name the boxes of a row, if as many
     backgrounds: Mapping[str, Color]  # the padding's colour of padded images
+    masks: Mapping[str, MaskDescription]
 
     @classmethod
     def of(cls, dataset: DatasetVersion) -> "FeatureRoles":
@@ -183,6 +187,7 @@ class FeatureRoles:
             [name for name, each in known.items() if isinstance(each, TextDescription)],
             [name for name, each in known.items() if isinstance(each, CategoriesDescription)],
             {name: color for name, color in backgrounds.items() if color is not None},
+            {name: each for name, each in known.items() if isinstance(each, MaskDescription)},
         )
 
     def chosen(self, records: Sequence[Record]) -> list[Record]:
@@ -209,7 +214,7 @@ class FeatureRoles:
         thumbnails = []
         for name in self.images:
             for image in images_of(record, name)[:MOST_IN_ROW]:
-                pixels = image.pillow()
+                pixels = self.painted(record, name, image) if name in self.masks else image.pillow()
                 if measured is not None and not image.pixels.planes:  # those are shown stretched
                     colors = ImageStat.Stat(pixels)
                     measured[name].channels.append((colors.mean, colors.stddev))
@@ -220,6 +225,15 @@ class FeatureRoles:
                 size = f"{pixels.width}×{pixels.height}{', stretched' if image.pixels.planes else ''}"
                 thumbnails.append(Thumbnail(name, notebook.data_url(shown), *shown.size, size, boxes))
         return ShownRecord(record.key, record.split, self.label_of(record), thumbnails, *self.words_of(record))
+
+    def painted(self, record: Record, name: str, mask: StoredImage) -> Image.Image:
+        """Paints a mask over its image, a colour a value, white where it is ignored; 0 shows the image."""
+        return painted(mask.array(), self.under(record, name), self.masks[name].ignore)
+
+    def under(self, record: Record, mask: str) -> Levels | None:
+        """Returns the pixels of a mask's image, if any."""
+        image = record.values.get(self.masks[mask].image)
+        return image.array() if image else None
 
     def label_of(self, record: Record) -> str | None:
         """Returns a record's class in words, if the label is a category."""
@@ -246,6 +260,14 @@ class FeatureRoles:
             boxes, other = record.values[feature], feature if len(self.boxes) > 1 else ""
             named = next((record.values[name] for name in self.names if len(record.values[name]) == len(boxes)), None)
             yield from zip(boxes, map(in_words, named or [other] * len(boxes)), strict=True)
+
+
+def painted(mask: Levels, image: Levels | None, ignored: int | None) -> Image.Image:
+    """Paints a mask, uint8 [height, width, 1], over an image of its size: half of each where the mask is not 0."""
+    colors = np.array(list(map(ImageColor.getrgb, COLORS)), np.uint8)[(np.arange(256) - 1) % len(COLORS)]
+    colors[ignored or 0] = 255
+    under = np.zeros_like(mask) if image is None else image
+    return Image.fromarray(np.where(mask > 0, under // 2 + colors[mask[..., 0]] // 2, under))
 
 
 def images_of(record: Record, feature: str) -> list[StoredImage]:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.images import masks
 from recordmill.pipeline.build.images.image_files import image_files
 from recordmill.pipeline.build.images.transcode import decodable, decoding_of
 from recordmill.pipeline.build.plan.plan import BuildPlan
@@ -24,6 +25,7 @@ from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.transforms.contract import color_profile, image_facts, image_header
 from recordmill.transforms.contract.kinds import base, category, image
+from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.numpy.image_decode import DecodeError, decode, decode_original, decode_planes
 
 ALL_ROWS = 200_000  # the most listed rows for a complete look
@@ -91,6 +93,8 @@ def take_sample(plan: BuildPlan, planned: PlannedBuild) -> RowSample:
     for chunk in chunks:
         sample.is_all &= _read(sample, planned, chunk, whole=whole)
     for name, options in planned.images().items():
+        if not options.is_reference:
+            continue
         sample.images[name] = _open_images(sample, planned, name, options)
     return sample
 
@@ -119,7 +123,9 @@ def _open_images(sample: RowSample, planned: PlannedBuild, name: str, options: i
             data = files.read(source, reference, options.max_bytes)
             header = image_header.check_header(data, options.max_pixels, parse(reference).sides)
             profile = color_profile.foreign_profile(data, header.format) if options.converts_colors else b""
-            if decodable(data, decoding_of(options)) is not data:
+            if isinstance(options, MaskOptions):
+                _ = masks.values(data, options.max_pixels, options.colors)
+            elif decodable(data, decoding_of(options)) is not data:
                 pixels += header.width * header.height
             else:
                 original = header.format != "PNG"  # only the graph reads 16 bits with a transparent colour
@@ -134,7 +140,8 @@ def _open_images(sample: RowSample, planned: PlannedBuild, name: str, options: i
             result.headers.append(header)
             result.bytes.append(len(data))
             result.counts["profiles"].update([color_profile.profile_name(profile)] if profile else ())
-            result.counts["losses"].update(image_facts.losses(data, header.format, options))
+            if not isinstance(options, MaskOptions):
+                result.counts["losses"].update(image_facts.losses(data, header.format, options))
     return result
 
 

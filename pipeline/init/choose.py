@@ -23,6 +23,7 @@ from recordmill.pipeline.init.doubts import (
 )
 from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.images import Answers, guess_boxes, guess_image
+from recordmill.pipeline.init.masks import guess_mask
 from recordmill.pipeline.init.recognize import Recognized, naming_classes
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
@@ -95,6 +96,8 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     if image:
         if guessing.ID.fullmatch(image.column) and IMAGE not in names.values():
             names[image.column] = IMAGE
+        masks = [column for column in sample.data.sources[0].get("beside", ()) if guesses[column].kind == IMAGE]
+        guesses |= {column: guess_mask(sample, guesses[column], names[image.column]) for column in masks}
         guesses = {
             column: guess_boxes(item, names[image.column], image, answers, sample.data.known.get(column, {}))
             for column, item in guesses.items()

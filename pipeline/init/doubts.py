@@ -17,7 +17,8 @@ from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.paths import listed
 from recordmill.pipeline.spec.split_by import SPLITS
 
-PARTS = r"(image|img|input|mask|label|annotation|annot|target|gt|ground[ _-]?truth|seg|segmentation(class|object)?)s?"
+MASKS = r"mask|label|annotation|annot|target|gt|ground[ _-]?truth|seg|segmentation(class|object)?"
+PARTS = rf"(image|img|input|{MASKS})s?"
 PART_FOLDER = re.compile(rf"(?i)(.*/)?((jpe?g|png|raw|train(ing)?|val(id(ation)?)?|test)?[ _-]?{PARTS}|train[ab])")
 PART_FILE = re.compile(rf"(?i)[ _-]{PARTS}$")
 """Usual names of folders, and ends of file names, for parts of a row."""

@@ -15,6 +15,7 @@ from recordmill.pipeline.init.belonging import (
     Joined,
     files_of_rows,
     join_files,
+    masks_beside,
     one_row,
     rows_inside,
 )
@@ -25,6 +26,7 @@ from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, naming_damage, open_plain, uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import image_key
+from recordmill.pipeline.sources.formats.beside import Beside
 from recordmill.pipeline.sources.formats.image_folder import NAMES, captions_of
 from recordmill.pipeline.sources.formats.joined_lines import count_lines
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob, without_slash
@@ -185,7 +187,12 @@ def _images(
     files: Files, folder: str, images: Sequence[FileInfo], others: Sequence[FileInfo], encoding: str | None
 ) -> Recognized:
     """Recognizes a folder of images: a table named as one of its folders, metadata, else captions by name."""
-    metadata, shown = list(filter(_is_metadata, others)), spread(images, SMALL_FILES)
+    metadata, whole = list(filter(_is_metadata, others)), {file.path: file for file in (*images, *others)}
+    inside = [file._replace(path=path[len(folder) + 1 :]) for path, file in whole.items()]
+    beside = {} if metadata else masks_beside(inside)
+    images, others = ([whole[f"{folder}/{file.path}"] for file in some] for some in Beside.pair(inside, beside)[:2])
+    masks = [file for file in whole.values() if file not in {*images, *others}]
+    shown = spread(images, SMALL_FILES)
     captions = captions_of(images, others)
     used = {file.path for file in (*metadata, *captions)}
     left = [file for file in others if file.path not in used]
@@ -205,10 +212,10 @@ def _images(
     for path in _annotations(files, images, left)[:1] if not metadata else ():
         doubts.append(Doubt(path, "left out, though it may annotate these images", "If so: write COCO, VOC or YOLO"))
     return Recognized(
-        [{"format": IMAGES, "path": folder}],
-        metadata or [*shown, *captions_of(shown, captions)],
+        [{"format": IMAGES, "path": folder, **({"beside": beside} if beside else {})}],
+        metadata or [*shown, *captions_of(shown, captions), *masks],
         bool(metadata) or len(shown) == len(images),
-        {"format": f"{count(len(images), 'image')}{rows}"},
+        {"format": f"{count(len(images), 'image')}{rows}", "beside": f"{count(len(masks), 'mask')}, by their names"},
         _left_out(folder, left),
         [] if metadata else sorted({posixpath.dirname(file.path[len(folder) + 1 :]) for file in images}),
         doubts=[*([] if metadata else folder_doubts([file.path for file in images])), *doubts],

@@ -18,7 +18,7 @@ from recordmill.pipeline.reader.packed import check_lists, chosen_pack, default_
 from recordmill.pipeline.reader.records import ShardFile
 from recordmill.pipeline.reader.steps import Steps
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.kinds import boxes, category, image, read_descriptions, text
+from recordmill.transforms.contract.kinds import boxes, category, image, mask, read_descriptions, text
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.stored import IMAGES, Stored
 from recordmill.transforms.numpy.augment import chain
@@ -205,10 +205,13 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
     if given and not images:
         raise DatasetError("augment needs an image, and none is read: leave it out")
     mixtures: list[BatchAugmentation] = []
-    masks: frozenset[str] = frozenset()
+    of_image = {name: each.image for name, each in features.items() if isinstance(each, mask.MaskDescription)}
+    masks = frozenset(of_image)
     if isinstance(given, Mapping):
-        masks = frozenset(name for name, changes in given.items() if isinstance(changes, chain.Mask))
-        by_feature = {name: _list(each.changes if name in masks else each) for name, each in given.items()}
+        given = {**{name: given[image] for name, image in of_image.items() if image in given}, **given}
+        stated = {name: changes.changes for name, changes in given.items() if isinstance(changes, chain.Mask)}
+        masks |= stated.keys()
+        by_feature = {name: _list(stated.get(name, each)) for name, each in given.items()}
     else:
         mixtures = [change for change in _list(given) if isinstance(change, BatchAugmentation)]
         by_feature = dict.fromkeys(images, [change for change in given if change not in mixtures])
@@ -226,6 +229,9 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
         has_boxes = any(isinstance(each, boxes.BoxesDescription) and each.image == name for each in features.values())
         if has_boxes and any(isinstance(change, chain.Views) for change in changes):
             raise DatasetError(chain.NO_BOXES)
+    for mixture in mixtures:
+        if of_image and mixture.images is None:
+            raise DatasetError(f"{mixture} would mix the masks {', '.join(of_image)}: name the features, images=(…)")
     target = features.get(label or "")
     classes = target.vocabulary_size if isinstance(target, category.CategoryDescription) else None
     known = tuple(replace(mixture, num_classes=mixture.num_classes or classes) for mixture in mixtures)

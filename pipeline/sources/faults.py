@@ -23,6 +23,8 @@ REASONS = {
     "wrong_type": "a value has the wrong type, is not finite, or is out of its type's range",
     "unequal_lists": "lists that belong together have different lengths, such as words and tags",
     "unknown_split": "the column that decides the split holds an unknown value, or no time",
+    "unknown_class": "a mask's value, colour or shape is of no class, neither of `classes` nor `ignore`",
+    "unequal_sides": "a mask has other sides than its image",
     "unknown_label": "the label is not among the spec's `classes`",
     "forbidden_path": "a path is absolute, is a URL, or leaves the source's folder, also through a link",
     "unreadable": "the file is missing or could not be read, or a `data:` URL cannot be decoded",

@@ -92,6 +92,12 @@ Encoding = Annotated[str, AfterValidator(_known)]
 Reference = Annotated[str, AfterValidator(_reference)]
 
 
+def _of_one_star(pattern: str) -> str:
+    if pattern.rpartition("/")[2].count("*") > 1 or "*" in pattern.rpartition("/")[0] or not pattern.strip("/*"):
+        raise ValueError(f"should be a folder, or a name with one `*` for the image's, as `*_mask`, got {pattern!r}")
+    return pattern.strip("/")
+
+
 class SourceOptions(Options):
     """Options of every source."""
 
@@ -119,6 +125,9 @@ class ImageFolder(SourceOptions):
     format: Literal["image_folder"]
     path: str = Field(min_length=1)
     """The folder."""
+    beside: dict[str, Annotated[str, AfterValidator(_of_one_star)]] = {}
+    """Files beside the images, by column: `{mask: masks}` of the image's name in another folder, `{mask: "*_mask"}` of
+    a longer name, or both, `masks/*_mask`. Not with metadata files, which name files themselves."""
 
 
 class TableOptions(SourceOptions):

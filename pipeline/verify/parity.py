@@ -40,6 +40,8 @@ from recordmill.pipeline.verify.files import check_graph
 from recordmill.pipeline.verify.report import Findings, Verification, shown
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import argument_name
+from recordmill.transforms.contract.kinds.image import ImageOptions
+from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.contract.kinds.text import TextsOptions
 from recordmill.transforms.contract.stored import LENGTHS, SERVED, part_name, stored_features
 from recordmill.transforms.numpy.features import finish
@@ -165,6 +167,8 @@ def _served(folder: Path, manifest: Manifest, work: PlannedBuild, batch: RawRows
     signature = model.signatures["serving_default" if manifest.label is None else "with_label"]
     columns: dict[str, Any] = {}
     for name, spec in input_specs(work).items():
+        if isinstance(work.features[name], MaskOptions):  # a model predicts it
+            continue
         tensor, argument = batch.tensor(name, spec), argument_name(name)
         if isinstance(tensor, tf.RaggedTensor):
             columns |= {argument: tensor.values, part_name(argument, LENGTHS): tensor.row_lengths()}
@@ -221,11 +225,15 @@ def _read_chunk(work: PlannedBuild, chunk: Chunk) -> Iterator[pa.Table]:
         yield key_rows(block, chunk, work.schema, work.layout, images.read)[0]
 
 
+def _served_images(work: PlannedBuild) -> dict[str, ImageOptions]:
+    return {name: each for name, each in work.images().items() if not isinstance(each, MaskOptions)}
+
+
 def _with_images(work: PlannedBuild, rows: pa.Table) -> RawRows:
     rows = RowEncoder(work.features, work.schema.features).good(rows)
     columns = {name: graph_column(rows, name).to_pylist() for name in work.schema.features}
     loader, sources, good = image_reader(work), rows["@source"].to_pylist(), set(range(rows.num_rows))
-    for name, options in work.images().items():
+    for name, options in _served_images(work).items():
         for row, references in enumerate(columns[name]):
             try:
                 data = [loader.load(sources[row], image, options).data for image in kept(references, options)]

@@ -21,7 +21,7 @@ from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.contract.kinds.number import TINY
 
 COUNTS = ("transcoded", "profiles", "losses")  # statistics of images, by shard and by version
-MASK = "save np.asarray(Image.open(file)) as a grey PNG, for `channels: 1, resize: nearest, store: png`"
+MASK = "read classes of pixels as `kind: mask`"
 LOSSES = {
     "bits": ("cut to 8", "give `dtype: uint16`, and the `range` that counts"),
     "palette indices": ("stored as colours or luma", MASK),

@@ -22,6 +22,7 @@ from recordmill.transforms.contract.kinds.boxes import BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.chat import ChatDescription
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription, Pixels
+from recordmill.transforms.contract.kinds.mask import MaskDescription
 from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
 from recordmill.transforms.contract.kinds.pair import PairDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
@@ -99,7 +100,8 @@ class Batch:
     def images(self, name: str, description: ReadImages) -> ImageReader:
         """Returns the reader of a feature's images."""
         boxes = [rows for image, rows in self.boxes.values() if image == name]
-        return ImageReader(name, description, self.options.dtype, self.augment.get(name), boxes, self.empty)
+        dtype = None if description.is_mask else self.options.dtype
+        return ImageReader(name, description, dtype, self.augment.get(name), boxes, self.empty)
 
 
 def _boxes(name: str, column: Any) -> Ragged:
@@ -216,6 +218,7 @@ def _own(batch: Batch, name: str, description: OwnDescription) -> Parts:
 KINDS: Mapping[type[Description], Callable[[Batch, str, Any], Parts]] = {
     ImageDescription: _image,
     ImageSequenceDescription: _image_sequence,
+    MaskDescription: _image,
     BoxesDescription: _moved_boxes,
     TextDescription: _text,
     TextsDescription: _text,

@@ -102,10 +102,10 @@ class ImageReader:
     def images(self, encoded: Bytes, turns: Sequence[int] | None = None) -> dict[str, Array]:
         """Reads one image a row, or none for empty bytes of an `optional` one; `turns` orient originals, 1..8.
 
-        Returns the part "", [rows, height, width, channels]; zeros for a missing image. Images of varying size are
-        padded with zeros, below and to the right, to the largest (0 if none). Without a common size in the description,
-        the part `shape`, int64 [rows, 2], has each image's height and width. Raises: RowError: bytes that do not fit
-        the description.
+        Returns the part "", [rows, height, width, channels]; the description's `padding` for a missing image. Images of
+        varying size are padded with it, below and to the right, to the largest (0 if none). Without a common size in
+        the description, the part `shape`, int64 [rows, 2], has each image's height and width. Raises: RowError: bytes
+        that do not fit the description.
         """
         turns = [1] * len(encoded) if turns is None else turns
         batch, sides = self._of_any_size(encoded, turns) if None in self._shape else self._of_one_size(encoded, turns)
@@ -148,13 +148,14 @@ class ImageReader:
     def _of_any_size(self, encoded: Bytes, turns: Sequence[int]) -> tuple[Array, Array]:
         nothing = np.zeros((0, 0, self._shape[2]), self._pixel)
         images = self._prepared(range(len(encoded)), encoded, turns)
+        padding = self._description.padding
         read = [nothing if self._is_missing(image.data) else self._pixels(image) for image in images]
         sides = np.array([pixels.shape[:2] for pixels in read], np.int64).reshape(-1, 2)
         batch = self._empty((len(read), *sides.max(0, initial=0).tolist(), self._shape[2]), self._dtype)
         for pixels, (height, width), out in zip(read, sides.tolist(), batch, strict=True):
             self._normalize(pixels, out[:height, :width])
-            out[height:] = 0
-            out[:height, width:] = 0
+            out[height:] = padding
+            out[:height, width:] = padding
         return batch, sides
 
     def _prepared(self, rows: Iterable[int], files: Bytes, turns: Iterable[int]) -> list[_Image]:
@@ -179,7 +180,7 @@ class ImageReader:
 
     def _read_into(self, out: Array, image: _Image) -> None:
         if self._is_missing(image.data):
-            out[...] = 0
+            out[...] = self._description.padding
         else:
             self._normalize(self._pixels(image, out if self._dtype == self._pixel else None), out)
 
@@ -190,12 +191,15 @@ class ImageReader:
         """Decodes and augments one image: [height, width, channels] of `pixel`, in `out` if it can be."""
         if self._augment is None:
             return self._whole(image, out if out is not None else self._scratch)
-        part = self._part(image.part)
-        pixels = self._whole(image, self._scratch) if part is None else part
+        pixels: Array | ImagePart | None = self._part(image.part)
+        padding = np.uint8(self._description.padding)
+        if pixels is None:
+            pixels = self._whole(image, self._scratch)
+            pixels = pixels ^ padding if padding else pixels  # outside the image, changes show zeros
         boxes = self._boxes.of(image.row)
         changed, moved = apply_acting(pixels, boxes, image.changes, out, mask=self._augment.mask)
         self._boxes.put(image.row, moved)
-        return changed
+        return changed ^ padding if padding else changed
 
     def _part(self, part: JpegPart | None) -> ImagePart | None:
         if part is None:

@@ -92,7 +92,7 @@ def model_features(
 
 
 def _images(description: ImageDescription | ImageSequenceDescription, parts: Parts, options: FinishOptions) -> Parts:
-    dtype = options.dtype or description.dtype
+    dtype = description.dtype if description.is_mask else options.dtype or description.dtype
     requested: Any = replace(description, dtype=dtype if dtype == description.pixel else "float32")
     ready = KINDS[description.kind].features(requested, parts)
     return {**ready, "": tf.cast(ready[""], dtype)} if dtype == "bfloat16" else ready
@@ -173,6 +173,7 @@ def own_features(description: OwnDescription, stored: Parts) -> Parts:
 KINDS: Mapping[str, Kind] = {
     "image": Kind(image.prepare, image.features),
     "image_sequence": Kind(each(image.prepare), image.sequence_features),
+    "mask": Kind(image.prepare, image.features),
     "boxes": Kind(boxes.prepare, boxes.features),
     "text": Kind(text.prepare, text.features),
     "texts": Kind(text.prepare_texts, text.texts_features),

@@ -188,7 +188,7 @@ def normalized_images(
         return _of_any_size(description, stored, turns)
     pixels = _normalized(_of_one_size(description, stored, turns), description)
     if description.optional:
-        pixels = tf.where(tf.reshape(stored != "", [-1, 1, 1, 1]), pixels, tf.zeros([], pixels.dtype))
+        pixels = tf.where(tf.reshape(stored != "", [-1, 1, 1, 1]), pixels, tf.cast(description.padding, pixels.dtype))
     return {"": pixels}
 
 
@@ -226,7 +226,8 @@ def _of_any_size(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) ->
     def padded(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         pixels = _or_zeros(description, row[0], [0, 0, channels], lambda: _decoded(description, *row))
         after = tf.concat([largest - tf.shape(pixels, tf.int64)[:2], [0]], 0)
-        return tf.pad(_normalized(pixels, description), tf.stack([tf.zeros_like(after), after], 1))
+        sides = tf.stack([tf.zeros_like(after), after], 1)
+        return tf.pad(_normalized(pixels, description), sides, constant_values=description.padding)
 
     shape = _sizes(description, stored, turns)
     largest = tf.reduce_max(tf.concat([tf.zeros([1, 2], tf.int64), shape], 0), 0)

@@ -24,6 +24,7 @@ from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions
+from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.contract.kinds.text import TextOptions, Window
 
 ARROW_TYPES = {ColumnType.NUMBER: pa.float32(), ColumnType.INTEGER: pa.int64()}
@@ -158,8 +159,9 @@ class PlannedBuild:
         return range(spans.index(span) * count, (spans.index(span) + 1) * count)
 
     def images(self) -> dict[str, ImageOptions]:
-        """Returns the image features, with their options."""
-        return {name: options for name, options in self.features.items() if isinstance(options, ImageOptions)}
+        """Returns the image features, with their options; masks last, as they need their images."""
+        images = {name: options for name, options in self.features.items() if isinstance(options, ImageOptions)}
+        return dict(sorted(images.items(), key=lambda each: isinstance(each[1], MaskOptions)))
 
     def measured_images(self) -> dict[str, ImageOptions]:
         """Returns the images that need pixel statistics."""

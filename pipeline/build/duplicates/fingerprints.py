@@ -36,7 +36,7 @@ from recordmill.pipeline.build.context import arrow_files, reports
 from recordmill.pipeline.build.context.build_context import RowSchema
 from recordmill.pipeline.dataset.placement import shard_of
 from recordmill.pipeline.versions.stores.base import Store
-from recordmill.transforms.contract.kinds import base, image, text
+from recordmill.transforms.contract.kinds import base, image, mask, text
 
 Rows = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.uint64]
@@ -50,6 +50,7 @@ BUCKET = "@group"  # the column with each row's bucket (`worker.packing`)
 def content_features(features: Mapping[str, base.FeatureOptions], schema: RowSchema) -> list[str]:
     """Lists the content features; of several that read one column alike, the first."""
     named = [name for name in schema.features if isinstance(features[name], image.ImageOptions | text.TextOptions)]
+    named = [name for name in named if not isinstance(features[name], mask.MaskOptions)]  # as labels
     key = set(schema.key or ()) | {schema.content_key}
     chosen = named or [name for name, column in schema.features.items() if column not in key]
     first = {(schema.features[name], _most_images(features[name])): name for name in reversed(chosen)}

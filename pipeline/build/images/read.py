@@ -20,6 +20,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.images import masks
 from recordmill.pipeline.build.images.image_files import ImageFiles, most_bytes
 from recordmill.pipeline.build.images.isolation import Isolation, shared_isolation
 from recordmill.pipeline.build.images.perceptual_hash import NONE, perceptual_hash
@@ -28,12 +29,16 @@ from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.sources.files import OutOfMemoryError
 from recordmill.pipeline.sources.images import parse
 from recordmill.transforms.contract import color_profile, image_facts, image_header
+from recordmill.transforms.contract.kinds.array import MAGIC
 from recordmill.transforms.contract.kinds.image import ImageOptions
+from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.tensorflow.image import ImageError, pixel_sums
+from recordmill.transforms.tensorflow.image_properties import orientation
 
 NO_MEMORY = (MemoryError, tf.errors.ResourceExhaustedError)
 UNDECODABLE = (tf.errors.InvalidArgumentError,)
 """The graph's errors on an undecodable image, and on a good one if memory is short."""
+MASK_BYTES = 16  # a pixel of a mask, at most, as RGBA with its codes and places
 LARGE_BLOCK = 4 << 20  # 4 MiB
 M_MMAP_THRESHOLD = -3  # malloc.h of glibc
 Result = TypeVar("Result")
@@ -148,6 +153,40 @@ class BuildImageReader(ImageFiles):
         profiles = [("profiles", named)] if profile else []
         return Loaded(ready, data, needs, file, [*transcoded, *profiles, *lost])
 
+    def load_mask(self, source: int, data: bytes, options: MaskOptions, image: "Loaded | None") -> "Loaded":
+        """Reads the mask of an image, by reference or as shapes, as a grey PNG.
+
+        Raises: ImageError: as `load` and `masks.mask_png`, or `missing_value`: the row has no image. OSError,
+        OutOfMemoryError: as `load`.
+        """
+        if image is None:
+            raise ImageError("missing_value", f"there is a mask, but no image '{options.image}'")
+        turn = int(_orientation()(tf.constant(image.data)))
+        frame, file = masks.Frame.of(image.data, turn, options.oriented), None
+        needs = MASK_BYTES * frame.height * frame.width
+        if options.is_reference:
+            file, data = self.whole_file(source, data), self.read(source, data, options.max_bytes)
+            self._decode_apart(data, options)
+        make = lambda: masks.mask_png(data, options, frame)  # noqa: E731 - tried twice
+        ready = retry_alone(make, f"decode a mask of {len(data):,} bytes", (UndecodableError,), needs)
+        return Loaded(ready, data, needs, file)
+
+    def _decode_apart(self, mask: bytes, options: MaskOptions) -> None:
+        """Decodes a mask once where its decoder may crash. Raises: UndecodableError: it did."""
+        if self.isolation is None or mask.startswith(MAGIC):
+            return
+        try:
+            self.isolation.decodable(mask, {"max_pixels": options.max_pixels, "color": "ignore"})
+        except UndecodableError:
+            raise
+        except ImageError:  # `mask_png` has its own rules
+            pass
+
+
+@cache
+def _orientation() -> Any:
+    return tf.function(orientation, input_signature=[tf.TensorSpec([], tf.string)], autograph=False)
+
 
 class Loaded(NamedTuple):
     """An image for the graph."""
@@ -189,7 +228,8 @@ def kept(references: bytes | Sequence[bytes], options: ImageOptions) -> Sequence
 def arguments(rows: Iterable[tuple[int, References, ImageOptions]]) -> Iterator[tuple[int, bytes, int]]:
     """Yields the arguments of `ImageFiles.read` for images: of each feature of a row source, references and options."""
     for source, references, options in rows:
-        yield from ((source, reference, options.max_bytes) for reference in kept(references or b"", options))
+        if options.is_reference:
+            yield from ((source, reference, options.max_bytes) for reference in kept(references or b"", options))
 
 
 def perceptual_hash_of(loaded: Sequence[Loaded], options: ImageOptions) -> bytes:

@@ -27,6 +27,7 @@ from recordmill.pipeline.sources.faults import Fault, Reject
 from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.kinds.image import ImageOptions
+from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.contract.stored import UNENCODED, part_name
 from recordmill.transforms.tensorflow.transform_graph import transform_graph
 
@@ -142,20 +143,28 @@ class ImageLoader:
         self, source: int, references: Sequence[bytes | list[bytes]], reader: BuildImageReader
     ) -> dict[str, list[Loaded]] | Fault:
         """Loads a row's images by feature; returns a fault if an image cannot be loaded."""
-        loaded = {}
+        loaded = dict[str, list[Loaded]]()
         for reference, (name, options) in zip(references, self._images.items(), strict=True):
             try:
-                loaded[name] = _load(reader, source, reference, options)
+                beside = loaded.get(options.image, ()) if isinstance(options, MaskOptions) else ()
+                loaded[name] = _load(reader, source, reference, options, beside)
             except ImageError as error:
                 return Fault(error.reason, error.message, self._columns[name], error.path)
         return loaded
 
 
 def _load(
-    reader: BuildImageReader, source: int, references: bytes | list[bytes], options: ImageOptions
+    reader: BuildImageReader,
+    source: int,
+    references: bytes | list[bytes],
+    options: ImageOptions,
+    beside: Sequence[Loaded],
 ) -> list[Loaded]:
-    """Loads a feature's images of one row: one or none, or any number from a list."""
+    """Loads a feature's images of one row: one or none, or any number from a list; `beside` is a mask's image."""
     loaded, size = list[Loaded](), 0
+    if isinstance(options, MaskOptions):
+        image = beside[0] if beside else None
+        return [reader.load_mask(source, data, options, image) for data in read.kept(references, options)]
     for reference in read.kept(references, options):
         loaded.append(reader.load(source, reference, options))
         size += len(loaded[-1].data) + (len(loaded[-1].source) if loaded[-1].data is not loaded[-1].source else 0)

@@ -12,6 +12,7 @@ Columns from an image's path: `image`; `file_name`, the path in the folder; `lab
 in Unicode's composed form (NFC). Hidden files and folders are ignored.
 """
 
+import dataclasses
 import posixpath
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -28,6 +29,7 @@ from recordmill.pipeline.sources.columns import Column, Columns, ColumnType, req
 from recordmill.pipeline.sources.faults import Fault, Faults, Ints
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import image_fields
+from recordmill.pipeline.sources.formats.beside import Beside
 from recordmill.pipeline.sources.formats.csv import CsvReader
 from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, OF_PATH, ImageFields
 from recordmill.pipeline.sources.formats.jsonl import JsonLinesReader
@@ -36,7 +38,16 @@ from recordmill.pipeline.sources.formats.text import read_texts
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.options import Csv, ImageFolder, JsonLines, Parquet, Tsv
 from recordmill.pipeline.sources.paths import SUFFIXES, check_names, is_image, join, note, path_key, planning
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, SourceReader, WholeFiles
+from recordmill.pipeline.sources.source_reader import (
+    Block,
+    Chunk,
+    Key,
+    Plan,
+    SourceError,
+    SourceReader,
+    WholeFiles,
+    unpacked,
+)
 from recordmill.pipeline.sources.table import TableReader, unused
 from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, python_field, python_names
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
@@ -58,23 +69,28 @@ class Listing(WholeFiles):
     """A chunk: images' paths, and the used files beside them."""
 
     captions: Captions
+    beside: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
+    """For each column of files beside images, their paths, packed; empty without one."""
 
 
-def _listing(path: str, root: str, found: Sequence[FileInfo], files: Files, columns: Columns, chunk_bytes: int) -> Plan:
+def _listing(
+    source: ImageFolder, root: str, found: Sequence[FileInfo], files: Files, columns: Columns, chunk_bytes: int
+) -> Plan:
     """Plans the images among files relative to `root`. Raises: SourceError: no image, or an asked column is missing."""
-    images, others = FileList(), FileList()
-    for file in found:
-        (images if is_image(file.path) else others).append(file)
+    path, (images, others, beside) = source.path, Beside.pair(found, source.beside)
     if not images:
         raise SourceError(f"{path} holds no metadata file and no image ({', '.join(sorted(SUFFIXES))})")
-    side = _Beside(images, others)
-    endings = _endings([name for name in columns if name not in OF_PATH], side)
-    check_names(path, required(columns), names := side.columns(files, root), _where(side.endings))
+    side = _Captions(images, others)
+    endings = _endings([name for name in columns if name not in (*OF_PATH, *source.beside)], side)
+    names = [*side.columns(files, root), *source.beside]
+    check_names(path, required(columns), names, _where(side.endings))
     read = {name for ending in endings for name in side.names(ending)}
     inputs = FileList(file for file in found if file.path in read or is_image(file.path)) if read else images
-    chunks, beside = _chunks(images, side, endings, chunk_bytes)
-    total, notes = sum(chunk.bytes for chunk in chunks), _notes(others, side, endings)
-    return Plan(chunks, len(images), total, inputs, notes, True, names, OF_PATH, referred_bytes=total - beside)
+    asked = beside.asked(columns)
+    chunks, of_captions = _chunks(images, side, endings, asked, chunk_bytes)
+    total, notes = sum(chunk.bytes for chunk in chunks), [*_notes(others, side, endings), *beside.notes]
+    inputs = FileList([*inputs, *asked.files()]) if asked.columns else inputs
+    return Plan(chunks, len(images), total, inputs, notes, True, names, OF_PATH, referred_bytes=total - of_captions)
 
 
 def captions_of(images: Iterable[FileInfo], others: Iterable[FileInfo]) -> list[FileInfo]:
@@ -84,7 +100,7 @@ def captions_of(images: Iterable[FileInfo], others: Iterable[FileInfo]) -> list[
     return [file for file in captions if posixpath.splitext(file.path)[0] in stems]
 
 
-class _Beside:
+class _Captions:
     def __init__(self, images: Sequence[FileInfo], others: Sequence[FileInfo]) -> None:
         captions = captions_of(images, others)
         self._stems = [posixpath.splitext(file.path)[0] for file in images] if captions else []
@@ -110,7 +126,7 @@ class _Beside:
         return [stem + ending for stem in self._sizes[ending]]
 
 
-def _endings(asked: Collection[str], side: _Beside) -> list[str]:
+def _endings(asked: Collection[str], side: _Captions) -> list[str]:
     """Finds the endings of files with asked columns; text files, if any, give `text`."""
     endings = [TEXT_ENDING] if TEXT in asked and TEXT_ENDING in side.endings else []
     others = [name for name in asked if not (name == TEXT and endings)]
@@ -124,14 +140,18 @@ def _where(endings: list[str]) -> str:
     return f" and neither a metadata file nor {beside} beside its images"
 
 
-def _chunks(images: Sequence[FileInfo], side: _Beside, endings: list[str], chunk_bytes: int) -> tuple[list[Chunk], int]:
+def _chunks(
+    images: Sequence[FileInfo], side: _Captions, endings: list[str], asked: Beside, chunk_bytes: int
+) -> tuple[list[Chunk], int]:
     captions = {ending: side.sizes(ending) for ending in endings}
     beside = _bytes(captions, len(images))
     parts = even_parts(ROW_BYTES + beside, chunk_bytes)
     chunks = list[Chunk]()
     for part, files in zip(parts, cut(images, parts), strict=True):
-        size = sum(file.bytes for file in files) + int(beside[part].sum())
-        chunks.append(Chunk(0, 0, "", size, Listing(pack([file.path for file in files]), _of(captions, part))))
+        paired = asked.part(part)
+        size = sum(file.bytes for file in chain(files, paired.files())) + int(beside[part].sum())
+        listing = Listing(pack([file.path for file in files]), _of(captions, part), paired.packed())
+        chunks.append(Chunk(0, 0, "", size, listing))
     return chunks, int(beside.sum())
 
 
@@ -145,7 +165,7 @@ def _of(captions: Captions, images: slice) -> Captions:
     return {ending: sizes[images] for ending, sizes in captions.items()}
 
 
-def _notes(others: Sequence[FileInfo], side: _Beside, endings: list[str]) -> list[str]:
+def _notes(others: Sequence[FileInfo], side: _Captions, endings: list[str]) -> list[str]:
     notes, read = list[str](), {name for ending in endings for name in side.names(ending)}
     alone = [file.path for file in others if file.path.endswith(tuple(endings)) and file.path not in read]
     for ending in endings:
@@ -163,9 +183,10 @@ def _read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: 
     for part in even_parts(ROW_BYTES + _bytes(listing.captions, len(names)), BLOCK_BYTES):
         paths, faults = names[part], Faults()
         is_split = image_fields.reads_split(columns)
-        others = {name: column for name, column in columns.items() if name not in OF_PATH}
+        beside = {name: [path or None for path in unpacked(each)[part]] for name, each in listing.beside.items()}
+        others = {name: column for name, column in columns.items() if name not in {*OF_PATH, *listing.beside}}
         read = {
-            name: image_fields.path_column(name, columns[name], paths, faults, reads_split=is_split)
+            name: image_fields.path_column(name, columns[name], beside.get(name, paths), faults, reads_split=is_split)
             for name in columns
             if name not in others
         }
@@ -268,8 +289,11 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         with planning(self.source.path):
             root, listed = self.root(files), self._listed(files)
             if metadata := metadata_files(listed, root):
+                if self.source.beside:
+                    names = ", ".join(self.source.beside)
+                    raise SourceError(f"{metadata[0].path} names files by its columns: give {names} there, no `beside`")
                 return self._plan_metadata(listed, metadata, files, columns, chunk_bytes)
-            return _listing(self.source.path, root, listed, files, columns, chunk_bytes)
+            return _listing(self.source, root, listed, files, columns, chunk_bytes)
 
     def _plan_metadata(
         self, found: Sequence[FileInfo], metadata: list[FileInfo], files: Files, columns: Columns, chunk_bytes: int
@@ -309,7 +333,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
     def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
         """Lists images and captions; with metadata, which may name any file, all files."""
         listed = self._listed(files)
-        if metadata_files(listed, self.root(files)):
+        if self.source.beside or metadata_files(listed, self.root(files)):
             return listed
         captions = {file.path for file in captions_of((file for file in listed if is_image(file.path)), listed)}
         return FileList(file for file in listed if is_image(file.path) or file.path in captions)

@@ -9,6 +9,7 @@ from recordmill.pipeline.spec.features.boxes import Boxes
 from recordmill.pipeline.spec.features.category import Categories, Category
 from recordmill.pipeline.spec.features.chat import Chat
 from recordmill.pipeline.spec.features.image import Image, ImageSequence
+from recordmill.pipeline.spec.features.mask import Mask
 from recordmill.pipeline.spec.features.number import Number, Numbers
 from recordmill.pipeline.spec.features.pair import Pair
 from recordmill.pipeline.spec.features.raw import Raw
@@ -18,6 +19,7 @@ from recordmill.pipeline.spec.features.token_labels import TokenLabels
 AnyFeature = Annotated[
     Image
     | ImageSequence
+    | Mask
     | Boxes
     | Text
     | Texts

@@ -14,7 +14,7 @@ from recordmill.pipeline.spec.features.feature import Feature, ListFeature, feat
 from recordmill.transforms.contract.kinds import category as kinds
 from recordmill.transforms.contract.kinds.base import Description, FeatureOptions
 
-Named = TypeVar("Named", tuple[str, ...], dict[str, str])
+Named = TypeVar("Named", tuple[str, ...], dict[str, str], dict[int, str])
 
 
 def _one_line(name: str) -> str:
@@ -23,7 +23,8 @@ def _one_line(name: str) -> str:
     return name
 
 
-def _distinct(names: Named) -> Named:
+def distinct(names: Named) -> Named:
+    """Refuses a name listed twice. Raises: ValueError."""
     for name, times in Counter(names.values() if isinstance(names, dict) else names).most_common(1):
         if times > 1:
             raise ValueError(f"the class {cut(repr(name))} is listed {times} times")
@@ -31,9 +32,9 @@ def _distinct(names: Named) -> Named:
 
 
 ClassName = Annotated[str, AfterValidator(_one_line)]
-Classes = Annotated[tuple[ClassName, ...], Field(min_length=1), AfterValidator(_distinct)]
+Classes = Annotated[tuple[ClassName, ...], Field(min_length=1), AfterValidator(distinct)]
 """Class names, ordered by id."""
-DisplayedClasses = Annotated[dict[ClassName, ClassName], Field(min_length=1), AfterValidator(_distinct)]
+DisplayedClasses = Annotated[dict[ClassName, ClassName], Field(min_length=1), AfterValidator(distinct)]
 """The displayed name of each class name in the data, ordered by id."""
 FRESH = "fresh"
 GivenClasses = Annotated[

@@ -10,6 +10,7 @@ from recordmill.transforms.contract.kinds.boxes import BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.chat import ChatDescription
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
+from recordmill.transforms.contract.kinds.mask import MaskDescription
 from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
 from recordmill.transforms.contract.kinds.pair import PairDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
@@ -21,6 +22,7 @@ DESCRIPTIONS: Mapping[str, type[Description]] = {
     for kind in (
         ImageDescription,
         ImageSequenceDescription,
+        MaskDescription,
         BoxesDescription,
         TextDescription,
         TextsDescription,

@@ -148,7 +148,7 @@ class ArrayLayout:
 
     def from_npy(self, data: bytes) -> bytes:
         """Returns the array bytes of a `.npy` file. Raises: ArrayError: not a `.npy` file, or another array."""
-        dtype, shape, is_fortran, start = self._npy_header(data)
+        dtype, shape, is_fortran, start = self.npy_header(data)
         if not self.fits(shape):
             raise ArrayError(self.wrong_shape())
         if len(data) - start != math.prod(shape) * dtype.itemsize:
@@ -157,7 +157,7 @@ class ArrayLayout:
         array = np.frombuffer(data, dtype, offset=start).reshape(shape, order="F" if is_fortran else "C")
         return self.encode(array)
 
-    def _npy_header(self, data: bytes) -> tuple["np.dtype[Any]", tuple[int, ...], bool, int]:
+    def npy_header(self, data: bytes) -> tuple["np.dtype[Any]", tuple[int, ...], bool, int]:
         """Reads the dtype, the shape, the Fortran flag, and the offset of the numbers."""
         if not data.startswith(MAGIC) or len(data) < 12:
             raise ArrayError(self.wrong_type("bytes of another format than .npy"))

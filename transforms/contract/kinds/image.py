@@ -93,6 +93,11 @@ class ImageOptions(PixelOptions, base.FeatureOptions):
         """Whether metadata is removed from stored bytes that may hold it."""
         return self.metadata == "strip" and (self.is_encoded or self.store == "original")
 
+    @property
+    def is_reference(self) -> bool:
+        """Whether the column refers to image files."""
+        return True
+
 
 @dataclass(frozen=True, kw_only=True)
 class ImageSequenceOptions(ImageOptions):
@@ -112,6 +117,8 @@ class Pixels:
     offset: tuple[float, ...]
     scale: tuple[float, ...]
     options: PixelOptions | None = base.left_out(None)  # of originals
+    is_mask: ClassVar[bool] = False
+    """Whether pixels are no colours: they only move, and are never normalized or cast."""
     channel_order: str = base.left_out("rgb")
     """`bgr` is the order after reading; images are stored and augmented as `rgb`."""
     pixel: str = base.left_out("uint8")
@@ -130,6 +137,11 @@ class Pixels:
         if self.channel_order not in ("rgb", "bgr"):
             order = f"an image's `channel_order` is {cut(repr(self.channel_order))} in dataset.json"
             raise DatasetError(f"{order}; this release knows rgb and bgr: install a newer one")
+
+    @property
+    def padding(self) -> int:
+        """The value around an image in a batch, and of a missing image."""
+        return 0
 
     @property
     def planes(self) -> int:

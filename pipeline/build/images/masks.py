@@ -1,0 +1,160 @@
+"""Masks before the graph: files, or drawn shapes, become grey PNGs of 8 bits that hold each pixel's value.
+
+Without `colors`, a palette's pixels are its indices, and grey ones of 1 to 8 bits their values, never scaled. Formats
+that blur edges, such as JPEG, are refused. `pycocotools` draws shapes, COCO's own code.
+
+>>> values(grey_png(np.array([[0, 15]], np.uint8)), 9, None).tolist()
+[[0, 15]]
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from recordmill.pipeline.build.images.deep_files import png
+from recordmill.pipeline.build.images.shapes import drawn
+from recordmill.pipeline.build.images.transcode import UndecodableError, open_image
+from recordmill.pipeline.sources.files import is_machine_fault
+from recordmill.transforms.contract.image_header import NAMED, PNG, ImageError, check_header, check_pixels, read_header
+from recordmill.transforms.contract.image_rules import TAG, is_transposed
+from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, ArrayLayout
+from recordmill.transforms.contract.kinds.mask import LEVELS, MaskOptions
+from recordmill.transforms.numpy.image_decode import upright
+
+Values: TypeAlias = npt.NDArray[np.uint8]
+Colors: TypeAlias = Sequence[tuple[tuple[int, int, int], int]]
+EXACT = ("PNG", "TIFF", "BMP", "GIF")  # formats that keep values
+BLURRED = ("jpeg", "tiff_jpeg", "webp")  # TIFF's compressions that do not
+BITS = 258  # TIFF's tag
+SHOWN = 3
+
+
+class Frame(NamedTuple):
+    """The sides of a mask in pixels, and the EXIF orientation that makes it upright."""
+
+    height: int
+    width: int
+    turn: int
+
+    @classmethod
+    def of(cls, image: bytes, turn: int, oriented: str) -> "Frame":
+        """Returns the frame of masks of an image, by its bytes for the graph and their orientation."""
+        header = read_header(image)
+        if oriented == "file":
+            return cls(header.height, header.width, turn)
+        sides = (header.width, header.height) if is_transposed(turn) else (header.height, header.width)
+        return cls(*sides, 1)
+
+
+def mask_png(data: bytes, options: MaskOptions, frame: Frame) -> bytes:
+    """Makes an upright grey PNG of a mask's file, or of JSON shapes.
+
+    Raises: ImageError: `unequal_sides`: another size than the frame; `unknown_class`; others as `values` and `drawn`.
+    """
+    if options.draw is not None:
+        found = drawn(data, options, frame.height, frame.width)
+    else:
+        found = values(data, options.max_pixels, options.colors)
+        if found.shape != frame[:2]:
+            has, wanted = (f"{width} x {height}" for height, width in (found.shape, frame[:2]))
+            raise ImageError("unequal_sides", f"the mask has {has} pixels, its image '{options.image}' {wanted}")
+        _check(found, options)
+    return grey_png(upright(found[..., np.newaxis], frame.turn)[..., 0])
+
+
+def grey_png(found: Values) -> bytes:
+    """Encodes values as a grey PNG, without compressing it."""
+    return png(found, [])
+
+
+def values(data: bytes, max_pixels: int, colors: Colors | None) -> Values:
+    """Returns the value of each pixel of a file, uint8 [height, width], or by the colours of classes.
+
+    Raises: ImageError: `unsupported_format`: not an exact format, or transparent; `unknown_class`: a colour or a value
+    above 255; others as `transcode.decodable`.
+    """
+    try:
+        return _of_array(data, max_pixels) if data.startswith(MAGIC) else _of_image(data, max_pixels, colors)
+    except ImageError:
+        raise
+    except Exception as error:  # hostile bytes raise any
+        if is_machine_fault(error):
+            raise
+        raise UndecodableError("undecodable_image", "the mask is cut off or damaged") from None
+
+
+def _of_array(data: bytes, max_pixels: int) -> Values:
+    try:
+        _, shape, *_ = ArrayLayout("uint8", (1,)).npy_header(data)
+        if len(shape) != 2:
+            raise ArrayError(f"the array has the shape {list(shape)}: save [height, width]")
+        check_pixels(*shape, max_pixels)
+        return np.frombuffer(ArrayLayout("uint8", shape).from_npy(data), np.uint8).reshape(shape)
+    except ArrayError as error:
+        raise ImageError("unsupported_format", str(error)) from None
+
+
+def _of_image(data: bytes, max_pixels: int, colors: Colors | None) -> Values:
+    header = check_header(data, max_pixels)
+    with open_image(data, NAMED[header.format], max_pixels) as image:
+        if header.format not in EXACT or image.info.get("compression") in BLURRED:
+            raise ImageError("unsupported_format", f"the mask is {header.format}, which changes values: save it as PNG")
+        image.load()
+        found = _plain(image, data) if colors is None else _of_colors(image, colors)
+        return upright(found[..., np.newaxis], image.getexif().get(TAG, 1))[..., 0]
+
+
+def _plain(image: Image.Image, data: bytes) -> Values:
+    pixels = np.asarray(image)
+    if pixels.ndim == 2:
+        return _levels(pixels if image.mode != "L" else pixels // _step(image, data))
+    colours, alpha = pixels[..., : 3 if image.mode.startswith("RGB") else 1], pixels[..., -1]
+    if image.mode in ("LA", "RGBA") and (alpha < LEVELS - 1).any():
+        raise ImageError("unsupported_format", "the mask has transparent pixels: save it without alpha")
+    if image.mode not in ("LA", "RGB", "RGBA") or (colours != colours[..., :1]).any():
+        raise ImageError("unsupported_format", "the mask has colours: give `colors`, the colour of each class")
+    return colours[..., 0]
+
+
+def _step(image: Image.Image, data: bytes) -> int:
+    """Returns the step between grey levels: Pillow scales those of 2 and 4 bits to 0..255."""
+    tags: Mapping[int, Any] = getattr(image, "tag_v2", {})
+    bits = data[24] if data.startswith(PNG) else tags.get(BITS, (8,))[0]
+    return (LEVELS - 1) // ((1 << min(bits, 8)) - 1)
+
+
+def _of_colors(image: Image.Image, colors: Colors) -> Values:
+    codes = np.asarray(image.convert("RGBA")).view("<u4")[..., 0]
+    known = np.array(sorted((int.from_bytes((*color, LEVELS - 1), "little"), value) for color, value in colors))
+    places = np.searchsorted(known[:, 0], codes).clip(max=len(known) - 1)
+    lost = codes[known[places, 0] != codes]
+    if lost.size:
+        *colour, alpha = int(lost[0]).to_bytes(4, "little")
+        clear = "" if alpha == LEVELS - 1 else f" of alpha {alpha}"
+        raise ImageError("unknown_class", f"the colour {colour}{clear} in {lost.size:,} pixels is not among `colors`")
+    return known[places, 1].astype(np.uint8)
+
+
+def _levels(pixels: npt.NDArray[Any]) -> Values:
+    """Returns whole numbers as uint8."""
+    wrong = pixels[(pixels < 0) | (pixels >= LEVELS)]
+    if wrong.size:
+        raise ImageError("unknown_class", f"the value {wrong[0]} in {wrong.size:,} pixels is not from 0 to 255")
+    return pixels.astype(np.uint8)
+
+
+def _check(found: Values, options: MaskOptions) -> None:
+    """Refuses values outside the classes. Raises: ImageError."""
+    if options.classes is None:
+        return
+    counts = np.bincount(found.ravel(), minlength=LEVELS)
+    counts[[value for value, _ in options.classes]] = 0
+    if options.ignore is not None:
+        counts[options.ignore] = 0
+    if wrong := np.flatnonzero(counts).tolist():
+        shown = ", ".join(f"{value} in {counts[value]:,}" for value in wrong[:SHOWN])
+        more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+        raise ImageError("unknown_class", f"values by pixels: {shown}{more}, neither among `classes` nor `ignore`")

@@ -1,0 +1,50 @@
+"""Guesses masks: their classes by the values, or the colours, of their pixels."""
+
+import io
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from PIL import Image
+
+from recordmill.pipeline.build.images.masks import values
+from recordmill.pipeline.init.guess import Choice, Guess, left_out
+from recordmill.pipeline.init.sample import SourceSample
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.images import parse
+from recordmill.pipeline.sources.paths import join
+from recordmill.transforms.contract.image_header import ImageError
+
+MOST_PIXELS, LEVELS, IGNORED = 64_000_000, 256, 255
+
+
+def guess_mask(sample: SourceSample, item: Guess, image: str) -> Guess:
+    """Turns a guess into a mask of the feature `image`, with the values, or the colours, of its pixels as classes."""
+    blocks, is_all = sample.take({item.column: Column(ColumnType.IMAGE, optional=True)})
+    found, colors, looked = set[int](), Counter[Any](), 0
+    for number, block in blocks:
+        for reference in filter(None, block.table[item.column].to_pylist()):
+            path = join(sample.readers[number].image_root(sample.files), parse(reference).path)
+            with sample.files.open(path) as file:
+                data = file.read()
+            looked += 1
+            try:
+                found |= {*values(data, MOST_PIXELS, None).ravel().tolist()}
+            except ImageError as error:
+                if "`colors`" not in error.message:
+                    return left_out(item.column, f"masks by their names, but {error.message}", item.reading)
+                with Image.open(io.BytesIO(data)) as picture:
+                    colors.update({color: pixels for pixels, color in picture.convert("RGB").getcolors(1 << 24) or ()})
+    kept = {option: choice for option, choice in item.options.items() if option == "optional"}
+    options: dict[str, Choice] = {"kind": ("mask", "pairs with an image by its name"), "image": (image, ""), **kept}
+    of = f"in {looked:,} masks; names are yours to give"
+    if colors:
+        names = {f"class_{number}": list(color) for number, (color, _) in enumerate(colors.most_common(LEVELS))}
+        options |= {"classes": (list(names), f"a colour each, {of}"), "colors": (names, "")}
+        return replace(item, options=options)
+    if IGNORED in found and len(found) > 2:
+        options["ignore"] = (IGNORED, "by custom")
+        found.remove(IGNORED)
+    named = {value: f"class_{value}" for value in sorted(found)}
+    options["classes" if is_all else "# classes"] = (named, f"the values {of}")
+    return replace(item, options=options)

@@ -1,0 +1,141 @@
+"""Masks of an image: an index for each pixel, from images, or drawn from the shapes of objects."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
+
+from recordmill.pipeline.errors import WrongValueError, did_you_mean
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.spec.features.category import Classes, ClassName, distinct
+from recordmill.pipeline.spec.features.feature import Feature, feature_named
+from recordmill.pipeline.spec.features.image import MAX_BYTES, Byte, Image
+from recordmill.transforms.contract.kinds import mask as kinds
+from recordmill.transforms.contract.kinds.base import Description
+
+Value = Annotated[int, Field(ge=0, le=255)]
+Color = Annotated[
+    Annotated[Byte, Tag("a level")] | Annotated[tuple[Byte, Byte, Byte], Tag("a colour")],
+    Discriminator(lambda value: "a level" if isinstance(value, int) else "a colour"),
+]
+MaskClasses = Annotated[
+    Annotated[Classes, Tag("names")]
+    | Annotated[dict[Value, ClassName], Field(min_length=1), AfterValidator(distinct), Tag("names by value")],
+    Discriminator(lambda value: "names by value" if isinstance(value, dict) else "names"),
+]
+PNG_SHARE = 0.05  # estimated stored bytes per pixel
+IGNORED = "ignore"  # the name in `colors` of the ignored value
+
+
+class Mask(Feature):
+    """An index for each pixel of an image: its class, or the number of its object."""
+
+    column_type = ColumnType.IMAGE
+    contract = kinds.MaskOptions
+    kind: Literal["mask"]
+    image: str = Field(min_length=1)
+    """The feature of kind image with the masked pixels: gives the mask its `size`, `shorter_side` and `fit`."""
+    classes: MaskClasses | None = None
+    """The classes' names, ordered by value, or by value, `{0: background, 15: person}`. Other values are rejects. By
+    default all values are good."""
+    ignore: Value | None = None
+    """The value of pixels that count for no class, also of padding. By default none, and padding is 0."""
+    colors: dict[ClassName, Color] | None = None
+    """The colour of each class in the files, or its grey level; `ignore` names the ignored value. By default the pixels
+    are the values: a palette's indices, or levels of grey."""
+    oriented: Literal["upright", "file"] = "upright"
+    """The mask's frame if EXIF rotates the image. upright: the displayed image. file: the pixels in the file."""
+    draw: Literal["classes", "instances"] | None = None
+    """Draws the column's shapes, polygons and run lengths. classes: later objects cover earlier ones. instances: the
+    object's number in the row, from 1. By default the column holds images."""
+    crowd: Literal["ignore", "draw"] = "ignore"
+    """ignore: drawn groups, COCO's crowds, get the value `ignore`, which they need. draw: as other objects."""
+    store: Literal["png", "raw"] = "png"
+    """png; raw: uint8."""
+    max_pixels: int = Field(default=64_000_000, ge=1, strict=True)
+    """The largest number of pixels; masks with more, by their header, are rejected before decoding."""
+    max_bytes: int = Field(default=MAX_BYTES, ge=1, le=1 << 30, strict=True)
+    """The largest number of bytes; larger masks are rejected before reading."""
+    _image: Image | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _check(self) -> "Mask":
+        names = {name: value for value, name in self.named}
+        if self.ignore is not None:
+            if self.ignore in names.values():
+                raise WrongValueError(f"{self.ignore} is the value of a class: give one that no class has", "ignore")
+            names.setdefault(IGNORED, self.ignore)
+        for name in self.colors or ():
+            if name not in names:
+                message = f"names '{name}', which is no class{did_you_mean(name, names)}"
+                raise WrongValueError(f"{message}; add it to `classes`, or give `ignore`", "colors")
+        if len({*self._colors.values()}) < len(self._colors):
+            raise WrongValueError("gives two classes one colour", "colors")
+        if self.draw == "classes" and not names:
+            raise WrongValueError("are needed: the names of shapes, by value", "classes")
+        if self.draw and self.colors:
+            raise WrongValueError("are of files, and `draw` makes masks of shapes: leave one out", "colors")
+        return self
+
+    @property
+    def named(self) -> tuple[tuple[int, str], ...]:
+        """The values of classes, with their names."""
+        return tuple(self.classes.items() if isinstance(self.classes, dict) else enumerate(self.classes or ()))
+
+    @property
+    def _colors(self) -> dict[str, tuple[int, int, int]]:
+        given = (self.colors or {}).items()
+        return {name: color if isinstance(color, tuple) else (color, color, color) for name, color in given}
+
+    def check(self, features: Mapping[str, Feature]) -> None:
+        """Checks the feature named by `image`, and takes over its size."""
+        image = feature_named(self.image, features, "image")
+        if not isinstance(image, Image) or image.kind != "image":
+            raise WrongValueError(f"'{self.image}' is of kind {image.kind}: a mask needs one of kind image", "image")
+        self._image = image
+
+    def _column(self) -> Column:
+        return Column(ColumnType.OBJECTS if self.draw else ColumnType.IMAGE, optional=self.optional)
+
+    def parts(self) -> tuple[str, ...]:
+        """Names `missing`, with `optional`."""
+        return ("missing",) if self.optional else ()
+
+    def read_parts(self) -> tuple[str, ...]:
+        """Names `shape`, height and width, if the image keeps its size."""
+        return ("shape",) if self._image and self._image.size is None else ()
+
+    def options(self, *, is_label: bool = False) -> kinds.MaskOptions:
+        values = {IGNORED: self.ignore, **{name: value for value, name in self.named}}
+        return self._make(
+            self.contract,
+            **self._sides(),
+            classes=self.named or None,
+            colors=tuple((color, values[name]) for name, color in self._colors.items()) or None,
+            background=(self.ignore or 0,) * 3,
+            resize="nearest",
+            channels=1,
+            color="ignore",
+        )
+
+    def _sides(self) -> dict[str, Any]:
+        """Returns the image's options that decide a pixel's place."""
+        return {name: getattr(self._image, name) for name in ("size", "shorter_side", "fit")} if self._image else {}
+
+    @property
+    def expected_bytes(self) -> float:
+        """The stored bytes of a mask, estimated from the image's."""
+        raw = self._image.model_copy(update={"store": "raw", "channels": 1}) if self._image else None
+        return raw.expected_bytes * (1 if self.store == "raw" else PNG_SHARE) if raw else 0.0
+
+    def describe(self, statistics: dict[str, Any]) -> Description:
+        return self._make(
+            kinds.MaskDescription,
+            stored="bytes",
+            encoding=self.store,
+            shape=(*(self._sides().get("size") or (None, None)), 1),
+            dtype="uint8",
+            offset=(0.0,),
+            scale=(1.0,),
+            classes={str(value): name for value, name in self.named} or None,
+        )

@@ -1,0 +1,199 @@
+"""Masks drawn from shapes: bit-equal to pycocotools, used as its own documentation shows."""
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image as Picture
+from pycocotools import mask as coco
+
+from recordmill.dataset import open_dataset
+from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.images.shapes import drawn
+from recordmill.pipeline.spec.model import load_spec
+from recordmill.transforms.contract.image_header import ImageError
+from recordmill.transforms.contract.kinds.mask import MaskOptions
+from tests.messages import raises
+
+NAMES = ["background", "a", "b", "c"]
+BY_DAY, NIGHTLY = 500, 5_000
+Shape = dict[str, Any]
+
+
+def options(draw: str = "classes", **keys: Any) -> MaskOptions:
+    classes = tuple(enumerate(NAMES)) if draw == "classes" else None
+    return MaskOptions(max_pixels=9, max_bytes=9, image="image", draw=draw, classes=classes, **keys)
+
+
+def made_shape(rng: np.random.Generator, height: int, width: int) -> Shape:
+    shape: Shape = {"name": NAMES[rng.integers(1, 4)], "crowd": int(rng.random() < 0.2)}
+    if (way := rng.integers(0, 5)) < 2:
+        parts = [rng.uniform(-0.2, 1.2, (rng.integers(3, 9), 2)) * [width, height] for _ in range(rng.integers(1, 4))]
+        return {**shape, "polygons": [part.round(int(rng.integers(0, 3))).ravel().tolist() for part in parts]}
+    if way == 2:
+        return {**shape, "polygons": []}
+    pixels = np.asfortranarray((rng.random((height, width)) < rng.choice([0, 0.1, 0.5, 1])).astype(np.uint8))
+    if rng.random() < 0.5:  # a ring, whose hole is no part of it
+        pixels[...] = 0
+        pixels[height // 4 :, : width // 2] = 1
+        pixels[height // 2 : -1, 1 : width // 3] = 0
+    if way == 3:
+        return {**shape, "rle": {"size": [height, width], "counts": coco.encode(pixels)["counts"].decode()}}
+    flat = pixels.ravel("F")
+    ends = [*(np.flatnonzero(np.diff(flat)) + 1).tolist(), flat.size]
+    counts = np.diff([0, *([0] if flat[0] else []), *ends]).tolist()
+    return {**shape, "rle": {"size": [height, width], "counts": counts}}
+
+
+def made(seed: int) -> tuple[int, int, list[Shape]]:
+    rng = np.random.default_rng(seed)
+    height, width = map(int, rng.integers(1, 60, 2))
+    return height, width, [made_shape(rng, height, width) for _ in range(rng.integers(0, 6))]
+
+
+def as_coco_does(shape: Shape, height: int, width: int) -> np.ndarray | None:
+    """COCO.annToMask."""
+    if "rle" in shape:
+        rle = shape["rle"]
+        return coco.decode(coco.frPyObjects(rle, height, width) if isinstance(rle["counts"], list) else rle)
+    if not shape["polygons"]:
+        return None
+    return coco.decode(coco.merge(coco.frPyObjects(shape["polygons"], height, width)))
+
+
+def expected(height: int, width: int, shapes: list[Shape], draw: str, ignore: int | None) -> np.ndarray:
+    full = np.zeros((height, width), np.uint8)
+    for number, shape in enumerate(shapes, 1):
+        pixels = as_coco_does(shape, height, width)
+        value = NAMES.index(shape["name"]) if draw == "classes" else number
+        if pixels is not None:
+            full[pixels == 1] = ignore if shape["crowd"] and ignore is not None else value
+    return full
+
+
+def check(seeds: range) -> None:
+    for seed in seeds:
+        height, width, shapes = made(seed)
+        data = json.dumps(shapes).encode()
+        for draw in ("classes", "instances"):
+            for crowd, ignore in (("ignore", 255), ("draw", None)):
+                got = drawn(data, options(draw, crowd=crowd, ignore=ignore), height, width)
+                np.testing.assert_array_equal(got, expected(height, width, shapes, draw, ignore), str(seed))
+
+
+def test_shapes_are_drawn_as_pycocotools_draws_them() -> None:
+    check(range(BY_DAY))
+
+
+@pytest.mark.nightly
+def test_thousands_of_shapes_are_too() -> None:
+    check(range(BY_DAY, BY_DAY + NIGHTLY))
+
+
+def test_relative_polygons_are_shares_of_the_sides() -> None:
+    relative = [{"name": "a", "unit": "relative", "polygons": [[0.25, 0.5, 0.75, 0.5, 0.75, 1.0]]}]
+    absolute = [{"name": "a", "polygons": [[5, 5, 15, 5, 15, 10]]}]
+    made = [drawn(json.dumps(each).encode(), options(), 10, 20) for each in (relative, absolute)]
+    assert made[0].any()
+    np.testing.assert_array_equal(*made)
+
+
+SQUARE = [[0, 0, 9, 0, 9, 9]]
+
+
+@pytest.mark.parametrize(
+    ("shape", "keys", "reason", "facts"),
+    [
+        ({"name": "dog", "polygons": SQUARE}, {}, "unknown_class", ["object 1", "'dog'", "`classes`"]),
+        ({"name": "background", "polygons": SQUARE}, {}, "unknown_class", ["'background'", "0"]),
+        ({"name": "a", "crowd": 1, "polygons": SQUARE}, {}, "unknown_class", ["'a'", "`crowd: draw`"]),
+        ({"name": "a", "polygons": [[1, 2, 3, 4]]}, {}, "malformed_row", ["object 1", "4"]),
+        ({"name": "a", "polygons": [[1, 2, 3, 4, 5, 6, 7]]}, {}, "malformed_row", ["7"]),
+        ({"name": "a", "polygons": [[1, 2, 3, 4, 5, 1e9]]}, {}, "malformed_row", ["1000000000.0"]),
+        ({"name": "a", "polygons": [[1, 2, 3, 4, 5, float("nan")]]}, {}, "malformed_row", ["nan"]),
+        ({"name": "a", "polygons": [["x"] * 6]}, {}, "malformed_row", ["object 1"]),
+        ({"name": "a", "polygons": 7}, {}, "malformed_row", ["object 1"]),
+        ({"name": "a", "rle": {"size": [9, 10], "counts": [90]}}, {}, "malformed_row", ["[9, 10]", "[10, 10]"]),
+        ({"name": "a", "rle": {"size": [10, 10], "counts": [5, 2]}}, {}, "malformed_row", ["7"]),
+        ({"name": "a", "rle": {"size": [10, 10], "counts": [150, -50]}}, {}, "malformed_row", ["object 1"]),
+        ({"name": "a", "rle": {"size": [10, 10], "counts": "52"}}, {}, "malformed_row", ["7"]),
+        ({"name": "a", "rle": {"size": [10, 10], "counts": "zzz"}}, {}, "malformed_row", ["`counts`"]),
+        ({"name": "a", "rle": {"size": [10, 10], "counts": ""}}, {}, "malformed_row", ["`counts`"]),
+        ({"name": "a", "rle": {"size": [10, 10], "counts": "é"}}, {}, "malformed_row", ["object 1"]),
+        ({"name": "a", "rle": {"size": [10, 10]}}, {}, "malformed_row", ["counts"]),
+        ("a", {}, "malformed_row", ["object 1"]),
+    ],
+    ids=str,
+)
+def test_bad_shapes_are_rejects_that_name_the_object(
+    shape: Any, keys: dict[str, Any], reason: str, facts: list[str]
+) -> None:
+    with raises(ImageError, *facts) as caught:
+        drawn(json.dumps([shape]).encode(), options(**keys), 10, 10)
+    assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("ignore", [None, 255])
+def test_objects_beyond_the_numbers_are_rejects(ignore: int | None) -> None:
+    most = ignore or 256
+    shapes = [{"name": "a", "polygons": SQUARE}] * (most - 1)
+    assert drawn(json.dumps(shapes).encode(), options("instances", ignore=ignore), 10, 10).max() == most - 1
+    with raises(ImageError, f"object {most}", most) as caught:
+        drawn(json.dumps([*shapes, shapes[0]]).encode(), options("instances", ignore=ignore), 10, 10)
+    assert caught.value.reason == "too_large"
+
+
+def every_run(rng: np.random.Generator) -> Iterator[np.ndarray]:
+    for width in (1, 7, 700):
+        for share in (0.0, 0.001, 0.5, 1.0):
+            yield (rng.random((300, width)) < share).astype(np.uint8)
+
+
+def test_compressed_run_lengths_are_read_as_written() -> None:
+    for pixels in every_run(np.random.default_rng(2)):
+        rle = coco.encode(np.asfortranarray(pixels))
+        shape = {"name": "b", "rle": {"size": rle["size"], "counts": rle["counts"].decode()}}
+        np.testing.assert_array_equal(drawn(json.dumps([shape]).encode(), options(), *pixels.shape), 2 * pixels)
+
+
+SPEC = """
+name: shapes
+source: {format: jsonl, path: rows.jsonl}
+key: id
+splits: {train: 1}
+features:
+  image: {kind: image, size: [8, 12], fit: stretch}
+  classes: {kind: mask, image: image, column: shapes, draw: classes, classes: [background, a, b, c], ignore: 255}
+  objects: {kind: mask, image: image, column: shapes, draw: instances, crowd: draw, oriented: file}
+"""
+
+
+@pytest.mark.slow
+def test_drawn_masks_are_built_and_read(tmp_path: Path) -> None:
+    shapes = [
+        {"name": "a", "polygons": [[2, 2, 10, 2, 10, 6, 2, 6]]},
+        {"name": "b", "crowd": 1, "rle": {"size": [8, 12], "counts": [80, 16]}},
+    ]
+    lines = []
+    for row, turn in enumerate((1, 3)):
+        exif, into = Picture.Exif(), io.BytesIO()
+        exif[0x0112] = turn
+        Picture.new("RGB", (12, 8)).save(into, "PNG", exif=exif)
+        (tmp_path / f"{row}.png").write_bytes(into.getvalue())
+        lines.append(json.dumps({"id": row, "image": f"{row}.png", "shapes": shapes}))
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    (tmp_path / "dataset.yaml").write_text(SPEC)
+    build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out"))
+    given = open_dataset(str(tmp_path / "out")).training_input("train", batch_size=2, shuffle="none", with_key=True)
+    batch = next(iter(given.as_numpy()))
+    for place, key in enumerate(batch["key"]):
+        classes, objects = batch["classes"][place, ..., 0], batch["objects"][place, ..., 0]
+        np.testing.assert_array_equal(
+            classes, expected(8, 12, [{"crowd": 0, **each} for each in shapes], "classes", 255)
+        )
+        numbered = expected(8, 12, [{"crowd": 0, **each} for each in shapes], "instances", None)
+        np.testing.assert_array_equal(objects, numbered if key == b"0" else numbered[::-1, ::-1])

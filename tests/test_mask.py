@@ -1,0 +1,423 @@
+"""Masks: values of files, checked, moved as their image by the nearest pixel, read by both engines."""
+
+import io
+import json
+import struct
+import zlib
+from collections.abc import Callable, Mapping
+from fractions import Fraction
+from math import floor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image as Picture
+from PIL import ImageOps
+
+from recordmill.augment import CutMix, RandomAffine, RandomCrop, RandomFlip, RandomRotation90
+from recordmill.dataset import open_dataset
+from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.images.masks import Frame, mask_png, values
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.spec.model import Spec, load_spec
+from recordmill.transforms.contract.image_header import ImageError
+from recordmill.transforms.contract.kinds.mask import MaskDescription, MaskOptions
+from recordmill.transforms.numpy.images import ImageReader
+from recordmill.transforms.tensorflow import image
+from recordmill.transforms.tensorflow.kind import Context, Statistics
+from tests.messages import raises
+
+Values = np.ndarray
+VOC = {0: "background", 1: "aeroplane", 15: "person", 16: "plant"}
+MANY_PIXELS = 1 << 30
+
+
+def of_spec(of_image: Mapping[str, Any] = {"size": 8}, **keys: Any) -> tuple[MaskOptions, MaskDescription]:  # noqa: B006
+    features = {"image": {"kind": "image", **of_image}, "mask": {"kind": "mask", "image": "image", **keys}}
+    spec = Spec.model_validate({"name": "x", "source": {"format": "image_folder", "path": "x"}, "features": features})
+    description = spec.features["mask"].describe({})
+    assert isinstance(description, MaskDescription)
+    return spec.options()["mask"], description  # type: ignore[return-value]
+
+
+def saved(picture: Picture.Image, form: str = "PNG", **keys: Any) -> bytes:
+    into = io.BytesIO()
+    picture.save(into, form, **keys)
+    return into.getvalue()
+
+
+def palette(found: Values, form: str = "PNG", **keys: Any) -> bytes:
+    picture = Picture.fromarray(found)
+    picture.putpalette(np.random.default_rng(5).integers(0, 256, 3 * (int(found.max()) + 1), np.uint8).tobytes())
+    return saved(picture, form, **keys)
+
+
+def grey_of_bits(found: Values, bits: int) -> bytes:
+    """A grey PNG of 1, 2, 4 or 8 bits, by the format's definition."""
+
+    def chunk(name: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+    height, width = found.shape
+    spread = (found[..., np.newaxis] >> np.arange(bits - 1, -1, -1)) & 1
+    rows = np.packbits(spread.reshape(height, -1), axis=1)
+    data = b"".join(b"\0" + row.tobytes() for row in rows)
+    head = struct.pack(">II5B", width, height, bits, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
+
+
+def as_npy(found: Values) -> bytes:
+    into = io.BytesIO()
+    np.save(into, found)
+    return into.getvalue()
+
+
+FORMS: dict[str, tuple[int, Callable[[Values], bytes]]] = {
+    "palette PNG": (255, palette),
+    "palette PNG, 2 colours": (1, palette),
+    "palette PNG, 4 bits": (15, palette),
+    "palette GIF": (255, lambda found: palette(found, "GIF", optimize=False)),
+    "palette BMP": (255, lambda found: palette(found, "BMP")),
+    "palette TIFF": (255, lambda found: palette(found, "TIFF", compression="tiff_lzw")),
+    "clear palette PNG": (200, lambda found: palette(found, transparency=0)),
+    "grey PNG": (255, lambda found: saved(Picture.fromarray(found))),
+    **{f"grey PNG, {bits} bits": ((1 << bits) - 1, lambda found, bits=bits: grey_of_bits(found, bits)) for bits in (1, 2, 4)},
+    "1-bit PNG": (1, lambda found: saved(Picture.fromarray(found * 255).convert("1"))),
+    "16-bit PNG": (255, lambda found: saved(Picture.fromarray(found.astype(np.uint16)))),
+    "grey TIFF": (255, lambda found: saved(Picture.fromarray(found), "TIFF")),
+    "grey as RGB": (255, lambda found: saved(Picture.fromarray(np.stack([found] * 3, -1)))),
+    "grey, opaque": (255, lambda found: saved(Picture.fromarray(np.stack([found, 0 * found + 255], -1)))),
+    "uint8 .npy": (255, as_npy),
+    "int64 .npy": (255, lambda found: as_npy(found.astype(np.int64))),
+    "columns first .npy": (255, lambda found: as_npy(np.asfortranarray(found.astype(">u2")))),
+}  # fmt: skip
+sides = st.tuples(st.integers(1, 25), st.integers(1, 25))
+
+
+@pytest.mark.parametrize("form", FORMS)
+@given(sides, st.integers(0, 1 << 30))
+def test_a_pixel_is_its_index_or_level(form: str, shape: tuple[int, int], seed: int) -> None:
+    most, write = FORMS[form]
+    found = np.random.default_rng(seed).integers(0, most + 1, shape, np.uint8)
+    np.testing.assert_array_equal(values(write(found), MANY_PIXELS, None), found)
+
+
+@given(sides, st.integers(0, 1 << 30), st.booleans())
+def test_colours_are_their_classes(shape: tuple[int, int], seed: int, is_palette: bool) -> None:
+    rng = np.random.default_rng(seed)
+    colors = {(*map(int, rng.integers(0, 256, 3)),): int(value) for value in rng.permutation(256)[:9]}
+    chosen = rng.integers(0, len(colors), shape)
+    picture = Picture.fromarray(np.array([*colors], np.uint8)[chosen])
+    file = saved(picture.convert("P", palette=Picture.Palette.ADAPTIVE, colors=16) if is_palette else picture)
+    expected = np.array([*colors.values()], np.uint8)[chosen]
+    np.testing.assert_array_equal(values(file, MANY_PIXELS, [*colors.items()]), expected)
+
+
+RAMP = np.arange(12, dtype=np.uint8).reshape(3, 4)
+CLEAR = np.dstack([RAMP, RAMP])
+RED = np.zeros((3, 4, 3), np.uint8) + np.array([128, 0, 0], np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("file", "reason", "facts"),
+    [
+        (saved(Picture.fromarray(RAMP), "JPEG"), "unsupported_format", ["JPEG", "PNG"]),
+        (saved(Picture.fromarray(RAMP), "WEBP", lossless=True), "unsupported_format", ["WebP", "PNG"]),
+        (saved(Picture.fromarray(RAMP), "TIFF", compression="jpeg"), "unsupported_format", ["TIFF", "PNG"]),
+        (saved(Picture.fromarray(RED)), "unsupported_format", ["`colors`"]),
+        (saved(Picture.fromarray(CLEAR)), "unsupported_format", ["alpha"]),
+        (saved(Picture.fromarray(RAMP.astype(np.uint16) + 250)), "unknown_class", ["256", "6"]),
+        (as_npy(RAMP.astype(np.int64) - 1), "unsupported_format", ["0 to 255"]),
+        (as_npy(RAMP.astype(np.float32)), "unsupported_format", ["float32"]),
+        (as_npy(RAMP[..., np.newaxis]), "unsupported_format", ["[3, 4, 1]"]),
+        (saved(Picture.fromarray(RAMP))[:50], "undecodable_image", []),
+        (b"text", "unsupported_format", []),
+    ],
+)  # fmt: skip
+def test_files_that_hold_no_values_are_rejects(file: bytes, reason: str, facts: list[str]) -> None:
+    with raises(ImageError, *facts) as caught:
+        values(file, MANY_PIXELS, None)
+    assert caught.value.reason == reason
+
+
+def test_an_unknown_colour_is_named_and_counted() -> None:
+    with raises(ImageError, "[128, 0, 0]", "12") as caught:
+        values(saved(Picture.fromarray(RED)), MANY_PIXELS, [((0, 0, 0), 0), ((128, 0, 1), 1)])
+    assert caught.value.reason == "unknown_class"
+
+
+def decoded(file: bytes) -> Values:
+    return np.asarray(Picture.open(io.BytesIO(file)))
+
+
+def test_unknown_values_are_named_and_counted() -> None:
+    options, _ = of_spec(classes=VOC, ignore=255)
+    good = np.array([[0, 1, 255], [15, 16, 0]], np.uint8)
+    np.testing.assert_array_equal(decoded(mask_png(palette(good), options, Frame(2, 3, 1))), good)
+    with raises(ImageError, "7 in 2", "254 in 1") as caught:
+        mask_png(palette(np.array([[0, 7, 254], [7, 1, 255]], np.uint8)), options, Frame(2, 3, 1))
+    assert caught.value.reason == "unknown_class"
+
+
+def test_another_size_than_the_images_names_both() -> None:
+    options, _ = of_spec()
+    with raises(ImageError, "4 x 3", "3 x 4", "'image'") as caught:
+        mask_png(palette(RAMP), options, Frame(4, 3, 1))
+    assert caught.value.reason == "unequal_sides"
+
+
+@pytest.mark.parametrize("turn", range(1, 9))
+def test_a_mask_turns_as_its_file(turn: int) -> None:
+    """Pillow turns the other side."""
+    exif = Picture.Exif()
+    exif[0x0112] = turn
+    in_file = saved(Picture.fromarray(np.stack([RAMP] * 3, -1)), exif=exif)
+    turned = Picture.fromarray(RAMP)
+    turned.getexif()[0x0112] = turn
+    expected = np.asarray(ImageOps.exif_transpose(turned))
+    options, _ = of_spec(oriented="file")
+    frame = Frame.of(in_file, turn, "file")
+    assert frame == (3, 4, turn)
+    np.testing.assert_array_equal(decoded(mask_png(palette(RAMP), options, frame)), expected)
+    upright = Frame.of(in_file, turn, "upright")
+    assert upright == (*expected.shape, 1)
+    np.testing.assert_array_equal(decoded(mask_png(palette(expected), options, upright)), expected)
+    own = saved(Picture.fromarray(RAMP), exif=exif)  # a mask that EXIF turns itself
+    np.testing.assert_array_equal(decoded(mask_png(own, options, upright)), expected)
+
+
+# --- resized: the other side is plain Python
+
+
+def rounded(share: Fraction) -> int:
+    return max(1, floor(share + Fraction(1, 2)))
+
+
+def nearest(found: Values, size: tuple[int, int]) -> Values:
+    rows, columns = (
+        [min(floor(np.float32(place + 0.5) * (np.float32(before) / np.float32(after))), before - 1) for place in range(after)]
+        for before, after in zip(found.shape, size, strict=True)
+    )  # fmt: skip
+    return np.array([[found[row][column] for column in columns] for row in rows], np.uint8)
+
+
+def placed(found: Values, of_image: Mapping[str, Any], outside: int) -> Values:
+    (height, width), size, fit = found.shape, of_image.get("size"), of_image.get("fit", "pad")
+    if size is None:
+        shorter = of_image.get("shorter_side", min(height, width))
+        scale = Fraction(shorter, min(height, width))
+        return nearest(found, (rounded(height * scale), rounded(width * scale)))
+    if fit == "stretch":
+        return nearest(found, size)
+    if fit == "crop":
+        box = (
+            min(height, rounded(Fraction(width * size[0], size[1]))),
+            min(width, rounded(Fraction(height * size[1], size[0]))),
+        )
+        top, left = (height - box[0]) // 2, (width - box[1]) // 2
+        return nearest(found[top : top + box[0], left : left + box[1]], size)
+    scaled = (
+        min(size[0], rounded(Fraction(height * size[1], width))),
+        min(size[1], rounded(Fraction(width * size[0], height))),
+    )
+    full = np.full(size, outside, np.uint8)
+    top, left = (size[0] - scaled[0]) // 2, (size[1] - scaled[1]) // 2
+    full[top : top + scaled[0], left : left + scaled[1]] = nearest(found, scaled)
+    return full
+
+
+def in_batch(masks: list[Values], outside: int) -> Values:
+    high, wide = (max(mask.shape[axis] for mask in masks) for axis in (0, 1))
+    return np.stack([np.pad(each, [(0, high - each.shape[0]), (0, wide - each.shape[1])], constant_values=outside) for each in masks])  # fmt: skip
+
+
+@pytest.mark.parametrize("ignore", [None, 255])
+@pytest.mark.parametrize(
+    ("of_image", "store"),
+    [
+        ({"size": (9, 14)}, "png"),
+        ({"size": (9, 14)}, "raw"),
+        ({"size": (14, 9), "fit": "crop"}, "png"),
+        ({"size": (7, 7), "fit": "stretch", "resize": "bicubic", "store": "original"}, "png"),
+        ({"fit": "none"}, "png"),
+        ({"shorter_side": 6}, "png"),
+    ],
+    ids=str,
+)
+@settings(max_examples=12)
+@given(st.lists(sides, min_size=1, max_size=3), st.integers(0, 1 << 30))
+def test_a_mask_takes_the_nearest_pixel_of_its_images_place(
+    ignore: int | None, of_image: dict[str, Any], store: str, shapes: list[tuple[int, int]], seed: int
+) -> None:
+    options, description = of_spec(of_image, store=store, ignore=ignore)
+    rng = np.random.default_rng(seed)
+    found = [rng.integers(0, 255, shape, np.uint8) for shape in shapes]
+    files = [mask_png(palette(each), options, Frame(*each.shape, 1)) for each in found]
+    outside = ignore or 0
+    expected = in_batch([placed(each, of_image, outside) for each in found], outside)[..., np.newaxis]
+    stored = image.prepare(options, tf.constant(files), Context()).store(Statistics())
+    np.testing.assert_array_equal(image.features(description, stored)[""].numpy(), expected)
+    reader = ImageReader("mask", description, None)
+    np.testing.assert_array_equal(reader.images(stored[""].numpy().tolist())[""], expected)
+
+
+def test_a_missing_mask_is_all_ignored() -> None:
+    for size in ({"size": (2, 3)}, {"fit": "none"}):
+        options, description = of_spec(size, optional=True, ignore=9)
+        files = [mask_png(palette(RAMP), options, Frame(3, 4, 1)), b""]
+        stored = image.prepare(options, tf.constant(files), Context()).store(Statistics())
+        assert stored["missing"].numpy().tolist() == [0, 1]
+        read = image.features(description, stored)[""].numpy()
+        assert (read[1] == 9).all()
+        assert read[1].size
+        np.testing.assert_array_equal(ImageReader("mask", description).images(stored[""].numpy().tolist())[""], read)
+
+
+@pytest.mark.parametrize(
+    ("keys", "facts"),
+    [
+        ({"image": "no"}, ["'no'"]),
+        ({"classes": ["a", "b"], "ignore": 1}, ["1", "value of a class"]),
+        ({"draw": "classes"}, ["needed"]),
+        ({"classes": VOC, "colors": {"persn": 255}}, ["persn", "person"]),
+        ({"classes": ["a", "b"], "colors": {"a": 9, "b": [9, 9, 9]}}, ["one colour"]),
+        ({"classes": ["a", "b"], "colors": {"a": 9}, "draw": "classes"}, ["`draw`"]),
+    ],
+)
+def test_wrong_options_are_named(keys: dict[str, Any], facts: list[str]) -> None:
+    with raises(ValueError, *facts):
+        of_spec(**keys)
+
+
+# --- built, read and augmented
+
+COLOURS = np.array([[0, 0, 0], [250, 10, 10], [10, 250, 10], [10, 10, 250], [200, 200, 10]], np.uint8)
+SPEC = """
+name: shapes
+source: {format: jsonl, path: rows.jsonl}
+key: id
+splits: {train: 1}
+rejects: {max_share: 0.5}
+features:
+  mask: {kind: mask, image: image, classes: [none, a, b, c, d], ignore: 255, optional: true}
+  image: {kind: image, size: [24, 32], store: png, normalize: none, background: [0, 0, 0]}
+  own: {kind: image, column: image, fit: none}
+  own_mask: {kind: mask, image: own, column: colours, ignore: 7, classes: {0: none, 30: a, 31: b, 32: c, 33: d},
+    colors: {none: 0, a: [250, 10, 10], b: [10, 250, 10], c: [10, 10, 250], d: [200, 200, 10]}}
+label: own_mask
+"""
+
+
+def write_rows(folder: Path, rows: int = 8) -> list[Values]:
+    """Writes images whose colours are their masks' classes, 24 x 32 pixels."""
+    rng, found, lines = np.random.default_rng(3), [], []
+    for row in range(rows):
+        mask = np.kron(rng.integers(0, 5, (4, 4)), np.ones((6, 8))).astype(np.uint8)
+        (folder / f"{row}.png").write_bytes(saved(Picture.fromarray(COLOURS[mask])))
+        (folder / f"{row}_mask.png").write_bytes(palette(mask))
+        with_mask = {} if row == 1 else {"mask": f"{row}_mask.png"}
+        lines.append(json.dumps({"id": f"{row}", "image": f"{row}.png", "colours": f"{row}.png", **with_mask}))
+        found.append(mask)
+    (folder / "bad.png").write_bytes(palette(np.full((24, 32), 9, np.uint8)))
+    lines.append(json.dumps({"id": "bad", "image": "0.png", "colours": "0.png", "mask": "bad.png"}))
+    (folder / "rows.jsonl").write_text("\n".join(lines))
+    (folder / "dataset.yaml").write_text(SPEC)
+    return found
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[Values]]:
+    folder = tmp_path_factory.mktemp("masks")
+    found = write_rows(folder)
+    build(load_spec(str(folder / "dataset.yaml")), str(folder / "out"))
+    return str(folder / "out"), found
+
+
+def read_batch(output: str, engine: str, **options: Any) -> tuple[dict[str, Any], Any]:
+    given = open_dataset(output).training_input("train", batch_size=8, shuffle="none", with_key=True, **options)
+    if engine == "numpy":
+        return next(iter(given.as_numpy()))
+    features, label = next(iter(given.as_tf_data()))
+    return {name: value.numpy() for name, value in features.items()}, label.numpy()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["numpy", "tf_data"])
+@pytest.mark.parametrize("dtype", [None, "float32"])
+def test_a_built_mask_is_read_as_it_was(built: tuple[str, list[Values]], engine: str, dtype: str | None) -> None:
+    output, found = built
+    features, label = read_batch(output, engine, dtype=dtype)
+    order = [int(key) for key in features["key"]]
+    assert sorted(order) == [*range(8)]
+    assert {features["mask"].dtype, label.dtype} == {np.dtype(np.uint8)}
+    assert features["mask_missing"].tolist() == [int(row == 1) for row in order]
+    values_of = np.array([0, 30, 31, 32, 33], np.uint8)
+    for place, row in enumerate(order):
+        np.testing.assert_array_equal(features["mask"][place, ..., 0], 255 if row == 1 else found[row])
+        np.testing.assert_array_equal(label[place, ..., 0], values_of[found[row]])
+
+
+@pytest.mark.slow
+def test_bad_masks_are_rejects_with_their_file(built: tuple[str, list[Values]]) -> None:
+    rejects = json.loads((Path(built[0]) / "versions").joinpath(open_dataset(built[0]).version, "dataset.json").read_text())["rejects"]  # fmt: skip
+    assert rejects["by_reason"] == {"unknown_class": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "changes",
+    [[RandomFlip(0.5, 0.5)], [RandomCrop((12, 20)), RandomFlip()], [RandomRotation90()], [RandomCrop((30, 30))]],
+    ids=str,
+)
+def test_a_mask_moves_with_its_image(built: tuple[str, list[Values]], changes: list[Any]) -> None:
+    """Each pixel of an image has its mask's colour, wherever it went; outside, images are black and masks ignored."""
+    for wanted in (changes, {"image": changes}):
+        features, _ = read_batch(
+            built[0], "numpy", dtype="uint8", augment=wanted, features=["image", "mask"], label=None
+        )
+        of_rows = [place for place, missing in enumerate(features["mask_missing"]) if not missing]
+        masks, images = features["mask"][of_rows, ..., 0], features["image"][of_rows]
+        assert masks.shape == images.shape[:3]
+        inside = masks != 255
+        assert inside.all() == (changes != [RandomCrop((30, 30))])
+        np.testing.assert_array_equal(COLOURS[np.where(inside, masks, 0)], images)
+
+
+@pytest.mark.slow
+def test_an_affine_mask_is_nearest(built: tuple[str, list[Values]]) -> None:
+    changes = [RandomAffine(degrees=20, translate=0.2, scale=(0.8, 1.2))]
+    features, _ = read_batch(built[0], "numpy", augment=changes, features=["image", "mask"], label=None)
+    rows = [place for place, missing in enumerate(features["mask_missing"]) if not missing]
+    masks, images = features["mask"][rows, ..., 0], features["image"][rows]
+    assert set(np.unique(masks)) <= {0, 1, 2, 3, 4, 255}
+    pure = (images[..., np.newaxis, :] == COLOURS[1:]).all(-1)  # pixels between four of one colour
+    assert pure.sum() > 100
+    np.testing.assert_array_equal(masks[pure.any(-1)], pure.argmax(-1)[pure.any(-1)] + 1)
+    assert (images[masks == 255].max(initial=0) < 250).all()
+    assert (masks == 255).any()
+
+
+@pytest.mark.slow
+def test_mixtures_of_masks_must_be_asked_for(built: tuple[str, list[Values]]) -> None:
+    with raises(DatasetError, "mask", "images="):
+        read_batch(built[0], "numpy", augment=[CutMix()], features=["image", "mask"], label=None)
+
+
+@pytest.mark.slow
+def test_the_palette_case_keeps_its_indices(tmp_path: Path) -> None:
+    """Pascal VOC's palette: classes 1 and 16 have colours of one luma."""
+    found = np.repeat(np.array([0, 1, 16, 15], np.uint8), 8)[np.newaxis].repeat(32, 0)
+    (tmp_path / "a.png").write_bytes(saved(Picture.new("RGB", (32, 32))))
+    (tmp_path / "m.png").write_bytes(palette(found))
+    (tmp_path / "rows.csv").write_text("image,mask\na.png,m.png\n")
+    (tmp_path / "dataset.yaml").write_text(
+        "name: voc\nsource: {format: csv, path: rows.csv}\nsplits: {train: 1}\nlabel: mask\nfeatures:\n"
+        f"  image: {{kind: image, size: 32}}\n  mask: {{kind: mask, image: image, classes: {json.dumps(VOC)}}}\n"
+    )
+    build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out"))
+    _, mask = next(iter(open_dataset(str(tmp_path / "out")).training_input("train", batch_size=1).as_numpy()))
+    np.testing.assert_array_equal(mask[0, ..., 0], found)

@@ -1,0 +1,56 @@
+"""Masks: the class, or the number, of each pixel of an image. Pixels of a mask only move, and keep their values."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from recordmill.pipeline.json_values import Count
+from recordmill.transforms.contract.kinds import base
+from recordmill.transforms.contract.kinds.image import ImageDescription, ImageOptions
+
+LEVELS = 256  # values of a pixel
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskOptions(ImageOptions):
+    """The options of masks: those of images of one channel, and how to find a pixel's value."""
+
+    kind: ClassVar[str] = "mask"
+    limits: ClassVar[tuple[str, ...]] = ("missing",)
+    image: str
+    classes: tuple[tuple[int, str], ...] | None = None  # values with their names; None: any value
+    ignore: int | None = None  # the value outside all classes, also of padding
+    colors: tuple[tuple[tuple[int, int, int], int], ...] | None = None  # values by colour; None: pixels are values
+    oriented: str = "upright"
+    draw: str | None = None  # `classes` or `instances`: the column holds shapes, not images
+    crowd: str = "ignore"  # `ignore` or `draw`
+
+    @property
+    def is_reference(self) -> bool:
+        return self.draw is None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskDescription(ImageDescription):
+    """One mask a row; with `optional`, at most one."""
+
+    kind: ClassVar[str] = "mask"
+    is_mask: ClassVar[bool] = True
+    image: str
+    classes: Mapping[str, str] | None = base.left_out(None)  # names by value, in decimal
+    ignore: Count | None = base.left_out(None)
+
+    @property
+    def padding(self) -> int:
+        return self.ignore or 0
+
+    def words(self) -> str:
+        """Describes the encoding, the image and the classes."""
+        classes = f", classes: {len(self.classes)}" if self.classes else ""
+        ignored = "" if self.ignore is None else f", {self.ignore} ignored"
+        return f"{super().words()} of {self.image}{classes}{ignored}"
+
+    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
+        """Adds images of values, upright as their image."""
+        again = {key: value for key, value in options.items() if key not in ("colors", "oriented", "draw", "crowd")}
+        super().export(into, name, again)
