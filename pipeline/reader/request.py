@@ -216,9 +216,9 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
     except ValueError as error:
         raise DatasetError(str(error)) from None
     for name, changes in augment.items():
-        has_boxes = any(isinstance(each, boxes.BoxesDescription) and each.image == name for each in features.values())
-        if has_boxes and any(isinstance(change, chain.Views) for change in changes):
-            raise DatasetError(chain.NO_BOXES)
+        has_places = any(isinstance(each, boxes.PlacesDescription) and each.image == name for each in features.values())
+        if has_places and any(isinstance(change, chain.Views) for change in changes):
+            raise DatasetError(chain.NO_POINTS)
     target = features.get(label or "")
     classes = target.vocabulary_size if isinstance(target, category.CategoryDescription) else None
     known = tuple(replace(mixture, num_classes=mixture.num_classes or classes) for mixture in mixtures)

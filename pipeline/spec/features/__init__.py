@@ -9,6 +9,7 @@ from recordmill.pipeline.spec.features.boxes import Boxes
 from recordmill.pipeline.spec.features.category import Categories, Category
 from recordmill.pipeline.spec.features.chat import Chat
 from recordmill.pipeline.spec.features.image import Image, ImageSequence
+from recordmill.pipeline.spec.features.keypoints import Keypoints
 from recordmill.pipeline.spec.features.number import Number, Numbers
 from recordmill.pipeline.spec.features.raw import Raw
 from recordmill.pipeline.spec.features.text import Text, Texts
@@ -18,6 +19,7 @@ AnyFeature = Annotated[
     Image
     | ImageSequence
     | Boxes
+    | Keypoints
     | Text
     | Texts
     | Chat

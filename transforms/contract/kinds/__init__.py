@@ -10,6 +10,7 @@ from recordmill.transforms.contract.kinds.boxes import BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.chat import ChatDescription
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
+from recordmill.transforms.contract.kinds.keypoints import KeypointsDescription
 from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
@@ -21,6 +22,7 @@ DESCRIPTIONS: Mapping[str, type[Description]] = {
         ImageDescription,
         ImageSequenceDescription,
         BoxesDescription,
+        KeypointsDescription,
         TextDescription,
         TextsDescription,
         ChatDescription,
