@@ -19,6 +19,7 @@ from recordmill.pipeline.reader.records import ShardFile
 from recordmill.pipeline.reader.steps import Steps
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds import boxes, category, image, read_descriptions, text
+from recordmill.transforms.contract.kinds.keypoints import KeypointsDescription
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.stored import IMAGES, Stored
 from recordmill.transforms.numpy.augment import chain
@@ -221,7 +222,11 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
             raise DatasetError(chain.NO_POINTS)
     target = features.get(label or "")
     classes = target.vocabulary_size if isinstance(target, category.CategoryDescription) else None
-    known = tuple(replace(mixture, num_classes=mixture.num_classes or classes) for mixture in mixtures)
+    # By default a mixture mixes four dimensions or more, as key points also have.
+    mixed = tuple(images) if any(isinstance(each, KeypointsDescription) for each in features.values()) else None
+    known = tuple(
+        replace(each, num_classes=each.num_classes or classes, images=each.images or mixed) for each in mixtures
+    )
     return {"augment": augment, "masks": masks, "mixtures": known}
 
 

@@ -20,7 +20,7 @@ class Keypoints(Places):
 
     contract = KeypointsOptions
     kind: Literal["keypoints"]
-    points: tuple[Name, ...] | Annotated[int, Field(ge=1, strict=True)] = Field(min_length=1)
+    points: Annotated[tuple[Name, ...], Field(min_length=1)] | Annotated[int, Field(ge=1, strict=True)]
     """The names of an object's points, in the order of the numbers; or only how many there are."""
     flip_pairs: Pairs
     """Points that change places in a mirrored image: [[left_eye, right_eye], …]; [] if there are none."""

@@ -58,9 +58,9 @@ class MovedKeypoints(Lying):
         places = places.reshape(*self._moved.shape[:2], 2)
         inside = ((places >= -NEAR) & (places <= 1 + NEAR)).all(-1, keepdims=True)
         self._moved[..., :2] = np.clip(places, 0, 1)
-        self._moved *= inside & (self._moved[..., 2:] > 0)
+        self._moved *= inside
         if change.mirrors(values):
             self._moved = self._moved[:, self._partners]
 
     def put(self) -> None:
-        self._points[...] = self._moved
+        self._points[...] = self._moved * (self._moved[..., 2:] > 0)
