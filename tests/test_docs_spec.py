@@ -43,6 +43,7 @@ WHERE = {
     "Image": ("images.md", "Images"),
     "ImageSequence": ("image_sequences.md", "Options"),
     "Boxes": ("boxes.md", "Boxes"),
+    "Keypoints": ("keypoints.md", "Key points"),
     "Text": ("text.md", "Options"),
     "Texts": ("text.md", "Several texts a row"),
     "Category": (NUMBERS, "category"),

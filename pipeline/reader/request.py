@@ -19,8 +19,8 @@ from recordmill.pipeline.reader.records import ShardFile
 from recordmill.pipeline.reader.steps import Steps
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds import boxes, category, image, read_descriptions, text
-from recordmill.transforms.contract.kinds.keypoints import KeypointsDescription
 from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.keypoints import KeypointsDescription
 from recordmill.transforms.contract.stored import IMAGES, Stored
 from recordmill.transforms.numpy.augment import chain
 from recordmill.transforms.numpy.augment.base import Augmentation

@@ -1,7 +1,7 @@
 """Key points of objects in an image: moved with its pixels as boxes are (`boxes`), float64 until they are stored.
 
-A stored point is `y, x, visibility`. A point that is not labelled, or lies outside the image or in a cropped part, is
-three zeros; so are all points of a row without an image.
+A stored point is `y, x, visibility`: three zeros if it is not labelled, outside the image, or in a cropped part, or if
+the row has no image.
 """
 
 import tensorflow as tf

@@ -1,4 +1,4 @@
-"""What lies on an image and moves with it: boxes and key points.
+"""Boxes and key points on an image, moved with it.
 
 >>> eyes = np.array([[[0.5, 0.25, 2], [0.5, 0.5, 1]]], np.float32)  # one object: left, right
 >>> moved = MovedKeypoints(eyes, [1, 0])
