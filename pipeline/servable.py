@@ -29,6 +29,7 @@ Tensors: TypeAlias = Mapping[str, tf.Tensor]
 Prepare: TypeAlias = Callable[[Tensors], Any]
 ACTIVATIONS = {"softmax": tf.nn.softmax, "sigmoid": tf.nn.sigmoid}
 PREPARE = "give `prepare`, which makes the one from the other"
+ON_IMAGES = ("boxes", "keypoints")  # kinds that the graph makes with the inputs of another feature
 
 
 class Servable(tf.Module):
@@ -116,7 +117,7 @@ class Servable(tf.Module):
             if name == owner or (name not in version.features and name.startswith(f"{owner}_"))
         }
         kinds = {base.argument_name(owner): version.features[owner]["kind"] for owner in owners}
-        is_made_of_others = any(name not in self._specs or kind == "boxes" for name, kind in kinds.items())
+        is_made_of_others = any(name not in self._specs or kind in ON_IMAGES for name, kind in kinds.items())
         if version.manifest.spec.get("preprocessing") or self._prepare or is_made_of_others:
             return list(self._specs)
         return [name for name in self._specs if {name, name.removesuffix(f"_{LENGTHS}")} & kinds.keys()]

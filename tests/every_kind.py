@@ -67,6 +67,7 @@ ANALYZED = "image text category number label hot triple gap bucket maybe pieces"
 ABSENT = {"gap": float("nan"), "maybe": "", "photo": ""}
 MODEL = Path(__file__).with_name("chat_templates") / "tokenizer.json"
 ARRAYS = f"""
+  pose: {{kind: keypoints, image: image, points: 2, flip_pairs: [], unit: absolute, max_length: 3}}
   grid: {{kind: array, shape: [2, 3], dtype: int16, optional: true}}
   steps: {{kind: array, shape: [null, 2], dtype: bfloat16, max_length: 3, optional: true}}
   said: {{kind: chat, model: {MODEL}, tools: tools}}
@@ -157,6 +158,7 @@ def _lines(rows: int) -> Iterator[str]:
                         {"role": "assistant", "content": " ".join(said), **({"n": [row, None]} if row % 2 else {})},
                     ],
                     **({"tools": [{"function": {"name": NAMES[row % 6]}}]} if row % 4 else {}),
+                    "pose": [[place, 1, 2, row % 9, place, row % 3] for place in range(lists[row])],
                     "grid": [[row, -row, 1], [2, row % 5, 3]],
                     **({} if row % 7 == 0 else {"steps": [[place / 2, -row % 9] for place in range(1 + lists[row])]}),
                     "frames": [_picture(pictures[row - place]) for place in range(lists[row])],

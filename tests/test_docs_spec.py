@@ -44,6 +44,7 @@ WHERE = {
     "ImageSequence": ("image_sequences.md", "Options"),
     "Boxes": ("boxes.md", "Boxes"),
     "Mask": ("segmentation.md", "Masks"),
+    "Keypoints": ("keypoints.md", "Key points"),
     "Text": ("text.md", "Options"),
     "Texts": ("text.md", "Several texts a row"),
     "Pair": ("text.md", "Two texts as one"),

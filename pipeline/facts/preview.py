@@ -1,11 +1,11 @@
-"""Draws records for people: the source's image, the stored one and augmented ones, with boxes and texts.
+"""Draws records for people: the source's image, the stored one and augmented ones, with what lies on them, and texts.
 
 >>> preview(dataset, dataset.records("train", limit=12), [RandomResizedCrop(224)]).save("preview.png")  # doctest: +SKIP
 """
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from textwrap import wrap
@@ -18,7 +18,15 @@ import recordmill.augment
 from recordmill.pipeline.dataset.manifest import Json
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError, did_you_mean
-from recordmill.pipeline.facts.sample import MOST_IN_ROW, FeatureRoles, hatched, images_of, painted
+from recordmill.pipeline.facts.sample import (
+    MOST_IN_ROW,
+    FeatureRoles,
+    Pose,
+    hatched,
+    images_of,
+    painted,
+    with_poses,
+)
 from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.inspection.records import Record
 from recordmill.pipeline.inspection.values import COLORS, StoredImage, color_of, raw_image
@@ -27,7 +35,8 @@ from recordmill.pipeline.reader.rows import AUGMENT
 from recordmill.pipeline.safe_text import cut, printable
 from recordmill.transforms.contract.kinds.boxes import Box
 from recordmill.transforms.numpy.augment.base import Augmentation
-from recordmill.transforms.numpy.augment.chain import apply, check, lanes, parameters
+from recordmill.transforms.numpy.augment.chain import acting, apply_acting, check, lanes, parameters
+from recordmill.transforms.numpy.augment.lying import Lying, MovedBoxes, MovedKeypoints
 from recordmill.transforms.numpy.pixels import for_people
 
 TILE = 192  # pixels of an image's longer side
@@ -168,37 +177,41 @@ def _reject_card(sources: Path | None, reject: Json) -> Card:
 def _tiles(
     roles: FeatureRoles, record: Record, name: str, image: StoredImage, changes: Sequence[Augmentation]
 ) -> Iterator[Tile]:
-    pixels, boxes, mask = image.array(), list(roles.named_boxes(record, name)), roles.masks.get(name)
-    under = roles.under(record, name) if mask else None
+    pixels, mask, poses = image.array(), roles.masks.get(name), roles.poses(record, name)
+    boxes, under = list(roles.named_boxes(record, name)), roles.under(record, name) if mask else None
     stored = painted(pixels, under, mask.ignore) if mask else hatched(_image(pixels), roles.backgrounds.get(name))
     word = ", stretched" if image.pixels.planes else ""
-    yield _tile(f"{name if len(roles.images) > 1 else 'stored'}{word}", stored, boxes)
+    yield _tile(f"{name if len(roles.images) > 1 else 'stored'}{word}", stored, boxes, poses)
+    augmented = partial(_augmented, changes=changes, position=record.position)
     for epoch in range(DRAWS if changes else 0):
-        changed, moved = _augmented(pixels, boxes, changes, record.position, epoch, is_mask=mask is not None)
-        behind = None if under is None else _augmented(under, (), changes, record.position, epoch)[0]
+        moved = np.array([box for box, _ in boxes], np.float32).reshape(-1, 4)
+        moved_poses = [(each, points.copy()) for each, points in poses]
+        lying: list[Lying] = [MovedBoxes(moved)] if boxes else []
+        lying += [MovedKeypoints(points, each.partners) for each, points in moved_poses]
+        changed = augmented(pixels, lying, epoch=epoch, is_mask=mask is not None)
+        behind = None if under is None else augmented(under, [], epoch=epoch)
         shown = painted(changed, behind, mask.ignore) if mask else _image(changed)
-        yield _tile(f"augmented {epoch + 1}", shown, moved)
+        kept = [(Box(*box), name) for box, (_, name) in zip(moved.tolist(), boxes, strict=True) if any(box)]
+        yield _tile(f"augmented {epoch + 1}", shown, kept, moved_poses)
 
 
 def _augmented(
     pixels: Any,
-    boxes: Sequence[tuple[Box, str]],
+    lying: Sequence[Lying],
+    *,
     changes: Sequence[Augmentation],
     position: int,
     epoch: int,
-    *,
     is_mask: bool = False,
-) -> tuple[Any, list[tuple[Box, str]]]:
-    """Augments an image and its boxes by the random numbers of a position in an epoch; drops cropped-out boxes."""
+) -> Any:
+    """Augments an image, and in place what lies on it, by the random numbers of a position in an epoch."""
     checked = check(changes)
     draws = uniform(combine(0, AUGMENT, epoch), np.array([position]), lanes(checked))
-    lists = np.array([box for box, _ in boxes], np.float32).reshape(-1, 4) if boxes else None
     try:
-        changed, moved = apply(pixels, lists, checked, parameters(checked, draws)[0], mask=is_mask)
+        row = acting(checked, parameters(checked, draws)[0].tolist())
+        return apply_acting(pixels, lying, row, None, mask=is_mask)
     except ValueError as error:
         raise DatasetError(str(error)) from None
-    kept = zip([] if moved is None else moved.tolist(), (name for _, name in boxes), strict=False)
-    return changed, [(Box(*box), name) for box, name in kept if any(box)]
 
 
 def _image(pixels: Any) -> Image.Image:
@@ -206,9 +219,9 @@ def _image(pixels: Any) -> Image.Image:
     return Image.fromarray(shown[..., 0] if shown.shape[-1] == 1 else np.ascontiguousarray(shown)).convert("RGB")
 
 
-def _tile(what: str, image: Image.Image, boxes: Sequence[tuple[Box, str]] = ()) -> Tile:
-    """Fits an image to a tile and draws its boxes with names, one colour per name."""
-    copy = fitted(image)
+def _tile(what: str, image: Image.Image, boxes: Sequence[tuple[Box, str]] = (), poses: Sequence[Pose] = ()) -> Tile:
+    """Fits an image to a tile and draws its key points, and its boxes with names, one colour per name."""
+    copy = with_poses(fitted(image), poses)
     pen = ImageDraw.Draw(copy)
     for box, name in boxes:
         left, right = sorted((box.x_min * (copy.width - 1), box.x_max * (copy.width - 1)))

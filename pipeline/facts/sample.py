@@ -9,14 +9,14 @@ on one axis only.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, cycle
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageColor, ImageStat
+from PIL import Image, ImageColor, ImageDraw, ImageStat
 
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.version import DatasetVersion
@@ -30,6 +30,7 @@ from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.boxes import Box, BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.image import Pixels
+from recordmill.transforms.contract.kinds.keypoints import VISIBLE, KeypointsDescription
 from recordmill.transforms.contract.kinds.mask import MaskDescription
 from recordmill.transforms.contract.kinds.text import TextDescription
 
@@ -47,6 +48,8 @@ TOLERANCE, SPREAD = 10, 8  # levels, pixels: differences at an edge by JPEG's bl
 STRIPES = np.array([[176, 184, 194], [226, 230, 235]], np.uint8)
 Color = tuple[int, int, int]
 Levels = npt.NDArray[np.uint8]
+Pose = tuple[KeypointsDescription, npt.NDArray[np.float32]]
+"""The key points of one feature on an image, [objects, points, 3]."""
 
 
 class Drawn(NamedTuple):
@@ -167,6 +170,7 @@ class FeatureRoles:
     classes: int
     images: Sequence[str]
     boxes: Mapping[str, str]  # features of boxes, with their image
+    keypoints: Mapping[str, KeypointsDescription]
     texts: Sequence[str]
     names: Sequence[str]  # features with several names per row; they name the boxes of a row, if as many
     backgrounds: Mapping[str, Color]  # the padding's colour of padded images
@@ -184,6 +188,7 @@ class FeatureRoles:
             known[label].vocabulary_size if label else 0,  # type: ignore[attr-defined] # it is a category
             [name for name, each in known.items() if isinstance(each, Pixels)],
             {name: each.image for name, each in known.items() if isinstance(each, BoxesDescription)},
+            {name: each for name, each in known.items() if isinstance(each, KeypointsDescription)},
             [name for name, each in known.items() if isinstance(each, TextDescription)],
             [name for name, each in known.items() if isinstance(each, CategoriesDescription)],
             {name: color for name, color in backgrounds.items() if color is not None},
@@ -210,7 +215,7 @@ class FeatureRoles:
         return str(record.values[self.label]) if self.label else ""
 
     def example(self, record: Record, measured: Mapping[str, _Measured] | None = None) -> ShownRecord:
-        """Decodes a record's images to thumbnails with boxes; adds their measures to `measured`."""
+        """Decodes a record's images to thumbnails with boxes and key points; adds their measures to `measured`."""
         thumbnails = []
         for name in self.images:
             for image in images_of(record, name)[:MOST_IN_ROW]:
@@ -219,8 +224,9 @@ class FeatureRoles:
                     colors = ImageStat.Stat(pixels)
                     measured[name].channels.append((colors.mean, colors.stddev))
                     measured[name].brightness.append(ImageStat.Stat(pixels.convert("L")).mean[0])
-                side = BOXED_SIDE if self.boxes else notebook.SIDE
+                side = BOXED_SIDE if self.boxes or self.keypoints else notebook.SIDE
                 shown = notebook.small(hatched(pixels, self.backgrounds.get(name)), side)
+                shown = with_poses(shown, self.poses(record, name))
                 boxes = tuple(self._boxes(record, name, *shown.size))
                 size = f"{pixels.width}×{pixels.height}{', stretched' if image.pixels.planes else ''}"
                 thumbnails.append(Thumbnail(name, notebook.data_url(shown), *shown.size, size, boxes))
@@ -240,9 +246,9 @@ class FeatureRoles:
         return in_words(record.values[self.label]) if self.label else None
 
     def words_of(self, record: Record) -> tuple[dict[str, str], dict[str, str]]:
-        """Describes a record's texts, and its features other than images, boxes and label, by feature."""
+        """Describes a record's texts, and by feature its values that no picture shows."""
         texts = {name: in_words(record.values[name]) for name in self.texts if name in record.values}
-        shown = {*self.images, *self.boxes, *texts, self.label}
+        shown = {*self.images, *self.boxes, *self.keypoints, *texts, self.label}
         return texts, {name: in_words(value) for name, value in record.values.items() if name not in shown}
 
     def _boxes(self, record: Record, image: str, width: int, height: int) -> Iterator[Drawn]:
@@ -260,6 +266,29 @@ class FeatureRoles:
             boxes, other = record.values[feature], feature if len(self.boxes) > 1 else ""
             named = next((record.values[name] for name in self.names if len(record.values[name]) == len(boxes)), None)
             yield from zip(boxes, map(in_words, named or [other] * len(boxes)), strict=True)
+
+    def poses(self, record: Record, image: str) -> list[Pose]:
+        """Returns an image's key points, by feature."""
+        values = {name: each for name, each in self.keypoints.items() if each.image == image}
+        return [
+            (each, np.array(record.values[name], np.float32).reshape(-1, *each.shape)) for name, each in values.items()
+        ]
+
+
+def with_poses(image: Image.Image, poses: Iterable[Pose]) -> Image.Image:
+    """Draws key points joined by their skeletons, one colour an object; hidden points are hollow."""
+    drawn, radius = image.convert("RGB"), max(1.5, max(image.size) / 90)
+    pen = ImageDraw.Draw(drawn)
+    for description, objects in poses:
+        for points, color in zip(objects, cycle(COLORS), strict=False):
+            places, shown = points[:, 1::-1] * image.size - 0.5, points[:, 2]
+            for one, other in description.skeleton:
+                if shown[one] and shown[other]:
+                    pen.line([*places[one], *places[other]], color, max(1, round(radius / 2)))
+            for place, visibility in zip(places[shown > 0], shown[shown > 0], strict=True):
+                fill = color if visibility == VISIBLE else None
+                pen.ellipse([*(place - radius), *(place + radius)], fill, color)
+    return drawn
 
 
 def painted(mask: Levels, image: Levels | None, ignored: int | None) -> Image.Image:

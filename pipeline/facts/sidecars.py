@@ -109,6 +109,7 @@ _SIZES = (
 )
 _DTYPES = {"bytes": "binary", "int64": "int64", "float32": "float32"}
 _TASKS: tuple[tuple[str, set[str], set[str] | None], ...] = (
+    ("keypoint-detection", {"keypoints"}, None),
     ("object-detection", {"boxes"}, None),
     ("object-detection", {"boxes"}, {"categories"}),  # the classes of the boxes
     ("image-classification", {"image"}, {"category", "categories"}),

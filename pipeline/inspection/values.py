@@ -36,6 +36,7 @@ from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Decoding, Description
 from recordmill.transforms.contract.kinds.boxes import Box
 from recordmill.transforms.contract.kinds.image import Pixels
+from recordmill.transforms.contract.kinds.keypoints import Keypoint
 from recordmill.transforms.contract.kinds.number import Bucket
 from recordmill.transforms.contract.kinds.text import DecodedText
 from recordmill.transforms.contract.stored import Column, Ragged, part_name
@@ -44,8 +45,8 @@ from recordmill.transforms.numpy.image_decode import DecodeError, decode, decode
 from recordmill.transforms.numpy.pixels import for_people, resize
 
 Value: TypeAlias = Any
-"""`str` of a category (`int` for hashed ids), `float`, `Bucket`, `DecodedText`, `StoredImage`, `Box`, `bytes`, `int`, a
-list of these, or None for a missing value."""
+"""`str` of a category (`int` for hashed ids), `float`, `Bucket`, `DecodedText`, `StoredImage`, `Box`, a tuple of
+`Keypoint`, `bytes`, `int`, a list of these, or None for a missing value."""
 LONGEST = 160  # characters shown of a value
 MOST = 8  # values shown of a list
 MISSING = "-"
@@ -94,8 +95,10 @@ def shown(value: Value) -> str:
             return MISSING
         case float():
             return f"{value:{NUMBER}}"
-        case Box():
-            return f"[{' '.join(f'{side:.3g}' for side in value)}]"
+        case Box() | Keypoint():
+            return f"[{' '.join(f'{number:.3g}' for number in value)}]"
+        case tuple():
+            return f"({' '.join(map(shown, value))})"
         case list():
             return _list(value)
         case bytes():

@@ -20,6 +20,7 @@ from recordmill.pipeline.reader.steps import Steps
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds import boxes, category, image, mask, read_descriptions, text
 from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.keypoints import KeypointsDescription
 from recordmill.transforms.contract.stored import IMAGES, Stored
 from recordmill.transforms.numpy.augment import chain
 from recordmill.transforms.numpy.augment.base import Augmentation
@@ -226,15 +227,19 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
     except ValueError as error:
         raise DatasetError(str(error)) from None
     for name, changes in augment.items():
-        has_boxes = any(isinstance(each, boxes.BoxesDescription) and each.image == name for each in features.values())
-        if has_boxes and any(isinstance(change, chain.Views) for change in changes):
-            raise DatasetError(chain.NO_BOXES)
+        has_places = any(isinstance(each, boxes.PlacesDescription) and each.image == name for each in features.values())
+        if has_places and any(isinstance(change, chain.Views) for change in changes):
+            raise DatasetError(chain.NO_POINTS)
     for mixture in mixtures:
         if of_image and mixture.images is None:
             raise DatasetError(f"{mixture} would mix the masks {', '.join(of_image)}: name the features, images=(…)")
     target = features.get(label or "")
     classes = target.vocabulary_size if isinstance(target, category.CategoryDescription) else None
-    known = tuple(replace(mixture, num_classes=mixture.num_classes or classes) for mixture in mixtures)
+    # By default a mixture mixes four dimensions or more, as key points also have.
+    mixed = tuple(images) if any(isinstance(each, KeypointsDescription) for each in features.values()) else None
+    known = tuple(
+        replace(each, num_classes=each.num_classes or classes, images=each.images or mixed) for each in mixtures
+    )
     return {"augment": augment, "masks": masks, "mixtures": known}
 
 

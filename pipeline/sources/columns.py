@@ -57,6 +57,10 @@ class Column:
     multiple: int = 1
     """Every list's length is a multiple of it."""
     length: int | None = None
+    visibility: bool = False
+    """Whether each third number of a list is a key point's visibility: 0, 1 or 2."""
+    expected: bool = False
+    """Whether a source must have the column, even if it is optional: only values may be missing."""
     parse: bool = False
     """Whether a NUMBER may also be a string, read as CSV cells are."""
     array: ArrayLayout | None = None
@@ -96,5 +100,5 @@ lack."""
 
 
 def required(columns: Columns) -> list[str]:
-    """Lists the columns that every row must have."""
-    return [name for name, column in columns.items() if not column.optional]
+    """Lists the columns that a source must have."""
+    return [name for name, column in columns.items() if column.expected or not column.optional]

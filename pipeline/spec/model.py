@@ -296,10 +296,11 @@ class Spec(Options):
                 continue
             for column, wanted in feature.joined_columns(name).values() or [(feature.first_column(name), first)]:
                 known = columns.setdefault(column, wanted)
-                if replace(known, optional=wanted.optional) != wanted:
+                if replace(known, optional=wanted.optional, expected=wanted.expected) != wanted:
                     message = f"column '{column}' is wanted as {known} and here as {wanted}: a column has one type"
                     raise WrongValueError(message, "features", name)
-                columns[column] = replace(known, optional=known.optional and wanted.optional)
+                optional, expected = known.optional and wanted.optional, known.expected or wanted.expected
+                columns[column] = replace(known, optional=optional, expected=expected)
         by = self.split_by.read_column if self.split_by else None
         for column in filter(None, [*(self.key_columns or ()), by, self.content_key]):
             known = columns.setdefault(column, Column(ColumnType.CATEGORY))

@@ -9,19 +9,21 @@ Images scaled by the reader may differ by one level (`images`). `KINDS` lists a 
 {'price': array([1.5], dtype=float32), 'key': array([b'row-0'], dtype=object)}
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from recordmill.transforms.contract.kinds.array import ArrayDescription
 from recordmill.transforms.contract.kinds.base import Description, Padded
-from recordmill.transforms.contract.kinds.boxes import BoxesDescription
+from recordmill.transforms.contract.kinds.boxes import BoxesDescription, PlacesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.chat import ChatDescription
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription, Pixels
+from recordmill.transforms.contract.kinds.keypoints import KeypointsDescription
 from recordmill.transforms.contract.kinds.mask import MaskDescription
 from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
 from recordmill.transforms.contract.kinds.pair import PairDescription
@@ -30,14 +32,13 @@ from recordmill.transforms.contract.kinds.text import TextDescription, TextsDesc
 from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
 from recordmill.transforms.contract.stored import KEY, Column, FinishOptions, Ragged, RowError, part_name
 from recordmill.transforms.numpy.augment.chain import Augment
+from recordmill.transforms.numpy.augment.lying import Lying, MovedBoxes, MovedKeypoints
 from recordmill.transforms.numpy.buffers import Array, BatchMemory, Empty
-from recordmill.transforms.numpy.images import ImageReader, ReadImages
+from recordmill.transforms.numpy.images import ImageReader, LyingLists, ReadImages
 from recordmill.transforms.numpy.texts import Shares, padded, strings, texts
 
 Features: TypeAlias = Mapping[str, Description]
 Parts: TypeAlias = Mapping[str, Any]  # columns or arrays, by part
-
-BOX = 4  # numbers
 
 
 def finish(
@@ -55,7 +56,7 @@ def finish(
         features: descriptions, in the order of the result.
         columns: the columns of their parts, and optionally the rows' keys.
         options: the forms of images and texts.
-        augment: changes of images, by feature; an image's boxes move with it.
+        augment: changes of images, by feature; an image's boxes and key points move with it.
         shares: float64 [rows] in [0, 1): choose a text of each row if not all are read; 0 chooses the first.
         memory: for large arrays; None: each its own.
 
@@ -69,7 +70,7 @@ def finish(
     """
     empty = np.empty if memory is None else memory.empty
     batch = Batch(features, columns, options, augment or {}, empty, shares)
-    # Images come first: they move their boxes.
+    # Images come first: they move what lies on them.
     order = sorted(features, key=lambda name: not isinstance(features[name], Pixels))
     ready = {name: KINDS[type(features[name])](batch, name, features[name]) for name in order}
     named = {part_name(name, part): value for name in features for part, value in ready[name].items()}
@@ -78,7 +79,7 @@ def finish(
 
 @dataclass
 class Batch:
-    """The arguments of `finish`, and the boxes to move with images."""
+    """The arguments of `finish`, and what moves with images."""
 
     features: Features
     columns: Mapping[str, Column]
@@ -88,10 +89,10 @@ class Batch:
     shares: Shares
 
     @cached_property
-    def boxes(self) -> dict[str, tuple[str, Ragged]]:
-        """The image and the writable boxes of each feature of boxes."""
-        boxes = {name: each for name, each in self.features.items() if isinstance(each, BoxesDescription)}
-        return {name: (each.image, _boxes(name, self.columns[name])) for name, each in boxes.items()}
+    def places(self) -> dict[str, Ragged]:
+        """The writable objects of each feature of boxes or key points."""
+        places = {name: each for name, each in self.features.items() if isinstance(each, PlacesDescription)}
+        return {name: _objects(name, each, self.columns[name]) for name, each in places.items()}
 
     def stored(self, name: str, description: Description) -> dict[str, Any]:
         """Returns a feature's columns, by part."""
@@ -99,19 +100,30 @@ class Batch:
 
     def images(self, name: str, description: ReadImages) -> ImageReader:
         """Returns the reader of a feature's images."""
-        boxes = [rows for image, rows in self.boxes.values() if image == name]
+        lying = [
+            LyingLists(rows, _moved(each))
+            for feature, rows in self.places.items()
+            if isinstance(each := self.features[feature], PlacesDescription) and each.image == name
+        ]
         dtype = None if description.is_mask else self.options.dtype
-        return ImageReader(name, description, dtype, self.augment.get(name), boxes, self.empty)
+        return ImageReader(name, description, dtype, self.augment.get(name), lying, self.empty)
 
 
-def _boxes(name: str, column: Any) -> Ragged:
-    """Returns writable boxes of four numbers, float32 [boxes, 4]."""
-    values, splits = column
-    wrong = np.flatnonzero(splits % BOX)
+def _moved(description: PlacesDescription) -> Callable[[Array], Lying]:
+    if isinstance(description, KeypointsDescription):
+        return partial(MovedKeypoints, partners=description.partners)
+    return MovedBoxes
+
+
+def _objects(name: str, description: PlacesDescription, column: Any) -> Ragged:
+    """Returns writable objects of a description's shape, float32 [objects, *shape]."""
+    (values, splits), size = column, math.prod(description.shape)
+    wrong = np.flatnonzero(splits % size)
     if len(wrong):
         row = int(wrong[0]) - 1
-        raise RowError(row, f"'{name}' holds {splits[row + 1] - splits[row]} numbers, not boxes of {BOX}")
-    return Ragged(np.array(values, np.float32).reshape(-1, BOX), splits // BOX)
+        held = f"{splits[row + 1] - splits[row]} numbers, not {description.kind} of {size}"
+        raise RowError(row, f"'{name}' holds {held}")
+    return Ragged(np.array(values, np.float32).reshape(-1, *description.shape), splits // size)
 
 
 def _values(batch: Batch, name: str, description: Description) -> Parts:
@@ -155,8 +167,8 @@ def _image_sequence(batch: Batch, name: str, description: ImageSequenceDescripti
     return _with_length(description, rows, lambda length: batch.images(name, description).sequences(rows, length))
 
 
-def _moved_boxes(batch: Batch, name: str, description: BoxesDescription) -> Parts:
-    return _padded(batch, description, batch.boxes[name][1])
+def _places(batch: Batch, name: str, description: PlacesDescription) -> Parts:
+    return _padded(batch, description, batch.places[name])
 
 
 def _text(batch: Batch, name: str, description: TextDescription) -> Parts:
@@ -219,7 +231,8 @@ KINDS: Mapping[type[Description], Callable[[Batch, str, Any], Parts]] = {
     ImageDescription: _image,
     ImageSequenceDescription: _image_sequence,
     MaskDescription: _image,
-    BoxesDescription: _moved_boxes,
+    BoxesDescription: _places,
+    KeypointsDescription: _places,
     TextDescription: _text,
     TextsDescription: _text,
     PairDescription: _text,

@@ -9,7 +9,7 @@ most one level (`pixels`, `augment.movements`).
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
@@ -18,8 +18,9 @@ import numpy as np
 from recordmill.transforms.contract.kinds.array import numpy_dtype
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
 from recordmill.transforms.contract.stored import Bytes, Ragged, RowError
-from recordmill.transforms.numpy.augment.base import ImagePart, Shape
-from recordmill.transforms.numpy.augment.chain import Acting, Augment, acting, apply_acting, first_window, output_shape
+from recordmill.transforms.numpy.augment.base import Acting, ImagePart, Shape
+from recordmill.transforms.numpy.augment.chain import Augment, acting, apply_acting, first_window, output_shape
+from recordmill.transforms.numpy.augment.lying import Lying
 from recordmill.transforms.numpy.buffers import Array, Empty, pixels_read_soon
 from recordmill.transforms.numpy.image_decode import Data, DecodeError, decode, decode_original, decode_planes, jpeg
 from recordmill.transforms.numpy.jpeg_parts import JpegLayout, JpegPart, read_layout
@@ -31,26 +32,16 @@ ReadImages: TypeAlias = ImageDescription | ImageSequenceDescription
 SMALL = 16 << 10  # 16 KiB: smaller raw images are joined and read as one
 
 
-class MovingBoxes:
-    """The boxes that move with images: the lists of one or several features."""
+class LyingLists(NamedTuple):
+    """A feature's lists of what lies on its rows' images, to be moved in place."""
 
-    def __init__(self, lists: Sequence[Ragged]) -> None:
-        """Takes lists of float32 [boxes, 4], to be written to."""
-        self._lists = lists
+    rows: Ragged
+    moved: Callable[[Array], Lying]
 
-    def of(self, row: int) -> Array | None:
-        """Returns a row's boxes of all lists: float32 [n, 4]; None without lists."""
-        return np.concatenate(self._rows(row)) if self._lists else None
-
-    def put(self, row: int, boxes: Array | None) -> None:
-        """Writes them back."""
-        offset = 0
-        for part in self._rows(row):
-            part[...] = boxes[offset : offset + len(part)]  # type: ignore[index] # not None, as `_rows` has lists
-            offset += len(part)
-
-    def _rows(self, row: int) -> list[Array]:
-        return [values[splits[row] : splits[row + 1]] for values, splits in self._lists]
+    def of(self, row: int) -> Lying:
+        """Returns what lies on a row's image."""
+        values, splits = self.rows
+        return self.moved(values[splits[row] : splits[row + 1]])
 
 
 class _Image(NamedTuple):
@@ -72,7 +63,7 @@ class ImageReader:
         description: ReadImages,
         dtype: str | None = None,
         augment: Augment | None = None,
-        boxes: Sequence[Ragged] = (),
+        lying: Sequence[LyingLists] = (),
         empty: Empty = np.empty,
     ) -> None:
         """Takes the feature and its options. Raises: DatasetError: bfloat16 without ml_dtypes.
@@ -83,11 +74,11 @@ class ImageReader:
             dtype: the description's `pixel`, for stored pixels; `float32` or `bfloat16`, `(pixel - offset) * scale`;
                 None: the description's.
             augment: changes of the pixels before normalization.
-            boxes: lists of boxes, float32 [boxes, 4], to be moved with the pixels in place.
+            lying: moves with the pixels, in place.
             empty: allocates the results.
         """
         self._name, self._description, self._augment, self._empty = name, description, augment, empty
-        self._boxes = MovingBoxes(boxes)
+        self._lying = lying
         self._parameters = [] if augment is None else augment.parameters.tolist()
         self._layout: JpegLayout | None = None
         self._stored: Shape = description.shape
@@ -196,9 +187,8 @@ class ImageReader:
         if pixels is None:
             pixels = self._whole(image, self._scratch)
             pixels = pixels ^ padding if padding else pixels  # outside the image, changes show zeros
-        boxes = self._boxes.of(image.row)
-        changed, moved = apply_acting(pixels, boxes, image.changes, out, mask=self._augment.mask)
-        self._boxes.put(image.row, moved)
+        lying = [lists.of(image.row) for lists in self._lying]
+        changed = apply_acting(pixels, lying, image.changes, out, mask=self._augment.mask)
         return changed ^ padding if padding else changed
 
     def _part(self, part: JpegPart | None) -> ImagePart | None:

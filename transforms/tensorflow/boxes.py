@@ -1,4 +1,4 @@
-"""Boxes in an image: moved with its pixels, and stored relative to the stored image.
+"""Places on an image, such as boxes: moved with its pixels, and stored relative to the stored image.
 
 A stored box is `y_min, x_min, y_max, x_max`, each from 0 to 1: the order of `tf.image` and TensorFlow Datasets. Every
 step is a single exactly rounded operation in float64, without division by a constant, which a graph may replace by a
@@ -8,10 +8,13 @@ Every box stays in the list, which keeps parallel lists, such as categories, ali
 its end before its start gets an empty area. A box with NaN, and all boxes of a row without an image, become zeros.
 """
 
+import math
+from collections.abc import Callable
+
 import tensorflow as tf
 
 from recordmill.transforms.contract.image_rules import mirrored, placement, upright
-from recordmill.transforms.contract.kinds.boxes import BoxesDescription, BoxesOptions
+from recordmill.transforms.contract.kinds.boxes import BoxesOptions, PlacesDescription, PlacesOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions, PixelOptions
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics, cut, padded
 
@@ -21,16 +24,24 @@ LEAST = 2.0**-100  # smaller numbers become 0, as TensorFlow may flush those bel
 
 def prepare(options: BoxesOptions, column: tf.RaggedTensor, context: Context) -> Prepared:
     """Stores boxes, four float32 each, ragged [rows, None], `max_length` at most; prepare their image first."""
+    return prepare_places(options, NUMBERS, column, context, moved)
+
+
+def prepare_places(
+    options: PlacesOptions, numbers: int, column: tf.RaggedTensor, context: Context, move: Callable[..., tf.Tensor]
+) -> Prepared:
+    """Stores objects, ragged [rows, None], `numbers` values each; `move` is a function like `moved`."""
     limit = options.max_length
-    kept = cut(limit and NUMBERS * limit, column)
+    kept = cut(limit and numbers * limit, column)
     geometry, image = context.prepared[options.image].geometry, context.options[options.image]
     assert isinstance(image, ImageOptions)  # noqa: S101 - the spec's check
     assert geometry is not None  # noqa: S101 - as all images have
 
     def store(_: Statistics) -> Parts:
-        boxes = tf.reshape(kept.flat_values, [-1, NUMBERS])
-        sources = tf.gather(geometry(), kept.value_rowids()[::NUMBERS])
-        return {"": kept.with_flat_values(tf.reshape(moved(options, image, boxes, sources), [-1]))}
+        sources = tf.gather(geometry(), kept.value_rowids()[::numbers])
+        objects = move(options, image, tf.reshape(kept.flat_values, [-1, numbers]), sources)
+        splits = kept.row_splits // numbers * objects.shape[1]
+        return {"": tf.RaggedTensor.from_row_splits(tf.reshape(objects, [-1]), splits, validate=False)}
 
     return Prepared(store)
 
@@ -43,9 +54,9 @@ def moved(options: BoxesOptions, image: PixelOptions, boxes: tf.Tensor, sources:
     `y_min, x_min, y_max, x_max`, 0..1, relative to the stored image.
     """
     boxes, (sides, turn) = tf.cast(boxes, tf.float64), (sources[:, :2], sources[:, 2])
-    start, end = _upright_corners(options, *_corners(options.order, boxes), sides, turn)
-    corners = tf.concat([_placed(start, sides, image), _placed(end, sides, image)], 1)
-    is_box = tf.reduce_all(sides > 0, 1) & ~tf.reduce_any(tf.math.is_nan(corners), 1)
+    ends = [upright_points(options, points, sides, turn) for points in _corners(options.order, boxes)]
+    corners = tf.concat([placed(corner(*ends), sides, image)[0] for corner in (tf.minimum, tf.maximum)], 1)
+    is_box = tf.reduce_all(sides > 0, 1) & ~tf.reduce_any(tf.math.is_nan(tf.concat(ends, 1)), 1)
     return tf.cast(tf.where(is_box[:, tf.newaxis] & (corners >= LEAST), corners, tf.zeros_like(corners)), tf.float32)
 
 
@@ -60,38 +71,35 @@ def _corners(order: str, boxes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return first, tf.maximum(first, end)
 
 
-def _upright_corners(
-    options: BoxesOptions, start: tf.Tensor, end: tf.Tensor, sides: tf.Tensor, turn: tf.Tensor
-) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns corners in pixels of the upright image of height and width `sides`."""
+def upright_points(options: PlacesOptions, points: tf.Tensor, sides: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
+    """Returns points y, x, [points, 2], in pixels of their upright images of height and width `sides`."""
     in_file = options.oriented == "file"
     if options.unit == "relative":
-        scale = tf.cast(upright(sides, turn, tf) if in_file else sides, tf.float64)
-        start, end = start * scale, end * scale
+        points = points * tf.cast(upright(sides, turn, tf) if in_file else sides, tf.float64)
     if not in_file:
-        return start, end
-    # Corners turn as in `image_decode.orient`.
-    sides = tf.cast(sides, tf.float64)
-    start, end, flipped = upright(start, turn, tf), upright(end, turn, tf), tf.stack(mirrored(turn), 1)
-    return tf.where(flipped, sides - end, start), tf.where(flipped, sides - start, end)
+        return points
+    # Points turn as in `image_decode.orient`.
+    points = upright(points, turn, tf)
+    return tf.where(tf.stack(mirrored(turn), 1), tf.cast(sides, tf.float64) - points, points)
 
 
-def _placed(points: tf.Tensor, sides: tf.Tensor, image: PixelOptions) -> tf.Tensor:
-    """Moves points of upright images into the stored images, 0..1, clipped to the edges."""
+def placed(points: tf.Tensor, sides: tf.Tensor, image: PixelOptions) -> tuple[tf.Tensor, tf.Tensor]:
+    """Moves points of upright images into the stored images, 0..1, clipped to the edges.
+
+    Also returns whether each was inside, bool [points]; NaN is not.
+    """
     goal = placement(sides, image, tf)
     least, most = tf.maximum(goal.offset, 0), tf.minimum(goal.offset + goal.scaled, goal.output)
     start, box, scaled, offset, output, least, most = (tf.cast(each, tf.float64) for each in (*goal, least, most))
     # In pixels of the result times the box: the only division is the last step.
-    inside = (points - start) * scaled + offset * box
-    return tf.clip_by_value(inside, least * box, most * box) / (output * box)
+    moved = (points - start) * scaled + offset * box
+    clipped = tf.clip_by_value(moved, least * box, most * box)
+    return clipped / (output * box), tf.reduce_all(clipped == moved, 1)
 
 
-def features(description: BoxesDescription, stored: Parts) -> Parts:
-    """Pads with zero boxes: float32 [rows, boxes, 4], and the number of boxes as the part `length` (`kind.padded`)."""
-    return padded(description, _rows(stored[""]))
-
-
-def _rows(numbers: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Groups lists of numbers into boxes: ragged [rows, None, 4]."""
-    boxes = tf.reshape(numbers.flat_values, [-1, NUMBERS])
-    return tf.RaggedTensor.from_row_splits(boxes, numbers.row_splits // NUMBERS, validate=False)
+def features(description: PlacesDescription, stored: Parts) -> Parts:
+    """Pads with zeros: float32 [rows, objects, *shape], and the number of objects as the part `length`."""
+    numbers, shape = stored[""], description.shape
+    objects = tf.reshape(numbers.flat_values, [-1, *shape])
+    splits = numbers.row_splits // math.prod(shape)
+    return padded(description, tf.RaggedTensor.from_row_splits(objects, splits, validate=False))

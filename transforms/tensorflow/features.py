@@ -21,7 +21,7 @@ from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescript
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
 from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
 from recordmill.transforms.contract.stored import KEY, SERVED, FinishOptions, part_name, stored_features
-from recordmill.transforms.tensorflow import boxes, category, image, number, text
+from recordmill.transforms.tensorflow import boxes, category, image, keypoints, number, text
 from recordmill.transforms.tensorflow.kind import DTYPES, Context, Kind, Parts, Prepared, Stored, cut, each, padded
 
 Features = Mapping[str, Description]
@@ -175,6 +175,7 @@ KINDS: Mapping[str, Kind] = {
     "image_sequence": Kind(each(image.prepare), image.sequence_features),
     "mask": Kind(image.prepare, image.features),
     "boxes": Kind(boxes.prepare, boxes.features),
+    "keypoints": Kind(keypoints.prepare, boxes.features),
     "text": Kind(text.prepare, text.features),
     "texts": Kind(text.prepare_texts, text.texts_features),
     "pair": Kind(text.prepare_pairs, text.features),

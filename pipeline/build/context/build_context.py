@@ -47,7 +47,7 @@ class RowSchema:
     """The label's classes, from the spec or a frozen analysis; None if the data decide."""
     fills: Mapping[str, Any] = field(default_factory=dict)  # default for a missing value, by optional feature
     fields: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """For a feature of several columns, the column of each field; its values are JSON objects of the fields."""
+    """For a feature of several columns, the column of each field; its values are lists of numbers, or JSON objects."""
     content_key: str | None = None  # the key digests this column
     split_by: SplitBy | None = None
     together: tuple[tuple[str, ...], ...] = ()  # groups of features with lists of equal lengths in each row
@@ -59,7 +59,11 @@ class RowSchema:
         """Returns the Arrow type of a feature's column in keyed rows."""
         column = self.columns[self.features[feature]]
         value = ARROW_TYPES.get(column.type, pa.binary())
-        return pa.list_(value) if column.many else value
+        return pa.list_(value) if column.many or self.joins_numbers(feature) else value
+
+    def joins_numbers(self, feature: str) -> bool:
+        """Whether a feature's values are lists, of one number from each of several columns."""
+        return feature in self.fields and self.columns[self.features[feature]].type is ColumnType.NUMBER
 
     def columns_for(self, images: Collection[str]) -> Columns:
         """Returns the columns to read if only these image features need their bytes."""

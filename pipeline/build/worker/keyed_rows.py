@@ -236,10 +236,16 @@ class RowKeys:
         return lengths(self._table[column].combine_chunks()) // self._schema.columns[column].multiple
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """Returns a feature's column; one of several columns as JSON objects, null where the first is null."""
+        """Returns a feature's column; several of numbers as lists, with NaN for missing ones.
+
+        Other columns become JSON objects, null where the first is null.
+        """
         fields = self._schema.fields.get(name)
         if fields is None:
             return self._table[self._schema.features[name]]
+        if self._schema.joins_numbers(name):
+            numbers = np.stack([self._table[column].to_numpy() for column in fields.values()], 1)
+            return pa.chunked_array([pa.FixedSizeListArray.from_arrays(numbers.ravel(), len(fields))])
         cells = {field: self._json(column) for field, column in fields.items()}
         rows = zip(self._table[self._schema.features[name]], zip(*cells.values(), strict=True), strict=True)
         objects = [_object(dict(zip(cells, row, strict=True))) if first.is_valid else None for first, row in rows]

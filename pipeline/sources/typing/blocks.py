@@ -20,6 +20,7 @@ from recordmill.pipeline.sources.faults import Fault, Faults, Ints, Mask, Reject
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key
 from recordmill.pipeline.sources.typing.arrays import absent, as_lists, lengths
+from recordmill.transforms.contract.stored import positions_of
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,15 @@ def _check_lists(name: str, column: Column, values: pa.Array, faults: Faults) ->
         add_faults(faults, wrong, Fault("wrong_type", f"the list must have {column.length} values", name))
     message = f"the number of values must be a multiple of {column.multiple}"
     add_faults(faults, counts % column.multiple != 0, Fault("wrong_type", message, name))
+    if column.visibility:
+        add_faults(faults, _has_wrong_visibility(values, counts), Fault("wrong_type", VISIBILITY, name))
     return values
+
+
+def _has_wrong_visibility(values: pa.Array, counts: Ints) -> Mask:
+    numbers = pc.list_flatten(values).fill_null(0).to_numpy(zero_copy_only=False)
+    is_wrong = (positions_of(0, counts) % 3 == 2) & ~np.isin(numbers, (0, 1, 2))
+    return np.bincount(np.repeat(np.arange(len(counts)), counts), is_wrong, len(counts)) > 0
 
 
 def _mask(result: pa.BooleanArray) -> Mask:
@@ -181,6 +190,7 @@ class ValueCheck:
     """Whether it finds missing values: no fault in an optional column."""
 
 
+VISIBILITY = "a visibility, the third number of a key point, is neither 0, 1 nor 2"
 IN_LIST = "in the list: "  # begins messages about a list's value
 ABSENT = ValueCheck("missing_value", "the column is absent, null or empty", absent, is_absence=True)
 TOO_LARGE = ValueCheck("too_large", "the text is longer than 64 MiB", _is_too_long)

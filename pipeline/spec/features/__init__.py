@@ -9,6 +9,7 @@ from recordmill.pipeline.spec.features.boxes import Boxes
 from recordmill.pipeline.spec.features.category import Categories, Category
 from recordmill.pipeline.spec.features.chat import Chat
 from recordmill.pipeline.spec.features.image import Image, ImageSequence
+from recordmill.pipeline.spec.features.keypoints import Keypoints
 from recordmill.pipeline.spec.features.mask import Mask
 from recordmill.pipeline.spec.features.number import Number, Numbers
 from recordmill.pipeline.spec.features.pair import Pair
@@ -21,6 +22,7 @@ AnyFeature = Annotated[
     | ImageSequence
     | Mask
     | Boxes
+    | Keypoints
     | Text
     | Texts
     | Pair

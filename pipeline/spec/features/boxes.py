@@ -13,31 +13,37 @@ from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription, BoxesOptions
 
 
-class Boxes(ListFeature):
-    """A list of boxes, four numbers each."""
+class Places(ListFeature):
+    """A list of objects on an image, some numbers each."""
 
     column_type = ColumnType.NUMBER
-    contract = BoxesOptions
-    kind: Literal["boxes"]
     image: str = Field(min_length=1)
-    """The feature of kind image with the boxed objects."""
-    order: Literal["corners", "coco", "center", "tensorflow"]
-    """The order of a box's four numbers. corners: x_min, y_min, x_max, y_max, as Pascal VOC. coco: x_min, y_min, width,
-    height. center: x_center, y_center, width, height, as YOLO. tensorflow: y_min, x_min, y_max, x_max."""
+    """The feature of kind image with the objects."""
     unit: Literal["absolute", "relative"]
     """absolute: pixels in the file's image. relative: 0 to 1 of the height and the width."""
     oriented: Literal["upright", "file"] = "upright"
     """The coordinates' frame if EXIF rotates the image. upright: the displayed image. file: the pixels in the file."""
     length: int | None = Field(default=None, ge=1, strict=True)
-    """The required number of boxes per row; by default any."""
+    """The required number of objects per row; by default any."""
     max_length: int | None = Field(default=None, ge=1, strict=True)
-    """Keeps the first boxes, and pads batches to this number. None: keeps all, and pads to a batch's longest row."""
+    """Keeps the first objects, and pads batches to this number. None: keeps all, and pads to a batch's longest row."""
 
     def check(self, features: Mapping[str, Feature]) -> None:
         """Checks the feature named by `image`."""
         kind = feature_named(self.image, features, "image").kind
         if kind != "image":
-            raise WrongValueError(f"'{self.image}' is of kind {kind}: boxes need a feature of kind image", "image")
+            message = f"'{self.image}' is of kind {kind}: {self.kind} need a feature of kind image"
+            raise WrongValueError(message, "image")
+
+
+class Boxes(Places):
+    """A list of boxes, four numbers each."""
+
+    contract = BoxesOptions
+    kind: Literal["boxes"]
+    order: Literal["corners", "coco", "center", "tensorflow"]
+    """The order of a box's four numbers. corners: x_min, y_min, x_max, y_max, as Pascal VOC. coco: x_min, y_min, width,
+    height. center: x_center, y_center, width, height, as YOLO. tensorflow: y_min, x_min, y_max, x_max."""
 
     def _column(self) -> Column:
         """Returns a column of lists, four numbers per box; nested lists are flattened."""

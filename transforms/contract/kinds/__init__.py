@@ -10,6 +10,7 @@ from recordmill.transforms.contract.kinds.boxes import BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.chat import ChatDescription
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
+from recordmill.transforms.contract.kinds.keypoints import KeypointsDescription
 from recordmill.transforms.contract.kinds.mask import MaskDescription
 from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
 from recordmill.transforms.contract.kinds.pair import PairDescription
@@ -24,6 +25,7 @@ DESCRIPTIONS: Mapping[str, type[Description]] = {
         ImageSequenceDescription,
         MaskDescription,
         BoxesDescription,
+        KeypointsDescription,
         TextDescription,
         TextsDescription,
         PairDescription,

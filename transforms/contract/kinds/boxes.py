@@ -21,14 +21,20 @@ class Box(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoxesOptions(base.ListOptions):
-    """The options of boxes: four float32 numbers each, in one list a row."""
+class PlacesOptions(base.ListOptions):
+    """The options of places on an image, in one list of numbers a row."""
 
-    kind: ClassVar[str] = "boxes"
     image: str
-    order: str
     unit: str
     oriented: str = "upright"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxesOptions(PlacesOptions):
+    """The options of boxes: four float32 numbers each."""
+
+    kind: ClassVar[str] = "boxes"
+    order: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +44,17 @@ class _OfImage:
 
 
 @dataclass(frozen=True, kw_only=True)
-class BoxesDescription(base.ListDescription, _OfImage):
+class PlacesDescription(base.ListDescription, _OfImage):
+    """Places on an image, which move with it: any number of objects a row."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of an object's numbers."""
+        return (NUMBERS,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxesDescription(PlacesDescription):
     """Any number of boxes a row: `y_min, x_min, y_max, x_max`, 0..1."""
 
     kind: ClassVar[str] = "boxes"

@@ -90,15 +90,14 @@ class Affine(Movement):
         take(pixels, *positions(self.matrix(values, *pixels.shape[:2]), *pixels.shape[:2]), fill, out)
         return out
 
-    def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
-        """Returns the upright box around each box's four corners, clipped to the image."""
+    def move_points(self, points: Floats, values: Values, height: int, width: int) -> Floats:
         a, b, c, d = self.linear(values, height, width)
         center_x, center_y, right, down = _center(values, height, width)
-        x, y = boxes[:, [1, 3, 1, 3]] * width - center_x, boxes[:, [0, 0, 2, 2]] * height - center_y
+        x, y = points[:, 1] * width - center_x, points[:, 0] * height - center_y
         area = 1.0 / (a * d - b * c)
         across = ((d * x - b * y) * area + (center_x + right)) / width
         along = ((a * y - c * x) * area + (center_y + down)) / height
-        return np.clip(np.column_stack([along.min(1), across.min(1), along.max(1), across.max(1)]), 0, 1)
+        return np.column_stack([along, across])
 
 
 def _center(values: Values, height: int, width: int) -> tuple[float, float, int, int]:

@@ -10,7 +10,7 @@ machine takes the same pixels.
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, NamedTuple, TypeAlias
@@ -25,6 +25,7 @@ Pixels: TypeAlias = npt.NDArray[np.uint8]
 Values: TypeAlias = Sequence[float]  # one image's parameters, `numbers` of them
 Fill: TypeAlias = int | tuple[int, int, int]  # one level for all channels, or red, green, blue
 Shape: TypeAlias = tuple[int | None, int | None, int]  # height, width and channels; None: depends on the image
+Acting: TypeAlias = "tuple[Augmentation, Values]"  # a change and its parameters
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,10 @@ class Augmentation(ABC):
         """Whether these parameters change an image."""
         return True
 
+    def inside(self, values: Values) -> Iterable[Acting]:
+        """Returns the acting changes with these parameters: itself, or those of a group."""
+        return [(self, values)] if self.acts(values) else []
+
     @abstractmethod
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         """Changes pixels, uint8 [height, width, c], c of 1 or 3, with any strides, by the image's values.
@@ -67,21 +72,27 @@ class Augmentation(ABC):
         """Returns the result's shape."""
         return shape
 
-    def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
-        """Moves boxes, float64 [n, 4], y_min, x_min, y_max, x_max, 0 to 1, of an image of this size."""
-        return boxes
-
 
 @dataclass(frozen=True)
 class Movement(Augmentation):
-    """A change that moves pixels, with masks and boxes."""
+    """A change that moves pixels, with masks, boxes and key points."""
 
     def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         return self.apply(pixels, values, out)
 
     @abstractmethod
+    def move_points(self, points: Floats, values: Values, height: int, width: int) -> Floats:
+        """Moves points of an image of this size, float64 [n, 2], y, x, 0 to 1; results may lie outside."""
+
+    def mirrors(self, values: Values) -> bool:
+        """Whether the result is a mirror image, where left and right change their meaning."""
+        return False
+
     def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
-        """Moves boxes with the pixels; `mapped` scales and shifts corners."""
+        """Returns the upright boxes around moved corners, clipped: float64 [n, 4], y_min, x_min, y_max, x_max."""
+        corners = boxes[:, [0, 1, 0, 3, 2, 1, 2, 3]].reshape(-1, 2)
+        moved = np.clip(self.move_points(corners, values, height, width), 0, 1).reshape(-1, 4, 2)
+        return np.concatenate([moved.min(1), moved.max(1)], 1)
 
 
 class Window(NamedTuple):
@@ -116,20 +127,6 @@ def window_around(center: Values, sides: tuple[int, int], height: int, width: in
     y, bottom, _ = overlap(math.floor(center[0] * height - sides[0] * 0.5 + 0.5), sides[0], height)
     x, right, _ = overlap(math.floor(center[1] * width - sides[1] * 0.5 + 0.5), sides[1], width)
     return Window(y, x, bottom - y, right - x)
-
-
-def mapped(
-    boxes: Floats, scale: tuple[float, float], shift: tuple[float, float], *, transposed: bool = False
-) -> Floats:
-    """Maps both corners of boxes, float64 [n, 4], to `scale * point + shift`, clipped to the image.
-
-    Boxes are y_min, x_min, y_max, x_max, 0 to 1; scale and shift are of y and x; `transposed` swaps y and x first.
-    """
-    corners = boxes.reshape(-1, 2, 2)
-    if transposed:
-        corners = corners[..., ::-1]
-    corners = np.clip(corners * scale + shift, 0, 1)
-    return np.concatenate([corners.min(1), corners.max(1)], 1)
 
 
 def memory(out: Pixels | None, shape: tuple[int, ...], dtype: npt.DTypeLike = np.uint8) -> Pixels:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from recordmill.transforms.numpy.augment import base
 from recordmill.transforms.numpy.augment.base import (
+    Acting,
     Augmentation,
     Floats,
     ImagePart,
@@ -27,12 +28,11 @@ from recordmill.transforms.numpy.augment.base import (
     Values,
     Window,
 )
+from recordmill.transforms.numpy.augment.lying import Lying, MovedBoxes
 from recordmill.transforms.numpy.augment.movements import Crop
 
 UserFunction: TypeAlias = Callable[[Pixels, np.random.Generator], Pixels]
 Boxes: TypeAlias = npt.NDArray[np.floating[Any]]
-Acting: TypeAlias = tuple[Augmentation, Values]  # a change and its parameters
-LEAST_SIDE = 2.0**-20  # of a box, as a share of the image: boxes touching a window may be a billionth wide
 
 
 @dataclass(frozen=True)
@@ -136,10 +136,10 @@ def output_shape(augmentations: Sequence[Augmentation], shape: Shape) -> Shape:
 
 
 def acting(augmentations: Sequence[Augmentation], row: Values) -> list[Acting]:
-    """Returns the changes that act on an image, with their parts of its row of `parameters`."""
+    """Returns the changes that act on an image, groups in parts, with their numbers of its row of `parameters`."""
     ends = accumulate(each.numbers for each in augmentations)
-    parts = [(each, row[end - each.numbers : end]) for each, end in zip(augmentations, ends, strict=True)]
-    return [(change, values) for change, values in parts if change.acts(values)]
+    parts = zip(augmentations, ends, strict=True)
+    return [acting for each, end in parts for acting in each.inside(row[end - each.numbers : end])]
 
 
 def first_window(changes: Sequence[Acting], height: int, width: int) -> Window | None:
@@ -172,20 +172,23 @@ def apply(
     result.
     """
     row = np.asarray(parameters).tolist()  # Python's numbers are several times faster
-    return apply_acting(pixels, boxes, acting(augmentations, row), out, mask=mask)
+    moved = None if boxes is None else boxes.copy()
+    lying = () if moved is None else (MovedBoxes(moved),)
+    pixels = apply_acting(pixels, lying, acting(augmentations, row), out, mask=mask)
+    return pixels, None if moved is None else moved.astype(np.float32)
 
 
 def apply_acting(
-    pixels: Pixels | ImagePart, boxes: Boxes | None, changes: Sequence[Acting], out: Pixels | None = None, *, mask: bool
-) -> tuple[Pixels, Boxes | None]:
-    """Changes one image as `apply`, or a part with all pixels of `first_window`."""
-    moved = None if boxes is None else np.clip(boxes.astype(np.float64), 0, 1)
+    pixels: Pixels | ImagePart, lying: Sequence[Lying], changes: Sequence[Acting], out: Pixels | None, *, mask: bool
+) -> Pixels:
+    """Changes one image as `apply`, or a part with all pixels of `first_window`, and in place what lies on it."""
     resizing = sum([change.resizes for change, _ in changes])
     for change, values in changes:
         resizing -= change.resizes
         into = None if resizing else out
-        if moved is not None:
-            moved = change.move_boxes(moved, values, *_sides(pixels))
+        if isinstance(change, Movement):
+            for each in lying:
+                each.move(change, values, *_sides(pixels))
         if isinstance(pixels, ImagePart):
             pixels = change.apply_to_part(pixels, into, mask=mask)  # type: ignore[attr-defined] # a Crop
         else:
@@ -194,44 +197,31 @@ def apply_acting(
     assert not isinstance(pixels, ImagePart)  # noqa: S101 - a crop comes first
     if out is not None and pixels is not out:
         pixels = base.copied(pixels, out)
-    return pixels, None if moved is None else _without_slivers(moved)
+    for each in lying:
+        each.put()
+    return pixels
 
 
 def _sides(pixels: Pixels | ImagePart) -> tuple[int, int]:
     return (pixels.height, pixels.width) if isinstance(pixels, ImagePart) else pixels.shape[:2]
 
 
-def _without_slivers(boxes: Floats) -> Boxes:
-    """Replaces boxes without area by zeros."""
-    kept = boxes.astype(np.float32)
-    kept[(kept[:, 2:] - kept[:, :2] < LEAST_SIDE).any(1)] = 0
-    return kept
+NO_POINTS = "Views makes several views of an image, but boxes and key points belong to one: omit them, features=[…]"
 
 
-NO_BOXES = "Views makes several views of an image, but boxes belong to one: omit the boxes, features=[…]"
-
-
-class Group(Movement):
-    """Several changes as one movement."""
+class Group(Augmentation):
+    """Several changes as one."""
 
     @abstractmethod
     def inside(self, values: Values) -> Iterable[Acting]:
         """Returns the changes that act on an image with these parameters."""
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        return apply_acting(pixels, None, list(self.inside(values)), out, mask=False)[0]
-
-    def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        return apply_acting(pixels, None, list(self.inside(values)), out, mask=True)[0]
-
-    def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
-        for change, own in self.inside(values):
-            boxes = change.move_boxes(boxes, own, height, width)
-        return boxes
+        return apply_acting(pixels, (), list(self.inside(values)), out, mask=False)
 
 
 @dataclass(frozen=True)
-class Changes(Movement):
+class Changes(Augmentation):
     """Changes and users' functions, in order."""
 
     changes: Sequence[Augmentation | UserFunction]
@@ -272,15 +262,12 @@ class RandomApply(Changes, Group):
         """Returns 1 to apply the changes, and their parameters."""
         return np.column_stack([uniforms[:, 0] < self.p, parameters(self.inner, uniforms[:, 1:])])
 
-    def acts(self, values: Values) -> bool:
-        return values[0] > 0
-
     def inside(self, values: Values) -> list[Acting]:
-        return acting(self.inner, values[1:])
+        return acting(self.inner, values[1:]) if values[0] > 0 else []
 
 
 @dataclass(frozen=True)
-class Views(Changes):
+class Views(Changes, Movement):
     """Returns `count` views of each image, stacked vertically, each with its own draws.
 
     The result is `count` times as high; `images.reshape(-1, count, height, width, channels)` separates the views of a
@@ -325,6 +312,6 @@ class Views(Changes):
             apply(pixels, None, self.inner, values[view * wide : (view + 1) * wide], part, mask=mask)
         return out
 
-    def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
-        """Refuses boxes. Raises: ValueError."""
-        raise ValueError(NO_BOXES)
+    def move_points(self, points: Floats, values: Values, height: int, width: int) -> Floats:
+        """Refuses points. Raises: ValueError."""
+        raise ValueError(NO_POINTS)

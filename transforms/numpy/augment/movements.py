@@ -83,12 +83,11 @@ class Crop(Movement):
         out[above : above + bottom - top, before : before + right - left] = inside
         return out
 
-    def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
-        """Maps boxes from the image to the window."""
+    def move_points(self, points: Floats, values: Values, height: int, width: int) -> Floats:
         y, x, high, wide = self.window(values, height, width)
         # Reciprocals instead of division keep the boxes' established bits.
         down, across = 1.0 / high, 1.0 / wide
-        return base.mapped(boxes, (height * down, width * across), (-y * down, -x * across))
+        return points * (height * down, width * across) + (-y * down, -x * across)
 
 
 @dataclass(frozen=True)
@@ -189,10 +188,13 @@ class RandomFlip(Movement):
             out[...] = pixels[:: -1 if vertical else 1, :: -1 if horizontal else 1]
         return out
 
-    def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
+    def move_points(self, points: Floats, values: Values, height: int, width: int) -> Floats:
         """Maps a mirrored point p to 1 - p."""
         horizontal, vertical = values[0], values[1]
-        return base.mapped(boxes, (1.0 - 2.0 * vertical, 1.0 - 2.0 * horizontal), (vertical, horizontal))
+        return points * (1.0 - 2.0 * vertical, 1.0 - 2.0 * horizontal) + (vertical, horizontal)
+
+    def mirrors(self, values: Values) -> bool:
+        return values[0] != values[1]  # both are half a turn
 
 
 @dataclass(frozen=True)
@@ -227,12 +229,12 @@ class RandomRotation90(Movement):
             out[...] = np.rot90(pixels, quarters)
         return out
 
-    def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
+    def move_points(self, points: Floats, values: Values, height: int, width: int) -> Floats:
         """Transposes at odd turns, then mirrors: top and bottom at 1 and 2, left and right at 2 and 3."""
         quarters = self._quarters(values, height, width)
         down, across = float(quarters in (1, 2)), float(quarters in (2, 3))
-        scale = 1.0 - 2.0 * down, 1.0 - 2.0 * across
-        return base.mapped(boxes, scale, (down, across), transposed=quarters % 2 == 1)
+        points = points[:, ::-1] if quarters % 2 else points
+        return points * (1.0 - 2.0 * down, 1.0 - 2.0 * across) + (down, across)
 
     @staticmethod
     def _quarters(values: Values, height: int, width: int) -> int:

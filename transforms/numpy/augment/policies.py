@@ -13,8 +13,8 @@ import numpy as np
 
 from recordmill.transforms.numpy.augment import colors
 from recordmill.transforms.numpy.augment.affine import RandomAffine, affine_numbers, turn_numbers
-from recordmill.transforms.numpy.augment.base import Augmentation, Fill, Floats, Values, check_fill
-from recordmill.transforms.numpy.augment.chain import Acting, Group
+from recordmill.transforms.numpy.augment.base import Acting, Augmentation, Fill, Floats, Values, check_fill
+from recordmill.transforms.numpy.augment.chain import Group
 from recordmill.transforms.numpy.augment.filters import RandomSharpness, sharpness_numbers
 
 WIDTH = 12  # parameters of a chosen operation: its number, and at most 11 of its own
@@ -78,15 +78,10 @@ class Policy(Group):
             drawn[rows, 1 : 1 + operation.change.numbers] = operation.parameters(strengths)
         return drawn
 
-    def acts(self, values: Values) -> bool:
-        return any(self.inside(values))
-
     def inside(self, values: Values) -> Iterator[Acting]:
         for start in range(0, len(values), WIDTH):
             change = operations(self)[int(values[start])].change
-            own = values[start + 1 : start + 1 + change.numbers]
-            if change.acts(own):
-                yield change, own
+            yield from change.inside(values[start + 1 : start + 1 + change.numbers])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,82 @@
+"""Key points of objects in an image, such as joints of persons and corners of faces."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.json_values import Count
+from recordmill.transforms.contract.kinds import base
+from recordmill.transforms.contract.kinds.boxes import PlacesDescription, PlacesOptions
+
+NUMBERS = 3  # the stored numbers of a point
+VISIBLE = 2.0
+
+
+class Keypoint(NamedTuple):
+    """A point as fractions of the image's height and width, 0..1; zeros if it is not labelled."""
+
+    y: float
+    x: float
+    visibility: float
+    """As in COCO, 0: not labelled, or outside the image; 1: labelled, but hidden; 2: visible."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeypointsOptions(PlacesOptions):
+    """The options of key points: some float32 numbers each."""
+
+    kind: ClassVar[str] = "keypoints"
+    count: int  # the points of an object
+    numbers: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeypointsDescription(PlacesDescription):
+    """The key points of any number of objects a row: `y, x, visibility` each."""
+
+    kind: ClassVar[str] = "keypoints"
+    count: Count  # the points of an object
+    names: tuple[str, ...] = base.left_out(())
+    flip_pairs: tuple[tuple[Count, Count], ...] = ()  # indices of points that change places in a mirror
+    skeleton: tuple[tuple[Count, Count], ...] = base.left_out(())  # indices of joined points, for pictures
+
+    def __post_init__(self) -> None:
+        """Refuses pairs of unknown points. Raises: DatasetError."""
+        if any(point >= self.count for pair in (*self.flip_pairs, *self.skeleton) for point in pair):
+            raise DatasetError(f"dataset.json pairs more than the {self.count} key points: copy the version again")
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.count, NUMBERS
+
+    @property
+    def partners(self) -> list[int]:
+        """The index of each point's partner in a mirror, by default itself."""
+        swapped = {one: other for pair in self.flip_pairs for one, other in (pair, pair[::-1])}
+        return [swapped.get(point, point) for point in range(self.count)]
+
+    def words(self) -> str:
+        return self.with_length(f"objects of {self.count} float32 key points of {self.image}")
+
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[tuple[Keypoint, ...]]:
+        """Returns the points of each object."""
+        objects = np.reshape(parts[""], (-1, *self.shape)).tolist()
+        return [tuple(Keypoint(*map(base.short, point)) for point in points) for points in objects]
+
+    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
+        """Adds a list a object, x, y, visibility of each point, relative to the upright image."""
+        dropped = ("oriented", "numbers", "columns")
+        again = {option: value for option, value in options.items() if option not in dropped}
+        column = base.ExportColumn(name, "float32", name, _flat, depth=2)
+        into.add(name, {**again, "unit": "relative"}, column)
+
+    def tfds(self) -> dict[str, Any]:
+        """Describes a sequence of tensors."""
+        return base.tfds_sequence(base.tfds_tensor("float32", self.shape, "none"))
+
+
+def _flat(objects: list[tuple[Keypoint, ...]]) -> list[list[float]]:
+    return [[number for y, x, visibility in points for number in (x, y, visibility)] for points in objects]
