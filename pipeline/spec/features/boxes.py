@@ -1,16 +1,24 @@
 """Boxes in an image, transformed with its pixels and stored relative to the stored image."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, ListFeature, feature_named
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription, BoxesOptions
+
+ORDERS: Mapping[str, Sequence[str]] = {
+    "corners": ("x_min", "y_min", "x_max", "y_max"),
+    "coco": ("x_min", "y_min", "width", "height"),
+    "center": ("x_center", "y_center", "width", "height"),
+    "tensorflow": ("y_min", "x_min", "y_max", "x_max"),
+}
+"""The names of a box's four numbers, by order."""
 
 
 class Boxes(ListFeature):
@@ -32,6 +40,17 @@ class Boxes(ListFeature):
     """The required number of boxes per row; by default any."""
     max_length: int | None = Field(default=None, ge=1, strict=True)
     """Keeps the first boxes, and pads batches to this number. None: keeps all, and pads to a batch's longest row."""
+    columns: dict[str, str] = {}
+    """Four columns instead of one, by the names that `order` gives the numbers: {x_min: x1, y_min: y1, …}."""
+
+    @model_validator(mode="after")
+    def _check_columns(self) -> "Boxes":
+        if self.columns and self.column is not None:
+            raise WrongValueError("contradicts `columns`, which name the boxes' columns: leave one out", "column")
+        if self.columns and {*self.columns} != {*ORDERS[self.order]}:
+            wanted, got = (", ".join(names) for names in (ORDERS[self.order], self.columns))
+            raise WrongValueError(f"should name {wanted}, as `order: {self.order}` says, got {got}", "columns")
+        return self
 
     def check(self, features: Mapping[str, Feature]) -> None:
         """Checks the feature named by `image`."""
@@ -40,8 +59,15 @@ class Boxes(ListFeature):
             raise WrongValueError(f"'{self.image}' is of kind {kind}: boxes need a feature of kind image", "image")
 
     def _column(self) -> Column:
-        """Returns a column of lists, four numbers per box; nested lists are flattened."""
-        return replace(super()._column(), multiple=4, length=self.length and 4 * self.length)
+        """Returns a column of lists, four numbers per box, nested lists flattened; or one of four columns."""
+        numbers = 1 if self.columns else 4
+        return replace(super()._column(), multiple=numbers, length=self.length and numbers * self.length)
+
+    def first_column(self, name: str) -> str:
+        return self.columns[ORDERS[self.order][0]] if self.columns else super().first_column(name)
+
+    def joined_columns(self, name: str) -> dict[str, tuple[str, Column]]:
+        return {each: (self.columns[each], self._column()) for each in ORDERS[self.order]} if self.columns else {}
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         return self._make(BoxesDescription, stored="float32", length=self.read_length)
