@@ -74,7 +74,7 @@ CASES: list[tuple[str, dict[str, str], Callable[[Path], object], Columns, str]] 
     ("voc", {"path": "."}, published.write_voc, {"image": IMAGE}, "xml.parsers.expat.ParserCreate"),
     ("yolo", YOLO, published.write_yolo, {"image": IMAGE}, "yaml.compose"),
     ("coco", COCO, published.write_coco, {"id": CATEGORY}, "json.JSONDecoder.raw_decode"),
-    ("open_images", OPEN_IMAGES, published.write_open_images, {"image": IMAGE}, "pyarrow.csv.open_csv"),
+    ("open_images", OPEN_IMAGES, published.write_open_images, {"image": IMAGE}, "pyarrow.csv.read_csv"),
 ]  # fmt: skip
 
 

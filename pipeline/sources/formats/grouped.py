@@ -7,6 +7,7 @@ group's rows, in their order; a row without any of them, such as `0.jpg,,,,,`, a
 in a group. A bad row of the table makes its group a reject; one without a known group is a reject by itself.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -103,7 +104,7 @@ class Groups:
                 message = f"{file}, line {line}: {reject.message}"
                 self._faults.setdefault(number, Fault(reject.reason, message, reject.column, reject.path))
         places = map(place, block.table["@position"].to_pylist())
-        ids = np.fromiter(map(self._number, self._keys(block.table), places), np.int32)
+        ids = np.fromiter(map(self._number, self._keys(block.table), places), np.int64)
         self._add(block.table.filter(pa.array(ids >= 0)), ids[ids >= 0], place)
 
     def _number(self, key: Any, place: Place) -> int:
@@ -131,12 +132,12 @@ class Groups:
                 message = f"{file}, line {line}: the cell is empty, and others of its row are not"
                 self._faults.setdefault(int(ids[row]), Fault("missing_value", message, name))
         held = {name: _held(each) for name, each in values.items()}
-        self._parts.append({**held, ID: ids, IS_FILLED: is_filled})
+        self._parts.append({**held, ID: ids.astype(np.int32), IS_FILLED: is_filled})
 
     def join(self) -> Joined:
         """Joins all rows; these are held no longer."""
         ids, is_filled = (np.concatenate([part.pop(name) for part in self._parts]) for name in (ID, IS_FILLED))
-        order = np.argsort(ids, kind="stable")
+        order = np.argsort(ids, kind="stable").astype(np.uint32)
         lists = order[is_filled[order]]
         every, filled = (np.searchsorted(ids[rows], np.arange(len(self._ids) + 1)) for rows in (order, lists))
         columns = dict[str, tuple[pa.Array, Ints | None]]()
@@ -184,9 +185,19 @@ def _lists(values: pa.Array, rows: Ints, bounds: Ints) -> tuple[pa.Array, Ints]:
 
 def add_chunks(groups: Groups, reader: SourceReader[Any], chunks: Sequence[Chunk], files: Files) -> None:
     """Reads all rows of a reader."""
+    before = Counter[str]()
     for chunk in chunks:
+        covered = 0
         for block in reader.read_chunk(chunk, files, groups.asked, groups.group):
-            groups.add(block, partial(reader.locate, chunk))
+            groups.add(block, partial(_place, reader, chunk, before[chunk.file]))
+            covered += block.positions
+        before[chunk.file] += covered
+
+
+def _place(reader: SourceReader[Any], chunk: Chunk, before: int, position: int) -> Place:
+    """Returns a position's place, by the number of positions in the file before the chunk."""
+    file, line = reader.locate(chunk, position)
+    return file, line and before + line
 
 
 @dataclass(frozen=True)
@@ -230,7 +241,7 @@ class GroupedReader(SourceReader[RowsOptions]):
         table = pa.ipc.open_stream(stream).read_all()
         typed = {name: table[name].combine_chunks() for name in columns}
         default = pa.array([each and each.encode() for each in keys], pa.binary()) if key is None else None
-        raw = TypedRows(typed, np.arange(len(keys)), default, len(keys), dict(faults))
+        raw = TypedRows(typed, np.arange(len(keys)), default, 0, dict(faults))  # 0: places are those of whole files
         yield make_block(chunk, raw, columns, key)
 
     def locate(self, chunk: Chunk, position: int) -> Place:
