@@ -241,7 +241,7 @@ class GroupedReader(SourceReader[RowsOptions]):
         table = pa.ipc.open_stream(stream).read_all()
         typed = {name: table[name].combine_chunks() for name in columns}
         default = pa.array([each and each.encode() for each in keys], pa.binary()) if key is None else None
-        raw = TypedRows(typed, np.arange(len(keys)), default, 0, dict(faults))  # 0: places are those of whole files
+        raw = TypedRows(typed, np.arange(len(keys)), default, len(keys), dict(faults))
         yield make_block(chunk, raw, columns, key)
 
     def locate(self, chunk: Chunk, position: int) -> Place:

@@ -1,4 +1,4 @@
-"""Open Images' CSV of boxes (`train-annotations-bbox.csv`), grouped by image and joined with existing images by name."""
+"""Open Images' CSV of boxes (`train-annotations-bbox.csv`) by image, joined with existing images by name."""
 
 import posixpath
 from collections.abc import Iterator, Sequence

@@ -40,16 +40,16 @@ class Boxes(ListFeature):
     """The required number of boxes per row; by default any."""
     max_length: int | None = Field(default=None, ge=1, strict=True)
     """Keeps the first boxes, and pads batches to this number. None: keeps all, and pads to a batch's longest row."""
-    columns: dict[str, str] = {}
-    """Four columns instead of one, by the names that `order` gives the numbers: {x_min: x1, y_min: y1, …}."""
+    columns: tuple[str, ...] = ()
+    """Four columns instead of one, in the order that `order` says: [x1, y1, x2, y2]. Each holds a number a box."""
 
     @model_validator(mode="after")
     def _check_columns(self) -> "Boxes":
         if self.columns and self.column is not None:
             raise WrongValueError("contradicts `columns`, which name the boxes' columns: leave one out", "column")
-        if self.columns and {*self.columns} != {*ORDERS[self.order]}:
-            wanted, got = (", ".join(names) for names in (ORDERS[self.order], self.columns))
-            raise WrongValueError(f"should name {wanted}, as `order: {self.order}` says, got {got}", "columns")
+        if self.columns and len({*self.columns}) != 4:
+            got = f"[{', '.join(self.columns)}]"
+            raise WrongValueError(f"should name four columns, {', '.join(ORDERS[self.order])}, got {got}", "columns")
         return self
 
     def check(self, features: Mapping[str, Feature]) -> None:
@@ -64,10 +64,10 @@ class Boxes(ListFeature):
         return replace(super()._column(), multiple=numbers, length=self.length and numbers * self.length)
 
     def first_column(self, name: str) -> str:
-        return self.columns[ORDERS[self.order][0]] if self.columns else super().first_column(name)
+        return self.columns[0] if self.columns else super().first_column(name)
 
     def joined_columns(self, name: str) -> dict[str, tuple[str, Column]]:
-        return {each: (self.columns[each], self._column()) for each in ORDERS[self.order]} if self.columns else {}
+        return {column: (column, self._column()) for column in self.columns}
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         return self._make(BoxesDescription, stored="float32", length=self.read_length)
