@@ -41,9 +41,9 @@ def table(folder: Path, *files: Sequence[Cells], header: Cells = HEADER) -> Path
     return folder
 
 
-def grouped(folder: Path, columns: Columns = COLUMNS, chunk_bytes: int = 1 << 20, **options: Any) -> Read:
+def grouped(folder: Path, asked: Columns = COLUMNS, chunk_bytes: int = 1 << 20, **options: Any) -> Read:
     source = {"format": "csv", "path": str(folder), "group": "image", **options}
-    return read(reader_of(Csv.model_validate(source)), columns, chunk_bytes)
+    return read(reader_of(Csv.model_validate(source)), asked, chunk_bytes)
 
 
 def expected(rows: Sequence[Cells]) -> list[dict[str, Any]]:
@@ -51,8 +51,8 @@ def expected(rows: Sequence[Cells]) -> list[dict[str, Any]]:
     found = dict[str, dict[str, Any]]()
     for image, width, x, name in rows:
         row = found.setdefault(image, {"image": b"f" + image.encode(), "width": float(width), "x": [], "class": []})
-        row["x"] += [float(x)] * bool(x)
-        row["class"] += [name] * bool(name)
+        row["x"] += [float(x)] if x else []
+        row["class"] += [name] if name else []
     return list(found.values())
 
 
@@ -232,7 +232,7 @@ def test_what_init_writes_builds_to_boxes(make: Any, tmp_path: Path) -> None:
     found = list[tuple[Any, ...]]()
     for split in dataset.splits:
         for row in dataset.records(split):
-            found.append(tuple(tuple(round(SIDE * side) for side in box) for box in row["boxes"]))
+            found.append(tuple(tuple(round(SIDE * side) for side in box) for box in row.values["boxes"]))
     wanted = [tuple((y, x, y2, x2) for x, y, x2, y2 in boxes) for boxes in BOXES.values()]
     wanted = wanted if make is not bccd else [boxes for boxes in wanted if boxes]
     assert sorted(found) == sorted(wanted)

@@ -81,8 +81,8 @@ def left_out(name: str, why: str, reading: Reading) -> Guess:
 def guess(sample: SourceSample, name: str) -> Guess | None:
     """Guesses a column without images; None if its parts are separate columns."""
     texts = sample.read(name, ColumnType.TEXT)
-    if sample.is_grouped and (is_label(name) or texts.rejected) and (lists := _lists(sample, name)):
-        return lists
+    if sample.is_grouped and (is_label(name) or texts.rejected) and (of_rows := _lists(sample, name)):
+        return of_rows
     if any(map(MESSAGES.match, texts.values[:FEW_ROWS])) and (messages := chat(sample, name)):
         return messages
     if texts.fit >= FITS:

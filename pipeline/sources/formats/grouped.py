@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
@@ -150,7 +151,7 @@ class Groups:
         keys = [key if isinstance(key, str) else None for key in self._ids]
         return Joined(keys, self._places, columns, self._faults)
 
-    def _single(self, name: str, values: pa.Array, order: Ints, bounds: Ints) -> tuple[pa.Array, None]:
+    def _single(self, name: str, values: pa.Array, order: npt.NDArray[Any], bounds: Ints) -> tuple[pa.Array, None]:
         """Returns the first value of each group; another one is a fault, which shows numbers only."""
         counts = np.diff(bounds)
         first = np.zeros(len(counts), np.int64)
