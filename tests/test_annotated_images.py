@@ -226,7 +226,7 @@ REJECTS = [
     ("yolo", swap(TXT, "0.375", "180"), "malformed_row", ["line 1", "0 to 1"]),
     ("yolo", swap(TXT, "0.375", "nan"), "malformed_row", ["line 1", "0 to 1"]),
     ("open_images", swap(TABLE, "/m/0k4j", "/m/other"), "malformed_row", ["`LabelName`", "`names`"]),
-    ("open_images", swap(TABLE, "0.195312", "wide"), "wrong_type", ["not finite"]),
+    ("open_images", swap(TABLE, "0.195312", "wide"), "wrong_type", [f"{TABLE}, line 2", "a number"]),
 ]
 MAKE = {
     "coco": (published.write_coco, COCO_OPTIONS),

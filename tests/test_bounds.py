@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,12 +16,14 @@ from PIL import GifImagePlugin
 from PIL import Image as Picture
 
 from recordmill.pipeline.build.images.perceptual_hash import perceptual_hash
+from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.sources.formats.annotated_images import voc_lists, yolo_lists
 from recordmill.pipeline.sources.formats.annotated_rows import ImageList, _names
 from recordmill.pipeline.sources.formats.coco import NO_NUMBERS, NO_VALUES, CocoImage, _hashed, read_coco
-from recordmill.pipeline.sources.formats.open_images import BoxTable
-from recordmill.pipeline.sources.source_reader import SourceError
+from recordmill.pipeline.sources.formats.grouped import Groups
+from recordmill.pipeline.sources.formats.open_images import read_open_images
+from recordmill.pipeline.sources.source_reader import Block, SourceError
 from recordmill.transforms.contract import bounds
 from recordmill.transforms.contract.bounds import BOUNDS, Bound, ImageError
 from recordmill.transforms.contract.image_header import check_header, check_tile, jpeg_segments, png_chunks
@@ -248,12 +251,10 @@ def joined(count: int) -> object:
 
 
 def open_images(count: int) -> object:
-    table = BoxTable(["a.jpg"], {})
-    table._codes["a"] = 0
-    zeros = np.zeros(count, np.int32)
-    table._parts.append({"image": zeros, "boxes": np.zeros((count, 4)), "categories": zeros})
-    (row,) = table.rows(["a.jpg"])
-    return row.annotations
+    groups = Groups(["ImageID"], {"XMin": Column(ColumnType.NUMBER, many=True)})
+    rows = pa.table({"ImageID": ["a"] * count, "XMin": np.zeros(count), "@position": np.arange(count)})
+    groups.add(Block(rows, [], count), lambda position: ("a.csv", position))
+    return groups.join().faults.get(0)
 
 
 def polygon(numbers: int) -> object:
@@ -411,11 +412,12 @@ def test_a_coco_of_images_without_names_is_none(tmp_path: Path) -> None:
         read_coco(FILES, str(tmp_path), ["a.json"], None, ImageList(None))
 
 
-def test_a_wide_table_of_open_images_is_no_wide_table_in_memory(tmp_path: Path) -> None:
+def test_a_wide_table_of_open_images_is_no_wide_table_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     names = "ImageID,LabelName,XMin,YMin,XMax,YMax,IsOccluded,IsTruncated,IsGroupOf,IsDepiction,IsInside"
     (tmp_path / "a.csv").write_text(names + "," * 5_000 + "\na,/m/1,0,1,0,1,0,0,0,0,0" + "," * 5_000 + "\n")
     seen: list[int] = []
-    table = BoxTable(["a.jpg"], {"/m/1": "cat"})
-    table._add = lambda batch: seen.append(batch.num_columns)  # type: ignore[method-assign]
-    table.read(FILES, str(tmp_path / "a.csv"))
-    assert set(seen) == {11}
+    monkeypatch.setattr(Groups, "add", lambda _, block, place: seen.append(block.table.num_columns))
+    read_open_images(FILES, str(tmp_path), ["a.csv"], ["a.jpg"], {"/m/1": "cat"})
+    assert set(seen) == {12}

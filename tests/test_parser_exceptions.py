@@ -76,7 +76,7 @@ CASES: list[tuple[str, dict[str, str], Callable[[Path], object], Columns, str]] 
     ("coco", COCO, published.write_coco, {"id": CATEGORY}, "json.JSONDecoder.raw_decode"),
     ("labelme", {"path": "."}, published.write_labelme, {"image": IMAGE}, "json.loads"),
     ("via", {"path": "train"}, published.write_via, {"image": IMAGE}, "json.loads"),
-    ("open_images", OPEN_IMAGES, published.write_open_images, {"image": IMAGE}, "pyarrow.csv.open_csv"),
+    ("open_images", OPEN_IMAGES, published.write_open_images, {"image": IMAGE}, "pyarrow.csv.read_csv"),
 ]  # fmt: skip
 
 

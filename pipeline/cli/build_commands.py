@@ -80,7 +80,7 @@ def init(
     """Look at data and print a starter dataset.yaml, with reasons: `recordmill init PATH [-- BEAM OPTIONS]`."""
     check_build_extra()
     from recordmill.pipeline.build.build import source_files
-    from recordmill.pipeline.init.images import Answers
+    from recordmill.pipeline.init.boxes import Answers
     from recordmill.pipeline.init.starter import first_lines, starter, write_spec
     from recordmill.pipeline.spec.model import EDITOR_LINE, SCHEMA_FILE, write_schema
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recordmill.pipeline.init import guess as guessing
+from recordmill.pipeline.init.boxes import Answers, doubts_of_columns, guess_boxes, guess_columns
 from recordmill.pipeline.init.doubts import (
     CODE,
     PART_FOLDER,
@@ -22,8 +23,8 @@ from recordmill.pipeline.init.doubts import (
     value_doubts,
 )
 from recordmill.pipeline.init.guess import Choice, Guess
-from recordmill.pipeline.init.images import PARTS_OF_OBJECTS, Answers, guess_boxes, guess_image, guess_part
-from recordmill.pipeline.init.masks import guess_mask
+from recordmill.pipeline.init.images import guess_image
+from recordmill.pipeline.init.masks import PARTS_OF_OBJECTS, guess_mask, guess_part
 from recordmill.pipeline.init.recognize import Recognized, naming_classes
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
@@ -155,6 +156,9 @@ def _guesses(sample: SourceSample) -> dict[str, Guess]:
     guesses |= {name: chat for name in messages if (chat := guessing.chat(sample, name))}
     tools = {item.options["tools"][0] for item in guesses.values() if "tools" in item.options}
     for attempt in (guess_image, _guess_other):
+        if any(item.kind == IMAGE for item in guesses.values()):
+            guesses |= guess_columns(sample)
+            tools |= {name for item in guesses.values() for name in item.options.get("columns", ((), ""))[0]}
         for name in sample.names:
             read = {*tools, *(other for other, item in guesses.items() if item.kind)}
             is_inside = name in tools or any(name.startswith(f"{other}.") for other in read)
@@ -196,7 +200,7 @@ def _find_key(sample: SourceSample) -> Named:
 
 def _find_label(sample: SourceSample, guesses: Mapping[str, Guess], codes: Codes | None) -> tuple[Guess | None, str]:
     """Finds the feature to predict, by its codes or name, and why; each source and most rows must have it."""
-    if sample.data.known:
+    if sample.data.known or any("columns" in item.options for item in guesses.values()):
         return None, "boxes and their classes are learned together; name a feature to predict only that"
     column = codes.column if codes else guessing.label_of(guesses)
     if column is None:
@@ -252,6 +256,7 @@ def _groups(sample: SourceSample, guesses: Mapping[str, Guess]) -> tuple[dict[st
 def _doubts(sample: SourceSample, guesses: Mapping[str, Guess], *, has_image: bool) -> Iterator[Doubt]:
     """Yields doubts about columns' names and values."""
     yield from column_doubts(sample.names)
+    yield from doubts_of_columns(guesses)
     yield from name_doubts(sample, guesses)
     numbers = {name: item for name, item in guesses.items() if has_image and item.kind in ("number", "numbers")}
     yield from box_doubts({name: item.reading.values for name, item in numbers.items()})

@@ -33,6 +33,8 @@ MANY_CLASSES = 1_000
 FEW_CLASSES = 20
 MANY_WORDS = 4  # on average: too many for a class name
 FEW_ROWS = 20  # too few to see repetitions
+BOXES = re.compile(r"(?i)(.*_)?(b?box(es)?|bounding_?box(es)?)")
+"""Usual names of lists of boxes."""
 WORD = r"[\p{L}\p{M}\p{N}_]+"  # as in the tokenizer `words`
 MESSAGES = re.compile(r'\s*\[\s*\{[^{}\[\]]*"(role|from)"\s*:')
 """JSON of messages."""
@@ -79,6 +81,8 @@ def left_out(name: str, why: str, reading: Reading) -> Guess:
 def guess(sample: SourceSample, name: str) -> Guess | None:
     """Guesses a column without images; None if its parts are separate columns."""
     texts = sample.read(name, ColumnType.TEXT)
+    if sample.is_grouped and (is_label(name) or texts.rejected) and (of_rows := _lists(sample, name)):
+        return of_rows
     if any(map(MESSAGES.match, texts.values[:FEW_ROWS])) and (messages := chat(sample, name)):
         return messages
     if texts.fit >= FITS:
@@ -160,9 +164,13 @@ def _are_codes(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _lists(sample: SourceSample, name: str) -> Guess | None:
-    """Guesses lists of numbers, of repeating names, or of other strings."""
+    """Guesses lists of labels, of numbers, of repeating names, or of other strings."""
+    names = sample.read(name, ColumnType.CATEGORY, many=True)
+    if is_label(name) and any(names.values) and names.fit >= FITS and _repeats(names):
+        return feature(name, "categories", f"lists of labels, {distinct(names)}", names)
     for kind in (ColumnType.NUMBER, ColumnType.CATEGORY, ColumnType.TEXT):
-        lists = sample.read(name, kind, many=True)
+        multiple = 4 if sample.is_grouped and kind is ColumnType.NUMBER and BOXES.fullmatch(plain_name(name)) else 1
+        lists = sample.read(name, kind, many=True, multiple=multiple)
         filled = sum(map(bool, lists.values))
         if filled and lists.fit >= FITS and filled >= FITS * (filled + lists.rejected):
             if kind is ColumnType.NUMBER:

@@ -1,21 +1,14 @@
-"""Guesses images by the headers of about 200, finds the folder of a table's images, and guesses the order of boxes."""
+"""Guesses images by the headers of about 200, and finds the folder of a table's images."""
 
-import json
 import os
 import posixpath
-import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
-from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.init.guess import FITS, Choice, Guess, Header, feature, left_out, plain_name, share_of
+from recordmill.pipeline.init.guess import FITS, Choice, Guess, Header, feature, share_of
 from recordmill.pipeline.init.recognize import NAMING
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
@@ -90,7 +83,7 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
     for many in (False, True):
         texts = sample.read(name, ColumnType.TEXT, many=many)
         are_texts = texts.fit >= FITS / 2
-        if are_texts and not _are_named(texts) and name != sample.data.image_column:
+        if are_texts and not are_named(texts) and name != sample.data.image_column:
             if any(value[:1] == "[" for value in texts.distinct):
                 continue  # lists in cells
             return None
@@ -130,7 +123,7 @@ def _read_as(header: Header, deep: tuple[str, int] | None) -> Header:
     return UNREAD if deep is None or header[4] != deep else (*header[:3], (), deep)
 
 
-def _are_named(texts: Reading) -> bool:
+def are_named(texts: Reading) -> bool:
     """Whether nearly all non-blank strings name images."""
     filled = sum(count for value, count in texts.distinct.items() if value.strip())
     return sum(count for value, count in texts.distinct.items() if _is_named(value)) >= FITS * filled > 0
@@ -185,7 +178,7 @@ def images_by_name(sample: SourceSample, files: Files) -> tuple[str, str] | None
 
     Takes the column with most names, since codes 0 to 2 may also name images; None if a column has whole paths.
     """
-    is_named = any(_are_named(sample.read(name, ColumnType.TEXT)) for name in sample.names)
+    is_named = any(are_named(sample.read(name, ColumnType.TEXT)) for name in sample.names)
     if sample.sources[0].format not in NAMING or is_named:
         return None
     table = posixpath.splitext(sample.files.match(sample.sources[0].path)[0].path)[0]
@@ -202,113 +195,3 @@ def images_by_name(sample: SourceSample, files: Files) -> tuple[str, str] | None
         if best and found[best]:
             return f"{escape(folder)}/*{stems[found[best][0]]}", best
     return None
-
-
-BOXES = re.compile(r"(?i)(.*_)?(b?box(es)?|bounding_?box(es)?)")
-ORDERS = {
-    "corners": "x_min, y_min, x_max, y_max",
-    "coco": "x_min, y_min, width, height",
-    "center": "x_center, y_center, width, height",
-    "tensorflow": "y_min, x_min, y_max, x_max",
-}
-ENOUGH = 0.95  # the share of boxes that must fit an order: other images may be larger
-SLACK = 0.01  # the share of an image's side by which a box may leave it
-
-Boxes = npt.NDArray[np.float64]
-"""Boxes as in the data, shape [boxes, 4]."""
-
-
-@dataclass(frozen=True)
-class Answers:
-    """The user's answers to undecidable questions."""
-
-    order: str | None = None
-    encoding: str | None = None
-    ask: Callable[[str, Sequence[str]], str] | None = None
-    """Asks at the terminal, and returns one of the given answers; None without a terminal."""
-
-    def order_of(self, name: str, orders: Sequence[str]) -> str:
-        """Decides between fitting orders for a column's boxes. Raises: UserError: no answer, or it does not fit."""
-        if self.order is not None and self.order not in orders:
-            fit = f"{' and '.join(orders)} would fit" if orders else "no other order fits either"
-            raise UserError(f"--order {self.order}: with it, many boxes of '{name}' end outside images; {fit}")
-        if self.order is not None or len(orders) == 1:
-            return self.order or orders[0]
-        meanings = "; ".join(f"{order}: {ORDERS[order]}" for order in orders)
-        question = f"the four numbers of '{name}' fit several orders ({meanings})"
-        if self.ask is None:
-            raise UserError(f"{question}: give the right one by {' or '.join(f'--order {order}' for order in orders)}")
-        return self.ask(question, orders)
-
-
-def guess_boxes(item: Guess, name: str, image: Guess, answers: Answers, known: Mapping[str, Choice]) -> Guess:
-    """Turns a guess into boxes if its name and lists of four numbers say so; returns other guesses unchanged.
-
-    The headers of `image`, the feature `name`, bound the boxes; EXIF may have turned its sides. The source's format may
-    state order and unit, `known`. Raises: UserError: several orders fit, without a decision.
-    """
-    is_called = item.kind == "numbers" and BOXES.fullmatch(plain_name(item.column))
-    if not is_called or any(len(value) % 4 for value in item.reading.values):
-        return item
-    boxes = np.array(list(chain.from_iterable(item.reading.values)), np.float64).reshape(-1, 4)
-    what = ("boxes", f"{'1 box' if len(boxes) == 1 else f'{len(boxes):,} boxes'}, by the column's name")
-    if known:
-        return replace(item, options={**item.options, "kind": what, "image": (name, ""), **known})
-    is_relative = bool((boxes >= 0).all() and (boxes <= 1).all())
-    sizes = [header[:2] for header in chain.from_iterable(image.headers) if isinstance(header, tuple)]
-    sides = np.array(sizes).max(axis=0) if sizes and not is_relative else np.full(2, 1 if is_relative else np.inf)
-    orders = _without_unlikely(fitting_orders(boxes, sides.max()), boxes, sides)
-    if not orders:
-        return left_out(item.column, "boxes by its name, but outside images in every known order", item.reading)
-    order = answers.order_of(item.column, orders)
-    why = f"{ORDERS[order]}; {'as answered' if len(orders) > 1 else 'no other order fits'}"
-    unit = ("relative", "no number is above 1") if is_relative else ("absolute", f"numbers up to {boxes.max():g}")
-    stated = {"kind": what, "image": (name, ""), "order": (order, why), "unit": unit}
-    return replace(item, options={**item.options, **stated})
-
-
-def _without_unlikely(orders: list[str], boxes: Boxes, sides: npt.NDArray[Any]) -> list[str]:
-    """Drops `tensorflow` if only `corners` respects width and height; not the reverse: EXIF may turn them."""
-    corners, others = ((boxes[:, ends] <= sides * (1 + SLACK)).all(axis=1).mean() for ends in ([2, 3], [3, 2]))
-    return [order for order in orders if order != "tensorflow"] if others < ENOUGH <= corners else orders
-
-
-def fitting_orders(boxes: Boxes, side: float) -> list[str]:
-    """Lists the orders in which nearly all boxes end after their start, inside images of at most that side."""
-    first, second = boxes[:, :2], boxes[:, 2:]
-    ends: dict[str, tuple[Any, Any]] = {
-        "corners": (first, second),
-        "coco": (first, first + second),
-        "center": (first - second / 2, first + second / 2),
-        "tensorflow": (first, second),
-    }
-    slack = 0 if np.isinf(side) else SLACK * side
-    possible = {
-        order: ((start >= -slack) & (start <= end) & (end <= side + slack)).all(axis=1)
-        for order, (start, end) in ends.items()
-    }
-    return [order for order, fits in possible.items() if fits.mean() >= ENOUGH]
-
-
-PARTS_OF_OBJECTS = ("shapes", "keypoints")
-SHOWN_NAMES = 20
-
-
-def guess_part(sample: SourceSample, name: str) -> Guess:
-    """Suggests, in a comment, a feature for annotated objects: a mask of their shapes, or their key points."""
-    kind, many = (ColumnType.OBJECTS, False) if name == "shapes" else (ColumnType.NUMBER, True)
-    reading = sample.read(name, kind, many=many)
-    feature: dict[str, Any] = {"kind": name, "image": IMAGE}
-    if many:
-        mirrored = [[each, each.replace("left", "right")] for each in sample.points if "left" in each]
-        pairs = [pair for pair in mirrored if pair[1] in sample.points]
-        stated = sample.data.known.get(name) or {"points": (sample.points or "…", ""), "flip_pairs": (pairs, "")}
-        stated = {"unit": sample.data.known["boxes"]["unit"], **stated}
-        feature |= {option: value for option, (value, _) in stated.items()}
-    elif reading.values and not any('"polygons":[[' in value.replace(" ", "") for value in reading.values):
-        return left_out(name, "boxes without polygons", reading)
-    else:
-        names = sorted(sample.whole().read("categories", ColumnType.CATEGORY, many=True).distinct)
-        classes = ["background", *(names if len(names) <= SHOWN_NAMES else ["…"])]
-        feature |= {"kind": "mask", "column": name, "draw": "classes", "classes": classes, "ignore": 255}
-    return left_out(name, f"as a feature: {feature['kind']}: {json.dumps(feature, ensure_ascii=False)}", reading)

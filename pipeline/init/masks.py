@@ -1,6 +1,7 @@
-"""Guesses masks: their classes by the values, or the colours, of their pixels."""
+"""Guesses masks: their classes by the values, or the colours, of their pixels; suggests those of annotated objects."""
 
 import io
+import json
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -48,3 +49,27 @@ def guess_mask(sample: SourceSample, item: Guess, image: str) -> Guess:
     named = {value: f"class_{value}" for value in sorted(found)}
     options["classes" if is_all else "# classes"] = (named, f"the values {of}")
     return replace(item, options=options)
+
+
+PARTS_OF_OBJECTS = ("shapes", "keypoints")
+SHOWN_NAMES = 20
+
+
+def guess_part(sample: SourceSample, name: str) -> Guess:
+    """Suggests, in a comment, a feature for annotated objects: a mask of their shapes, or their key points."""
+    kind, many = (ColumnType.OBJECTS, False) if name == "shapes" else (ColumnType.NUMBER, True)
+    reading = sample.read(name, kind, many=many)
+    feature: dict[str, Any] = {"kind": name, "image": "image"}
+    if many:
+        mirrored = [[each, each.replace("left", "right")] for each in sample.points if "left" in each]
+        pairs = [pair for pair in mirrored if pair[1] in sample.points]
+        stated = sample.data.known.get(name) or {"points": (sample.points or "…", ""), "flip_pairs": (pairs, "")}
+        stated = {"unit": sample.data.known["boxes"]["unit"], **stated}
+        feature |= {option: value for option, (value, _) in stated.items()}
+    elif reading.values and not any('"polygons":[[' in value.replace(" ", "") for value in reading.values):
+        return left_out(name, "boxes without polygons", reading)
+    else:
+        names = sorted(sample.whole().read("categories", ColumnType.CATEGORY, many=True).distinct)
+        classes = ["background", *(names if len(names) <= SHOWN_NAMES else ["…"])]
+        feature |= {"kind": "mask", "column": name, "draw": "classes", "classes": classes, "ignore": 255}
+    return left_out(name, f"as a feature: {feature['kind']}: {json.dumps(feature, ensure_ascii=False)}", reading)

@@ -101,6 +101,11 @@ class Recognized:
         why = {**self.why, "images": "the folder of the images that the rows name"}
         return replace(self, sources=sources, why=why, image_column=column)
 
+    def with_group(self, column: str) -> "Recognized":
+        """Returns a copy whose rows are those of the tables with the same value of a column."""
+        why = {**self.why, "group": "an image has several rows, each a box: one row an image, in one split"}
+        return replace(self, sources=[{**source, "group": column} for source in self.sources], why=why)
+
     @property
     def split_names(self) -> list[str]:
         """The splits of whole sources."""

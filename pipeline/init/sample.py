@@ -184,9 +184,9 @@ class SourceSample:
         if self.sources[0].format in CELLS:
             self._read_texts()
 
-    def read(self, name: str, kind: ColumnType, *, many: bool = False, separator: str = ",") -> Reading:
-        """Reads a column as a type, counting rows without it; empty if no row can be read."""
-        column = Column(kind, many=many, optional=True, separator=separator)
+    def read(self, name: str, kind: ColumnType, **more: Any) -> Reading:
+        """Reads a column as a type, with more options of it, counting rows without it; empty if none can be read."""
+        column = Column(kind, optional=True, **more)
         asked = name, column, bool(self.always)
         if asked not in self._read:
             try:
@@ -194,6 +194,11 @@ class SourceSample:
             except SourceError as error:
                 self._read[asked] = Reading(why=str(error))
         return self._read[asked]
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether rows of the tables are joined."""
+        return bool(getattr(self.sources[0], "group", ()))
 
     def _read_texts(self) -> None:
         """Reads all columns of files of cells at once; each is a text unless its encoding is wrong."""

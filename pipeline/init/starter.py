@@ -20,10 +20,11 @@ from pydantic import TypeAdapter, ValidationError
 from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.annotated import list_folder, recognize_annotated
+from recordmill.pipeline.init.boxes import Answers, shared_images
 from recordmill.pipeline.init.choose import Draft, make_draft, valid_name, without_unlabelled
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
 from recordmill.pipeline.init.guess import Choice, Guess
-from recordmill.pipeline.init.images import Answers, images_by_name, images_folder
+from recordmill.pipeline.init.images import images_by_name, images_folder
 from recordmill.pipeline.init.recognize import Recognized, recognize
 from recordmill.pipeline.init.sample import SourceSample, count_rows, in_words
 from recordmill.pipeline.safe_text import count
@@ -73,6 +74,8 @@ def starter(
         sample = SourceSample(files, sample.data.with_images(folder_of_images))
     elif by_name := images_by_name(sample, files):
         sample = SourceSample(files, sample.data.with_images(*by_name))
+    if group := shared_images(sample):
+        sample = SourceSample(files, sample.data.with_group(group))
     draft = make_draft(sample, answers)
     draft, lines = try_draft(draft, parse_spec(write_draft(draft, name, str), f"the spec for {path}"), sample)
     notes = [*map(str, draft.doubts), *lines, *sample.notes, *note(ODD, sorted(files.left_out()))]

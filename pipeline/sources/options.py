@@ -90,6 +90,9 @@ Character = Annotated[str, AfterValidator(_character)]
 Header = Annotated[Literal[True] | Annotated[tuple[str, ...], Field(min_length=1)], BeforeValidator(_header)]
 Encoding = Annotated[str, AfterValidator(_known)]
 Reference = Annotated[str, AfterValidator(_reference)]
+Names = Annotated[
+    tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value, str | tuple[str, ...])
+]
 
 
 def _of_one_star(pattern: str) -> str:
@@ -147,7 +150,14 @@ class EncodedOptions(TableOptions):
     """The files' encoding, by any name that Python knows."""
 
 
-class DelimitedOptions(EncodedOptions):
+class RowsOptions(TableOptions):
+    """Files of rows with several columns."""
+
+    group: Names = ()
+    """Columns: rows with the same values become one, with lists of the values that a feature asks for as a list."""
+
+
+class DelimitedOptions(RowsOptions, EncodedOptions):
     """Files of records with separated cells."""
 
     separator: Character = ","
@@ -190,13 +200,13 @@ class Tsv(DelimitedOptions):
     """The character between cells."""
 
 
-class JsonLines(EncodedOptions):
+class JsonLines(RowsOptions, EncodedOptions):
     """Files of JSON objects, one a line."""
 
     format: Literal["jsonl"]
 
 
-class Json(EncodedOptions):
+class Json(RowsOptions, EncodedOptions):
     """Files of one JSON document each, with a list of rows inside."""
 
     format: Literal["json"]
@@ -222,7 +232,7 @@ class Json(EncodedOptions):
         return self
 
 
-class Parquet(TableOptions):
+class Parquet(RowsOptions):
     """Files of Apache Parquet."""
 
     format: Literal["parquet"]

@@ -37,7 +37,7 @@ class Chunk:
     source: int
     """The source's number in the spec, from 0."""
     file: str
-    """The file, relative to the source's root (POSIX); '' for a listing of the root."""
+    """The file, relative to the source's root (POSIX); '' for rows of several files, which `locate` finds by itself."""
     bytes: int
     work: Any = None
     """The format's own description, such as a byte range or a list of names."""

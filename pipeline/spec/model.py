@@ -17,7 +17,7 @@ from recordmill.pipeline import VERSION
 from recordmill.pipeline.dataset.paths import MOST_CHARACTERS, NAME, write_atomically
 from recordmill.pipeline.errors import UserError, WrongValueError, did_you_mean
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.options import PATHS, AnySource, Conll, in_folder, is_template
+from recordmill.pipeline.sources.options import PATHS, AnySource, Conll, Names, in_folder, is_template
 from recordmill.pipeline.spec import split_by as rules
 from recordmill.pipeline.spec.features import AnyFeature
 from recordmill.pipeline.spec.features.category import ListedClasses, NamedClasses, check_not_crossed
@@ -109,7 +109,7 @@ class ContentKey(Options):
 
 
 Key = Annotated[
-    Annotated[ContentKey, Tag("a content")] | Annotated[rules.Names, Field(min_length=1), Tag("columns")],
+    Annotated[ContentKey, Tag("a content")] | Annotated[Names, Field(min_length=1), Tag("columns")],
     Discriminator(lambda value: "a content" if isinstance(value, dict | ContentKey) else "columns"),
 ]
 DuplicatesOrAction = Annotated[

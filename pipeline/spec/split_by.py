@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from recordmill.pipeline.dataset.placement import split_bounds
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.sources.globs import Template
-from recordmill.pipeline.sources.options import PATHS, SourceOptions, is_template
+from recordmill.pipeline.sources.options import PATHS, Names, SourceOptions, is_template
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.yaml_document import Options
@@ -26,9 +26,6 @@ SYNONYMS = {"train": ("training",), "validation": ("valid", "val", "dev", "eval"
 SPLITS = {word: split for split, words in SYNONYMS.items() for word in (split, *words)}
 """The split by its usual names."""
 
-Names = Annotated[
-    tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value, str | tuple[str, ...])
-]
 Instant = Annotated[
     str, BeforeValidator(lambda value: value.isoformat() if isinstance(value, date) else value, str | date)
 ]

@@ -33,7 +33,8 @@ class RejectPlaces:
         self._bases = list[int | None]()
         before: dict[tuple[int, str], int | None] = {}
         for number, (chunk, count) in enumerate(zip(plan.chunks, positions, strict=True)):
-            base = None if number in plan.gaps else before.get((chunk.source, chunk.file), 0)
+            base = before.get((chunk.source, chunk.file), 0) if chunk.file else 0  # without: numbers of whole files
+            base = None if number in plan.gaps else base
             self._bases.append(base)
             before[chunk.source, chunk.file] = None if base is None or count is None else base + count
 

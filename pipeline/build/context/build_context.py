@@ -47,13 +47,20 @@ class RowSchema:
     """The label's classes, from the spec or a frozen analysis; None if the data decide."""
     fills: Mapping[str, Any] = field(default_factory=dict)  # default for a missing value, by optional feature
     fields: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """For a feature of several columns, the column of each field; its values are lists of numbers, or JSON objects."""
+    """For a feature of several columns, the column of each field: numbers joined to a list, lists joined value by value,
+    else JSON objects."""
     content_key: str | None = None  # the key digests this column
     split_by: SplitBy | None = None
     together: tuple[tuple[str, ...], ...] = ()  # groups of features with lists of equal lengths in each row
     frozen_classes: bool = False  # whether a frozen analysis gives the label's classes
     source_splits: tuple[str | None, ...] = ()  # split for all rows of a source, if the spec names one
     key_prefixes: tuple[bytes, ...] = ()  # prefix of default keys, by source; empty without spans
+
+    @property
+    def joined_lists(self) -> list[list[str]]:
+        """The columns of each feature that joins lists."""
+        every = [list(fields.values()) for fields in self.fields.values()]
+        return [names for names in every if self.columns[names[0]].many]
 
     def final_type(self, feature: str) -> pa.DataType:
         """Returns the Arrow type of a feature's column in keyed rows."""

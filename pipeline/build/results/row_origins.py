@@ -81,7 +81,7 @@ def _rows(spec: Spec, each: SpanSource, key: bytes, files: Files) -> Iterator[tu
                 file, line = reader.locate(chunk, block.table["@position"][row].as_py())
                 yield Group(each, plan.inputs), file, None if line is None else before[chunk.file] + line
             covered += block.positions
-        before[chunk.file] += covered
+        before[chunk.file] += covered if chunk.file else 0
 
 
 def _since(remembered: Remembered | None, group: Group, path: str, files: Files) -> str:

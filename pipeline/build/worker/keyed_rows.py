@@ -25,7 +25,7 @@ from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.faults import REASONS, Fault, Faults, Reject
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.source_reader import Block, Chunk
-from recordmill.pipeline.sources.typing.arrays import lengths
+from recordmill.pipeline.sources.typing.arrays import interleaved, lengths
 from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.transforms.contract.image_header import ImageError
 
@@ -224,25 +224,28 @@ class RowKeys:
     def unequal_lists(self) -> Faults:
         """Finds the rows with different lengths of lists that belong together, before they are cut."""
         faults: Faults = {}
-        for group in self._schema.together:
-            counts = np.stack([self._lengths(name) for name in group], 1)
-            for row, fault in unequal(group, counts, self._schema.features).items():
+        joined = [(group, dict(zip(group, group, strict=True))) for group in self._schema.joined_lists]
+        for group, columns in [*joined, *((group, self._schema.features) for group in self._schema.together)]:
+            counts = np.stack([self._lengths(columns[name]) for name in group], 1)
+            for row, fault in unequal(group, counts, columns).items():
                 faults.setdefault(row, fault)
         return faults
 
-    def _lengths(self, name: str) -> npt.NDArray[np.int64]:
-        """Returns the number of a feature's values in each row; 0 for a missing list."""
-        column = self._schema.features[name]
+    def _lengths(self, column: str) -> npt.NDArray[np.int64]:
+        """Returns the number of a column's values in each row; 0 for a missing list."""
         return lengths(self._table[column].combine_chunks()) // self._schema.columns[column].multiple
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """Returns a feature's column; several of numbers as lists, with NaN for missing ones.
+        """Returns a feature's column; several as lists, or as JSON objects, null where the first is null.
 
-        Other columns become JSON objects, null where the first is null.
+        Single numbers become a list, with NaN for missing ones; lists are joined value by value.
         """
         fields = self._schema.fields.get(name)
         if fields is None:
             return self._table[self._schema.features[name]]
+        if self._schema.columns[self._schema.features[name]].many:
+            lists = [self._table[column].combine_chunks() for column in fields.values()]
+            return pa.chunked_array([interleaved(lists)])
         if self._schema.joins_numbers(name):
             numbers = np.stack([self._table[column].to_numpy() for column in fields.values()], 1)
             return pa.chunked_array([pa.FixedSizeListArray.from_arrays(numbers.ravel(), len(fields))])

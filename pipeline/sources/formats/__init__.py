@@ -7,6 +7,7 @@ from recordmill.pipeline.sources.formats.adopted import AdoptedReader
 from recordmill.pipeline.sources.formats.annotated_images import AnnotatedImagesReader
 from recordmill.pipeline.sources.formats.conll import ConllReader
 from recordmill.pipeline.sources.formats.csv import CsvReader
+from recordmill.pipeline.sources.formats.grouped import GroupedReader
 from recordmill.pipeline.sources.formats.image_folder import ImageFolderReader
 from recordmill.pipeline.sources.formats.json import JsonReader
 from recordmill.pipeline.sources.formats.jsonl import JsonLinesReader
@@ -37,4 +38,5 @@ READERS: Mapping[str, type[SourceReader[Any]]] = {
 def reader_of(source: SourceOptions) -> SourceReader[Any]:
     """Returns a source's reader, with braces in its paths unescaped."""
     paths = {name: path.replace("[{]", "{") for name in PATHS if (path := getattr(source, name, None))}
-    return READERS[source.format](source.model_copy(update=paths))
+    reader = READERS[source.format](source.model_copy(update=paths))
+    return GroupedReader(reader.source, reader) if getattr(source, "group", ()) else reader

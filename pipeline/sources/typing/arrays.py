@@ -77,6 +77,17 @@ def lists_of_one(values: pa.Array) -> pa.Array:
     return as_lists((~missing).astype(np.int64), values.drop_null(), missing)
 
 
+def interleaved(lists: Sequence[pa.Array]) -> pa.Array:
+    """Joins lists of numbers value by value: `[1, 2]` and `[8, 9]` to `[1, 8, 2, 9]`, shape [rows].
+
+    Null where the first is null; empty where lengths differ.
+    """
+    counts = np.stack([lengths(each) for each in lists])
+    is_even = (counts == counts[0]).all(0)
+    flat = [pc.list_flatten(each.filter(pa.array(is_even))).to_numpy(zero_copy_only=False) for each in lists]
+    return as_lists(np.where(is_even, len(lists) * counts[0], 0), pa.array(np.stack(flat, 1).ravel()), absent(lists[0]))
+
+
 def flat_values(values: Iterable[Any]) -> list[Any]:
     """Flattens nested lists, tuples and NumPy arrays, in order."""
     flat: list[Any] = []

@@ -72,11 +72,11 @@ def _key(keys: pa.Array | None, row: int, columns: Mapping[str, pa.Array], key: 
     if keys is not None:
         default: bytes | None = keys[row].as_py()
         return None if default is None else default.decode("utf-8", "replace")
-    known = [part for name in key if (part := _key_part(columns[name][row].as_py())) is not None]
+    known = [part for name in key if (part := key_part(columns[name][row].as_py())) is not None]
     return join_key(known).decode("utf-8", "replace") if known and len(known) == len(key) else None
 
 
-def _key_part(value: object) -> str | None:
+def key_part(value: object) -> str | None:
     """Converts a value to a part of a key; an image becomes its path if it is a whole file."""
     if isinstance(value, bytes):
         reference = parse(value)

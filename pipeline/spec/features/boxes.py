@@ -1,16 +1,24 @@
 """Boxes in an image, transformed with its pixels and stored relative to the stored image."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, ListFeature, feature_named
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription, BoxesOptions
+
+ORDERS: Mapping[str, Sequence[str]] = {
+    "corners": ("x_min", "y_min", "x_max", "y_max"),
+    "coco": ("x_min", "y_min", "width", "height"),
+    "center": ("x_center", "y_center", "width", "height"),
+    "tensorflow": ("y_min", "x_min", "y_max", "x_max"),
+}
+"""The names of a box's four numbers, by order."""
 
 
 class Places(ListFeature):
@@ -27,6 +35,18 @@ class Places(ListFeature):
     """The required number of objects per row; by default any."""
     max_length: int | None = Field(default=None, ge=1, strict=True)
     """Keeps the first objects, and pads batches to this number. None: keeps all, and pads to a batch's longest row."""
+    columns: tuple[str, ...] = ()
+    """Columns with a number of each object, instead of one of lists: of boxes four, in the order that `order` says, [x1,
+    y1, x2, y2]; of a row's key points x and y of the first, of the second, …"""
+
+    @model_validator(mode="after")
+    def _check_column(self) -> Self:
+        if self.columns and self.column is not None:
+            raise WrongValueError("contradicts `columns`, which name the columns: leave one out", "column")
+        return self
+
+    def first_column(self, name: str) -> str:
+        return self.columns[0] if self.columns else super().first_column(name)
 
     def check(self, features: Mapping[str, Feature]) -> None:
         """Checks the feature named by `image`."""
@@ -45,9 +65,20 @@ class Boxes(Places):
     """The order of a box's four numbers. corners: x_min, y_min, x_max, y_max, as Pascal VOC. coco: x_min, y_min, width,
     height. center: x_center, y_center, width, height, as YOLO. tensorflow: y_min, x_min, y_max, x_max."""
 
+    @model_validator(mode="after")
+    def _check_columns(self) -> "Boxes":
+        if self.columns and len({*self.columns}) != 4:
+            got = f"[{', '.join(self.columns)}]"
+            raise WrongValueError(f"should name four columns, {', '.join(ORDERS[self.order])}, got {got}", "columns")
+        return self
+
     def _column(self) -> Column:
-        """Returns a column of lists, four numbers per box; nested lists are flattened."""
-        return replace(super()._column(), multiple=4, length=self.length and 4 * self.length)
+        """Returns a column of lists, four numbers per box, nested lists flattened; or one of four columns."""
+        numbers = 1 if self.columns else 4
+        return replace(super()._column(), multiple=numbers, length=self.length and numbers * self.length)
+
+    def joined_columns(self, name: str) -> dict[str, tuple[str, Column]]:
+        return {column: (column, self._column()) for column in self.columns}
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         return self._make(BoxesDescription, stored="float32", length=self.read_length)

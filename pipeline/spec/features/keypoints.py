@@ -28,8 +28,6 @@ class Keypoints(Places):
     """Points joined by lines in pictures: [[nose, left_eye], …]."""
     numbers: Literal[2, 3] = 3
     """The numbers of a point. 3: x, y and COCO's visibility, 0, 1 or 2. 2: x and y; all are visible."""
-    columns: tuple[Name, ...] | None = None
-    """Columns with one number each, instead of a list: x and y of the first point, of the second, …"""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -43,7 +41,7 @@ class Keypoints(Places):
         flipped = [name for pair in self.flip_pairs for name in pair]
         if twice := [name for name in flipped if flipped.count(name) > 1]:
             raise WrongValueError(f"holds '{twice[0]}' twice: a point has one partner, or none", "flip_pairs")
-        if self.columns is not None:
+        if self.columns:
             self._check_columns(self.columns)
         return self
 
@@ -51,8 +49,6 @@ class Keypoints(Places):
         if len(columns) != self._numbers:
             each = f"{self.count} points of {self.numbers} numbers (`numbers`)"
             raise WrongValueError(f"names {len(columns)} columns, {each} need {self._numbers}", "columns")
-        if self.column is not None:
-            raise WrongValueError("contradicts `columns`, which name the columns: leave one out", "column")
         if self.length != 1:
             raise WrongValueError("is 1 with `columns`, which hold one object a row: add `length: 1`", "length")
 
@@ -65,12 +61,9 @@ class Keypoints(Places):
     def _numbers(self) -> int:
         return self.count * self.numbers
 
-    def first_column(self, name: str) -> str:
-        return super().first_column(name) if self.columns is None else self.columns[0]
-
     def joined_columns(self, name: str) -> dict[str, tuple[str, Column]]:
         number = Column(ColumnType.NUMBER, optional=True, expected=True)
-        return {column: (column, number) for column in self.columns or ()}
+        return {column: (column, number) for column in self.columns}
 
     def _column(self) -> Column:
         """Returns a column of lists, all numbers of each object; nested lists are flattened."""

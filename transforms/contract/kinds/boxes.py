@@ -67,7 +67,7 @@ class BoxesDescription(PlacesDescription):
 
     def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
         """Adds lists of four numbers, relative to the upright image."""
-        again = {option: value for option, value in options.items() if option != "oriented"}
+        again = {option: value for option, value in options.items() if option not in ("oriented", "columns")}
         column = base.ExportColumn(name, "float32", name, lambda boxes: [list(box) for box in boxes], depth=2)
         into.add(name, {**again, "order": "tensorflow", "unit": "relative"}, column)
 

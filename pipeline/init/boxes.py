@@ -1,0 +1,184 @@
+"""Guesses boxes: four columns or a column of lists, their order, and tables with several rows of an image."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.init.doubts import Doubt
+from recordmill.pipeline.init.guess import BOXES, FITS, Choice, Guess, feature, left_out, plain_name
+from recordmill.pipeline.init.images import are_named
+from recordmill.pipeline.init.recognize import NAMING
+from recordmill.pipeline.init.sample import Reading, SourceSample
+from recordmill.pipeline.sources.columns import ColumnType
+from recordmill.pipeline.sources.paths import listed
+from recordmill.pipeline.spec.features.boxes import ORDERS
+
+NAMED = (
+    ("corners", ("x_?min|min_?x|left|xtl", "y_?min|min_?y|top|ytl", "x_?max|max_?x|right|xbr",
+                 "y_?max|max_?y|bottom|ybr")),
+    ("corners", ("x_?1", "y_?1", "x_?2", "y_?2")),
+    ("corners", ("x_?0", "y_?0", "x_?1", "y_?1")),
+    ("coco", ("x(_?min)?|left", "y(_?min)?|top", "w(idth)?", "h(eight)?")),
+    ("center", ("x_?c(enter)?|c(enter)?_?x", "y_?c(enter)?|c(enter)?_?y", "w(idth)?", "h(eight)?")),
+)  # fmt: skip
+"""Usual names of four columns of boxes, behind the same beginning."""
+LIKE = {"corners": ("corners",), "coco": ("coco", "center"), "center": ("center",)}
+"""The orders that names may mean: x and y with a width may be a centre."""
+WITHOUT_NAMES = re.compile(r"column_\d+")  # as `init` names columns of a file without a header
+COLUMNS = "boxes"
+
+
+def box_columns(sample: SourceSample) -> tuple[str, list[str]] | None:
+    """Finds four columns of boxes by name, or without names by value, and their order."""
+    found = _named(sample.names)
+    if found is None and all(map(WITHOUT_NAMES.fullmatch, sample.names)):
+        fours = (sample.names[start : start + 4] for start in range(len(sample.names) - 3))
+        boxes = ((four, _joined(sample, four)) for four in fours)
+        found = next((("corners", four) for four, some in boxes if "corners" in fitting_orders(some, np.inf)), None)
+    return found if found and len(_joined(sample, found[1])) else None
+
+
+def _named(names: Sequence[str]) -> tuple[str, list[str]] | None:
+    for order, patterns in NAMED:
+        found = dict[str, dict[int, str]]()
+        for name in names:
+            for place, pattern in enumerate(patterns):
+                if match := re.fullmatch(rf"(?i)(.*[^a-z0-9]|b?n?d?box)?({pattern})", name):
+                    found.setdefault(match[1] or "", {}).setdefault(place, name)
+        for four in found.values():
+            if len(four) == 4:
+                return order, [four[place] for place in range(4)]
+    return None
+
+
+def _joined(sample: SourceSample, four: Sequence[str]) -> "Boxes":
+    """Reads four columns as boxes; none if they do not fit."""
+    columns = [sample.read(name, ColumnType.NUMBER, many=True) for name in four]
+    flat = [list(chain.from_iterable(column.values)) for column in columns]
+    is_fit = min(column.fit for column in columns) >= FITS and len({*map(len, flat)}) == 1
+    return np.array(flat if is_fit else [[]] * 4, np.float64).T
+
+
+def guess_columns(sample: SourceSample) -> dict[str, Guess]:
+    """Guesses four columns as boxes; empty if none are."""
+    if (found := box_columns(sample)) is None:
+        return {}
+    order, four = found
+    reading = sample.read(four[0], ColumnType.NUMBER, many=True)
+    reading = replace(reading, values=_joined(sample, four).tolist())
+    item = feature(COLUMNS, "numbers", "", reading, order=(order, ""), columns=(four, "as `order` says"))
+    return {COLUMNS: item}
+
+
+def shared_images(sample: SourceSample) -> str | None:
+    """Finds the column of images of a table with several rows of one image, each with a box."""
+    if sample.sources[0].format not in NAMING:
+        return None
+    texts = {name: sample.read(name, ColumnType.TEXT) for name in sample.names}
+    image = next((name for name in texts if name == sample.data.image_column or are_named(texts[name])), None)
+    values = texts[image] if image else Reading()
+    if len(values.distinct) == len(values.values):
+        return None
+    four = box_columns(sample)
+    lists = [name for name in sample.names if BOXES.fullmatch(plain_name(name))]
+    are_boxes = [each for name in lists for each in sample.read(name, ColumnType.NUMBER, many=True).values]
+    is_single = four and sample.read(four[1][0], ColumnType.NUMBER).fit >= FITS
+    return image if is_single or are_boxes and {*map(len, are_boxes)} <= {0, 4} else None
+
+
+def doubts_of_columns(items: Mapping[str, Guess]) -> Iterator[Doubt]:
+    """Doubts boxes of four columns whose names do not tell their order."""
+    for item in items.values():
+        four, order = (item.options.get(option, ((), ""))[0] for option in ("columns", "order"))
+        if four and (order in LIKE["coco"] or all(map(WITHOUT_NAMES.fullmatch, four))):
+            what = f"read as boxes: {', '.join(ORDERS[order])}"
+            yield Doubt(f"columns {listed(four, 4)}", what, "Others: see `order`; numbers: each a feature")
+
+
+ENOUGH = 0.95  # the share of boxes that must fit an order: other images may be larger
+SLACK = 0.01  # the share of an image's side by which a box may leave it
+
+Boxes = npt.NDArray[np.float64]
+"""Boxes as in the data, shape [boxes, 4]."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The user's answers to undecidable questions."""
+
+    order: str | None = None
+    encoding: str | None = None
+    ask: Callable[[str, Sequence[str]], str] | None = None
+    """Asks at the terminal, and returns one of the given answers; None without a terminal."""
+
+    def order_of(self, name: str, orders: Sequence[str]) -> str:
+        """Decides between fitting orders for a column's boxes. Raises: UserError: no answer, or it does not fit."""
+        if self.order is not None and self.order not in orders:
+            fit = f"{' and '.join(orders)} would fit" if orders else "no other order fits either"
+            raise UserError(f"--order {self.order}: with it, many boxes of '{name}' end outside images; {fit}")
+        if self.order is not None or len(orders) == 1:
+            return self.order or orders[0]
+        meanings = "; ".join(f"{order}: {', '.join(ORDERS[order])}" for order in orders)
+        question = f"the four numbers of '{name}' fit several orders ({meanings})"
+        if self.ask is None:
+            raise UserError(f"{question}: give the right one by {' or '.join(f'--order {order}' for order in orders)}")
+        return self.ask(question, orders)
+
+
+def guess_boxes(item: Guess, name: str, image: Guess, answers: Answers, known: Mapping[str, Choice]) -> Guess:
+    """Turns a guess into boxes if its name and lists of four numbers say so; returns other guesses unchanged.
+
+    The headers of `image`, the feature `name`, bound the boxes; EXIF may have turned its sides. The source's format may
+    state order and unit, `known`. Raises: UserError: several orders fit, without a decision.
+    """
+    is_called = item.kind == "numbers" and BOXES.fullmatch(plain_name(item.column))
+    if not is_called or any(len(value) % 4 for value in item.reading.values):
+        return item
+    boxes = np.array(list(chain.from_iterable(item.reading.values)), np.float64).reshape(-1, 4)
+    what = ("boxes", f"{'1 box' if len(boxes) == 1 else f'{len(boxes):,} boxes'}, by the names")
+    if known:
+        return replace(item, options={**item.options, "kind": what, "image": (name, ""), **known})
+    is_relative = bool((boxes >= 0).all() and (boxes <= 1).all())
+    sizes = [header[:2] for header in chain.from_iterable(image.headers) if isinstance(header, tuple)]
+    sides = np.array(sizes).max(axis=0) if sizes and not is_relative else np.full(2, 1 if is_relative else np.inf)
+    orders = _without_unlikely(fitting_orders(boxes, sides.max()), boxes, sides)
+    if stated := item.options.get("order"):
+        orders = [order for order in LIKE.get(stated[0], ()) if order in orders] or [stated[0]]
+        orders = [answers.order] if answers.order in orders else orders[:1]
+    if not orders:
+        return left_out(item.column, "boxes by its name, but outside images in every known order", item.reading)
+    order = answers.order_of(item.column, orders)
+    reason = "by the names" if stated else "as answered" if len(orders) > 1 else "no other order fits"
+    why = f"{', '.join(ORDERS[order])}; {reason}"
+    unit = ("relative", "no number is above 1") if is_relative else ("absolute", f"numbers up to {boxes.max():g}")
+    chosen = {"kind": what, "image": (name, ""), "order": (order, why), "unit": unit}
+    return replace(item, options={**item.options, **chosen})
+
+
+def _without_unlikely(orders: list[str], boxes: Boxes, sides: npt.NDArray[Any]) -> list[str]:
+    """Drops `tensorflow` if only `corners` respects width and height; not the reverse: EXIF may turn them."""
+    corners, others = ((boxes[:, ends] <= sides * (1 + SLACK)).all(axis=1).mean() for ends in ([2, 3], [3, 2]))
+    return [order for order in orders if order != "tensorflow"] if others < ENOUGH <= corners else orders
+
+
+def fitting_orders(boxes: Boxes, side: float) -> list[str]:
+    """Lists the orders in which nearly all boxes end after their start, inside images of at most that side."""
+    first, second = boxes[:, :2], boxes[:, 2:]
+    ends: dict[str, tuple[Any, Any]] = {
+        "corners": (first, second),
+        "coco": (first, first + second),
+        "center": (first - second / 2, first + second / 2),
+        "tensorflow": (first, second),
+    }
+    slack = 0 if np.isinf(side) else SLACK * side
+    possible = {
+        order: ((start >= -slack) & (start <= end) & (end <= side + slack)).all(axis=1)
+        for order, (start, end) in ends.items()
+    }
+    return [order for order, fits in possible.items() if fits.mean() >= ENOUGH]

@@ -1,0 +1,251 @@
+"""Tables with several rows of one thing, such as a row a box: joined by a column, once, by the plan.
+
+    source: {format: csv, path: boxes.csv, group: filename}
+
+A group is a row, in the order of its first row in the tables. A column asked as a list holds the values of all the
+group's rows, in their order; a row without any of them, such as `0.jpg,,,,,`, adds nothing. Other columns must be equal
+in a group. A bad row of the table makes its group a reject; one without a known group is a reject by itself.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from recordmill.pipeline.dataset.placement import join_key
+from recordmill.pipeline.sources.batches import even_parts, pack
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
+from recordmill.pipeline.sources.faults import Fault, Faults, Ints
+from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.options import RowsOptions
+from recordmill.pipeline.sources.paths import planning
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, SourceReader, unpacked
+from recordmill.pipeline.sources.typing import arrays
+from recordmill.pipeline.sources.typing.blocks import TypedRows, key_part, make_block
+from recordmill.transforms.contract.bounds import OBJECTS
+
+ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row, as in a folder of images
+ID, IS_FILLED = "@id", "@filled"
+Place = tuple[str, int | None]
+"""A row's file, relative to the source's root, and its line or number from 1."""
+
+
+def one_a_row(columns: Columns, group: Iterable[str]) -> dict[str, Column]:
+    """Returns columns as a row of the table holds them: one value of a list, or the four numbers of a box."""
+    lists = {name: column for name, column in columns.items() if column.many}
+    single = {
+        name: replace(each, many=each.multiple > 1 or each.separator != Column.separator, optional=True, length=None)
+        for name, each in lists.items()
+    }
+    return {**dict.fromkeys(group, Column(ColumnType.CATEGORY)), **columns, **single}
+
+
+@dataclass(frozen=True)
+class Joined:
+    """All groups, one after another."""
+
+    keys: Sequence[str | None]
+    """None for a row of unknown group."""
+    places: Sequence[Place]
+    """The first row of each."""
+    columns: Mapping[str, tuple[pa.Array, Ints | None]]
+    """Values; those of lists with their bounds."""
+    faults: Faults
+
+    def rows(self, start: int, stop: int) -> pa.Table:
+        """Makes a table of some groups."""
+        return pa.table({name: _part(*column, start, stop) for name, column in self.columns.items()})
+
+    def packed(self, start: int, stop: int) -> bytes:
+        """Packs some groups; Arrow's stream cuts what a pickled slice would hold whole."""
+        table, sink = self.rows(start, stop), pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+        faults = {number - start: self.faults[number] for number in range(start, stop) if number in self.faults}
+        return pack((sink.getvalue().to_pybytes(), self.keys[start:stop], self.places[start:stop], faults))
+
+
+def _part(values: pa.Array, bounds: Ints | None, start: int, stop: int) -> pa.Array:
+    if bounds is None:
+        return arrays.plain(values.slice(start, stop - start))
+    first, counts = int(bounds[start]), np.diff(bounds[start : stop + 1])
+    inside = arrays.plain(values.slice(first, int(bounds[stop]) - first))
+    return arrays.as_lists(counts, inside, np.zeros(len(counts), bool))
+
+
+class Groups:
+    """Collects rows of tables by their groups."""
+
+    def __init__(self, group: Sequence[str], columns: Columns, known: Iterable[str] | None = None) -> None:
+        """Takes the columns that make a group, and those asked; with `known` keys, other groups are only counted."""
+        self.group, self._columns, self._is_known = group, columns, known is not None
+        self.asked = one_a_row(columns, group)
+        self._ids: dict[Any, int] = {}
+        for key in known or ():
+            self._ids.setdefault(key, len(self._ids))
+        self._places, self._faults = list[Place](), Faults()
+        empty = {name: _held(pa.array([], arrays.arrow_type(self.asked[name]))) for name in columns}
+        self._parts = [{**empty, ID: np.zeros(0, np.int32), IS_FILLED: np.zeros(0, bool)}]
+        self.rows = self.others = self.lost = 0
+        """The rows of the tables; those of other groups than the known ones; those of no known group."""
+
+    def add(self, block: Block, place: Callable[[int], Place]) -> None:
+        """Adds rows, read as `asked` with the group's columns as key; `place` finds a position."""
+        self.rows += block.table.num_rows + len(block.rejects)
+        for reject in block.rejects:
+            file, line = where = place(reject.position)
+            self.lost += reject.key is None
+            if (number := self._number(reject.key or where, where)) >= 0:
+                message = f"{file}, line {line}: {reject.message}"
+                self._faults.setdefault(number, Fault(reject.reason, message, reject.column, reject.path))
+        places = map(place, block.table["@position"].to_pylist())
+        ids = np.fromiter(map(self._number, self._keys(block.table), places), np.int64)
+        self._add(block.table.filter(pa.array(ids >= 0)), ids[ids >= 0], place)
+
+    def _number(self, key: Any, place: Place) -> int:
+        """Returns a group's number, -1 for one that is not known."""
+        number = self._ids.get(key, -1)
+        if number >= 0 or self._is_known:
+            self.others += number < 0 and isinstance(key, str)
+            return number
+        self._places.append(place)
+        return self._ids.setdefault(key, len(self._ids))
+
+    def _keys(self, table: pa.Table) -> Iterable[str]:
+        encoded = [table[name].combine_chunks().dictionary_encode() for name in self.group]
+        parts = [list(map(key_part, each.dictionary.to_pylist())) for each in encoded]
+        cells = ([part[at] for at in each.indices.to_pylist()] for part, each in zip(parts, encoded, strict=True))
+        return (join_key(map(str, row)).decode() for row in zip(*cells, strict=True))
+
+    def _add(self, table: pa.Table, ids: Ints, place: Callable[[int], Place]) -> None:
+        values = {name: table[name].combine_chunks() for name in self._columns}
+        filled = {name: _filled(values[name]) for name, column in self._columns.items() if column.many}
+        is_filled = np.logical_or.reduce([np.zeros(len(ids), bool), *filled.values()])
+        for name, is_there in filled.items():
+            for row in np.flatnonzero(is_filled & ~is_there).tolist():
+                file, line = place(table["@position"][row].as_py())
+                message = f"{file}, line {line}: the cell is empty, and others of its row are not"
+                self._faults.setdefault(int(ids[row]), Fault("missing_value", message, name))
+        held = {name: _held(each) for name, each in values.items()}
+        self._parts.append({**held, ID: ids.astype(np.int32), IS_FILLED: is_filled})
+
+    def join(self) -> Joined:
+        """Joins all rows; these are held no longer."""
+        ids, is_filled = (np.concatenate([part.pop(name) for part in self._parts]) for name in (ID, IS_FILLED))
+        order = np.argsort(ids, kind="stable").astype(np.uint32)
+        lists = order[is_filled[order]]
+        every, filled = (np.searchsorted(ids[rows], np.arange(len(self._ids) + 1)) for rows in (order, lists))
+        columns = dict[str, tuple[pa.Array, Ints | None]]()
+        for number in np.flatnonzero(np.diff(filled) > OBJECTS.most).tolist():
+            self._faults[number] = Fault(OBJECTS.reason, OBJECTS.beyond(int(filled[number + 1] - filled[number])))
+        for name, column in self._columns.items():
+            pieces = [part.pop(name) for part in self._parts]
+            values = pa.chunked_array(pieces).unify_dictionaries().combine_chunks()
+            columns[name] = _lists(values, lists, filled) if column.many else self._single(name, values, order, every)
+        keys = [key if isinstance(key, str) else None for key in self._ids]
+        return Joined(keys, self._places, columns, self._faults)
+
+    def _single(self, name: str, values: pa.Array, order: npt.NDArray[Any], bounds: Ints) -> tuple[pa.Array, None]:
+        """Returns the first value of each group; another one is a fault, which shows numbers only."""
+        counts = np.diff(bounds)
+        first = np.zeros(len(counts), np.int64)
+        first[counts > 0] = order[bounds[:-1][counts > 0]]
+        codes = values.dictionary_encode().indices.fill_null(-1).to_numpy()
+        groups = np.repeat(np.arange(len(counts)), counts)
+        for at in np.flatnonzero(codes[order] != codes[first[groups]]).tolist():
+            number, two = int(groups[at]), (values[first[groups[at]]], values[order[at]])
+            is_number = self._columns[name].type in (ColumnType.NUMBER, ColumnType.INTEGER)
+            shown = f": {two[0]} and {two[1]}" if is_number else ""
+            message = f"rows of one `{', '.join(self.group)}` differ in a column read as one value{shown}"
+            self._faults.setdefault(number, Fault("wrong_type", message, name))
+        return values.take(pa.array(first, mask=counts == 0)), None
+
+
+def _held(values: pa.Array) -> pa.Array:
+    """Keeps a repeated value once; numbers with a fraction rarely repeat."""
+    return values if arrays.is_list(values.type) or pt.is_floating(values.type) else values.dictionary_encode()
+
+
+def _filled(values: pa.Array) -> Any:
+    return arrays.lengths(values) > 0 if arrays.is_list(values.type) else ~arrays.absent(values)
+
+
+def _lists(values: pa.Array, rows: Ints, bounds: Ints) -> tuple[pa.Array, Ints]:
+    """Returns all values of the groups, and the bounds of each."""
+    values = values.take(pa.array(rows))
+    if not arrays.is_list(values.type):
+        return values, bounds
+    return values.flatten(), np.concatenate([[0], np.cumsum(arrays.lengths(values))])[bounds]
+
+
+def add_chunks(groups: Groups, reader: SourceReader[Any], chunks: Sequence[Chunk], files: Files) -> None:
+    """Reads all rows of a reader."""
+    before = Counter[str]()
+    for chunk in chunks:
+        covered = 0
+        for block in reader.read_chunk(chunk, files, groups.asked, groups.group):
+            groups.add(block, partial(_place, reader, chunk, before[chunk.file]))
+            covered += block.positions
+        before[chunk.file] += covered
+
+
+def _place(reader: SourceReader[Any], chunk: Chunk, before: int, position: int) -> Place:
+    """Returns a position's place, by the number of positions in the file before the chunk."""
+    file, line = reader.locate(chunk, position)
+    return file, line and before + line
+
+
+@dataclass(frozen=True)
+class GroupedReader(SourceReader[RowsOptions]):
+    """Reads the groups of another reader's rows."""
+
+    inner: SourceReader[Any]
+
+    def root(self, files: Files) -> str:
+        return self.inner.root(files)
+
+    def image_root(self, files: Files) -> str:
+        return self.inner.image_root(files)
+
+    def input_path(self, files: Files) -> Callable[[str], str]:
+        return self.inner.input_path(files)
+
+    def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
+        return self.inner.list_inputs(files, columns)
+
+    def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
+        """Reads and joins all rows, and packs them into chunks; `rows` is exact."""
+        group = [self.source.columns.get(name, name) for name in self.source.group]
+        if wrong := [name for name in group if name in columns and columns[name].is_list]:
+            raise SourceError(f"{self.source.path}: `group`: column {wrong[0]!r} is read as a list: name another")
+        groups = Groups(group, columns)
+        plan = self.inner.plan_chunks(files, {**groups.asked, **columns}, chunk_bytes)
+        with planning(self.source.path):
+            add_chunks(groups, self.inner, plan.chunks, files)
+        joined = groups.join()
+        count = len(joined.keys)
+        parts = even_parts(np.full(count, ROW_BYTES + plan.bytes // max(count, 1)), chunk_bytes) if count else []
+        packed = (joined.packed(part.start, part.stop) for part in parts)
+        chunks = [Chunk(0, 0, "", len(each), each) for each in packed]
+        made = f"rows of the tables, joined by `{', '.join(self.source.group)}`: {groups.rows:,}, to {count:,} rows"
+        return replace(plan, chunks=chunks, rows=count, notes=[*plan.notes, made], is_exact=True, referred_bytes=0)
+
+    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+        """Reads a chunk's rows; the default key is the group's value."""
+        stream, keys, _, faults = unpacked(chunk.work)
+        table = pa.ipc.open_stream(stream).read_all()
+        typed = {name: table[name].combine_chunks() for name in columns}
+        default = pa.array([each and each.encode() for each in keys], pa.binary()) if key is None else None
+        raw = TypedRows(typed, np.arange(len(keys)), default, len(keys), dict(faults))
+        yield make_block(chunk, raw, columns, key)
+
+    def locate(self, chunk: Chunk, position: int) -> Place:
+        """Returns the first row of a group in the tables."""
+        place: Place = unpacked(chunk.work)[2][position]
+        return place
