@@ -56,7 +56,7 @@ def compression_of(head: bytes) -> str | None:
     return "zlib" if head[:1] and head[0] & 15 == 8 and int.from_bytes(head[:2], "big") % 31 == 0 else None
 
 
-def frame_tails(records: Sequence[bytes | memoryview | npt.NDArray[np.uint8]]) -> bytes:
+def frame_tails(records: Sequence[bytes | npt.NDArray[np.uint8]]) -> bytes:
     """Returns the joined footers of records, 4 bytes each."""
     sums = np.fromiter(map(google_crc32c.value, records), np.uint32, len(records))
     return (((sums >> np.uint32(15)) | (sums << np.uint32(17))) + np.uint32(0xA282EAD8)).astype("<u4").tobytes()

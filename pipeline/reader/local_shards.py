@@ -36,7 +36,7 @@ TOGETHER = 8  # records a shard: fewer are read faster one by one
 Numbers: TypeAlias = npt.NDArray[np.int64]
 
 Frame: TypeAlias = bytes | npt.NDArray[np.uint8]
-"""A record with its header and footer; an array is a view of a map or a block."""
+"""A record, with its header and footer or without; an array is a view of a map or a block."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class LocalShards(Shards):
             if of_shard is None:
                 return None
             for row, record in zip(rows.tolist(), of_shard, strict=True):
-                data[row] = record
+                data[row] = record if isinstance(record, bytes) else record.data
         return data
 
     def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
@@ -256,9 +256,7 @@ def by_shard(shards: Numbers) -> list[tuple[int, Numbers]]:
     return [(int(shards[rows[0]]), rows) for rows in parts]
 
 
-def _intact(
-    index: memoryview, file: mmap.mmap, array: npt.NDArray[np.uint8], records: Numbers
-) -> list[bytes | memoryview] | None:
+def _intact(index: memoryview, file: mmap.mmap, array: npt.NDArray[np.uint8], records: Numbers) -> list[Frame] | None:
     """Reads the data of a shard's records; takes all heads and tails at once. Returns None if one is damaged."""
     offsets = np.frombuffer(index, np.int64)
     starts, ends = offsets[records] + HEADER_BYTES, offsets[records + 1] - FOOTER_BYTES
@@ -266,8 +264,8 @@ def _intact(
         return None
     heads = windows(array, f"V{HEADER_BYTES}")[starts - HEADER_BYTES].tobytes()
     tails = windows(array, f"V{FOOTER_BYTES}")[ends].tobytes()
-    data = [
-        file[start:end] if end - start <= COPIED else array[start:end].data
+    data: list[Frame] = [
+        file[start:end] if end - start <= COPIED else array[start:end]
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
     return data if heads == b"".join(map(frame_head, map(len, data))) and tails == frame_tails(data) else None

@@ -24,7 +24,8 @@ from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.remote_shards import RemoteShards
 from recordmill.transforms.contract.stored import RowError
 
-__all__ = ["RecordPlace", "Records", "ShardFile"]
+__all__ = ["Numbers", "RecordPlace", "Records", "ShardFile"]
+
 
 class RecordPlace(NamedTuple):
     """The place of a record."""

@@ -1,4 +1,4 @@
-"""`tf.data` over packed rows stored as records: records are parsed together, segments and positions made in the graph."""
+"""`tf.data` over packed rows stored as records: parsed together; segments and positions are made in the graph."""
 
 from collections.abc import Iterator
 from pathlib import Path
