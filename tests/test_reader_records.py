@@ -62,9 +62,16 @@ def remote(shards: list[ShardFile]) -> Iterator[list[ShardFile]]:
         yield [replace(shard, file=BUCKET + shard.file, index=BUCKET + shard.index) for shard in shards]
 
 
-@pytest.fixture(params=["local", "remote"])
+@pytest.fixture
+def at_once(shards: list[ShardFile]) -> Iterator[list[ShardFile]]:
+    """The shards, read as many records are."""
+    with constants(local_shards, TOGETHER=0):
+        yield shards
+
+
+@pytest.fixture(params=["shards", "at_once", "remote"])
 def both(request: pytest.FixtureRequest) -> list[ShardFile]:
-    return request.getfixturevalue("shards" if request.param == "local" else "remote")
+    return request.getfixturevalue(request.param)
 
 
 def read(records: Records, numbers: Any) -> list[bytes]:
@@ -147,10 +154,10 @@ def test_a_damaged_record(both: list[ShardFile], change: Callable[[bytes], bytes
         records.verify()
 
 
-def test_a_large_record_is_checked_too(shards: list[ShardFile]) -> None:
-    put(shards[3].file, flip(COPIED))
+def test_a_large_record_is_checked_too(both: list[ShardFile]) -> None:
+    put(both[3].file, flip(COPIED))
     with raises(RowError, "checksum of its data") as error:
-        read(Records(shards), [5, 4])
+        read(Records(both), [5, 4])
     assert error.value.row == 1
 
 

@@ -330,7 +330,7 @@ def test_the_default_number_of_processes(decodes: bool, steps: int, free: int, w
         decodes=decodes,
         steps_together=1,
         element_spec=(spec, ArraySpec((32,), "int64")),
-        given=SimpleNamespace(batch_size=32),
+        batch_records=32,
     )
     with constants(worker_module, cores=lambda: 16, free_bytes=lambda: free):
         assert default_workers(source, steps) == wanted

@@ -26,6 +26,8 @@ from photos import write_photos
 from PIL import Image
 from settings import ROW_TOKENS
 
+from recordmill import open_dataset
+
 ROOT = Path(__file__).resolve().parents[2]
 BUILD_PYTHON = ROOT / ".venv" / "bin" / "python"
 PHOTOS, COPIES = 2000, 12
@@ -150,9 +152,10 @@ def text(folder: Path) -> None:
     source, arrays = folder / "documents.jsonl", folder / "arrays"
     once(source, lambda path: write_documents(path, DOCUMENTS))
     output = built(folder / "recordmill", TEXT.format(source=source))
-    built(folder / "recordmill_packed", PACKED.format(source=source, length=ROW_TOKENS))
+    rows = built(folder / "recordmill_packed", PACKED.format(source=source, length=ROW_TOKENS))
     once(arrays, lambda path: stored_documents(output).save(path))
     write_peers(folder, tf_formats.DOCUMENTS, Documents.load(arrays))
+    write_peers(folder, {"packed": tf_formats.rows_tfrecord}, packed_rows(rows))
 
 
 def stored_documents(output: Path) -> Documents:
@@ -164,6 +167,15 @@ def stored_documents(output: Path) -> Documents:
     ]
     ids, lengths, labels = (np.concatenate(column) for column in zip(*rows, strict=True))
     return Documents(ids, np.concatenate([[0], np.cumsum(lengths)]), labels)
+
+
+def packed_rows(output: Path) -> Iterator[tuple[bytes, Any]]:
+    """Gives the ids of the rows that a build packed, int32, and the lengths of their texts."""
+    given = open_dataset(output).training_input("train", batch_size=READ_ROWS, shuffle="none", drop_remainder=False)
+    for batch in given.as_numpy():
+        for ids, segments in zip(batch["text"].astype("<i4"), batch["text_segments"], strict=True):
+            lengths = np.bincount(segments)[1:]
+            yield ids[: lengths.sum()].tobytes(), lengths
 
 
 TASKS: dict[str, Callable[[Path], None]] = {"images": images, "text": text}

@@ -66,6 +66,16 @@ def documents_tfrecord(folder: Path, documents: Documents) -> None:
         write_tfrecord(folder, shard, (example("text", text, label) for text, label in texts))
 
 
+def rows_tfrecord(folder: Path, rows: Iterable[tuple[bytes, Any]]) -> None:
+    """Writes packed rows: ids as int32 in bytes, and the lengths of their texts."""
+    with tf.io.TFRecordWriter(str(folder / "packed.tfrecord")) as writer:
+        for ids, lengths in rows:
+            text = tf.train.Feature(bytes_list=tf.train.BytesList(value=[ids]))
+            of_texts = tf.train.Feature(int64_list=tf.train.Int64List(value=lengths))
+            features = tf.train.Features(feature={"text": text, "text_lengths": of_texts})
+            writer.write(tf.train.Example(features=features).SerializeToString())
+
+
 PHOTOS: dict[str, Writer] = {
     "tfrecord": photos_tfrecord,
     "array_record": photos_array_record,

@@ -24,14 +24,19 @@ from recordmill.pipeline.dataset.manifest import Shard
 from recordmill.pipeline.dataset.manifest_parts import PackFile
 from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import ADVICE, file_bytes, open_file
+from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_head, frame_tails
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.reader.wire import windows
 
 MOST_OPEN = 16_000  # shards, of two maps each: half of Linux' limit for a process (vm.max_map_count)
 
 COPIED = 2 << 10  # 2 KiB: up to here a copy is faster than a view of the map
+TOGETHER = 8  # records a shard: fewer are read faster one by one
+
+Numbers: TypeAlias = npt.NDArray[np.int64]
 
 Frame: TypeAlias = bytes | npt.NDArray[np.uint8]
-"""A record with its header and footer; an array is a view of a map or a block."""
+"""A record, with its header and footer or without; an array is a view of a map or a block."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +120,10 @@ class Shards(Protocol):
     def pack(self, shard: int) -> PackIndex:
         """Returns the index of packed rows of a shard with `pack`. Raises: DatasetError."""
 
+    def intact(self, shards: Numbers, records: Numbers) -> list[bytes | memoryview] | None:
+        """Reads the data of many records; None if one is damaged, or `frames` is as fast. Raises: as `frames`."""
+        return None
+
     def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
         """Reads records; a damaged index gives wrong bytes. Raises: DatasetError: a missing or mis-sized file."""
 
@@ -156,6 +165,19 @@ class LocalShards(Shards):
 
     def kept(self, shard: int) -> npt.NDArray[np.int64]:
         return self._kept(shard)
+
+    def intact(self, shards: Numbers, records: Numbers) -> list[bytes | memoryview] | None:
+        parts = by_shard(shards)
+        if len(records) < TOGETHER * max(1, len(parts)):
+            return None
+        data: list[bytes | memoryview] = [b""] * len(records)
+        for shard, rows in parts:
+            of_shard = _intact(*self._mapped(shard), records[rows])
+            if of_shard is None:
+                return None
+            for row, record in zip(rows.tolist(), of_shard, strict=True):
+                data[row] = record if isinstance(record, bytes) else record.data
+        return data
 
     def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
         """See `Shards`. Arrays keep their map alive."""
@@ -225,6 +247,28 @@ def _map_shard(
     """Returns a shard's index, and its file twice: slices of the map are copies, of the array views."""
     file = _map(*shards[number].sizes()[0])
     return index(number), file, np.frombuffer(file, np.uint8)
+
+
+def by_shard(shards: Numbers) -> list[tuple[int, Numbers]]:
+    """Returns each shard in ascending order, with the rows of its records: int64 [rows]."""
+    order = np.argsort(shards, kind="stable")
+    parts = np.split(order, np.flatnonzero(np.diff(shards[order])) + 1) if len(order) else []
+    return [(int(shards[rows[0]]), rows) for rows in parts]
+
+
+def _intact(index: memoryview, file: mmap.mmap, array: npt.NDArray[np.uint8], records: Numbers) -> list[Frame] | None:
+    """Reads the data of a shard's records; takes all heads and tails at once. Returns None if one is damaged."""
+    offsets = np.frombuffer(index, np.int64)
+    starts, ends = offsets[records] + HEADER_BYTES, offsets[records + 1] - FOOTER_BYTES
+    if ((starts < HEADER_BYTES) | (ends < starts) | (ends > len(array) - FOOTER_BYTES)).any():
+        return None
+    heads = windows(array, f"V{HEADER_BYTES}")[starts - HEADER_BYTES].tobytes()
+    tails = windows(array, f"V{FOOTER_BYTES}")[ends].tobytes()
+    data: list[Frame] = [
+        file[start:end] if end - start <= COPIED else array[start:end]
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
+    return data if heads == b"".join(map(frame_head, map(len, data))) and tails == frame_tails(data) else None
 
 
 def _map_pack(shard: ShardFile) -> PackIndex:

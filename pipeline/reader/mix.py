@@ -97,6 +97,7 @@ class MixedSource(BatchSource):
         self.threads = given.threads or sources[0].threads
         self.steps = sources[0].request.steps
         self.of_epoch = sum(source.request.steps.records for source in sources) // self.steps.global_batch
+        self.batch_records = max(source.batch_records for source in sources)
         self.decodes = any(source.decodes for source in sources)
         self.element_spec = sources[0].element_spec
 

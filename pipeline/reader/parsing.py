@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from recordmill.pipeline.reader import wire
 from recordmill.pipeline.reader.held_parts import held_columns, held_features
-from recordmill.pipeline.reader.wire import FIRST, SECOND, Int64s, Malformed
+from recordmill.pipeline.reader.wire import FIRST, SECOND, Int64s, Malformed, windows
 from recordmill.transforms.contract.stored import Column, Ragged, RowError, Stored
 
 LIMIT = 1 << 14  # bytes of a record or a feature, with tag and length: a length has at most two bytes
@@ -65,7 +65,7 @@ def _walk(joined: bytes, sizes: Int64s, features: Sequence[tuple[bytes, "_Heads"
     ends = sizes.cumsum()
     offset = _RECORD.passed(joined, ends - sizes, sizes)
     for name, heads in features:
-        total = _TOTALS[_windows(joined, "<u2")[offset + 1]]
+        total = _TOTALS[windows(joined, "<u2")[offset + 1]]
         start, offset = heads.passed(joined, offset, total), offset + total
         if heads.full:
             spans[name] = Spans(start, offset, total >= heads.full)
@@ -94,7 +94,7 @@ class _Heads:
         if not lengths.all():
             self._learn(sizes[lengths == 0])
             lengths = self._lengths.take(sizes)
-        heads = _windows(joined, self._heads.dtype)[offsets].view(np.uint8).reshape(len(offsets), -1)
+        heads = windows(joined, self._heads.dtype)[offsets].view(np.uint8).reshape(len(offsets), -1)
         heads &= self._masks.take(lengths, axis=0)
         if heads.tobytes() != self._heads.take(sizes).tobytes():
             raise _Differ
@@ -127,12 +127,6 @@ def _head(tag: int, size: int) -> tuple[bytes, int]:
     if 3 + 128 <= size < LIMIT:
         return bytes([tag, (size - 3) & 127 | 128, (size - 3) >> 7]), size - 3
     raise _Differ
-
-
-def _windows(joined: bytes, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Returns a value at every byte."""
-    width = np.dtype(dtype).itemsize
-    return np.ndarray((max(0, len(joined) - width + 1),), dtype, joined, strides=(1,))
 
 
 def _totals() -> Int64s:

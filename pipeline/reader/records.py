@@ -8,7 +8,7 @@ the data's masked CRC-32C.
 from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +19,12 @@ from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, fra
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.block_cache import BlockCache
-from recordmill.pipeline.reader.local_shards import Frame, LocalShards, ShardFile, Shards, place_key
+from recordmill.pipeline.reader.local_shards import Frame, LocalShards, Numbers, ShardFile, Shards, by_shard, place_key
 from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.remote_shards import RemoteShards
 from recordmill.transforms.contract.stored import RowError
 
-__all__ = ["RecordPlace", "Records", "ShardFile"]
-
-Numbers: TypeAlias = npt.NDArray[np.int64]
+__all__ = ["Numbers", "RecordPlace", "Records", "ShardFile"]
 
 
 class RecordPlace(NamedTuple):
@@ -100,7 +98,10 @@ class Records:
             DatasetError: a shard or its index is missing or has another size.
             IndexError: a number is out of range.
         """
-        places = [part.tolist() for part in self._locate(numbers)]
+        shards, records = self._locate(numbers)
+        if (intact := self._files.intact(shards, records)) is not None:
+            return intact
+        places = shards.tolist(), records.tolist()
         forgotten: Counter[int] = Counter()
         while True:
             try:
@@ -131,9 +132,8 @@ class Records:
         """Returns the size of each record's data, int64 [rows], from the indexes. Raises: RowError: one is damaged."""
         shards, records = self._locate(numbers)
         starts, ends = np.empty(len(numbers), np.uint64), np.empty(len(numbers), np.uint64)
-        order = np.argsort(shards, kind="stable")
-        for rows in np.split(order, np.flatnonzero(np.diff(shards[order])) + 1) if len(order) else []:
-            index = np.frombuffer(self._files.index(int(shards[rows[0]])), np.uint64)
+        for shard, rows in by_shard(shards):
+            index = np.frombuffer(self._files.index(shard), np.uint64)
             starts[rows], ends[rows] = index[records[rows]], index[records[rows] + 1]
         self._check_spans(shards, starts, ends)
         return (ends - starts).astype(np.int64) - (HEADER_BYTES + FOOTER_BYTES)
@@ -141,15 +141,15 @@ class Records:
     def pieces(self, rows: Numbers) -> PackIndex:
         """Returns packed rows by number, int64 [rows], with the numbers of their records. Raises: DatasetError."""
         shards = np.searchsorted(self._first_rows[1:], rows, side="right")
-        order, parts = np.argsort(shards, kind="stable"), [PackIndex.none()]
-        for some in np.split(order, np.flatnonzero(np.diff(shards[order])) + 1) if len(order) else []:
-            shard = int(shards[some[0]])
+        of_shards, parts = by_shard(shards), [PackIndex.none()]
+        for shard, some in of_shards:
             index, file = self._files.pack(shard), self._shards[shard]
             try:
                 part = index.take(rows[some] - self._first_rows[shard], file.records)
             except DatasetError as error:
                 raise DatasetError(f"{file.pack and file.pack.file} is damaged: {error}") from None
             parts.append(part._replace(records=part.records + self._firsts[shard]))
+        order = np.concatenate([rows[:0], *(some for _, some in of_shards)])
         return PackIndex.joined(parts).take(np.argsort(order), len(self))
 
     def where(self, number: int) -> RecordPlace:

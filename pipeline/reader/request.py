@@ -72,6 +72,12 @@ class Request:
         return sum(shard.bytes for shard in self.shards) * self.steps.records // max(1, rows)
 
     @property
+    def batch_records(self) -> int:
+        """The records of a batch, about: a packed row joins several."""
+        rows = sum(shard.rows for shard in self.shards)
+        return self.given.batch_size * sum(shard.records for shard in self.shards) // max(1, rows)
+
+    @property
     def is_remote(self) -> bool:
         """Whether the shards are URLs."""
         return any("://" in shard.file for shard in self.shards)

@@ -14,7 +14,7 @@ reading: within one level of 255), in a buffer's order.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -59,14 +59,16 @@ def in_groups(
 
     def elements(arrays: Sequence[tf.Tensor], count: tf.Tensor) -> tf.data.Dataset:
         rest = iter(arrays)
-        columns = [tf.unstack(next(rest)) if small else [*islice(rest, most)] for small in are_small]
+        columns = [tf.unstack(next(rest), most) if small else [*islice(rest, most)] for small in are_small]
+        for spec, column in zip(specs, columns, strict=True):
+            for tensor in column:
+                tensor.set_shape(spec.shape)
         return tf.data.experimental.from_list([*map(structured, zip(*columns, strict=True))]).take(count)
 
-    by_column = [
-        (tf.TensorSpec([most, *spec.shape], spec.dtype),) if small else (spec,) * most
-        for small, spec in zip(are_small, specs, strict=True)
-    ]
-    signature = tuple(chain(*by_column)), tf.TensorSpec([], tf.int64)
+    counts = [1 if small else most for small in are_small]
+    # Without shapes, which TensorFlow would compare in Python: twice the time of a call.
+    types = [tf.TensorSpec(None, spec.dtype) for count, spec in zip(counts, specs, strict=True) for _ in range(count)]
+    signature = tuple(types), tf.TensorSpec([], tf.int64)
     groups = tf.data.Dataset.from_generator(
         lambda: map(filled, _grouped(_going_on(begin()), most)), output_signature=signature
     )

@@ -37,7 +37,7 @@ Made = TypeVar("Made")
 Asked = TypeVar("Asked")
 
 AHEAD = 2  # batches per worker: one in the making, one ready or next
-LEAST_IMAGES, LEAST_ROWS = 2_000, 200_000  # in an iteration: a second's work for one core
+LEAST_IMAGES, LEAST_RECORDS = 2_000, 200_000  # in an iteration: a second's work for one core
 MOST_FOR_ROWS = 8  # taking a batch of texts over costs a tenth of making it
 WORKER_BYTES = 48 << 20  # 48 MiB: an idle process
 SIDE = 512  # assumed for a variable side of an array
@@ -129,8 +129,8 @@ def default_workers(source: BatchSource, steps: int) -> int:
     One per core, as Python's lock lets threads fill at most two cores; none if the rows are read before a process has
     started. Memory limits the number, and without images what this process can take over.
     """
-    least = LEAST_IMAGES if source.decodes else LEAST_ROWS
-    if cores() == 1 or steps * source.given.batch_size < least:
+    least = LEAST_IMAGES if source.decodes else LEAST_RECORDS
+    if cores() == 1 or steps * source.batch_records < least:
         return 0
     wanted = cores() if source.decodes else min(cores(), MOST_FOR_ROWS)
     return min(

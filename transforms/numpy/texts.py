@@ -22,7 +22,7 @@ from recordmill.transforms.numpy.buffers import Array, Empty
 
 Shares: TypeAlias = npt.NDArray[np.float64] | float  # in [0, 1): one a row, or one for all
 ID = np.dtype("<i4")  # the dtype of ids in packed rows
-WIDE = 128  # values a row: wider rows are copied one by one, others at once by a mask
+WIDE = 128  # values a row: wider rows are copied one by one, others at once by their places, or a mask if most are full
 
 
 def texts(
@@ -207,11 +207,16 @@ def _filled(rows: Ragged, full: Array, padding: Any) -> Array:
     """Writes rows, none longer than the array is wide, and the padding after them."""
     if len(rows.values) < WIDE * len(full):
         full.fill(padding)
-        full[mask(rows, full.shape[1])] = rows.values
+        if 2 * len(rows.values) < full.shape[0] * full.shape[1]:
+            places = positions_of(np.arange(len(full)) * full.shape[1], rows.lengths())
+            full.reshape(-1, *full.shape[2:])[places] = rows.values
+        else:
+            full[mask(rows, full.shape[1])] = rows.values
         return full
     for out, start, end in zip(full, rows.splits.tolist(), rows.splits[1:].tolist(), strict=False):
         out[: end - start] = rows.values[start:end]
-        out[end - start :] = padding
+        if end - start < len(out):
+            out[end - start :] = padding
     return full
 
 

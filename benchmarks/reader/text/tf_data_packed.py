@@ -1,4 +1,4 @@
-"""`tf.data` over rows that a build packed: records are parsed together, segments and positions made in the graph."""
+"""`tf.data` over packed rows stored as records: parsed together; segments and positions are made in the graph."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +36,7 @@ def of_texts(lengths: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
 
 def batches(data: Path, settings: Settings) -> Iterator[Batch]:
     """Yields batches without end."""
-    rows = shuffled(data, settings, "recordmill_packed/versions/*/*.tfrecord-*")
+    rows = shuffled(data, settings, "packed/*.tfrecord")
     rows = rows.batch(settings.batch_size, drop_remainder=True)
     rows = rows.map(parse, settings.workers, deterministic=False)
     yield from rows.prefetch(tf.data.AUTOTUNE).as_numpy_iterator()
