@@ -35,7 +35,7 @@ class PairTokenizer(TextTokenizer):
         if not len(between) or between[0] in self.before:
             message = "puts no token of its own between two texts: name a `separator`, with `special_tokens: false`"
             raise UserError(f"{where} {message}")
-        self._how, self._added = options.truncate, sum(map(len, self.around))
+        self._added = sum(map(len, self.around))
         self.separator_id = int(between[0])
 
     def tokens(self, texts: Sequence[Text]) -> list[tuple[list[int], list[int]]]:
@@ -72,14 +72,14 @@ class PairTokenizer(TextTokenizer):
         surplus = first + second - room
         if surplus <= 0:
             return first, second
-        if self._how == "longest_first":
+        if self._options.truncate == "longest_first":
             shorter = min(first, second, room // 2)
             return (shorter, room - shorter) if first <= second else (room - shorter, shorter)
-        cut, other = (first, second) if self._how == "only_first" else (second, first)
+        cut, other = (first, second) if self._options.truncate == "only_first" else (second, first)
         if cut <= surplus:
             allowed = f"the other text has {other} ids, both may have {room}"
             raise PairError("uncuttable_pair", f"{allowed}: take `truncate: longest_first`")
-        return (cut - surplus, other) if self._how == "only_first" else (other, cut - surplus)
+        return (cut - surplus, other) if self._options.truncate == "only_first" else (other, cut - surplus)
 
 
 def open_tokenizer(data: bytes, options: TextOptions, where: str = "the model") -> TextTokenizer:
