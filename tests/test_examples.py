@@ -32,6 +32,7 @@ LEARNED = {
     "detection": (500, (0.5, 1)),
     "language_model": (400, (1, 5)),
     "multi_label": (1000, (0.7, 1)),
+    "segmentation": (400, (0.6, 1)),
     "tabular_and_image": (400, (0, 12)),
     "text_classification": (800, (0.85, 1)),
     "transfer_learning": (600, (0.7, 1)),
