@@ -73,6 +73,9 @@ ARRAYS = f"""
   said: {{kind: chat, model: {MODEL}, tools: tools}}
   known: {{kind: text, column: text, tokenizer: huggingface, model: {MODEL}}}
   twice: {{kind: pair, first: text, second: text, model: {MODEL}, special_tokens: false, separator: </s>}}
+  mask: {{kind: mask, image: any, column: photo, optional: true}}
+  any: {{kind: image, fit: none, column: image}}
+  drawn: {{kind: mask, image: image, column: shapes, draw: instances}}
   found: {{kind: token_labels, column: said, text: known, spans: true, classes: [O, B-A, I-A]}}
 """
 """Kinds that no golden dataset holds; only their columns are read."""
@@ -161,6 +164,7 @@ def _lines(rows: int) -> Iterator[str]:
                     "pose": [[place, 1, 2, row % 9, place, row % 3] for place in range(lists[row])],
                     "grid": [[row, -row, 1], [2, row % 5, 3]],
                     **({} if row % 7 == 0 else {"steps": [[place / 2, -row % 9] for place in range(1 + lists[row])]}),
+                    "shapes": [{"name": "a", "polygons": [[0, 0, 1, 0, 1, place]]} for place in range(lists[row])],
                     "frames": [_picture(pictures[row - place]) for place in range(lists[row])],
                     "boxes": [[place, 1, 2 + row % 3, 2] for place in range(lists[row])],
                     **({} if row % 5 == 0 else {"gap": row % 1000 / 8}),

@@ -204,7 +204,7 @@ def keyed(folder: Path, source: str, columns: dict[str, str]) -> dict[bytes, Row
                     for name, value in row.items()
                     if name not in ("@source", "@chunk", "@position", "@group")
                 }
-                for name in ("image", "missing", "frames"):
+                for name in ("image", "missing", "mask", "any", "frames"):
                     kept[name] = _bytes(pictures, chunk.source, row[name])
                 found[row["@key"]] = kept
     return found

@@ -233,7 +233,7 @@ class FeatureRoles:
         return ShownRecord(record.key, record.split, self.label_of(record), thumbnails, *self.words_of(record))
 
     def painted(self, record: Record, name: str, mask: StoredImage) -> Image.Image:
-        """Paints a mask over its image, a colour a value, white where it is ignored; 0 shows the image."""
+        """Paints a mask over its image, a colour a value, white for the ignored one; 0 shows the image."""
         return painted(mask.array(), self.under(record, name), self.masks[name].ignore)
 
     def under(self, record: Record, mask: str) -> Levels | None:

@@ -20,7 +20,7 @@ from recordmill.pipeline.build.images.transcode import UndecodableError, open_im
 from recordmill.pipeline.sources.files import is_machine_fault
 from recordmill.transforms.contract.image_header import NAMED, PNG, ImageError, check_header, check_pixels, read_header
 from recordmill.transforms.contract.image_rules import TAG, is_transposed
-from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, ArrayLayout
+from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, npy_levels
 from recordmill.transforms.contract.kinds.mask import LEVELS, MaskOptions
 from recordmill.transforms.numpy.image_decode import upright
 
@@ -88,13 +88,13 @@ def values(data: bytes, max_pixels: int, colors: Colors | None) -> Values:
 
 def _of_array(data: bytes, max_pixels: int) -> Values:
     try:
-        _, shape, *_ = ArrayLayout("uint8", (1,)).npy_header(data)
-        if len(shape) != 2:
-            raise ArrayError(f"the array has the shape {list(shape)}: save [height, width]")
-        check_pixels(*shape, max_pixels)
-        return np.frombuffer(ArrayLayout("uint8", shape).from_npy(data), np.uint8).reshape(shape)
+        found = npy_levels(data)
     except ArrayError as error:
         raise ImageError("unsupported_format", str(error)) from None
+    if found.ndim != 2:
+        raise ImageError("unsupported_format", f"the array has the shape {list(found.shape)}: save [height, width]")
+    check_pixels(*found.shape, max_pixels)
+    return found
 
 
 def _of_image(data: bytes, max_pixels: int, colors: Colors | None) -> Values:

@@ -148,7 +148,7 @@ class ArrayLayout:
 
     def from_npy(self, data: bytes) -> bytes:
         """Returns the array bytes of a `.npy` file. Raises: ArrayError: not a `.npy` file, or another array."""
-        dtype, shape, is_fortran, start = self.npy_header(data)
+        dtype, shape, is_fortran, start = self._npy_header(data)
         if not self.fits(shape):
             raise ArrayError(self.wrong_shape())
         if len(data) - start != math.prod(shape) * dtype.itemsize:
@@ -157,7 +157,7 @@ class ArrayLayout:
         array = np.frombuffer(data, dtype, offset=start).reshape(shape, order="F" if is_fortran else "C")
         return self.encode(array)
 
-    def npy_header(self, data: bytes) -> tuple["np.dtype[Any]", tuple[int, ...], bool, int]:
+    def _npy_header(self, data: bytes) -> tuple["np.dtype[Any]", tuple[int, ...], bool, int]:
         """Reads the dtype, the shape, the Fortran flag, and the offset of the numbers."""
         if not data.startswith(MAGIC) or len(data) < 12:
             raise ArrayError(self.wrong_type("bytes of another format than .npy"))
@@ -177,6 +177,12 @@ class ArrayLayout:
             raise ArrayError(self.wrong_type("a .npy file of the type V2"))
         dtype = self.numpy if numbers is None else np.dtype(numbers[1])
         return dtype, tuple(sides), order[1] == "True", start + length
+
+
+def npy_levels(data: bytes) -> npt.NDArray[np.uint8]:
+    """Returns the whole numbers of a `.npy` file, 0 to 255, in its shape. Raises: ArrayError: other numbers."""
+    _, shape, *_ = ArrayLayout("uint8", (1,))._npy_header(data)
+    return np.frombuffer(ArrayLayout("uint8", shape).from_npy(data), np.uint8).reshape(shape)
 
 
 def _not_finite(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

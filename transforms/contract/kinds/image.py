@@ -118,7 +118,7 @@ class Pixels:
     scale: tuple[float, ...]
     options: PixelOptions | None = base.left_out(None)  # of originals
     is_mask: ClassVar[bool] = False
-    """Whether pixels are no colours: they only move, and are never normalized or cast."""
+    """Pixels are indices, not colours: they only move, and are never normalized or cast."""
     channel_order: str = base.left_out("rgb")
     """`bgr` is the order after reading; images are stored and augmented as `rgb`."""
     pixel: str = base.left_out("uint8")

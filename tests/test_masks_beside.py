@@ -1,0 +1,179 @@
+"""Masks beside images: paired by name by the source `image_folder`, found by `init` with the values as classes."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+from pydantic import ValidationError
+
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.init.starter import starter
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.formats import reader_of
+from recordmill.pipeline.sources.images import parse
+from recordmill.pipeline.sources.options import ImageFolder
+from recordmill.pipeline.sources.source_reader import SourceError
+from recordmill.pipeline.spec.model import parse_spec
+from tests.messages import assert_names, raises
+
+FILES = BeamFiles()
+COLUMNS = {"image": Column(ColumnType.IMAGE), "mask": Column(ColumnType.IMAGE, optional=True)}
+
+
+def fill(folder: Path, *names: str) -> Path:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"12345")
+    return folder
+
+
+def paired(folder: Path, chunk_bytes: int = 1 << 23, **beside: str) -> tuple[dict[str, str | None], list[str]]:
+    """Returns each image's mask, and the plan's notes."""
+    source = reader_of(ImageFolder(format="image_folder", path=str(folder), beside=beside))
+    plan, found = source.plan(FILES, COLUMNS, chunk_bytes), {}
+    for chunk in plan.chunks:
+        for block in source.read(chunk, FILES, COLUMNS, None):
+            for row in block.table.to_pylist():
+                found[parse(row["image"]).path] = row["mask"] and parse(row["mask"]).path
+    assert plan.rows == len(found)
+    masks = {mask for mask in found.values() if mask}
+    assert {file.path for file in plan.inputs} == {*found, *masks}
+    assert plan.bytes == 5 * (len(found) + sum(mask is not None for mask in found.values()))
+    return found, plan.notes
+
+
+@pytest.mark.parametrize("chunk_bytes", [1, 1 << 23])
+@pytest.mark.parametrize(
+    ("pattern", "names", "pairs"),
+    [
+        ("masks", ["images/1.jpg", "masks/1.png"], {"images/1.jpg": "masks/1.png"}),
+        ("masks", ["1.jpg", "masks/1.png"], {"1.jpg": "masks/1.png"}),
+        ("masks", ["a/images/1.jpg", "b/images/1.jpg", "a/masks/1.png", "b/masks/1.npy"],
+         {"a/images/1.jpg": "a/masks/1.png", "b/images/1.jpg": "b/masks/1.npy"}),
+        ("masks", ["images/a/1.jpg", "masks/a/1.tif"], {"images/a/1.jpg": "masks/a/1.tif"}),
+        ("truth/masks", ["images/1.jpg", "truth/masks/1.png"], {"images/1.jpg": "truth/masks/1.png"}),
+        ("*_mask", ["1.jpg", "1_mask.png", "a/2.png", "a/2_mask.png"],
+         {"1.jpg": "1_mask.png", "a/2.png": "a/2_mask.png"}),
+        ("mask_*", ["1.jpg", "mask_1.png"], {"1.jpg": "mask_1.png"}),
+        ("masks/*_seg0", ["images/1.jpg", "masks/1_seg0.png"], {"images/1.jpg": "masks/1_seg0.png"}),
+    ],
+)  # fmt: skip
+def test_files_pair_by_name(
+    tmp_path: Path, pattern: str, names: list[str], pairs: dict[str, str], chunk_bytes: int
+) -> None:
+    assert paired(fill(tmp_path, *names), chunk_bytes, mask=pattern) == (pairs, [])
+
+
+def test_what_pairs_with_nothing_is_counted(tmp_path: Path) -> None:
+    found, notes = paired(fill(tmp_path, "images/1.jpg", "images/2.jpg", "masks/2.png", "masks/3.png"), mask="masks")
+    assert found == {"images/1.jpg": None, "images/2.jpg": "masks/2.png"}
+    assert_names(notes[0], "'mask'", 1)
+    assert_names(notes[1], "'mask'", 1, "masks/3.png")
+
+
+def test_of_two_files_of_one_name_the_second_is_left_out(tmp_path: Path) -> None:
+    found, notes = paired(fill(tmp_path, "images/1.jpg", "masks/1.bmp", "masks/1.png"), mask="masks")
+    assert found == {"images/1.jpg": "masks/1.bmp"}
+    assert_names(notes, "masks/1.png")
+
+
+def test_a_required_mask_is_a_missing_value(tmp_path: Path) -> None:
+    source = reader_of(ImageFolder(format="image_folder", path=str(fill(tmp_path, "1.jpg")), beside={"mask": "masks"}))
+    columns = {**COLUMNS, "mask": Column(ColumnType.IMAGE)}
+    [chunk] = source.plan(FILES, columns, 1 << 23).chunks
+    [block] = source.read(chunk, FILES, columns, None)
+    assert [(reject.reason, reject.column) for reject in block.rejects] == [("missing_value", "mask")]
+
+
+def test_metadata_names_files_itself(tmp_path: Path) -> None:
+    fill(tmp_path, "1.jpg", "metadata.csv")
+    with raises(SourceError, "metadata.csv", "mask", "`beside`"):
+        paired(tmp_path, mask="masks")
+
+
+@pytest.mark.parametrize("pattern", ["*", "a/*/b", "**_mask", ""])
+def test_wrong_patterns_are_named(pattern: str) -> None:
+    with raises(ValidationError, pattern):
+        ImageFolder(format="image_folder", path="x", beside={"mask": pattern})
+
+
+# --- init
+
+PALETTE = bytes(range(200)) + bytes(568)
+
+
+def write_pairs(folder: Path, image: str, mask: str, form: str, skip: tuple[int, ...] = ()) -> None:
+    for number in range(12):
+        found = np.arange(24, dtype=np.uint8).reshape(4, 6) % (4 + number)
+        picture = Image.fromarray(found)
+        if form == "palette":
+            picture.putpalette(PALETTE)
+        elif form == "two levels":
+            picture = Image.fromarray((found > 1).astype(np.uint8) * 255)
+        elif form == "border":
+            picture = Image.fromarray(np.where(found < 1, 255, found % 3))
+        elif form == "colours":
+            picture = Image.fromarray(np.array([[0, 0, 0], [128, 0, 0], [0, 128, 0]], np.uint8)[found % 3])
+        for name, each in ((image, Image.new("RGB", (6, 4))), (mask, picture)):
+            file = folder / name.replace("*", str(number))
+            os.makedirs(file.parent, exist_ok=True)
+            if name == image or number not in skip:
+                each.save(file)
+
+
+ALL = {number: f"class_{number}" for number in range(15)}
+
+
+@pytest.mark.parametrize(
+    ("image", "mask", "form", "beside", "wanted"),
+    [
+        ("images/*.jpg", "masks/*.png", "palette", "masks", {"classes": ALL}),
+        ("image/*.jpg", "label/*.png", "grey", "label", {"classes": ALL}),
+        ("JPEGImages/*.jpg", "SegmentationClass/*.png", "border", "SegmentationClass",
+         {"classes": {number: f"class_{number}" for number in range(3)}, "ignore": 255}),
+        ("*.jpg", "*_mask.png", "two levels", "*_mask", {"classes": {0: "class_0", 255: "class_255"}}),
+        ("*.png", "*_seg0.png", "palette", "*_seg0", {"classes": ALL}),
+        ("images/*.jpg", "masks/*_segmentation.tif", "grey", "masks/*_segmentation", {"classes": ALL}),
+        ("images/*.jpg", "masks/*.png", "colours", "masks", {
+            "classes": ["class_0", "class_1", "class_2"],
+            "colors": {"class_0": [0, 0, 0], "class_1": [128, 0, 0], "class_2": [0, 128, 0]}}),
+    ],
+)  # fmt: skip
+def test_init_finds_masks_and_their_values(
+    tmp_path: Path, image: str, mask: str, form: str, beside: str, wanted: dict[str, Any]
+) -> None:
+    write_pairs(tmp_path, image, mask, form)
+    text = starter(str(tmp_path), FILES)
+    found = yaml.safe_load(text)
+    parse_spec(text)
+    assert found["source"]["beside"] == {"mask": beside}
+    assert found["features"].keys() == {"image", "mask"}
+    if "colors" in wanted:  # the most frequent first
+        made = found["features"]["mask"]
+        assert sorted(made["colors"].values()) == sorted(wanted["colors"].values())
+        assert made["classes"] == list(made["colors"]) == wanted["classes"]
+    else:
+        assert found["features"]["mask"] == {"kind": "mask", "image": "image", **wanted}
+    assert "In doubt" not in text
+
+
+def test_init_lets_images_lack_a_mask(tmp_path: Path) -> None:
+    write_pairs(tmp_path, "JPEGImages/*.jpg", "SegmentationClass/*.png", "palette", skip=(1, 5))
+    write_pairs(tmp_path, "JPEGImages/*.jpg", "SegmentationObject/*.png", "palette", skip=(1, 5))
+    found = yaml.safe_load(starter(str(tmp_path), FILES))
+    assert found["source"]["beside"] == {"mask": "SegmentationClass", "SegmentationObject": "SegmentationObject"}
+    assert {found["features"][name]["optional"] for name in ("mask", "SegmentationObject")} == {True}
+
+
+def test_init_takes_no_class_or_photo_for_a_mask(tmp_path: Path) -> None:
+    for number in range(9):
+        for name in (f"with_mask/{number}.png", f"without_mask/{number + 20}.png", f"images/{number}.jpg"):
+            os.makedirs((tmp_path / name).parent, exist_ok=True)
+            Image.new("RGB", (6, 4)).save(tmp_path / name)
+    (tmp_path / "masks").mkdir()
+    Image.new("L", (6, 4)).save(tmp_path / "masks/0.jpg")
+    assert "beside" not in yaml.safe_load(starter(str(tmp_path), FILES))["source"]
