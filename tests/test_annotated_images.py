@@ -334,7 +334,7 @@ ERRORS = [
     ("voc", rename("JPEGImages/*"), ["no image", "annotations"]),
     ("yolo", rename("images/*/*"), ["no annotation", "000001.txt", "x000000.jpg", "`images`"]),
     ("yolo", put("data.yaml", "nc: 3"), ["data.yaml", "no names", "`names`"]),
-    ("yolo", put("data.yaml", "kpt_shape: [4, 2]\nnames: [a]"), ["data.yaml", "key points", "remove `kpt_shape`"]),
+    ("yolo", put("data.yaml", "kpt_shape: [4]\nnames: [a]"), ["data.yaml", "`kpt_shape`", "[4]", "[17, 3]"]),
     ("yolo", put("data.yaml", "names: [a"), ["data.yaml:1", "YAML"]),
     ("yolo", put("data.yaml", ""), ["data.yaml", "mapping", "`names:`", "nothing"]),
     ("yolo", put("data.yaml", f"names: {'[' * 400}{']' * 400}"), ["data.yaml", "nested too deep"]),

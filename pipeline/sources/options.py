@@ -301,25 +301,30 @@ class WebDataset(ArchiveOptions):
 
 
 class AnnotatedImages(TableOptions):
-    """Images with annotations in a published format: COCO, Pascal VOC, YOLO, Open Images."""
+    """Images with annotations in a published format: COCO, Pascal VOC, YOLO, Open Images, LabelMe, VIA."""
 
-    format: Literal["coco", "voc", "yolo", "open_images"]
+    format: Literal["coco", "voc", "yolo", "open_images", "labelme", "via"]
     """The annotation format."""
     path: str = Field(min_length=1)
-    """The annotations: a file, a folder or a glob. For `voc` and `yolo` a folder, searched recursively."""
+    """The annotations: a file, a folder or a glob. For `voc`, `yolo` and `labelme` a folder, searched recursively."""
     images: str | None = Field(default=None, min_length=1)
-    """The folder of the images, by default that of the JSON or CSV file, or the annotations' for `voc` and `yolo`."""
+    """The folder of the images, by default that of the JSON or CSV file, or the annotations' for `voc`, `yolo`,
+    `labelme` and `via`."""
     names: str | None = Field(default=None, min_length=1)
     """The file of class names for `yolo` (`data.yaml`, `classes.txt`) and `open_images` (class descriptions, CSV). By
     default a category is the annotation's number or identifier."""
     image_list: str | None = Field(default=None, min_length=1)
     """A file that lists the rows' images, one a line, by name or path, or their folder; by default all images are
     rows."""
+    attribute: str | None = Field(default=None, min_length=1)
+    """The attribute of regions that names the class, for `via`; by default the only one."""
 
     @model_validator(mode="after")
     def _check_names(self) -> "AnnotatedImages":
-        if self.names is not None and self.format in ("coco", "voc"):
+        if self.names is not None and self.format not in ("yolo", "open_images"):
             raise ValueError(f"`names` is not for `{self.format}`, whose annotations name the classes: leave it out")
+        if self.attribute is not None and self.format != "via":
+            raise ValueError(f"`attribute` is for `via`, not for `{self.format}`: leave it out")
         return self
 
 

@@ -61,6 +61,7 @@ FILE_BYTES = Bound("annotation of Pascal VOC or YOLO", "bytes", 4 << 20, "too_la
 VOC_ELEMENTS = Bound("annotation of Pascal VOC", "elements and attributes", 100_000, "too_large")
 VOC_DEPTH = Bound("annotation of Pascal VOC", "levels", 50, "malformed_row")
 OBJECTS = Bound("annotated image", "boxes and captions", 100_000, "too_large")
+POINTS = Bound("annotated image", "numbers of shapes and key points", 1_000_000, "too_large")  # a dense one has 50,000
 NAMES = Bound("file of names", "lines and commas", 100_000, "one line, the build ends")  # ImageNet-21k has 87,000
 
 BOUNDS = tuple(each for each in globals().values() if isinstance(each, Bound))  # all, in the order of the page

@@ -20,7 +20,7 @@ from recordmill.pipeline.sources.source_reader import SourceReader
 
 READERS: Mapping[str, type[SourceReader[Any]]] = {
     "image_folder": ImageFolderReader,
-    **dict.fromkeys(("coco", "voc", "yolo", "open_images"), AnnotatedImagesReader),
+    **dict.fromkeys(("coco", "voc", "yolo", "open_images", "labelme", "via"), AnnotatedImagesReader),
     **dict.fromkeys(("csv", "tsv"), CsvReader),
     "jsonl": JsonLinesReader,
     "json": JsonReader,

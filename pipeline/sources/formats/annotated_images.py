@@ -1,10 +1,10 @@
-"""Images with annotations in a published format: COCO, Pascal VOC, YOLO, Open Images.
+"""Images with annotations in a published format: COCO, Pascal VOC, YOLO, Open Images, LabelMe, VIA.
 
     source: {format: coco, path: coco/annotations/*_train2017.json, images: coco/train2017}
 
 A row is an image: its path, and lists of its annotations, such as `boxes` and `categories`, empty without annotations.
-`voc` and `yolo` have one file an image, which a worker parses. `coco` and `open_images` have large tables, which only
-the plan reads: its chunks carry their rows.
+`voc` and `yolo` have one file an image, which a worker parses. The others have tables, or files that name their image,
+which only the plan reads: its chunks carry their rows.
 """
 
 import codecs
@@ -25,10 +25,12 @@ from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import annotated_rows as annotated
-from recordmill.pipeline.sources.formats.annotated_rows import Lists, Names
+from recordmill.pipeline.sources.formats.annotated_rows import Lists, Names, PointShape
 from recordmill.pipeline.sources.formats.coco import read_coco
 from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, IMAGE, path_column
 from recordmill.pipeline.sources.formats.open_images import read_open_images
+from recordmill.pipeline.sources.formats.regions import DIALECTS, EMBEDDED, RegionReader, image_data
+from recordmill.pipeline.sources.formats.shapes import corners
 from recordmill.pipeline.sources.formats.text import read_texts
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.images import with_sides
@@ -38,7 +40,7 @@ from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, S
 from recordmill.pipeline.sources.table import TableReader, images_below
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.python_values import typed_objects
-from recordmill.transforms.contract.bounds import FILE_BYTES, OBJECTS, VOC_DEPTH, VOC_ELEMENTS, ImageError
+from recordmill.transforms.contract.bounds import FILE_BYTES, VOC_DEPTH, VOC_ELEMENTS, ImageError
 
 VOC_BOX = ("xmin", "ymin", "xmax", "ymax")
 DECLARED = re.compile(rb"""<\?xml[^>]{1,100}?encoding\s*=\s*["']([\w.:-]{1,40})""")
@@ -46,7 +48,9 @@ MULTIBYTE = re.compile("utf-8|gb|hz|big5|cp9|euc_|johab|shift_jis|iso2022")
 """Encodings, by Python's names, that expat cannot read, at least by some names; others have one byte a character."""
 VOC_FLAGS = ("difficult", "truncated")
 VOC_LISTS = ("boxes", "categories", *VOC_FLAGS)
-YOLO_LISTS = ("boxes", "categories")
+YOLO_LISTS = ("boxes", "categories", "shapes")
+MEASURED = {"boxes", "shapes", "keypoints"}
+"""The columns whose numbers hold for an image of the annotated size."""
 SLACK = 0.01  # of an image's side, for rounded numbers
 
 
@@ -82,10 +86,10 @@ def _parsed(data: bytes) -> ElementTree.Element:
     return builder.close()
 
 
-def voc_lists(data: bytes | None, names: Names) -> Lists | Fault:
+def voc_lists(data: bytes | None, names: Names, points: PointShape | None = None) -> Lists | Fault:
     """Parses one image's XML, empty lists without any; ignores objects inside objects."""
     if data is None:
-        return _columns(VOC_LISTS, ())
+        return annotated.lists_of(VOC_LISTS, ())
     try:
         FILE_BYTES.check(len(data))
         root = _parsed(data)
@@ -98,7 +102,8 @@ def voc_lists(data: bytes | None, names: Names) -> Lists | Fault:
     if root.tag != "annotation" or fault:
         return fault or Fault("malformed_row", "the XML's outer element is not `annotation`")
     sides = " x ".join(root.findtext(f"size/{side}", "").strip() for side in ("width", "height"))
-    return {**_columns(VOC_LISTS, [each for each in objects if not isinstance(each, Fault)]), annotated.SIDES: sides}
+    lists = annotated.lists_of(VOC_LISTS, [each for each in objects if not isinstance(each, Fault)])
+    return lists if isinstance(lists, Fault) else {**lists, annotated.SIDES: sides}
 
 
 def _voc_object(number: int, element: ElementTree.Element) -> tuple[object, ...] | Fault:
@@ -113,46 +118,57 @@ def _voc_object(number: int, element: ElementTree.Element) -> tuple[object, ...]
     return (box, name, *flags) if name else Fault("malformed_row", f"object {number} has no `name`")
 
 
-def yolo_lists(data: bytes | None, names: Names) -> Lists | Fault:
-    """Parses one image's text, if any: each line a class and a box, or a polygon, replaced by its bounding box."""
+def yolo_lists(data: bytes | None, names: Names, points: PointShape | None = None) -> Lists | Fault:
+    """Parses one image's text, if any: each line a class and a box or a polygon, whose bounding box is taken.
+
+    With `points` each line may end with as many key points.
+    """
     objects, data = list[tuple[object, ...]](), data or b""
-    for bound, count in ((FILE_BYTES, len(data)), (OBJECTS, data.count(b"\n") + data.count(b"\r"))):
-        if count > bound.most:
-            return Fault(bound.reason, bound.beyond(count))
+    if len(data) > FILE_BYTES.most:
+        return Fault(FILE_BYTES.reason, FILE_BYTES.beyond(len(data)))
     for number, line in enumerate(data.splitlines(), 1):
-        each = _yolo_object(line.split(), names) if line.strip() else None
+        each = _yolo_object(line.split(), names, points) if line.strip() else None
         if isinstance(each, str):
             return Fault("malformed_row", f"the annotation's line {number}: {each}")
         objects += [each] if each else []
-    return _columns(YOLO_LISTS, objects)
+    return annotated.lists_of((*YOLO_LISTS, *(["keypoints"] if points else [])), objects)
 
 
-def _yolo_object(cells: Sequence[bytes], names: Names) -> tuple[object, ...] | str:
+def _yolo_object(cells: Sequence[bytes], names: Names, points: PointShape | None) -> tuple[object, ...] | str:
     try:
         code, *box = map(float, cells)
     except ValueError:
         return "wanted only numbers"
-    if len(box) < 4 or len(box) % 2:
-        return f"wanted a class and four numbers, or a polygon's x and y, found {len(cells)}: key points are not read"
-    if not all(-SLACK <= side <= 1 + SLACK for side in box):
-        return "a box has a number beyond 0 to 1 of the image's side"
-    if len(box) > 4:
-        (left, right), (top, bottom) = ((min(sides), max(sides)) for sides in (box[::2], box[1::2]))
+    count, each = points or (0, 3)
+    box, marks = (box[:4], box[4:]) if points else (box, [])
+    if len(box) < 4 or len(box) % 2 or len(marks) not in (0, count * each):
+        wanted = f"{count} key points of {each} numbers" if points else "a polygon's x and y"
+        hint = "" if points else ": key points need `kpt_shape` in the YAML of `names`"
+        return f"wanted a class and four numbers, or {wanted}, found {len(cells)}{hint}"
+    seen = marks[2::3] if each == 3 else [2.0] * (len(marks) // 2)
+    places = list(zip(marks[0::each], marks[1::each], seen, strict=True))
+    if not all(-SLACK <= side <= 1 + SLACK for side in chain(box, *(place[:2] for place in places))):
+        return "a number lies beyond 0 to 1 of the image's side"
+    polygons = [box] if len(box) > 4 else []
+    if polygons:
+        left, top, right, bottom = corners(polygons)
         box = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
     name = annotated.class_name(str(int(code)), names) if code.is_integer() else None
-    return (box, name) if name else f"class {code:g} is {'not in `names`' if code.is_integer() else 'no whole number'}"
-
-
-def _columns(names: Sequence[str], objects: Sequence[tuple[object, ...]]) -> Lists:
-    lists = {name: [each[column] for each in objects] for column, name in enumerate(names)}
-    return lists | {"boxes": [side for box in lists["boxes"] for side in box]}  # type: ignore[attr-defined]
+    shape = {"name": name, "crowd": 0, "unit": "relative", "polygons": polygons}
+    marks = list(chain.from_iterable(places)) or [0.0] * 3 * count
+    why = "not in `names`" if code.is_integer() else "no whole number"
+    return (box, name, shape, marks) if name else f"class {code:g} is {why}"
 
 
 FILE_LISTS = {"voc": VOC_LISTS, "yolo": YOLO_LISTS}
-PARSERS: dict[str, Callable[[bytes | None, Names], Lists | Fault]] = {"voc": voc_lists, "yolo": yolo_lists}
+PARSERS: dict[str, Callable[[bytes | None, Names, PointShape | None], Lists | Fault]] = {
+    "voc": voc_lists,
+    "yolo": yolo_lists,
+}
 ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row, as in a folder of images
 BLOCK_ROWS = 1024
-ENDINGS = {"coco": ".json", "voc": ".xml", "yolo": ".txt", "open_images": ".csv"}
+ENDINGS = {"voc": ".xml", "yolo": ".txt", "open_images": ".csv"}
+"""The formats whose rows are the images of a folder, with their files' ending; the others are JSON."""
 
 
 class AnnotatedImagesReader(TableReader[AnnotatedImages]):
@@ -162,28 +178,34 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
 
     @property
     def endings(self) -> tuple[str, ...]:
-        return (ENDINGS[self.source.format],)
+        return (ENDINGS.get(self.source.format, ".json"),)
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Finds the rows and packs them into chunks; `rows` is exact."""
-        names = annotated.read_names(files, self.source.names)
-        found = self._found(files, root, inputs, names)
+        names, points = annotated.read_names(files, self.source.names)
+        found = self._found(files, root, inputs, names, columns)
         if not len(found.bytes):
             raise SourceError(f"{self.source.path}: found no image for these annotations")
         parts = even_parts(ROW_BYTES + np.array(found.bytes, np.int64), chunk_bytes)
         chunks = [
-            Chunk(0, 0, "", sum(row.bytes for row in rows), annotated.AnnotatedRows(pack(rows), names))
+            Chunk(0, 0, "", sum(row.bytes for row in rows), annotated.AnnotatedRows(pack(rows), names, points))
             for rows in cut(found.rows, parts)
         ]
-        return Plan(chunks, len(found.bytes), notes=found.notes, names=[*self.of_path, *found.names], is_exact=True)
+        columns_found = [*self.of_path, *found.names, *(["keypoints"] if points else [])]
+        return Plan(chunks, len(found.bytes), notes=found.notes, names=columns_found, is_exact=True)
 
-    def _found(self, files: Files, root: str, inputs: Sequence[FileInfo], names: Names) -> annotated.Found:
+    def _found(
+        self, files: Files, root: str, inputs: Sequence[FileInfo], names: Names, columns: Columns
+    ) -> annotated.Found:
         listed, paths = annotated.ImageList.read(files, self.source.image_list), [file.path for file in inputs]
         if self.source.format == "coco":
             images = None if self.source.images is None else self.image_root(files)
-            return read_coco(files, root, paths, images, listed)
-        root_of_images = self.image_root(files)
-        there = [file.path for file in self._image_files(files) if join(root_of_images, file.path) in listed]
+            return read_coco(files, root, paths, images, listed, columns)
+        root_of_images, every = self.image_root(files), [file.path for file in self._image_files(files)]
+        if self.source.format in DIALECTS:
+            regions = RegionReader(self.source, root, root_of_images, dict.fromkeys(every))
+            return regions.read(files, inputs, listed, columns)
+        there = [path for path in every if join(root_of_images, path) in listed]
         if self.source.format == "open_images":
             found = read_open_images(files, root, paths, there, names)
         else:
@@ -217,15 +239,18 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
         work, base, first = chunk.work, (self.image_root(files), ""), 0
         for rows in batches(work.rows, lambda row: row.bytes, BLOCK_ROWS):
             faults: Faults = {}
-            lists, paths = self._lists(files, rows, work.names, faults), [row.image for row in rows]
+            lists, paths = self._lists(files, rows, work, faults), [row.image for row in rows]
             typed = dict[str, pa.Array]()
             for name, column in columns.items():
-                if name in self.of_path and self.source.format != "coco":  # a table is not trusted
+                if name in self.of_path and self.source.format in ENDINGS:  # a table is not trusted
                     typed[name] = path_column(name, column, paths, faults)
                 else:
                     values = paths if name in self.of_path else [each.get(name) for each in lists]
+                    if column.type is ColumnType.IMAGE:
+                        embedded = {row: rows[row].file for row, each in enumerate(lists) if each.get(EMBEDDED)}
+                        values = image_data(files, self.root(files), embedded, values)
                     typed[name] = typed_objects(name, column, values, base, faults)
-                if column.type is ColumnType.IMAGE and "boxes" in columns and not column.many:
+                if column.type is ColumnType.IMAGE and MEASURED & columns.keys() and not column.many:
                     stated = (each.get(annotated.SIDES) for each in lists)
                     typed[name] = pa.array(map(with_sides, typed[name].to_pylist(), stated), pa.binary())
             keys = pa.array([row.image and path_key(row.image) for row in rows], pa.binary()) if key is None else None
@@ -233,12 +258,14 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
             yield make_block(chunk, raw, columns, key)
             first += len(rows)
 
-    def _lists(self, files: Files, rows: Sequence[annotated.AnnotatedRow], names: Names, faults: Faults) -> list[Lists]:
+    def _lists(
+        self, files: Files, rows: Sequence[annotated.AnnotatedRow], work: annotated.AnnotatedRows, faults: Faults
+    ) -> list[Lists]:
         """Returns each row's lists, empty for faulty rows."""
         parse, found = PARSERS.get(self.source.format), [row.annotations for row in rows]
         if parse:
             texts = read_texts(files, self.root(files), [row.file for row in rows], what="the annotation file")
-            found = [text if isinstance(text, Fault) else parse(text, names) for text in texts]
+            found = [text if isinstance(text, Fault) else parse(text, work.names, work.points) for text in texts]
         faults |= {row: each for row, each in enumerate(found) if isinstance(each, Fault)}
         return [each if isinstance(each, Mapping) else {} for each in found]
 
@@ -253,7 +280,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
         return lambda path: path if path.startswith("/") or "://" in path else inner(path)
 
     def _patterns(self, files: Files) -> list[str]:
-        if self.source.format in PARSERS and files.is_folder(self.source.path):
+        if self.source.format in (*PARSERS, "labelme") and files.is_folder(self.source.path):
             return [f"{escape(without_slash(self.source.path))}/**/*{self.endings[0]}"]
         return super()._patterns(files)
 
@@ -270,8 +297,8 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
         """Lists the images, which may be rows, and the files of names and images."""
         root, others = self.root(files), filter(None, (self.source.names, self.source.image_list))
         named = (file._replace(path=_from(root, path)) for path in others for file in files.match(escape(path)))
-        rows = self.source.format != "coco"
-        return chain(self._image_files(files) if rows else super()._images(files, columns), named)
+        is_lax = self.source.format == "coco"
+        return chain(super()._images(files, columns) if is_lax else self._image_files(files), named)
 
     def _image_files(self, files: Files) -> Iterable[FileInfo]:
         return images_below(files, self.image_root(files))

@@ -8,8 +8,10 @@ True
 
 import csv
 import posixpath
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, open_utf8
@@ -19,18 +21,21 @@ from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.paths import is_image, note
 from recordmill.pipeline.sources.source_reader import SourceError, unpacked
 from recordmill.pipeline.yaml_document import SpecError, load_yaml
-from recordmill.transforms.contract.bounds import NAMES
+from recordmill.transforms.contract.bounds import NAMES, OBJECTS, POINTS
 
 FOLDERS = {"", ".", "images", "jpegimages", "data", "labels", "annotations"}
 """Folders, in small letters, that distinguish images from annotations."""
 LEAVING = "boxes that leave their image and are clipped, or have no area"
 YAML_ENDINGS = (".yaml", ".yml")
 YAML_WORD = 100  # letters that take as long to parse as a value, 50 µs
+POINT_SHAPE = re.compile(r"\[[1-9]\d{0,3}, [23]\]")
 SIDES = "@sides"  # the list entry for the annotated width and height: `200 x 100`
 Lists = Mapping[str, Any]
 """A row's values by column: lists of its annotations."""
 Names = Mapping[str, str]
 """Class names by the annotations' codes; empty if codes are names."""
+PointShape = tuple[int, int]
+"""The number of key points, and of each one's numbers, 2 or 3."""
 
 
 class AnnotatedRow(NamedTuple):
@@ -54,6 +59,7 @@ class AnnotatedRows:
 
     packed: bytes
     names: Names
+    points: PointShape | None
 
     @property
     def rows(self) -> list[AnnotatedRow]:
@@ -68,11 +74,25 @@ class Found:
     bytes: Sequence[int]
     names: Sequence[str]
     notes: list[str] = field(default_factory=list)
+    points: Sequence[str] = ()
+    """The names of key points, if stated."""
 
 
 def image_key(path: str) -> tuple[str, ...]:
     """Returns the key shared by an image and its annotation."""
     return tuple(part for part in posixpath.splitext(path)[0].split("/") if part.lower() not in FOLDERS)
+
+
+def lists_of(names: Sequence[str], objects: Sequence[tuple[Any, ...]]) -> Lists | Fault:
+    """Returns objects, a value for each name, as lists; or the fault of too many."""
+    lists = {name: [each[column] for each in objects] for column, name in enumerate(names)}
+    polygons = chain.from_iterable(shape["polygons"] for shape in lists.get("shapes", ()))
+    numbers = sum(map(len, chain(polygons, lists.get("keypoints", ()))))
+    for bound, count in ((OBJECTS, len(objects)), (POINTS, numbers)):
+        if count > bound.most:
+            return Fault(bound.reason, bound.beyond(count))
+    flat = {name: [*chain.from_iterable(lists[name])] for name in ("boxes", "keypoints") if name in lists}
+    return lists | flat
 
 
 class ImageList:
@@ -110,32 +130,33 @@ def _listed(line: str) -> str:
     return listed.rstrip() if listed and number.removeprefix("-").isdecimal() else line
 
 
-def read_names(files: Files, path: str | None) -> Names:
-    """Reads class names: `names` in YAML, CSV of codes and names, or one a line, from 0. Raises: SourceError."""
+def read_names(files: Files, path: str | None) -> tuple[Names, PointShape | None]:
+    """Reads class names, from 0 or by code: YAML, CSV or lines; and YAML's `kpt_shape`. Raises: SourceError."""
     if path is None:
-        return {}
-    names = _names(_text(files, path), path)
+        return {}, None
+    names, points = _names(_text(files, path), path)
     if not names:
         raise SourceError(f"{path} holds no names: give YOLO's `names`, a name a line, or CSV of codes and names")
-    return names
+    return names, points
 
 
-def _names(text: str, path: str) -> Names:
+def _names(text: str, path: str) -> tuple[Names, PointShape | None]:
     if (values := text.count("\n") + text.count(",") + len(text) // YAML_WORD) > NAMES.most:
         raise SourceError(f"{path}: {NAMES.beyond(values)}: are these the classes?")
     if path.lower().endswith(".csv"):
-        return {row[0]: row[1] for row in csv.reader(text.splitlines()) if len(row) > 1}
+        return {row[0]: row[1] for row in csv.reader(text.splitlines()) if len(row) > 1}, None
     if not path.lower().endswith(YAML_ENDINGS):
-        return {str(number): line.strip() for number, line in enumerate(text.strip().splitlines())}
+        return {str(number): line.strip() for number, line in enumerate(text.strip().splitlines())}, None
     try:
         document = load_yaml(text, path, "`names:`")
     except SpecError as error:
         raise SourceError(str(error)) from None
-    if ("kpt_shape",) in document.nodes:
-        cut = "cut each line after its fifth number, and remove `kpt_shape`"
-        raise SourceError(f"{path} has `kpt_shape`, but key points are not supported: {cut}")
+    points = document.value.get("kpt_shape")
+    if points and not POINT_SHAPE.fullmatch(str(points)):
+        raise SourceError(f"{path}: `kpt_shape` is {points}: wanted the number of key points and 2 or 3, as in [17, 3]")
     codes = [where[1] for where in document.nodes if len(where) == 2 and where[0] == "names"]
-    return {str(code): document.text(("names", code)) or "" for code in codes}  # the text: YAML reads `no` as False
+    names = {str(code): document.text(("names", code)) or "" for code in codes}  # the text: YAML reads `no` as False
+    return names, tuple(points) if points else None
 
 
 def _text(files: Files, path: str) -> str:

@@ -1,37 +1,53 @@
 """COCO's JSON: joins `images`, `annotations` and `categories` by id, and several files by image.
 
 An annotation with a `caption` adds to `captions`; one with a `bbox`, or a `segmentation` of polygons, adds to `boxes`,
-`categories` and `crowd`. Key points are ignored.
+`categories` and `crowd`, and where these columns are asked to `shapes` and `keypoints`.
 """
 
+import json
 import posixpath
 import re
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import repeat
 from math import isfinite
-from typing import Any
+from typing import Any, NamedTuple
 
 from recordmill.pipeline.sources.encoded import naming_damage, open_plain
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.formats.annotated_rows import LEAVING, SIDES, AnnotatedRow, Found, ImageList
 from recordmill.pipeline.sources.formats.json_document import JsonDamageError, json_items
+from recordmill.pipeline.sources.formats.shapes import checked_runs, corners, finite, polygons_of
 from recordmill.pipeline.sources.paths import join, note
 from recordmill.pipeline.sources.source_reader import SourceError
-from recordmill.transforms.contract.bounds import OBJECTS
+from recordmill.transforms.contract.bounds import OBJECTS, POINTS
 
 DECIMAL = re.compile(r"(?:0|[1-9][0-9]{0,17})")
 IMAGE_FIELDS, BOXES, CAPTIONS = ("id",), ("boxes", "categories", "crowd"), ("captions",)
+PARTS = {"shapes": "segmentation", "keypoints": "keypoints"}
+"""The columns that are read only if asked, and their fields."""
 SLACK = 1  # pixel: COCO rounds its own boxes
+POINT_BYTES = 3 * 8  # x, y and visibility, float64
 LARGEST = 1 << 1000  # larger integers overflow float64
 BOXLESS = "`caption`, and no `bbox` of four finite numbers, nor polygons, with an `iscrowd` of 0 or 1"
 MASK = "; for a `segmentation` in run lengths, pycocotools' `mask.toBbox` makes a `bbox`"
 NO_VALUES: list[Any] = []
 NO_NUMBERS: "array[Any]" = array("d")
 """The shared, never modified lists of images without annotations: an image may take three bytes of JSON."""
+
+
+class Parts(NamedTuple):
+    """An annotation's shape and key points, if asked."""
+
+    shape: str = '"polygons": []'
+    """JSON without brackets: `"polygons": [[1.0, 2.0, …]]`, or `"rle": {…}`."""
+    size: tuple[int, int] | None = None
+    """Height and width of run lengths."""
+    points: bytes = b""
+    """x, y and visibility of each, float64."""
 
 
 @dataclass(slots=True)
@@ -49,14 +65,16 @@ class CocoImage:
     categories: list[Any] = field(default_factory=lambda: NO_VALUES)
     """Ids, later replaced by names."""
     crowd: "array[int]" = field(default_factory=lambda: NO_NUMBERS)
+    parts: list[Parts] = field(default_factory=lambda: NO_VALUES)
+    """As many as boxes, if asked."""
     captions: list[tuple[Any, str]] = field(default_factory=lambda: NO_VALUES)
     """Annotation ids and captions."""
     known: set[Any] | None = None
     """The annotations with ids, once another file is joined."""
     fault: Fault | None = None
 
-    def add(self, annotation: Mapping[str, Any]) -> None:
-        """Adds an annotation, or stores its fault."""
+    def add(self, annotation: Mapping[str, Any], asked: Collection[str] = ()) -> None:
+        """Adds an annotation, with the `PARTS` asked, or stores its fault."""
         caption, known, crowd = annotation.get("caption"), _id(annotation.get("id")), annotation.get("iscrowd", 0)
         if self._is_full(1):
             return
@@ -65,7 +83,8 @@ class CocoImage:
         if isinstance(caption, str):
             self._add_caption(known, caption)
         if is_box and ("category_id" in annotation or not isinstance(caption, str)):
-            self._add_box(known, box, annotation.get("category_id"), int(crowd))
+            parts = self._parts(known, annotation, asked) if asked else None
+            self._add_box(known, box, annotation.get("category_id"), int(crowd), parts)
         elif not isinstance(caption, str):
             hint = MASK if isinstance(annotation.get("segmentation"), dict) else ""
             self._refuse(f"the annotation {_shown(known)} has no {BOXLESS}{hint}")
@@ -74,13 +93,24 @@ class CocoImage:
         self.captions = [] if self.captions is NO_VALUES else self.captions
         self.captions.append((known, caption))
 
-    def _add_box(self, known: Any, box: Iterable[float], category: Any, crowd: int) -> None:
+    def _parts(self, known: Any, annotation: Mapping[str, Any], asked: Collection[str]) -> Parts:
+        shape, points = (annotation.get(name) if column in asked else None for column, name in PARTS.items())
+        try:
+            return Parts(*_shape(shape or []), _points(points or []))
+        except ValueError as error:
+            self._refuse(f"the annotation {_shown(known)}: {error}")
+            return Parts()
+
+    def _add_box(self, known: Any, box: Iterable[float], category: Any, crowd: int, parts: Parts | None) -> None:
         if self.boxes is NO_NUMBERS:
             self.ids, self.boxes, self.categories, self.crowd = [], array("d"), [], array("b")
         self.ids.append(known)
         self.boxes.extend(box)
         self.categories.append(category)
         self.crowd.append(crowd)
+        if parts:
+            self.parts = [] if self.parts is NO_VALUES else self.parts
+            self.parts.append(parts)
 
     def _refuse(self, wrong: str, reason: str = "malformed_row") -> None:
         self.fault = self.fault or Fault(reason, wrong)
@@ -115,9 +145,10 @@ class CocoImage:
         self._is_full(0)
 
     def _annotations(self) -> Iterator[tuple[Any, ...]]:
-        """Yields each annotation: its id with box, category and crowd, or with its caption."""
+        """Yields each annotation: its id with box, category, crowd and parts, or with its caption."""
         boxes = zip(*(self.boxes[side::4] for side in range(4)), strict=True)
-        yield from zip(map(_hashed, self.ids), boxes, self.categories, self.crowd, strict=True)
+        parts = self.parts or repeat(None, len(self.ids))
+        yield from zip(map(_hashed, self.ids), boxes, self.categories, self.crowd, parts, strict=True)
         yield from ((_hashed(known), caption) for known, caption in self.captions)
 
     def outside(self) -> Iterator[str]:
@@ -128,14 +159,36 @@ class CocoImage:
                 if min(x, y) < -SLACK or x + w > width + SLACK or y + h > height + SLACK or min(w, h) <= 0:
                     yield _shown(known)
 
-    def row(self) -> AnnotatedRow:
-        fault = self.fault
-        if not fault and not self.path:
-            fault = Fault("malformed_row", f"the image {_shown(self.id)} has no `file_name`")
+    def row(self, points: int | None = None) -> AnnotatedRow:
+        """Returns the row, with the columns of `PARTS` unless `points`, the number of an object, is None."""
+        parts = {} if points is None else self._columns(points)
+        if not self.fault and not self.path:
+            self._refuse(f"the image {_shown(self.id)} has no `file_name`")
         boxes = {"boxes": self.boxes.tolist(), "categories": self.categories, "crowd": self.crowd.tolist()}
         sides = " x ".join(str(int(side)) for side in self.sides or ())
         lists = {"id": self.id, SIDES: sides, **boxes, "captions": [caption for _, caption in self.captions]}
-        return AnnotatedRow(self.path, fault or lists, self.file, self.number)
+        return AnnotatedRow(self.path, self.fault or lists | parts, self.file, self.number)
+
+    def _check_parts(self, points: int) -> None:
+        for known, part in zip(self.ids, self.parts, strict=False):
+            if part.size and self.sides and part.size != self.sides[::-1]:
+                stated = "`size` is {} x {}, and the image's height and width are {} x {}"
+                self._refuse(f"the annotation {_shown(known)}: {stated.format(*part.size, *self.sides[::-1])}")
+            if part.points and len(part.points) != POINT_BYTES * points:
+                count = len(part.points) // POINT_BYTES
+                self._refuse(f"the annotation {_shown(known)} has {count} key points, others have {points}")
+        numbers = sum(part.shape.count(",") + len(part.points) // 8 for part in self.parts)
+        if numbers > POINTS.most:
+            self._refuse(POINTS.beyond(numbers), POINTS.reason)
+
+    def _columns(self, points: int) -> dict[str, Any]:
+        """Returns the columns of `PARTS`; an annotation without key points has zeros."""
+        self._check_parts(points)
+        named = zip(self.categories, self.crowd, self.parts, strict=False)
+        shapes = (f'{{"name": {json.dumps(name)}, "crowd": {crowd}, {part.shape}}}' for name, crowd, part in named)
+        none = bytes(POINT_BYTES * points)
+        joined = b"".join(part.points or none for part in self.parts)
+        return {"shapes": f"[{', '.join(shapes)}]", "keypoints": array("d", joined).tolist()}
 
 
 def _hashed(value: Any) -> Any:
@@ -144,16 +197,19 @@ def _hashed(value: Any) -> Any:
     return value if is_short or isinstance(value, str | float | None) else (repr(value),)
 
 
-def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None, listed: ImageList) -> Found:
+def read_coco(
+    files: Files, root: str, paths: Sequence[str], images: str | None, listed: ImageList, asked: Collection[str] = ()
+) -> Found:
     """Reads whole files, with paths relative to a root; the first file with an image sets its place among the rows.
 
-    Image paths are relative to `images`, or, if None, to their file's folder; only `listed` images become rows. Raises:
-    SourceError: damaged, or not COCO's; OSError.
+    Image paths are relative to `images`, or, if None, to their file's folder; only `listed` images become rows, with
+    the `PARTS` among the columns `asked`. Raises: SourceError: damaged, or not COCO's; OSError.
     """
-    rows, by_path, unlisted, outside = list[CocoImage](), dict[str, CocoImage](), list[str](), list[str]()
-    tiny, merged = list[str](), list[str]()
+    rows, by_path, outside, tiny, seen = list[CocoImage](), dict[str, CocoImage](), list[str](), list[str](), Seen()
+    asked = PARTS.keys() & {*asked}
     for path in paths:
-        new, lost, same = _read_one(files, join(root, path), posixpath.dirname(path) if images is None else "", images)
+        folder = posixpath.dirname(path) if images is None else ""
+        new = _read_one(files, join(root, path), folder, images, asked, seen)
         new = [image for image in new if not image.path or image.path in listed]
         for image in new:
             known, image.file = by_path.get(image.path or ""), path
@@ -163,27 +219,45 @@ def read_coco(files: Files, root: str, paths: Sequence[str], images: str | None,
             if image.path:
                 by_path.setdefault(image.path, image)
         tiny += [path] * (0 < max((side for image in new for side in image.boxes), default=0) <= 1)
-        unlisted, merged = unlisted + lost, merged + same
     boxes, captions = any(image.ids or image.fault for image in rows), any(image.captions for image in rows)
-    names = [*IMAGE_FIELDS, *(BOXES if boxes else ()), *(CAPTIONS if captions else ())]
+    parts = [column for column, name in PARTS.items() if name in seen.fields]
+    names = [*IMAGE_FIELDS, *(BOXES if boxes else ()), *(CAPTIONS if captions else ()), *parts]
+    counts = (len(part.points) // POINT_BYTES for image in rows for part in image.parts)
+    points = (len(seen.points) or max(counts, default=0)) if asked else None
     notes = [
-        *note("annotations of images missing in `images`, left out", unlisted),
+        *note("annotations of images missing in `images`, left out", seen.lost),
         *note(LEAVING, outside),
         *note("files with all boxes within 1 pixel: for shares of the sides, set `unit: relative`", tiny),
-        *note("merged categories with several ids and one name", merged),
+        *note("merged categories with several ids and one name", seen.merged),
         *listed.notes(),
     ]
-    return Found((image.row() for image in rows), [0] * len(rows), names, notes)
+    return Found((image.row(points) for image in rows), [0] * len(rows), names, notes, seen.points)
 
 
-def _read_one(files: Files, path: str, folder: str, images: str | None) -> tuple[list[CocoImage], list[str], list[str]]:
-    """Reads a file: its images in order, the ids of annotations without an image, and the names with several ids."""
+@dataclass
+class Seen:
+    """Findings in files besides their images."""
+
+    lost: list[str] = field(default_factory=list)
+    """The ids of annotations without an image."""
+    merged: list[str] = field(default_factory=list)
+    """The names with several ids."""
+    fields: set[str] = field(default_factory=set)
+    """The fields of `PARTS`."""
+    points: list[str] = field(default_factory=list)
+    """The names of key points."""
+
+
+def _read_one(
+    files: Files, path: str, folder: str, images: str | None, asked: Collection[str], seen: Seen
+) -> list[CocoImage]:
+    """Reads a file's images, in order."""
     by_id, entries, names = dict[Any, CocoImage](), list[CocoImage](), dict[Any, str]()
-    lost, seen, nameless = list[str](), set[str](), 0
+    keys, nameless = set[str](), 0
     try:
         with naming_damage(path), open_plain(files, path) as file:
             for key, item in json_items(file):
-                seen.add(key)
+                keys.add(key)
                 entry = item if isinstance(item, dict) else {}
                 if key == "images":
                     nameless += not entry.get("file_name")
@@ -191,21 +265,26 @@ def _read_one(files: Files, path: str, folder: str, images: str | None) -> tuple
                         raise JsonDamageError(f"{nameless:,} entries of `images` have no `file_name`: not COCO's JSON")
                     entries.append(_listed(entry, by_id, len(entries) + 1, folder, images))
                 elif key == "annotations" and (known := _id(entry.get("image_id"))) is not None:
-                    by_id.setdefault(_hashed(known), CocoImage(known)).add(entry)
+                    by_id.setdefault(_hashed(known), CocoImage(known)).add(entry, asked)
+                    seen.fields.update(name for name in PARTS.values() if entry.get(name))
                 elif key == "annotations":
-                    lost.append(_shown(entry.get("id")))
+                    seen.lost.append(_shown(entry.get("id")))
                 elif key == "categories" and isinstance(entry.get("name"), str) and entry.get("id") is not None:
                     known = _id(entry["id"])
                     if names.setdefault(_hashed(known), entry["name"]) != entry["name"]:
                         raise SourceError(f"{path}: `categories` gives the id {_shown(known)} to two names")
+                    seen.points = seen.points or [
+                        name for name in entry.get("keypoints") or () if isinstance(name, str)
+                    ]
     except JsonDamageError as error:
         raise SourceError(f"{path} cannot be read as JSON: {error}") from None
-    if "images" not in seen:
+    if "images" not in keys:
         raise SourceError(f"{path} has no `images`: COCO's JSON is one object of `images`, `annotations`, `categories`")
     for image in by_id.values():
         image.name_categories(names)
-    lost += [_shown(known) for image in by_id.values() if image.number is None for known in image.ids or [None]]
-    return entries, lost, [name for name, times in Counter(names.values()).items() if times > 1]
+    seen.lost += [_shown(known) for image in by_id.values() if image.number is None for known in image.ids or [None]]
+    seen.merged += [name for name, times in Counter(names.values()).items() if times > 1]
+    return entries
 
 
 def _listed(
@@ -228,12 +307,26 @@ def _listed(
 
 def _box_around(polygons: Any) -> list[float] | None:
     """Returns the box around polygons; None for anything else."""
-    are_pairs = isinstance(polygons, list) and all(isinstance(each, list) and not len(each) % 2 for each in polygons)
-    sides = list(chain.from_iterable(polygons)) if are_pairs else []
-    if not sides or not all(map(_is_number, sides)):
+    try:
+        left, top, right, bottom = corners(polygons_of(polygons))
+    except (ValueError, TypeError):
         return None
-    (left, right), (top, bottom) = ((min(each), max(each)) for each in (sides[::2], sides[1::2]))
     return [left, top, right - left, bottom - top]
+
+
+def _shape(value: Any) -> tuple[str, tuple[int, int] | None]:
+    """Returns a `segmentation` as in `Parts`. Raises: ValueError: its fault."""
+    if isinstance(value, dict):
+        size = checked_runs(value)
+        return f'"rle": {json.dumps({"size": size, "counts": value["counts"]})}', size
+    return f'"polygons": {json.dumps(polygons_of(value))}', None
+
+
+def _points(value: Any) -> bytes:
+    numbers = finite(value)
+    if len(numbers) % 3:
+        raise ValueError(f"wanted x, y and visibility of each key point, found {len(numbers)} numbers")
+    return array("d", numbers).tobytes()
 
 
 def _is_number(value: object) -> bool:
