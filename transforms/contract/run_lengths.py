@@ -1,7 +1,7 @@
 """COCO's compressed run lengths of masks, which pycocotools writes as `counts`.
 
 >>> decode("52203").tolist()
-[5, 2, 2, 2]
+[5, 2, 2, 2, 5]
 """
 
 import numpy as np

@@ -83,7 +83,8 @@ def _via_region(region: Mapping[str, Any], attribute: str | None) -> Region:
         polygon = rectangle(x, y, x + width, y + height)
     elif kind in ("circle", "ellipse"):
         radii = ("r", "r") if kind == "circle" else ("rx", "ry")
-        polygon = ellipse(*finite([shape[side] for side in ("cx", "cy", *radii)]), shape.get("theta", 0))
+        x, y, across, down = finite([shape[side] for side in ("cx", "cy", *radii)])
+        polygon = ellipse(x, y, across, down, shape.get("theta", 0))
     if isinstance(name, dict):  # of checkboxes
         (name,) = (option for option, is_set in name.items() if is_set)
     return name, kind, polygon, None
