@@ -1,4 +1,4 @@
-"""VGG Image Annotator's JSON of version 2 (and 1): a project or an export, with the class in an attribute of regions."""
+"""VGG Image Annotator's JSON of version 2 (and 1): a project or an export, with the class in an attribute."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.sources.formats import reader_of
-from recordmill.pipeline.sources.formats.shapes import ellipse
+from recordmill.pipeline.sources.formats.regions import _ellipse
 from recordmill.pipeline.sources.options import AnnotatedImages
 from recordmill.pipeline.sources.source_reader import SourceError
 from tests import published_formats as published
@@ -77,7 +77,7 @@ def test_a_shape_has_its_box(shape: dict[str, Any], box: list[float], tmp_path: 
 
 @given(st.floats(1, 100), st.floats(1, 100), st.floats(0, 7))
 def test_the_corners_of_an_ellipse_lie_on_it(across: float, down: float, turn: float) -> None:
-    polygon = ellipse(300, 200, across, down, turn)
+    polygon = _ellipse(300, 200, across, down, turn)
     for x, y in zip(polygon[::2], polygon[1::2], strict=True):
         u = (x - 300) * math.cos(turn) + (y - 200) * math.sin(turn)
         v = (y - 200) * math.cos(turn) - (x - 300) * math.sin(turn)

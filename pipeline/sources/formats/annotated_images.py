@@ -30,7 +30,6 @@ from recordmill.pipeline.sources.formats.coco import read_coco
 from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, IMAGE, path_column
 from recordmill.pipeline.sources.formats.open_images import read_open_images
 from recordmill.pipeline.sources.formats.regions import DIALECTS, EMBEDDED, RegionReader, image_data
-from recordmill.pipeline.sources.formats.shapes import corners
 from recordmill.pipeline.sources.formats.text import read_texts
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.images import with_sides
@@ -41,6 +40,7 @@ from recordmill.pipeline.sources.table import TableReader, images_below
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.transforms.contract.bounds import FILE_BYTES, VOC_DEPTH, VOC_ELEMENTS, ImageError
+from recordmill.transforms.contract.shapes import box_around
 
 VOC_BOX = ("xmin", "ymin", "xmax", "ymax")
 DECLARED = re.compile(rb"""<\?xml[^>]{1,100}?encoding\s*=\s*["']([\w.:-]{1,40})""")
@@ -151,7 +151,7 @@ def _yolo_object(cells: Sequence[bytes], names: Names, points: PointShape | None
         return "a number lies beyond 0 to 1 of the image's side"
     polygons = [box] if len(box) > 4 else []
     if polygons:
-        left, top, right, bottom = corners(polygons)
+        left, top, right, bottom = box_around(polygons)
         box = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
     name = annotated.class_name(str(int(code)), names) if code.is_integer() else None
     shape = {"name": name, "crowd": 0, "unit": "relative", "polygons": polygons}

@@ -20,10 +20,10 @@ from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.formats.annotated_rows import LEAVING, SIDES, AnnotatedRow, Found, ImageList
 from recordmill.pipeline.sources.formats.json_document import JsonDamageError, json_items
-from recordmill.pipeline.sources.formats.shapes import checked_runs, corners, finite, polygons_of
 from recordmill.pipeline.sources.paths import join, note
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.transforms.contract.bounds import OBJECTS, POINTS
+from recordmill.transforms.contract.shapes import box_around, finite, polygons_of, runs_size
 
 DECIMAL = re.compile(r"(?:0|[1-9][0-9]{0,17})")
 IMAGE_FIELDS, BOXES, CAPTIONS = ("id",), ("boxes", "categories", "crowd"), ("captions",)
@@ -308,7 +308,7 @@ def _listed(
 def _box_around(polygons: Any) -> list[float] | None:
     """Returns the box around polygons; None for anything else."""
     try:
-        left, top, right, bottom = corners(polygons_of(polygons))
+        left, top, right, bottom = box_around(polygons_of(polygons))
     except (ValueError, TypeError):
         return None
     return [left, top, right - left, bottom - top]
@@ -317,7 +317,7 @@ def _box_around(polygons: Any) -> list[float] | None:
 def _shape(value: Any) -> tuple[str, tuple[int, int] | None]:
     """Returns a `segmentation` as in `Parts`. Raises: ValueError: its fault."""
     if isinstance(value, dict):
-        size = checked_runs(value)
+        size = runs_size(value)
         return f'"rle": {json.dumps({"size": size, "counts": value["counts"]})}', size
     return f'"polygons": {json.dumps(polygons_of(value))}', None
 

@@ -7,7 +7,7 @@ import json
 import math
 import posixpath
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
@@ -16,21 +16,18 @@ from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import SIDES, AnnotatedRow, Found, ImageList, Lists, lists_of
-from recordmill.pipeline.sources.formats.shapes import corners, ellipse, finite, polygons_of, rectangle
 from recordmill.pipeline.sources.formats.text import read_texts
 from recordmill.pipeline.sources.options import AnnotatedImages
 from recordmill.pipeline.sources.paths import join, listed, note
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.typing.python_values import json_object
+from recordmill.transforms.contract.shapes import box_around, finite, polygons_of
 
 LISTS = ("boxes", "categories", "shapes")
 EMBEDDED = "@embedded"  # the list entry for an image that only its annotation file holds
 NAMELESS = "object"  # the category where no region has an attribute
+CORNERS = 64  # of an ellipse's polygon, at most 0.12 % of the radius inside it
 AT_ONCE = 256  # files
-
-
-Region = tuple[Any, str, Sequence[float] | None, Any]
-"""A region's class, its kind of shape, its polygon, None without area, and its group: one object in the same class."""
 
 
 class Entry(NamedTuple):
@@ -38,56 +35,72 @@ class Entry(NamedTuple):
 
     image: str
     regions: Sequence[Any]
+    attribute: str | None = None
+    """The attribute of regions that names their class."""
     sides: str = ""
     is_embedded: bool = False
 
 
-def _posix(path: Any) -> str:
-    """Returns a path with slashes. Raises: TypeError: no text."""
-    return str.replace(path, "\\", "/")
+Region = tuple[Any, str, Sequence[float] | None, Any]
+"""A region's class, its kind of shape, its polygon, None without area, and its group: one object in the same class."""
 
 
-def _labelme(document: Mapping[str, Any]) -> list[Entry]:
-    sides = " x ".join(str(document.get(side, "")) for side in ("imageWidth", "imageHeight"))
-    return [Entry(_posix(document["imagePath"]), document["shapes"], sides, bool(document.get("imageData")))]
+def _labelme(document: Mapping[str, Any], attribute: str | None) -> list[Entry]:
+    sides = " x ".join(str(document.get(side)) for side in ("imageWidth", "imageHeight"))
+    image, is_embedded = document["imagePath"].replace("\\", "/"), bool(document.get("imageData"))
+    return [Entry(image, document["shapes"], None, sides, is_embedded)]
 
 
 def _labelme_region(region: Mapping[str, Any], attribute: str | None) -> Region:
     kind, points = region.get("shape_type") or "polygon", list(map(finite, region["points"]))
-    numbers, polygon = list(chain.from_iterable(points)), None
-    if kind == "polygon":
-        polygon = numbers
-    elif kind == "rectangle":
-        polygon = rectangle(*corners([numbers]))
+    polygon = list(chain.from_iterable(points)) if kind in ("polygon", "rectangle") else None
+    if kind == "rectangle":
+        polygon = _rectangle(*box_around(points))
     elif kind == "circle":
-        center, edge = points
-        radius = math.dist(center, edge)
-        polygon = ellipse(center[0], center[1], radius, radius)
+        (x, y), edge = points
+        polygon = _ellipse(x, y, *[math.dist((x, y), edge)] * 2)
     return region["label"], kind, polygon, region.get("group_id")
 
 
-def _via(document: Mapping[str, Any]) -> list[Entry]:
-    entries = [
-        (_posix(each["filename"]), each["regions"]) for each in document.get("_via_img_metadata", document).values()
-    ]
-    return [Entry(image, [*some.values()] if isinstance(some, dict) else some) for image, some in entries]
+def _via(document: Mapping[str, Any], attribute: str | None) -> list[Entry]:
+    entries = list[tuple[str, list[Any]]]()
+    for each in document.get("_via_img_metadata", document).values():
+        some = each["regions"]
+        entries.append((each["filename"].replace("\\", "/"), [*some.values()] if isinstance(some, dict) else some))
+    every = (region.get("region_attributes") or () for _, regions in entries for region in regions)
+    names = [*dict.fromkeys(chain.from_iterable(every))]
+    if attribute is None and len(names) > 1:
+        raise ValueError(f"regions have the attributes {listed(names)}: `attribute: NAME` says which one is the class")
+    return [Entry(image, regions, attribute or next(iter(names), None)) for image, regions in entries]
 
 
 def _via_region(region: Mapping[str, Any], attribute: str | None) -> Region:
-    shape, polygon = region["shape_attributes"], None
-    kind, name = shape["name"], region["region_attributes"][attribute] if attribute else NAMELESS
+    shape, name = region["shape_attributes"], region["region_attributes"][attribute] if attribute else NAMELESS
+    kind, polygon = shape["name"], None
     if kind == "polygon":
-        polygon = list(chain.from_iterable(zip(shape["all_points_x"], shape["all_points_y"], strict=True)))
+        polygon = [*chain.from_iterable(zip(shape["all_points_x"], shape["all_points_y"], strict=True))]
     elif kind == "rect":
         x, y, width, height = finite([shape[side] for side in ("x", "y", "width", "height")])
-        polygon = rectangle(x, y, x + width, y + height)
+        polygon = _rectangle(x, y, x + width, y + height)
     elif kind in ("circle", "ellipse"):
         radii = ("r", "r") if kind == "circle" else ("rx", "ry")
         x, y, across, down = finite([shape[side] for side in ("cx", "cy", *radii)])
-        polygon = ellipse(x, y, across, down, shape.get("theta", 0))
+        polygon = _ellipse(x, y, across, down, shape.get("theta", 0))
     if isinstance(name, dict):  # of checkboxes
         (name,) = (option for option, is_set in name.items() if is_set)
     return name, kind, polygon, None
+
+
+def _rectangle(left: float, top: float, right: float, bottom: float) -> list[float]:
+    return [left, top, right, top, right, bottom, left, bottom]
+
+
+def _ellipse(x: float, y: float, across: float, down: float, turn: float = 0) -> list[float]:
+    """Returns an ellipse, by center, radii and radians, as a polygon; its four ends are corners."""
+    angles = (2 * math.pi * corner / CORNERS for corner in range(CORNERS))
+    ends = ((across * math.cos(angle), down * math.sin(angle)) for angle in angles)
+    cos, sin = math.cos(turn), math.sin(turn)
+    return [each for u, v in ends for each in (x + u * cos - v * sin, y + u * sin + v * cos)]
 
 
 DIALECTS = {"labelme": (_labelme, _labelme_region), "via": (_via, _via_region)}
@@ -108,17 +121,18 @@ class RegionReader:
     """Regions without area, by kind."""
     moved: list[str] = field(default_factory=list)
     embedded: list[str] = field(default_factory=list)
+    nameless: list[str] = field(default_factory=list)
 
     def read(self, files: Files, inputs: Sequence[FileInfo], listed: ImageList, asked: Collection[str]) -> Found:
         """Reads the rows of listed images. Raises: SourceError: a file is not VIA's; OSError."""
         rows = [row for row in self._all(files, inputs, asked) if row.image is None or row.image in listed]
         named = {row.image for row in rows}
-        left = [image for image in self.images if image not in named and image in listed]
         skipped = [f"{kind} {count:,}" for kind, count in self.skipped.most_common()]
         notes = [
-            *note("images without annotations, left out", left),
+            *note("images without annotations, left out", [each for each in self.images if each not in named]),
             *note("images that only their `imageData` holds", self.embedded),
             *note("images found by name, elsewhere than stated", self.moved),
+            *note(f"images of regions without attribute: their class is {NAMELESS}", self.nameless),
             *([f"regions without area, left out: {', '.join(skipped)}"] if skipped else []),
             *listed.notes(),
         ]
@@ -135,38 +149,26 @@ class RegionReader:
         document = text if isinstance(text, Fault) else json_object(text, "the annotation file")
         entries_of, _ = DIALECTS[self.source.format]
         try:
-            entries = document if isinstance(document, Fault) else entries_of(document)
-        except WRONG:
-            entries = Fault("malformed_row", f"the annotation file is not one that {self.source.format} writes")
+            entries = document if isinstance(document, Fault) else entries_of(document, self.source.attribute)
+        except WRONG as error:
+            why = error if isinstance(error, ValueError) else f"it is not one that {self.source.format} writes"
+            entries = Fault("malformed_row", f"the annotation file: {why}")
         if isinstance(entries, Fault):
             if self.source.format == "via":
                 raise SourceError(f"{join(self.root, file.path)}: {entries.message}")
             yield AnnotatedRow(None, entries, file.path)
             return
-        attribute = self._attribute(file.path, entries) if self.source.format == "via" else None
         for number, entry in enumerate(entries, 1):
-            yield self._row(file, number if len(entries) > 1 else None, entry, attribute, asked)
+            yield self._row(file, number if self.source.format == "via" else None, entry, "shapes" in asked)
 
-    def _attribute(self, path: str, entries: Iterable[Entry]) -> str | None:
-        """Returns the attribute that names the class; None if regions have none. Raises: SourceError: several."""
-        every = (region.get("region_attributes") or {} for entry in entries for region in entry.regions)
-        found = list(dict.fromkeys(chain.from_iterable(every)))
-        if self.source.attribute or len(found) < 2:
-            return self.source.attribute or next(iter(found), None)
-        path, names = join(self.root, path), listed(found)
-        raise SourceError(f"{path}: regions have the attributes {names}: `attribute: NAME` says which one is the class")
-
-    def _row(
-        self, file: FileInfo, number: int | None, entry: Entry, attribute: str | None, asked: Collection[str]
-    ) -> AnnotatedRow:
-        image = self._image(file, entry)
+    def _row(self, file: FileInfo, number: int | None, entry: Entry, with_shapes: bool) -> AnnotatedRow:
+        image, lists = self._image(file, entry), self._lists(entry)
         is_embedded = entry.is_embedded and image not in self.images
         self.embedded += [image] * is_embedded
-        lists = self._lists(entry, attribute)
+        self.nameless += [image] * (number is not None and entry.attribute is None and bool(entry.regions))
         if not isinstance(lists, Fault):
-            shapes = {"shapes": json.dumps(lists["shapes"])} if "shapes" in asked else {}
-            lists = {"boxes": lists["boxes"], "categories": lists["categories"], **shapes}
-            lists |= {SIDES: entry.sides, EMBEDDED: is_embedded}
+            shapes = json.dumps(lists["shapes"]) if with_shapes else None
+            lists = {**lists, "shapes": shapes, SIDES: entry.sides, EMBEDDED: is_embedded}
         return AnnotatedRow(image, lists, file.path, number, file.bytes * is_embedded)
 
     def _image(self, file: FileInfo, entry: Entry) -> str:
@@ -176,27 +178,27 @@ class RegionReader:
         below, last = posixpath.join(folder, name), posixpath.basename(name)
         found = (path for path in (said, below, name, posixpath.join(folder, last), last) if path in self.images)
         image = next(found, below)
-        self.moved += [image] * (image in self.images and not f"/{image}".endswith(f"/{posixpath.normpath(name)}"))
+        self.moved += [image] * (image in self.images and image not in (said, below, name))
         return image
 
-    def _lists(self, entry: Entry, attribute: str | None) -> Lists | Fault:
+    def _lists(self, entry: Entry) -> Lists | Fault:
         _, region_of = DIALECTS[self.source.format]
-        objects = dict[Any, tuple[Any, list[Any]]]()
+        objects = dict[Any, tuple[str, list[Any]]]()
         for number, each in enumerate(entry.regions, 1):
             try:
-                name, kind, polygon, group = region_of(each, attribute)
+                name, kind, polygon, group = region_of(each, entry.attribute)
                 if not isinstance(name, str) or not name.strip():
                     raise ValueError("wanted one class")
                 if polygon is None:
                     self.skipped[kind] += 1
-                    continue
-                known = number if group is None else (name, group)
-                objects.setdefault(known, (name, []))[1].append(*polygons_of([polygon]))
+                else:
+                    known = number if group is None else (name, group)
+                    objects.setdefault(known, (name, []))[1].extend(polygons_of([polygon]))
             except WRONG as error:
                 why = error if isinstance(error, ValueError) else f"{self.source.format} writes no such region"
                 return Fault("malformed_row", f"the region {number}: {why}")
         shapes = [{"name": name, "crowd": 0, "polygons": polygons} for name, polygons in objects.values()]
-        return lists_of(LISTS, [(corners(shape["polygons"]), shape["name"], shape) for shape in shapes])
+        return lists_of(LISTS, [(box_around(shape["polygons"]), shape["name"], shape) for shape in shapes])
 
 
 def image_data(files: Files, root: str, paths: Mapping[int, str], images: Sequence[Any]) -> list[Any]:

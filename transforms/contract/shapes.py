@@ -1,0 +1,74 @@
+"""Shapes of objects, checked: polygons, and run lengths of masks as COCO has them.
+
+>>> run_lengths("52203").tolist()
+[5, 2, 2, 2, 5]
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+LEAST = 6  # numbers of a polygon: x and y of three corners; of four, pycocotools makes a box
+DIGITS = 6  # of 5 bits: 30 bits hold every count of pixels
+
+
+def finite(values: Any) -> list[float]:
+    """Converts a list of finite numbers to floats. Raises: ValueError: another value."""
+    try:
+        if isinstance(values, list) and all(map(math.isfinite, values)):
+            return list(map(float, values))
+    except (TypeError, OverflowError):
+        pass
+    raise ValueError("wanted a list of finite numbers")
+
+
+def polygons_of(values: Any) -> list[list[float]]:
+    """Checks a list of polygons, each x and y of its corners in turn. Raises: ValueError: a polygon's fault."""
+    polygons = list(map(finite, values))
+    for polygon in polygons:
+        if len(polygon) < LEAST or len(polygon) % 2:
+            raise ValueError(f"wanted x and y of three corners or more in a polygon, found {len(polygon)} numbers")
+    return polygons
+
+
+def box_around(polygons: Iterable[Sequence[float]]) -> list[float]:
+    """Returns x_min, y_min, x_max, y_max. Raises: ValueError: no corner."""
+    sides = list(chain.from_iterable(polygons))
+    return [min(sides[::2]), min(sides[1::2]), max(sides[::2]), max(sides[1::2])]
+
+
+def runs_size(rle: Mapping[str, Any]) -> tuple[int, int]:
+    """Returns the height and width of COCO's run lengths. Raises: ValueError: the `counts` do not add up to it."""
+    size, counts = rle.get("size"), rle.get("counts")
+    if not isinstance(size, list) or [*map(type, size)] != [int, int] or min(size) < 1:
+        raise ValueError("wanted height and width in the `size` of run lengths")
+    if not isinstance(counts, str) and not (isinstance(counts, list) and {*map(type, counts)} <= {int}):
+        raise ValueError("wanted a text or whole numbers in `counts`")
+    found = run_lengths(counts).tolist() if isinstance(counts, str) else counts
+    if min(found, default=0) < 0 or sum(found) != size[0] * size[1]:
+        raise ValueError(f"the `counts` add up to {sum(found)} pixels, and `size` is {size[0]} x {size[1]}")
+    return size[0], size[1]
+
+
+def run_lengths(counts: str) -> npt.NDArray[np.int64]:
+    """Decodes compressed counts, int64 [counts], of pixels outside and inside in turn, down a mask's columns.
+
+    Each has digits of 5 bits, low ones first; from the fourth on it is the difference to the one before the last.
+    Raises: ValueError: damaged.
+    """
+    codes = np.frombuffer(counts.encode("utf-8", "replace"), np.uint8).astype(np.int64) - 48
+    last = np.flatnonzero(codes & 32 == 0)
+    size = np.diff(last, prepend=-1)
+    if size.sum() < len(codes) or size.max(initial=0) > DIGITS or not ((codes >= 0) & (codes < 64)).all():
+        raise ValueError("the compressed `counts` are damaged")
+    first = last + 1 - size
+    places = 5 * (np.arange(len(codes)) - np.repeat(first, size))
+    found = np.add.reduceat((codes & 31) << places, first) if len(codes) else codes
+    found -= (codes[last] & 16 > 0).astype(np.int64) << 5 * size  # negative ones
+    for start in (1, 2):
+        found[start::2] = found[start::2].cumsum()
+    return found
