@@ -1,5 +1,6 @@
 """Small samples of published datasets, written exactly as their publishers write them: keys, folders, endings."""
 
+import base64
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -193,6 +194,37 @@ def write_roboflow(folder: Path, train: int = 30, validation: int = 6) -> None:
             name = f"{split}_{number}_jpg.rf.3f2a{number}"
             write(folder / f"{split}/images/{name}.jpg", jpeg(number))
             write(folder / f"{split}/labels/{name}.txt", f"{number % 2} 0.5 0.5 0.25 0.375\n" if number % 4 else "")
+
+
+def write_labelme(folder: Path, train: int = 30) -> None:
+    """LabelMe's JSON beside each image, with the image's bytes inside; some images have none yet."""
+    for number in range(train):
+        write(folder / f"{number:06}.jpg", jpeg(number))
+        points = [[2.5, 4.0], [22.75, 4.0], [22.75, 20.0 + number % 3]]
+        shapes = [
+            {"label": label, "points": points, "group_id": None, "description": "", "shape_type": kind, "flags": {}}
+            for label, kind in (("cat", "polygon"), ("dog", "rectangle"))[: number % 3]
+        ]
+        shapes = [shape | {"points": points[::2]} if shape["shape_type"] == "rectangle" else shape for shape in shapes]
+        about = {"version": "5.4.1", "flags": {}, "shapes": shapes, "imagePath": f"{number:06}.jpg"}
+        size = {"imageData": base64.b64encode(jpeg(number)).decode(), "imageHeight": HEIGHT, "imageWidth": WIDTH}
+        if number % 5:
+            write(folder / f"{number:06}.json", json.dumps(about | size, indent=2))
+
+
+def write_via(folder: Path, train: int = 30, validation: int = 6) -> None:
+    """The balloons of Mask R-CNN's tutorial: an export of version 1 or 2 beside the images of each split."""
+    for split, count in (("train", train), ("val", validation)):
+        entries = {}
+        for number in range(count):
+            write(folder / f"{split}/{split}{number}.jpg", jpeg(number))
+            shape = {"name": "polygon", "all_points_x": [2, 20, 20, 2], "all_points_y": [4, 4, 16 + number % 3, 2]}
+            regions = [{"shape_attributes": shape, "region_attributes": {"name": "balloon"}}] * (number % 3)
+            name = {"fileref": "", "size": 3000 + number, "filename": f"{split}{number}.jpg", "base64_img_data": ""}
+            by_number = {str(each): region for each, region in enumerate(regions)}
+            some = by_number if split == "train" else regions
+            entries[f"{split}{number}.jpg{3000 + number}"] = name | {"file_attributes": {}, "regions": some}
+        write_json(folder / f"{split}/via_region_data.json", entries)
 
 
 OPEN_IMAGES_HEADER = (

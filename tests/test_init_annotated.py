@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.starter import starter
@@ -110,6 +111,26 @@ def voc_beside(folder: Path) -> None:
             published.write(folder / f"{split}/{split}{number}.xml", xml)
 
 
+def labelme_apart(folder: Path) -> None:
+    """The JSON files of two splits in another folder than their images."""
+    for split in ("train", "val"):
+        published.write_labelme(folder / f"images/{split}")
+        for file in sorted(folder.glob(f"images/{split}/*.json")):
+            text = file.read_text().replace('"imagePath": "', f'"imagePath": "../../images/{split}/')
+            published.write(folder / f"labels/{split}/{file.name}", text)
+            file.unlink()
+
+
+def via_project(folder: Path) -> None:
+    published.write_via(folder, validation=0)
+    (folder / "train").rename(folder / "images")
+    (folder / "val/via_region_data.json").unlink()
+    export = folder / "images/via_region_data.json"
+    project = {"_via_settings": {"ui": {}}, "_via_img_metadata": json.loads(export.read_text())}
+    export.unlink()
+    published.write_json(folder / "project.json", project)
+
+
 INSTANCES = "instances_train2017.json"
 LAYOUTS: list[tuple[Make, str, list[dict[str, Any]]]] = [
     (published.write_coco, "data", [coco("train2017", "*_train2017.json", split="train"),
@@ -136,6 +157,14 @@ LAYOUTS: list[tuple[Make, str, list[dict[str, Any]]]] = [
     (published.write_roboflow, "data/data.yaml", [yolo("train/labels/", "train/images/", split="train"),
                                                   yolo("valid/labels/", "valid/images/", split="validation")]),
     (beside, "data", [{"format": "yolo", "path": "data/", "names": "data/classes.txt"}]),
+    (published.write_labelme, "data", [{"format": "labelme", "path": "data/"}]),
+    (labelme_apart, "data", [{"format": "labelme", "path": f"data/labels/{split}/", "images": f"data/images/{split}/",
+                              "split": name} for split, name in (("train", "train"), ("val", "validation"))]),
+    (published.write_via, "data", [{"format": "via", "path": f"data/{split}/via_region_data.json", "split": name}
+                                   for split, name in (("train", "train"), ("val", "validation"))]),
+    (published.write_via, "data/train/via_region_data.json",
+     [{"format": "via", "path": "data/train/via_region_data.json"}]),
+    (via_project, "data", [{"format": "via", "path": "data/project.json", "images": "data/images/"}]),
     (published.write_open_images, "data", [
         {"format": "open_images", "path": f"data/{split}-annotations-bbox.csv", "images": f"data/{split}/",
          "names": "data/class-descriptions-boxable.csv", "split": split} for split in ("train", "validation")]),
@@ -293,3 +322,43 @@ def test_what_init_writes_builds_unedited(make: Make, tmp_path: Path) -> None:
     rows = [json.loads(line)["values"] for line in head.stdout.splitlines()]
     assert len(rows) == 3
     assert all(len(row.get("boxes", ())) == len(row.get("categories", ())) for row in rows)
+
+
+def hints(folder: Path) -> dict[str, dict[str, Any]]:
+    """Returns the features that comments suggest, by column."""
+    lines = guessed(folder)[1].replace("\n  #   ", " ").replace("\n    #   ", " ").splitlines()
+    found = (line.strip().removeprefix("# ").partition(": as a feature: ") for line in lines)
+    return {name: yaml.safe_load(text.partition(": ")[2]) for name, _, text in found if text}
+
+
+MASK = {"kind": "mask", "image": "image", "column": "shapes", "draw": "classes", "ignore": 255}
+
+
+def test_polygons_are_suggested_as_a_mask(tmp_path: Path) -> None:
+    published.write_coco(tmp_path / "data")
+    assert hints(tmp_path) == {"shapes": {**MASK, "classes": ["background", "cat", "person", "toothbrush"]}}
+
+
+def test_boxes_of_yolo_are_no_mask_and_polygons_are_one(tmp_path: Path) -> None:
+    published.write_yolo(tmp_path / "data")
+    assert hints(tmp_path) == {}
+    polygons(tmp_path / "data")
+    assert hints(tmp_path) == {"shapes": {**MASK, "classes": ["background", "cat"]}}
+
+
+def test_key_points_of_coco_are_suggested_by_their_names(tmp_path: Path) -> None:
+    one = published.coco_instances([1], [published.coco_box(1, 1, 1, (1, 2, 3, 4)) | {"keypoints": [1, 2, 2] * 3}])
+    names = ["nose", "left_eye", "right_eye"]
+    one["categories"] = [published.CATEGORIES[0] | {"keypoints": names}]
+    published.write_json(tmp_path / "data/person_keypoints_train2017.json", one)
+    published.write(tmp_path / "data/000000000001.jpg", published.jpeg())
+    kind = {"kind": "keypoints", "image": "image", "unit": "absolute"}
+    assert hints(tmp_path)["keypoints"] == kind | {"points": names, "flip_pairs": [["left_eye", "right_eye"]]}
+
+
+def test_key_points_of_yolo_are_suggested_by_its_yaml(tmp_path: Path) -> None:
+    published.write_yolo(tmp_path / "data", names="kpt_shape: [3, 2]\nflip_idx: [0, 2, 1]\nnames: [person, cat]\n")
+    for file in tmp_path.glob("data/labels/*/*.txt"):
+        file.write_text("1 0.5 0.5 0.25 0.375 .1 .2 .3 .4 .5 .6\n")
+    kind = {"kind": "keypoints", "image": "image", "unit": "relative", "points": ["point_0", "point_1", "point_2"]}
+    assert hints(tmp_path)["keypoints"] == kind | {"flip_pairs": [["point_1", "point_2"]]}

@@ -1,4 +1,4 @@
-"""Recognizes downloaded annotated images (COCO, Pascal VOC, YOLO, Open Images), with a source for each split."""
+"""Recognizes annotated images (COCO, Pascal VOC, YOLO, Open Images, LabelMe, VIA), with a source for each split."""
 
 import json
 import posixpath
@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
@@ -25,7 +26,9 @@ from recordmill.pipeline.yaml_document import SpecError, load_yaml
 LOOKED_AT = 64  # files to read the beginnings of
 IS_COCO = re.compile(rb'\s*\{.*"(images|annotations)"\s*:\s*\[', re.DOTALL)
 COCO_NAME = re.compile(r"(?:instances|captions|person_keypoints|stuff|image_info)_(.+\.json)")
-FILE_NAME = re.compile(rb'"file_name"\s*:\s*("(?:[^"\\]|\\.)*")')
+FILE_NAME = re.compile(rb'"file_?name"\s*:\s*("(?:[^"\\]|\\.)*")')
+IS_LABELME = re.compile(rb'\s*\{.*"shapes"\s*:\s*\[', re.DOTALL)
+IS_VIA = re.compile(rb'\s*\{.*"(_via_img_metadata|shape_attributes)"\s*:\s*\{', re.DOTALL)
 IS_VOC = re.compile(b"|".join("<annotation".encode(name) for name in ("utf-8", "utf-16-le", "utf-16-be")))
 IS_YOLO = re.compile(rb"\s*\d++(?:\.\d*+)?([ \t]++-?(?:\d++\.?\d*+|\.\d++)([eE]-?\d++)?){4,}[ \t\r]*(\n|\Z)")
 YAML_NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
@@ -35,6 +38,8 @@ KNOWN: Mapping[str, Mapping[str, Choice]] = {
     "voc": {"order": ("corners", "as Pascal VOC's XML has them"), "unit": ("absolute", "pixels")},
     "yolo": {"order": ("center", "as YOLO's text has them"), "unit": ("relative", "")},
     "open_images": {"order": ("corners", "as the source gives Open Images' columns"), "unit": ("relative", "")},
+    "labelme": {"order": ("corners", "around the regions"), "unit": ("absolute", "pixels")},
+    "via": {"order": ("corners", "around the regions"), "unit": ("absolute", "pixels")},
 }
 """Options of boxes that the format decides, without asking the user."""
 Source = Mapping[str, Any]
@@ -72,7 +77,7 @@ class Listing:
         sources = named if is_divided else [{**each, "split": None} for each in sources]
         filled = [{name: value for name, value in each.items() if value is not None} for each in sources]
         form = filled[0]["format"]
-        is_whole = form == "coco" or len(self.images) <= SMALL_FILES
+        is_whole = form in ("coco", "via") or len(self.images) <= SMALL_FILES
         reasons = {"format": f"{what}; {count(len(self.images), 'image')}"}
         notes = note("left out, without images or annotations", without)
         notes += note("left out, without a split in their names", others)
@@ -104,16 +109,17 @@ def recognize_annotated(files: Files, path: str, in_folder: Sequence[FileInfo] |
     if any(posixpath.basename(file.path) in NAMES for file in others):
         return None
     listing = Listing(files, folder, images, others)
-    return next(filter(None, (look(listing) for look in (_coco, _voc, _yolo, _open_images))), None)
+    return next(filter(None, (look(listing) for look in LOOKS)), None)
 
 
 def _is_annotation(files: Files, path: str) -> bool:
-    """Whether a file is recognizably COCO's JSON, YOLO's YAML or Open Images' CSV."""
+    """Whether a file is recognizably COCO's or VIA's JSON, YOLO's YAML or Open Images' CSV."""
     is_there = path.lower().endswith((".json", ".csv", *YAML_ENDINGS)) and bool(files.match(escape(path)))
     head = read_head(files, path) if is_there else b""
     if path.lower().endswith(YAML_ENDINGS):
         return bool(YAML_NAMES.search(head))
-    return bool(IS_COCO.match(head)) if path.lower().endswith(".json") else _has_boxes(head)
+    is_json = path.lower().endswith(".json")
+    return bool(IS_COCO.match(head) or IS_VIA.match(head)) if is_json else _has_boxes(head)
 
 
 def _is_used(path: str, alone: str) -> bool:
@@ -126,10 +132,11 @@ def _common(files: Iterable[FileInfo]) -> str:
     return "/".join(posixpath.commonprefix([posixpath.dirname(file.path).split("/") for file in files]))
 
 
-def _coco(listing: Listing) -> Recognized | None:
+def _json(listing: Listing, form: str, is_one: re.Pattern[bytes], what: str) -> Recognized | None:
+    """Recognizes JSON files of many images each."""
     stems = {posixpath.splitext(file.path)[0] for file in listing.images}
     alone = (file for file in listing.ending(".json") if posixpath.splitext(file.path)[0] not in stems)
-    heads = {file: head for file, head in listing.heads(alone) if IS_COCO.match(head)}
+    heads = {file: head for file, head in listing.heads(alone) if is_one.match(head)}
     groups = dict[tuple[str, str], list[FileInfo]]()
     for file in heads:
         folder, name = posixpath.split(file.path)
@@ -145,9 +152,9 @@ def _coco(listing: Listing) -> Recognized | None:
             continue
         path = some[0].path if len(some) == 1 else f"{escape(folder)}/*_{escape(name)}"
         images = None if root == folder else root
-        sources.append({"format": "coco", "path": path, "images": images, "split": split})
+        sources.append({"format": form, "path": path, "images": images, "split": split})
         used += some
-    return listing.recognized(sources, used, "COCO's JSON", without) if heads else None
+    return listing.recognized(sources, used, what, without) if heads else None
 
 
 def _image_folder(listing: Listing, names: Sequence[bytes], own: str, split: str | None) -> str | None:
@@ -185,6 +192,12 @@ def _voc(listing: Listing) -> Recognized | None:
     return listing.recognized(sources, [*_shown(listing, paired), *lists], "Pascal VOC's XML")
 
 
+def _labelme(listing: Listing) -> Recognized | None:
+    paired = _paired(listing, ".json", IS_LABELME.match)
+    sources = _by_folder(listing, paired, "labelme") if paired else []
+    return listing.recognized(sources, _shown(listing, paired), "LabelMe's JSON") if paired else None
+
+
 def _yolo(listing: Listing) -> Recognized | None:
     named = [file for file, head in listing.heads(listing.ending(*YAML_ENDINGS)) if YAML_NAMES.search(head)]
     paired = _paired(listing, ".txt", IS_YOLO.match, 0 if named else 0.5)
@@ -194,14 +207,28 @@ def _yolo(listing: Listing) -> Recognized | None:
     named += listing.ending("/classes.txt", ".names")
     sources = sources or _by_folder(listing, paired, "yolo", named[0].path if named else None)
     found = listing.recognized(sources, [*_shown(listing, paired), *named[:1]], "YOLO's text")
-    return replace(found, notes=[*notes, *found.notes], doubts=doubts)
+    known = {**found.known, "keypoints": _points(listing, named[0].path)} if named else found.known
+    return replace(found, notes=[*notes, *found.notes], doubts=doubts, known=known)
+
+
+def _points(listing: Listing, path: str) -> Mapping[str, Choice]:
+    """Returns the names of key points, and those that a mirror exchanges, by YOLO's YAML; empty without any."""
+    stated = _yaml(listing, path)
+    shape, flips = stated.get("kpt_shape"), stated.get("flip_idx")
+    names = [f"point_{number}" for number in range(shape[0])] if isinstance(shape, list) else []
+    pairs = [[names[one], names[other]] for one, other in enumerate(flips or names) if flips and one < other]
+    return {"points": (names, ""), "flip_pairs": (pairs, "")} if names else {}
+
+
+def _yaml(listing: Listing, path: str) -> Mapping[str, Any]:
+    with suppress(SpecError):  # the plan reports it
+        return load_yaml(read_head(listing.files, path).decode(errors="replace"), path, "`names:`").value
+    return {}
 
 
 def _stated(listing: Listing, paired: Pairs, path: str) -> tuple[list[Source], list[str], list[Doubt]]:
     """Returns the sources of splits in YOLO's YAML, by folders or lists of images, with notes and doubts."""
-    stated, (folder, name) = dict[str, Any](), posixpath.split(path)
-    with suppress(SpecError):  # the plan reports it
-        stated = load_yaml(read_head(listing.files, path).decode(errors="replace"), path, "`names:`").value
+    stated, (folder, name) = _yaml(listing, path), posixpath.split(path)
     sources, absent, shared, by_split = list[Source](), list[str](), list[str](), dict[FileInfo, str]()
     roots = (posixpath.join(folder, str(stated.get("path") or "")), folder)
     for split, some in {split: stated[word] for word, split in SPLITS.items() if stated.get(word)}.items():
@@ -280,6 +307,16 @@ def _open_images(listing: Listing) -> Recognized | None:
             without.append(file.path)
     shown = [*_shown(listing, {}), *(file for file, _ in heads), *names]
     return listing.recognized(sources, shown, "Open Images' CSV", without) if heads else None
+
+
+LOOKS: Sequence[Callable[[Listing], Recognized | None]] = (
+    partial(_json, form="coco", is_one=IS_COCO, what="COCO's JSON"),
+    _voc,
+    _yolo,
+    _labelme,
+    partial(_json, form="via", is_one=IS_VIA, what="VIA's JSON"),
+    _open_images,
+)
 
 
 def _has_boxes(head: bytes) -> bool:

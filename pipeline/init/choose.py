@@ -22,7 +22,7 @@ from recordmill.pipeline.init.doubts import (
     value_doubts,
 )
 from recordmill.pipeline.init.guess import Choice, Guess
-from recordmill.pipeline.init.images import Answers, guess_boxes, guess_image
+from recordmill.pipeline.init.images import PARTS_OF_OBJECTS, Answers, guess_boxes, guess_image, guess_part
 from recordmill.pipeline.init.recognize import Recognized, naming_classes
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
@@ -160,6 +160,8 @@ def _guesses(sample: SourceSample) -> dict[str, Guess]:
 
 
 def _guess_other(sample: SourceSample, name: str) -> Guess | None:
+    if name in PARTS_OF_OBJECTS and sample.data.known:
+        return guess_part(sample, name)
     if name not in sample.of_path:
         return guessing.guess(sample, name)
     classes = sample.read(LABEL, ColumnType.CATEGORY)

@@ -1,5 +1,6 @@
 """Guesses images by the headers of about 200, finds the folder of a table's images, and guesses the order of boxes."""
 
+import json
 import os
 import posixpath
 import re
@@ -262,3 +263,27 @@ def fitting_orders(boxes: Boxes, side: float) -> list[str]:
         for order, (start, end) in ends.items()
     }
     return [order for order, fits in possible.items() if fits.mean() >= ENOUGH]
+
+
+PARTS_OF_OBJECTS = ("shapes", "keypoints")
+SHOWN_NAMES = 20
+
+
+def guess_part(sample: SourceSample, name: str) -> Guess:
+    """Suggests, in a comment, a feature for annotated objects: a mask of their shapes, or their key points."""
+    kind, many = (ColumnType.OBJECTS, False) if name == "shapes" else (ColumnType.NUMBER, True)
+    reading = sample.read(name, kind, many=many)
+    feature: dict[str, Any] = {"kind": name, "image": IMAGE}
+    if many:
+        mirrored = [[each, each.replace("left", "right")] for each in sample.points if "left" in each]
+        pairs = [pair for pair in mirrored if pair[1] in sample.points]
+        stated = sample.data.known.get(name) or {"points": (sample.points or "…", ""), "flip_pairs": (pairs, "")}
+        stated = {"unit": sample.data.known["boxes"]["unit"], **stated}
+        feature |= {option: value for option, (value, _) in stated.items()}
+    elif reading.values and not any('"polygons":[[' in value.replace(" ", "") for value in reading.values):
+        return left_out(name, "boxes without polygons", reading)
+    else:
+        names = sorted(sample.whole().read("categories", ColumnType.CATEGORY, many=True).distinct)
+        classes = ["background", *(names if len(names) <= SHOWN_NAMES else ["…"])]
+        feature |= {"kind": "mask", "column": name, "draw": "classes", "classes": classes, "ignore": 255}
+    return left_out(name, f"as a feature: {feature['kind']}: {json.dumps(feature, ensure_ascii=False)}", reading)

@@ -173,12 +173,14 @@ class SourceSample:
         self._read: dict[tuple[str, Column, bool], Reading] = {}
         plans = [reader.plan(self.files, {}, CHUNK_BYTES) for reader in self.readers]
         self._plans = plans if isinstance(self.sources[0], AnnotatedImages) else None  # reads a large table only once
-        noted = plans if self.is_whole and self.sources[0].format in ("coco", "json", *SENTENCES) else []
+        forms = ("coco", "labelme", "via", "json", *SENTENCES)
+        noted = plans if self.is_whole and self.sources[0].format in forms else []
         self.notes = [each for plan in noted for each in plan.notes if not each.startswith(UNREAD)]
         """Notes of plans that read all rows."""
         self.names_of = [_columns(source, plan) for source, plan in zip(self.sources, plans, strict=True)]
         self.names = list(dict.fromkeys(chain.from_iterable(self.names_of)))
         self.of_path = plans[0].of_path
+        self.points = next((plan.points for plan in plans if plan.points), ())
         if self.sources[0].format in CELLS:
             self._read_texts()
 

@@ -80,6 +80,8 @@ class Plan:
     """The columns found, including nested ones; those from files' names and folders come last."""
     of_path: Sequence[str] = ()
     """The columns that come from the path of a row's file."""
+    points: Sequence[str] = ()
+    """The names of an object's key points, if stated."""
     referred_bytes: int = 0
     """The part of `bytes` that rows only refer to: images in separate files or in uncompressed archives."""
 

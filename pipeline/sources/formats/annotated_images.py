@@ -192,7 +192,9 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
             for rows in cut(found.rows, parts)
         ]
         columns_found = [*self.of_path, *found.names, *(["keypoints"] if points else [])]
-        return Plan(chunks, len(found.bytes), notes=found.notes, names=columns_found, is_exact=True)
+        return Plan(
+            chunks, len(found.bytes), notes=found.notes, names=columns_found, is_exact=True, points=found.points
+        )
 
     def _found(
         self, files: Files, root: str, inputs: Sequence[FileInfo], names: Names, columns: Columns
