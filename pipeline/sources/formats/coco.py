@@ -40,14 +40,11 @@ NO_NUMBERS: "array[Any]" = array("d")
 
 
 class Parts(NamedTuple):
-    """An annotation's shape and key points, if asked."""
+    """An annotation's shape, JSON without brackets, the height and width of its run lengths, and its key points."""
 
     shape: str = '"polygons": []'
-    """JSON without brackets: `"polygons": [[1.0, 2.0, …]]`, or `"rle": {…}`."""
     size: tuple[int, int] | None = None
-    """Height and width of run lengths."""
-    points: bytes = b""
-    """x, y and visibility of each, float64."""
+    points: bytes = b""  # float64
 
 
 @dataclass(slots=True)
@@ -236,16 +233,12 @@ def read_coco(
 
 @dataclass
 class Seen:
-    """Findings in files besides their images."""
+    """Findings in files: ids of annotations without image, names with several ids, fields, names of key points."""
 
     lost: list[str] = field(default_factory=list)
-    """The ids of annotations without an image."""
     merged: list[str] = field(default_factory=list)
-    """The names with several ids."""
     fields: set[str] = field(default_factory=set)
-    """The fields of `PARTS`."""
     points: list[str] = field(default_factory=list)
-    """The names of key points."""
 
 
 def _read_one(

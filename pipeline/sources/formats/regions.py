@@ -7,7 +7,7 @@ import json
 import math
 import posixpath
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
@@ -25,7 +25,11 @@ from recordmill.transforms.contract.shapes import box_around, finite, polygons_o
 
 LISTS = ("boxes", "categories", "shapes")
 EMBEDDED = "@embedded"  # the list entry for an image that only its annotation file holds
-NAMELESS = "object"  # the category where no region has an attribute
+CLASS = "object"  # where no region has an attribute
+UNNAMED = "images without annotations, left out"
+HELD = "images that only their `imageData` holds"
+MOVED = "images found by name, elsewhere than stated"
+NAMELESS = f"images of regions without attribute: their class is {CLASS}"
 CORNERS = 64  # of an ellipse's polygon, at most 0.12 % of the radius inside it
 AT_ONCE = 256  # files
 
@@ -75,7 +79,7 @@ def _via(document: Mapping[str, Any], attribute: str | None) -> list[Entry]:
 
 
 def _via_region(region: Mapping[str, Any], attribute: str | None) -> Region:
-    shape, name = region["shape_attributes"], region["region_attributes"][attribute] if attribute else NAMELESS
+    shape, name = region["shape_attributes"], region["region_attributes"][attribute] if attribute else CLASS
     kind, polygon = shape["name"], None
     if kind == "polygon":
         polygon = [*chain.from_iterable(zip(shape["all_points_x"], shape["all_points_y"], strict=True))]
@@ -115,57 +119,48 @@ class RegionReader:
     source: AnnotatedImages
     root: str
     image_root: str
-    images: Collection[str]
+    there: Collection[str]
     """The images in their folder."""
+    found: dict[str, list[str]] = field(default_factory=dict)
+    """Images by a note about them."""
     skipped: Counter[str] = field(default_factory=Counter)
     """Regions without area, by kind."""
-    moved: list[str] = field(default_factory=list)
-    embedded: list[str] = field(default_factory=list)
-    nameless: list[str] = field(default_factory=list)
 
     def read(self, files: Files, inputs: Sequence[FileInfo], listed: ImageList, asked: Collection[str]) -> Found:
         """Reads the rows of listed images. Raises: SourceError: a file is not VIA's; OSError."""
-        rows = [row for row in self._all(files, inputs, asked) if row.image is None or row.image in listed]
-        named = {row.image for row in rows}
-        skipped = [f"{kind} {count:,}" for kind, count in self.skipped.most_common()]
-        notes = [
-            *note("images without annotations, left out", [each for each in self.images if each not in named]),
-            *note("images that only their `imageData` holds", self.embedded),
-            *note("images found by name, elsewhere than stated", self.moved),
-            *note(f"images of regions without attribute: their class is {NAMELESS}", self.nameless),
-            *([f"regions without area, left out: {', '.join(skipped)}"] if skipped else []),
-            *listed.notes(),
-        ]
-        return Found(rows, [row.bytes for row in rows], LISTS, notes)
-
-    def _all(self, files: Files, inputs: Sequence[FileInfo], asked: Collection[str]) -> Iterator[AnnotatedRow]:
+        rows = list[AnnotatedRow]()
         for some in batches(inputs, lambda file: file.bytes, AT_ONCE):
             texts = read_texts(files, self.root, [file.path for file in some], what="the annotation file")
-            for file, text in zip(some, texts, strict=True):
-                yield from self._rows(file, text, asked)
+            every = (self._rows(file, text, "shapes" in asked) for file, text in zip(some, texts, strict=True))
+            rows += [row for row in chain.from_iterable(every) if row.image is None or row.image in listed]
+        self.found[UNNAMED] = sorted({*self.there} - {row.image for row in rows if row.image})
+        notes = [*chain.from_iterable(note(what, images) for what, images in self.found.items()), *listed.notes()]
+        if skipped := ", ".join(f"{kind} {count:,}" for kind, count in self.skipped.most_common()):
+            notes.append(f"regions without area, left out: {skipped}")
+        return Found(rows, [row.bytes for row in rows], LISTS, notes)
 
-    def _rows(self, file: FileInfo, text: Any, asked: Collection[str]) -> Iterator[AnnotatedRow]:
-        """Yields a file's images; a bad file of LabelMe is a row."""
+    def _rows(self, file: FileInfo, text: Any, with_shapes: bool) -> list[AnnotatedRow]:
+        """Returns a file's images; a bad file of LabelMe is a row."""
         document = text if isinstance(text, Fault) else json_object(text, "the annotation file")
-        entries_of, _ = DIALECTS[self.source.format]
         try:
-            entries = document if isinstance(document, Fault) else entries_of(document, self.source.attribute)
+            read = DIALECTS[self.source.format][0]
+            entries = document if isinstance(document, Fault) else read(document, self.source.attribute)
         except WRONG as error:
             why = error if isinstance(error, ValueError) else f"it is not one that {self.source.format} writes"
             entries = Fault("malformed_row", f"the annotation file: {why}")
-        if isinstance(entries, Fault):
-            if self.source.format == "via":
-                raise SourceError(f"{join(self.root, file.path)}: {entries.message}")
-            yield AnnotatedRow(None, entries, file.path)
-            return
-        for number, entry in enumerate(entries, 1):
-            yield self._row(file, number if self.source.format == "via" else None, entry, "shapes" in asked)
+        if not isinstance(entries, Fault):
+            return [self._row(file, number, entry, with_shapes) for number, entry in enumerate(entries, 1)]
+        if self.source.format == "via":
+            raise SourceError(f"{join(self.root, file.path)}: {entries.message}")
+        return [AnnotatedRow(None, entries, file.path)]
 
-    def _row(self, file: FileInfo, number: int | None, entry: Entry, with_shapes: bool) -> AnnotatedRow:
+    def _row(self, file: FileInfo, number: int, entry: Entry, with_shapes: bool) -> AnnotatedRow:
         image, lists = self._image(file, entry), self._lists(entry)
-        is_embedded = entry.is_embedded and image not in self.images
-        self.embedded += [image] * is_embedded
-        self.nameless += [image] * (number is not None and entry.attribute is None and bool(entry.regions))
+        is_embedded = entry.is_embedded and image not in self.there
+        if is_embedded:
+            self.found.setdefault(HELD, []).append(image)
+        if self.source.format == "via" and entry.regions and entry.attribute is None:
+            self.found.setdefault(NAMELESS, []).append(image)
         if not isinstance(lists, Fault):
             shapes = json.dumps(lists["shapes"]) if with_shapes else None
             lists = {**lists, "shapes": shapes, SIDES: entry.sides, EMBEDDED: is_embedded}
@@ -176,13 +171,15 @@ class RegionReader:
         folder, name = posixpath.dirname(file.path), entry.image
         said = posixpath.normpath(posixpath.join(self.root, folder, name)).removeprefix(f"{self.image_root}/")
         below, last = posixpath.join(folder, name), posixpath.basename(name)
-        found = (path for path in (said, below, name, posixpath.join(folder, last), last) if path in self.images)
-        image = next(found, below)
-        self.moved += [image] * (image in self.images and image not in (said, below, name))
-        return image
+        for path in (said, below, name, posixpath.join(folder, last), last):
+            if path in self.there:
+                if path not in (said, below, name):
+                    self.found.setdefault(MOVED, []).append(path)
+                return path
+        return below
 
     def _lists(self, entry: Entry) -> Lists | Fault:
-        _, region_of = DIALECTS[self.source.format]
+        region_of = DIALECTS[self.source.format][1]
         objects = dict[Any, tuple[str, list[Any]]]()
         for number, each in enumerate(entry.regions, 1):
             try:
@@ -197,8 +194,9 @@ class RegionReader:
             except WRONG as error:
                 why = error if isinstance(error, ValueError) else f"{self.source.format} writes no such region"
                 return Fault("malformed_row", f"the region {number}: {why}")
-        shapes = [{"name": name, "crowd": 0, "polygons": polygons} for name, polygons in objects.values()]
-        return lists_of(LISTS, [(box_around(shape["polygons"]), shape["name"], shape) for shape in shapes])
+        shapes = ({"name": name, "crowd": 0, "polygons": polygons} for name, polygons in objects.values())
+        found = zip(objects.values(), shapes, strict=True)
+        return lists_of(LISTS, [(box_around(polygons), name, shape) for (name, polygons), shape in found])
 
 
 def image_data(files: Files, root: str, paths: Mapping[int, str], images: Sequence[Any]) -> list[Any]:
