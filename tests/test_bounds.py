@@ -256,6 +256,18 @@ def open_images(count: int) -> object:
     return row.annotations
 
 
+def polygon(numbers: int) -> object:
+    """An image whose two polygons have so many numbers, and one more if they are odd."""
+    image = CocoImage(1, path="a.jpg")
+    for count in (6, numbers - 6 + numbers % 2):
+        image.add({"id": 1, "segmentation": [[1] * count]}, {"shapes"})
+    return image.row(0).annotations
+
+
+def polygon_lines(numbers: int) -> bytes:
+    return b"".join(b"0" + b" 1" * count + b"\n" for count in (6, numbers - 6 + numbers % 2))
+
+
 ANNOTATIONS: dict[str, tuple[Bound, Callable[[int], object]]] = {
     "bytes": (bounds.FILE_BYTES, lambda n: voc_lists(voc(" " * (n - 25)), {})),
     "depth": (bounds.VOC_DEPTH, lambda n: voc_lists(voc("<a>" * (n - 1) + "</a>" * (n - 1)), {})),
@@ -269,6 +281,8 @@ ANNOTATIONS: dict[str, tuple[Bound, Callable[[int], object]]] = {
     "COCO's captions": (bounds.OBJECTS, lambda n: coco([{"caption": ""}] * n)),
     "COCO's boxes": (bounds.OBJECTS, lambda n: coco([{"bbox": [1, 2, 3, 4]}] * n)),
     "COCO's boxes of two files": (bounds.OBJECTS, joined),
+    "COCO's polygons": (bounds.POINTS, polygon),
+    "YOLO's polygons": (bounds.POINTS, lambda n: yolo_lists(polygon_lines(n), {})),
     "boxes of Open Images": (bounds.OBJECTS, open_images),
 }
 

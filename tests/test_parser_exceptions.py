@@ -74,6 +74,8 @@ CASES: list[tuple[str, dict[str, str], Callable[[Path], object], Columns, str]] 
     ("voc", {"path": "."}, published.write_voc, {"image": IMAGE}, "xml.parsers.expat.ParserCreate"),
     ("yolo", YOLO, published.write_yolo, {"image": IMAGE}, "yaml.compose"),
     ("coco", COCO, published.write_coco, {"id": CATEGORY}, "json.JSONDecoder.raw_decode"),
+    ("labelme", {"path": "."}, published.write_labelme, {"image": IMAGE}, "json.loads"),
+    ("via", {"path": "train"}, published.write_via, {"image": IMAGE}, "json.loads"),
     ("open_images", OPEN_IMAGES, published.write_open_images, {"image": IMAGE}, "pyarrow.csv.open_csv"),
 ]  # fmt: skip
 

@@ -28,7 +28,7 @@ from recordmill.transforms.contract.shapes import box_around, finite, polygons_o
 DECIMAL = re.compile(r"(?:0|[1-9][0-9]{0,17})")
 IMAGE_FIELDS, BOXES, CAPTIONS = ("id",), ("boxes", "categories", "crowd"), ("captions",)
 PARTS = {"shapes": "segmentation", "keypoints": "keypoints"}
-"""The columns that are read only if asked, and their fields."""
+"""Columns, read only if asked, and their fields."""
 SLACK = 1  # pixel: COCO rounds its own boxes
 POINT_BYTES = 3 * 8  # x, y and visibility, float64
 LARGEST = 1 << 1000  # larger integers overflow float64

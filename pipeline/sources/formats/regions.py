@@ -167,7 +167,7 @@ class RegionReader:
         return AnnotatedRow(image, lists, file.path, number, file.bytes * is_embedded)
 
     def _image(self, file: FileInfo, entry: Entry) -> str:
-        """Returns an image's path in the folder of images, preferably of one that is there."""
+        """Returns an image's path in the folder of images, preferably an existing one."""
         folder, name = posixpath.dirname(file.path), entry.image
         said = posixpath.normpath(posixpath.join(self.root, folder, name)).removeprefix(f"{self.image_root}/")
         below, last = posixpath.join(folder, name), posixpath.basename(name)
