@@ -108,6 +108,7 @@ REJECTS = [
     ({"segmentation": rle([5000], [5000])}, ["annotation 7", "`size`"]),
     ({"segmentation": {"x": 1}}, ["annotation 7", "`size`"]),
     ({"segmentation": "mask.png"}, ["annotation 7"]),
+    ({"segmentation": 5}, ["annotation 7", "finite"]),
     ({"keypoints": [1, 2, 2, 3]}, ["annotation 7", "key point", "4 numbers"]),
     ({"keypoints": [1, 2, None]}, ["annotation 7", "finite"]),
     ({"keypoints": EYES * 2}, ["annotation 7", "4 key points", "2"]),

@@ -28,7 +28,7 @@ def finite(values: Any) -> list[float]:
 
 def polygons_of(values: Any) -> list[list[float]]:
     """Checks a list of polygons, each x and y of its corners in turn. Raises: ValueError: a polygon's fault."""
-    polygons = list(map(finite, values))
+    polygons = [finite(each) for each in values] if isinstance(values, list) else [finite(values)]
     for polygon in polygons:
         if len(polygon) < LEAST or len(polygon) % 2:
             raise ValueError(f"wanted x and y of three corners or more in a polygon, found {len(polygon)} numbers")

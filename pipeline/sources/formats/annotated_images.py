@@ -146,8 +146,8 @@ def _yolo_object(cells: Sequence[bytes], names: Names, points: PointShape | None
         hint = "" if points else ": key points need `kpt_shape` in the YAML of `names`"
         return f"wanted a class and four numbers, or {wanted}, found {len(cells)}{hint}"
     seen = marks[2::3] if each == 3 else [2.0] * (len(marks) // 2)
-    places = list(zip(marks[0::each], marks[1::each], seen, strict=True))
-    if not all(-SLACK <= side <= 1 + SLACK for side in chain(box, *(place[:2] for place in places))):
+    places = list(zip(marks[0::each], marks[1::each], seen, strict=True)) if marks else [(0.0, 0.0, 0.0)] * count
+    if not all(-SLACK <= side <= 1 + SLACK for side in box + [side for x, y, _ in places for side in (x, y)]):
         return "a number lies beyond 0 to 1 of the image's side"
     polygons = [box] if len(box) > 4 else []
     if polygons:
@@ -155,9 +155,9 @@ def _yolo_object(cells: Sequence[bytes], names: Names, points: PointShape | None
         box = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
     name = annotated.class_name(str(int(code)), names) if code.is_integer() else None
     shape = {"name": name, "crowd": 0, "unit": "relative", "polygons": polygons}
-    marks = list(chain.from_iterable(places)) or [0.0] * 3 * count
-    why = "not in `names`" if code.is_integer() else "no whole number"
-    return (box, name, shape, marks) if name else f"class {code:g} is {why}"
+    if name is None:
+        return f"class {code:g} is {'not in `names`' if code.is_integer() else 'no whole number'}"
+    return box, name, shape, [*chain.from_iterable(places)]
 
 
 FILE_LISTS = {"voc": VOC_LISTS, "yolo": YOLO_LISTS}

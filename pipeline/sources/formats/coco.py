@@ -266,9 +266,8 @@ def _read_one(
                     known = _id(entry["id"])
                     if names.setdefault(_hashed(known), entry["name"]) != entry["name"]:
                         raise SourceError(f"{path}: `categories` gives the id {_shown(known)} to two names")
-                    seen.points = seen.points or [
-                        name for name in entry.get("keypoints") or () if isinstance(name, str)
-                    ]
+                    points = entry.get("keypoints")
+                    seen.points = seen.points or (list(map(str, points)) if isinstance(points, list) else [])
     except JsonDamageError as error:
         raise SourceError(f"{path} cannot be read as JSON: {error}") from None
     if "images" not in keys:
@@ -302,7 +301,7 @@ def _box_around(polygons: Any) -> list[float] | None:
     """Returns the box around polygons; None for anything else."""
     try:
         left, top, right, bottom = box_around(polygons_of(polygons))
-    except (ValueError, TypeError):
+    except ValueError:
         return None
     return [left, top, right - left, bottom - top]
 
