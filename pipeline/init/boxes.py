@@ -39,9 +39,13 @@ def box_columns(sample: SourceSample) -> tuple[str, list[str]] | None:
     found = _named(sample.names)
     if found is None and all(map(WITHOUT_NAMES.fullmatch, sample.names)):
         fours = (sample.names[start : start + 4] for start in range(len(sample.names) - 3))
-        boxes = ((four, _joined(sample, four)) for four in fours)
-        found = next((("corners", four) for four, some in boxes if "corners" in fitting_orders(some, np.inf)), None)
-    return found if found and len(_joined(sample, found[1])) else None
+        ends = (
+            four
+            for four in fours
+            if (rows := _rows(sample, four)) and "corners" in fitting_orders(_boxes(rows), np.inf)
+        )
+        found = next((("corners", four) for four in ends), None)
+    return found if found and any(_rows(sample, found[1])) else None
 
 
 def _named(names: Sequence[str]) -> tuple[str, list[str]] | None:
@@ -57,23 +61,28 @@ def _named(names: Sequence[str]) -> tuple[str, list[str]] | None:
     return None
 
 
-def _joined(sample: SourceSample, four: Sequence[str]) -> "Boxes":
-    """Reads four columns as boxes; none if they do not fit."""
+def _rows(sample: SourceSample, four: Sequence[str]) -> list[list[float]]:
+    """Reads four columns as the boxes of each row; empty if they do not fit."""
     columns = [sample.read(name, ColumnType.NUMBER, many=True) for name in four]
-    flat = [list(chain.from_iterable(column.values)) for column in columns]
-    is_fit = min(column.fit for column in columns) >= FITS and len({*map(len, flat)}) == 1
-    return np.array(flat if is_fit else [[]] * 4, np.float64).T
+    if min(column.fit for column in columns) < FITS or len({len(column.values) for column in columns}) > 1:
+        return []
+    rows = zip(*(column.values for column in columns), strict=True)
+    return [list(chain.from_iterable(zip(*row, strict=False))) for row in rows]
+
+
+def _boxes(rows: Sequence[Sequence[float]]) -> "Boxes":
+    return np.array(list(chain.from_iterable(rows)), np.float64).reshape(-1, 4)
 
 
 def guess_columns(sample: SourceSample) -> dict[str, Guess]:
     """Guesses four columns as boxes; empty if none are."""
-    if (found := box_columns(sample)) is None:
+    found = box_columns(sample)
+    if found is None or COLUMNS in sample.names:
         return {}
     order, four = found
-    reading = sample.read(four[0], ColumnType.NUMBER, many=True)
-    reading = replace(reading, values=_joined(sample, four).tolist())
-    item = feature(COLUMNS, "numbers", "", reading, order=(order, ""), columns=(four, "as `order` says"))
-    return {COLUMNS: item}
+    reading = replace(sample.read(four[0], ColumnType.NUMBER, many=True), values=_rows(sample, four))
+    options: dict[str, Choice] = {"order": (order, ""), "columns": (four, "as `order` says")}
+    return {COLUMNS: feature(COLUMNS, "numbers", "", reading, **options)}
 
 
 def shared_images(sample: SourceSample) -> str | None:
@@ -85,11 +94,10 @@ def shared_images(sample: SourceSample) -> str | None:
     values = texts[image] if image else Reading()
     if len(values.distinct) == len(values.values):
         return None
-    four = box_columns(sample)
     lists = [name for name in sample.names if BOXES.fullmatch(plain_name(name))]
-    are_boxes = [each for name in lists for each in sample.read(name, ColumnType.NUMBER, many=True).values]
-    is_single = four and sample.read(four[1][0], ColumnType.NUMBER).fit >= FITS
-    return image if is_single or are_boxes and {*map(len, are_boxes)} <= {0, 4} else None
+    sides = {len(each) for name in lists for each in sample.read(name, ColumnType.NUMBER, many=True).values} - {0}
+    four = box_columns(sample)
+    return image if sides == {4} or four and sample.read(four[1][0], ColumnType.NUMBER).fit >= FITS else None
 
 
 def doubts_of_columns(items: Mapping[str, Guess]) -> Iterator[Doubt]:
@@ -140,7 +148,7 @@ def guess_boxes(item: Guess, name: str, image: Guess, answers: Answers, known: M
     is_called = item.kind == "numbers" and BOXES.fullmatch(plain_name(item.column))
     if not is_called or any(len(value) % 4 for value in item.reading.values):
         return item
-    boxes = np.array(list(chain.from_iterable(item.reading.values)), np.float64).reshape(-1, 4)
+    boxes = _boxes(item.reading.values)
     what = ("boxes", f"{'1 box' if len(boxes) == 1 else f'{len(boxes):,} boxes'}, by the names")
     if known:
         return replace(item, options={**item.options, "kind": what, "image": (name, ""), **known})
