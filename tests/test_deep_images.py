@@ -1,6 +1,7 @@
 """Images of more than 8 bits, or other than 1 or 3 channels: every number of a file reaches both engines."""
 
 import io
+from pathlib import Path
 from typing import Any
 
 import imagecodecs
@@ -13,9 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Picture
 
-from recordmill import augment
-from recordmill.pipeline.build.images.transcode import decodable, decoding_of
+from recordmill import augment, build, load_spec, open_dataset
+from recordmill.pipeline.build.images.transcode import MissingPluginError, decodable, decoding_of, require
 from recordmill.pipeline.build.summaries import numbers as numbers_module
+from recordmill.pipeline.facts.page import report_of
+from recordmill.pipeline.init.starter import starter
+from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.features.image import Image
 from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.numpy.augment.chain import apply, check, check_deep, lanes, parameters
@@ -23,7 +27,7 @@ from recordmill.transforms.numpy.image_decode import decode_planes
 from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.numpy.pixels import stretched
 from recordmill.transforms.tensorflow import image as graph
-from tests.messages import raises
+from tests.messages import assert_names, raises
 
 FLOATS = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-42, 3.4e38, -1.5], np.float32)
 
@@ -288,3 +292,57 @@ def test_percentiles_are_stretched():
     pixels = np.arange(1_000, dtype=np.uint16).reshape(10, 100, 1) * 60
     assert [stretched(pixels).min(), np.median(stretched(pixels)), stretched(pixels).max()] == [0, 127.5, 255]
     assert stretched(np.full((2, 2, 5), np.nan, np.float32)).tolist() == [[[0, 0, 0]] * 2] * 2
+
+
+@pytest.mark.parametrize(
+    ("data", "package"),
+    [(tiff(np.zeros((2, 2), np.uint16)), "tifffile"), (png(numbers("uint16", 2, 2, 3)), "imagecodecs")],
+)
+def test_without_its_package_a_file_names_the_extra(data, package, monkeypatch):
+    require.cache_clear()
+    monkeypatch.setattr("recordmill.pipeline.build.images.transcode.find_spec", lambda name: None)
+    with raises(MissingPluginError, "recordmill[deep]", package):
+        decodable(data, decoding_of(feature(dtype="uint16").options()))
+
+
+def scans(folder: Path) -> dict[str, np.ndarray]:
+    """Writes a folder of 12 bits in 16, and a file of another type."""
+    folder.mkdir()
+    files = {f"{number}.png": numbers("uint16", 6, 5, 1, number) >> 4 for number in range(20)}
+    for name, pixels in files.items():
+        (folder / name).write_bytes(png(pixels))
+    (folder / "colour.png").write_bytes(png(numbers("uint8", 6, 5, 3)))
+    return files
+
+
+def test_init_reads_16_bits_as_such(tmp_path):
+    scans(tmp_path / "data")
+    text = starter(str(tmp_path / "data"), LocalFiles())
+    assert_names(text, "dtype: uint16", "channels: 1", "normalize: none", "1 unsupported_format")
+    assert "cut to 8" not in text
+
+
+@pytest.mark.slow
+def test_a_build_keeps_16_bits(tmp_path):
+    files = scans(tmp_path / "data")
+    (tmp_path / "dataset.yaml").write_text(f"""
+name: scans
+source: {{format: image_folder, path: {tmp_path}/data}}
+splits: {{train: 1}}
+rejects: {{max_share: 0.1}}
+features:
+  image: {{kind: image, size: [6, 5], dtype: uint16, channels: 1, normalize: dataset}}
+  bands: {{kind: image, column: image, store: raw, size: [6, 5], dtype: uint16, bands: [1, 1], normalize: none}}
+""")
+    manifest = build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out")).manifest
+    whole = np.stack([*files.values()]).astype(np.float64)
+    assert manifest.rejects["by_reason"] == {"unsupported_format": 1}
+    assert manifest.statistics["image"]["mean"] == [whole.mean()]
+    given = open_dataset(tmp_path / "out").evaluation_input("train", batch_size=20, with_key=True)
+    (batch,) = given.as_numpy()
+    (other,) = given.as_tf_data()
+    held = np.stack([files[key.decode()] for key in batch["key"].tolist()])
+    for read in (batch, {name: each.numpy() for name, each in other.items()}):
+        assert np.array_equal(read["bands"], np.repeat(held, 2, -1))
+        assert np.allclose(read["image"], (held - whole.mean()) / whole.std(), atol=1e-5)
+    assert "stretched" in report_of(open_dataset(tmp_path / "out")).decode()
