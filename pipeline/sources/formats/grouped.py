@@ -18,11 +18,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from recordmill.pipeline.dataset.placement import join_key
+from recordmill.pipeline.dataset.placement import content_digest, join_key
 from recordmill.pipeline.sources.batches import even_parts, pack
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults, Ints
 from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import RowsOptions
 from recordmill.pipeline.sources.paths import planning
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, SourceReader, unpacked
@@ -119,9 +120,9 @@ class Groups:
 
     def _keys(self, table: pa.Table) -> Iterable[str]:
         encoded = [table[name].combine_chunks().dictionary_encode() for name in self.group]
-        parts = [list(map(key_part, each.dictionary.to_pylist())) for each in encoded]
+        parts = [[key_part(value) or _digest(value) for value in each.dictionary.to_pylist()] for each in encoded]
         cells = ([part[at] for at in each.indices.to_pylist()] for part, each in zip(parts, encoded, strict=True))
-        return (join_key(map(str, row)).decode() for row in zip(*cells, strict=True))
+        return (join_key(row).decode() for row in zip(*cells, strict=True))
 
     def _add(self, table: pa.Table, ids: Ints, place: Callable[[int], Place]) -> None:
         values = {name: table[name].combine_chunks() for name in self._columns}
@@ -165,6 +166,11 @@ class Groups:
             message = f"rows of one `{', '.join(self.group)}` differ in a column read as one value{shown}"
             self._faults.setdefault(number, Fault("wrong_type", message, name))
         return values.take(pa.array(first, mask=counts == 0)), None
+
+
+def _digest(reference: bytes) -> str:
+    """Returns the key of an image inside a row."""
+    return content_digest(parse(reference).data or b"").decode()
 
 
 def _held(values: pa.Array) -> pa.Array:
