@@ -269,18 +269,6 @@ def polygon_lines(numbers: int) -> bytes:
     return b"".join(b"0" + b" 1" * count + b"\n" for count in (6, numbers - 6 + numbers % 2))
 
 
-def polygon(numbers: int) -> object:
-    """An image whose two polygons have so many numbers, and one more if they are odd."""
-    image = CocoImage(1, path="a.jpg")
-    for count in (6, numbers - 6 + numbers % 2):
-        image.add({"id": 1, "segmentation": [[1] * count]}, {"shapes"})
-    return image.row(0).annotations
-
-
-def polygon_lines(numbers: int) -> bytes:
-    return b"".join(b"0" + b" 1" * count + b"\n" for count in (6, numbers - 6 + numbers % 2))
-
-
 ANNOTATIONS: dict[str, tuple[Bound, Callable[[int], object]]] = {
     "bytes": (bounds.FILE_BYTES, lambda n: voc_lists(voc(" " * (n - 25)), {})),
     "depth": (bounds.VOC_DEPTH, lambda n: voc_lists(voc("<a>" * (n - 1) + "</a>" * (n - 1)), {})),

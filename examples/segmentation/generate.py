@@ -40,7 +40,10 @@ def draw_image(random: np.random.Generator) -> tuple[Image.Image, Image.Image, l
         ImageDraw.Draw(image).polygon(shape, fill=tuple(random.integers(130, 256, 3).tolist()))
         ImageDraw.Draw(mask).polygon(shape, fill=CLASSES.index(name), outline=IGNORED)
         left, top, right, bottom = (side for pick in (min, max) for side in map(pick, zip(*shape, strict=True)))
-        points = [[*shape[at], 2] for at in range(2)] + [[*shape[2], 2] if len(shape) == 4 else [0, 0, 0], [*shape[-1], 2]]
+        points = [[*shape[at], 2] for at in range(2)] + [
+            [*shape[2], 2] if len(shape) == 4 else [0, 0, 0],
+            [*shape[-1], 2],
+        ]
         annotations.append(
             {
                 "category_id": CLASSES.index(name),

@@ -47,8 +47,8 @@ class RowSchema:
     """The label's classes, from the spec or a frozen analysis; None if the data decide."""
     fills: Mapping[str, Any] = field(default_factory=dict)  # default for a missing value, by optional feature
     fields: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """For a feature of several columns, the column of each field: numbers joined to a list, lists joined value by value,
-    else JSON objects."""
+    """For a feature of several columns, the column of each field: numbers make a list, lists are joined value by value,
+    others make JSON objects."""
     content_key: str | None = None  # the key digests this column
     split_by: SplitBy | None = None
     together: tuple[tuple[str, ...], ...] = ()  # groups of features with lists of equal lengths in each row

@@ -93,7 +93,8 @@ def _of_array(data: bytes, max_pixels: int) -> Values:
         raise ImageError("unsupported_format", str(error)) from None
     if found.ndim != 2:
         raise ImageError("unsupported_format", f"the array has the shape {list(found.shape)}: save [height, width]")
-    check_pixels(*found.shape, max_pixels)
+    height, width = found.shape
+    check_pixels(width, height, max_pixels)
     return found
 
 
