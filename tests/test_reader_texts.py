@@ -62,6 +62,10 @@ def test_how_long_rows_are(max_length: int | None, text_length: Any, width: int)
     assert (found["mask"].dtype, found["mask"].tolist()) == (bool, (found[""] > 0).tolist())
 
 
+def test_values_of_no_numbers_are_padded() -> None:
+    assert padded(Ragged(np.zeros((1, 0), np.int64), np.array([0, 0, 0, 1])), 2, 0, np.empty).shape == (3, 2, 0)
+
+
 def test_bucketed_texts_are_padded() -> None:
     assert ready([[1], [2, 3]], text="bucketed")[""].tolist() == [[1, 0], [2, 3]]
 

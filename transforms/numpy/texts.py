@@ -207,11 +207,11 @@ def _filled(rows: Ragged, full: Array, padding: Any) -> Array:
     """Writes rows, none longer than the array is wide, and the padding after them."""
     if len(rows.values) < WIDE * len(full):
         full.fill(padding)
-        if 2 * len(rows.values) < full.shape[0] * full.shape[1]:
-            places = positions_of(np.arange(len(full)) * full.shape[1], rows.lengths())
-            full.reshape(-1, *full.shape[2:])[places] = rows.values
+        count, width, *inner = full.shape
+        if 2 * len(rows.values) < count * width:
+            full.reshape(count * width, *inner)[positions_of(np.arange(count) * width, rows.lengths())] = rows.values
         else:
-            full[mask(rows, full.shape[1])] = rows.values
+            full[mask(rows, width)] = rows.values
         return full
     for out, start, end in zip(full, rows.splits.tolist(), rows.splits[1:].tolist(), strict=False):
         out[: end - start] = rows.values[start:end]

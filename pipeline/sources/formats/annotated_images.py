@@ -155,7 +155,7 @@ def _yolo_object(cells: Sequence[bytes], names: Names, points: PointShape | None
         box = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
     name = annotated.class_name(str(int(code)), names) if code.is_integer() else None
     shape = {"name": name, "crowd": 0, "unit": "relative", "polygons": polygons}
-    if name is None:
+    if not name:
         return f"class {code:g} is {'not in `names`' if code.is_integer() else 'no whole number'}"
     return box, name, shape, [*chain.from_iterable(places)]
 
