@@ -31,18 +31,6 @@ ReadImages: TypeAlias = ImageDescription | ImageSequenceDescription
 SMALL = 16 << 10  # 16 KiB: smaller raw images are joined and read as one
 
 
-class LyingLists(NamedTuple):
-    """A feature's lists of what lies on its rows' images, to be moved in place."""
-
-    rows: Ragged
-    moved: Callable[[Array], Lying]
-
-    def of(self, row: int) -> Lying:
-        """Returns what lies on a row's image."""
-        values, splits = self.rows
-        return self.moved(values[splits[row] : splits[row + 1]])
-
-
 class _Image(NamedTuple):
     """An image to read."""
 
@@ -62,7 +50,7 @@ class ImageReader:
         description: ReadImages,
         dtype: str | None = None,
         augment: Augment | None = None,
-        lying: Sequence[LyingLists] = (),
+        lying: Sequence[Callable[[int], Lying]] = (),
         empty: Empty = np.empty,
     ) -> None:
         """Takes the feature and its options. Raises: DatasetError: bfloat16 without ml_dtypes.
@@ -72,7 +60,7 @@ class ImageReader:
             description: the feature's.
             dtype: `uint8` pixels; `float32` or `bfloat16`, `(pixel - offset) * scale`; None: the description's.
             augment: changes of the pixels before normalization.
-            lying: moves with the pixels, in place.
+            lying: functions from a row to what lies on its image, to be moved with the pixels.
             empty: allocates the results.
         """
         self._name, self._description, self._augment, self._empty = name, description, augment, empty
@@ -180,7 +168,7 @@ class ImageReader:
             return self._whole(image, out if out is not None else self._scratch)
         part = self._part(image.part)
         pixels = self._whole(image, self._scratch) if part is None else part
-        lying = [lists.of(image.row) for lists in self._lying]
+        lying = [of(image.row) for of in self._lying]
         return apply_acting(pixels, lying, image.changes, out, mask=self._augment.mask)
 
     def _part(self, part: JpegPart | None) -> ImagePart | None:
