@@ -9,6 +9,7 @@ OTHER_KEYS: dict[str, dict[str, Any]] = {
     "image": _PIXELS,
     "image_sequence": _PIXELS,
     "boxes": {"stored": "float32", **_LIST},
+    "keypoints": {"stored": "float32", **_LIST},
     "text": {"stored": "int64", "padding_id": 0, **_LIST, **_IDS},
     "category": {"stored": "int64", **_IDS},
     "categories": {"padding_id": 0, **_LIST, **_IDS},

@@ -110,6 +110,10 @@ def check_same(features: Mapping[str, Any], rows: Mapping[str, Sequence[Any]]) -
         ({**TAGS, "read": "multi_hot", "vocabulary_size": 5}, {"x": [*LISTS, [-1, 4]]}),
         ({"kind": "boxes", "image": "y", **VARYING}, {"x": [[0, 0.5, 1, 1] * 2, [], [0.25] * 4]}),
         ({"kind": "boxes", "image": "y", **VARYING, "max_length": 3}, {"x": [[0, 0.5, 1, 1] * 2, [], [0.25] * 4]}),
+        (
+            {"kind": "keypoints", "image": "y", "count": 2, **VARYING},
+            {"x": [[0, 0.5, 1, 0.25, 1, 2] * 2, [], [0.25] * 6]},
+        ),
         ({"kind": "own", "stored": "float32", "shape": [2, 1]}, {"x": [[[1], [2]], [[3], [4]], [[5], [6]]]}),
         ({"kind": "own", "stored": "bytes", "shape": None}, {"x": [[b"a"], [], [b"bc", b""]]}),
         ({"kind": "own", "stored": "int64", "shape": None}, {"x": LISTS}),

@@ -34,7 +34,7 @@ from recordmill.transforms.contract.stored import KEY, Column, FinishOptions, Ra
 from recordmill.transforms.numpy.augment.chain import Augment
 from recordmill.transforms.numpy.augment.lying import Lying, MovedBoxes, MovedKeypoints
 from recordmill.transforms.numpy.buffers import Array, BatchMemory, Empty
-from recordmill.transforms.numpy.images import ImageReader, LyingLists, ReadImages
+from recordmill.transforms.numpy.images import ImageReader, ReadImages
 from recordmill.transforms.numpy.texts import Shares, padded, strings, texts
 
 Features: TypeAlias = Mapping[str, Description]
@@ -101,18 +101,20 @@ class Batch:
     def images(self, name: str, description: ReadImages) -> ImageReader:
         """Returns the reader of a feature's images."""
         lying = [
-            LyingLists(rows, _moved(each))
-            for feature, rows in self.places.items()
-            if isinstance(each := self.features[feature], PlacesDescription) and each.image == name
+            _lying(each, self.places[feature])
+            for feature, each in self.features.items()
+            if isinstance(each, PlacesDescription) and each.image == name
         ]
         dtype = None if description.is_mask else self.options.dtype
         return ImageReader(name, description, dtype, self.augment.get(name), lying, self.empty)
 
 
-def _moved(description: PlacesDescription) -> Callable[[Array], Lying]:
+def _lying(description: PlacesDescription, rows: Ragged) -> Callable[[int], Lying]:
+    """Returns a function from a row to its objects, to be moved in place."""
+    moved: Callable[[Array], Lying] = MovedBoxes
     if isinstance(description, KeypointsDescription):
-        return partial(MovedKeypoints, partners=description.partners)
-    return MovedBoxes
+        moved = partial(MovedKeypoints, partners=description.partners)
+    return lambda row: moved(rows.values[rows.splits[row] : rows.splits[row + 1]])
 
 
 def _objects(name: str, description: PlacesDescription, column: Any) -> Ragged:

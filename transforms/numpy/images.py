@@ -32,18 +32,6 @@ ReadImages: TypeAlias = ImageDescription | ImageSequenceDescription
 SMALL = 16 << 10  # 16 KiB: smaller raw images are joined and read as one
 
 
-class LyingLists(NamedTuple):
-    """A feature's lists of what lies on its rows' images, to be moved in place."""
-
-    rows: Ragged
-    moved: Callable[[Array], Lying]
-
-    def of(self, row: int) -> Lying:
-        """Returns what lies on a row's image."""
-        values, splits = self.rows
-        return self.moved(values[splits[row] : splits[row + 1]])
-
-
 class _Image(NamedTuple):
     """An image to read."""
 
@@ -63,7 +51,7 @@ class ImageReader:
         description: ReadImages,
         dtype: str | None = None,
         augment: Augment | None = None,
-        lying: Sequence[LyingLists] = (),
+        lying: Sequence[Callable[[int], Lying]] = (),
         empty: Empty = np.empty,
     ) -> None:
         """Takes the feature and its options. Raises: DatasetError: bfloat16 without ml_dtypes.
@@ -74,7 +62,7 @@ class ImageReader:
             dtype: the description's `pixel`, for stored pixels; `float32` or `bfloat16`, `(pixel - offset) * scale`;
                 None: the description's.
             augment: changes of the pixels before normalization.
-            lying: moves with the pixels, in place.
+            lying: functions from a row to what lies on its image, to be moved with the pixels.
             empty: allocates the results.
         """
         self._name, self._description, self._augment, self._empty = name, description, augment, empty
@@ -187,7 +175,7 @@ class ImageReader:
         if pixels is None:
             pixels = self._whole(image, self._scratch)
             pixels = pixels ^ padding if padding else pixels  # outside the image, changes show zeros
-        lying = [lists.of(image.row) for lists in self._lying]
+        lying = [of(image.row) for of in self._lying]
         changed = apply_acting(pixels, lying, image.changes, out, mask=self._augment.mask)
         return changed ^ padding if padding else changed
 
