@@ -220,6 +220,7 @@ def test_what_would_lose_numbers_is_a_reject(data, options, facts):
         ({"dtype": "uint16", "background": 65_536}, ("65536",)),
         ({"range": (0, 9)}, ("uint16",)),
         ({"dtype": "uint16", "range": (9, 9)}, ("[9.0, 9.0]",)),
+        ({"dtype": "uint16", "range": (0, 9)}, ("zero_one",)),
         ({"dtype": "uint16", "channels": 1, "normalize": {"mean": [0.5], "std": [0.2]}}, ("65,535", "0.2")),
         ({"dtype": "uint16", "channels": 2, "bands": [1]}, ("1 bands", "2")),
     ],

@@ -81,8 +81,8 @@ class Image(Feature):
     bands: tuple[Annotated[int, Field(ge=1, le=256, strict=True)], ...] | None = None
     """The file's bands to take, from 1, in this order; None: all."""
     range: tuple[Mean, Mean] | None = None
-    """The least and largest pixel, that `normalize` scales to 0..1 or -1..1: [0, 4095] for 12 bits in uint16. None: 0
-    and 65535."""
+    """The least and largest pixel, scaled by `normalize` to 0..1 or -1..1: [0, 4095] for 12 bits in uint16. None: 0 and
+    65535."""
     store: Literal["auto", "jpeg", "png", "raw", "original"] = "auto"
     """auto: JPEG for JPEG sources, else PNG; raw: uint8; original: the file; the reader decodes, rotates and scales."""
     quality: int = Field(default=95, ge=1, le=100, strict=True)
@@ -127,7 +127,8 @@ class Image(Feature):
         value = {"channels": len(bands), **value} if isinstance(bands, list | tuple) else value
         if dtype == "uint8" and value.get("channels", 3) in (1, 3):
             return value
-        return {"background": 0, **({"normalize": "none"} if dtype == "float32" else {}), **value}
+        has_scale = dtype != "float32" or value.get("range") is not None
+        return {"background": 0, **({} if has_scale else {"normalize": "none"}), **value}
 
     @model_validator(mode="after")
     def _check(self) -> "Image":
@@ -147,14 +148,20 @@ class Image(Feature):
             raise WrongValueError(f"has {len(self.bands)} bands for {self.channels} `channels`: omit one", "bands")
         if (self._is_deep or self.bands) and self.store in ("jpeg", "original"):
             raise WrongValueError(f"`{self.store}` holds grey or RGB of 8 bits: store `png` or `raw`", "store")
-        if self.range is not None and (self.dtype == "uint8" or self.range[0] >= self.range[1]):
-            wanted = "the least and the largest pixel of `dtype: uint16` or `float32`, such as [0, 4095]"
-            raise WrongValueError(f"should be {wanted}, got {list(self.range)}", "range")
+        if self.range is not None:
+            self._check_range(*self.range)
         if self.dtype == "uint16" and isinstance(self.normalize, Normalization) and max(self.normalize.std) <= 1:
             wanted = "in the pixel's units, 0 to 65,535: multiply shares"
             raise WrongValueError(f"is of uint16 {wanted}, got {list(self.normalize.std)}", "normalize", "std")
         if self.dtype == "float32":
             self._check_float()
+
+    def _check_range(self, least: float, most: float) -> None:
+        if self.dtype == "uint8" or least >= most:
+            wanted = "the least and the largest pixel of `dtype: uint16` or `float32`, such as [0, 4095]"
+            raise WrongValueError(f"should be {wanted}, got {[least, most]}", "range")
+        if self.normalize not in ("zero_one", "minus_one_one", "inception"):
+            raise WrongValueError("is for `normalize: zero_one` or `minus_one_one`: leave one out", "range")
 
     def _check_background(self) -> None:
         given, most = self.background, RANGES.get(self.dtype)
@@ -166,7 +173,7 @@ class Image(Feature):
     def _check_float(self) -> None:
         if self.normalize == "dataset":
             raise WrongValueError("`dataset` sums whole numbers: give `mean` and `std` for float32", "normalize")
-        if self.range is None and self.normalize not in ("none", "dataset") and isinstance(self.normalize, str):
+        if self.range is None and self.normalize != "none" and isinstance(self.normalize, str):
             raise WrongValueError(
                 f"`{self.normalize}` of float32 needs `range`, the least and largest pixel", "normalize"
             )
@@ -257,9 +264,8 @@ class Image(Feature):
             return statistics["mean"], [1 / deviation if deviation else 1.0 for deviation in deviations]
         least, most = self.range or RANGES.get(self.dtype, (0, 1))
         middle, half = (least + most) / 2, (most - least) / 2
-        offset, scale = {"none": (0.0, 1.0), "zero_one": (float(least), 1 / (most - least))}.get(
-            given, (middle, 1 / half)
-        )
+        scales = {"none": (0.0, 1.0), "zero_one": (float(least), 1 / (most - least))}
+        offset, scale = scales.get(given, (middle, 1 / half))
         return [offset] * self.channels, [scale] * self.channels
 
 
