@@ -288,7 +288,8 @@ def test_a_missing_mask_is_all_ignored() -> None:
     [
         ({"image": "no"}, ["'no'"]),
         ({"classes": ["a", "b"], "ignore": 1}, ["1", "value of a class"]),
-        ({"draw": "classes"}, ["needed"]),
+        ({"draw": "classes"}, ["`draw: classes`"]),
+        ({"draw": "instances", "classes": VOC}, ["`draw: instances`"]),
         ({"classes": VOC, "colors": {"persn": 255}}, ["persn", "person"]),
         ({"classes": ["a", "b"], "colors": {"a": 9, "b": [9, 9, 9]}}, ["one colour"]),
         ({"classes": ["a", "b"], "colors": {"a": 9}, "draw": "classes"}, ["`draw`"]),

@@ -23,7 +23,6 @@ MaskClasses = Annotated[
     | Annotated[dict[Value, ClassName], Field(min_length=1), AfterValidator(distinct), Tag("names by value")],
     Discriminator(lambda value: "names by value" if isinstance(value, dict) else "names"),
 ]
-PNG_SHARE = 0.05  # estimated stored bytes per pixel
 IGNORED = "ignore"  # the name in `colors` of the ignored value
 
 
@@ -71,8 +70,9 @@ class Mask(Feature):
                 raise WrongValueError(f"{message}; add it to `classes`, or give `ignore`", "colors")
         if len({*self._colors.values()}) < len(self._colors):
             raise WrongValueError("gives two classes one colour", "colors")
-        if self.draw == "classes" and not names:
-            raise WrongValueError("are needed: the names of shapes, by value", "classes")
+        if self.draw and (self.draw == "classes") != bool(self.classes):
+            message = "are the names of shapes by value: `draw: classes` needs them, `draw: instances` has none"
+            raise WrongValueError(message, "classes")
         if self.draw and self.colors:
             raise WrongValueError("are of files, and `draw` makes masks of shapes: leave one out", "colors")
         return self
@@ -121,12 +121,6 @@ class Mask(Feature):
     def _sides(self) -> dict[str, Any]:
         """Returns the image's options that decide a pixel's place."""
         return {name: getattr(self._image, name) for name in ("size", "shorter_side", "fit")} if self._image else {}
-
-    @property
-    def expected_bytes(self) -> float:
-        """The stored bytes of a mask, estimated from the image's."""
-        raw = self._image.model_copy(update={"store": "raw", "channels": 1}) if self._image else None
-        return raw.expected_bytes * (1 if self.store == "raw" else PNG_SHARE) if raw else 0.0
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         return self._make(
