@@ -20,12 +20,12 @@ from recordmill.pipeline.sources.paths import listed
 from recordmill.pipeline.spec.features.boxes import ORDERS
 
 NAMED = (
-    ("corners", ("x_?min|min_?x|left|xtl", "y_?min|min_?y|top|ytl", "x_?max|max_?x|right|xbr",
-                 "y_?max|max_?y|bottom|ybr")),
-    ("corners", ("x_?1", "y_?1", "x_?2", "y_?2")),
-    ("corners", ("x_?0", "y_?0", "x_?1", "y_?1")),
-    ("coco", ("x(_?min)?|left", "y(_?min)?|top", "w(idth)?", "h(eight)?")),
-    ("center", ("x_?c(enter)?|c(enter)?_?x", "y_?c(enter)?|c(enter)?_?y", "w(idth)?", "h(eight)?")),
+    ("corners", ("x_min xmin min_x minx left xtl", "y_min ymin min_y miny top ytl",
+                 "x_max xmax max_x maxx right xbr", "y_max ymax max_y maxy bottom ybr")),
+    ("corners", ("x1 x_1", "y1 y_1", "x2 x_2", "y2 y_2")),
+    ("corners", ("x0 x_0", "y0 y_0", "x1 x_1", "y1 y_1")),
+    ("coco", ("x x_min xmin left", "y y_min ymin top", "w width", "h height")),
+    ("center", ("x_center xc cx center_x", "y_center yc cy center_y", "w width", "h height")),
 )  # fmt: skip
 """Usual names of four columns of boxes, behind the same beginning."""
 LIKE = {"corners": ("corners",), "coco": ("coco", "center"), "center": ("center",)}
@@ -52,9 +52,10 @@ def _named(names: Sequence[str]) -> tuple[str, list[str]] | None:
     for order, patterns in NAMED:
         found = dict[str, dict[int, str]]()
         for name in names:
-            for place, pattern in enumerate(patterns):
-                if match := re.fullmatch(rf"(?i)(.*[^a-z0-9]|b?n?d?box)?({pattern})", name):
-                    found.setdefault(match[1] or "", {}).setdefault(place, name)
+            for place, words in enumerate(patterns):
+                for start in (name[: -len(word)].lower() for word in words.split() if name.lower().endswith(word)):
+                    if not start[-1:].isalnum() or start.endswith("box"):
+                        found.setdefault(start, {}).setdefault(place, name)
         for four in found.values():
             if len(four) == 4:
                 return order, [four[place] for place in range(4)]

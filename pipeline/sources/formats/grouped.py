@@ -110,7 +110,7 @@ class Groups:
         self._add(block.table.filter(pa.array(ids >= 0)), ids[ids >= 0], place)
 
     def _number(self, key: Any, place: Place) -> int:
-        """Returns a group's number, -1 for one that is not known."""
+        """Returns a group's number, -1 for an unknown one."""
         number = self._ids.get(key, -1)
         if number >= 0 or self._is_known:
             self.others += number < 0 and isinstance(key, str)
