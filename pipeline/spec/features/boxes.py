@@ -36,8 +36,8 @@ class Places(ListFeature):
     max_length: int | None = Field(default=None, ge=1, strict=True)
     """Keeps the first objects, and pads batches to this number. None: keeps all, and pads to a batch's longest row."""
     columns: tuple[str, ...] = ()
-    """Columns of numbers instead of one of lists: of boxes four, as `order` says, such as [x1, y1, x2, y2]; of key points
-    x and y of the first, of the second, …"""
+    """Columns of numbers instead of one of lists: of boxes four, as `order` says, such as [x1, y1, x2, y2]; of key
+    points x and y of the first, of the second, …"""
 
     @model_validator(mode="after")
     def _check_column(self) -> Self:
