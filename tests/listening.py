@@ -32,7 +32,7 @@ def sampled(root: psutil.Process, is_running: Callable[[], bool]) -> set[Socket]
     while is_running():
         with suppress(psutil.Error):
             found |= listening([root, *root.children(recursive=True)])
-        time.sleep(0.05)
+        time.sleep(0.3)  # a look takes longer than a port needs to appear
     return found
 
 

@@ -9,6 +9,7 @@ The steps are those of its parse tree, so they are the same on every machine, wh
 import re
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from re import _constants as op  # type: ignore[attr-defined]  # the tree that `re` itself compiles
 from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
@@ -35,13 +36,18 @@ class Counter:
     """Matches one pattern with one text."""
 
     def __init__(self, pattern: str, flags: int, text: str, most: float) -> None:
-        self.steps, self.text, self._most = 0, text, most
+        self._groups: dict[int, tuple[int, int]] = {}
+        self.begin(text, most)
         self._ignores_case = bool(flags & re.IGNORECASE)
         self._multiline, self._dotall = bool(flags & re.MULTILINE), bool(flags & re.DOTALL)
         tree = parser.parse(pattern, flags & ~re.UNICODE)
         self._ignores_case |= bool(tree.state.flags & re.IGNORECASE)
-        self._groups: dict[int, tuple[int, int]] = {}
         self._match = self._sequence(list(tree))
+
+    def begin(self, text: str, most: float) -> None:
+        """Begins to count anew, with another text."""
+        self.steps, self.text, self._most = 0, text, most
+        self._groups.clear()
 
     def search(self) -> list[int]:
         """Finds the ends of all matches that are not empty, as `sub` does."""
@@ -252,6 +258,11 @@ class Counter:
         return (words[0] != words[1]) == (where is op.AT_BOUNDARY)
 
 
+@lru_cache(maxsize=1)
+def _counter(pattern: str, flags: int) -> Counter:
+    return Counter(pattern, flags, "", float("inf"))
+
+
 def steps(pattern: str | re.Pattern[Any], text: str, *, anchored: bool = False, most: float = float("inf")) -> int:
     """Counts the steps of finding all matches in a text, or, `anchored`, of matching the whole of it.
 
@@ -259,6 +270,7 @@ def steps(pattern: str | re.Pattern[Any], text: str, *, anchored: bool = False, 
         TooManyStepsError: there are more than `most`.
     """
     source, flags = (pattern.pattern, pattern.flags) if isinstance(pattern, re.Pattern) else (pattern, 0)
-    counter = Counter(source.decode("latin-1") if isinstance(source, bytes) else source, flags, text, most)
+    counter = _counter(source.decode("latin-1") if isinstance(source, bytes) else source, flags)
+    counter.begin(text, most)
     counter.fullmatch() if anchored else counter.search()
     return counter.steps

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -90,7 +90,6 @@ def read(description: ArrayDescription, cells: list[bytes]) -> tuple[dict[str, A
     return dict(ours), {name: tensor.numpy() for name, tensor in theirs.items()}
 
 
-@settings(max_examples=80)
 @given(
     st.sampled_from(DTYPES), st.lists(st.integers(1, 3), max_size=3), st.booleans(), st.none() | st.integers(1, 4),
     st.lists(st.integers(0, 4), max_size=5), st.randoms(),

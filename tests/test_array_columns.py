@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
@@ -182,7 +182,6 @@ def test_null_is_absent_and_no_fault() -> None:
     assert of_python(column("int64", None, 2), None, []) == ([None, b""], [])
 
 
-@settings(max_examples=60)
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=6), st.sampled_from(["uint8", "int32", "float16", "bfloat16"]))
 def test_lists_of_any_lengths_give_what_was_put_in(counts: list[int], dtype: str) -> None:
     layout = ArrayLayout(dtype, (None, 2, 3))

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.augment import (
@@ -183,7 +183,6 @@ shares = st.floats(0, 1, exclude_max=True)
 
 
 @given(sides, sides, st.lists(shares, min_size=4, max_size=4), st.integers(0, 9))
-@settings(max_examples=200, deadline=None)
 def test_windows_lie_inside_of_the_image(height: int, width: int, numbers: list[float], pad: int) -> None:
     change = RandomResizedCrop(4)
     y, x, high, wide = change.window(drawn(change, *numbers), height, width)
@@ -210,7 +209,6 @@ def test_the_largest_draw_stays_inside(side: int) -> None:
 
 
 @given(st.integers(0, 2**32), st.sampled_from(CHAINS[:-1]))
-@settings(max_examples=60, deadline=None)
 def test_boxes_lie_where_their_pixels_do(seed: int, chain: list[Augmentation]) -> None:
     """A white rectangle on black shows where its box lies; scaling, colours and cutouts are excluded."""
     moving = [change for change in chain if isinstance(change, RandomFlip | RandomCrop | RandomRotation90 | CenterCrop)]

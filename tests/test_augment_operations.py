@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageEnhance, ImageFilter, ImageOps
 
@@ -180,7 +180,6 @@ def without_opencv(function: Callable[[], np.ndarray]) -> np.ndarray:
 
 
 @given(st.integers(0, 2**32), sides, sides, st.sampled_from([1, 3]), st.sampled_from([*WITH_MOVES, GaussianBlur(7)]))
-@settings(max_examples=200, deadline=None)
 def test_both_libraries_give_the_same(seed: int, height: int, width: int, channels: int, change: Augmentation) -> None:
     pixels = image(height, width, channels, seed)
     pixels.flags.writeable = False
@@ -235,7 +234,6 @@ def test_a_cropped_rotation_shows_no_fill(shape: tuple[int, int, int]) -> None:
 
 
 @given(st.integers(0, 2**32), st.sampled_from(WITH_MOVES))
-@settings(max_examples=200, deadline=None)
 def test_boxes_hold_the_moved_pixels(seed: int, change: Augmentation) -> None:
     """The pixels of a white rectangle on black lie in the moved box, within half a pixel a step."""
     rng = np.random.default_rng(seed)

@@ -192,6 +192,7 @@ def test_a_box_is_moved_exactly(source: tuple[int, int, int], box: list[float], 
     assert (got[:2] <= got[2:]).all()
 
 
+@pytest.mark.first(4)
 @BOTH_WAYS
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_box_has_the_same_bits_in_any_batch(run: Run, order: str) -> None:

@@ -105,6 +105,7 @@ def test_late_writers_land_where_nobody_looks_or_write_the_same(output: str, tmp
     assert list(open_bucket(output).children(".building/4f1c9a2e00000000")) == [third.workspace.url.rpartition("/")[2]]
 
 
+@pytest.mark.nightly
 def test_without_an_analysis_only_the_passes_are_kept(output: str, tmp_path: Path) -> None:
     first = again(output, tmp_path)
     work(first, 0, analyzed=False)
@@ -135,6 +136,7 @@ def plans(output: str) -> list[str]:
     return [name for name in open_bucket(output).sizes(".building") if name.endswith("/reports/plan.json")]
 
 
+@pytest.mark.nightly
 @pytest.mark.first(1)
 @pytest.mark.parametrize("analyzed", [True, False])
 def test_an_attempt_that_is_half_removed_is_none(
@@ -156,7 +158,7 @@ def test_an_attempt_that_is_half_removed_is_none(
         assert third.workspace.read("digests/shard-000000.arrow") == b"digests"
 
 
-@pytest.mark.first(1)
+@pytest.mark.nightly
 @pytest.mark.parametrize(
     "remove",
     [lambda output, run: prune(output, None, building=run.folder), lambda _, run: run.remove()],

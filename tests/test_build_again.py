@@ -12,9 +12,9 @@ from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.make_version import NothingMendedError
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.run_options import RunOptions
-from recordmill.pipeline.spec.model import parse_spec
-from tests.forked import recordmill
-from tests.messages import assert_names, raises
+from recordmill.pipeline.errors import UserError, code_of
+from recordmill.pipeline.spec.model import load_spec, parse_spec
+from tests.messages import raises
 
 pytestmark = pytest.mark.slow
 
@@ -55,9 +55,8 @@ def row(number: int, **changes: Any) -> str:
     return json.dumps({"id": f"k{number}", "label": "cat"} | changes)
 
 
-def run(folder: Path, *command: str) -> tuple[int, str]:
-    done = recordmill(*command, "dataset.yaml", "--output", "out", cwd=folder)
-    return done.returncode, done.stderr
+def run(folder: Path, *, again: bool = False) -> Published:
+    return build(load_spec(str(folder / "dataset.yaml")), str(folder / "out"), RunOptions(again=again))
 
 
 def test_from_a_limit_to_a_mended_version(tmp_path: Path) -> None:
@@ -65,16 +64,14 @@ def test_from_a_limit_to_a_mended_version(tmp_path: Path) -> None:
     good = [row(number) for number in range(40)]
     (tmp_path / "rows.jsonl").write_text("\n".join([*good, row(41, label=None)]))
     (tmp_path / "dataset.yaml").write_text(source)
-    status, said = run(tmp_path, "build")
-    assert status == 5
-    assert_names(said, "1 of 41 rows", "2.4%", "rejects.max_share allows 1.0%")
+    with raises(UserError, "1 of 41 rows", "2.4%", "rejects.max_share allows 1.0%") as over:
+        run(tmp_path)
+    assert code_of(over.value) == 5
     assert not (tmp_path / "out/LATEST").exists()
     (tmp_path / "dataset.yaml").write_text(f"{source}rejects: {{max_share: 0.05}}\n")
-    status, said = run(tmp_path, "build")
-    assert status == 0, said
-    status, said = run(tmp_path, "build", "--again")
-    assert (status, "rejected again" in said) == (3, True), said
+    assert run(tmp_path).is_new
+    with raises(NothingMendedError, "rejected again") as same:
+        run(tmp_path, again=True)
+    assert code_of(same.value) == 3
     (tmp_path / "rows.jsonl").write_text("\n".join([*good, row(41)]))
-    status, said = run(tmp_path, "build", "--again")
-    assert status == 0, said
-    assert "Published pets" in said
+    assert run(tmp_path, again=True).is_new

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
@@ -100,7 +100,6 @@ def test_a_sentence_with_a_wrong_line_is_one_reject_at_that_line(tmp_path: Path)
 TOKENS = st.sampled_from(["a X", "é\tY", "b  Z ", "-DOCSTART- O", "", " ", "c", "x\ty\tz"])
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(TOKENS, max_size=30), st.integers(1, 40), st.integers(1, 9), st.sampled_from(["\n", "\r\n"]))
 def test_sentences_are_the_same_however_the_file_is_cut(
     tmp_path_factory: pytest.TempPathFactory, lines: list[str], size: int, piece: int, end: str

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -103,7 +103,6 @@ def contents(case: tuple[dict[str, Any], list[bytes]]) -> st.SearchStrategy[Cont
     return st.lists(st.sampled_from(case[1])).map(lambda parts: (case[0], b"".join(parts)))
 
 
-@settings(deadline=None, max_examples=400)
 @given(
     st.sampled_from(IN_DIALECTS).flatmap(contents),
     st.sampled_from([b"", b"\xef\xbb\xbf"]),
@@ -130,7 +129,6 @@ def test_rows_are_what_python_reads_however_the_file_is_cut(
     assert {r.reason for r in rejects if r.position in invalid} <= {"invalid_utf8"}
 
 
-@settings(deadline=None, max_examples=200)
 @given(
     st.text("0123456789+-.eExXnaif _\u0661\u00a0", max_size=9)
     | st.floats().map(repr)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.build.duplicates import decisions, find
@@ -216,7 +216,6 @@ def test_each_class_is_cut_by_the_shares_to_the_row(
     assert len(read) == len(set(read)) <= len({name for name, _ in rows}) * (len(weights) - 1)
 
 
-@settings(max_examples=200)
 @given(rows=rows_of(), distance=st.integers(0, 8))
 def test_pairs_are_found_by_any_number_of_tasks(rows: list[Row], distance: int) -> None:
     lowest = {row.digest: row for row in reversed(rows)}.values()

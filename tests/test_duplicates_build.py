@@ -137,6 +137,7 @@ def _shards(published: Published) -> dict[str, str]:
     return {shard.file: shard.sha256 for split in published.manifest.splits.values() for shard in split.shards}
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("action", ["drop", pytest.param("same_split", marks=pytest.mark.nightly)])
 def test_the_bytes_do_not_depend_on_order_chunks_or_repeats(tmp_path: Path, action: str) -> None:

@@ -87,7 +87,7 @@ def differing(op: Callable[[tf.Tensor], list[Any]], reference: Callable[[str], A
     return [ascii(text) for text, one in zip(texts, found, strict=True) if one != reference(text)]
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", CLEANED)
 def test_cleaning_keeps_every_character(name: str) -> None:
     given, reference = CLEANED[name]
@@ -99,7 +99,7 @@ def test_cleaning_keeps_every_character(name: str) -> None:
     assert differing(op, reference) == []
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("name", TOKENS)
 def test_tokens_hold_every_character(name: str) -> None:
     def op(texts: tf.Tensor) -> list[list[Any]]:
@@ -145,6 +145,7 @@ print(ascii([one.decode() for one in lower(tf.constant({LOWERED!a})).numpy()]))
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.slow
 def test_lower_is_the_same_in_any_language_of_the_machine() -> None:
     environment = {**os.environ, "LC_ALL": "tr_TR.UTF-8"}

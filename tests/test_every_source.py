@@ -247,7 +247,6 @@ name: small
 source: SOURCE
 key: id
 features:
-  image: {kind: image, store: original}
   text: {kind: text}
   tags: {kind: categories}
   label: {kind: category}

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.build.worker.build_shard import KEY, encode
@@ -39,7 +39,6 @@ def quiet(bits: int) -> int:
     return bits | 1 << 22 if bits & 0x7FFFFFFF > 0x7F800000 else bits
 
 
-@settings(max_examples=60)
 @given(st.lists(ROW, min_size=1, max_size=6))
 def test_every_value_comes_back(rows: list[tuple[Any, ...]]) -> None:
     keys = [row[0] for row in rows]

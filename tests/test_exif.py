@@ -6,7 +6,7 @@ import struct
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
@@ -189,7 +189,6 @@ ENTRY = st.one_of(
 
 
 @pytest.mark.filterwarnings("ignore")
-@settings(max_examples=200, deadline=None)
 @given(
     entries=st.lists(ENTRY, max_size=6),
     order=st.sampled_from("<>"),
@@ -209,7 +208,6 @@ def test_orientation_is_what_pillow_reads(entries, order, offset, count, kept):
     assert tiff_orientation(tf.constant(data)) == (expected if expected in range(1, 9) else 1)
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.sampled_from([b"", b"II*\0", b"MM\0*", b"II*\0\x08\0\0\0"]), st.binary(max_size=60))
 def test_no_bytes_are_an_error(mark, data):
     exif = b"Exif\0\0" + mark + data

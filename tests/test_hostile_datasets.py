@@ -99,7 +99,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return published.write_version(tmp_path_factory.mktemp("hostile"), 20, **PARTS)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data(), new=st.sampled_from(HOSTILE))
 def test_any_value_of_a_manifest_ends_in_a_line(folder: Path, data: st.DataObject, new: Any) -> None:
     output, path = folder.parents[1], folder / MANIFEST_FILE

@@ -140,7 +140,7 @@ def test_tfds_takes_an_image_of_any_size(keys, dimensions, form):
 FILES = [saved(), saved(form="PNG"), saved(PIXELS[::2])]
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize(("how", "magics"), [("png", [b"\x89PNG"] * 3), ("raw", None)])
 def test_png_and_raw_keep_every_pixel(how, magics, channels):
@@ -161,6 +161,7 @@ def test_auto_keeps_the_sources_format(channels):
     np.testing.assert_array_equal(read(tf.constant(stored), channels=channels), expected)
 
 
+@pytest.mark.first(1)
 @pytest.mark.parametrize("quality", [40, 95])
 def test_jpegs_have_the_quality_asked_for(quality):
     expected = tf.io.encode_jpeg(pixels_of(FILES[0]), quality=quality)
@@ -210,7 +211,7 @@ def test_the_manifest_leaves_rgb_out():
         ImageDescription.from_json({**json, "channel_order": "hsv"})
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("how", ["auto", "jpeg", "png", "raw", "original"])
 def test_no_rows_are_no_images(how):
     stored = stored_parts([], store=how)
@@ -276,7 +277,7 @@ def test_a_stored_image_is_a_string_and_its_parts(keys, parts):
 # Sizes of their own
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize("how", ["png", "original"])
 @pytest.mark.parametrize(
     ("keys", "sides"),

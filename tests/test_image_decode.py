@@ -170,6 +170,7 @@ def graph(channels: int) -> Callable[[tf.Tensor], tf.Tensor]:
     return tf.function(lambda column: prepare(keys, column, context).store(Statistics())[""])
 
 
+@pytest.mark.first(16)
 @pytest.mark.parametrize(
     ("data", "fact"),
     [
@@ -206,6 +207,7 @@ def photo(height: int, width: int) -> np.ndarray:
     return np.asarray(small.resize((width, height), Picture.Resampling.BICUBIC))
 
 
+@pytest.mark.first(15)
 @pytest.mark.parametrize(
     ("sides", "keys", "ratio"),
     [

@@ -120,7 +120,6 @@ SIDES = st.tuples(st.integers(1, 40), st.integers(1, 40))
 FITS = ["pad", "crop", "stretch"]
 
 
-@settings(max_examples=100, deadline=None)
 @given(SIDES, SIDES, st.sampled_from(FITS), st.sampled_from([1, 3]), st.integers(0, 20) | st.none())
 def test_any_image_fits_any_size(source, size, fit, channels, more):
     colour = np.uint8([9, 99, 199][:channels])

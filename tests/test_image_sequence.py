@@ -55,7 +55,7 @@ def one_by_one(keys: dict[str, Any], files: list[bytes], statistics: dict[str, A
     return parts[""].numpy().tolist(), image.features(options.describe(statistics), parts)[""].numpy()
 
 
-@pytest.mark.first(3)
+@pytest.mark.first(2)
 @BOTH_WAYS
 @pytest.mark.parametrize(
     "keys",

@@ -82,11 +82,11 @@ def alpaca(folder: Path) -> None:
 
 MAKES: dict[str, tuple[Callable[[Path], None], int, list[str]]] = {
     "languages": (languages, 150, ["columns: {de: train.de, en: train.en}", "split: validation"]),
+    "squad": (squad, 130, ["rows: data[].paragraphs[].qas[]", "data[].paragraphs[].context", "column: answers.at"]),
     "sides": (sides, 150, ["columns: {src: src-train.txt.gz, tgt: tgt-train.txt.gz}", "path: data/train/"]),
     "labels": (labels, 150, ["classes: {0: negative, 1: neutral, 2: positive}", "mapping.txt", "label: labels"]),
     "conll": (conll, 150, ["columns: [word, pos, tag]", "together: [word, pos, tag]", "-DOCSTART- lines, skipped: 1"]),
     "conllu": (conllu, 150, ["format: conllu", "comments, skipped: 120", "deprel"]),
-    "squad": (squad, 130, ["rows: data[].paragraphs[].qas[]", "data[].paragraphs[].context", "column: answers.at"]),
     "alpaca": (alpaca, 150, ["rows: '[]'", "instruction:"]),
 }
 
@@ -110,6 +110,7 @@ def test_the_spec_needs_no_edit(name: str, tmp_path: Path) -> None:
     assert found[2] or int(found[1]) >= rows
 
 
+@pytest.mark.first(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MAKES)
 def test_the_spec_builds_every_row(name: str, tmp_path: Path) -> None:

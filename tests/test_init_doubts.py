@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from recordmill.pipeline.build.build import build
 from recordmill.pipeline.init.dialect import cell_options
 from recordmill.pipeline.init.doubts import (
     box_doubts,
@@ -23,6 +24,7 @@ from recordmill.pipeline.init.doubts import (
     value_doubts,
 )
 from recordmill.pipeline.init.starter import first_lines
+from recordmill.pipeline.spec.model import load_spec
 from tests.forked import recordmill
 from tests.messages import assert_names
 from tests.test_init import guessed, image_bytes, lines, write
@@ -342,5 +344,4 @@ def test_the_command_says_doubts_and_the_hint_keeps_images_in_one_split(tmp_path
     text = (tmp_path / "dataset.yaml").read_text()
     text = re.sub(r"\n# (split_by: .*)", r"\n\1", text.replace("  class:\n", "  breed:\n    column: class\n"))
     (tmp_path / "dataset.yaml").write_text(text.replace("label: class", "label: breed"))
-    built = recordmill("build", "dataset.yaml", "--output", "out", cwd=tmp_path)
-    assert built.returncode == 0, built.stderr
+    build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out"))

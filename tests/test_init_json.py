@@ -29,6 +29,7 @@ OF_PANDAS: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@pytest.mark.first(9)
 @pytest.mark.parametrize("name", OF_PANDAS)
 @pytest.mark.parametrize("ending", [".json", ".json.gz"])
 def test_a_table_in_one_object_is_refused_with_the_command(tmp_path: Path, name: str, ending: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.build.plan.plan import make_plan
@@ -49,7 +49,6 @@ def test_blank_lines_shift_no_row(tmp_path: Path) -> None:
 LINES = st.lists(st.tuples(*[st.sampled_from(["", " ", "a", "é" * 9, '"', "x,\t"])] * 2), min_size=1, max_size=30)
 
 
-@settings(deadline=None, max_examples=60)
 @given(LINES, st.integers(1, 60), st.integers(1, 9), st.integers(1, 5), st.sampled_from(["\n", "\r\n", "\r"]))
 def test_rows_are_the_same_however_the_files_are_cut(
     tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[str, str]], size: int, piece: int, every: int, end: str

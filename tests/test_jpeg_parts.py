@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -46,7 +46,6 @@ def read(data: bytes) -> JpegLayout:
     return layout
 
 
-@settings(deadline=None, max_examples=150)
 @given(st.data())
 def test_a_part_has_the_pixels_of_the_whole(data: Any) -> None:
     height, width = (data.draw(st.integers(1, 150), label=side) for side in ("height", "width"))
@@ -133,7 +132,6 @@ def test_a_window_that_reaches_beyond_the_image_has_the_part_inside() -> None:
     assert part[:-1] == whole[:-1]
 
 
-@settings(deadline=None, max_examples=300)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 12))
 def test_hostile_bytes(seed: int, changes: int) -> None:
     """Bytes cause at most an error of decoding."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.sources import batches
@@ -159,7 +159,6 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     st.lists(JSON, max_size=8), st.dictionaries(st.text(max_size=2), JSON, max_size=3), st.integers(1, 60), st.data()
 )

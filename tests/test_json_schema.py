@@ -67,23 +67,12 @@ def test_a_broken_spec_is_marked() -> None:
     assert [name for name, problems in found.items() if not problems] == []
 
 
-def test_each_key_is_explained() -> None:
-    schema = json.loads(schema_text())
-    groups = {"the spec": schema, **schema["$defs"]}
-    unexplained = [
-        (group, key)
-        for group, model in groups.items()
-        for key, option in model.get("properties", {}).items()
-        if "description" not in option and "const" not in option
-    ]
-    assert unexplained == []
-
-
 def test_the_command_writes_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    expected = schema_text()
     app(["schema"], standalone_mode=False)
-    assert capsys.readouterr().out == schema_text()
+    assert capsys.readouterr().out == expected
     app(["schema", "--output", str(tmp_path / SCHEMA_FILE)], standalone_mode=False)
-    assert (tmp_path / SCHEMA_FILE).read_text() == schema_text()
+    assert (tmp_path / SCHEMA_FILE).read_text() == expected
 
 
 def test_init_names_the_schema_that_it_writes_beside_the_spec(tmp_path: Path) -> None:

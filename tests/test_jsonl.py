@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
@@ -125,7 +125,7 @@ FAULTS: dict[str, tuple[bytes, str, str | None]] = {
     "a URL": (line(p="http://x/a.png"), "forbidden_path", "p"),
     "a NUL in a path": (line(p="a\0"), "forbidden_path", "p"),
     "deep lists": (b'{"t": "a", "x": ' + b"[" * 200 + b"]" * 200 + b"}", "malformed_row", None),
-    "deep objects": (b'{"t": "a", "x": ' + b'{"y": ' * 100_000 + b"1" + b"}" * 100_001, "malformed_row", None),
+    "deep objects": (b'{"t": "a", "x": ' + b'{"y": ' * 20_000 + b"1" + b"}" * 20_001, "malformed_row", None),
     "the first column counts": (line(n="x", c=1.5), "wrong_type", "c"),
 }
 
@@ -215,7 +215,6 @@ ROWS = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(ROWS | st.none(), min_size=1), st.booleans(), st.integers(1, 200), st.integers(1, 64))
 def test_well_formed_lines_are_what_json_says(
     tmp_path_factory: pytest.TempPathFactory, values: list[Any], ascii_only: bool, chunk_bytes: int, piece: int
@@ -230,7 +229,6 @@ def test_well_formed_lines_are_what_json_says(
     assert (rejects, sum(covered)) == ([], len(texts))
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     st.lists(st.sampled_from([FIRST, b"", *(bad for bad, *_ in FAULTS.values() if len(bad) < 1000)]), max_size=60),
     st.integers(1, 3000),

@@ -96,11 +96,13 @@ IN_TURN = [name for name in STEPS if not name.startswith("publishing")] + [
 ]
 AFTER_RENAMING = ["publishing: version renamed", "publishing: before LATEST", "publishing: after LATEST"]
 AT_NIGHT = [
+    "look: a chunk is done",
     "look: a bucket is done",
     "look: done",
     "analysis",
     "shard: index renamed",
     "shard: renamed",
+    "publishing: serving",
     "publishing: assembling",
     "publishing: export copied",
     "publishing: version renamed",

@@ -9,6 +9,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,12 @@ SECOND_HALF = {
 
 Sentence = tuple[int, str, str]
 """A docstring: its line, its text, and the annotation of what it stands for."""
+
+
+@cache
+def all_docstrings() -> list[tuple[Path, Sentence]]:
+    files = [file for folder in ("pipeline", "transforms", "recordmill") for file in (ROOT / folder).rglob("*.py")]
+    return [(file, each) for file in sorted(files) for each in docstrings(ast.parse(file.read_text()))]
 
 
 def docstrings(tree: ast.Module) -> Iterator[Sentence]:
@@ -72,11 +79,9 @@ def room_of(file: Path) -> str:
 def broken_by_room() -> dict[str, list[str]]:
     """Lists the docstrings that break the rule, by room."""
     rooms = defaultdict[str, list[str]](list)
-    for folder in ("pipeline", "transforms", "recordmill"):
-        for file in sorted((ROOT / folder).rglob("*.py")):
-            for line, text, annotated in docstrings(ast.parse(file.read_text())):
-                if rule := broken_rule(text, annotated):
-                    rooms[room_of(file)].append(f"{file.relative_to(ROOT)}:{line} {rule}: {text.splitlines()[0]}")
+    for file, (line, text, annotated) in all_docstrings():
+        if rule := broken_rule(text, annotated):
+            rooms[room_of(file)].append(f"{file.relative_to(ROOT)}:{line} {rule}: {text.splitlines()[0]}")
     return rooms
 
 
@@ -87,12 +92,7 @@ def test_docstrings_keep_the_language_rule() -> None:
 
 
 def test_sentences_end_as_plainly_as_they_begin() -> None:
-    texts = [
-        text
-        for folder in ("pipeline", "transforms", "recordmill")
-        for file in (ROOT / folder).rglob("*.py")
-        for _, text, _ in docstrings(ast.parse(file.read_text()))
-    ]
+    texts = [text for _, (_, text, _) in all_docstrings()]
     found = {pattern: sum(len(re.findall(pattern, text)) for text in texts) for pattern in SECOND_HALF}
     assert {pattern: count for pattern, count in found.items() if count > SECOND_HALF[pattern]} == {}
 

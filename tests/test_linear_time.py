@@ -265,7 +265,6 @@ NAMES = st.sampled_from(["a", "b", ".h", "ab", "aba", "abab", ".a", "a.b"])
 
 
 @given(st.lists(PARTS, min_size=1, max_size=6), st.lists(NAMES, min_size=1, max_size=7))
-@settings(max_examples=500)
 def test_a_glob_means_what_it_says_part_by_part(parts: list[str], names: list[str]) -> None:
     assert bool(glob_pattern("/".join(parts)).fullmatch("/".join(names))) == matches(parts, names)
 

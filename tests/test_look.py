@@ -205,6 +205,7 @@ def images(tmp_path: Path) -> Any:
     return planned_look(tmp_path / "b", spec + "{image: {kind: image, size: [2, 2], normalize: dataset}}}")
 
 
+@pytest.mark.nightly
 def test_graphs_of_images_are_traced_before_the_threads_begin(images: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     threads = list[threading.Thread]()
 

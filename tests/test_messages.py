@@ -1,7 +1,7 @@
 """Tests of messages hold facts: a value, a place, a remedy. A sentence may change without breaking any."""
 
 import ast
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 TESTS = Path(__file__).parent
@@ -12,12 +12,16 @@ HELPERS = {"raises": 1, "assert_names": 1}
 """Functions of `tests.messages`, with the number of arguments before the facts."""
 
 
-def calls() -> Iterator[tuple[str, ast.Call]]:
-    """Yields all calls of the tests, with their places."""
-    for file in sorted(TESTS.glob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call):
-                yield f"{file.name}:{node.lineno}", node
+@cache
+def calls() -> list[tuple[str, ast.Call]]:
+    """Lists the calls of `raises` and `assert_names` in all tests, with their places."""
+    trees = {file.name: ast.parse(file.read_text(encoding="utf-8")) for file in sorted(TESTS.glob("*.py"))}
+    found = ((name, node) for name, tree in trees.items() for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return [(f"{name}:{call.lineno}", call) for name, call in found if name_of(call) in HELPERS]
+
+
+def name_of(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
 
 
 def text_of(node: ast.expr) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.reader import parsing
@@ -246,7 +246,6 @@ def expected_of(rows: Sequence[bytes], name: str, kind: int) -> Any:
     return plain(Ragged(column, np.cumsum([0, *map(len, lists)])))
 
 
-@settings(max_examples=80, deadline=None)
 @given(st.lists(examples(), min_size=1, max_size=4), names, st.sampled_from([*KINDS]))
 def test_every_legal_form_reads_as_protocol_buffers_read_it(rows: list[bytes], name: str, kind: int) -> None:
     found = parse_both(rows, {name: Stored(DTYPES[kind], None)})
@@ -254,7 +253,6 @@ def test_every_legal_form_reads_as_protocol_buffers_read_it(rows: list[bytes], n
     assert found[name] == expected if expected is not None else "expected" in found[1]
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     st.lists(st.tuples(contents, contents), min_size=2, max_size=12),
     st.sampled_from([*KINDS]),
@@ -281,7 +279,6 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(data[: draw(st.integers(0, len(data)))]) if draw(st.booleans()) else bytes(data)
 
 
-@settings(max_examples=100, deadline=None)
 @given(st.lists(st.one_of(damaged(), st.binary(max_size=40)), min_size=1, max_size=3), st.sampled_from([*KINDS]))
 @example([b"\x0a\xff\xff\xff\xff\x0f"], INTS)
 def test_damage_is_one_error_and_no_other(rows: list[bytes], kind: int) -> None:
@@ -298,7 +295,6 @@ def test_another_form_needs_protobuf(monkeypatch: pytest.MonkeyPatch) -> None:
         assert raised.value.row == 1
 
 
-@settings(max_examples=60, deadline=None)
 @given(st.lists(st.lists(ints, max_size=9), max_size=9))
 def test_varints(rows: list[list[int]]) -> None:
     pieces = [packed(INTS, row) for row in rows]

@@ -47,7 +47,7 @@ COPIES: dict[str, Callable[[Image.Image], Image.Image]] = {
 }
 
 
-@pytest.mark.first(4)
+@pytest.mark.first(2)
 @pytest.mark.parametrize("copy", COPIES)
 def test_a_copy_looks_like_its_original(copy: str) -> None:
     form = "TIFF" if copy == "CMYK" else "PNG"
@@ -55,6 +55,7 @@ def test_a_copy_looks_like_its_original(copy: str) -> None:
     assert len(missed) <= 1, missed
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("form", ["JPEG", "WEBP", "TIFF", "BMP", "GIF", "AVIF", "HEIF"])
 def test_the_format_does_not_matter(form: str) -> None:
     for seed in range(5):

@@ -58,6 +58,7 @@ def test_a_source_that_is_not_there_is_told_of(rows: Path) -> None:
         planned(rows, sources=("a.jsonl", "missing.jsonl"))
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize(
     ("more", "shards"),
     [

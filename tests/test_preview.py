@@ -149,6 +149,7 @@ def test_a_notebook_shows_an_input(dataset: Dataset, augment: tuple[RandomFlip, 
     assert "<td>label</td><td>[4]</td><td>int64</td>" in page
 
 
+@pytest.mark.nightly
 def test_without_a_file_the_command_writes_one_and_names_it(dataset: Dataset, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "recordmill", "preview", str(dataset.folder), "-n", "2"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)

@@ -68,6 +68,7 @@ def features_of(batch: object) -> dict[str, list[bytes]]:
     return batch[0] if isinstance(batch, tuple) else batch  # type: ignore[return-value]
 
 
+@pytest.mark.nightly
 def test_two_prunes(output: str, tmp_path: Path) -> None:
     for number, version in enumerate([*NAMES, *MORE]):
         publish(output, tmp_path, version, keep=("train", "test")[: number % 3])

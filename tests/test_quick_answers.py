@@ -64,6 +64,7 @@ def test_an_argument_too_many_is_not_dropped(
     assert printed.out == ""
 
 
+@pytest.mark.nightly
 def test_options_of_beam_stay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     with raises(SystemExit, "0"):
@@ -82,7 +83,7 @@ def build(folder: Path, output: str = "out", before: str = "") -> tuple[int, str
     return done.returncode, done.stderr
 
 
-@pytest.mark.first(2)
+@pytest.mark.first(1)
 @pytest.mark.parametrize(
     ("output", "change", "facts"),
     [

@@ -64,6 +64,7 @@ JPEGS = [
 ]
 
 
+@pytest.mark.first(24)
 @pytest.mark.parametrize("backend", ["simplejpeg", "pillow"], indirect=True)
 @pytest.mark.parametrize(("pixels", "quality", "keys"), JPEGS)
 def test_jpegs_are_decoded_bit_for_bit(pixels: np.ndarray, quality: int, keys: dict[str, Any], backend: None) -> None:
@@ -120,8 +121,9 @@ def test_a_large_jpeg_is_decoded_at_the_part_that_the_graph_chooses(
     assert found == sides[turn == 6]
 
 
+@pytest.mark.first(12)
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
-@pytest.mark.parametrize("turn", range(1, 9))
+@pytest.mark.parametrize("turn", [6, 8, 3, 1, 2, 4, 5, 7])
 def test_originals_are_turned_upright(form: str, turn: int) -> None:
     check_original(turned(form, turn))
 

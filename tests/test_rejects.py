@@ -168,8 +168,9 @@ def test_what_fails_alone_too_is_believed(
         BuildImageReader(BeamFiles(), [""], "").load(0, inline(GIF), OPTIONS)
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize(
-    ("errors", "is_measured"), [((), True), ((INVALID,), True), ((EXHAUSTED,), True), ((INVALID, INVALID), False)]
+    ("errors", "is_measured"), [((INVALID,), True), ((INVALID, INVALID), False), ((), True), ((EXHAUSTED,), True)]
 )
 def test_statistics_leave_out_only_what_is_damaged_twice(errors: tuple[Exception, ...], is_measured: bool) -> None:
     graph = Failing(*errors, function=pixel_graph(OPTIONS))

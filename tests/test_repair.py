@@ -167,7 +167,7 @@ def change_price(written: list[bytes]) -> None:
     written[1] = frame(example.SerializeToString(deterministic=True))
 
 
-@pytest.mark.first(1)
+@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "facts"),

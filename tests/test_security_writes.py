@@ -130,7 +130,7 @@ FORGOTTEN = Forgotten({"0" * 48: "2026-11-20T12:00:00Z"}).to_text()
 
 
 @pytest.mark.first(2)
-@pytest.mark.parametrize("step", [40, pytest.param(1, marks=[pytest.mark.nightly, pytest.mark.timeout(1200)])])
+@pytest.mark.parametrize("step", [80, pytest.param(1, marks=[pytest.mark.nightly, pytest.mark.timeout(1200)])])
 @pytest.mark.parametrize("file", FILES)
 def test_no_value_leads_a_command_out_of_its_target(
     file: str, step: int, place: Path, good: Path, capfd: pytest.CaptureFixture[str]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
@@ -83,7 +83,6 @@ def test_the_key_of_a_line_is_its_text_or_its_place(tmp_path: Path) -> None:
     assert read(tmp_path, places, chunk_bytes=1)[0] == [("a.txt", "1"), ("a.txt", "2"), ("a.txt", "3"), ("b.txt", "1")]
 
 
-@settings(deadline=None, max_examples=60)
 @given(st.lists(st.sampled_from(["a", "é", " ", "\n", "\r\n", "\r", '"', ","])), st.integers(1, 20), st.integers(1, 9))
 def test_lines_are_the_same_however_the_file_is_cut(
     tmp_path_factory: pytest.TempPathFactory, parts: list[str], chunk_bytes: int, piece: int

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.servable import _as_read
@@ -93,7 +93,6 @@ def both_engines(description: TextsDescription, rows: Rows, **options: Any) -> d
     return found
 
 
-@settings(max_examples=60)
 @given(
     rows=ROWS,
     max_texts=st.none() | st.just(4),
@@ -114,7 +113,6 @@ def test_all_texts_are_padded(rows: Rows, max_texts: int | None, max_length: Any
     assert found["x_length"].tolist() == [len(row) for row in rows]
 
 
-@settings(max_examples=60)
 @given(rows=ROWS, max_length=st.none() | st.integers(1, 6))
 def test_all_texts_are_lists_and_a_number_cuts_each(rows: Rows, max_length: int | None) -> None:
     found = both_engines(DESCRIPTION, rows, text="ragged", text_length=max_length, masks=True)
@@ -125,7 +123,6 @@ def test_all_texts_are_lists_and_a_number_cuts_each(rows: Rows, max_length: int 
     }
 
 
-@settings(max_examples=60)
 @given(rows=ROWS, around=st.booleans(), max_length=st.none() | st.integers(2, 6))
 def test_the_first_text_is_read_as_a_text(rows: Rows, around: bool, max_length: int | None) -> None:
     description = replace(AROUND if around else DESCRIPTION, max_length=max_length)
@@ -143,7 +140,6 @@ def test_one_text_has_every_form_of_a_text(form: str, values: Any) -> None:
     assert (found.values if form == "ragged" else found).tolist() == values
 
 
-@settings(max_examples=60)
 @given(rows=ROWS, share=st.floats(0, 1, exclude_max=True))
 def test_a_share_chooses_one_of_the_texts(rows: Rows, share: float) -> None:
     shares = np.full(len(rows), share)

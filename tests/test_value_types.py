@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.dataset.tfrecord import frame
@@ -204,7 +204,6 @@ ANY = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=100)
 @given(
     st.lists(ANY, min_size=2, max_size=8),
     st.sampled_from(list(COLUMNS.values())),

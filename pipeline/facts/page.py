@@ -5,6 +5,7 @@ Content-Security-Policy only allows the page's own style, by its digest, and ima
 """
 
 import base64
+import functools
 import hashlib
 import json
 import re
@@ -79,6 +80,7 @@ def report_of(dataset: DatasetVersion, sources: Path | None = None, most_word_by
     return page.encode("utf-8")
 
 
+@functools.cache
 def _environment() -> Environment:
     environment = Environment(
         loader=FileSystemLoader(HERE),
