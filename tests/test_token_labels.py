@@ -95,6 +95,7 @@ def plainly(encoding: Encoding, tags: list[str], classes: tuple[str, ...], label
     return labels
 
 
+@pytest.mark.first(2)
 @pytest.mark.parametrize("name", models.MADE)
 @pytest.mark.parametrize("label", ["first", "all"])
 def test_labels_are_those_of_the_packages_words(name: str, label: str) -> None:
@@ -164,6 +165,7 @@ def made_spans(draw: random.Random, text: str) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.first(3)
 @pytest.mark.parametrize("name", models.MADE)
 @pytest.mark.parametrize(("scheme", "label"), [("bio", "all"), ("bioes", "first"), ("bioes", "all"), ("none", "first")])
 def test_labels_of_spans_are_those_of_characters(name: str, scheme: str, label: str) -> None:
