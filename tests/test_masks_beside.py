@@ -91,7 +91,7 @@ def test_a_required_mask_is_a_missing_value(tmp_path: Path) -> None:
 
 def test_metadata_names_files_itself(tmp_path: Path) -> None:
     fill(tmp_path, "1.jpg", "metadata.csv")
-    with raises(SourceError, "metadata.csv", "mask", "`beside`"):
+    with raises(SourceError, "metadata.csv", "`beside`"):
         paired(tmp_path, mask="masks")
 
 

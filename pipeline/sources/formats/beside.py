@@ -18,6 +18,7 @@ from typing import NamedTuple, Self
 from recordmill.pipeline.sources.batches import pack
 from recordmill.pipeline.sources.files import FileInfo, FileList
 from recordmill.pipeline.sources.paths import is_image, note
+from recordmill.pipeline.sources.source_reader import WholeFiles
 
 ARRAY = ".npy"
 
@@ -97,6 +98,7 @@ class Beside:
         """Yields all files."""
         return filter(None, chain.from_iterable(self.columns.values()))
 
-    def packed(self) -> dict[str, bytes]:
+    def packed(self) -> dict[str, WholeFiles]:
         """Packs each column's paths, empty without a file."""
-        return {name: pack([file.path if file else "" for file in files]) for name, files in self.columns.items()}
+        packed = {name: pack([file.path if file else "" for file in files]) for name, files in self.columns.items()}
+        return {name: WholeFiles(each) for name, each in packed.items()}

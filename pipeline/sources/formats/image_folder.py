@@ -12,7 +12,6 @@ Columns from an image's path: `image`; `file_name`, the path in the folder; `lab
 in Unicode's composed form (NFC). Hidden files and folders are ignored.
 """
 
-import dataclasses
 import posixpath
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -38,16 +37,7 @@ from recordmill.pipeline.sources.formats.text import read_texts
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.options import Csv, ImageFolder, JsonLines, Parquet, Tsv
 from recordmill.pipeline.sources.paths import SUFFIXES, check_names, is_image, join, note, path_key, planning
-from recordmill.pipeline.sources.source_reader import (
-    Block,
-    Chunk,
-    Key,
-    Plan,
-    SourceError,
-    SourceReader,
-    WholeFiles,
-    unpacked,
-)
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, SourceReader, WholeFiles
 from recordmill.pipeline.sources.table import TableReader, unused
 from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, python_field, python_names
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
@@ -69,8 +59,7 @@ class Listing(WholeFiles):
     """A chunk: images' paths, and the used files beside them."""
 
     captions: Captions
-    beside: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
-    """For each column of files beside images, their paths, packed; empty without one."""
+    beside: Mapping[str, WholeFiles]  # files beside images by column; empty names without one
 
 
 def _listing(
@@ -82,14 +71,13 @@ def _listing(
         raise SourceError(f"{path} holds no metadata file and no image ({', '.join(sorted(SUFFIXES))})")
     side = _Captions(images, others)
     endings = _endings([name for name in columns if name not in (*OF_PATH, *source.beside)], side)
-    names = [*side.columns(files, root), *source.beside]
-    check_names(path, required(columns), names, _where(side.endings))
+    check_names(path, required(columns), names := [*side.columns(files, root), *source.beside], _where(side.endings))
     read = {name for ending in endings for name in side.names(ending)}
     inputs = FileList(file for file in found if file.path in read or is_image(file.path)) if read else images
-    asked = beside.asked(columns)
-    chunks, of_captions = _chunks(images, side, endings, asked, chunk_bytes)
+    chunks, of_captions = _chunks(images, side, endings, asked := beside.asked(columns), chunk_bytes)
     total, notes = sum(chunk.bytes for chunk in chunks), [*_notes(others, side, endings), *beside.notes]
-    inputs = FileList([*inputs, *asked.files()]) if asked.columns else inputs
+    if source.beside:
+        inputs = FileList([*images, *(file for file in others if file.path in read), *asked.files()])
     return Plan(chunks, len(images), total, inputs, notes, True, names, OF_PATH, referred_bytes=total - of_captions)
 
 
@@ -183,7 +171,7 @@ def _read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: 
     for part in even_parts(ROW_BYTES + _bytes(listing.captions, len(names)), BLOCK_BYTES):
         paths, faults = names[part], Faults()
         is_split = image_fields.reads_split(columns)
-        beside = {name: [path or None for path in unpacked(each)[part]] for name, each in listing.beside.items()}
+        beside = {name: [path or None for path in each.names[part]] for name, each in listing.beside.items()}
         others = {name: column for name, column in columns.items() if name not in {*OF_PATH, *listing.beside}}
         read = {
             name: image_fields.path_column(name, columns[name], beside.get(name, paths), faults, reads_split=is_split)
@@ -290,8 +278,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
             root, listed = self.root(files), self._listed(files)
             if metadata := metadata_files(listed, root):
                 if self.source.beside:
-                    names = ", ".join(self.source.beside)
-                    raise SourceError(f"{metadata[0].path} names files by its columns: give {names} there, no `beside`")
+                    raise SourceError(f"{metadata[0].path} names files by its columns: leave `beside` out")
                 return self._plan_metadata(listed, metadata, files, columns, chunk_bytes)
             return _listing(self.source, root, listed, files, columns, chunk_bytes)
 
