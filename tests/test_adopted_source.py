@@ -147,7 +147,6 @@ def test_images_stay_in_their_records(old: Path) -> None:
     assert all(row["image"].startswith(b"p") for row in found.rows)
 
 
-@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["beside", "around", "local"])
 def test_files_in_a_bucket(old: Path, place: str) -> None:
