@@ -59,7 +59,6 @@ def test_build_says_what_was_published_and_show_shows_it(tmp_path: Path) -> None
     assert_names(again.stderr, "changed", "live in out/versions/")
 
 
-@pytest.mark.nightly
 def test_quiet_prints_nothing(tmp_path: Path) -> None:
     _write(tmp_path, 50)
     built = recordmill("build", "dataset.yaml", "--output", "out", "--quiet", cwd=tmp_path)
@@ -100,7 +99,6 @@ def test_a_mistake_is_one_line_and_no_traceback(tmp_path: Path, arguments: list[
     assert "Traceback" not in found.stderr + found.stdout
 
 
-@pytest.mark.nightly
 def test_schema_is_json_schema(tmp_path: Path) -> None:
     schema = json.loads(_run("schema", cwd=tmp_path).stdout)
     assert {"name", "source", "features"} <= set(schema["required"])

@@ -145,7 +145,6 @@ print(ascii([one.decode() for one in lower(tf.constant({LOWERED!a})).numpy()]))
 """
 
 
-@pytest.mark.nightly
 @pytest.mark.slow
 def test_lower_is_the_same_in_any_language_of_the_machine() -> None:
     environment = {**os.environ, "LC_ALL": "tr_TR.UTF-8"}

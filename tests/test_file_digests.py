@@ -73,7 +73,6 @@ def _inputs(folder: Path, version: str) -> dict[str, bytes]:
     return {row["path"].decode(): row["sha256"] for row in rows}
 
 
-@pytest.mark.nightly
 @pytest.mark.slow
 def test_images_are_digested_where_they_are_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also across attempts: the second takes over the shards of the first, and their digests."""

@@ -153,7 +153,6 @@ def test_drift_is_in_standard_deviations_of_what_the_graph_was_made_of(tmp_path:
     assert (again["text"]["unknown_share"], again["text"]["psi"], again["weight"]["mean_shift"]) == (0.0, 0.0, 0.0)
 
 
-@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_graph_that_cannot_be_kept_is_learned_anew_and_a_note_says_why(tmp_path: Path) -> None:
     output = Output(tmp_path)

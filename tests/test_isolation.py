@@ -128,7 +128,6 @@ features: {{image: {{kind: image, size: 8}}}}
 """
 
 
-@pytest.mark.nightly
 @pytest.mark.slow
 def test_a_build_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from recordmill.pipeline.build.build import build

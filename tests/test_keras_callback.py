@@ -103,7 +103,6 @@ def test_a_training_begins_where_nothing_was_saved(dataset: Path, tmp_path: Path
     assert restore_training(tmp_path / "none", model(), train) == (train, 0)
 
 
-@pytest.mark.nightly
 def test_one_checkpoint_is_kept_and_steps_of_an_execution_are_counted(dataset: Path, tmp_path: Path) -> None:
     train = training(dataset)
     fit(train, model(steps_per_execution=2), TrainingCheckpoint(train, tmp_path / "new" / "folder", every_steps=2))
@@ -135,7 +134,6 @@ def test_early_stopping_works_in_the_rest_of_an_epoch(dataset: Path, tmp_path: P
     assert watch.steps == 3
 
 
-@pytest.mark.nightly
 def test_an_endless_input_is_counted_through(dataset: Path, tmp_path: Path) -> None:
     train = training(dataset, epochs=-1)
     with pytest.raises(Killed):
@@ -172,7 +170,6 @@ def test_logs_tell_how_fast_the_input_is(dataset: Path) -> None:
     assert 0 <= fitted.history["input_wait"][0] <= 1
 
 
-@pytest.mark.nightly
 def test_the_stage_that_takes_longest_is_known(dataset: Path) -> None:
     def slow(pixels: Any, rng: Any) -> Any:
         time.sleep(0.02)

@@ -109,7 +109,6 @@ def as_checked_out(source: str, target: str) -> None:
     os.utime(target, (2e9, 2e9))
 
 
-@pytest.mark.nightly
 @pytest.mark.slow
 @pytest.mark.parametrize("copy", [as_checked_out, pytest.param(shutil.copy2, marks=pytest.mark.nightly)])
 def test_a_copy_builds_and_judges_what_changed_alone(days: Path, tmp_path: Path, copy: Callable[..., object]) -> None:

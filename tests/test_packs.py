@@ -306,7 +306,6 @@ def test_forgotten_records_leave_their_rows(tmp_path: Path) -> None:
     assert sum(shard.empty for shard in shards) == sum(not ids for ids in counted)
 
 
-@pytest.mark.nightly
 @pytest.mark.slow
 def test_spans_keep_their_rows_and_any_runner_makes_the_same(tmp_path: Path) -> None:
     write(tmp_path / "in/a", ROWS[:150])

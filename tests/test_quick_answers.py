@@ -64,7 +64,6 @@ def test_an_argument_too_many_is_not_dropped(
     assert printed.out == ""
 
 
-@pytest.mark.nightly
 def test_options_of_beam_stay(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(folder)
     with raises(SystemExit, "0"):

@@ -130,7 +130,6 @@ def test_what_is_gone_is_made_again_and_not_live(tmp_path: Path, gone: str) -> N
     assert [version.manifest.version for version in list_versions(output)] == [first]
 
 
-@pytest.mark.nightly
 @pytest.mark.parametrize("analysis", ["refresh", "frozen"])
 def test_a_day_that_was_rolled_back_waits_and_the_next_one_does_not(tmp_path: Path, analysis: str) -> None:
     output, rows = str(tmp_path / "out"), tmp_path / "data"

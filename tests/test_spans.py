@@ -217,7 +217,6 @@ def test_a_touched_span_is_known_by_its_content(tmp_path: Path) -> None:
     assert (again.is_new, again.went_live) == (False, False)
 
 
-@pytest.mark.nightly
 def test_a_build_of_one_span_leaves_the_others_changes_to_the_next(tmp_path: Path) -> None:
     data = tmp_path / "data"
     write(data, {"a": [*range(20)], "b": [*range(30)]})
@@ -242,7 +241,6 @@ def test_a_span_that_held_a_forgotten_row_is_not_kept(tmp_path: Path) -> None:
     assert build_days(data, "out").manifest.rows["written"] == 50
 
 
-@pytest.mark.nightly
 def test_a_span_that_lost_a_file_is_read_again(tmp_path: Path) -> None:
     data, notes = tmp_path / "data", list[str]()
     write(data, {"a": [*range(20)], "b": [*range(30)], "c": [*range(40)]})
@@ -428,7 +426,6 @@ def test_retry_reads_the_spans_with_rejects_again(tmp_path: Path) -> None:
     assert 0 < paths.count(f"{data}/a/rows.csv") < paths.count(f"{data}/b/rows.csv")  # its content is compared
 
 
-@pytest.mark.nightly
 def test_a_day_without_rows_is_left_out(tmp_path: Path) -> None:
     data, notes = tmp_path / "data", list[str]()
     write(data, {"a": [*range(20)]})
