@@ -347,7 +347,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[Values]]:
 def read_batch(output: str, engine: str, **options: Any) -> tuple[dict[str, Any], Any]:
     given = open_dataset(output).training_input("train", batch_size=8, shuffle="none", with_key=True, **options)
     if engine == "numpy":
-        return next(iter(given.as_numpy()))
+        batch = next(iter(given.as_numpy()))
+        return batch if isinstance(batch, tuple) else (batch, None)
     features, label = next(iter(given.as_tf_data()))
     return {name: value.numpy() for name, value in features.items()}, label.numpy()
 
