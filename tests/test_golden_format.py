@@ -154,7 +154,7 @@ def test_a_table_may_grow_by_a_column() -> None:
 @pytest.mark.parametrize("rest", [{}, {"splits": 7, "name": None, "features": [], "keys": 3, "step": "x"}])
 @pytest.mark.parametrize("of", ["live", "named", "pointer", "acts", "state", "forgotten"])
 def test_a_newer_format_is_refused_by_its_number_alone(of: str, rest: dict[str, Any], output: Path) -> None:
-    newer, manifest = json.dumps({"format": 2, **rest}), output / "versions" / VERSION / "dataset.json"
+    newer, manifest = json.dumps({"format": 3, **rest}), output / "versions" / VERSION / "dataset.json"
     reads = {
         "live": (manifest, lambda: open_dataset(output)),
         "named": (manifest, lambda: open_dataset(output, VERSION)),

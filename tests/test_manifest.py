@@ -170,10 +170,15 @@ def with_file(path: str) -> dict[str, Any]:
     return {"records": 3, "shards": [replace(SHARD, file=path).to_json()]}
 
 
+def test_readers_of_format_1_refuse_deep_images() -> None:
+    deep = replace(MANIFEST, features={**MANIFEST.features, "depth": {"kind": "image", "pixel": "uint16"}})
+    assert json.loads(deep.to_text())["format"] == 2
+
+
 @pytest.mark.parametrize(
     ("broken", "facts"),
     [
-        (change(format=2), ("format 2", "knows 1", "upgrade Recordmill")),
+        (change(format=3), ("format 3", "knows 2", "upgrade Recordmill")),
         (change(format="1"), ("format", "'1'")),
         (change(name=None), ("name", "None")),
         (change(splits=[]), ("splits", "a list")),

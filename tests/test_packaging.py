@@ -29,11 +29,7 @@ from tests import published
 from tests.messages import assert_names, raises
 
 ROOT = Path(__file__).parents[1]
-<<<<<<< ours
-EXTRAS = {"cli", "report", "fast", "heif", "deep", "tf", "build", "gcp", "aws", "s3", "tokens", "dev"}
-=======
-EXTRAS = {"cli", "report", "fast", "heif", "masks", "tf", "build", "gcp", "aws", "s3", "tokens", "dev"}
->>>>>>> theirs
+EXTRAS = {"cli", "report", "fast", "heif", "deep", "masks", "tf", "build", "gcp", "aws", "s3", "tokens", "dev"}
 LOADED_BY_OTHERS = {"boto3"}  # by the store and by Beam, for s3://
 ONLY_SOME_SPECS = {"sentencepiece", "simplejpeg", "tensorflow-text"}
 WITH_OTHERS = {
@@ -176,11 +172,7 @@ def test_the_tensorflow_engine_needs_the_extra_tf() -> None:
 def test_every_import_is_of_a_requirement() -> None:
     needed, named = needs(*sources())
     assert unprovided(needed, required("build")) == []
-<<<<<<< ours
-    assert unprovided(named, required("build", "deep", "fast", "aws", "gcp", "tokens")) == []
-=======
-    assert unprovided(named, required("build", "fast", "masks", "aws", "gcp", "tokens")) == []
->>>>>>> theirs
+    assert unprovided(named, required("build", "deep", "fast", "masks", "aws", "gcp", "tokens")) == []
 
 
 def test_every_requirement_is_imported() -> None:

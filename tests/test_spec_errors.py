@@ -21,11 +21,9 @@ features:
 label: category
 splits: {train: 8, test: 2}
 """
-<<<<<<< ours
-KINDS = "image, image_sequence, boxes, keypoints, text, texts, chat, token_labels, category, categories, number"
-=======
-KINDS = "image, image_sequence, mask, boxes, text, texts, chat, token_labels, category, categories, number"
->>>>>>> theirs
+KINDS = (
+    "image, image_sequence, mask, boxes, keypoints, text, texts, pair, chat, token_labels, category, categories, number"
+)
 WRONG = [
     # (part of RIGHT, its replacement, line and place, facts of the message)
     ("name: emoji\n", "", "1: name: ", "missing"),

@@ -29,7 +29,8 @@ from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.json_values import Count, NewerFormatError, check_format, parse_json, read_as
 from recordmill.pipeline.safe_text import cut
 
-FORMAT = 1
+FORMAT, DEEP_FORMAT = 1, 2
+"""The latter is of versions with images of more than 8 bits, which readers of format 1 would cut without a word."""
 MANIFEST_FILE = "dataset.json"
 LATEST_FILE = "LATEST"
 VERSIONS_FOLDER = "versions"
@@ -209,7 +210,8 @@ class Manifest(Written):
 
     def to_text(self) -> str:
         """Returns `dataset.json`, a deterministic text. Raises: ValueError: a number is NaN or infinite."""
-        return _to_text({"format": FORMAT, **self.to_json()})
+        is_deep = any("pixel" in feature for feature in self.features.values())
+        return _to_text({"format": DEEP_FORMAT if is_deep else FORMAT, **self.to_json()})
 
     @classmethod
     def from_json(cls, manifest: Any) -> "Manifest":
@@ -218,7 +220,7 @@ class Manifest(Written):
         Raises:
             NewerFormatError: the format is newer. DatasetError: a value is missing or invalid.
         """
-        check_format(manifest, FORMAT)
+        check_format(manifest, DEEP_FORMAT)
         read: Manifest = read_as(manifest, cls, "")
         read_as(read.files, dict[str, _FileEntry], "files")
         _check_features(read)
