@@ -166,7 +166,7 @@ def test_a_newer_format_is_refused_by_its_number_alone(of: str, rest: dict[str, 
     file, read = reads[of]
     if file:
         file.write_text(newer)
-    with raises(UserError, "newer Recordmill", "2", "1", "upgrade") as refused:
+    with raises(UserError, "newer Recordmill", "format 3", "upgrade") as refused:
         read()
     assert str(file or "the state") in str(refused.value)
 
