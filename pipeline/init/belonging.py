@@ -255,8 +255,8 @@ def _orient(head: bytes) -> str | None:
     return None
 
 
-MASK_FOLDER, MASK_SUFFIX = re.compile(rf"(?i).*({MASKS})s?"), re.compile(rf"(?i)[ _-]({MASKS})s?\d*$")
-EXACT = re.compile(r"(?i).*\.(png|tiff?|gif|bmp|npy)")  # formats of masks
+MASK_FOLDER, MASK_SUFFIX = re.compile(rf"(?i)({MASKS})s?$"), re.compile(rf"(?i)[ _-]({MASKS})s?\d*$")
+EXACT = (".png", ".tif", ".tiff", ".gif", ".bmp", ".npy")  # formats of masks
 
 
 def masks_beside(found: Sequence[FileInfo]) -> dict[str, str]:
@@ -268,9 +268,9 @@ def masks_beside(found: Sequence[FileInfo]) -> dict[str, str]:
     """
     folders, suffixes = Counter[str](), Counter[str]()
     for file in found:
-        if EXACT.fullmatch(file.path):
+        if file.path.lower().endswith(EXACT):
             *parts, name = file.path.rpartition(".")[0].split("/")
-            folders.update({part for part in parts if PART_FOLDER.fullmatch(part) and MASK_FOLDER.fullmatch(part)})
+            folders.update({part for part in parts if PART_FOLDER.fullmatch(part) and MASK_FOLDER.search(part)})
             suffixes.update(match[0] for match in [MASK_SUFFIX.search(name)] if match)
     both = [f"{folder}/*{suffix}" for folder in folders for suffix in suffixes]
     beside = dict[str, str]()

@@ -102,7 +102,7 @@ def shared_images(sample: SourceSample) -> str | None:
 
 
 def doubts_of_columns(items: Mapping[str, Guess]) -> Iterator[Doubt]:
-    """Doubts boxes of four columns whose names do not tell their order."""
+    """Doubts boxes of four columns with names that do not tell their order."""
     for item in items.values():
         four, order = (item.options.get(option, ((), ""))[0] for option in ("columns", "order"))
         if four and (order in LIKE["coco"] or all(map(WITHOUT_NAMES.fullmatch, four))):

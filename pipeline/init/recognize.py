@@ -102,7 +102,7 @@ class Recognized:
         return replace(self, sources=sources, why=why, image_column=column)
 
     def with_group(self, column: str) -> "Recognized":
-        """Returns a copy whose rows are those of the tables with the same value of a column."""
+        """Returns a copy with one row for all rows of a column's value."""
         why = {**self.why, "group": "an image has several rows, each a box: one row an image, in one split"}
         return replace(self, sources=[{**source, "group": column} for source in self.sources], why=why)
 

@@ -50,7 +50,7 @@ VOC_FLAGS = ("difficult", "truncated")
 VOC_LISTS = ("boxes", "categories", *VOC_FLAGS)
 YOLO_LISTS = ("boxes", "categories", "shapes")
 MEASURED = {"boxes", "shapes", "keypoints"}
-"""The columns whose numbers hold for an image of the annotated size."""
+"""The columns with numbers for an image of the annotated size."""
 SLACK = 0.01  # of an image's side, for rounded numbers
 
 
@@ -168,7 +168,7 @@ PARSERS: dict[str, Callable[[bytes | None, Names, PointShape | None], Lists | Fa
 ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row, as in a folder of images
 BLOCK_ROWS = 1024
 ENDINGS = {"voc": ".xml", "yolo": ".txt", "open_images": ".csv"}
-"""The formats whose rows are the images of a folder, with their files' ending; the others are JSON."""
+"""The formats with a row for each image of a folder, and their files' ending; the others are JSON."""
 
 
 class AnnotatedImagesReader(TableReader[AnnotatedImages]):
