@@ -1,45 +1,32 @@
 """The kinds of features, one module each: what the build and both engines of the reader agree on."""
 
 from collections.abc import Mapping
+from importlib import import_module
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.kinds.array import ArrayDescription
 from recordmill.transforms.contract.kinds.base import Description, Json
-from recordmill.transforms.contract.kinds.boxes import BoxesDescription
-from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
-from recordmill.transforms.contract.kinds.chat import ChatDescription
-from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
-from recordmill.transforms.contract.kinds.keypoints import KeypointsDescription
-from recordmill.transforms.contract.kinds.mask import MaskDescription
-from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
-from recordmill.transforms.contract.kinds.pair import PairDescription
-from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
-from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
-from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
 
-DESCRIPTIONS: Mapping[str, type[Description]] = {
-    kind.kind: kind
-    for kind in (
-        ImageDescription,
-        ImageSequenceDescription,
-        MaskDescription,
-        BoxesDescription,
-        KeypointsDescription,
-        TextDescription,
-        TextsDescription,
-        PairDescription,
-        ChatDescription,
-        TokenLabelsDescription,
-        CategoryDescription,
-        CategoriesDescription,
-        NumberDescription,
-        NumbersDescription,
-        ArrayDescription,
-        RawDescription,
-        OwnDescription,
-    )
+DESCRIPTIONS: Mapping[str, str] = {
+    "image": "image.ImageDescription",
+    "image_sequence": "image.ImageSequenceDescription",
+    "mask": "mask.MaskDescription",
+    "boxes": "boxes.BoxesDescription",
+    "keypoints": "keypoints.KeypointsDescription",
+    "text": "text.TextDescription",
+    "texts": "text.TextsDescription",
+    "pair": "pair.PairDescription",
+    "chat": "chat.ChatDescription",
+    "token_labels": "token_labels.TokenLabelsDescription",
+    "category": "category.CategoryDescription",
+    "categories": "category.CategoriesDescription",
+    "number": "number.NumberDescription",
+    "numbers": "number.NumbersDescription",
+    "array": "array.ArrayDescription",
+    "raw": "raw.RawDescription",
+    "own": "raw.OwnDescription",
 }
+"""The classes of kinds, loaded when a dataset has one."""
 
 
 def read_description(description: Json) -> Description:
@@ -47,7 +34,9 @@ def read_description(description: Json) -> Description:
     kind = description.get("kind")
     if not isinstance(kind, str) or kind not in DESCRIPTIONS:
         raise DatasetError(f"a feature has the kind {cut(repr(kind))}, unknown to this Recordmill: upgrade")
-    return DESCRIPTIONS[kind].from_json(description)
+    module, name = DESCRIPTIONS[kind].split(".")
+    found: type[Description] = getattr(import_module(f"{__name__}.{module}"), name)
+    return found.from_json(description)
 
 
 def read_descriptions(features: Mapping[str, Json]) -> dict[str, Description]:
