@@ -317,7 +317,7 @@ def torch_masks(path: str) -> Any:
     dataset, given = open_dataset(path), {"batch_size": 16, "features": ["image"]}
     model = Sequential(Conv2d(3, 16, 5, padding=2), BatchNorm2d(16), ReLU(), Conv2d(16, 3, 5, padding=2))
     optimizer = torch.optim.Adam(model.parameters(), 0.01)
-    for _ in range(3):
+    for _ in range(8):
         for features, mask in dataset.training_input("train", seed=1, augment=[RandomFlip()], **given).as_torch("cpu"):
             scores = model(features["image"].permute(0, 3, 1, 2))
             loss = torch.nn.functional.cross_entropy(scores, mask[..., 0].long(), ignore_index=255)

@@ -169,7 +169,7 @@ def test_a_model_learns_depth(tmp_path: Path) -> None:
 
 def scans(folder: Path) -> Iterator[dict[str, Any]]:
     random = np.random.default_rng(0)
-    for number in range(60):
+    for number in range(40):
         coarse = Image.fromarray(random.uniform(0, 4095, (6, 6)).astype(np.float32))
         light = np.asarray(coarse.resize((64, 64))).clip(0, 4095)
         files = {"image": light.astype(np.uint16), "tile": np.repeat(light[..., None], 8, 2).astype(np.uint16)}
