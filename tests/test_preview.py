@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -97,16 +98,9 @@ def test_masks_tint_their_image_and_hatch_ignored_pixels() -> None:
 
 @pytest.mark.parametrize(("ignore", "outside"), [(255, 255), (None, 0)])
 def test_moved_masks_show_what_the_reader_gives_outside(ignore: int | None, outside: int) -> None:
-    stored = {
-        "stored": "bytes",
-        "encoding": "png",
-        "shape": (3, 3, 1),
-        "dtype": "uint8",
-        "offset": (0.0,),
-        "scale": (1.0,),
-    }
-    mask = MaskDescription(**stored, image="image", ignore=ignore)  # type: ignore[arg-type]
-    changes = [RandomCrop(3, padding=3)]
+    stored: dict[str, Any] = {"stored": "bytes", "encoding": "png", "shape": (3, 3, 1), "dtype": "uint8"}
+    mask = MaskDescription(**stored, offset=(0.0,), scale=(1.0,), image="image", ignore=ignore)
+    changes = [RandomCrop(3, pad=3)]
     seen = [
         preview._augmented(MASK * 0 + 7, [], changes=changes, position=0, epoch=epoch, mask=mask) for epoch in range(9)
     ]

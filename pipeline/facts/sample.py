@@ -292,7 +292,7 @@ def with_poses(image: Image.Image, poses: Iterable[Pose]) -> Image.Image:
 
 
 def painted(mask: Levels, image: Levels | None, ignored: int | None) -> Image.Image:
-    """Paints a mask, uint8 [height, width, 1], over its image: half of each where it is not 0; hatches ignored pixels."""
+    """Paints a mask, uint8 [height, width, 1], half over its image where it is not 0; hatches what it ignores."""
     colors = np.array(list(map(ImageColor.getrgb, COLORS)), np.uint8)[(np.arange(256) - 1) % len(COLORS)]
     values, under = mask[..., 0], np.zeros_like(mask) if image is None else image
     pixels = np.where(mask > 0, under // 2 + colors[values] // 2, under)
