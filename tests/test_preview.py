@@ -6,20 +6,24 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageColor
 
-from recordmill.augment import GaussianBlur, RandomApply, RandomFlip, RandomResizedCrop, RandomRotation
+from recordmill.augment import GaussianBlur, RandomApply, RandomCrop, RandomFlip, RandomResizedCrop, RandomRotation
 from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.manifest import Split, read_manifest
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.facts import preview
 from recordmill.pipeline.facts.preview import augmentations_of, draw, reject_cards
+from recordmill.pipeline.facts.sample import STRIPES, painted
 from recordmill.pipeline.facts.sidecars import card
 from recordmill.pipeline.facts.version import shown_split
-from recordmill.pipeline.inspection.values import raw_image
+from recordmill.pipeline.inspection.values import COLORS, raw_image
+from recordmill.transforms.contract.kinds.mask import MaskDescription
 from tests import published, shown
 from tests.messages import assert_names, raises
 
@@ -80,6 +84,27 @@ def test_boxes_move_with_augmented_pixels(dataset: Dataset) -> None:
     colours = np.asarray(dataset.preview(None, **choice)).reshape(-1, 3)
     assert len(np.unique(colours, axis=0)) > 50
     assert (colours == (0, 0, 0)).all(1).sum() > 200, "the boxes' dark lines"
+
+
+MASK = np.uint8([[0, 1, 255]] * 3)[..., np.newaxis]
+
+
+def test_masks_tint_their_image_and_hatch_ignored_pixels() -> None:
+    seen = np.asarray(painted(MASK, np.full((3, 3, 3), 100, np.uint8), 255))
+    assert seen[1, 0].tolist() == [100] * 3
+    assert seen[1, 1].tolist() == [50 + level // 2 for level in ImageColor.getrgb(COLORS[0])]
+    assert seen[1, 2].tolist() in STRIPES.tolist()
+
+
+@pytest.mark.parametrize(("ignore", "outside"), [(255, 255), (None, 0)])
+def test_moved_masks_show_what_the_reader_gives_outside(ignore: int | None, outside: int) -> None:
+    stored: dict[str, Any] = {"stored": "bytes", "encoding": "png", "shape": (3, 3, 1), "dtype": "uint8"}
+    mask = MaskDescription(**stored, offset=(0.0,), scale=(1.0,), image="image", ignore=ignore)
+    changes = [RandomCrop(3, pad=3)]
+    seen = [
+        preview._augmented(MASK * 0 + 7, [], changes=changes, position=0, epoch=epoch, mask=mask) for epoch in range(9)
+    ]
+    assert {*np.unique(seen).tolist()} == {7, outside}
 
 
 def test_a_preview_of_nothing_says_so(dataset: Dataset) -> None:

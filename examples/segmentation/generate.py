@@ -15,8 +15,8 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 CLASSES = ["background", "square", "triangle"]
-PALETTE = [0, 0, 0, 128, 0, 0, 0, 128, 0]  # VOC's first three colours
 IGNORED = 255  # the outlines, which are neither shape nor background
+PALETTE = [0, 0, 0, 128, 0, 0, 0, 128, 0, *[0] * 3 * 252, 224, 224, 192]  # VOC's colours of 0, 1, 2 and 255
 POINTS = ["top", "right", "bottom", "left"]
 
 

@@ -60,7 +60,8 @@ def main() -> None:
     # The mask is flipped with its image.
     train = dataset.training_input("train", batch_size=16, seed=1, features=["image"], augment=[RandomFlip()])
     test = dataset.evaluation_input(arguments.split, batch_size=64, features=["image"])
-    model = build_model(list(train.element_spec[0]["image"].shape[1:]), len(mask["classes"]), mask.get("ignore"))
+    values = 1 + max(map(int, mask["classes"]))
+    model = build_model(list(train.element_spec[0]["image"].shape[1:]), values, mask.get("ignore"))
     model.fit(train.as_tf_data(model), epochs=EPOCHS, shuffle=False, verbose=2)
     overlap = model.evaluate(test.as_tf_data(model), verbose=0, return_dict=True)["iou"]
     print(f"Mean intersection over union on the {arguments.split} split: {overlap:.3f}")

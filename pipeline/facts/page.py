@@ -235,7 +235,7 @@ def _charts(
     elif isinstance(feature.description, category.CategoryDescription | category.CategoriesDescription):
         yield _category_chart(contents, feature, profiles)
     elif isinstance(feature.description, image.Pixels):
-        yield from _image_charts(sample, name) if sample else ()
+        yield from _image_charts(sample, name) if sample and name in sample.images else ()
     elif sample and name in sample.boxes:
         yield from _box_charts(sample, name)
     elif values:

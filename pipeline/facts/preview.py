@@ -34,6 +34,7 @@ from recordmill.pipeline.reader.order import combine, uniform
 from recordmill.pipeline.reader.rows import AUGMENT
 from recordmill.pipeline.safe_text import cut, printable
 from recordmill.transforms.contract.kinds.boxes import Box
+from recordmill.transforms.contract.kinds.mask import MaskDescription
 from recordmill.transforms.numpy.augment.base import Augmentation
 from recordmill.transforms.numpy.augment.chain import acting, apply_acting, check, lanes, parameters
 from recordmill.transforms.numpy.augment.lying import Lying, MovedBoxes, MovedKeypoints
@@ -188,7 +189,7 @@ def _tiles(
         moved_poses = [(each, points.copy()) for each, points in poses]
         lying: list[Lying] = [MovedBoxes(moved)] if boxes else []
         lying += [MovedKeypoints(points, each.partners) for each, points in moved_poses]
-        changed = augmented(pixels, lying, epoch=epoch, is_mask=mask is not None)
+        changed = augmented(pixels, lying, epoch=epoch, mask=mask)
         behind = None if under is None else augmented(under, [], epoch=epoch)
         shown = painted(changed, behind, mask.ignore) if mask else _image(changed)
         kept = [(Box(*box), name) for box, (_, name) in zip(moved.tolist(), boxes, strict=True) if any(box)]
@@ -202,14 +203,17 @@ def _augmented(
     changes: Sequence[Augmentation],
     position: int,
     epoch: int,
-    is_mask: bool = False,
+    mask: MaskDescription | None = None,
 ) -> Any:
     """Augments an image, and in place what lies on it, by the random numbers of a position in an epoch."""
     checked = check(changes)
     draws = uniform(combine(0, AUGMENT, epoch), np.array([position]), lanes(checked))
     try:
         row = acting(checked, parameters(checked, draws)[0].tolist())
-        return apply_acting(pixels, lying, row, None, mask=is_mask)
+        if mask is None:
+            return apply_acting(pixels, lying, row, None, mask=False)
+        outside = np.uint8(mask.padding)  # as the reader: changes show zeros there
+        return apply_acting(pixels ^ outside, lying, row, None, mask=True) ^ outside
     except ValueError as error:
         raise DatasetError(str(error)) from None
 
@@ -220,8 +224,8 @@ def _image(pixels: Any) -> Image.Image:
 
 
 def _tile(what: str, image: Image.Image, boxes: Sequence[tuple[Box, str]] = (), poses: Sequence[Pose] = ()) -> Tile:
-    """Fits an image to a tile and draws its key points, and its boxes with names, one colour per name."""
-    copy = with_poses(fitted(image), poses)
+    """Fits an image to a tile and draws its boxes with names, one colour per name, and its key points."""
+    copy = fitted(image).convert("RGB")
     pen = ImageDraw.Draw(copy)
     for box, name in boxes:
         left, right = sorted((box.x_min * (copy.width - 1), box.x_max * (copy.width - 1)))
@@ -230,7 +234,7 @@ def _tile(what: str, image: Image.Image, boxes: Sequence[tuple[Box, str]] = (), 
         color, place = COLORS[color_of(name)], (left + 2, top - LINE if top >= LINE else top)
         pen.rectangle((left, top, right, bottom), outline=color)
         pen.text(place, _cut(printable(name), TILE), color, font(), stroke_width=2, stroke_fill="#000000")
-    return f"{what}, {image.width}×{image.height}", copy
+    return f"{what}, {image.width}×{image.height}", with_poses(copy, poses)
 
 
 def fitted(image: Image.Image) -> Image.Image:

@@ -233,7 +233,7 @@ class FeatureRoles:
         return ShownRecord(record.key, record.split, self.label_of(record), thumbnails, *self.words_of(record))
 
     def painted(self, record: Record, name: str, mask: StoredImage) -> Image.Image:
-        """Paints a mask over its image, a colour a value, white for the ignored one; 0 shows the image."""
+        """Paints a mask over its image, a colour a value; 0 shows the image."""
         return painted(mask.array(), self.under(record, name), self.masks[name].ignore)
 
     def under(self, record: Record, mask: str) -> Levels | None:
@@ -292,11 +292,11 @@ def with_poses(image: Image.Image, poses: Iterable[Pose]) -> Image.Image:
 
 
 def painted(mask: Levels, image: Levels | None, ignored: int | None) -> Image.Image:
-    """Paints a mask, uint8 [height, width, 1], over an image of its size: half of each where the mask is not 0."""
+    """Paints a mask, uint8 [height, width, 1], half over its image where it is not 0; hatches what it ignores."""
     colors = np.array(list(map(ImageColor.getrgb, COLORS)), np.uint8)[(np.arange(256) - 1) % len(COLORS)]
-    colors[ignored or 0] = 255
-    under = np.zeros_like(mask) if image is None else image
-    return Image.fromarray(np.where(mask > 0, under // 2 + colors[mask[..., 0]] // 2, under))
+    values, under = mask[..., 0], np.zeros_like(mask) if image is None else image
+    pixels = np.where(mask > 0, under // 2 + colors[values] // 2, under)
+    return Image.fromarray(pixels if ignored is None else _striped(pixels, values == ignored))
 
 
 def images_of(record: Record, feature: str) -> list[StoredImage]:
@@ -397,9 +397,14 @@ def hatched(image: Image.Image, background: Color | None) -> Image.Image:
         return image
     rows, columns = np.indices(is_background.shape)
     place, size, (before, after) = (rows, image.height, above) if any(above) else (columns, image.width, beside)
-    stripes = STRIPES[(rows + columns) // max(2, max(image.size) // 32) % 2]
     is_padding = (place < before) | (place >= size - after)
-    return Image.fromarray(np.where(is_padding[..., None], stripes, np.asarray(image.convert("RGB"))))
+    return Image.fromarray(_striped(np.asarray(image.convert("RGB")), is_padding))
+
+
+def _striped(pixels: Levels, where: npt.NDArray[np.bool_]) -> Levels:
+    rows, columns = np.indices(where.shape)
+    stripes = STRIPES[(rows + columns) // max(2, max(where.shape) // 32) % 2]
+    return np.where(where[..., None], stripes, pixels)
 
 
 def _margins(is_background: npt.NDArray[np.bool_]) -> tuple[int, int] | None:
