@@ -31,7 +31,7 @@ from recordmill.pipeline.facts.sample import ImageCounts, RecordSample, ShownRec
 from recordmill.pipeline.facts.version import FeatureFacts, duplicate_lines, packed_rows
 from recordmill.pipeline.sources.faults import REASONS
 from recordmill.pipeline.versions.stores.traffic import ASKED
-from recordmill.transforms.contract.kinds import category, image, text
+from recordmill.transforms.contract.kinds import category, text
 
 HERE = Path(__file__).parent
 TEMPLATE, STYLE = "report.html.j2", "report.css"
@@ -234,8 +234,8 @@ def _charts(
         yield from _word_charts(contents.words.get(name))
     elif isinstance(feature.description, category.CategoryDescription | category.CategoriesDescription):
         yield _category_chart(contents, feature, profiles)
-    elif isinstance(feature.description, image.Pixels):
-        yield from _image_charts(sample, name) if sample else ()
+    elif sample and name in sample.images:
+        yield from _image_charts(sample, name)
     elif sample and name in sample.boxes:
         yield from _box_charts(sample, name)
     elif values:

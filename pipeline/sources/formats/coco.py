@@ -221,7 +221,11 @@ def read_coco(
     names = [*IMAGE_FIELDS, *(BOXES if boxes else ()), *(CAPTIONS if captions else ()), *parts]
     counts = (len(part.points) // POINT_BYTES for image in rows for part in image.parts)
     points = (len(seen.points) or max(counts, default=0)) if asked else None
-    stated = {"classes": [*dict.fromkeys(seen.classes)], "points": seen.points, "skeleton": seen.skeleton}
+    stated: dict[str, Sequence[Any]] = {
+        "classes": [*dict.fromkeys(seen.classes)],
+        "points": seen.points,
+        "skeleton": seen.skeleton,
+    }
     notes = [
         *note("annotations of images missing in `images`, left out", seen.lost),
         *note(LEAVING, outside),
