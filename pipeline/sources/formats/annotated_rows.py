@@ -131,7 +131,7 @@ def _listed(line: str) -> str:
 
 
 class Classes(NamedTuple):
-    """What a file of class names says."""
+    """Names of classes in a file, and its key points."""
 
     names: Names
     points: PointShape | None = None
