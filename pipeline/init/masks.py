@@ -76,7 +76,7 @@ def guess_shapes(sample: SourceSample) -> Guess:
     background = "background" if "background" not in classes else "no_object"
     options: dict[str, Any] = {"draw": "classes", "classes": [background, *classes], "ignore": IGNORED}
     if why:
-        options["classes"] = options["classes"][: 1 + MOST_CLASSES]
+        options["classes"] = [background, "…"] if are_many else options["classes"]
         shown = {"kind": "mask", "image": IMAGE, "column": "shapes", **options}
         return left_out("shapes", f"{why}; as a feature: {json.dumps(shown, ensure_ascii=False)}", reading)
     reasons = {"draw": "or `instances`, without `classes`", "ignore": "for crowds, and around padded images"}

@@ -141,7 +141,8 @@ class Classes(NamedTuple):
     @property
     def stated(self) -> dict[str, Sequence[Any]]:
         """The names of classes and points, and pairs of points, as in `Plan`."""
-        pairs = [pair for pair in enumerate(self.flips) if pair[0] < pair[1]]
+        flips = dict(enumerate(self.flips))
+        pairs = [(one, other) for one, other in flips.items() if one < other and flips.get(other) == one]
         points = [f"point_{number}" for number in range(self.points[0])] if self.points else []
         return {"classes": [*self.names.values()], "points": points, "flip_pairs": pairs}
 
