@@ -114,7 +114,7 @@ SQUARE = [[0, 0, 9, 0, 9, 9]]
         ({"name": "a", "polygons": [[1, 2, 3, 4]]}, {}, "malformed_row", ["object 1", "4"]),
         ({"name": "a", "polygons": [[1, 2, 3, 4, 5, 6, 7]]}, {}, "malformed_row", ["7"]),
         ({"name": "a", "polygons": [[1, 2, 3, 4, 5, 1e9]]}, {}, "malformed_row", ["1000000000.0"]),
-        ({"name": "a", "polygons": [[1, 2, 3, 4, 5, float("nan")]]}, {}, "malformed_row", ["nan"]),
+        ({"name": "a", "polygons": [[1, 2, 3, 4, 5, float("nan")]]}, {}, "malformed_row", ["object 1", "finite"]),
         ({"name": "a", "polygons": [["x"] * 6]}, {}, "malformed_row", ["object 1"]),
         ({"name": "a", "polygons": 7}, {}, "malformed_row", ["object 1"]),
         ({"name": "a", "rle": {"size": [9, 10], "counts": [90]}}, {}, "malformed_row", ["[9, 10]", "[10, 10]"]),

@@ -306,6 +306,7 @@ def test_names_of_synsets(other: str, classes: Any, tmp_path: Path) -> None:
     "make",
     [
         published.write_coco,
+        pytest.param(lambda folder: yolo_pose(folder), id="yolo_pose"),
         pytest.param(published.write_voc, marks=pytest.mark.nightly),
         pytest.param(published.write_yolo, marks=pytest.mark.nightly),
         pytest.param(published.write_open_images, marks=pytest.mark.nightly),
@@ -325,41 +326,76 @@ def test_what_init_writes_builds_unedited(make: Make, tmp_path: Path) -> None:
     assert all(len(row.get("boxes", ())) == len(row.get("categories", ())) for row in rows)
 
 
-def hints(folder: Path) -> dict[str, dict[str, Any]]:
-    """Returns the features that comments suggest, by column."""
-    lines = guessed(folder)[1].replace("\n  #   ", " ").replace("\n    #   ", " ").splitlines()
-    found = (line.strip().removeprefix("# ").partition(": as a feature: ") for line in lines)
-    return {name: yaml.safe_load(text.partition(": ")[2]) for name, _, text in found if text}
+def kinds_of(folder: Path) -> dict[str, dict[str, Any]]:
+    """Returns the written options of the features that `init` made of annotated objects."""
+    features = yaml.safe_load(guessed(folder)[1])["features"]
+    return {name: features[name] for name in ("mask", "keypoints") if name in features}
 
 
 MASK = {"kind": "mask", "image": "image", "column": "shapes", "draw": "classes", "ignore": 255}
 
 
-def test_polygons_are_suggested_as_a_mask(tmp_path: Path) -> None:
-    published.write_coco(tmp_path / "data")
-    assert hints(tmp_path) == {"shapes": {**MASK, "classes": ["background", "cat", "person", "toothbrush"]}}
+@pytest.mark.parametrize(
+    ("make", "classes"),
+    [
+        (published.write_coco, ["person", "cat", "toothbrush"]),
+        (polygons, ["person", "cat"]),
+        (published.write_labelme, ["cat", "dog"]),
+    ],
+)
+def test_polygons_become_a_mask_of_all_classes(make: Make, classes: list[str], tmp_path: Path) -> None:
+    make(tmp_path / "data")
+    assert kinds_of(tmp_path) == {"mask": {**MASK, "classes": ["background", *classes]}}
 
 
-def test_boxes_of_yolo_are_no_mask_and_polygons_are_one(tmp_path: Path) -> None:
+def test_boxes_of_yolo_are_no_mask(tmp_path: Path) -> None:
     published.write_yolo(tmp_path / "data")
-    assert hints(tmp_path) == {}
-    polygons(tmp_path / "data")
-    assert hints(tmp_path) == {"shapes": {**MASK, "classes": ["background", "cat"]}}
+    assert kinds_of(tmp_path) == {}
 
 
-def test_key_points_of_coco_are_suggested_by_their_names(tmp_path: Path) -> None:
-    one = published.coco_instances([1], [published.coco_box(1, 1, 1, (1, 2, 3, 4)) | {"keypoints": [1, 2, 2] * 3}])
-    names = ["nose", "left_eye", "right_eye"]
-    one["categories"] = [published.CATEGORIES[0] | {"keypoints": names}]
-    published.write_json(tmp_path / "data/person_keypoints_train2017.json", one)
+@pytest.mark.parametrize(("classes", "package"), [(41, True), (3, False)])
+def test_a_mask_that_would_not_build_is_a_comment(
+    classes: int, package: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = published.coco_instances([1], [published.coco_box(1, 1, 1, (1, 2, 3, 4))])
+    one["categories"] = [{"id": number, "name": f"thing {number}"} for number in range(1, classes + 1)]
+    published.write_json(tmp_path / "data/instances_train2017.json", one)
     published.write(tmp_path / "data/000000000001.jpg", published.jpeg())
-    kind = {"kind": "keypoints", "image": "image", "unit": "absolute"}
-    assert hints(tmp_path)["keypoints"] == kind | {"points": names, "flip_pairs": [["left_eye", "right_eye"]]}
+    if not package:
+        monkeypatch.setattr("recordmill.pipeline.init.masks.find_spec", lambda name: None)
+    text = guessed(tmp_path)[1]
+    assert kinds_of(tmp_path) == {}
+    assert_names(text, "# shapes: ", "41" if package else "recordmill[masks]", '"draw": "classes"')
 
 
-def test_key_points_of_yolo_are_suggested_by_its_yaml(tmp_path: Path) -> None:
-    published.write_yolo(tmp_path / "data", names="kpt_shape: [3, 2]\nflip_idx: [0, 2, 1]\nnames: [person, cat]\n")
-    for file in tmp_path.glob("data/labels/*/*.txt"):
+def pose(folder: Path) -> None:
+    """COCO's key points of a person in each image."""
+    points = [published.coco_box(each, each, 1, (1, 2, 30, 40)) for each in range(1, 7)]
+    one = published.coco_instances(range(1, 7), [each | {"keypoints": [1, 2, 2] * 3} for each in points])
+    one["categories"] = [published.CATEGORIES[0] | {"keypoints": EYES, "skeleton": [[1, 2], [1, 3]]}]
+    published.write_json(folder / "person_keypoints_train2017.json", one)
+    for number in range(1, 7):
+        published.write(folder / f"{number:012}.jpg", published.jpeg())
+
+
+def yolo_pose(folder: Path) -> None:
+    published.write_yolo(folder, names="kpt_shape: [3, 2]\nflip_idx: [0, 2, 1]\nnames: [person, cat]\n")
+    for file in folder.glob("labels/*/*.txt"):
         file.write_text("1 0.5 0.5 0.25 0.375 .1 .2 .3 .4 .5 .6\n")
-    kind = {"kind": "keypoints", "image": "image", "unit": "relative", "points": ["point_0", "point_1", "point_2"]}
-    assert hints(tmp_path)["keypoints"] == kind | {"flip_pairs": [["point_1", "point_2"]]}
+
+
+EYES = ["nose", "left_eye", "right_eye"]
+KEYPOINTS = {"kind": "keypoints", "image": "image"}
+
+
+def test_key_points_of_coco_have_its_names_and_skeleton(tmp_path: Path) -> None:
+    pose(tmp_path / "data")
+    joined = [["nose", "left_eye"], ["nose", "right_eye"]]
+    pairs = {"flip_pairs": [["left_eye", "right_eye"]], "skeleton": joined}
+    assert kinds_of(tmp_path)["keypoints"] == {**KEYPOINTS, "unit": "absolute", "points": EYES, **pairs}
+
+
+def test_key_points_of_yolo_are_those_of_its_yaml(tmp_path: Path) -> None:
+    yolo_pose(tmp_path / "data")
+    points = {"points": ["point_0", "point_1", "point_2"], "flip_pairs": [["point_1", "point_2"]]}
+    assert kinds_of(tmp_path) == {"keypoints": {**KEYPOINTS, "unit": "relative", **points}}

@@ -23,6 +23,7 @@ from recordmill.dataset import open_dataset
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.images.masks import Frame, mask_png, values
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.facts.sample import painted
 from recordmill.pipeline.spec.model import Spec, load_spec
 from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.kinds.mask import MaskDescription, MaskOptions
@@ -367,6 +368,19 @@ def test_a_built_mask_is_read_as_it_was(built: tuple[str, list[Values]], engine:
     for place, row in enumerate(order):
         np.testing.assert_array_equal(features["mask"][place, ..., 0], 255 if row == 1 else found[row])
         np.testing.assert_array_equal(label[place, ..., 0], values_of[found[row]])
+
+
+@pytest.mark.slow
+def test_the_report_shows_masks(built: tuple[str, list[Values]]) -> None:
+    (report,) = Path(built[0]).glob("versions/*/report.html")
+    assert report.read_text().count("data:image/") == 4 * 8 - 1  # a row has no mask
+
+
+def test_a_mask_is_painted_on_a_stretched_deep_image() -> None:
+    deep = np.arange(16, dtype=np.uint16).reshape(2, 2, 4) * 4000
+    shown = np.asarray(painted(np.array([[[0], [0]], [[1], [0]]], np.uint8), deep, None))
+    assert (shown.shape, shown[0, 0].tolist(), shown[1, 1].tolist()) == ((2, 2, 3), [0] * 3, [255] * 3)
+    assert shown[1, 0].tolist() not in shown[0].tolist()
 
 
 @pytest.mark.slow

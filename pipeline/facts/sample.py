@@ -33,6 +33,7 @@ from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.kinds.keypoints import VISIBLE, KeypointsDescription
 from recordmill.transforms.contract.kinds.mask import MaskDescription
 from recordmill.transforms.contract.kinds.text import TextDescription
+from recordmill.transforms.numpy.pixels import for_people
 
 MOST_RECORDS = 1_000  # sampled
 MOST_SPANS = 32  # in a bucket, each costs some requests
@@ -292,9 +293,12 @@ def with_poses(image: Image.Image, poses: Iterable[Pose]) -> Image.Image:
 
 
 def painted(mask: Levels, image: Levels | None, ignored: int | None) -> Image.Image:
-    """Paints a mask, uint8 [height, width, 1], half over its image where it is not 0; hatches what it ignores."""
+    """Paints a mask, uint8 [height, width, 1], half over its image where it is not 0; hatches what it ignores.
+
+    A deep image is stretched.
+    """
     colors = np.array(list(map(ImageColor.getrgb, COLORS)), np.uint8)[(np.arange(256) - 1) % len(COLORS)]
-    values, under = mask[..., 0], np.zeros_like(mask) if image is None else image
+    values, under = mask[..., 0], np.zeros_like(mask) if image is None else for_people(image)
     pixels = np.where(mask > 0, under // 2 + colors[values] // 2, under)
     return Image.fromarray(pixels if ignored is None else _striped(pixels, values == ignored))
 

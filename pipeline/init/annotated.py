@@ -207,28 +207,14 @@ def _yolo(listing: Listing) -> Recognized | None:
     named += listing.ending("/classes.txt", ".names")
     sources = sources or _by_folder(listing, paired, "yolo", named[0].path if named else None)
     found = listing.recognized(sources, [*_shown(listing, paired), *named[:1]], "YOLO's text")
-    known = {**found.known, "keypoints": _points(listing, named[0].path)} if named else found.known
-    return replace(found, notes=[*notes, *found.notes], doubts=doubts, known=known)
-
-
-def _points(listing: Listing, path: str) -> Mapping[str, Choice]:
-    """Returns the names of key points, and those that a mirror exchanges, by YOLO's YAML; empty without any."""
-    stated = _yaml(listing, path)
-    shape, flips = stated.get("kpt_shape"), stated.get("flip_idx")
-    names = [f"point_{number}" for number in range(shape[0])] if isinstance(shape, list) else []
-    pairs = [[names[one], names[other]] for one, other in enumerate(flips or names) if flips and one < other]
-    return {"points": (names, ""), "flip_pairs": (pairs, "")} if names else {}
-
-
-def _yaml(listing: Listing, path: str) -> Mapping[str, Any]:
-    with suppress(SpecError):  # the plan reports it
-        return load_yaml(read_head(listing.files, path).decode(errors="replace"), path, "`names:`").value
-    return {}
+    return replace(found, notes=[*notes, *found.notes], doubts=doubts)
 
 
 def _stated(listing: Listing, paired: Pairs, path: str) -> tuple[list[Source], list[str], list[Doubt]]:
     """Returns the sources of splits in YOLO's YAML, by folders or lists of images, with notes and doubts."""
-    stated, (folder, name) = _yaml(listing, path), posixpath.split(path)
+    stated, (folder, name) = dict[str, Any](), posixpath.split(path)
+    with suppress(SpecError):  # the plan reports it
+        stated = load_yaml(read_head(listing.files, path).decode(errors="replace"), path, "`names:`").value
     sources, absent, shared, by_split = list[Source](), list[str](), list[str](), dict[FileInfo, str]()
     roots = (posixpath.join(folder, str(stated.get("path") or "")), folder)
     for split, some in {split: stated[word] for word, split in SPLITS.items() if stated.get(word)}.items():

@@ -24,7 +24,7 @@ from recordmill.pipeline.init.doubts import (
 )
 from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.images import guess_image
-from recordmill.pipeline.init.masks import PARTS_OF_OBJECTS, guess_mask, guess_part
+from recordmill.pipeline.init.masks import GUESSES, guess_mask
 from recordmill.pipeline.init.recognize import Recognized, naming_classes
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
@@ -41,6 +41,7 @@ from recordmill.pipeline.spec.split_by import SPLITS
 PARTS = ("missing", "length", "orientation", "loss_mask", "token_types")  # other tensors, `<feature>_<part>`
 PAIRS = {"question": "answer", "premise": "hypothesis", "sentence1": "sentence2", "query": "passage"}
 MESSAGE = re.compile(r"\.(role|from)$")  # columns inside messages
+MASK = "mask"
 SURE_IDS = ("id", "key", "uuid")
 SHARES = {"train": 80, "validation": 10, "test": 10}
 DIVIDED_ROWS = 100  # with fewer, a split of 10 % may be empty
@@ -97,6 +98,8 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     if image:
         if guessing.ID.fullmatch(image.column) and IMAGE not in names.values():
             names[image.column] = IMAGE
+        if guesses.get("shapes", image).kind == MASK and MASK not in names.values():
+            names["shapes"] = MASK
         masks = [column for column in sample.data.sources[0].get("beside", ()) if guesses[column].kind == IMAGE]
         guesses |= {column: guess_mask(sample, guesses[column], names[image.column]) for column in masks}
         guesses = {
@@ -176,8 +179,8 @@ def _pairs(guesses: Mapping[str, Guess]) -> Iterator[tuple[str, Guess]]:
 
 
 def _guess_other(sample: SourceSample, name: str) -> Guess | None:
-    if name in PARTS_OF_OBJECTS and sample.data.known:
-        return guess_part(sample, name)
+    if name in GUESSES and sample.data.known:
+        return GUESSES[name](sample)
     if name not in sample.of_path:
         return guessing.guess(sample, name)
     classes = sample.read(LABEL, ColumnType.CATEGORY)

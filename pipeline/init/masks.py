@@ -1,17 +1,20 @@
-"""Guesses masks: their classes by the values, or the colours, of their pixels; suggests those of annotated objects."""
+"""Guesses masks, with classes by the values or colours of their pixels, or drawn from shapes; and key points."""
 
 import io
 import json
+import re
 from collections import Counter
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import Any
 
 from PIL import Image
 
 from recordmill.pipeline.build.images.masks import values
-from recordmill.pipeline.init.guess import Choice, Guess, left_out
-from recordmill.pipeline.init.sample import SourceSample
+from recordmill.pipeline.init.guess import Choice, Guess, feature, left_out
+from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.paths import join
 from recordmill.transforms.contract.image_header import ImageError
@@ -51,25 +54,62 @@ def guess_mask(sample: SourceSample, item: Guess, image: str) -> Guess:
     return replace(item, options=options)
 
 
-PARTS_OF_OBJECTS = ("shapes", "keypoints")
-SHOWN_NAMES = 20
+MOST_CLASSES = 40  # for a person to read
+SHAPE = re.compile(r'"(polygons": ?\[\[|rle": ?\{)')
 
 
-def guess_part(sample: SourceSample, name: str) -> Guess:
-    """Suggests, in a comment, a feature for annotated objects: a mask of their shapes, or their key points."""
-    kind, many = (ColumnType.OBJECTS, False) if name == "shapes" else (ColumnType.NUMBER, True)
-    reading = sample.read(name, kind, many=many)
-    feature: dict[str, Any] = {"kind": name, "image": "image"}
-    if many:
-        mirrored = [[each, each.replace("left", "right")] for each in sample.points if "left" in each]
-        pairs = [pair for pair in mirrored if pair[1] in sample.points]
-        stated = sample.data.known.get(name) or {"points": (sample.points or "…", ""), "flip_pairs": (pairs, "")}
-        stated = {"unit": sample.data.known["boxes"]["unit"], **stated}
-        feature |= {option: value for option, (value, _) in stated.items()}
-    elif reading.values and not any('"polygons":[[' in value.replace(" ", "") for value in reading.values):
-        return left_out(name, "boxes without polygons", reading)
-    else:
-        names = sorted(sample.whole().read("categories", ColumnType.CATEGORY, many=True).distinct)
-        classes = ["background", *(names if len(names) <= SHOWN_NAMES else ["…"])]
-        feature |= {"kind": "mask", "column": name, "draw": "classes", "classes": classes, "ignore": 255}
-    return left_out(name, f"as a feature: {feature['kind']}: {json.dumps(feature, ensure_ascii=False)}", reading)
+def guess_shapes(sample: SourceSample) -> Guess:
+    """Guesses shapes of annotated objects as a mask; leaves them out with the reason where it would not build."""
+    classes, is_known = sample.stated["classes"], True
+    if not classes:
+        names = sample.whole().read("categories", ColumnType.CATEGORY, many=True)
+        classes, is_known = sorted(names.distinct), names.is_all
+    are_many = len(classes) > MOST_CLASSES
+    if are_many and sample.sources[0].format == "coco":  # its shapes make a large table larger
+        reading = Reading()
+    elif not any(map(SHAPE.search, (reading := sample.read("shapes", ColumnType.OBJECTS)).values)):
+        return left_out("shapes", "boxes without polygons", reading)
+    why = f"a mask would have {len(classes):,} classes: name them, or draw instances" if are_many else ""
+    why = why or ("" if is_known else "a mask needs all classes, and not all rows were read")
+    if find_spec("pycocotools") is None:
+        why = 'pycocotools draws masks: pip install "recordmill[masks]"'
+    background = "background" if "background" not in classes else "no_object"
+    options: dict[str, Any] = {"draw": "classes", "classes": [background, *classes], "ignore": IGNORED}
+    if why:
+        options["classes"] = [background, "…"] if are_many else options["classes"]
+        shown = {"kind": "mask", "image": IMAGE, "column": "shapes", **options}
+        return left_out("shapes", f"{why}; as a feature: {json.dumps(shown, ensure_ascii=False)}", reading)
+    reasons = {"draw": "or `instances`, without `classes`", "ignore": "for crowds, and around padded images"}
+    chosen = {option: (value, reasons.get(option, "")) for option, value in options.items()}
+    return feature("shapes", "mask", "drawn from the objects' shapes", reading, image=(IMAGE, ""), **chosen)
+
+
+def guess_keypoints(sample: SourceSample) -> Guess:
+    """Guesses key points of annotated objects, in pairs that the source states, or by left and right in their names."""
+    reading, stated = sample.read("keypoints", ColumnType.NUMBER, many=True), sample.stated
+    points, boxes = stated.get("points", []), sample.read("boxes", ColumnType.NUMBER, many=True)
+    if len({*points}) < max(1, len(points)):
+        objects = sum(map(len, boxes.values)) // 4
+        points = [f"point_{number}" for number in range(sum(map(len, reading.values)) // (3 * max(objects, 1)))]
+    mirrored = [(one, points.index(other)) for one, name in enumerate(points) if (other := _other(name)) in points]
+    pairs = {"flip_pairs": stated.get("flip_pairs") or mirrored, "skeleton": stated.get("skeleton", [])}
+    named = {
+        option: [[points[one], points[other]] for one, other in some if {one, other} <= {*range(len(points))}]
+        for option, some in pairs.items()
+    }
+    if not points:
+        return left_out("keypoints", f"no key points in {reading.of}", reading)
+    flips, skeleton = named["flip_pairs"], named["skeleton"]
+    options = {"unit": sample.data.known["boxes"]["unit"], "points": (points, "")}
+    options["flip_pairs"] = flips, "change places in a mirrored image" if flips else "none by name: add any"
+    options |= {"skeleton": (skeleton, "")} if skeleton else {}
+    return feature("keypoints", "keypoints", f"of objects in {reading.of}", reading, image=(IMAGE, ""), **options)
+
+
+def _other(name: str) -> str | None:
+    """Returns the right side's point of a left one's name."""
+    return name.replace("left", "right") if "left" in name else None
+
+
+GUESSES = {"shapes": guess_shapes, "keypoints": guess_keypoints}
+"""The guesses about columns of annotated objects."""

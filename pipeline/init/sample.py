@@ -33,6 +33,11 @@ from recordmill.pipeline.sources.table import UNREAD
 
 LINES = (*CELLS, *SENTENCES, "json", "jsonl", "text")  # formats with first rows that are cut off large files
 SOURCE: TypeAdapter[SourceOptions] = TypeAdapter(AnySource)
+PARTS: Columns = {
+    "shapes": Column(ColumnType.OBJECTS, optional=True),
+    "keypoints": Column(ColumnType.NUMBER, many=True, optional=True),
+}
+"""The columns of annotated objects that a plan holds only if they are asked."""
 ROWS, CHUNKS = 1_000, 32
 TOKENS = 16  # lines of a sentence
 ALL_ROWS = 1 << 40
@@ -172,7 +177,8 @@ class SourceSample:
         """Columns to read with any other, because it depends on them."""
         self._read: dict[tuple[str, Column, bool], Reading] = {}
         plans = [reader.plan(self.files, {}, CHUNK_BYTES) for reader in self.readers]
-        self._plans = plans if isinstance(self.sources[0], AnnotatedImages) else None  # reads a large table only once
+        self._plans = plans if isinstance(self.sources[0], AnnotatedImages) else None
+        self._has_parts = False
         forms = ("coco", "labelme", "via", "json", *SENTENCES)
         noted = plans if self.is_whole and self.sources[0].format in forms else []
         self.notes = [each for plan in noted for each in plan.notes if not each.startswith(UNREAD)]
@@ -180,7 +186,7 @@ class SourceSample:
         self.names_of = [_columns(source, plan) for source, plan in zip(self.sources, plans, strict=True)]
         self.names = list(dict.fromkeys(chain.from_iterable(self.names_of)))
         self.of_path = plans[0].of_path
-        self.points = next((plan.points for plan in plans if plan.points), ())
+        self.stated = self._stated(plans)
         if self.sources[0].format in CELLS:
             self._read_texts()
 
@@ -195,6 +201,13 @@ class SourceSample:
                 self._read[asked] = Reading(why=str(error))
         return self._read[asked]
 
+    @staticmethod
+    def _stated(plans: Sequence[Plan]) -> dict[str, list[Any]]:
+        """Returns what the files say of classes and key points: all classes, and the first points."""
+        first = {name: each for plan in reversed(plans) for name, each in plan.stated.items() if each}
+        classes = chain.from_iterable(plan.stated.get("classes", ()) for plan in plans)
+        return {**{name: [*each] for name, each in first.items()}, "classes": [*dict.fromkeys(classes)]}
+
     @property
     def is_grouped(self) -> bool:
         """Whether rows of the tables are joined."""
@@ -207,6 +220,15 @@ class SourceSample:
             blocks, is_all = self.take(texts)
             if not any(reject.column for _, block in blocks for reject in block.rejects):
                 self._read = {(name, texts[name], False): _reading(name, blocks, is_all) for name in texts}
+
+    def _planned(self, asked: Columns) -> list[Plan]:
+        """Plans the sources; a large table of annotations only once, and again when parts of objects are asked."""
+        if self._plans is None:
+            return [reader.plan(self.files, asked, CHUNK_BYTES) for reader in self.readers]
+        if PARTS.keys() & asked.keys() and not self._has_parts:
+            self._plans = [reader.plan(self.files, PARTS, CHUNK_BYTES) for reader in self.readers]
+            self._has_parts = True
+        return self._plans
 
     def whole(self) -> "SourceSample":
         """Returns a sample of all rows if the sources are small, else this one."""
@@ -233,7 +255,7 @@ class SourceSample:
         Returns blocks with their source's number, and whether these are all rows. Raises: SourceError, OSError.
         """
         asked = {**self.always, **columns}
-        plans = self._plans or [reader.plan(self.files, asked, CHUNK_BYTES) for reader in self.readers]
+        plans = self._planned(asked)
         chunks = [(number, chunk) for number, plan in enumerate(plans) for chunk in plan.chunks]
         rows = rows or self._rows
         chosen = spread(chunks, max(CHUNKS, rows // ROWS))

@@ -21,7 +21,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps
 
@@ -41,8 +40,9 @@ from recordmill.transforms.contract.kinds.number import Bucket
 from recordmill.transforms.contract.kinds.text import DecodedText
 from recordmill.transforms.contract.stored import Column, Ragged, part_name
 from recordmill.transforms.numpy.color import to_srgb
-from recordmill.transforms.numpy.image_decode import DecodeError, decode, decode_original, decode_planes
-from recordmill.transforms.numpy.pixels import for_people, resize
+from recordmill.transforms.numpy.image_decode import DecodeError
+from recordmill.transforms.numpy.images import decoded
+from recordmill.transforms.numpy.pixels import for_people
 
 Value: TypeAlias = Any
 """`str` of a category (`int` for hashed ids), `float`, `Bucket`, `DecodedText`, `StoredImage`, `Box`, a tuple of
@@ -206,7 +206,7 @@ class StoredImage:
             DatasetError: the bytes cannot be decoded, or differ from the feature's shape.
         """
         try:
-            return self._decoded()
+            return decoded(self.data, self.pixels, self.orientation)
         except DecodeError as error:
             raise DatasetError(f"a stored image cannot be decoded ({error}): run `recordmill verify`") from error
 
@@ -214,21 +214,6 @@ class StoredImage:
         """Returns `array()`, stretched if deep, as Pillow's L or RGB. Raises: DatasetError, as `array`."""
         array = for_people(self.array())
         return Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array)
-
-    def _decoded(self) -> npt.NDArray[Any]:
-        channels = self.pixels.shape[2]
-        if self.pixels.encoding == "original":
-            options = self.pixels.pixel_options
-            return resize(decode_original(self.data, options, self.orientation), options)
-        if self.pixels.encoding != "raw":
-            most, pixel = self.pixels.most_pixels, self.pixels.pixel
-            planes = decode_planes(self.data, pixel, channels, most) if self.pixels.planes else None
-            return decode(self.data, channels, most=most) if planes is None else planes
-        (height, width), dtype = (side or 0 for side in self.pixels.shape[:2]), np.dtype(self.pixels.pixel)
-        expected = math.prod((height, width, channels)) * dtype.itemsize
-        if len(self.data) != expected:
-            raise DecodeError(f"it has {len(self.data):,} bytes, expected {expected:,}")
-        return np.frombuffer(self.data, dtype.newbyteorder("<")).reshape(height, width, channels)
 
     @cached_property
     def _header(self) -> tuple[str, int, int]:

@@ -4,7 +4,7 @@ Sources never import Beam: the job passes `Files`, which open all that Beam's fi
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -80,8 +80,8 @@ class Plan:
     """The columns found, including nested ones; those from files' names and folders come last."""
     of_path: Sequence[str] = ()
     """The columns that come from the path of a row's file."""
-    points: Sequence[str] = ()
-    """The names of an object's key points, if stated."""
+    stated: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """The files' own `classes`; `points`; `flip_pairs` and `skeleton` as pairs of points' numbers from 0."""
     referred_bytes: int = 0
     """The part of `bytes` that rows only refer to: images in separate files or in uncompressed archives."""
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from recordmill.transforms.contract.kinds.array import numpy_dtype
-from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
+from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription, Pixels
 from recordmill.transforms.contract.stored import Bytes, Ragged, RowError
 from recordmill.transforms.numpy.augment.base import Acting, ImagePart, Shape
 from recordmill.transforms.numpy.augment.chain import Augment, acting, apply_acting, first_window, output_shape
@@ -190,7 +190,7 @@ class ImageReader:
 
     def _whole(self, image: _Image, out: Array | None) -> Array:
         try:
-            pixels = self._decoded(image.data, image.turn, out)
+            pixels = decoded(image.data, self._description, image.turn, out)
         except DecodeError as error:
             raise RowError(image.row, f"the image '{self._name}' cannot be decoded: {error}") from error
         if None not in self._stored and pixels.shape != self._stored:
@@ -198,16 +198,21 @@ class ImageReader:
             raise RowError(image.row, message)
         return pixels
 
-    def _decoded(self, data: Data, turn: int, out: Array | None) -> Array:
-        described, encoding = self._description, self._description.encoding
-        if encoding == "original":
-            options = self._description.pixel_options
-            return resize(decode_original(data, options, turn), options)
-        if encoding != "raw" and described.planes:
-            return decode_planes(data, described.pixel, self._stored[2], described.most_pixels)
-        if encoding != "raw":
-            return decode(data, self._stored[2], out, described.most_pixels)
-        size = math.prod(side or 0 for side in self._stored) * self._pixel.itemsize  # raw images have one size
-        if len(data) != size:
-            raise DecodeError(f"it has {len(data):,} bytes, not {size:,}")
-        return np.frombuffer(data, self._pixel.newbyteorder("<")).reshape(self._stored)  # type: ignore[arg-type] # no None
+
+def decoded(data: Data, described: Pixels, turn: int = 1, out: Array | None = None) -> Array:
+    """Decodes a stored image: [height, width, channels] of its `pixel`, in `out` if it can be.
+
+    An original is turned upright, by EXIF's orientation, and resized. Raises: DecodeError: damaged.
+    """
+    if described.encoding == "original":
+        options = described.pixel_options
+        return resize(decode_original(data, options, turn), options)
+    if described.encoding != "raw" and described.planes:
+        return decode_planes(data, described.pixel, described.shape[2], described.most_pixels)
+    if described.encoding != "raw":
+        return decode(data, described.shape[2], out, described.most_pixels)
+    shape, pixel = [side or 0 for side in described.shape], np.dtype(described.pixel)  # raw images have one size
+    size = math.prod(shape) * pixel.itemsize
+    if len(data) != size:
+        raise DecodeError(f"it has {len(data):,} bytes, not {size:,}")
+    return np.frombuffer(data, pixel.newbyteorder("<")).reshape(shape)

@@ -24,19 +24,14 @@ from PIL.PngImagePlugin import putchunk
 from recordmill.transforms.contract import image_header, image_parts, image_rules
 from recordmill.transforms.contract.image_header import Header, ImageError
 from recordmill.transforms.contract.image_numbers import numbers_of
-from recordmill.transforms.contract.kinds.image import MOST_PIXELS, PIXEL_BYTES, planes_of
+from recordmill.transforms.contract.kinds.image import MOST_PIXELS, PIXEL_BYTES, PixelOptions
 
 Pixels = npt.NDArray[Any]
 
 
-def planes_in(options: Mapping[str, Any]) -> int:
-    """Returns the planes of `planes_of` by the options of `transcode.decodable`."""
-    return planes_of(options.get("pixel", "uint8"), options.get("channels", 3))
-
-
-def keeps_numbers(options: Mapping[str, Any]) -> bool:
-    """Whether files are read as numbers by the options of `transcode.decodable`: deep images, and chosen bands."""
-    return planes_in(options) > 0 or bool(options.get("bands"))
+def wanted_pixels(options: Mapping[str, Any]) -> PixelOptions:
+    """Returns `pixel`, `channels` and `bands` of the options of `transcode.decodable`."""
+    return PixelOptions(**{name: options[name] for name in ("pixel", "channels", "bands") if name in options})
 
 
 def package(data: bytes, form: str) -> str:
@@ -46,32 +41,33 @@ def package(data: bytes, form: str) -> str:
     return "imagecodecs" if form == "PNG" and data[24] == 16 and data[25] else ""
 
 
-def is_ready(data: bytes, header: Header, options: Mapping[str, Any]) -> bool:
+def is_ready(data: bytes, header: Header, wanted: PixelOptions) -> bool:
     """Whether a file is the graph's form already: a grey PNG for one channel."""
-    is_one = options.get("pixel") == "uint16" and options.get("channels") == 1 and not options.get("bands")
+    is_one = (wanted.pixel, wanted.channels, wanted.bands) == ("uint16", 1, None)
     return is_one and header.format == "PNG" and numbers_of(data, "PNG") == ("uint16", 1)
 
 
-def read(data: bytes, header: Header, options: Mapping[str, Any]) -> tuple[Pixels, bytes]:
-    """Reads a file: [height, width, channels] of the options' `pixel`, and EXIF for the graph, or b"".
+def read(data: bytes, header: Header, wanted: PixelOptions) -> tuple[Pixels, bytes]:
+    """Reads a file: [height, width, channels] of the wanted `pixel`, and EXIF for the graph, or b"".
 
     Raises: ImageError: `unsupported_format` or `too_many_pixels`; others: a damaged file.
     """
-    pixel, channels, bands = options.get("pixel", "uint8"), options.get("channels", 3), options.get("bands")
+    pixel, channels, bands = wanted.pixel, wanted.channels, wanted.bands
     found, held = numbers_of(data, header.format)
     if found != pixel:
         remedy = f"`dtype: {found}` reads it" if found in PIXEL_BYTES else "convert it"
-        wrong = f"the {header.format} holds {found}, not the feature's {pixel}"
-        raise ImageError("unsupported_format", f"{wrong}: {remedy}")
-    wanted = bands or range(1, channels + 1)
-    if max(wanted) > held or (bands is None and held != channels):
+        raise ImageError(
+            "unsupported_format", f"the {header.format} holds {found}, not the feature's {pixel}: {remedy}"
+        )
+    taken = bands or range(1, channels + 1)
+    if max(taken) > held or (bands is None and held != channels):
         message = f"the {header.format} has {held} bands, the feature takes {list(bands) if bands else channels}"
         raise ImageError("unsupported_format", f"{message}: name some by `bands`, or give their number by `channels`")
-    samples = max(held * (2 if pixel == "float32" else 1), planes_in(options))
+    samples = max(held * (2 if pixel == "float32" else 1), wanted.planes)
     image_header.check_pixels(header.width * samples, header.height, MOST_PIXELS)
     image, exif = (_tiff if header.format == "TIFF" else _png)(data)
     image = image.reshape(header.height, header.width, held)
-    return np.ascontiguousarray(image[..., [band - 1 for band in wanted]], pixel), exif
+    return np.ascontiguousarray(image[..., [band - 1 for band in taken]], pixel), exif
 
 
 def _png(data: bytes) -> tuple[Pixels, bytes]:

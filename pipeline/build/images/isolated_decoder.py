@@ -5,6 +5,7 @@ fork: its threads would be lost.
 """
 
 import importlib
+import json
 import os
 import resource
 import signal
@@ -16,18 +17,8 @@ from typing import Any
 
 import tensorflow as tf
 
-from recordmill.pipeline.build.images.deep_files import planes_in
-from recordmill.pipeline.build.images.isolation import (
-    AS_IS,
-    COMMAND,
-    FORK,
-    PNG,
-    REJECT,
-    REQUEST,
-    receive,
-    request_options,
-    send,
-)
+from recordmill.pipeline.build.images.deep_files import wanted_pixels
+from recordmill.pipeline.build.images.isolation import AS_IS, COMMAND, FORK, PNG, REJECT, receive, send
 from recordmill.pipeline.build.images.transcode import decodable
 from recordmill.transforms.contract.image_header import ImageError, read_header
 from recordmill.transforms.tensorflow.image_decode import libjpeg
@@ -55,11 +46,14 @@ def decode(data: bytes, options: Mapping[str, Any]) -> bytes:
 
 
 def answer(request: bytes, decoder: Decode, spare: int) -> bytes:
-    """Answers a request; `spare` is this process' initial address space in bytes."""
-    options, seconds = request_options(request)
-    data = request[REQUEST.size :]
-    header = read_header(data)
-    _limit(seconds, spare + SPARE_BYTES + PIXEL_BYTES * header.width * header.height * max(1, planes_in(options)))
+    """Answers a request, options and CPU seconds in a line of JSON before an image.
+
+    `spare` is this process' initial address space in bytes.
+    """
+    head, _, data = request.partition(b"\n")
+    options, seconds = json.loads(head)
+    header, planes = read_header(data), max(1, wanted_pixels(options).planes)
+    _limit(seconds, spare + SPARE_BYTES + PIXEL_BYTES * header.width * header.height * planes)
     try:
         ready = decoder(data, options)
     except ImageError as error:

@@ -9,6 +9,7 @@ Needs POSIX; the memory limit, Linux.
 """
 
 import functools
+import json
 import os
 import signal
 import socket
@@ -20,12 +21,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from recordmill.pipeline.build.images.deep_files import planes_in
+from recordmill.pipeline.build.images.deep_files import wanted_pixels
 from recordmill.pipeline.build.images.transcode import UndecodableError, require_decoder
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.parallel import waiting_pair
 from recordmill.transforms.contract.image_header import NAMED, ImageError, check_header
-from recordmill.transforms.contract.kinds.image import PIXEL_BYTES
 
 PROCESS = "recordmill.pipeline.build.images.isolated_decoder"
 DECODER = f"{PROCESS}:decode"
@@ -43,9 +43,6 @@ SETTINGS = {
     "PYTHONSAFEPATH": "1",
     "MALLOC_ARENA_MAX": "1",
 }
-REQUEST = struct.Struct("<QQ??BBB16H")
-"""Header before an image's bytes: most pixels, most CPU seconds, `color: srgb`, whether to compress a PNG, bytes of a
-pixel, channels, and the chosen bands after their number."""
 AS_IS, PNG, REJECT = b"=", b"p", b"r"
 """First byte of an answer: the image is fine; the bytes of a PNG follow; or a reason, a NUL and a message."""
 COMMAND = struct.Struct("<q")
@@ -77,11 +74,13 @@ class Isolation:
         """
         header = check_header(data, options["max_pixels"])
         require_decoder(data, NAMED[header.format], options)
-        seconds = self._seconds + header.width * header.height * max(1, planes_in(options)) // PIXELS_A_SECOND
+        seconds = (
+            self._seconds + header.width * header.height * max(1, wanted_pixels(options).planes) // PIXELS_A_SECOND
+        )
         decoder = self._idle.pop() if self._idle else self._fork()
         decoder.channel.settimeout(seconds * self._wall)
         try:
-            send(decoder.channel, _request(options, seconds) + data)
+            send(decoder.channel, json.dumps([options, seconds]).encode() + b"\n" + data)
             answer = receive(decoder.channel)
         except OSError as error:
             decoder.channel.close()
@@ -113,21 +112,6 @@ class Isolation:
 def shared_isolation() -> Isolation:
     """Returns the isolation shared by all image readers of this process."""
     return Isolation(DECODER)
-
-
-def _request(options: Mapping[str, Any], seconds: int) -> bytes:
-    bands = options.get("bands") or ()
-    pixel = PIXEL_BYTES[options.get("pixel", "uint8")], options.get("channels", 3), len(bands)
-    flags = options.get("color") != "ignore", options.get("compress", True)
-    return REQUEST.pack(options["max_pixels"], seconds, *flags, *pixel, *bands, *[0] * (16 - len(bands)))
-
-
-def request_options(request: bytes) -> tuple[dict[str, Any], int]:
-    """Reads the options of `decodable` and the CPU seconds of a request."""
-    max_pixels, seconds, is_srgb, compress, pixel, channels, number, *bands = REQUEST.unpack_from(request)
-    color, kind = "srgb" if is_srgb else "ignore", {size: name for name, size in PIXEL_BYTES.items()}[pixel]
-    chosen = {"pixel": kind, "channels": channels, "bands": tuple(bands[:number]) or None}
-    return {"max_pixels": max_pixels, "color": color, "compress": compress, **chosen}, seconds
 
 
 def _result(answer: bytes, data: bytes) -> bytes:

@@ -16,11 +16,10 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.kinds.mask import LEVELS, MaskOptions
+from recordmill.transforms.contract.shapes import polygons_of, runs_size
 
 Values: TypeAlias = npt.NDArray[np.uint8]
 MARGIN = 2  # sides around the image: for polygons further outside, pycocotools takes memory without a limit
-LEAST = 6  # numbers of a polygon; of four, pycocotools makes a box
-DIGITS = 6  # of 5 bits: 30 bits hold every count of pixels
 
 
 def drawn(shapes: bytes, options: MaskOptions, height: int, width: int) -> Values:
@@ -66,40 +65,22 @@ def _value(shape: Mapping[str, Any], number: int, known: Mapping[str, int], opti
 def _runs(shape: Mapping[str, Any], height: int, width: int) -> Any:
     """Returns an object's run lengths, as pycocotools has them; None without a shape. Raises: ValueError and others."""
     if (rle := shape.get("rle")) is not None:
-        counts = rle["counts"]
-        lengths = _lengths(counts) if isinstance(counts, str) else np.array(counts, np.int64)
-        if list(rle["size"]) != [height, width] or lengths.sum() != height * width or (lengths < 0).any():
-            raise ValueError(f"{lengths.sum()} pixels of {rle['size']}, in an image of {[height, width]}")
-        return rle if isinstance(counts, str) else _coco().frPyObjects(rle, height, width)
-    polygons = [_scaled(polygon, shape.get("unit"), height, width) for polygon in shape.get("polygons", ())]
+        if runs_size(rle) != (height, width):
+            raise ValueError(f"its size is {rle['size']}, of an image of {[height, width]}")
+        return rle if isinstance(rle["counts"], str) else _coco().frPyObjects(rle, height, width)
+    sides = (width, height)
+    polygons = [_inside(polygon, shape.get("unit"), sides) for polygon in polygons_of(shape.get("polygons", []))]
     return _coco().merge(_coco().frPyObjects(polygons, height, width)) if polygons else None
 
 
-def _scaled(polygon: Sequence[float], unit: str | None, height: int, width: int) -> list[float]:
-    if len(polygon) < LEAST or len(polygon) % 2:
-        raise ValueError(f"a polygon has {len(polygon)} numbers: x and y of three points or more are needed")
-    sides = [width, height] * (len(polygon) // 2)
-    points = [x * side for x, side in zip(polygon, sides, strict=True)] if unit == "relative" else list(polygon)
-    for place, side in zip(points, sides, strict=True):
-        if not -MARGIN * side <= place <= (1 + MARGIN) * side:
-            raise ValueError(f"the point {place} is far outside the image of {width} x {height}")
+def _inside(polygon: Sequence[float], unit: str | None, sides: tuple[int, int]) -> list[float]:
+    """Returns a polygon's x and y in pixels. Raises: ValueError: far outside the image."""
+    scales = sides if unit == "relative" else (1, 1)
+    points = [place * scales[axis % 2] for axis, place in enumerate(polygon)]
+    for axis, place in enumerate(points):
+        if not -MARGIN * sides[axis % 2] <= place <= (1 + MARGIN) * sides[axis % 2]:
+            raise ValueError(f"the point {place} is far outside the image of {sides[0]} x {sides[1]}")
     return points
-
-
-def _lengths(counts: str) -> npt.NDArray[np.int64]:
-    """Reads COCO's compressed run lengths, which pycocotools reads past their end: digits of 5 bits, low ones first."""
-    codes = np.frombuffer(counts.encode("ascii"), np.uint8).astype(np.int64) - 48
-    last = np.flatnonzero(codes & 32 == 0)
-    first = np.concatenate([[0], last[:-1] + 1])
-    size = last - first + 1
-    if not len(codes) or last[-1:] != len(codes) - 1 or size.max() > DIGITS or codes.min() < 0 or codes.max() > 63:
-        raise ValueError("its compressed `counts` are damaged")
-    places = 5 * (np.arange(len(codes)) - np.repeat(first, size))
-    found = np.add.reduceat((codes & 31) << places, first)
-    found -= (codes[last] & 16 > 0).astype(np.int64) << 5 * size  # negative ones
-    for start in (1, 2):  # from the fourth on, each is the difference to the one before the last
-        found[start::2] = found[start::2].cumsum()
-    return found
 
 
 def _coco() -> ModuleType:

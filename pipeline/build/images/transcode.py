@@ -86,9 +86,10 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
         MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.files`).
     """
     header = image_header.check_header(data, options["max_pixels"])
-    is_deep, color = deep_files.keeps_numbers(options), options.get("color", "srgb")
+    wanted, color = deep_files.wanted_pixels(options), options.get("color", "srgb")
+    is_deep = wanted.keeps_numbers
     profile = color_profile.foreign_profile(data, header.format) if color == "srgb" and not is_deep else b""
-    if deep_files.is_ready(data, header, options) if is_deep else header.in_graph and not profile:
+    if deep_files.is_ready(data, header, wanted) if is_deep else header.in_graph and not profile:
         return data
     try:
         if is_deep:
@@ -148,7 +149,7 @@ def require(package: str, what: str, extra: str) -> None:
 def require_decoder(data: bytes, form: image_header.ImageFormat, options: Mapping[str, Any]) -> None:
     """Raises: MissingPluginError: a package to decode a file by these options is not installed."""
     require_plugin(form)
-    if deep_files.keeps_numbers(options):
+    if deep_files.wanted_pixels(options).keeps_numbers:
         require(deep_files.package(data, form.name), f"{form.name} read as numbers", "deep")
 
 
@@ -157,8 +158,9 @@ def _to_planes(data: bytes, header: image_header.Header, options: Mapping[str, A
     require_decoder(data, image_header.NAMED[header.format], options)
     if header.format == "PNG":
         open_image(data, image_header.NAMED["PNG"], options["max_pixels"]).close()
-    image, exif = deep_files.read(data, header, options)
-    pixels = deep_files.planes(image) if deep_files.planes_in(options) else image
+    wanted = deep_files.wanted_pixels(options)
+    image, exif = deep_files.read(data, header, wanted)
+    pixels = deep_files.planes(image) if wanted.planes else image
     return deep_files.png(pixels, [(b"eXIf", exif)] if exif else [], level=int(options.get("compress", True)))
 
 

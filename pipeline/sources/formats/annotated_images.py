@@ -182,7 +182,8 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Finds the rows and packs them into chunks; `rows` is exact."""
-        names, points = annotated.read_names(files, self.source.names)
+        classes = annotated.read_names(files, self.source.names)
+        names, points = classes.names, classes.points
         found = self._found(files, root, inputs, names, columns)
         if not len(found.bytes):
             raise SourceError(f"{self.source.path}: found no image for these annotations")
@@ -192,9 +193,8 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
             for rows in cut(found.rows, parts)
         ]
         columns_found = [*self.of_path, *found.names, *(["keypoints"] if points else [])]
-        return Plan(
-            chunks, len(found.bytes), notes=found.notes, names=columns_found, is_exact=True, points=found.points
-        )
+        stated = found.stated or classes.stated
+        return Plan(chunks, len(found.bytes), notes=found.notes, names=columns_found, is_exact=True, stated=stated)
 
     def _found(
         self, files: Files, root: str, inputs: Sequence[FileInfo], names: Names, columns: Columns

@@ -74,8 +74,8 @@ class Found:
     bytes: Sequence[int]
     names: Sequence[str]
     notes: list[str] = field(default_factory=list)
-    points: Sequence[str] = ()
-    """The names of key points, if stated."""
+    stated: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    """As in `Plan`."""
 
 
 def image_key(path: str) -> tuple[str, ...]:
@@ -130,33 +130,51 @@ def _listed(line: str) -> str:
     return listed.rstrip() if listed and number.removeprefix("-").isdecimal() else line
 
 
-def read_names(files: Files, path: str | None) -> tuple[Names, PointShape | None]:
-    """Reads class names, from 0 or by code: YAML, CSV or lines; and YAML's `kpt_shape`. Raises: SourceError."""
+class Classes(NamedTuple):
+    """Names of classes in a file, and its key points."""
+
+    names: Names
+    points: PointShape | None = None
+    flips: Sequence[Any] = ()
+    """The number of each point's partner in a mirror."""
+
+    @property
+    def stated(self) -> dict[str, Sequence[Any]]:
+        """The names of classes and points, and pairs of points, as in `Plan`."""
+        flips = dict(enumerate(self.flips))
+        pairs = [(one, other) for one, other in flips.items() if one < other and flips.get(other) == one]
+        points = [f"point_{number}" for number in range(self.points[0])] if self.points else []
+        return {"classes": [*self.names.values()], "points": points, "flip_pairs": pairs}
+
+
+def read_names(files: Files, path: str | None) -> Classes:
+    """Reads class names, from 0 or by code: YAML, CSV or lines; and YAML's key points. Raises: SourceError."""
     if path is None:
-        return {}, None
-    names, points = _names(_text(files, path), path)
-    if not names:
+        return Classes({})
+    found = _names(_text(files, path), path)
+    if not found.names:
         raise SourceError(f"{path} holds no names: give YOLO's `names`, a name a line, or CSV of codes and names")
-    return names, points
+    return found
 
 
-def _names(text: str, path: str) -> tuple[Names, PointShape | None]:
+def _names(text: str, path: str) -> Classes:
     if (values := text.count("\n") + text.count(",") + len(text) // YAML_WORD) > NAMES.most:
         raise SourceError(f"{path}: {NAMES.beyond(values)}: are these the classes?")
     if path.lower().endswith(".csv"):
-        return {row[0]: row[1] for row in csv.reader(text.splitlines()) if len(row) > 1}, None
+        return Classes({row[0]: row[1] for row in csv.reader(text.splitlines()) if len(row) > 1})
     if not path.lower().endswith(YAML_ENDINGS):
-        return {str(number): line.strip() for number, line in enumerate(text.strip().splitlines())}, None
+        return Classes({str(number): line.strip() for number, line in enumerate(text.strip().splitlines())})
     try:
         document = load_yaml(text, path, "`names:`")
     except SpecError as error:
         raise SourceError(str(error)) from None
-    points = document.value.get("kpt_shape")
+    points, flips = (document.value.get(name) for name in ("kpt_shape", "flip_idx"))
     if points and not POINT_SHAPE.fullmatch(str(points)):
         raise SourceError(f"{path}: `kpt_shape` is {points}: wanted the number of key points and 2 or 3, as in [17, 3]")
     codes = [where[1] for where in document.nodes if len(where) == 2 and where[0] == "names"]
     names = {str(code): document.text(("names", code)) or "" for code in codes}  # the text: YAML reads `no` as False
-    return names, tuple(points) if points else None
+    are_flips = isinstance(flips, list) and {*map(type, flips)} == {int}
+    return Classes(names, tuple(points) if points else None, flips if are_flips else ())
 
 
 def _text(files: Files, path: str) -> str:

@@ -221,6 +221,11 @@ def read_coco(
     names = [*IMAGE_FIELDS, *(BOXES if boxes else ()), *(CAPTIONS if captions else ()), *parts]
     counts = (len(part.points) // POINT_BYTES for image in rows for part in image.parts)
     points = (len(seen.points) or max(counts, default=0)) if asked else None
+    stated: dict[str, Sequence[Any]] = {
+        "classes": [*dict.fromkeys(seen.classes)],
+        "points": seen.points,
+        "skeleton": seen.skeleton,
+    }
     notes = [
         *note("annotations of images missing in `images`, left out", seen.lost),
         *note(LEAVING, outside),
@@ -228,17 +233,28 @@ def read_coco(
         *note("merged categories with several ids and one name", seen.merged),
         *listed.notes(),
     ]
-    return Found((image.row(points) for image in rows), [0] * len(rows), names, notes, seen.points)
+    return Found((image.row(points) for image in rows), [0] * len(rows), names, notes, stated)
 
 
 @dataclass
 class Seen:
-    """Findings in files: ids of annotations without image, names with several ids, fields, names of key points."""
+    """Findings in files: ids of annotations without image, names with several ids, fields, categories."""
 
     lost: list[str] = field(default_factory=list)
     merged: list[str] = field(default_factory=list)
     fields: set[str] = field(default_factory=set)
+    classes: list[str] = field(default_factory=list)
     points: list[str] = field(default_factory=list)
+    skeleton: list[tuple[int, int]] = field(default_factory=list)
+
+    def add_category(self, category: Mapping[str, Any]) -> None:
+        """Adds a name, and the first key points and joined pairs of them, which COCO numbers from 1."""
+        points, joined = (category.get(name) for name in ("keypoints", "skeleton"))
+        self.classes.append(category["name"])
+        if isinstance(points, list) and not self.points:
+            self.points = list(map(str, points))
+            pairs = [each for each in joined if isinstance(each, list)] if isinstance(joined, list) else []
+            self.skeleton = [(each[0] - 1, each[1] - 1) for each in pairs if [*map(type, each)] == [int, int]]
 
 
 def _read_one(
@@ -266,8 +282,7 @@ def _read_one(
                     known = _id(entry["id"])
                     if names.setdefault(_hashed(known), entry["name"]) != entry["name"]:
                         raise SourceError(f"{path}: `categories` gives the id {_shown(known)} to two names")
-                    points = entry.get("keypoints")
-                    seen.points = seen.points or (list(map(str, points)) if isinstance(points, list) else [])
+                    seen.add_category(entry)
     except JsonDamageError as error:
         raise SourceError(f"{path} cannot be read as JSON: {error}") from None
     if "images" not in keys:
