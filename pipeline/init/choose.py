@@ -97,8 +97,8 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     if image:
         if guessing.ID.fullmatch(image.column) and IMAGE not in names.values():
             names[image.column] = IMAGE
-        masks = [column for column in sample.data.sources[0].get("beside", ()) if guesses[column].kind == IMAGE]
-        guesses |= {column: guess_mask(sample, guesses[column], names[image.column]) for column in masks}
+        masks = [guesses[column] for column in sample.data.sources[0].get("beside", ())]
+        guesses |= {item.column: guess_mask(sample, item, names[image.column], image) for item in masks}
         guesses = {
             column: guess_boxes(item, names[image.column], image, answers, sample.data.known.get(column, {}))
             for column, item in guesses.items()
