@@ -245,11 +245,11 @@ def test_what_init_writes_builds_to_boxes(make: Any, tmp_path: Path) -> None:
 
 def test_init_groups_a_table_with_a_bad_cell(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    for image in IMAGES:
-        Image.new("RGB", (SIDE, SIDE)).save(tmp_path / "data" / image)
-    path = tmp_path / bccd(tmp_path)
-    more = [f"3.png,RBC,1,{side},2,9\n" for side in [*range(9, 39), "x"]]
-    path.write_text(path.read_text() + "".join(more))
+    rows = [f"{n % 30}.png,{'x' if n == 7 else 1},2,9,8,RBC\n" for n in range(60)]
+    for number in range(30):
+        Image.new("RGB", (SIDE, SIDE)).save(tmp_path / "data" / f"{number}.png")
+    path = tmp_path / "data/boxes.csv"
+    path.write_text("filename,xmin,ymin,xmax,ymax,class\n" + "".join(rows))
     made = yaml.safe_load(starter(str(path), FILES))
     assert made["source"]["group"] == "filename"
     assert made["features"]["boxes"]["columns"] == ["xmin", "ymin", "xmax", "ymax"]
