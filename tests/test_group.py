@@ -10,12 +10,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
 from recordmill import open_dataset
 from recordmill.pipeline.dataset.tfrecord import frame
+from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats.grouped import GroupedReader
@@ -168,6 +170,9 @@ def test_a_column_that_is_missing_or_a_list(tmp_path: Path) -> None:
     [
         ("columns: [a, b, c]", ["columns", "x_min, y_min, x_max, y_max", "[a, b, c]"]),
         ("columns: [a, b, c, c]", ["columns", "[a, b, c, c]"]),
+        ("columns: [ymin, xmin, ymax, xmax]", ["columns", "'ymin'", "x_min", "corners"]),
+        ("columns: [xmin, xmax, ymin, ymax]", ["columns", "'xmax'", "y_min"]),
+        ("columns: [box.x2, y1, XMin, y3]", ["columns", "'XMin'", "x_max"]),
         ("columns: [a, b, c, d], column: e", ["column", "`columns`"]),
     ],
 )
@@ -236,3 +241,15 @@ def test_what_init_writes_builds_to_boxes(make: Any, tmp_path: Path) -> None:
     wanted = [tuple((y, x, y2, x2) for x, y, x2, y2 in boxes) for boxes in BOXES.values()]
     wanted = wanted if make is not bccd else [boxes for boxes in wanted if boxes]
     assert sorted(found) == sorted(wanted)
+
+
+def test_init_groups_a_table_with_a_bad_cell(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    rows = [f"{n % 30}.png,{'x' if n == 7 else 1},2,9,8,RBC\n" for n in range(60)]
+    for number in range(30):
+        Image.new("RGB", (SIDE, SIDE)).save(tmp_path / "data" / f"{number}.png")
+    path = tmp_path / "data/boxes.csv"
+    path.write_text("filename,xmin,ymin,xmax,ymax,class\n" + "".join(rows))
+    made = yaml.safe_load(starter(str(path), FILES))
+    assert made["source"]["group"] == "filename"
+    assert made["features"]["boxes"]["columns"] == ["xmin", "ymin", "xmax", "ymax"]

@@ -161,6 +161,32 @@ def test_init_finds_masks_and_their_values(
     assert "In doubt" not in text
 
 
+def test_init_reads_masks_of_arrays(tmp_path: Path) -> None:
+    write_pairs(tmp_path, "images/*.png", "masks/*.png", "grey")
+    for file in (tmp_path / "masks").iterdir():
+        np.save(file.with_suffix(".npy"), np.asarray(Image.open(file)))
+        file.unlink()
+    found = yaml.safe_load(starter(str(tmp_path), FILES))
+    assert found["features"]["mask"] == {"kind": "mask", "image": "image", "classes": ALL}
+
+
+def test_init_counts_masks_of_another_size_and_no_palette(tmp_path: Path) -> None:
+    write_pairs(tmp_path, "images/*.jpg", "masks/*.png", "palette")
+    assert "palette" not in starter(str(tmp_path), FILES)
+    Image.new("L", (3, 4)).save(tmp_path / "masks/7.png")
+    assert_names(starter(str(tmp_path), FILES), "1 unequal_sides in column mask")
+
+
+def test_init_names_blurred_edges(tmp_path: Path) -> None:
+    write_pairs(tmp_path, "images/*.jpg", "masks/*.png", "colours")
+    noise = np.random.default_rng(0).integers(0, 256, (4, 600, 3), np.uint8)
+    Image.fromarray(noise).save(tmp_path / "masks/0.png")
+    Image.new("RGB", (600, 4)).save(tmp_path / "images/0.jpg")
+    text = starter(str(tmp_path), FILES)
+    assert "mask" not in yaml.safe_load(text)["features"]
+    assert_names(text, "colours in 12 masks", "blurred")
+
+
 def test_init_lets_images_lack_a_mask(tmp_path: Path) -> None:
     write_pairs(tmp_path, "JPEGImages/*.jpg", "SegmentationClass/*.png", "palette", skip=(1, 5))
     write_pairs(tmp_path, "JPEGImages/*.jpg", "SegmentationObject/*.png", "palette", skip=(1, 5))

@@ -15,7 +15,7 @@ from recordmill.pipeline.init.guess import BOXES, FITS, Choice, Guess, feature, 
 from recordmill.pipeline.init.images import are_named
 from recordmill.pipeline.init.recognize import NAMING
 from recordmill.pipeline.init.sample import Reading, SourceSample
-from recordmill.pipeline.sources.columns import ColumnType
+from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.paths import listed
 from recordmill.pipeline.spec.features.boxes import ORDERS
 
@@ -63,12 +63,12 @@ def _named(names: Sequence[str]) -> tuple[str, list[str]] | None:
 
 
 def _rows(sample: SourceSample, four: Sequence[str]) -> list[list[float]]:
-    """Reads four columns as the boxes of each row; empty if they do not fit."""
-    columns = [sample.read(name, ColumnType.NUMBER, many=True) for name in four]
-    if min(column.fit for column in columns) < FITS or len({len(column.values) for column in columns}) > 1:
+    """Reads four columns as the boxes of each good row; empty if they do not fit."""
+    if min(sample.read(name, ColumnType.NUMBER, many=True).fit for name in four) < FITS:
         return []
-    rows = zip(*(column.values for column in columns), strict=True)
-    return [list(chain.from_iterable(zip(*row, strict=False))) for row in rows]
+    blocks, _ = sample.take(dict.fromkeys(four, Column(ColumnType.NUMBER, many=True, optional=True)))
+    rows = (row for _, block in blocks for row in zip(*(block.table[name].to_pylist() for name in four), strict=True))
+    return [list(chain.from_iterable(zip(*row, strict=False))) for row in rows if None not in row]
 
 
 def _boxes(rows: Sequence[Sequence[float]]) -> "Boxes":

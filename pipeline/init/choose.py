@@ -101,7 +101,7 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
         if guesses.get("shapes", image).kind == MASK and MASK not in names.values():
             names["shapes"] = MASK
         masks = [column for column in sample.data.sources[0].get("beside", ()) if guesses[column].kind == IMAGE]
-        guesses |= {column: guess_mask(sample, guesses[column], names[image.column]) for column in masks}
+        guesses |= {column: guess_mask(sample, guesses[column], names[image.column], image) for column in masks}
         guesses = {
             column: guess_boxes(item, names[image.column], image, answers, sample.data.known.get(column, {}))
             for column, item in guesses.items()

@@ -66,7 +66,8 @@ def folder_doubts(paths: Sequence[str]) -> list[Doubt]:
     are_paired = 10 * twice >= 9 * len(times) and not folders.keys() <= SPLITS.keys()
     names = {folder for folder in folders if are_paired or (len(folders) > 1 and PART_FOLDER.fullmatch(folder))}
     names |= {folder or "." for folder, some in folders.items() if 10 * len(set(some)) <= 9 * len(some)}
-    remedy = "Pairs: a table of them, a row a pair, a column a file. One part alone: give its folder to `init`"
+    remedy = "Masks, if no JPEG: `beside: {mask: FOLDER}`. Pairs: a table, a row a pair, a column a file"
+    remedy += ". One part alone: give its folder to `init`"
     what = "each file is a row, but by the names may be a part of one, such as an image or its mask"
     return [Doubt(f"folders {listed(sorted(names), 3)}", what, remedy)] if names else []
 

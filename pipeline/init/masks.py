@@ -5,13 +5,14 @@ import json
 import re
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 from importlib.util import find_spec
 from typing import Any
 
 from PIL import Image
 
 from recordmill.pipeline.build.images.masks import values
-from recordmill.pipeline.init.guess import Choice, Guess, feature, left_out
+from recordmill.pipeline.init.guess import Choice, Guess, Header, feature, left_out
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
@@ -22,8 +23,8 @@ from recordmill.transforms.contract.image_header import ImageError
 MOST_PIXELS, LEVELS, IGNORED = 64_000_000, 256, 255
 
 
-def guess_mask(sample: SourceSample, item: Guess, image: str) -> Guess:
-    """Turns a guess into a mask of the feature `image`, with the values, or the colours, of its pixels as classes."""
+def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Guess:
+    """Turns a guess into a mask of the image `name`, with the values, or the colours, of its pixels as classes."""
     blocks, is_all = sample.take({item.column: Column(ColumnType.IMAGE, optional=True)})
     found, colors, looked = set[int](), Counter[Any](), 0
     for number, block in blocks:
@@ -40,8 +41,12 @@ def guess_mask(sample: SourceSample, item: Guess, image: str) -> Guess:
                 with Image.open(io.BytesIO(data)) as picture:
                     colors.update({color: pixels for pixels, color in picture.convert("RGB").getcolors(1 << 24) or ()})
     kept = {option: choice for option, choice in item.options.items() if option == "optional"}
-    options: dict[str, Choice] = {"kind": ("mask", "pairs with an image by its name"), "image": (image, ""), **kept}
+    options: dict[str, Choice] = {"kind": ("mask", "pairs with an image by its name"), "image": (name, ""), **kept}
+    item = replace(item, headers=_headers(item, image))
     of = f"in {looked:,} masks; names are yours to give"
+    if len(colors) > LEVELS:
+        why = f"{len(colors):,} colours in {looked:,} masks, as of blurred edges: save a colour a class"
+        return left_out(item.column, why, item.reading)
     if colors:
         names = {f"class_{number}": list(color) for number, (color, _) in enumerate(colors.most_common(LEVELS))}
         options |= {"classes": (list(names), f"a colour each, {of}"), "colors": (names, "")}
@@ -52,6 +57,20 @@ def guess_mask(sample: SourceSample, item: Guess, image: str) -> Guess:
     named = {value: f"class_{value}" for value in sorted(found)}
     options["classes" if is_all else "# classes"] = (named, f"the values {of}")
     return replace(item, options=options)
+
+
+def _headers(item: Guess, image: Guess) -> list[list[Header]]:
+    """Forgets the losses of masks, which keep indices; one of another size than its image becomes a reject."""
+    images = image.headers if len(image.headers) == len(item.headers) else item.headers  # else some lack a mask
+    rows = zip(chain.from_iterable(item.headers), chain.from_iterable(images), strict=True)
+    return [[_header(mask, of)] for mask, of in rows]
+
+
+def _header(mask: Header, image: Header) -> Header:
+    if isinstance(mask, str) or isinstance(image, str):
+        return mask
+    is_same = sorted(mask[:2]) == sorted(image[:2])  # EXIF may turn one
+    return (*mask[:3], (), mask[4]) if is_same else "unequal_sides"
 
 
 MOST_CLASSES = 40  # for a person to read

@@ -28,7 +28,7 @@ Values: TypeAlias = npt.NDArray[np.uint8]
 Colors: TypeAlias = Sequence[tuple[tuple[int, int, int], int]]
 EXACT = ("PNG", "TIFF", "BMP", "GIF")  # formats that keep values
 BLURRED = ("jpeg", "tiff_jpeg", "webp")  # TIFF's compressions that do not
-BITS = 258  # TIFF's tag
+BITS, SPACE, SIGNED = 258, 262, 339  # TIFF's tags
 SHOWN = 3
 
 
@@ -109,9 +109,13 @@ def _of_image(data: bytes, max_pixels: int, colors: Colors | None) -> Values:
 
 
 def _plain(image: Image.Image, data: bytes) -> Values:
-    pixels = np.asarray(image)
+    pixels, tags = np.asarray(image), _tags(image)
+    if tags.get(SPACE) == 0:
+        raise ImageError("unsupported_format", "the TIFF counts from white, and libraries invert it: save it as PNG")
     if pixels.ndim == 2:
-        return _levels(pixels if image.mode != "L" else pixels // _step(image, data))
+        bits = data[24] if data.startswith(PNG) else tags.get(BITS, (8,))[0]
+        scaled = pixels.view(np.int8) if tags.get(SIGNED) == (2,) and bits == 8 else pixels
+        return _levels(scaled // _step(bits) if image.mode == "L" else scaled)
     colours, alpha = pixels[..., : 3 if image.mode.startswith("RGB") else 1], pixels[..., -1]
     if image.mode in ("LA", "RGBA") and (alpha < LEVELS - 1).any():
         raise ImageError("unsupported_format", "the mask has transparent pixels: save it without alpha")
@@ -120,10 +124,12 @@ def _plain(image: Image.Image, data: bytes) -> Values:
     return colours[..., 0]
 
 
-def _step(image: Image.Image, data: bytes) -> int:
+def _tags(image: Image.Image) -> Mapping[int, Any]:
+    return getattr(image, "tag_v2", {})
+
+
+def _step(bits: int) -> int:
     """Returns the step between grey levels: Pillow scales those of 2 and 4 bits to 0..255."""
-    tags: Mapping[int, Any] = getattr(image, "tag_v2", {})
-    bits = data[24] if data.startswith(PNG) else tags.get(BITS, (8,))[0]
     return (LEVELS - 1) // ((1 << min(bits, 8)) - 1)
 
 
@@ -140,10 +146,11 @@ def _of_colors(image: Image.Image, colors: Colors) -> Values:
 
 
 def _levels(pixels: npt.NDArray[Any]) -> Values:
-    """Returns whole numbers as uint8."""
-    wrong = pixels[(pixels < 0) | (pixels >= LEVELS)]
+    """Returns whole numbers as uint8. Raises: ImageError."""
+    wrong = pixels[~((pixels >= 0) & (pixels < LEVELS) & (pixels == np.floor(pixels)))]
     if wrong.size:
-        raise ImageError("unknown_class", f"the value {wrong[0]} in {wrong.size:,} pixels is not from 0 to 255")
+        what = f"the value {wrong[0]} in {wrong.size:,} pixels"
+        raise ImageError("unknown_class", f"{what} is no whole number from 0 to 255")
     return pixels.astype(np.uint8)
 
 

@@ -1,5 +1,6 @@
 """Boxes in an image, transformed with its pixels and stored relative to the stored image."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, Self
@@ -19,6 +20,8 @@ ORDERS: Mapping[str, Sequence[str]] = {
     "tensorflow": ("y_min", "x_min", "y_max", "x_max"),
 }
 """The names of a box's four numbers, by order."""
+BESIDE_AXIS = re.compile(r".*[./]|b?n?d?box|min|max|center|tl|br|[^a-z]|c(?=[xy]$)|(?<=^[xy])c$")
+"""The rest of a column's name that tells x or y, in lower case."""
 
 
 class Places(ListFeature):
@@ -70,6 +73,10 @@ class Boxes(Places):
         if self.columns and len({*self.columns}) != 4:
             got = f"[{', '.join(self.columns)}]"
             raise WrongValueError(f"should name four columns, {', '.join(ORDERS[self.order])}, got {got}", "columns")
+        for name, wanted in zip(self.columns, ORDERS[self.order], strict=False):
+            if _contradicts(name.lower(), wanted):
+                order = f"`order: {self.order}`: {', '.join(ORDERS[self.order])}"
+                raise WrongValueError(f"name '{name}' in the place of {wanted} by {order}", "columns")
         return self
 
     def _column(self) -> Column:
@@ -82,3 +89,10 @@ class Boxes(Places):
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         return self._make(BoxesDescription, stored="float32", length=self.read_length)
+
+
+def _contradicts(name: str, wanted: str) -> bool:
+    """Whether a name, in lower case, tells another axis or end than wanted; unusual names tell nothing."""
+    axis, last = BESIDE_AXIS.sub("", name), re.split("[./]", name)[-1]
+    has_other_end = any(end in last and end not in wanted for end in ("min", "max"))
+    return axis in ("x", "y") and (axis != wanted[0] or has_other_end)
