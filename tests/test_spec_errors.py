@@ -30,7 +30,7 @@ WRONG = [
     ("  path: rows.jsonl\n", "", "2: source.path: ", "missing"),
     ("label: ", "lable: ", "12: ", "`lable`", "`label`?",
      "about, analysis, duplicates, features,", "splits, summaries, together"),
-    ("  path:", "  path: a\n  paths:", "5: source: ", "`paths`", "`path`?", "columns, encoding, format, group, images,"),
+    ("  path:", "  path: a\n  paths:", "5: source: ", "`paths`", "`path`?", "columns, encoding, format, group,"),
     ("vocabulary", "vocabulry", "9: features.text: ", "`vocabulry`", "`vocabulary`?", "begin, case, column, end, "),
     ("size:", "size: [4, 4], sice:", "6: features.image: ", "`sice`", "`size`?", "max_bytes, max_pixels, "),
     # a feature named like another kind, or like an option

@@ -31,7 +31,7 @@ from recordmill.pipeline.facts.sample import ImageCounts, RecordSample, ShownRec
 from recordmill.pipeline.facts.version import FeatureFacts, duplicate_lines, packed_rows
 from recordmill.pipeline.sources.faults import REASONS
 from recordmill.pipeline.versions.stores.traffic import ASKED
-from recordmill.transforms.contract.kinds import category, text
+from recordmill.transforms.contract.kinds import category, image, text
 
 HERE = Path(__file__).parent
 TEMPLATE, STYLE = "report.html.j2", "report.css"

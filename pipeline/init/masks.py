@@ -5,8 +5,8 @@ import json
 import re
 from collections import Counter
 from dataclasses import replace
-from itertools import chain
 from importlib.util import find_spec
+from itertools import chain
 from typing import Any
 
 from PIL import Image
