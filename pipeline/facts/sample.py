@@ -293,7 +293,7 @@ def with_poses(image: Image.Image, poses: Iterable[Pose]) -> Image.Image:
 
 
 def painted(mask: Levels, image: Levels | None, ignored: int | None) -> Image.Image:
-    """Paints a mask, uint8 [height, width, 1], half over its image where it is not 0; hatches what it ignores.
+    """Paints a mask, uint8 [height, width, 1], half over its image, but not zeros; hatches what it ignores.
 
     A deep image is stretched.
     """
