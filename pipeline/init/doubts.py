@@ -147,5 +147,5 @@ def box_doubts(columns: Mapping[str, Sequence[Any]]) -> list[Doubt]:
         boxes = boxes or ([*ends, *sides][:4] if is_usual else names if are_lists else [])
     boxes = boxes or [name for name in columns if POINTS.fullmatch(re.split(r"[./]", name)[-1])]
     what = "each is a feature; boxes or points would not move when the image is padded, cropped or turned"
-    remedy = f"Boxes: `kind: boxes` with `columns: [{', '.join(boxes[:4])}]`. Points: keep the image unchanged"
+    remedy = f"Boxes: `kind: boxes` with `columns: [{', '.join(boxes[:4])}]`. Points: `kind: keypoints`"
     return [Doubt(f"columns {listed(boxes, 4)}", what, remedy)] if boxes else []

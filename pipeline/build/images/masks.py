@@ -150,7 +150,7 @@ def _levels(pixels: npt.NDArray[Any]) -> Values:
     wrong = pixels[~((pixels >= 0) & (pixels < LEVELS) & (pixels == np.floor(pixels)))]
     if wrong.size:
         what = f"the value {wrong[0]} in {wrong.size:,} pixels"
-        raise ImageError("unknown_class", f"{what} is no whole number from 0 to 255")
+        raise ImageError("unknown_class", f"{what} is not a whole number from 0 to 255")
     return pixels.astype(np.uint8)
 
 
