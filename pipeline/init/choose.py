@@ -100,8 +100,8 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
             names[image.column] = IMAGE
         if guesses.get("shapes", image).kind == MASK and MASK not in names.values():
             names["shapes"] = MASK
-        masks = [column for column in sample.data.sources[0].get("beside", ()) if guesses[column].kind == IMAGE]
-        guesses |= {column: guess_mask(sample, guesses[column], names[image.column], image) for column in masks}
+        masks = [guesses[column] for column in sample.data.sources[0].get("beside", ())]
+        guesses |= {item.column: guess_mask(sample, item, names[image.column], image) for item in masks}
         guesses = {
             column: guess_boxes(item, names[image.column], image, answers, sample.data.known.get(column, {}))
             for column, item in guesses.items()
