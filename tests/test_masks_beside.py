@@ -1,5 +1,6 @@
 """Masks beside images: paired by name by the source `image_folder`, found by `init` with the values as classes."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -203,3 +204,15 @@ def test_init_takes_no_class_or_photo_for_a_mask(tmp_path: Path) -> None:
     (tmp_path / "masks").mkdir()
     Image.new("L", (6, 4)).save(tmp_path / "masks/0.jpg")
     assert "beside" not in yaml.safe_load(starter(str(tmp_path), FILES))["source"]
+
+
+def test_init_knows_masks_of_a_table(tmp_path: Path) -> None:
+    rows = [{"mask": f"{n}_m.png", "image": f"{n}.png"} for n in range(3)]
+    for n, row in enumerate(rows):
+        Image.new("RGB", (8, 6), (n, 9, 9)).save(tmp_path / row["image"])
+        mask = Image.new("P", (8, 6), n)
+        mask.putpalette([0, 0, 0, 128, 0, 0, 0, 128, 0])
+        mask.save(tmp_path / row["mask"])
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    text = starter(str(tmp_path / "rows.jsonl"), FILES)
+    assert_names(text, "kind: mask", "image: image", "{0: class_0, 1: class_1, 2: class_2}", "in 3 masks")

@@ -24,7 +24,7 @@ from recordmill.pipeline.init.doubts import (
 )
 from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.images import guess_image
-from recordmill.pipeline.init.masks import GUESSES, guess_mask
+from recordmill.pipeline.init.masks import GUESSES, MASK_COLUMN, guess_mask
 from recordmill.pipeline.init.recognize import Recognized, naming_classes
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
@@ -94,13 +94,16 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     elif codes:
         guesses[codes.column] = with_classes(guesses[codes.column], sample, codes)
     names = feature_names(column for column, item in guesses.items() if item.kind)
-    image = next((item for item in guesses.values() if item.kind == IMAGE), None)
+    images = [item for item in guesses.values() if item.kind == IMAGE]
+    image = next((item for item in images if not MASK_COLUMN.fullmatch(item.column)), next(iter(images), None))
     if image:
         if guessing.ID.fullmatch(image.column) and IMAGE not in names.values():
             names[image.column] = IMAGE
         if guesses.get("shapes", image).kind == MASK and MASK not in names.values():
             names["shapes"] = MASK
-        masks = [guesses[column] for column in sample.data.sources[0].get("beside", ())]
+        beside = sample.data.sources[0].get("beside", ())
+        called = [item.column for item in images if item is not image and MASK_COLUMN.fullmatch(item.column)]
+        masks = [guesses[column] for column in (*beside, *called)]
         guesses |= {item.column: guess_mask(sample, item, names[image.column], image) for item in masks}
         guesses = {
             column: guess_boxes(item, names[image.column], image, answers, sample.data.known.get(column, {}))

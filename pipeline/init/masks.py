@@ -4,6 +4,7 @@ import io
 import json
 import re
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import chain
@@ -14,13 +15,16 @@ from PIL import Image
 from recordmill.pipeline.build.images.masks import values
 from recordmill.pipeline.init.guess import Choice, Guess, Header, feature, left_out
 from recordmill.pipeline.init.sample import Reading, SourceSample
+from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
-from recordmill.pipeline.sources.images import parse
+from recordmill.pipeline.sources.images import file_path
 from recordmill.pipeline.sources.paths import join
 from recordmill.transforms.contract.image_header import ImageError
 
 MOST_PIXELS, LEVELS, IGNORED = 64_000_000, 256, 255
+MASK_COLUMN = re.compile(r"(?i)(\w*_)?(mask|seg|segmentation)s?")
+"""Names of columns of masks in a table."""
 
 
 def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Guess:
@@ -29,21 +33,19 @@ def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Gu
     found, colors, looked = set[int](), Counter[Any](), 0
     for number, block in blocks:
         for reference in filter(None, block.table[item.column].to_pylist()):
-            path = join(sample.readers[number].image_root(sample.files), parse(reference).path)
-            with sample.files.open(path) as file:
-                data = file.read()
-            looked += 1
+            data = _read(sample, number, reference)
+            looked += bool(data)
             try:
-                found |= {*values(data, MOST_PIXELS, None).ravel().tolist()}
+                found |= {*values(data, MOST_PIXELS, None).ravel().tolist()} if data else set()
             except ImageError as error:
                 if "`colors`" not in error.message:
                     return left_out(item.column, f"masks by their names, but {error.message}", item.reading)
                 with Image.open(io.BytesIO(data)) as picture:
                     colors.update({color: pixels for pixels, color in picture.convert("RGB").getcolors(1 << 24) or ()})
     kept = {option: choice for option, choice in item.options.items() if option == "optional"}
-    options: dict[str, Choice] = {"kind": ("mask", "pairs with an image by its name"), "image": (name, ""), **kept}
+    options: dict[str, Choice] = {"kind": ("mask", "by its name"), "image": (name, ""), **kept}
     item = replace(item, headers=_headers(item, image))
-    of = f"in {looked:,} masks; names are yours to give"
+    of = f"in {count(looked, 'mask')}; names are yours to give"
     if len(colors) > LEVELS:
         why = f"{len(colors):,} colours in {looked:,} masks, as of blurred edges: save a colour a class"
         return left_out(item.column, why, item.reading)
@@ -57,6 +59,16 @@ def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Gu
     named = {value: f"class_{value}" for value in sorted(found)}
     options["classes" if is_all else "# classes"] = (named, f"the values {of}")
     return replace(item, options=options)
+
+
+def _read(sample: SourceSample, number: int, reference: bytes) -> bytes:
+    """Reads a mask's file; nothing if it is missing, or no file of its own."""
+    path = file_path(reference)
+    with suppress(OSError):
+        if path is not None:
+            with sample.files.open(join(sample.readers[number].image_root(sample.files), path)) as file:
+                return file.read()
+    return b""
 
 
 def _headers(item: Guess, image: Guess) -> list[list[Header]]:
