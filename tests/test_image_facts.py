@@ -349,7 +349,7 @@ def test_a_build_counts_what_it_loses(tmp_path: Path, capsys: pytest.CaptureFixt
     page = report_of(dataset).decode()
     print_dataset(manifest, dataset.folder, [])
     for text in (page, card(dataset.folder, manifest).decode().replace("\\", ""), capsys.readouterr().out):
-        assert_names(text, "image: 1 with 16 bits", "`dtype: uint16`", "photo: 1 with palette indices", "np.asarray")
+        assert_names(text, "image: 1 with 16 bits", "`dtype: uint16`", "photo: 1 with palette indices", "`kind: mask`")
         assert "photo: 1 with palette colours" not in text
     assert "Nothing stands out" not in page
     without = Dataset(dataset.folder, replace(manifest, statistics={}))

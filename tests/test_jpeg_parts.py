@@ -12,9 +12,10 @@ from PIL import Image
 
 from recordmill.augment import CenterCrop, Grayscale, RandomCrop, RandomFlip, RandomResizedCrop, Views
 from recordmill.transforms.contract.kinds.image import ImageDescription
-from recordmill.transforms.contract.stored import Ragged, RowError
+from recordmill.transforms.contract.stored import RowError
 from recordmill.transforms.numpy.augment import chain
 from recordmill.transforms.numpy.augment.base import Window
+from recordmill.transforms.numpy.augment.lying import MovedBoxes
 from recordmill.transforms.numpy.image_decode import DecodeError, jpeg
 from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.numpy.jpeg_parts import JpegLayout, read_layout
@@ -191,8 +192,8 @@ def test_a_reader_gives_the_same_of_files_with_and_without_markers(
     def batch(files: list[bytes]) -> tuple[Any, Any]:
         boxes = np.random.default_rng(4).random((12, 2, 2), np.float32)
         boxes = np.concatenate([boxes.min(1), boxes.max(1)], 1)
-        lists = [] if isinstance(checked[0], Views) else [Ragged(boxes, np.arange(0, 13, 2))]
-        reader = ImageReader("image", description, augment=chain.Augment(checked, drawn_values, mask), boxes=lists)
+        lying = [] if isinstance(checked[0], Views) else [lambda row: MovedBoxes(boxes[2 * row : 2 * row + 2])]
+        reader = ImageReader("image", description, augment=chain.Augment(checked, drawn_values, mask), lying=lying)
         return reader.images(files)[""], boxes
 
     for expected, found in zip(batch(plain), batch(with_markers), strict=True):

@@ -294,12 +294,12 @@ def test_pixels_of_workers_add_up(tmp_path: Path) -> None:
     (tmp_path / "a/b.png").write_bytes(b"")
     look, _ = planned_look(tmp_path / "b", spec.replace("IN", str(tmp_path)) + "normalize: dataset}}}")
     (pixels,) = (summary for summary in look.summaries if isinstance(summary, PixelSums))
-    parts = [[1, 4, [8, 4], [16, 4]], [2, 12, [8, 60], [80, 316]]]
+    parts = [[1, 4, [8, 4, 8], [16, 4, 16]], [2, 12, [8, 60, 8], [80, 316, 80]]]
     tables = [
-        pa.table([["image"] * 2, [0, 1], [0] * 2, [images] * 2, [count] * 2, total, squares], schema=SCHEMA)
+        pa.table([["image"] * 3, [0, 1, 2], [0] * 3, [images] * 3, [count] * 3, total, squares], schema=SCHEMA)
         for images, count, total, squares in parts
     ]
-    added = {"image": {"mean": [1.0, 4.0], "variance": [5.0, 4.0], "images": 3}}
+    added = {"image": {"mean": [1.0, 4.0, 1.0], "variance": [5.0, 4.0, 5.0], "images": 3}}
     assert pixels.result([pixels.add(tables)]) == pixels.result(tables[::-1]) == added
     assert pixels.result([]) == {"image": {"mean": [0.0] * 3, "variance": [1.0] * 3, "images": 0}}
 

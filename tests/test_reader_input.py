@@ -408,7 +408,10 @@ def test_ragged_texts_are_ragged_tensors(dataset: Dataset) -> None:
         (lambda d: d.training_input(batch_size=1, epochs=0), ("epochs", "at least 1", "got 0")),
         (lambda d: d.training_input(batch_size=1, start_step=-1), ("start_step", "at least 0", "got -1")),
         (lambda d: d.training_input(batch_size=1, threads=0), ("threads", "at least 1", "got 0")),
-        (lambda d: d.training_input(batch_size=1, dtype="int8"), ("dtype", "uint8, float32, bfloat16", "'int8'")),
+        (
+            lambda d: d.training_input(batch_size=1, dtype="int8"),
+            ("dtype", "uint8, uint16, float32, bfloat16", "'int8'"),
+        ),
         (
             lambda d: d.training_input(batch_size=1, features=["price"], dtype="uint8"),
             ("dtype='uint8'", "image", "leave it out"),

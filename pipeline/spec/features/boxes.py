@@ -20,7 +20,7 @@ ORDERS: Mapping[str, Sequence[str]] = {
     "tensorflow": ("y_min", "x_min", "y_max", "x_max"),
 }
 """The names of a box's four numbers, by order."""
-BESIDE_AXIS = re.compile(r".*[./]|b?n?d?box|min|max|center|tl|br|[^a-z]|c(?=[xy]$)|(?<=^[xy])c$")
+BESIDE_AXIS = re.compile(r"b?n?d?box|min|max|center|tl|br|[^a-z]|c(?=[xy]$)|(?<=^[xy])c$")
 """The rest of a column's name that tells x or y, in lower case."""
 
 
@@ -93,6 +93,7 @@ class Boxes(Places):
 
 def _contradicts(name: str, wanted: str) -> bool:
     """Whether a name, in lower case, tells another axis or end than wanted; unusual names tell nothing."""
-    axis, last = BESIDE_AXIS.sub("", name), re.split("[./]", name)[-1]
+    last = re.split("[./]", name)[-1]
+    axis = BESIDE_AXIS.sub("", last)
     has_other_end = any(end in last and end not in wanted for end in ("min", "max"))
     return axis in ("x", "y") and (axis != wanted[0] or has_other_end)
