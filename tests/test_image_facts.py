@@ -277,7 +277,7 @@ def test_a_plan_says_what_is_lost_and_what_keeps_it(tmp_path: Path) -> None:
     assert "2 with 16 bits, cut to 8" in result.columns[0].facts
     (bits,) = (each for each in result.warnings if "2 with 16 bits" in each)
     assert "`dtype: uint16`" in bits
-    assert any("1 with palette indices" in each and "grey PNG" in each for each in result.warnings)
+    assert any("1 with palette indices" in each and "`kind: mask`" in each for each in result.warnings)
     assert (result.opened_images, result.image_rejects, result.exit_code) == (4, {}, 0)
 
 
