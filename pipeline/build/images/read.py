@@ -161,7 +161,7 @@ class BuildImageReader(ImageFiles):
         """
         if image is None:
             raise ImageError("missing_value", f"there is a mask, but no image '{options.image}'")
-        turn = int(_orientation()(tf.constant(image.data)))
+        turn = int(_orientation()(tf.constant(image.data))) if any(name in image.data for name in EXIF) else 1
         frame, file = masks.Frame.of(image.data, turn, options.oriented), None
         needs = MASK_BYTES * frame.height * frame.width
         if options.is_reference:
@@ -181,6 +181,9 @@ class BuildImageReader(ImageFiles):
             raise
         except ImageError:  # `mask_png` has its own rules
             pass
+
+
+EXIF = (b"Exif", b"eXIf", b"EXIF")  # in a JPEG, a PNG and a WebP
 
 
 @cache

@@ -112,7 +112,7 @@ class Mask(Feature):
             **self._sides(),
             classes=self.named or None,
             colors=tuple((color, values[name]) for name, color in self._colors.items()) or None,
-            background=(self.ignore or 0,) * 3,
+            fill=float(self.ignore or 0),
             resize="nearest",
             channels=1,
             color="ignore",

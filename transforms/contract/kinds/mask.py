@@ -29,6 +29,11 @@ class MaskOptions(ImageOptions):
     def is_reference(self) -> bool:
         return self.draw is None
 
+    @property
+    def planes(self) -> int:
+        """One: the graph gets the grey PNG that the worker makes of any mask, and reads no colours."""
+        return 1
+
 
 @dataclass(frozen=True, kw_only=True)
 class MaskDescription(ImageDescription):
