@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -18,6 +19,14 @@ def in_a_map(function: Callable[[Any], Any], values: Any) -> Any:
 
 
 BOTH_WAYS = pytest.mark.parametrize("run", [eagerly, in_a_map])
+
+
+def assert_same_bits(run: Run, function: Callable[[Any], Any], rows: Any) -> None:
+    """Compares a function of a batch, run either way, with that of each row alone."""
+    together = function(tf.constant(rows)).numpy()
+    assert run(function, tf.constant(rows)).numpy().tobytes() == together.tobytes()
+    alone = np.concatenate([function(tf.constant(rows[place : place + 1])).numpy() for place in range(len(rows))])
+    assert alone.tobytes() == together.tobytes()
 
 
 def lookup_of(*known: str) -> Callable[[tf.Tensor, int], tf.Tensor]:

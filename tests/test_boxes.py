@@ -25,7 +25,7 @@ from recordmill.transforms.tensorflow import boxes, image
 from recordmill.transforms.tensorflow.features import parse_spec
 from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.messages import raises
-from tests.running import BOTH_WAYS, Run
+from tests.running import BOTH_WAYS, Run, assert_same_bits
 
 SIDES = (48, 64)
 THING = (16, 24, 40, 56)
@@ -204,11 +204,7 @@ def test_a_box_has_the_same_bits_in_any_batch(run: Run, order: str) -> None:
     def moved(both: Any) -> Any:
         return boxes.moved(options, of, both[:, :4], tf.cast(both[:, 4:], tf.int64))
 
-    both = np.concatenate([given, sources], 1).astype(np.float64)
-    together = moved(tf.constant(both)).numpy()
-    assert run(moved, tf.constant(both)).numpy().tobytes() == together.tobytes()
-    alone = np.concatenate([moved(tf.constant(both[place : place + 1])).numpy() for place in range(37)])
-    assert alone.tobytes() == together.tobytes()
+    assert_same_bits(run, moved, np.concatenate([given, sources], 1).astype(np.float64))
 
 
 @pytest.mark.parametrize("max_length", [None, 1, 2])

@@ -52,7 +52,7 @@ from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.tensorflow import keypoints
 from recordmill.transforms.tensorflow.features import model_features
 from tests.messages import assert_names, raises
-from tests.running import BOTH_WAYS, Run
+from tests.running import BOTH_WAYS, Run, assert_same_bits
 
 FACE = {"points": ("nose", "left", "right"), "flip_pairs": (("left", "right"),), "skeleton": (("nose", "left"),)}
 Place = tuple[float, float]
@@ -171,11 +171,7 @@ def test_points_have_the_same_bits_in_any_batch(run: Run) -> None:
     def moved(both: Any) -> Any:
         return keypoints.moved(options, of, both[:, :9], tf.cast(both[:, 9:], tf.int64))
 
-    both = np.concatenate([given, sources], 1).astype(np.float64)
-    together = moved(tf.constant(both)).numpy()
-    assert run(moved, tf.constant(both)).numpy().tobytes() == together.tobytes()
-    alone = np.concatenate([moved(tf.constant(both[place : place + 1])).numpy() for place in range(37)])
-    assert alone.tobytes() == together.tobytes()
+    assert_same_bits(run, moved, np.concatenate([given, sources], 1).astype(np.float64))
 
 
 @pytest.mark.parametrize(

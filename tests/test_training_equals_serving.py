@@ -57,7 +57,7 @@ np.save(out, np.array([*(serve(*case) for case in json.loads(cases)), names], ob
 CASES = [(1, 40), (7, 140), (1024, 200)]
 """The rows in a batch, and how many there are."""
 Served = tuple[dict[tuple[int, int], dict[str, Any]], list[list[str]]]
-"""What `with_label` gives, by case; the names of what `serving_default` takes and gives."""
+"""Outputs of `with_label`, by case; names of the inputs and outputs of `serving_default`."""
 COLUMNS = {
     "image": ("image", "jpeg", "png", "pixels", "original", "any_size"),
     "photo": ("missing",),

@@ -170,7 +170,7 @@ def stored_documents(output: Path) -> Documents:
 
 
 def packed_rows(output: Path) -> Iterator[tuple[bytes, Any]]:
-    """Gives the ids of the rows that a build packed, int32, and the lengths of their texts."""
+    """Yields each packed row's ids, int32, and the lengths of its texts."""
     given = open_dataset(output).training_input("train", batch_size=READ_ROWS, shuffle="none", drop_remainder=False)
     for batch in given.as_numpy():
         for ids, segments in zip(batch["text"].astype("<i4"), batch["text_segments"], strict=True):

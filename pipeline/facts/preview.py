@@ -209,11 +209,8 @@ def _augmented(
     checked = check(changes)
     draws = uniform(combine(0, AUGMENT, epoch), np.array([position]), lanes(checked))
     try:
-        row = acting(checked, parameters(checked, draws)[0].tolist())
-        if mask is None:
-            return apply_acting(pixels, lying, row, None, mask=False)
-        outside = np.uint8(mask.padding)  # as the reader: changes show zeros there
-        return apply_acting(pixels ^ outside, lying, row, None, mask=True) ^ outside
+        row, outside = acting(checked, parameters(checked, draws)[0].tolist()), mask.padding if mask else 0
+        return apply_acting(pixels, lying, row, mask=mask is not None, outside=outside)
     except ValueError as error:
         raise DatasetError(str(error)) from None
 

@@ -170,14 +170,10 @@ class ImageReader:
         """Decodes and augments one image: [height, width, channels] of `pixel`, in `out` if it can be."""
         if self._augment is None:
             return self._whole(image, out if out is not None else self._scratch)
-        pixels: Array | ImagePart | None = self._part(image.part)
-        padding = np.uint8(self._description.padding)
-        if pixels is None:
-            pixels = self._whole(image, self._scratch)
-            pixels = pixels ^ padding if padding else pixels  # outside the image, changes show zeros
-        lying = [of(image.row) for of in self._lying]
-        changed = apply_acting(pixels, lying, image.changes, out, mask=self._augment.mask)
-        return changed ^ padding if padding else changed
+        part = self._part(image.part)
+        pixels = self._whole(image, self._scratch) if part is None else part
+        lying, outside = [of(image.row) for of in self._lying], self._description.padding
+        return apply_acting(pixels, lying, image.changes, out, mask=self._augment.mask, outside=outside)
 
     def _part(self, part: JpegPart | None) -> ImagePart | None:
         if part is None:

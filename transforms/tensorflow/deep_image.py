@@ -1,7 +1,7 @@
 """The graph of deep images: more than 8 bits, or other than 1 or 3 channels.
 
 A deep image is a grey PNG of its planes, one below the other (`contract.kinds.image.planes_of`), as the worker makes of
-any file (`pipeline.build.images.bands`). No step rounds or cuts a number but `image_decode.resize`.
+any file (`pipeline.build.images.deep_files`). No step rounds or cuts a number but `image_decode.resize`.
 
 >>> image = tf.constant([[[1.5, -2.0]]])
 >>> bool(tf.reduce_all(of_planes(to_planes(image), "float32", 2) == image))

@@ -3,7 +3,7 @@
 Without `colors`, a palette's pixels are its indices, and grey ones of 1 to 8 bits their values, never scaled. Formats
 that blur edges, such as JPEG, are refused. `pycocotools` draws shapes, COCO's own code.
 
->>> values(grey_png(np.array([[0, 15]], np.uint8)), 9, None).tolist()
+>>> values(png(np.array([[0, 15]], np.uint8), []), 9, None).tolist()
 [[0, 15]]
 """
 
@@ -62,12 +62,7 @@ def mask_png(data: bytes, options: MaskOptions, frame: Frame) -> bytes:
             has, wanted = (f"{width} x {height}" for height, width in (found.shape, frame[:2]))
             raise ImageError("unequal_sides", f"the mask has {has} pixels, its image '{options.image}' {wanted}")
         _check(found, options)
-    return grey_png(upright(found[..., np.newaxis], frame.turn)[..., 0])
-
-
-def grey_png(found: Values) -> bytes:
-    """Encodes values as a grey PNG, without compressing it."""
-    return png(found, [])
+    return png(upright(found[..., np.newaxis], frame.turn)[..., 0], [])
 
 
 def values(data: bytes, max_pixels: int, colors: Colors | None) -> Values:

@@ -179,9 +179,22 @@ def apply(
 
 
 def apply_acting(
-    pixels: Pixels | ImagePart, lying: Sequence[Lying], changes: Sequence[Acting], out: Pixels | None, *, mask: bool
+    pixels: Pixels | ImagePart,
+    lying: Sequence[Lying],
+    changes: Sequence[Acting],
+    out: Pixels | None = None,
+    *,
+    mask: bool = False,
+    outside: int = 0,
 ) -> Pixels:
-    """Changes one image as `apply`, or a part with all pixels of `first_window`, and in place what lies on it."""
+    """Changes one image as `apply`, or a part with all pixels of `first_window`, and in place what lies on it.
+
+    `outside` is the value that movements of a whole mask show outside the image; `out` is then left alone.
+    """
+    if outside:
+        assert not isinstance(pixels, ImagePart)  # noqa: S101 - of JPEGs, which hold no masks
+        hidden = np.uint8(outside)
+        return apply_acting(pixels ^ hidden, lying, changes, mask=mask) ^ hidden  # changes show zeros there
     resizing = sum([change.resizes for change, _ in changes])
     for change, values in changes:
         resizing -= change.resizes
@@ -217,7 +230,7 @@ class Group(Augmentation):
         """Returns the changes that act on an image with these parameters."""
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        return apply_acting(pixels, (), list(self.inside(values)), out, mask=False)
+        return apply_acting(pixels, (), list(self.inside(values)), out)
 
 
 @dataclass(frozen=True)
