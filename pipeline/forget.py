@@ -68,20 +68,14 @@ class PackedError(UserError):
 class Forgot:
     """The outcome of `forget`."""
 
-    manifest: Manifest
-    """The live version, without the keys."""
-    is_new: bool
-    """Whether this call published it."""
-    rows: int = 0
-    """The removed records."""
-    rejects: int = 0
-    """The removed rejects."""
-    unknown: tuple[bytes, ...] = ()
-    """The given keys with neither."""
+    manifest: Manifest  # the live version, without the keys
+    is_new: bool  # whether this call published it
+    rows: int = 0  # the removed records
+    rejects: int = 0  # the removed rejects
+    unknown: tuple[bytes, ...] = ()  # the given keys with neither
     held_by: dict[str, int] = field(default_factory=dict)
     """Other versions with forgotten rows, and their number of such records; -1 if unknown."""
-    broken: tuple[str, ...] = ()
-    """Versions with unreadable manifests, which may hold such rows; prunes keep them."""
+    broken: tuple[str, ...] = ()  # versions with unreadable manifests, which may hold such rows; prunes keep them
 
 
 def forget(

@@ -33,22 +33,17 @@ class Node(NamedTuple):
 
     name: str
     op: str
-    inputs: tuple[str, ...]
-    """The nodes that feed it, or that it waits for."""
-    calls: tuple[str, ...]
-    """The functions in its attributes."""
-    function: str | None
-    """The function that contains it; None in the graph itself."""
+    inputs: tuple[str, ...]  # the nodes that feed it, or that it waits for
+    calls: tuple[str, ...]  # the functions in its attributes
+    function: str | None  # the function that contains it; None in the graph itself
 
 
 class SavedModel(NamedTuple):
     """All graphs of a model together."""
 
     nodes: tuple[Node, ...]
-    assets: tuple[str, ...]
-    """The files that fill tables."""
-    fetched: frozenset[str]
-    """The nodes in signatures and collections, run by loading or serving."""
+    assets: tuple[str, ...]  # the files that fill tables
+    fetched: frozenset[str]  # the nodes in signatures and collections, run by loading or serving
 
 
 def read_saved_model(data: bytes) -> SavedModel:
@@ -132,8 +127,7 @@ def _varint(data: memoryview, offset: int) -> tuple[int, int]:
 
 
 MODEL_FILE = "saved_model.pb"
-SAVERS = "__inference__traced_"
-"""TensorFlow's prefix of functions that save and restore variables."""
+SAVERS = "__inference__traced_"  # TensorFlow's prefix of functions that save and restore variables
 
 _ARRAYS = """
     Bitcast BroadcastArgs BroadcastTo Concat ConcatOffset ConcatV2 Const DepthToSpace Diag DiagPart EditDistance

@@ -29,8 +29,7 @@ WHOLE = range(-(2**63), 2**63)  # int64
 COUNTS = range(2**63)
 Count: TypeAlias = Annotated[int, COUNTS]  # a whole number from 0
 UNIONS = (types.UnionType, typing.Union)
-UNKNOWN_FIELDS = "unknown_fields"
-"""The field of a dataclass for JSON keys beyond its declared fields and properties."""
+UNKNOWN_FIELDS = "unknown_fields"  # the field of a dataclass for JSON keys beyond its declared fields and properties
 MOST_CONTAINERS = 1 << 20  # lists and objects of a file: up to 232 bytes of memory each, for 3 bytes of text
 MOST_NESTED = 50  # far below Python's recursion limit of 1,000 calls
 
@@ -51,8 +50,7 @@ def check_format(value: Any, known: int, what: str = "it") -> None:
 def parse_json(data: bytes, most: int = MOST_CONTAINERS) -> Any:
     """Parses JSON.
 
-    Raises:
-        DatasetError: it is invalid, is nested too deep, or holds more than `most` lists and objects.
+    Raises: DatasetError: it is invalid, is nested too deep, or holds more than `most` lists and objects.
     """
     if (containers := data.count(b"[") + data.count(b"{")) > most:
         raise DatasetError(f"it holds {containers:,} lists and objects; the limit is {most:,}")
@@ -68,9 +66,7 @@ def read_as(value: Any, hint: Any, what: str) -> Any:
     """Converts a value of `parse_json` to a type: lists to declared tuples, objects to declared dataclasses.
 
     `what` names the value in messages; empty for a whole file.
-
-    Raises:
-        DatasetError: the value has another type, lacks a key, or is nested more than 50 deep.
+    Raises: DatasetError: the value has another type, lacks a key, or is nested more than 50 deep.
     """
     for option, origin, kinds, has_fields in _options(hint):
         if option is Any:

@@ -69,9 +69,7 @@ def private_temporary_files() -> Iterator[None]:
     """Puts temporary files of this process and its children into a private folder, until the block ends.
 
     The folder stays until the process ends: other threads and caches may have files in it.
-
-    Raises:
-        UserError: the folder cannot be made.
+    Raises: UserError: the folder cannot be made.
     """
     _files.begin()
     try:

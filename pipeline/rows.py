@@ -38,10 +38,8 @@ class StoredRow(NamedTuple):
 
     split: str
     shard: Shard
-    record: int
-    """Its number in the shard, from 0."""
-    position: int
-    """Its number in the split, from 0, in the order of `evaluation_input`."""
+    record: int  # its number in the shard, from 0
+    position: int  # its number in the split, from 0, in the order of `evaluation_input`
     offset: int
     key: bytes
     data: bytes
@@ -57,8 +55,7 @@ class SortedShards(NamedTuple):
 
     split: str
     shards: Sequence[Shard]
-    first: int
-    """The number of the first record in the split."""
+    first: int  # the number of the first record in the split
 
 
 def has_keys(manifest: Manifest) -> bool:
@@ -230,15 +227,11 @@ def read_reject_lines(folder: Location, path: str) -> Iterator[tuple[bytes, dict
 class Rejected:
     """A version's rejects without forgotten rows."""
 
-    entry: Json
-    """The manifest's entry."""
-    files: dict[str, bytes] = field(default_factory=dict)
-    """The changed files, by path."""
-    digests: set[bytes] = field(default_factory=set)
-    """The digests of the removed keys."""
+    entry: Json  # the manifest's entry
+    files: dict[str, bytes] = field(default_factory=dict)  # the changed files, by path
+    digests: set[bytes] = field(default_factory=set)  # the digests of the removed keys
     removed: int = 0
-    by_span: Counter[str] = field(default_factory=Counter)
-    """The number of removed rows, by span."""
+    by_span: Counter[str] = field(default_factory=Counter)  # the number of removed rows, by span
 
     @property
     def spans(self) -> set[str]:

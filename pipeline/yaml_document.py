@@ -82,9 +82,8 @@ def yaml_type(node: yaml.Node | None) -> str:
 def load_yaml(text: str, where: str, keys: str = "`name:` and `source:`") -> Document:
     """Parses YAML of plain values, aliases and merge keys; `where` and `keys` name the file and its keys in messages.
 
-    Raises:
-        SpecError: not YAML, not a mapping, a duplicate or non-text key, a tag of an object or a function, or aliases
-            that expand to too many values.
+    Raises: SpecError: not YAML, not a mapping, a duplicate or non-text key, a tag of an object or a function, or
+    aliases that expand to too many values.
     """
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)

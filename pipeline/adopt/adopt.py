@@ -47,19 +47,15 @@ FETCHES = 8  # files of a bucket at once
 class Adoption:
     """Files to adopt, and the way they are read."""
 
-    files: Mapping[str, Sequence[str]]
-    """Globs by split; under "", by the files' names."""
+    files: Mapping[str, Sequence[str]]  # globs by split; under "", by the files' names
     output: str
     features: Mapping[str, Any] | None = None
     """The features in a spec's words, or TensorFlow's parsing options by the records' names; None: they are found."""
-    label: str | None = None
-    """The feature to predict; None: it is found."""
-    key: str | None = None
-    """The records' feature with the key; None: a key is `file:record`."""
+    label: str | None = None  # the feature to predict; None: it is found
+    key: str | None = None  # the records' feature with the key; None: a key is `file:record`
     splits: Mapping[str, float] = field(default_factory=dict)
     """Shares by which the keys' hashes divide the files; empty: files are whole."""
-    name: str | None = None
-    """The dataset's name; None: of the output's last part."""
+    name: str | None = None  # the dataset's name; None: of the output's last part
 
     @property
     def options(self) -> dict[str, Any]:
@@ -89,12 +85,9 @@ class Adopted:
 
     folder: str
     manifest: Manifest
-    is_new: bool
-    """Whether this call made or found a version that was not live."""
-    is_held_back: bool = False
-    """Whether a person rolled back a version of the same files, which stays as it is."""
-    notes: Sequence[str] = ()
-    """Lines on guesses, losses and features left out."""
+    is_new: bool  # whether this call made or found a version that was not live
+    is_held_back: bool = False  # whether a person rolled back a version of the same files, which stays as it is
+    notes: Sequence[str] = ()  # lines on guesses, losses and features left out
 
 
 def adopt(

@@ -35,17 +35,14 @@ class Assembly:
     """A version of adopted files under way."""
 
     name: str
-    options: Json
-    """All that decides the version, besides the files' content."""
+    options: Json  # all that decides the version, besides the files' content
     scanned: Sequence[Scanned]
     guessed: Guessed
     splits: Sequence[str]
-    by_share: bool
-    """Whether files are divided by their keys' hashes: `Scanned.groups` has the numbers of `splits`."""
+    by_share: bool  # whether files are divided by their keys' hashes: `Scanned.groups` has the numbers of `splits`
     key: str | None
     forgotten: Forgotten
-    left_out: Mapping[int, Mapping[int, wire.Lists | None]]
-    """By file, the forgotten records, with their lists."""
+    left_out: Mapping[int, Mapping[int, wire.Lists | None]]  # by file, the forgotten records, with their lists
     folder: Path
     rows: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)

@@ -15,16 +15,12 @@ Names = dict[int, str] | list[str]
 class Said:
     """A feature in `features.json`."""
 
-    kind: str
-    """`image`, `classLabel`, `boundingBox`, `tensor`, `text`, …"""
-    shape: tuple[int | None, ...]
-    """Sides of a record's values; None is any number."""
+    kind: str  # `image`, `classLabel`, `boundingBox`, `tensor`, `text`, …
+    shape: tuple[int | None, ...]  # sides of a record's values; None is any number
     dtype: str
     encoding: str
-    names: Names | None = None
-    """The names of classes."""
-    sides: tuple[int | None, ...] = ()
-    """An image's height, width and channels."""
+    names: Names | None = None  # the names of classes
+    sides: tuple[int | None, ...] = ()  # an image's height, width and channels
 
 
 def said_of(beside: Mapping[str, bytes]) -> dict[str, Said]:

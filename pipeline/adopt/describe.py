@@ -12,8 +12,7 @@ from recordmill.transforms.contract.kinds.category import CategoriesDescription,
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription, PixelOptions
 from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
 
-READ = frozenset({"JPEG", "PNG", "WebP", "BMP"})
-"""The formats that the reader decodes."""
+READ = frozenset({"JPEG", "PNG", "WebP", "BMP"})  # the formats that the reader decodes
 IMAGE = "image"
 BytesLayout = ArrayLayout  # of pixels and of arrays
 
@@ -23,11 +22,9 @@ class Held:
     """A feature of the records."""
 
     name: str
-    kind: str
-    """`int64`, `float32`, `bytes` or `image`."""
+    kind: str  # `int64`, `float32`, `bytes` or `image`
     facts: FeatureFacts
-    lacking: int
-    """The records without it."""
+    lacking: int  # the records without it
 
     @property
     def stored(self) -> str:
@@ -50,12 +47,9 @@ class Read:
     """A feature as adopted records are read."""
 
     description: Description
-    spec: Mapping[str, Any]
-    """The spec's words, without the column."""
-    columns: tuple[str, ...]
-    """The records' features."""
-    words: Sequence[str] | None = None
-    """The names of classes by id."""
+    spec: Mapping[str, Any]  # the spec's words, without the column
+    columns: tuple[str, ...]  # the records' features
+    words: Sequence[str] | None = None  # the names of classes by id
 
 
 def image(held: Held, *, is_list: bool = False) -> Read:

@@ -23,15 +23,13 @@ from recordmill.transforms.contract.image_facts import losses
 NO_EXAMPLE, NESTED, BYTES, FLOATS, INTS = "no example", "nested", "bytes", "float32", "int64"
 MOST_LAYOUTS, DAMAGED = 255, 255
 """The most layouts of a file, and the number in place of one for a record with damaged data."""
-MOST_VALUES = 10_000
-"""Whole numbers counted one by one; a feature with more different ones is no label."""
+MOST_VALUES = 10_000  # whole numbers counted one by one; a feature with more different ones is no label
 IMAGE = re.compile(rb"\xff\xd8\xff|\x89PNG|GIF8|BM|RIFF|II[*+]\0|MM\0[*+]|....ftyp", re.DOTALL)
 TURNED = re.compile(rb"\x01\x12\0\x03\0\0\0\x01\0[\x02-\x08]|\x12\x01\x03\0\x01\0\0\0[\x02-\x08]\0")
 """EXIF's tag of an orientation other than upright, in either byte order."""
 EXIF_WITHIN, EXIF_BYTES = 64, 4096  # where EXIF begins in a JPEG, and where its orientation lies
 EXIF_CHUNKS = {"PNG": b"eXIf", "WebP": b"EXIF"}
-EMPTY = "empty"
-"""The kind of a list without values, whatever its type."""
+EMPTY = "empty"  # the kind of a list without values, whatever its type
 Layout = Mapping[str, str]
 TYPES: Mapping[Any, str] = {wire.BYTES: BYTES, wire.FLOATS: FLOATS, wire.INTS: INTS}
 _List = tuple[int, int | str, wire.Chunks]  # a row's number, and the kind and the content of its list
@@ -41,31 +39,21 @@ _List = tuple[int, int | str, wire.Chunks]  # a row's number, and the kind and t
 class FeatureFacts:
     """Figures of a feature of the records."""
 
-    records: int = 0
-    """Records that hold it."""
+    records: int = 0  # records that hold it
     values: int = 0
-    fewest: int | None = None
-    """The smallest number of values of a record."""
+    fewest: int | None = None  # the smallest number of values of a record
     most: int = 0
-    low: float | None = None
-    """The smallest number; of bytes, the fewest bytes of a value."""
+    low: float | None = None  # the smallest number; of bytes, the fewest bytes of a value
     high: float | None = None
-    lengths: int = 0
-    """A checksum of the records' numbers of values: equal lists have equal ones."""
+    lengths: int = 0  # a checksum of the records' numbers of values: equal lists have equal ones
     counts: dict[str, dict[str, int]] | None = field(default_factory=dict)
     """Records by value, for one whole number a record, by `group`: split and layout; None if there are too many."""
-    formats: dict[str, int] = field(default_factory=dict)
-    """Images by format."""
-    sides: list[int] = field(default_factory=list)
-    """The least and the largest height, then width, of images."""
-    is_grey: bool = True
-    """Whether all images have one channel."""
-    losses: dict[str, int] = field(default_factory=dict)
-    """Images with something that 8-bit pixels do not keep."""
-    turned: int = 0
-    """Images that EXIF says to turn, which readers of records do not."""
-    unreadable: int = 0
-    """Images without a readable header."""
+    formats: dict[str, int] = field(default_factory=dict)  # images by format
+    sides: list[int] = field(default_factory=list)  # the least and the largest height, then width, of images
+    is_grey: bool = True  # whether all images have one channel
+    losses: dict[str, int] = field(default_factory=dict)  # images with something that 8-bit pixels do not keep
+    turned: int = 0  # images that EXIF says to turn, which readers of records do not
+    unreadable: int = 0  # images without a readable header
 
     def add(self, other: "FeatureFacts") -> None:
         """Adds the figures of other records."""
@@ -218,8 +206,7 @@ def _format_of(chunk: memoryview) -> str:
     return form.name if form is not None and is_sure else BYTES
 
 
-STARTS = b"\xff\x89GBRIM\0"
-"""First bytes of images, JPEG's first."""
+STARTS = b"\xff\x89GBRIM\0"  # first bytes of images, JPEG's first
 
 
 def _figures(type_: str, some: Sequence[_List], groups: Sequence[str]) -> FeatureFacts:

@@ -43,10 +43,8 @@ class Found(NamedTuple):
     """A file to adopt."""
 
     split: str
-    root: str
-    """Its folder, absolute or a URL, or relative to the dataset's folder if it lies inside."""
-    name: str
-    """Its path below the root."""
+    root: str  # its folder, absolute or a URL, or relative to the dataset's folder if it lies inside
+    name: str  # its path below the root
     info: FileInfo
 
     @property

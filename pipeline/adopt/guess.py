@@ -28,8 +28,7 @@ CORNERS = ("ymin", "xmin", "ymax", "xmax")
 RAGGED = "/ragged_flat_values"
 ROW_LENGTHS = re.compile(r"(.+)/ragged_row_lengths_(\d+)")
 """Names in lists of lists of TensorFlow Datasets: the values, and the length of each list."""
-PARTS = ("length", "missing", "shape", "mask")
-"""Suffixes of arrays that a batch adds to a feature's."""
+PARTS = ("length", "missing", "shape", "mask")  # suffixes of arrays that a batch adds to a feature's
 MOST_CLASSES = 10_000
 STATED = "stated"  # what a user says, in place of `features.json`
 MOST_RELATIVE = 1.001  # of a side of a box: rounding may exceed 1

@@ -43,15 +43,12 @@ class Scanned:
     """The result of a pass over a file, kept on disk as `<name>.index` and `<name>.scan`."""
 
     found: Found
-    path: Path
-    """The place of both files, without their endings."""
+    path: Path  # the place of both files, without their endings
     records: int
     sha256: str
     damaged: tuple[Damage, ...]
-    lost: bool
-    """Whether the rest of the file, after the last record, cannot be read."""
-    of_all: Sequence[int] | None
-    """The group of all records, if they share one."""
+    lost: bool  # whether the rest of the file, after the last record, cannot be read
+    of_all: Sequence[int] | None  # the group of all records, if they share one
     layouts: tuple[Layout, ...]
     facts: Mapping[str, FeatureFacts]
 
@@ -108,8 +105,7 @@ def scan_file(
 ) -> None:
     """Reads a file once, and writes `<path>.index` and `<path>.scan`, the second when all is done.
 
-    Raises:
-        AdoptError: it is no TFRecord file, or compressed. UserError: too many layouts. OSError: it cannot be read.
+    Raises: AdoptError: it is no TFRecord file, or compressed. UserError: too many layouts. OSError: it cannot be read.
     """
     facts, groups, damaged = Facts(), zlib.compressobj(1), list[Damage]()
     packed, count, kinds = list[bytes](), 0, set[tuple[int, int]]()

@@ -34,8 +34,7 @@ FORMS: Mapping[str, tuple[type, ...]] = {
     "many": (bool,),
 }
 PARSED = ("FixedLenFeature", "FixedLenSequenceFeature", "VarLenFeature", "RaggedFeature")
-FIXED = {"order": "tensorflow", "unit": "relative"}
-"""Options of boxes with the one value that records are read by."""
+FIXED = {"order": "tensorflow", "unit": "relative"}  # options of boxes with the one value that records are read by
 
 
 def read_features(path: str) -> dict[str, Any]:

@@ -37,8 +37,7 @@ class Display:
         self._reader: ProgressReader | None = None
         self._notes: set[str] = set()
         self._stage: str = Stage.PLAN  # a stage without counters, before and after the work
-        self.job: Job | None = None
-        """The job on a cluster, while it may run."""
+        self.job: Job | None = None  # the job on a cluster, while it may run
         self._state = State(self._clock())
         self._bar = Progress(
             SpinnerColumn(),
@@ -127,11 +126,9 @@ class Moment(NamedTuple):
     """The state of a build at a time."""
 
     stage: str
-    share: float | None
-    """The finished part of the stage, 0 to 1; None if unknown."""
+    share: float | None  # the finished part of the stage, 0 to 1; None if unknown
     details: str
-    left: str = ""
-    """The remaining time of the build."""
+    left: str = ""  # the remaining time of the build
 
     def text(self) -> str:
         """Formats the details and the remaining time."""

@@ -11,14 +11,12 @@ from typing import ClassVar
 
 from recordmill.pipeline.errors import ExitCode, UserError
 
-CLI = ("rich", "typer")
-"""For every command."""
+CLI = ("rich", "typer")  # for every command
 BUILD = ("apache_beam", "jinja2", "psutil", "pyarrow", "pydantic", "tensorflow", "tensorflow_transform", "yaml")
 """For commands that read a spec or sources; only some specs need sentencepiece and TensorFlow Text."""
 EXPORT = ("pyarrow", "pydantic", "yaml")
 REPORT = ("jinja2", "pyarrow")
-SOURCES = ("psutil", "pyarrow", "pydantic", "yaml")
-"""For commands that read sources, but neither build nor analyze."""
+SOURCES = ("psutil", "pyarrow", "pydantic", "yaml")  # for commands that read sources, but neither build nor analyze
 
 
 class MissingExtraError(UserError):

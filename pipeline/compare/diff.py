@@ -21,8 +21,7 @@ from recordmill.transforms.contract.kinds.text import TextDescription
 
 SHOWN = 20  # lines per section
 OTHERS = ("features", "statistics", "spec", "packages")
-IN_OTHER_SECTIONS = ("schema_changes", "ids_moved")
-"""Rules on features shown in other sections: `features`, and names."""
+IN_OTHER_SECTIONS = ("schema_changes", "ids_moved")  # rules on features shown in other sections: `features`, and names
 Change = tuple[Any, Any]  # a value before and after; None if missing
 Changes = dict[str, Change]  # changed values by path in the manifest, such as `image.mean.0`
 

@@ -19,8 +19,7 @@ from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Location, Mani
 from recordmill.pipeline.dataset.paths import NO_PARTS, check_inner, user_cache, write_atomically
 
 WILDCARD = re.compile(r"[*?\[]")
-HERE = "."
-"""The root of files in the dataset's own folder."""
+HERE = "."  # the root of files in the dataset's own folder
 
 
 def dataset_folder(version: Location) -> str:

@@ -92,9 +92,8 @@ class ShardPaths(NamedTuple):
 def shard_paths(folder: str, shard: Shard) -> ShardPaths:
     """Locates a shard listed in the manifest of a folder or URL.
 
-    Raises:
-        DatasetError: the shard is in another version, and the folder was copied without it; a link leads out; or the
-            shard is an adopted file in a place that the caller does not allow.
+    Raises: DatasetError: the shard is in another version, and the folder was copied without it; a link leads out; or
+    the shard is an adopted file in a place that the caller does not allow.
     """
     own, (file, index, *packs) = folder, inner_paths(shard)
     if shard.version is not None:

@@ -23,10 +23,8 @@ Integers = npt.NDArray[np.int64]
 class Histogram:
     """Counts of distinct values."""
 
-    lost: int
-    """The number of low bits cut off the mantissa, towards 0."""
-    keys: Integers
-    """The values in rising order: each magnitude's bits as an integer, with the value's sign."""
+    lost: int  # the number of low bits cut off the mantissa, towards 0
+    keys: Integers  # the values in rising order: each magnitude's bits as an integer, with the value's sign
     counts: Integers
 
     @classmethod

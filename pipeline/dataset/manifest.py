@@ -51,21 +51,16 @@ class Shard(Written):
     records: Count
     sha256: Sha256
     index: InnerPath
-    span: SpanName | None = None
-    """The span of its records (`Manifest.spans`), if the version has spans."""
-    version: VersionName | None = None
-    """The version with file and index in its folder; None: this one."""
+    span: SpanName | None = None  # the span of its records (`Manifest.spans`), if the version has spans
+    version: VersionName | None = None  # the version with file and index in its folder; None: this one
     root: str | None = None
     """The folder or URL of an adopted file: somebody else's, never written; relative to the dataset's folder, or
     absolute. Readers open only an `adopted_files.Allowed` one."""
-    frames: Count | None = None
-    """The records of an adopted file: with the index, of any split."""
+    frames: Count | None = None  # the records of an adopted file: with the index, of any split
     kept: InnerPath | None = None
     """A bit for each record of an adopted file, the lowest first: 1 for those of the split; None: all are."""
-    kept_bytes: Count | None = None
-    """The bytes of these records."""
-    packs: tuple[PackFile, ...] = ()
-    """The indexes of packed rows, in the order of `Manifest.packs`."""
+    kept_bytes: Count | None = None  # the bytes of these records
+    packs: tuple[PackFile, ...] = ()  # the indexes of packed rows, in the order of `Manifest.packs`
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -82,14 +77,10 @@ class Shard(Written):
 class Span(Written):
     """A part of the rows with separate shards, such as one day's; a build with the same key keeps them."""
 
-    key: Sha256
-    """The digest of everything that determines its records, except the version's transform graph."""
-    rows: Mapping[str, Count]
-    """Rows read, written, rejected and dropped as duplicates."""
-    files: Count
-    """The number of its input files."""
-    bytes: Count
-    """The bytes of its input files."""
+    key: Sha256  # the digest of everything that determines its records, except the version's transform graph
+    rows: Mapping[str, Count]  # rows read, written, rejected and dropped as duplicates
+    files: Count  # the number of its input files
+    bytes: Count  # the bytes of its input files
     inputs_sha256: Sha256
     members: Mapping[SpanName, Sha256] = field(default_factory=dict)
     """The keys of the spans merged here by `--compact`, by name."""
@@ -103,8 +94,7 @@ class Split(Written):
     label_counts: tuple[Count, ...] | None = None
     documents: Count | None = None
     """The number of source rows in the records, if several share one (texts packed by Recordmill 0.1)."""
-    source_rows: Count | None = None
-    """The number of source rows, if some are several records: windows of a text."""
+    source_rows: Count | None = None  # the number of source rows, if some are several records: windows of a text
 
     @property
     def records(self) -> int:
@@ -135,21 +125,16 @@ class Manifest(Written):
     name: DatasetName
     version: VersionName
     build_key: Sha256
-    label: str | None
-    """The feature to predict."""
-    features: Mapping[FeatureName, Json]
-    """The result of each kind's `describe`, in the spec's order."""
+    label: str | None  # the feature to predict
+    features: Mapping[FeatureName, Json]  # the result of each kind's `describe`, in the spec's order
     splits: Mapping[SplitName, Split]
-    statistics: Json = field(default_factory=dict)
-    """The results of the analysis, by feature."""
-    rows: Json = field(default_factory=dict)
-    """Rows of all sources read, written, rejected and dropped as duplicates."""
+    statistics: Json = field(default_factory=dict)  # the results of the analysis, by feature
+    rows: Json = field(default_factory=dict)  # rows of all sources read, written, rejected and dropped as duplicates
     sources: tuple[Json, ...] = ()
     rejects: Json = field(default_factory=dict)
     spec: Json = field(default_factory=dict)
     provenance: Json = field(default_factory=dict)
-    sequence: Count = 0
-    """The version's number in the order of publishing, from 1."""
+    sequence: Count = 0  # the version's number in the order of publishing, from 1
     files: Mapping[InnerPath, Json] = field(default_factory=dict)
     """`bytes` and `sha256` of every file except the shards and this one, by path."""
     duplicates: Json = field(default_factory=dict)
@@ -162,8 +147,7 @@ class Manifest(Written):
     """The gate's figures against the live version (`pipeline.compare`); empty for a first version."""
     adopted: Json = field(default_factory=dict)
     """The folders of adopted files, and `key`, the records' feature with the key; empty for a built version."""
-    packs: tuple[Pack, ...] = ()
-    """The lengths at which records are packed into rows, and their features."""
+    packs: tuple[Pack, ...] = ()  # the lengths at which records are packed into rows, and their features
     trial: Count = 0
     """The approximate number of rows requested for a trial version, which cannot go live; 0 for other versions."""
 
@@ -217,8 +201,7 @@ class Manifest(Written):
     def from_json(cls, manifest: Any) -> "Manifest":
         """Reads a parsed `dataset.json`.
 
-        Raises:
-            NewerFormatError: the format is newer. DatasetError: a value is missing or invalid.
+        Raises: NewerFormatError: the format is newer. DatasetError: a value is missing or invalid.
         """
         check_format(manifest, DEEP_FORMAT)
         read: Manifest = read_as(manifest, cls, "")
@@ -237,16 +220,12 @@ class Latest(Written):
     """The content of `LATEST`: the live version and the states of versions, replaced as one."""
 
     version: VersionName
-    sequence: Count
-    """The largest number so far: each publishing and each move of the pointer takes the next."""
+    sequence: Count  # the largest number so far: each publishing and each move of the pointer takes the next
     retired: Mapping[VersionName, Time] = field(default_factory=dict)
     """The time in UTC when each version was last live, by the clock of the process that moved the pointer."""
-    pinned: tuple[VersionName, ...] = ()
-    """Versions protected from prunes."""
-    removing: tuple[VersionName, ...] = ()
-    """Versions under removal, which cannot become live."""
-    same: tuple[Sha256, ...] = ()
-    """Other source keys known to produce the live version."""
+    pinned: tuple[VersionName, ...] = ()  # versions protected from prunes
+    removing: tuple[VersionName, ...] = ()  # versions under removal, which cannot become live
+    same: tuple[Sha256, ...] = ()  # other source keys known to produce the live version
     rolled_back: tuple[str, ...] = ()
     """Marks of the inputs and rows of rolled-back versions: builds of them do not go live."""
 
@@ -285,8 +264,7 @@ def no_folder(output: str | Location) -> DatasetError:
 def read_latest(output: str | Location) -> Latest:
     """Reads the pointer to the live version.
 
-    Raises:
-        DatasetError: the folder is missing, has no live version, or its pointer is broken.
+    Raises: DatasetError: the folder is missing, has no live version, or its pointer is broken.
     """
     path = _location(output) / LATEST_FILE
     if not path.is_file():
@@ -301,8 +279,7 @@ def read_latest(output: str | Location) -> Latest:
 def read_manifest(folder: str | Location) -> Manifest:
     """Reads the manifest of a version's folder.
 
-    Raises:
-        DatasetError: it is missing or broken, or a newer Recordmill wrote it.
+    Raises: DatasetError: it is missing or broken, or a newer Recordmill wrote it.
     """
     path = _location(folder) / MANIFEST_FILE
     if not path.is_file():

@@ -48,11 +48,9 @@ class Written:
 class Pack(Written):
     """Rows of several records, by features with lists of one length in each record."""
 
-    length: Count
-    """The ids of a row."""
+    length: Count  # the ids of a row
     features: tuple[FeatureName, ...]
-    split: bool = False
-    """Whether a longer record is cut into pieces; otherwise its first `length` ids are a row."""
+    split: bool = False  # whether a longer record is cut into pieces; otherwise its first `length` ids are a row
     padding: Mapping[FeatureName, int] = field(default_factory=dict)
     """Values after a row's records, where another than 0 or a text's padding."""
 
@@ -70,12 +68,9 @@ class PackFile(Written):
     sha256: Sha256
     rows: Count
     pieces: Count
-    ids: Count
-    """The ids in its rows."""
-    cut: Count = 0
-    """The records cut at `length`."""
-    empty: Count = 0
-    """The records without ids, in no row."""
+    ids: Count  # the ids in its rows
+    cut: Count = 0  # the records cut at `length`
+    empty: Count = 0  # the records without ids, in no row
 
     @property
     def bytes(self) -> int:
@@ -278,8 +273,7 @@ class _Parts(TypedDict, total=False):
 def check_parts(manifest: Mapping[str, Any]) -> None:
     """Checks the types of a manifest's nonempty fields.
 
-    Raises:
-        DatasetError: a value has a wrong type, is out of range, or lacks a required companion.
+    Raises: DatasetError: a value has a wrong type, is out of range, or lacks a required companion.
     """
     for name, hint in typing.get_type_hints(_Parts, include_extras=True).items():
         if manifest.get(name):

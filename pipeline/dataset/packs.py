@@ -35,12 +35,9 @@ class PackIndex(NamedTuple):
     """Rows of pieces: row i holds the pieces `splits[i]` to `splits[i + 1] - 1`; whole numbers all."""
 
     splits: Numbers
-    records: Numbers
-    """The pieces' records in the shard."""
-    firsts: Numbers
-    """The pieces' first ids in their records."""
-    sizes: Numbers
-    """The pieces' numbers of ids."""
+    records: Numbers  # the pieces' records in the shard
+    firsts: Numbers  # the pieces' first ids in their records
+    sizes: Numbers  # the pieces' numbers of ids
 
     def to_bytes(self) -> bytes:
         """Returns the file's content."""

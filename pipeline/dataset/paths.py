@@ -62,9 +62,8 @@ Location: TypeAlias = Path | Remote  # a folder or a file
 def check_inner(path: str) -> str:
     """Returns a relative path that stays in its folder, judged by its text.
 
-    Raises:
-        DatasetError: it is empty, absolute, a URL, or too long, or holds `..`, `~`, a backslash or unprintable
-            characters.
+    Raises: DatasetError: it is empty, absolute, a URL, or too long, or holds `..`, `~`, a backslash or unprintable
+    characters.
     """
     parts = path.split("/")
     plain = FORBIDDEN.isdisjoint(path) and printable(path) == path and not path.startswith("~")
@@ -78,8 +77,7 @@ def check_inner(path: str) -> str:
 def locate(folder: str, path: str) -> str:
     """Returns the path of a local file or folder listed by a version, with links resolved; it may be missing.
 
-    Raises:
-        DatasetError: `path` leaves `folder`, by its text or by a symbolic link.
+    Raises: DatasetError: `path` leaves `folder`, by its text or by a symbolic link.
     """
     full = os.path.join(folder, check_inner(path))
     parts = path.split("/")
@@ -94,8 +92,7 @@ def locate(folder: str, path: str) -> str:
 def path_within(folder: str | Path, path: str) -> Path:
     """Returns the path to write an untrusted name to, below a local folder, and makes its parent folders.
 
-    Raises:
-        DatasetError: `path` leaves `folder`, by its text or by a symbolic link.
+    Raises: DatasetError: `path` leaves `folder`, by its text or by a symbolic link.
     """
     full = Path(locate(str(folder), path))
     full.parent.mkdir(parents=True, exist_ok=True)
@@ -113,8 +110,7 @@ def check_place(folder: str, path: str) -> None:
 def open_file(path: str) -> BufferedReader:
     """Opens a regular file for reading; does not block on a pipe or read from it.
 
-    Raises:
-        OSError: it is missing, unreadable, or a pipe, a device or a folder.
+    Raises: OSError: it is missing, unreadable, or a pipe, a device or a folder.
     """
     file = open(path, "rb", opener=lambda path, flags: os.open(path, flags | os.O_NONBLOCK))
     try:
@@ -259,9 +255,7 @@ def replacing(path: str | Path, *, durable: bool = True) -> Iterator[BinaryIO]:
     """Opens a temporary file beside `path`, which replaces it at the end of the block.
 
     A link at `path` is replaced, not followed. After an error the temporary file is removed. `durable` fsyncs it.
-
-    Raises:
-        OSError: it cannot be written, or `path` is a device, a pipe or a folder, such as `/dev/stdout`.
+    Raises: OSError: it cannot be written, or `path` is a device, a pipe or a folder, such as `/dev/stdout`.
     """
     with suppress(FileNotFoundError):
         file_bytes(str(path))

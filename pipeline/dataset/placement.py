@@ -75,9 +75,7 @@ def split_bounds(weights: Mapping[str, float]) -> list[int]:
     """Returns the upper bounds of the splits' hash ranges, in the given order; the last is 2**64.
 
     A key is in the first split with a bound greater than its split hash.
-
-    Raises:
-        ValueError: without weights, or a weight is negative or rounds to 0, or the sum is 0 or beyond 1e300.
+    Raises: ValueError: without weights, or a weight is negative or rounds to 0, or the sum is 0 or beyond 1e300.
     """
     if not weights or min(weights.values()) < 0 or not 0 < sum(weights.values()) < 1e300:
         raise ValueError(f"splits need weights of 0 or more, below 1e300, with a sum above 0, got {dict(weights)}")
@@ -114,8 +112,7 @@ class Layout:
     """The splits of a dataset with their shares and numbers of shards."""
 
     weights: Mapping[str, float]
-    shards: Mapping[str, int]
-    """The number of shards of each split, over all spans."""
+    shards: Mapping[str, int]  # the number of shards of each split, over all spans
     spans: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """The number of shards of each split in each span, in order; empty without spans."""
 

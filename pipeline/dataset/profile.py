@@ -40,16 +40,11 @@ class FeatureProfile:
     """The counts of a feature in some rows."""
 
     rows: int = 0
-    missing: int = 0
-    """Rows without a value: NaN, an empty string, or an empty list."""
-    histogram: Histogram | None = None
-    """The values of a number, or the lengths of a text in ids; None for other kinds."""
-    ids: Mapping[int, int] | None = None
-    """The counts of a category's ids; None for other kinds, and beyond 1,024 ids."""
-    tokens: int = 0
-    """The number of ids of a text or category."""
-    unknown: int = 0
-    """The number of ids of unknown names or words."""
+    missing: int = 0  # rows without a value: NaN, an empty string, or an empty list
+    histogram: Histogram | None = None  # the values of a number, or the lengths of a text in ids; None for other kinds
+    ids: Mapping[int, int] | None = None  # the counts of a category's ids; None for other kinds, and beyond 1,024 ids
+    tokens: int = 0  # the number of ids of a text or category
+    unknown: int = 0  # the number of ids of unknown names or words
     appearance: Mapping[str, Histogram] = field(default_factory=dict)
     """The measures of a sample of images, by name (`pipeline.build.images.perceptual_hash`); empty for other kinds."""
 
@@ -189,8 +184,7 @@ def profiles_of(data: bytes) -> dict[str, dict[str, FeatureProfile]]:
 def read_profiles(folder: Location, sha256: str | None = None) -> dict[str, dict[str, FeatureProfile]] | None:
     """Reads the profiles of a version from its folder, or None; with the file's `sha256`, it must exist and match.
 
-    Raises:
-        DatasetError: the file is broken, changed or unreadable.
+    Raises: DatasetError: the file is broken, changed or unreadable.
     """
     if sha256 is None and not (folder / FILE).is_file():
         return None

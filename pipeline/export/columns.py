@@ -90,19 +90,14 @@ class Columns(Export):
     """The columns of a version, and the features that read them."""
 
     dataset: DatasetVersion
-    is_by_span: bool = False
-    """Whether the span is part of the key, since two spans may hold one key."""
+    is_by_span: bool = False  # whether the span is part of the key, since two spans may hold one key
     columns: list[ExportColumn] = field(default_factory=list)
-    features: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The features of the export's spec, by name."""
-    files: dict[str, Sequence[str]] = field(default_factory=dict)
-    """The lines of files named by features, by path."""
-    notes: list[str] = field(default_factory=list)
-    """Sentences about values that a build cannot restore."""
+    features: dict[str, dict[str, Any]] = field(default_factory=dict)  # the features of the export's spec, by name
+    files: dict[str, Sequence[str]] = field(default_factory=dict)  # the lines of files named by features, by path
+    notes: list[str] = field(default_factory=list)  # sentences about values that a build cannot restore
     as_stored: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Descriptions of kind raw, which read numbers as stored."""
-    windows: tuple[str, ...] = ()
-    """The column of windows' numbers, if several have one key."""
+    windows: tuple[str, ...] = ()  # the column of windows' numbers, if several have one key
 
     @property
     def label(self) -> str | None:

@@ -43,8 +43,7 @@ Row = Mapping[str, Any]  # cells by column, including key and split
 class ExportWriter(AbstractContextManager["ExportWriter"]):
     """Writes one shard's rows to a file named after the shard, such as `train-00000-of-00004`."""
 
-    source: ClassVar[Mapping[str, str]]
-    """The source in the export's spec."""
+    source: ClassVar[Mapping[str, str]]  # the source in the export's spec
 
     @abstractmethod
     def __init__(self, folder: Path, shard: str, columns: Columns) -> None: ...
@@ -176,8 +175,7 @@ class Exported:
     files: int
     bytes: int
     notes: list[str]
-    has_spec: bool
-    """Whether the export includes a spec; a build needs rows of `train`."""
+    has_spec: bool  # whether the export includes a spec; a build needs rows of `train`
 
 
 def export(dataset: DatasetVersion, to: str, target: Path, split: str | None = None) -> Exported:

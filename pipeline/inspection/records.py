@@ -36,18 +36,13 @@ TOGETHER = 64  # records read at once: from an object store in one request
 class Record:
     """A record, and its place in the version."""
 
-    key: str
-    """The row's key as text; invalid UTF-8 as surrogates (`surrogateescape`)."""
+    key: str  # the row's key as text; invalid UTF-8 as surrogates (`surrogateescape`)
     split: str
-    position: int
-    """The record's number in the split, from 0, in the order of `evaluation_input`."""
+    position: int  # the record's number in the split, from 0, in the order of `evaluation_input`
     span: str | None
-    shard: str
-    """The path of the shard's file in the version's folder."""
-    bytes: int
-    """The record's size."""
-    values: Mapping[str, Value]
-    """By feature, in the spec's order."""
+    shard: str  # the path of the shard's file in the version's folder
+    bytes: int  # the record's size
+    values: Mapping[str, Value]  # by feature, in the spec's order
 
 
 @dataclass(frozen=True)

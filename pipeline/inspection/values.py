@@ -162,12 +162,9 @@ def _text_of(value: bytes) -> str | dict[str, str]:
 class StoredImage:
     """An image of a record."""
 
-    data: bytes
-    """The file's bytes, or for a feature stored as `raw` the pixels."""
-    pixels: Pixels
-    """The feature's description."""
-    orientation: int = 1
-    """The EXIF orientation, 1..8, of a feature stored as `original`."""
+    data: bytes  # the file's bytes, or for a feature stored as `raw` the pixels
+    pixels: Pixels  # the feature's description
+    orientation: int = 1  # the EXIF orientation, 1..8, of a feature stored as `original`
 
     def __repr__(self) -> str:
         return f"StoredImage({self})"
@@ -201,9 +198,7 @@ class StoredImage:
         """Decodes the stored pixels, uint8 or as deep images have them: [height, width, channels], RGB.
 
         An `original` is turned upright and resized to the feature's size.
-
-        Raises:
-            DatasetError: the bytes cannot be decoded, or differ from the feature's shape.
+        Raises: DatasetError: the bytes cannot be decoded, or differ from the feature's shape.
         """
         try:
             return decoded(self.data, self.pixels, self.orientation)

@@ -43,20 +43,13 @@ class Batches(Protocol):
 class BatchSource(Protocol):
     """The data behind an input: a split, or a mixture of inputs."""
 
-    given: ReadOptions
-    """The options; for a mixture its own, such as `epochs` and `workers`."""
-    threads: int
-    """Threads that make batches; 0: the caller's."""
-    of_epoch: int
-    """Steps of an epoch."""
-    batch_records: int
-    """Records of a batch, about: a packed row joins several."""
-    steps_together: int = 1
-    """Steps made per call."""
-    decodes: bool
-    """Whether images are decoded."""
-    element_spec: Any
-    """The structure of a batch, of `ArraySpec`."""
+    given: ReadOptions  # the options; for a mixture its own, such as `epochs` and `workers`
+    threads: int  # threads that make batches; 0: the caller's
+    of_epoch: int  # steps of an epoch
+    batch_records: int  # records of a batch, about: a packed row joins several
+    steps_together: int = 1  # steps made per call
+    decodes: bool  # whether images are decoded
+    element_spec: Any  # the structure of a batch, of `ArraySpec`
 
     def order_facts(self) -> dict[str, Any]:
         """Returns the facts that determine the batches' order, without the number of hosts."""

@@ -46,10 +46,8 @@ class Block(NamedTuple):
     path: str
     start: int
     end: int
-    tag: str
-    """The store's tag of the object, which changes with its content; empty if unknown."""
-    sha256: str
-    """The shard's digest, from the manifest."""
+    tag: str  # the store's tag of the object, which changes with its content; empty if unknown
+    sha256: str  # the shard's digest, from the manifest
 
     @property
     def name(self) -> str:
@@ -63,8 +61,7 @@ def _digest(block: Block) -> str:
 
 
 Fetch = Callable[[Block], bytes]
-Spans = Sequence[tuple[int, int]]
-"""(first byte, end) in a shard."""
+Spans = Sequence[tuple[int, int]]  # (first byte, end) in a shard
 
 
 class _NotOursError(OSError):

@@ -51,12 +51,9 @@ class FrameWalk:
         self._file, self._size, self._report = file, size, report
         self._index = np.zeros(0, np.int64) if index is None else index.astype(np.int64)
         self._digest = hashlib.sha256()
-        self.offsets = array("Q")
-        """The offsets of the records so far, and at the end the file's size."""
-        self.is_whole = True
-        """False if damage hides an offset."""
-        self.lost = size
-        """The byte at which the last such damage begins; the file's size without any."""
+        self.offsets = array("Q")  # the offsets of the records so far, and at the end the file's size
+        self.is_whole = True  # False if damage hides an offset
+        self.lost = size  # the byte at which the last such damage begins; the file's size without any
         self._number, self._taken = 0, 0
 
     @property
@@ -72,8 +69,7 @@ class FrameWalk:
     def batches(self) -> Iterator[FrameBatch]:
         """Yields the records with correct checksums, one block at a time; a batch is valid until the next one.
 
-        Raises:
-            OSError: the file cannot be read to its end.
+        Raises: OSError: the file cannot be read to its end.
         """
         buffer = bytearray()
         data, start, position = memoryview(buffer), 0, 0  # a piece of the file, its offset, the next record's position

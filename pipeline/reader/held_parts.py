@@ -30,8 +30,7 @@ def held_features(parts: Mapping[str, Stored]) -> dict[str, Stored]:
 def held_columns(parts: Mapping[str, Stored], features: Mapping[str, Column], rows: int) -> dict[str, Column]:
     """Makes the parts' columns from those of `held_features`.
 
-    Raises:
-        RowError: a record has another number of values than its part, or the four lists of boxes differ in length.
+    Raises: RowError: a record has another number of values than its part, or the four lists of boxes differ in length.
     """
     return {part: _column(part, stored, features, rows) for part, stored in parts.items()}
 

@@ -266,8 +266,7 @@ def _shown(batches: NumpyBatches, every: float, out: TextIO) -> Generator[Any, N
             out.write("\n")
 
 
-Place: TypeAlias = Callable[[Batch], Any]
-"""Puts the arrays of a batch on a device; called in a thread."""
+Place: TypeAlias = Callable[[Batch], Any]  # puts the arrays of a batch on a device; called in a thread
 
 
 class OnDevice:

@@ -40,8 +40,7 @@ class InputSpeed(keras.callbacks.Callback):
     def __init__(self, train: NumpyInput) -> None:
         super().__init__()
         self._train = train
-        self._ends: list[tuple[int, float]] = []
-        """The epoch's first and latest batches: (count, time)."""
+        self._ends: list[tuple[int, float]] = []  # the epoch's first and latest batches: (count, time)
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Forgets the last epoch."""

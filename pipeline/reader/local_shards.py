@@ -50,14 +50,10 @@ class ShardFile:
     sha256: str
     tags: tuple[str, str] = ("", "")
     """The store's tags of file and index, which change with the content; empty if unknown."""
-    name: str = ""
-    """The name of an adopted file in its records' keys; empty if records hold their keys."""
-    frames: int | None = None
-    """The records in the index, of an adopted file; None: `records`."""
-    kept: str = ""
-    """The file with a bit for each record in the index, 1 for those of the split; empty: all are."""
-    pack: PackFile | None = None
-    """The index of packed rows, if they are read."""
+    name: str = ""  # the name of an adopted file in its records' keys; empty if records hold their keys
+    frames: int | None = None  # the records in the index, of an adopted file; None: `records`
+    kept: str = ""  # the file with a bit for each record in the index, 1 for those of the split; empty: all are
+    pack: PackFile | None = None  # the index of packed rows, if they are read
 
     @classmethod
     def of(cls, folder: str, shard: Shard, pack: int | None = None) -> "ShardFile":

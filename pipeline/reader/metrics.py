@@ -70,10 +70,8 @@ class Figures:
     seconds: float
     batches: int
     rows: int
-    waited: float
-    """Seconds that the loop waited for batches."""
-    counts: dict[str, float]
-    """The totals of `Counters`."""
+    waited: float  # seconds that the loop waited for batches
+    counts: dict[str, float]  # the totals of `Counters`
 
     def since(self, earlier: "Figures") -> "Figures":
         """Returns the measurements between two moments."""

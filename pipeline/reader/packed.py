@@ -20,8 +20,7 @@ from recordmill.transforms.contract.stored import Column, Ragged, RowError, Stor
 from recordmill.transforms.numpy.buffers import Array, Empty
 from recordmill.transforms.numpy.texts import packed_rows, padded
 
-LENGTHS = "@lengths"
-"""The column with the numbers of values of a row's pieces."""
+LENGTHS = "@lengths"  # the column with the numbers of values of a row's pieces
 
 
 def default_form(manifest: Manifest) -> str:
@@ -68,8 +67,7 @@ def check_lists(features: Mapping[str, Description]) -> None:
 def columns(pieces: PackIndex, records: Mapping[str, Column]) -> dict[str, Column]:
     """Makes the columns of packed rows from those of their pieces' records, in order.
 
-    Raises:
-        RowError: a record, counted over all pieces, is shorter than its piece, or its lists differ in length.
+    Raises: RowError: a record, counted over all pieces, is shorter than its piece, or its lists differ in length.
     """
     made: dict[str, Column] = {LENGTHS: Ragged(pieces.sizes, pieces.splits)}
     ends, known = pieces.firsts + pieces.sizes, None

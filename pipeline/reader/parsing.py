@@ -36,8 +36,7 @@ class Spans(NamedTuple):
 
     starts: Int64s
     ends: Int64s
-    present: npt.NDArray[np.bool_]
-    """True for rows with a non-empty list."""
+    present: npt.NDArray[np.bool_]  # True for rows with a non-empty list
 
 
 class _Differ(Exception):
@@ -154,10 +153,8 @@ _Buffer = TypeVar("_Buffer", bytes, memoryview)
 class _Values(NamedTuple):
     """A feature of all rows, concatenated."""
 
-    data: Sequence[bytes | memoryview]
-    """Bytes values, or packed numbers in any pieces."""
-    counts: Int64s
-    """Each row's number of bytes values, or the size of its packed numbers."""
+    data: Sequence[bytes | memoryview]  # bytes values, or packed numbers in any pieces
+    counts: Int64s  # each row's number of bytes values, or the size of its packed numbers
 
 
 def parse(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored]) -> dict[str, Column]:

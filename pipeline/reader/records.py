@@ -31,10 +31,8 @@ class RecordPlace(NamedTuple):
     """The place of a record."""
 
     file: str
-    record: int
-    """Its number in the shard, from 0."""
-    offset: int
-    """The byte at which its header begins."""
+    record: int  # its number in the shard, from 0
+    offset: int  # the byte at which its header begins
 
     def __str__(self) -> str:
         """Names the place in a message."""

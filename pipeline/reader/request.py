@@ -34,24 +34,16 @@ class Request:
     given: ReadOptions
     dataset: str
     version: str
-    shards: tuple[ShardFile, ...]
-    """The shards of all requested splits, in order."""
-    ranges: tuple[tuple[int, int], ...]
-    """The records to read: (first, end) in the numbering over all shards."""
-    features: dict[str, Description]
-    """The descriptions of the features to read, with the label."""
-    parts: Mapping[str, Stored]
-    """The parts of a record to parse; for adopted files without keys, without the key."""
+    shards: tuple[ShardFile, ...]  # the shards of all requested splits, in order
+    ranges: tuple[tuple[int, int], ...]  # the records to read: (first, end) in the numbering over all shards
+    features: dict[str, Description]  # the descriptions of the features to read, with the label
+    parts: Mapping[str, Stored]  # the parts of a record to parse; for adopted files without keys, without the key
     label: str | None
-    augment: Mapping[str, tuple[Augmentation, ...]]
-    """Random changes of images, by feature."""
-    masks: frozenset[str]
-    """Augmented features that hold masks, not colours."""
-    mixtures: tuple[BatchAugmentation, ...]
-    """Random changes of whole batches."""
+    augment: Mapping[str, tuple[Augmentation, ...]]  # random changes of images, by feature
+    masks: frozenset[str]  # augmented features that hold masks, not colours
+    mixtures: tuple[BatchAugmentation, ...]  # random changes of whole batches
     steps: Steps
-    pack: Pack | None = None
-    """The pack of the rows to read; None: rows are records."""
+    pack: Pack | None = None  # the pack of the rows to read; None: rows are records
 
     @property
     def packing(self) -> Pack | None:

@@ -46,12 +46,9 @@ class Chosen(NamedTuple):
     """The records of a batch, by their positions in an epoch and their numbers in the shards."""
 
     epoch: int
-    positions: Integers
-    """Positions in the epoch: int64 [rows]."""
-    numbers: Integers
-    """Numbers in the shards: int64 [rows]."""
-    weights: npt.NDArray[np.float32]
-    """0 for a replacement of a missing or damaged row, else 1: float32 [rows]."""
+    positions: Integers  # positions in the epoch: int64 [rows]
+    numbers: Integers  # numbers in the shards: int64 [rows]
+    weights: npt.NDArray[np.float32]  # 0 for a replacement of a missing or damaged row, else 1: float32 [rows]
 
     @staticmethod
     def joined(batches: Sequence["Chosen"]) -> "Chosen":

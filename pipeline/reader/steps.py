@@ -35,14 +35,11 @@ FOR_EVER = -1  # epochs of an endless input
 class Steps:
     """An epoch's positions, divided into steps."""
 
-    records: int
-    """Positions of an epoch."""
-    batch_size: int
-    """Records of a host's batch."""
+    records: int  # positions of an epoch
+    batch_size: int  # records of a host's batch
     host_index: int = 0
     host_count: int = 1
-    drop_remainder: bool = True
-    """Leaves out the incomplete global batch at an epoch's end."""
+    drop_remainder: bool = True  # leaves out the incomplete global batch at an epoch's end
     lanes: int = 0
     """The lanes of the order (`order.Lanes`): hosts take every `host_count`-th position; 0: each host takes a slice of
     the global batch."""
@@ -115,17 +112,14 @@ class Passes:
         return len(self.upcoming)
 
 
-State = dict[str, Any]
-"""A state of strings, numbers and None: JSON under 1 KB."""
+State = dict[str, Any]  # a state of strings, numbers and None: JSON under 1 KB
 
 
 def step_of(state: Any, order: Mapping[str, Any], folder: "Folder | None" = None) -> int:
     """Returns the step of a state for an input with the facts `order`; the numbers of hosts and lanes may differ.
 
     The state's version is looked for beside the input's `folder`.
-
-    Raises:
-        DatasetError: the state is invalid, or of another dataset, version, order or global batch size.
+    Raises: DatasetError: the state is invalid, or of another dataset, version, order or global batch size.
     """
     check_format(state, FORMAT, "the state")
     if not isinstance(state, Mapping) or not isinstance(state.get("step"), int) or state["step"] < 0:

@@ -34,8 +34,7 @@ from recordmill.transforms.tensorflow.features import parse
 
 MOST_BYTES = 16 << 20  # 16 MiB: larger batches do not wait for each other
 
-Arrays: TypeAlias = Sequence[npt.NDArray[Any]]
-"""The arrays of a batch, in a fixed order."""
+Arrays: TypeAlias = Sequence[npt.NDArray[Any]]  # the arrays of a batch, in a fixed order
 
 
 def in_groups(
@@ -110,8 +109,7 @@ def _grouped(batches: Iterable[Arrays | Exception], most: int) -> Iterator[list[
 
 MOST_TOGETHER = 16  # batches per call: more delay the first, as a larger graph is traced
 
-Begin: TypeAlias = Callable[[BatchSource], Any]
-"""Begins the next iteration over a source: `NumpyBatches`."""
+Begin: TypeAlias = Callable[[BatchSource], Any]  # begins the next iteration over a source: `NumpyBatches`
 
 
 @tf.autograph.experimental.do_not_convert  # AutoGraph writes files and runs them
@@ -208,8 +206,7 @@ BUFFER_BYTES = 256 << 20  # 256 MiB of records in the shuffle buffer at most
 BUFFER_RECORDS = 100_000
 FILES_AT_ONCE = 16  # interleaved; few are enough, as shards are shuffled
 
-Piece = tuple[str, int, int]
-"""A file, the records to skip at its beginning, and the records to take."""
+Piece = tuple[str, int, int]  # a file, the records to skip at its beginning, and the records to take
 
 
 @tf.autograph.experimental.do_not_convert  # AutoGraph writes files and runs them

@@ -65,8 +65,7 @@ class RemotePath:
             return store.range(name, 0, most).data
 
 
-Folder: TypeAlias = Path | RemotePath
-"""The folder of a dataset or of a version."""
+Folder: TypeAlias = Path | RemotePath  # the folder of a dataset or of a version
 
 
 class UnansweredError(DatasetError):

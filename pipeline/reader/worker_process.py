@@ -117,8 +117,7 @@ class Answer(NamedTuple):
     pickled: bytes
     pieces: list[Piece]
     failed: bool
-    counters: dict[str, float]
-    """The worker's counts since its last answer; see `Counters`."""
+    counters: dict[str, float]  # the worker's counts since its last answer; see `Counters`
 
 
 class Maker:

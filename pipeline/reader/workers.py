@@ -193,8 +193,7 @@ class _Worker:
 
     def __init__(self, number: int) -> None:
         self._number, self._is_ready = number, False
-        self.ended: NoProcesses | None = None
-        """Set if the process ended before it was ready."""
+        self.ended: NoProcesses | None = None  # set if the process ended before it was ready
         self._dropped: deque[int] = deque()  # numbers of arrays with reusable memory
         if not sys.executable or getattr(sys, "frozen", False):  # it would start the program again
             raise OSError(f"sys.executable is {sys.executable!r}, not a Python")

@@ -75,8 +75,7 @@ class RawRows(NamedTuple):
     """Rows in the form that the serving model takes."""
 
     keys: list[bytes]
-    columns: dict[str, list[Any]]
-    """By feature: each row's value or list of values; an image is its bytes."""
+    columns: dict[str, list[Any]]  # by feature: each row's value or list of values; an image is its bytes
 
     def keep(self, rows: Sequence[int]) -> "RawRows":
         """Keeps the rows at these positions."""

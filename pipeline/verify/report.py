@@ -53,8 +53,7 @@ class Findings:
     """The number of problems of each file, including unlisted ones."""
     checked: Counter[str] = field(default_factory=Counter)
     """The number of checked `files`, `bytes`, `shards`, `records`, `operations` and `rows`."""
-    unchecked: list[str] = field(default_factory=list)
-    """The skipped checks, with reasons."""
+    unchecked: list[str] = field(default_factory=list)  # the skipped checks, with reasons
 
     def add(self, file: str, message: str, record: int | None = None, offset: int | None = None) -> None:
         """Adds a problem; beyond 20 of a file only counts it."""
@@ -85,10 +84,8 @@ class Verification:
     folder: str
     findings: Findings
     seconds: float
-    repaired: tuple[str, ...] = ()
-    """The files that `--repair` replaced."""
-    unrepaired: tuple[str, ...] = ()
-    """The files that it could not replace, with reasons."""
+    repaired: tuple[str, ...] = ()  # the files that `--repair` replaced
+    unrepaired: tuple[str, ...] = ()  # the files that it could not replace, with reasons
 
     @property
     def is_whole(self) -> bool:

@@ -29,8 +29,7 @@ _Move = tuple[str, int, Shard, Shard]
 def pin(output: str, wanted: str, reason: str = "") -> Manifest:
     """Protects a version from prunes.
 
-    Raises:
-        DatasetError: the version does not exist. OutputError: the output has no live version, or cannot be written.
+    Raises: DatasetError: the version does not exist. OutputError: the output has no live version, or cannot be written.
     """
     return _edit_pins("pin", output, wanted, reason, lambda pinned, version: pinned | {version})[0]
 
@@ -128,8 +127,7 @@ def approve(output: str, wanted: str | None = None, reason: str = "") -> tuple[M
 def reject(output: str, wanted: str | None = None, reason: str = "") -> tuple[Manifest, bool]:
     """Removes a held-back or rolled-back version unless it is pinned or in use; also returns whether it was removed.
 
-    Raises:
-        OutputError: the version is not held back. DatasetError: the version does not exist.
+    Raises: OutputError: the version is not held back. DatasetError: the version does not exist.
     """
     store = open_existing(output)
     rejected: list[Manifest] = []
@@ -166,8 +164,7 @@ class Materialized:
     """The outcome of `materialize`."""
 
     manifest: Manifest
-    files: int
-    """The number of copied files (on a disk, linked); 0 for a version that was already whole."""
+    files: int  # the number of copied files (on a disk, linked); 0 for a version that was already whole
     copied_bytes: int
 
 
@@ -249,9 +246,7 @@ def _described(store: Store, manifest: Manifest) -> Manifest:
     """Rewrites the Croissant description, which names the shards' paths, if the version has one.
 
     The manifest with its digest is written next: after a kill in between, they disagree until the next call.
-
-    Raises:
-        Conflict: another process wrote it.
+    Raises: Conflict: another process wrote it.
     """
     if CROISSANT not in manifest.files:
         return manifest

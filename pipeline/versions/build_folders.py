@@ -28,8 +28,7 @@ PLAN_FILE = "reports/plan.json"  # marks a folder as an attempt: written last an
 def building_folder(output: str, work: str | None = None) -> str:
     """Returns the folder of an output's builds: inside a local output; for a URL in `work`, by default a cache.
 
-    Raises:
-        UserError: `work` is given for a local output; or the folder is a link out of the output.
+    Raises: UserError: `work` is given for a local output; or the folder is a link out of the output.
     """
     if "://" not in output:
         if work is not None:

@@ -126,8 +126,7 @@ def inventory(
 class Needs:
     """Files in versions' folders needed by other versions."""
 
-    files: dict[str, str] = field(default_factory=dict)
-    """By name in the output: a version that needs the file."""
+    files: dict[str, str] = field(default_factory=dict)  # by name in the output: a version that needs the file
     whole: dict[str, str] = field(default_factory=dict)
     """By version, any of its files possibly needed: the version that may need them."""
 

@@ -121,8 +121,7 @@ def public_message(message: str) -> str:
 def write_entry(output: str, entry: Mapping[str, Any]) -> None:
     """Adds an entry, or replaces the one with its `id`; ignores an output without a dataset.
 
-    Raises:
-        OutputError: the output cannot be read or written, or other processes keep replacing the file.
+    Raises: OutputError: the output cannot be read or written, or other processes keep replacing the file.
     """
     store = open_store(output)
 

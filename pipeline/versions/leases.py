@@ -46,15 +46,12 @@ class Holder:
     """The process holding a lease."""
 
     host: str
-    boot: str
-    """The kernel's boot ID and the process's PID namespace (each container has one); empty if unknown."""
+    boot: str  # the kernel's boot ID and the process's PID namespace (each container has one); empty if unknown
     process: int
-    started: str
-    """The process's start in kernel ticks since boot, since process numbers are reused; empty if unknown."""
+    started: str  # the process's start in kernel ticks since boot, since process numbers are reused; empty if unknown
     token: str
     beat: int = 0
-    since: str = ""
-    """The time of taking the lease by the holder's clock; only shown."""
+    since: str = ""  # the time of taking the lease by the holder's clock; only shown
 
     def __str__(self) -> str:
         since = f", since {self.since}" if self.since else ""

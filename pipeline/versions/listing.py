@@ -36,12 +36,9 @@ class Version:
     manifest: Manifest
     is_live: bool
     is_pinned: bool
-    held_by: tuple[Holder, ...]
-    """The holders of its leases, possibly including dead ones on other hosts."""
-    retired: str | None
-    """The time in UTC when another version replaced it as live; None if it is live, or unknown."""
-    is_held_back: bool = False
-    """Whether the gate or a rollback holds it back, without an approval since."""
+    held_by: tuple[Holder, ...]  # the holders of its leases, possibly including dead ones on other hosts
+    retired: str | None  # the time in UTC when another version replaced it as live; None if it is live, or unknown
+    is_held_back: bool = False  # whether the gate or a rollback holds it back, without an approval since
 
 
 def list_versions(output: str) -> list[Version]:
@@ -83,8 +80,7 @@ def holds(lease: str, version: str) -> bool:
 def held(output: str, version: str) -> Iterator[None]:
     """Protects a version from prunes while a program reads it; several programs may hold one.
 
-    Raises:
-        DatasetError: it was removed. OutputError: the lease cannot be written.
+    Raises: DatasetError: it was removed. OutputError: the lease cannot be written.
     """
     store = open_store(output)
     with leases.hold(store, f"{version}+{secrets.token_hex(6)}"):
@@ -145,8 +141,7 @@ def _known(manifests: list[Manifest]) -> str:
 def pair(output: str, before: str | None = None, after: str | None = None) -> tuple[Manifest, Manifest]:
     """Finds two versions to compare (`find`): by default the live one and the one before it.
 
-    Raises:
-        DatasetError: a version does not exist, or none precedes the live one. OutputError: `LATEST` is broken.
+    Raises: DatasetError: a version does not exist, or none precedes the live one. OutputError: `LATEST` is broken.
     """
     store = open_existing(output)
     latest, manifests = latest_of(store), published(store)

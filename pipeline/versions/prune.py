@@ -25,10 +25,8 @@ from recordmill.pipeline.versions.stores.open_store import open_store
 class Pruned:
     """The changes of a prune, or of a dry run."""
 
-    removed: dict[str, int] = field(default_factory=dict)
-    """Folders and files by name in the output, with their bytes."""
-    kept: dict[str, str] = field(default_factory=dict)
-    """Old versions that stay, with reasons."""
+    removed: dict[str, int] = field(default_factory=dict)  # folders and files by name in the output, with their bytes
+    kept: dict[str, str] = field(default_factory=dict)  # old versions that stay, with reasons
 
 
 def prune(

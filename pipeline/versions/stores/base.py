@@ -87,12 +87,10 @@ class Store(Protocol):
     recreate the folder after a later attempt renamed it (`pipeline.build.attempt.places`).
     """
 
-    url: str
-    """The absolute path of the folder, or the URL, without a final slash."""
+    url: str  # the absolute path of the folder, or the URL, without a final slash
     pause: ClassVar[float]
     """The least seconds between two polls of other processes' files, and between two writes for them."""
-    links: ClassVar[bool]
-    """True if hard links let each version's folder hold all its files."""
+    links: ClassVar[bool]  # True if hard links let each version's folder hold all its files
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and self.url == getattr(other, "url", None)
@@ -124,9 +122,7 @@ class Store(Protocol):
         """Opens a stream for an object that appears when the block ends, or after an error not at all.
 
         Keeps an existing object; equal content counts as written.
-
-        Raises:
-            UnsettledOutputError: the existing content differs.
+        Raises: UnsettledOutputError: the existing content differs.
         """
 
     def write(self, name: str, data: bytes, *, durable: bool = True) -> None:
@@ -184,8 +180,7 @@ class Store(Protocol):
     def claim(self, folder: str, claim: bytes) -> None:
         """Takes an empty folder of a bucket; does nothing on a disk, where the rename decides.
 
-        Raises:
-            Conflict: the folder is claimed, or not empty.
+        Raises: Conflict: the folder is claimed, or not empty.
         """
 
     def newest(self, folder: str) -> datetime | None:
@@ -195,15 +190,13 @@ class Store(Protocol):
     def stage(self, assembled: str, folder: str, claim: bytes) -> None:
         """Brings a local folder's files to the store's disks, still invisible; `claim` uniquely names the uploader.
 
-        Raises:
-            Conflict: the folder exists.
+        Raises: Conflict: the folder exists.
         """
 
     def reveal(self, assembled: str, folder: str, name: str, data: bytes, tag: str | None = None) -> str:
         """Shows a staged folder by adding its last file, or with that file's tag replaces the file; returns the tag.
 
-        Raises:
-            Conflict: another process made the folder, or replaced the file.
+        Raises: Conflict: another process made the folder, or replaced the file.
         """
 
     def hide(self, folder: str, name: str, tag: str) -> None:

@@ -44,8 +44,7 @@ class BucketStore(base.Store):
     """A prefix of a bucket; each store's subclass calls its library."""
 
     scheme: str
-    _tag: str
-    """The field of obstore's answers with the same tag as `_range`."""
+    _tag: str  # the field of obstore's answers with the same tag as `_range`
     pause = 10.0
     links = False
 
@@ -69,8 +68,7 @@ class BucketStore(base.Store):
     def _key(self, name: str) -> str:
         """Returns the key of an object to write; a folder made in a store's console ends with a slash.
 
-        Raises:
-            DatasetError: other tools could read the key as another prefix's object.
+        Raises: DatasetError: other tools could read the key as another prefix's object.
         """
         if not is_plain(name.removesuffix("/")):
             raise DatasetError(f"the path {cut(repr(name))} leaves {self.url}")

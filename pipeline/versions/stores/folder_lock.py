@@ -76,8 +76,7 @@ def _try(path: Path) -> int | None:
 def _restrict(descriptor: int, path: Path) -> None:
     """Restricts the lock file to users with write access to the folder; an earlier release let all readers open it.
 
-    Raises:
-        OutputError: it is another user's and too widely accessible; or has a second name.
+    Raises: OutputError: it is another user's and too widely accessible; or has a second name.
     """
     file, folder = os.fstat(descriptor), os.stat(path.parent)
     if not has_one_name(file):

@@ -267,8 +267,7 @@ class LocalStore(base.Store):
     def _entry(self, name: str) -> Path:
         """Returns the path of an entry to make, replace or remove, without following it if it is a link.
 
-        Raises:
-            DatasetError: the path leaves the output, by `..` or through a link.
+        Raises: DatasetError: the path leaves the output, by `..` or through a link.
         """
         folder, _, last = paths.check_inner(name).rpartition("/")
         return Path(paths.locate(self.url, folder) if folder else self.url, last)

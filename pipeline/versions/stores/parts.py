@@ -103,8 +103,7 @@ class Upload(Protocol):
     def complete(self, data: bytes | bytearray) -> None:
         """Sends the rest, and shows the object.
 
-        Raises:
-            Conflict: another process's object exists, or will soon. Or the library's errors.
+        Raises: Conflict: another process's object exists, or will soon. Or the library's errors.
         """
 
     def abort(self) -> None:

@@ -200,9 +200,8 @@ class _MultipartUpload(Upload):
     def complete(self, data: bytes | bytearray) -> None:
         """Sends the rest, and shows the object.
 
-        Raises:
-            Conflict: the object exists (412), another write is running (409), or the upload is gone, since a library
-                retries requests after lost answers.
+        Raises: Conflict: the object exists (412), another write is running (409), or the upload is gone, since a
+        library retries requests after lost answers.
         """
         client = self._store._client
         with self._store._passing(*_CONFLICTS, "NoSuchUpload"):
