@@ -23,7 +23,7 @@ from recordmill.pipeline import VERSION as __version__  # noqa: E402 - below the
 
 if TYPE_CHECKING:
     from recordmill.dataset import Dataset, open_dataset
-    from recordmill.pipeline.adopt.open_tfrecords import open_tfrecords
+    from recordmill.pipeline.adopt.adopt import open_tfrecords
     from recordmill.pipeline.build.build import build
     from recordmill.pipeline.build.images.transcode import decodable
     from recordmill.pipeline.build.outcome import GateBreachedError, Published
@@ -79,7 +79,7 @@ def _load(name: str) -> Any:
         case "Dataset" | "open_dataset":
             from recordmill import dataset as module
         case "open_tfrecords":
-            from recordmill.pipeline.adopt import open_tfrecords as module
+            from recordmill.pipeline.adopt import adopt as module
         case "Input":
             from recordmill.pipeline.reader import input as module
         case "ReadOptions":

@@ -6,26 +6,27 @@ in each file. Files that stay the same cost nothing at the next adoption; a kill
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.adopt import files as listing
 from recordmill.pipeline.adopt.assemble import Assembly
 from recordmill.pipeline.adopt.facts import FeatureFacts, Layout, scan
-from recordmill.pipeline.adopt.files import AdoptError, ChangedError, Found
+from recordmill.pipeline.adopt.files import AdoptError, Adoption, ChangedError, Found
 from recordmill.pipeline.adopt.guess import Guessed, Guesser
 from recordmill.pipeline.adopt.scanned import OnBytes, Scanned, is_done, key_of, read_scan, scan_file, take_over
-from recordmill.pipeline.adopt.stated import read_as_stated
+from recordmill.pipeline.adopt.stated import read_as_stated, with_classes
 from recordmill.pipeline.dataset.adopted_files import remember
 from recordmill.pipeline.dataset.manifest import Latest, Manifest, version_folder
-from recordmill.pipeline.dataset.paths import is_name
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.parallel import cores, in_order
 from recordmill.pipeline.reader import wire
@@ -39,44 +40,7 @@ from recordmill.pipeline.versions.leases import Holder
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 
-FORMAT = "adopt 1"
 FETCHES = 8  # files of a bucket at once
-
-
-@dataclass(frozen=True)
-class Adoption:
-    """Files to adopt, and the way they are read."""
-
-    files: Mapping[str, Sequence[str]]  # globs by split; under "", by the files' names
-    output: str
-    features: Mapping[str, Any] | None = None
-    """The features in a spec's words, or TensorFlow's parsing options by the records' names; None: they are found."""
-    label: str | None = None  # the feature to predict; None: it is found
-    key: str | None = None  # the records' feature with the key; None: a key is `file:record`
-    splits: Mapping[str, float] = field(default_factory=dict)
-    """Shares by which the keys' hashes divide the files; empty: files are whole."""
-    name: str | None = None  # the dataset's name; None: of the output's last part
-
-    @property
-    def options(self) -> dict[str, Any]:
-        """All that decides the version, besides the files."""
-        features = None if self.features is None else {name: repr(each) for name, each in self.features.items()}
-        return {
-            "format": FORMAT,
-            "features": features,
-            "label": self.label,
-            "key": self.key,
-            "splits": dict(self.splits),
-            "name": self.dataset,
-        }
-
-    @property
-    def dataset(self) -> str:
-        """The dataset's name. Raises: AdoptError: the output's last part is no name."""
-        name = self.name or os.path.basename(self.output.rstrip("/")).replace("-", "_").replace(".", "_")
-        if not is_name(name):
-            raise AdoptError(f"{self.output} ends with no name of a dataset: give one, by --name or name=")
-        return name
 
 
 @dataclass(frozen=True)
@@ -112,10 +76,9 @@ def adopt(
     sighting = _digest(adoption.options, [(each.split, *each.sighting) for each in found], sorted(beside.items()))
     if done := _same(sighting, found, _base(adoption)):
         return done
-    inside = (
-        os.path.join(each.root, each.name) for each in found if "://" not in each.root and not os.path.isabs(each.root)
-    )
-    publishing.check_output(adoption.output, {os.path.normpath(path).split("/")[0] for path in inside})
+    inside = [each for each in found if "://" not in each.root and not os.path.isabs(each.root)]
+    own = {os.path.normpath(os.path.join(each.root, each.name)).split("/")[0] for each in inside}
+    publishing.check_output(adoption.output, own)
     store.check_conditions()
     with recorded(store.url, "adopt", "") as changes, leases.hold(store, leases.BUILD, on_wait) as lease:
         base = _base(adoption)
@@ -128,9 +91,8 @@ def adopt(
         said = {name: files.read(file.path) for name, file in beside.items()}
         manifest, guessed = _assemble(adoption, files, scanned, said, base, work / "version")
         live = not is_rolled_back(base.latest, manifest)
-        if earlier := publishing.find_version(
-            store.url, manifest.source_key, lambda each: each.build_key == manifest.build_key
-        ):
+        key = manifest.build_key
+        if earlier := publishing.find_version(store.url, manifest.source_key, lambda each: each.build_key == key):
             manifest, is_new = earlier, earlier.version != base.version
             if live:
                 publishing.make_live(store, lambda latest: _checked(base, latest, manifest))
@@ -188,24 +150,17 @@ def _assemble(
 ) -> tuple[Manifest, Guessed]:
     """Finds what the records hold, and assembles the version."""
     guesser = Guesser(_facts(scanned), _layouts(scanned), beside, adoption.key)
-    stated = adoption.features
-    guessed = guesser.guess(adoption.label) if stated is None else read_as_stated(guesser, stated, adoption.label)
-    if adoption.label is not None and adoption.label not in guessed.read:
-        near = did_you_mean(adoption.label, guessed.read)
-        raise AdoptError(
-            f"the records have no feature '{cut(adoption.label)}'{near}; they have: {listed(guessed.read)}"
-        )
-    by_share = bool(adoption.splits)
-    splits = list(adoption.splits if by_share else dict.fromkeys(each.found.split for each in scanned))
+    stated, label = adoption.features, adoption.label
+    guessed = guesser.guess(label) if stated is None else read_as_stated(guesser, stated, label)
+    if label is not None and label not in guessed.read:
+        near = did_you_mean(label, guessed.read)
+        raise AdoptError(f"the records have no feature '{cut(label)}'{near}; they have: {listed(guessed.read)}")
     left_out = {at: gone for at, each in enumerate(scanned) if (gone := _forgotten(files, each, base, adoption.key))}
     shutil.rmtree(folder, ignore_errors=True)
-    some = adoption.options, scanned, guessed, splits, by_share, adoption.key, base.forgotten, left_out, folder
-    assembly = Assembly(adoption.dataset, *some)
-    manifest = assembly.assemble()
+    manifest = Assembly(adoption, scanned, guessed, base.forgotten, left_out, folder).assemble()
     if not manifest.records:
-        raise AdoptError(
-            f"no record can be read: {guessed.notes[0] if guessed.notes else 'all are damaged or of another type'}"
-        )
+        why = guessed.notes[0] if guessed.notes else "all are damaged or of another type"
+        raise AdoptError(f"no record can be read: {why}")
     return manifest, guessed
 
 
@@ -249,7 +204,9 @@ def _scan(
     on_plan: Callable[[int], OnBytes],
 ) -> Iterator[Scanned]:
     """Reads the files, several at once; takes over those that the live version or a killed adoption has read."""
-    paths = {each: work / _digest(FORMAT, adoption.key, dict(adoption.splits), each.sighting)[:32] for each in found}
+    paths = {
+        each: work / _digest(listing.FORMAT, adoption.key, dict(adoption.splits), each.sighting)[:32] for each in found
+    }
     for path in paths.values():
         if not is_done(path):
             take_over(base, path)
@@ -262,3 +219,48 @@ def _scan(
         return read_scan(paths[each], each)
 
     yield from in_order(of, found, FETCHES if any("://" in each.root for each in found) else cores())
+
+
+Globs: TypeAlias = str | Path | Sequence[str | Path]
+
+
+def open_tfrecords(
+    files: Globs | Mapping[str, Globs],
+    index: str | Path,
+    *,
+    features: Mapping[str, Any] | None = None,
+    label: str | None = None,
+    key: str | None = None,
+    splits: Mapping[str, float] | None = None,
+    name: str | None = None,
+) -> Dataset:
+    """Opens TFRecord files in place; the first time, and after changes, reads the new ones once.
+
+    What was guessed, left out or lost goes to the log `recordmill` as warnings, when files are read.
+
+    Args:
+        files: files, folders, globs or URLs, by split: `{"train": "old/train-*"}`. Without splits, by the files' names.
+        index: a folder or URL for the dataset's description, about 8 bytes a record; the files stay as they are.
+        features: in a spec's words, `{"image": {"kind": "image", "column": "image/encoded"}}`; or TensorFlow's parsing
+            options by the records' names, `{"image/encoded": tf.io.FixedLenFeature([], tf.string)}`. None: found.
+        label: the feature to predict; None: found.
+        key: the records' feature with their keys; None: a key is the file and the record's number.
+        splits: shares by which the keys' hashes divide the files: `{"train": 90, "validation": 10}`.
+        name: the dataset's name; None: of the last part of `index`.
+
+    Returns:
+        The dataset, as `open_dataset` gives.
+
+    Raises:
+        UserError: a file is missing, compressed or no TFRecord; the features do not fit; or `index` cannot be written.
+    """
+    given = files if isinstance(files, Mapping) else {"": files}
+    lists = {split: [some] if isinstance(some, str | Path) else some for split, some in given.items()}
+    globs = {split: list(map(str, some)) for split, some in lists.items()}
+    stated = None if features is None else {each: with_classes(words) for each, words in features.items()}
+    done = adopt(Adoption(globs, str(index), stated, label, key, splits or {}, name))
+    for note in done.notes:
+        logging.getLogger("recordmill").warning("%s", note)
+    for reason, records in done.manifest.rejects.get("by_reason", {}).items() if done.is_new else ():
+        logging.getLogger("recordmill").warning("%d records are left out: %s", records, reason)
+    return open_dataset(index, files=[glob for some in globs.values() for glob in some])

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.adopt.facts import DAMAGED, INTS
+from recordmill.pipeline.adopt.files import Adoption
 from recordmill.pipeline.adopt.guess import Guessed
 from recordmill.pipeline.adopt.scanned import INPUTS_FILE, Scanned, key_of
 from recordmill.pipeline.dataset.file_names import kept_name
@@ -34,18 +35,24 @@ Bools = npt.NDArray[np.bool_]
 class Assembly:
     """A version of adopted files under way."""
 
-    name: str
-    options: Json  # all that decides the version, besides the files' content
+    adoption: Adoption  # with shares, `Scanned.groups` has the numbers of `splits`
     scanned: Sequence[Scanned]
     guessed: Guessed
-    splits: Sequence[str]
-    by_share: bool  # whether files are divided by their keys' hashes: `Scanned.groups` has the numbers of `splits`
-    key: str | None
     forgotten: Forgotten
     left_out: Mapping[int, Mapping[int, wire.Lists | None]]  # by file, the forgotten records, with their lists
     folder: Path
     rows: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def key(self) -> str | None:
+        """The records' feature with the key."""
+        return self.adoption.key
+
+    @cached_property
+    def splits(self) -> list[str]:
+        """The splits, in order."""
+        return list(self.adoption.splits or dict.fromkeys(each.found.split for each in self.scanned))
 
     def assemble(self) -> Manifest:
         """Writes the version's files, and returns its manifest."""
@@ -61,12 +68,13 @@ class Assembly:
         features = {name: read.description.to_json() for name, read in self.guessed.read.items()}
         content = [[each.found.split, each.found.root, each.found.name, each.sha256] for each in self.scanned]
         words = {name: read.words for name, read in self.guessed.read.items()}
-        source_key = hashlib.sha256(json.dumps([self.options, content, features, words]).encode()).hexdigest()
+        decided = [self.adoption.options, content, features, words]
+        source_key = hashlib.sha256(json.dumps(decided).encode()).hexdigest()
         key = self.forgotten.rows_key(source_key)
         rows = {fate: self.rows[fate] for fate in FATES if self.rows[fate] or fate != "forgotten"}
         given = sorted({os.path.join(each.found.root, os.path.dirname(each.found.name)) for each in self.scanned})
         return Manifest(
-            name=self.name,
+            name=self.adoption.dataset,
             version=version_name(key),
             build_key=key,
             label=self.guessed.label,
@@ -76,7 +84,7 @@ class Assembly:
             rows=rows,
             sources=({"format": "adopted", "path": ", ".join(given), **rows},),
             rejects=rejects,
-            spec={"name": self.name, "splits": self._shares(), "features": self.spec(), "label": self.guessed.label},
+            spec=self._spec(),
             provenance={
                 "built_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
                 "source_key": key,
@@ -86,13 +94,10 @@ class Assembly:
             files=inventory(str(self.folder), ()),
         )
 
-    def spec(self) -> dict[str, Any]:
-        """Returns the features in a spec's words."""
-        return {name: _words(name, read.spec, read.columns) for name, read in self.guessed.read.items()}
-
-    def _shares(self) -> dict[str, float]:
-        given = self.options["splits"]
-        return given or dict.fromkeys(self.splits, 1)
+    def _spec(self) -> Json:
+        features = {name: _words(name, read.spec, read.columns) for name, read in self.guessed.read.items()}
+        shares = dict(self.adoption.splits) or dict.fromkeys(self.splits, 1)
+        return {"name": self.adoption.dataset, "splits": shares, "features": features, "label": self.guessed.label}
 
     def _key(self) -> Json:
         layouts = [layout for each in self.scanned for layout in each.layouts]
@@ -102,7 +107,7 @@ class Assembly:
     def _names(self, number: int) -> tuple[str, str]:
         """Names what the version holds of a file: its index, and what the pass found."""
         place = f"{number:05d}-of-{len(self.scanned):05d}"
-        return f"{self.name}.index-{place}", f"{self.name}.scan-{place}"
+        return f"{self.adoption.dataset}.index-{place}", f"{self.adoption.dataset}.scan-{place}"
 
     @cached_property
     def _read(self) -> list[Bools]:
@@ -115,17 +120,18 @@ class Assembly:
         return read
 
     def _split(self, number: int, split: str) -> Split:
-        shards, labels = list[Shard](), Counter[int]()
-        own = [at for at, each in enumerate(self.scanned) if self.by_share or each.found.split == split]
+        shards, labels, by_share = list[Shard](), Counter[int](), bool(self.adoption.splits)
+        own = [at for at, each in enumerate(self.scanned) if by_share or each.found.split == split]
         for place, at in enumerate(own):
             each, kept = self.scanned[at], self._read[at].copy()
-            if self.by_share:
+            if by_share:
                 kept &= each.groups[:, 0] == number
             gone = {record: lists for record, lists in self.left_out.get(at, {}).items() if kept[record]}
             kept[list(gone)] = False
             self.rows["forgotten"] += len(gone)
-            shards.append(self._shard(each, self._names(at)[0], kept, kept_name(self.name, split, place, len(own))))
-            labels.update(self._labels(each, number if self.by_share else 0))
+            name = kept_name(self.adoption.dataset, split, place, len(own))
+            shards.append(self._shard(each, self._names(at)[0], kept, name))
+            labels.update(self._labels(each, number if by_share else 0))
             labels.subtract(map(self._label_of, gone.values()))
         self.rows["written"] += sum(shard.records for shard in shards)
         words = self.guessed.read[self.guessed.label].words if self.guessed.label else None
@@ -210,19 +216,11 @@ class Assembly:
             if fault is None:
                 damage = damaged.get(record)
                 rest = "; the rest of the file cannot be read" if record == each.records else ""
-                where = (
-                    f"record {record:,} at byte {damage.byte:,}: {damage.message}" if damage else f"record {record:,}"
-                )
-                fault = "damaged_record", f"{where}{rest}", None
+                where = f" at byte {damage.byte:,}: {damage.message}" if damage else ""
+                fault = "damaged_record", f"record {record:,}{where}{rest}", None
             reason, message, column = fault
-            place = os.path.join(each.found.root, each.found.name)
-            yield {
-                "id": f"{each.found.name}:{record}",
-                "column": column,
-                "code": reason,
-                "message": message,
-                "file": place,
-            }
+            reject = {"id": f"{each.found.name}:{record}", "column": column, "code": reason, "message": message}
+            yield {**reject, "file": os.path.join(each.found.root, each.found.name)}
 
 
 def _words(name: str, spec: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recordmill.pipeline.adopt.facts import BYTES, FLOATS, INTS, FeatureFacts
-from recordmill.transforms.contract.kinds.array import ArrayDescription, ArrayLayout
+from recordmill.transforms.contract.kinds.array import ArrayDescription
 from recordmill.transforms.contract.kinds.base import Description, StoredAs
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
@@ -14,7 +14,6 @@ from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescript
 
 READ = frozenset({"JPEG", "PNG", "WebP", "BMP"})  # the formats that the reader decodes
 IMAGE = "image"
-BytesLayout = ArrayLayout  # of pixels and of arrays
 
 
 @dataclass(frozen=True)
@@ -66,10 +65,9 @@ def image(held: Held, *, is_list: bool = False) -> Read:
     }  # fmt: skip
     orientation = {} if is_plain else {"orientation": StoredAs((), INTS)}
     if is_list:
-        made: Description = ImageSequenceDescription(
-            **pixels, length=held.length or "varying", max_length=None, stored_as=held.parts()
-        )
-        return Read(made, {"kind": "image_sequence"}, (held.name,))
+        lists: dict[str, Any] = {"length": held.length or "varying", "max_length": None}
+        listed = ImageSequenceDescription(**pixels, **lists, stored_as=held.parts())
+        return Read(listed, {"kind": "image_sequence"}, (held.name,))
     made = ImageDescription(**pixels, optional=optional, stored_as=held.parts(optional=optional, **orientation))
     return Read(made, {"kind": IMAGE} | _optional(optional), (held.name,))
 
@@ -117,12 +115,10 @@ def tensor(held: Held, shape: tuple[int, ...]) -> Read:
 
 def array(held: Held, dtype: str, shape: tuple[int | None, ...]) -> Read:
     """Reads the bytes of an array, little-endian and in C order."""
-    made = ArrayDescription(
-        dtype=dtype, shape=shape, optional=held.lacking > 0, stored_as=held.parts(optional=held.lacking > 0)
-    )
-    return Read(
-        made, {"kind": "array", "dtype": dtype, "shape": list(shape)} | _optional(held.lacking > 0), (held.name,)
-    )
+    optional = held.lacking > 0
+    made = ArrayDescription(dtype=dtype, shape=shape, optional=optional, stored_as=held.parts(optional=optional))
+    spec = {"kind": "array", "dtype": dtype, "shape": list(shape)} | _optional(optional)
+    return Read(made, spec, (held.name,))
 
 
 def _optional(optional: bool) -> dict[str, Any]:

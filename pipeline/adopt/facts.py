@@ -57,12 +57,10 @@ class FeatureFacts:
 
     def add(self, other: "FeatureFacts") -> None:
         """Adds the figures of other records."""
-        fewest = [each for each in (self.fewest, other.fewest) if each is not None]
-        self.fewest, self.most = min(fewest, default=None), max(self.most, other.most)
-        lows, highs = (
-            [each for each in both if each is not None] for both in zip(self._range(), other._range(), strict=True)
-        )
-        self.low, self.high = min(lows, default=None), max(highs, default=None)
+        for name, chosen in (("fewest", min), ("low", min), ("high", max)):
+            both = [each for each in (getattr(self, name), getattr(other, name)) if each is not None]
+            setattr(self, name, chosen(both, default=None))
+        self.most = max(self.most, other.most)
         for name in ("records", "values", "turned", "unreadable"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.is_grey &= other.is_grey
@@ -88,9 +86,6 @@ class FeatureFacts:
             self.losses[name] = self.losses.get(name, 0) + 1
         exif = data.find(EXIF_CHUNKS[form]) if form in EXIF_CHUNKS else data.find(b"Exif", 0, EXIF_WITHIN)
         self.turned += exif >= 0 and TURNED.search(data, exif, exif + EXIF_BYTES) is not None
-
-    def _range(self) -> tuple[float | None, float | None]:
-        return self.low, self.high
 
     def _add_sides(self, least_height: int, height: int, least_width: int, width: int) -> None:
         old = self.sides or [least_height, height, least_width, width]

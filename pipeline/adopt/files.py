@@ -1,19 +1,23 @@
-"""The files to adopt: found by globs, named below their folders, divided into splits.
+"""The files to adopt, found by globs, named below their folders, divided into splits; and what lies beside them.
 
 A file's name in keys and messages is its path below the folder of its glob: `old/train-*.tfrecord` gives
 `train-00000-of-00008.tfrecord`. The folder may move, and the keys stay.
 """
 
+import json
 import os
 import posixpath
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from recordmill.pipeline.dataset.adopted_files import HERE
-from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER
-from recordmill.pipeline.dataset.paths import check_inner, check_name
+from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Json
+from recordmill.pipeline.dataset.paths import check_inner, check_name, is_name
 from recordmill.pipeline.errors import DatasetError, ExitCode, UserError
 from recordmill.pipeline.safe_text import cut
+from recordmill.pipeline.sources.class_names import read_label_map, read_names
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob, literal_prefix, without_slash
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER
@@ -22,6 +26,7 @@ ENDINGS = (".tfrecord", ".tfrecords", ".tfrec", ".record", ".records")
 BESIDE = ("features.json", "label_map.pbtxt", "labels.txt", "classes.txt", ".labels.txt")
 """Endings of the files beside the data that say what is in it."""
 MOST_BESIDE = 16 << 20  # 16 MiB of each
+FORMAT = "adopt 1"
 SPLITS = {
     "train": "train", "training": "train", "validation": "validation", "valid": "validation", "val": "validation",
     "dev": "validation", "test": "test", "testing": "test", "eval": "validation",
@@ -37,6 +42,36 @@ class ChangedError(AdoptError):
     """A file changed while it was read: the same command may succeed."""
 
     exit_code = ExitCode.TRY_AGAIN
+
+
+@dataclass(frozen=True)
+class Adoption:
+    """Files to adopt, and the way they are read."""
+
+    files: Mapping[str, Sequence[str]]  # globs by split; under "", by the files' names
+    output: str
+    features: Mapping[str, Any] | None = None
+    """The features in a spec's words, or TensorFlow's parsing options by the records' names; None: they are found."""
+    label: str | None = None  # the feature to predict; None: it is found
+    key: str | None = None  # the records' feature with the key; None: a key is `file:record`
+    splits: Mapping[str, float] = field(default_factory=dict)
+    """Shares by which the keys' hashes divide the files; empty: files are whole."""
+    name: str | None = None  # the dataset's name; None: of the output's last part
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """All that decides the version, besides the files."""
+        features = None if self.features is None else {name: repr(each) for name, each in self.features.items()}
+        others = {"label": self.label, "key": self.key, "splits": dict(self.splits), "name": self.dataset}
+        return {"format": FORMAT, "features": features, **others}
+
+    @property
+    def dataset(self) -> str:
+        """The dataset's name. Raises: AdoptError: the output's last part is no name."""
+        name = self.name or os.path.basename(self.output.rstrip("/")).replace("-", "_").replace(".", "_")
+        if not is_name(name):
+            raise AdoptError(f"{self.output} ends with no name of a dataset: give one, by --name or name=")
+        return name
 
 
 class Found(NamedTuple):
@@ -143,3 +178,75 @@ def beside(files: Files, found: Sequence[Found]) -> dict[str, FileInfo]:
     listed = (file for folder in folders for file in files.match(f"{escape(folder)}/*"))
     named = {posixpath.basename(file.path): file for file in listed if 0 < file.bytes <= MOST_BESIDE}
     return {name: file for name, file in sorted(named.items()) if name.endswith(BESIDE)}
+
+
+Names = dict[int, str] | list[str]
+Sides = tuple[int | None, ...]  # None: of any length
+
+
+@dataclass(frozen=True)
+class Said:
+    """A feature in `features.json`."""
+
+    kind: str  # `image`, `classLabel`, `boundingBox`, `tensor`, `text`, …
+    shape: Sides  # of a record's values
+    dtype: str
+    encoding: str
+    names: Names | None = None  # the names of classes
+    sides: Sides = ()  # an image's height, width and channels
+
+
+def said_of(beside: Mapping[str, bytes]) -> dict[str, Said]:
+    """Reads `features.json`, by the records' features; empty without it, or if it is broken."""
+    with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        features = json.loads(beside["features.json"])["featuresDict"]["features"]
+        return dict(_leaves(features, "", (), beside))
+    return {}
+
+
+def names_of(beside: Mapping[str, bytes]) -> Names | None:
+    """Returns the class names of `label_map.pbtxt`, `labels.txt` or `classes.txt`; None without one."""
+    for name, data in beside.items():
+        if _holds_names(name):
+            with suppress(ValueError, RecursionError):
+                text = data.decode("utf-8-sig")
+                return read_label_map(text) if name.endswith(".pbtxt") else read_names(text, is_json=False)
+    return None
+
+
+def unread(beside: Mapping[str, bytes]) -> Iterator[str]:
+    """Yields files that were to say something, and do not."""
+    for name, data in beside.items():
+        has_names = _holds_names(name) and names_of({name: data}) is None
+        if has_names or (name == "features.json" and not said_of(beside)):
+            yield name
+
+
+def _holds_names(file: str) -> bool:
+    return file.endswith(".pbtxt") or file in ("labels.txt", "classes.txt")
+
+
+def _leaves(features: Json, prefix: str, outer: Sides, beside: Mapping[str, bytes]) -> Iterator[tuple[str, Said]]:
+    """Yields the features by their names in records; `outer` are the sides of sequences around them."""
+    for name, feature in features.items():
+        yield from _leaf(feature, f"{prefix}{name}", outer, beside)
+
+
+def _leaf(feature: Json, name: str, outer: Sides, beside: Mapping[str, bytes]) -> Iterator[tuple[str, Said]]:
+    if "featuresDict" in feature:
+        yield from _leaves(feature["featuresDict"]["features"], f"{name}/", outer, beside)
+    elif "sequence" in feature:
+        length = int(feature["sequence"].get("length", -1))
+        yield from _leaf(feature["sequence"]["feature"], name, (*outer, length if length >= 0 else None), beside)
+    else:
+        kind = next((each for each in feature if isinstance(feature[each], dict)), "")
+        options = feature.get(kind, {})
+        sides = [int(side) for side in options.get("shape", {}).get("dimensions", ())]
+        inner = tuple(None if side < 0 else side for side in sides)
+        names: Names | None = None
+        if kind == "classLabel":
+            lines = beside.get(f"{name.replace('/', '-')}.labels.txt", beside.get(f"{name}.labels.txt", b"")).decode()
+            names = lines.splitlines() or list(map(str, range(int(options.get("numClasses", 0)))))
+        shape = outer if kind == "image" else (*outer, *inner)
+        sizes = inner if kind == "image" else ()
+        yield name, Said(kind, shape, options.get("dtype", ""), options.get("encoding", "none").lower(), names, sizes)

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from recordmill.pipeline.adopt import describe
-from recordmill.pipeline.adopt.beside import Names, Said, names_of, said_of, unread
 from recordmill.pipeline.adopt.describe import IMAGE, READ, Held, Read
 from recordmill.pipeline.adopt.facts import BYTES, EMPTY, FLOATS, INTS, NESTED, NO_EXAMPLE, FeatureFacts, Layout
+from recordmill.pipeline.adopt.files import Names, Said, names_of, said_of, unread
 from recordmill.pipeline.errors import listed
 from recordmill.pipeline.safe_text import count, cut
 from recordmill.pipeline.sources.class_names import LABELS, by_code
@@ -25,6 +25,7 @@ OUR_NAMES = {
 }  # fmt: skip
 """Shorter names for features of the Object Detection API and of TensorFlow's image models; `key` is reserved."""
 CORNERS = ("ymin", "xmin", "ymax", "xmax")
+Layouts = Sequence[tuple[Layout, int]]  # each with its number of records
 RAGGED = "/ragged_flat_values"
 ROW_LENGTHS = re.compile(r"(.+)/ragged_row_lengths_(\d+)")
 """Names in lists of lists of TensorFlow Datasets: the values, and the length of each list."""
@@ -60,11 +61,7 @@ class Guesser:
     """Guesses what records hold."""
 
     def __init__(
-        self,
-        facts: Mapping[str, FeatureFacts],
-        layouts: Sequence[tuple[Layout, int]],
-        beside: Mapping[str, bytes],
-        key: str | None = None,
+        self, facts: Mapping[str, FeatureFacts], layouts: Layouts, beside: Mapping[str, bytes], key: str | None = None
     ) -> None:
         """Takes each feature's figures, the layouts with their records, and the files beside the data by name."""
         self.guessed = Guessed()
@@ -81,9 +78,7 @@ class Guesser:
         for name in unread(beside):
             self._leave_out(name, "it is broken, or has a name or an id twice")
 
-    def _held(
-        self, facts: Mapping[str, FeatureFacts], layouts: Sequence[tuple[Layout, int]], key: str | None
-    ) -> Iterator[Held]:
+    def _held(self, facts: Mapping[str, FeatureFacts], layouts: Layouts, key: str | None) -> Iterator[Held]:
         """Yields the features, each with the kind of most of its records."""
         kinds = dict[str, Counter[str]]()
         for layout, records in layouts:
@@ -158,34 +153,24 @@ class Guesser:
         return name
 
     def _is_part(self, name: str) -> bool:
-        return any(
-            name.removesuffix(f"_{part}") in {*self.guessed.read, *self.held}
-            for part in PARTS
-            if name.endswith(f"_{part}")
-        )
+        owner, _, part = name.rpartition("_")
+        return part in PARTS and owner in {*self.guessed.read, *self.held}
 
     def _image(self, name: str, held: Held) -> None:
         said, facts = self.said.get(name), held.facts
         if held.kind != IMAGE or (said is not None and said.kind not in (IMAGE, "video", STATED)):
-            return
-        channels = said.sides[2] if said and said.sides else None
-        sixteen = facts.losses.get("16 bits", 0)
-        if (
-            channels not in (None, 1, 3)
-            or sixteen == sum(facts.formats.values())
-            or (said and said.dtype not in ("", "uint8"))
-        ):
-            dtype = said.dtype if said and said.dtype not in ("", "uint8") else "16 bits"
-            what = f"of {channels} channels" if channels not in (None, 1, 3) else f"of {dtype}"
-            self._note(self.name_for(name), f"images {what} are given as bytes, not decoded")
-            return
+            return None
+        our, channels = self.name_for(name), said.sides[2] if said and said.sides else None
+        odd = said.dtype if said and said.dtype not in ("", "uint8") else ""
+        if not odd and facts.losses.get("16 bits", 0) == sum(facts.formats.values()):
+            odd = "16 bits"
+        if odd or channels not in (None, 1, 3):
+            what = odd if channels in (None, 1, 3) else f"{channels} channels"
+            return self._note(our, f"images of {what} are given as bytes, not decoded")
         is_list = facts.most > 1 or bool(said and said.shape)
         if is_list and None in describe.image(held).description.shape[:2]:  # type: ignore[attr-defined]
-            self._note(
-                self.name_for(name), "several images a record, of varying sizes, are given as bytes, not decoded"
-            )
-            return
-        self.add(self.name_for(name), describe.image(held, is_list=is_list))
+            return self._note(our, "several images a record, of varying sizes, are given as bytes, not decoded")
+        return self.add(our, describe.image(held, is_list=is_list))
 
     def _pixels(self) -> None:
         """Finds the bytes of raw pixels, beside their height and width."""
@@ -200,10 +185,8 @@ class Guesser:
             height, width, *channels = (int(each.high or 0) for each in known)
             depth = channels[0] if channels else int(size) // max(1, height * width)
             if depth in (1, 3) and height * width * depth == size:
-                self.add(
-                    self.name_for("image" if "image" in name.lower() else name),
-                    describe.pixels(held, (height, width, depth)),
-                )
+                our = self.name_for("image" if "image" in name.lower() else name)
+                self.add(our, describe.pixels(held, (height, width, depth)))
 
     def _boxes(self) -> None:
         images = [name for name, read in self.guessed.read.items() if read.spec["kind"] == IMAGE]
@@ -226,9 +209,7 @@ class Guesser:
                 self._note(cut(folder), "its four lists differ in length in some records: they are no boxes")
             elif image is None or not all(map(_is_relative, columns)):
                 why = "the records have no image" if image is None else "they are not relative, 0 to 1"
-                self._note(
-                    cut(folder), f"boxes that are given as four lists, since {why}, and do not move with an image"
-                )
+                self._note(cut(folder), f"boxes given as four lists, since {why}, which do not move with an image")
             else:
                 self.add(self.name_for("boxes"), describe.boxes([each.name for each in columns], image))
         return None
@@ -236,11 +217,9 @@ class Guesser:
     def _other(self, name: str, held: Held) -> None:
         said, facts, our = self.said.get(name), held.facts, self.name_for(name)
         shape = said.shape if said is not None else None
-        many = (
-            None in shape or name.endswith(RAGGED)
-            if shape is not None
-            else facts.most > 1 or bool(ROW_LENGTHS.fullmatch(name))
-        )
+        many = facts.most > 1 or bool(ROW_LENGTHS.fullmatch(name))
+        if shape is not None:
+            many = None in shape or name.endswith(RAGGED)
         words, sides = self._words(name, held, said), tuple(side or 0 for side in shape or ())
         if held.kind == BYTES and facts.formats and facts.values == sum(facts.formats.values()):
             self._note(our, f"images in {listed(facts.formats)} are given as bytes, not decoded")
@@ -264,12 +243,9 @@ class Guesser:
     def _words(self, name: str, held: Held, said: Said | None) -> list[str] | None:
         """Returns the names of a label's ids; None if it is no label."""
         facts, last = held.facts, name.rpartition("/")[2].lower()
-        if (
-            held.kind != INTS
-            or facts.low is None
-            or facts.high is None
-            or not 0 <= facts.low <= facts.high < MOST_CLASSES
-        ):
+        if held.kind != INTS or facts.low is None or facts.high is None:
+            return None
+        if not 0 <= facts.low <= facts.high < MOST_CLASSES:
             return None
         names = said.names if said is not None and said.kind == "classLabel" else None
         if names is None and last in LABELS:
@@ -281,25 +257,18 @@ class Guesser:
 
     def _named(self, column: str, names: Names, held: Held) -> list[str] | None:
         """Returns names by id; numbers stand for ids without names."""
-        facts, high = held.facts, int(held.facts.high or 0)
-        ids = {int(value) for values in (facts.counts or {}).values() for value in values} or {
-            int(facts.low or 0),
-            high,
-        }
+        facts, high, our = held.facts, int(held.facts.high or 0), self.name_for(column)
+        ids = {int(value) for values in (facts.counts or {}).values() for value in values}
+        ids = ids or {int(facts.low or 0), high}
         if isinstance(names, dict):
             by_id = {id_: name for id_, name in names.items() if id_ < MOST_CLASSES} if ids & names.keys() else None
         else:
             by_id = dict(enumerate(names)) if column in self.said else by_code(ids, names, is_sure=True)
         if by_id is None:
-            self._note(
-                self.name_for(column),
-                f"its ids, {facts.low} to {high}, do not fit the {len(names)} names beside the files",
-            )
+            self._note(our, f"its ids, {facts.low} to {high}, do not fit the {len(names)} names beside the files")
             by_id = {}
         elif nameless := sorted(ids - by_id.keys()):
-            self._note(
-                self.name_for(column), f"ids without a name keep their number: {listed(list(map(str, nameless)))}"
-            )
+            self._note(our, f"ids without a name keep their number: {listed(list(map(str, nameless)))}")
         size = max([high, *by_id]) + 1
         words = [by_id.get(id_) or str(id_) for id_ in range(size)]
         times = Counter(words)
@@ -307,9 +276,8 @@ class Guesser:
 
     def _label(self) -> str | None:
         """Chooses the feature to predict: a category with a usual name of labels, else the only one."""
-        categories = [
-            name for name, read in self.guessed.read.items() if isinstance(read.description, CategoryDescription)
-        ]
+        read = self.guessed.read
+        categories = [name for name in read if isinstance(read[name].description, CategoryDescription)]
         named = [name for usual in LABELS for name in categories if name.lower() == usual]
         return named[0] if named else categories[0] if len(categories) == 1 else None
 

@@ -150,13 +150,10 @@ def scan_file(
 def _check_head(found: Found, head: bytes) -> None:
     """Refuses a file that does not begin like TFRecords; an empty one has no records."""
     if record_length(head) is None and head:
-        compressed = compression_of(head)
-        what = f"is compressed by {compressed}" if compressed else "is no TFRecord file, or its first bytes are damaged"
-        remedy = (
-            "`recordmill build` with `source: {format: tfrecord}` reads it"
-            if compressed
-            else "restore it, or leave it out"
-        )
+        what, remedy = "is no TFRecord file, or its first bytes are damaged", "restore it, or leave it out"
+        if compressed := compression_of(head):
+            what = f"is compressed by {compressed}"
+            remedy = "`recordmill build` with `source: {format: tfrecord}` reads it"
         raise AdoptError(f"{found.info.path} {what}, and cannot be read in place: {remedy}")
 
 
@@ -166,11 +163,9 @@ def _splits(
     """Returns the number of each record's split, by the hash of its key; 0 if files are whole."""
     if not shares:
         return [0] * len(rows)
-    keys = (
-        [f"{name}:{number}".encode() for number in numbers]
-        if key is None
-        else [key_of(row, key) or b"" for row in rows]
-    )
+    keys = [f"{name}:{number}".encode() for number in numbers]
+    if key is not None:
+        keys = [key_of(row, key) or b"" for row in rows]
     splits: list[int] = Shares(shares, dict.fromkeys(shares, 1)).split_of(hash_keys(keys)[0]).tolist()
     return splits
 

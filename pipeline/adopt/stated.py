@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from recordmill.pipeline.adopt import describe
-from recordmill.pipeline.adopt.beside import Said
-from recordmill.pipeline.adopt.describe import IMAGE, BytesLayout, Held, Read
+from recordmill.pipeline.adopt.describe import IMAGE, Held, Read
 from recordmill.pipeline.adopt.facts import BYTES, FLOATS, INTS
-from recordmill.pipeline.adopt.files import AdoptError
+from recordmill.pipeline.adopt.files import AdoptError, Said
 from recordmill.pipeline.adopt.guess import STATED, Guessed, Guesser
 from recordmill.pipeline.dataset.paths import check_name
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.kinds.array import DTYPES
+from recordmill.transforms.contract.kinds.array import DTYPES, ArrayLayout
 
 OPTIONS: Mapping[str, Sequence[str]] = {
     "image": ("shape",),
@@ -82,10 +81,8 @@ class _Stated:
         self._guesser, self._name, self._given = guesser, name, given
         known = ("kind", "column", "columns", "optional", *OPTIONS[given["kind"]])
         for option in given.keys() - {*known}:
-            near = did_you_mean(str(option), known)
-            raise self._error(
-                f"has the unknown option '{cut(str(option))}'{near}; of {given['kind']} adoption knows {listed(known)}"
-            )
+            knows = f"{did_you_mean(str(option), known)}; of {given['kind']} adoption knows {listed(known)}"
+            raise self._error(f"has the unknown option '{cut(str(option))}'{knows}")
         for option, forms in FORMS.items():
             if given.get(option) is not None and not isinstance(given[option], forms):
                 raise self._error(f"has `{option}: {cut(repr(given[option]))}`, wanted a {forms[0].__name__}")
@@ -113,9 +110,7 @@ class _Stated:
 
     def _images(self, held: Held) -> Read:
         if held.kind != IMAGE:
-            raise self._error(
-                f"is stated as images, the records hold {held.kind}: give `shape` for the bytes of pixels"
-            )
+            raise self._error(f"is stated as images, the records hold {held.kind}: give `shape` for bytes of pixels")
         is_list, sides = self._given["kind"] == "image_sequence", held.facts.sides
         if is_list and sides[::2] != sides[1::2]:
             raise self._error(f"needs images of one size, they have {_sizes(sides)}: `kind: raw` with `many: true`")
@@ -125,7 +120,7 @@ class _Stated:
         shape = self._given["shape"]
         if len(shape) != 3 or None in shape or shape[2] not in (1, 3):
             raise self._error(f"has `shape: {cut(repr(shape))}`, wanted height, width, and 1 or 3 channels")
-        self._check_bytes(held, BytesLayout("uint8", tuple(shape)))
+        self._check_bytes(held, ArrayLayout("uint8", tuple(shape)))
         if held.lacking:
             raise self._error(f"has no pixels in {held.lacking:,} records: `kind: raw` reads them")
         return describe.pixels(held, tuple(shape))
@@ -137,16 +132,14 @@ class _Stated:
                 f"is an array of {cut(repr(dtype))}, {cut(repr(shape))}: name a `dtype` of {listed(DTYPES)}, and "
                 "all sides of the `shape` but the first"
             )
-        self._check_bytes(held, BytesLayout(dtype, tuple(shape)))
+        self._check_bytes(held, ArrayLayout(dtype, tuple(shape)))
         return describe.array(held, dtype, tuple(shape))
 
-    def _check_bytes(self, held: Held, layout: BytesLayout) -> None:
+    def _check_bytes(self, held: Held, layout: ArrayLayout) -> None:
         ends = int(held.facts.low or 0), int(held.facts.high or 0)
         if held.stored != BYTES or any(map(layout.fault, ends)):
-            held_bytes = f"{_range(held)} bytes" if held.stored == BYTES else held.stored
-            raise self._error(
-                f"states {layout}, {layout.unit} bytes, the records hold {held_bytes}: `kind: raw` reads any"
-            )
+            found = f"{_range(held)} bytes" if held.stored == BYTES else held.stored
+            raise self._error(f"states {layout}, {layout.unit} bytes, the records hold {found}: `kind: raw` reads any")
 
     def _held(self, column: str) -> Held:
         held = self._guesser.held.get(column)
@@ -163,9 +156,7 @@ class _Stated:
             raise self._error(f"is stated as {cut(str(wanted))}, the records hold {held.stored}")
         size = math.prod(shape) if shape is not None else length
         if size is not None and held.length != size:
-            raise self._error(
-                f"states {size} values a record, the records hold {_counts(held)}: `many: true` takes any"
-            )
+            raise self._error(f"states {size} values a record, they hold {_counts(held)}: `many: true` takes any")
         if shape is not None:
             return describe.tensor(held, tuple(shape))
         if not many and held.facts.most > 1:
@@ -176,9 +167,9 @@ class _Stated:
         given, facts = self._given, held.facts
         words = given.get("classes")
         if held.kind != INTS or (held.facts.most > 1 and not is_list) or (held.lacking and not is_list):
-            what = f"{held.kind}, {_counts(held)} a record, and {held.lacking:,} records without"
+            what = f"{held.kind}, {_counts(held)} a record, {held.lacking:,} records without"
             raise self._error(
-                f"is stated as one class a record, the records hold {what}: `kind: raw` or `categories` reads them"
+                f"is stated as one class a record, they hold {what}: `kind: raw` or `categories` reads them"
             )
         if not isinstance(words, list) or not words or not 0 <= (facts.low or 0) <= (facts.high or 0) < len(words):
             names = len(words) if isinstance(words, list) else 0
@@ -191,19 +182,14 @@ class _Stated:
         given = self._given
         for option, only in FIXED.items():
             if given.get(option, only) != only:
-                raise self._error(
-                    f"has `{option}: {cut(str(given[option]))}`, here it is `{option}: {only}`: a build reads others"
-                )
+                stated = f"`{option}: {cut(str(given[option]))}`"
+                raise self._error(f"has {stated}, here it is `{option}: {only}`: a build reads others")
         columns = given.get("columns", [given.get("column", self._name)])
         held = [self._held(column) for column in columns]
-        if (
-            len(held) not in (1, 4)
-            or any(each.kind != FLOATS for each in held)
-            or len({each.facts.lengths for each in held}) > 1
-        ):
-            raise self._error(
-                "needs one list of four numbers a box, or four float32 lists of one length: y_min, x_min, y_max, x_max"
-            )
+        are_floats, lengths = all(each.kind == FLOATS for each in held), {each.facts.lengths for each in held}
+        if len(held) not in (1, 4) or not are_floats or len(lengths) > 1:
+            four = "four float32 lists of one length: y_min, x_min, y_max, x_max"
+            raise self._error(f"needs one list of four numbers a box, or {four}")
         if given.get("image") not in self._guesser.guessed.read:
             raise self._error(f"needs `image`, an image stated before it, got {cut(repr(given.get('image')))}")
         return describe.boxes(columns, given["image"])
@@ -215,9 +201,7 @@ def _as_parsed(guesser: Guesser, features: Mapping[str, Any], label: str | None)
         form, column = type(given).__name__, getattr(given, "value_key", None) or name
         held = guesser.held.get(column)
         if held is None or form not in PARSED or getattr(given, "partitions", None):
-            what = (
-                "which no record holds" if held is None else f"as {cut(form)}: of tf.io adoption reads {listed(PARSED)}"
-            )
+            what = f"as {cut(form)}: of tf.io adoption reads {listed(PARSED)}" if held else "which no record holds"
             raise AdoptError(f"'{cut(name)}' reads '{cut(column)}', {what}; the records hold: {listed(guesser.held)}")
         dtype = {"string": BYTES}.get(given.dtype.name, given.dtype.name)
         if dtype != held.stored:
@@ -235,9 +219,8 @@ def _check_fixed(name: str, held: Held, size: int, *, has_default: bool) -> None
     if held.lacking and not has_default:
         raise AdoptError(f"'{cut(name)}' has no `default_value`, and {held.lacking:,} records lack it: give one")
     if (held.facts.fewest, held.facts.most) != (size, size):
-        raise AdoptError(
-            f"'{cut(name)}' states {size} values a record, the records hold {_counts(held)}: take a VarLenFeature"
-        )
+        states = f"'{cut(name)}' states {size} values a record"
+        raise AdoptError(f"{states}, the records hold {_counts(held)}: take a VarLenFeature")
 
 
 def _sizes(sides: Sequence[int]) -> str:
@@ -250,8 +233,5 @@ def _counts(held: Held) -> str:
 
 
 def _range(held: Held) -> str:
-    return (
-        f"{held.facts.low:g} to {held.facts.high:g}"
-        if held.facts.low is not None and held.facts.high is not None
-        else "none"
-    )
+    low, high = held.facts.low, held.facts.high
+    return "none" if low is None or high is None else f"{low:g} to {high:g}"

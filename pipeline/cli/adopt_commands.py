@@ -92,7 +92,8 @@ def adopt(
     quietly: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")] = False,
 ) -> int:
     """Read TFRecord files in place: `recordmill adopt 'old/train-*' --split train -o DIR`."""
-    from recordmill.pipeline.adopt.adopt import Adoption, adopt
+    from recordmill.pipeline.adopt.adopt import adopt
+    from recordmill.pipeline.adopt.files import Adoption
     from recordmill.pipeline.adopt.stated import read_features
 
     console = Screen(stderr=True, quiet=quietly)
