@@ -31,10 +31,8 @@ def value_figures(name: str, split: str, before: ComparedVersion, after: Compare
     for span, profiles in parts.items():
         new = profiles.get(split, {}).get(name)
         if old is not None and new is not None:
-            subject = f"{name} ({split})"
-            yield from rise(
-                "missing", subject, (old.missing, new.missing), (old.rows, new.rows), feature=name, span=span
-            )
+            subject, missing = f"{name} ({split})", (old.missing, new.missing)
+            yield from rise("missing", subject, missing, (old.rows, new.rows), feature=name, span=span)
             learned = None
             with suppress(ImportError):  # `diff` may run without Arrow
                 from recordmill.pipeline.compare.words import unknown_words

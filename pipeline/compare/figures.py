@@ -69,14 +69,11 @@ class Figure:
             raise DatasetError(f"a figure of the gate is {cut(repr(json))}") from None
 
 
+Pair = Sequence[int]  # a number before, and after
+
+
 def rise(
-    rule: str,
-    subject: str,
-    parts: Sequence[int],
-    wholes: Sequence[int],
-    unit: str = "",
-    feature: str = "",
-    span: str = "",
+    rule: str, subject: str, parts: Pair, wholes: Pair, unit: str = "", feature: str = "", span: str = ""
 ) -> Iterator[Figure]:
     """Compares the shares of `parts` in nonempty `wholes`; the detail shows counts with a unit, else shares."""
     if min(wholes):

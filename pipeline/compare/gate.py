@@ -47,12 +47,8 @@ class Verdict:
         figures: dict[str, dict[str, float]] = {}
         for figure in self.figures:
             figures.setdefault(figure.rule, {})[figure.name] = figure.value
-        json = {
-            "live": self.live,
-            "figures": figures,
-            "breaches": [figure.to_json() for figure in self.breaches],
-            "not_compared": list(self.not_compared),
-        }
+        breaches = [figure.to_json() for figure in self.breaches]
+        json = {"live": self.live, "figures": figures, "breaches": breaches, "not_compared": list(self.not_compared)}
         kept = {"usual": dict(self.usual), "approved": dict(self.approved)}
         return json | {name: entry for name, entry in kept.items() if entry}
 
@@ -113,11 +109,9 @@ def _damaged(compared: Compared, gate: "Gate") -> list[str]:
     return [line for feature, line in compared.damaged if gate.features.get(feature) is not False]
 
 
-def _limited(
-    figures: Iterable[Figure], before: ComparedVersion, after: ComparedVersion, gate: "Gate"
-) -> Iterator[Figure]:
+def _limited(all_: Iterable[Figure], before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> Iterator[Figure]:
     """Yields the figures to judge, with limits; leaves out those of few rows or values, which differ by chance."""
-    for figure in figures:
+    for figure in all_:
         if figure.rule == "schema_changes":
             yield replace(figure, limit=_schema_limit(figure.feature, before, after, gate))
         elif figure.counted >= (gate.min_values if figure.rule in DISTRIBUTIONS else gate.min_rows):

@@ -68,24 +68,14 @@ def compare_rows(before: DatasetVersion, after: DatasetVersion) -> RowChanges:
     records = _records_of(after, new, np.concatenate([*shown, in_new[changed[:EXAMINED]]]))
     earlier = _records_of(before, old, np.concatenate([removed[:EXAMPLES], in_old[changed[:EXAMINED]]]))
     examined = zip(in_old[changed[:EXAMINED]].tolist(), in_new[changed[:EXAMINED]].tolist(), strict=True)
-    rows = (
-        split.records if split.source_rows is None else split.source_rows for split in after.manifest.splits.values()
-    )
-    unread = sum(rows) - len(new.keys)
-    return RowChanges(
-        len(added),
-        len(removed),
-        len(changed),
-        len(moved),
-        unread + int((~is_changed & ~is_moved).sum()),
-        {
-            "added": _keys(records, shown[0]),
-            "removed": _keys(earlier, removed[:EXAMPLES]),
-            "changed": _keys(records, shown[1]),
-            "moved": _keys(records, shown[2]),
-        },
-        _features(((earlier[row][1], records[other][1]) for row, other in examined), _windowed(after)),
-    )
+    unread = sum(split.source_rows or split.records for split in after.manifest.splits.values()) - len(new.keys)
+    unchanged = unread + int((~is_changed & ~is_moved).sum())
+    examples = {"added": _keys(records, shown[0]), "removed": _keys(earlier, removed[:EXAMPLES])}
+    examples |= {"changed": _keys(records, shown[1]), "moved": _keys(records, shown[2])}
+    windowed = next((name for name, description in after.features.items() if description.get("window")), None)
+    pairs = ((earlier[row][1], records[other][1]) for row, other in examined)
+    counts = len(added), len(removed), len(changed), len(moved), unchanged
+    return RowChanges(*counts, examples, _features(pairs, windowed))
 
 
 def bytes_to_read(before: DatasetVersion, after: DatasetVersion) -> int:
@@ -126,9 +116,8 @@ def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[
     of_shard = np.repeat(np.arange(len(chosen)), counts)
     of_split = np.array([splits.index(name) for name, _ in chosen], np.int64)[of_shard]
     hashed, firsts = np.concatenate(keys), np.arange(len(of_shard))
-    if any(
-        split.source_rows is not None for split in dataset.manifest.splits.values()
-    ):  # a row's windows are neighbours
+    if any(split.source_rows is not None for split in dataset.manifest.splits.values()):
+        # A row's windows are neighbours.
         is_first = (hashed[1:] != hashed[:-1]).any(1) | (np.diff(of_shard) != 0)
         firsts = np.flatnonzero(np.append(True, is_first)[: len(of_shard)])
     summed = np.add.reduceat(np.concatenate(contents), firsts) if len(firsts) else np.zeros(0, np.uint64)
@@ -136,8 +125,6 @@ def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[
 
 
 class _Opened(NamedTuple):
-    """An open shard."""
-
     data: memoryview
     starts: Ints  # the byte of each record's header
     ends: Ints  # the byte after each record
@@ -151,7 +138,6 @@ class _Opened(NamedTuple):
 
 @contextmanager
 def _opened(dataset: DatasetVersion, shard: Shard) -> Iterator[_Opened]:
-    """Opens a shard."""
     try:
         (files, path), (indexes, index), *_ = version_files.VersionFiles(dataset.folder).located(shard)
         offsets = np.frombuffer(indexes.read(index), "<u8").astype(np.int64)
@@ -231,11 +217,6 @@ def _records_of(dataset: DatasetVersion, rows: _RowsOfVersion, chosen: Ints) -> 
 
 def _keys(records: Mapping[int, tuple[bytes, bytes]], chosen: Ints) -> list[str]:
     return [records[row][0].decode(errors="replace") for row in chosen.tolist()]
-
-
-def _windowed(dataset: DatasetVersion) -> str | None:
-    """Returns the text with windows, if any."""
-    return next((name for name, description in dataset.features.items() if description.get("window")), None)
 
 
 def _features(pairs: Iterable[tuple[bytes, bytes]], windowed: str | None) -> dict[str, int]:

@@ -211,8 +211,7 @@ def _options(dataset: DatasetVersion, name: str, description: Description) -> di
     try:
         feature = adapter.validate_python(given)
     except ValidationError:
-        raise ExportError(
-            f"{dataset.version} lacks a valid spec of '{name}': export it with the Recordmill that built it"
-        ) from None
+        lacks = f"{dataset.version} lacks a valid spec of '{name}'"
+        raise ExportError(f"{lacks}: export it with the Recordmill that built it") from None
     options = feature.model_dump(mode="json", exclude_defaults=True)
     return {"kind": feature.kind} | {key: options[key] for key in options if key not in ("kind", "column", "separator")}

@@ -78,11 +78,9 @@ class HistogramChart:
     def bars(self) -> tuple[Bar, ...]:
         """The bars of the first series."""
         width = WIDTH / len(self.bins)
-        tops = [round(HEIGHT * share / (self.peak or 1), 1) for share in self.series[0].shares]
-        return tuple(
-            Bar(round(number * width + 0.5, 1), HEIGHT - top, round(width - 1, 1), top)
-            for number, top in enumerate(tops)
-        )
+        tops = enumerate(round(HEIGHT * share / (self.peak or 1), 1) for share in self.series[0].shares)
+        sides = ((round(number * width + 0.5, 1), HEIGHT - top, round(width - 1, 1), top) for number, top in tops)
+        return tuple(Bar(*each) for each in sides)
 
     def line(self, series: Series) -> str:
         """Returns a series' line: `points` of an SVG `polyline`."""
@@ -130,13 +128,11 @@ class MapChart:
 Chart: TypeAlias = HistogramChart | NamesChart | MapChart
 
 
+NONE: Mapping[str, int] = MappingProxyType({})
+
+
 def histogram(
-    title: str,
-    parts: Mapping[str, Histogram],
-    *,
-    whole: bool,
-    note: str = "",
-    missing: Mapping[str, int] = MappingProxyType({}),
+    title: str, parts: Mapping[str, Histogram], *, whole: bool, note: str = "", missing: Mapping[str, int] = NONE
 ) -> HistogramChart | None:
     """Makes the chart of values by split, leaving out empty splits; None if all are.
 
@@ -222,15 +218,8 @@ def names(
     shares = table / np.maximum(1, table.sum(axis=1, keepdims=True))
     peak = shares.max(initial=0.0) or 1.0
     order = np.argsort(-table.sum(axis=0), kind="stable")[:MOST_NAMES].tolist()
-    rows = tuple(
-        NameRow(
-            labels[row],
-            tuple(table[:, row].tolist()),
-            tuple(shares[:, row].tolist()),
-            tuple(np.round(100 * shares[:, row] / peak, 1).tolist()),
-        )
-        for row in order
-    )
+    columns = table, shares, np.round(100 * shares / peak, 1)
+    rows = tuple(NameRow(labels[row], *(tuple(each[:, row].tolist()) for each in columns)) for row in order)
     return NamesChart(title, what, tuple(counts), rows, len(labels) - len(rows), note)
 
 

@@ -41,6 +41,7 @@ UNSEEN = re.compile("[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff]")
 SHOWN_FIGURES = 50  # of the gate
 CHANNELS = {1: ("gray",), 3: ("red", "green", "blue")}
 Fact = tuple[str, str]
+BySplit = Mapping[str, FeatureProfile]
 
 
 def report_of(dataset: DatasetVersion, sources: Path | None = None, most_word_bytes: int | None = None) -> bytes:
@@ -48,49 +49,37 @@ def report_of(dataset: DatasetVersion, sources: Path | None = None, most_word_by
     contents, manifest = read_contents(dataset, sources, most_word_bytes), dataset.manifest
     style = (HERE / STYLE).read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
-    page = (
-        _environment()
-        .get_template(TEMPLATE)
-        .render(
-            style=Markup(style),  # noqa: S704 - our own file
-            style_digest=digest,
-            recordmill=VERSION,
-            manifest=manifest,
-            width=charts.WIDTH,
-            height=charts.HEIGHT,
-            remarks=list(remarks(contents)),
-            features=list(feature_views(contents)),
-            sample=contents.sample,
-            groups=list(_groups(contents)),
-            rejects=contents.rejects,
-            reasons=REASONS,
-            reject_images=contents.reject_images,
-            duplicates=list(duplicate_lines(manifest.duplicates)),
-            pairs=contents.pairs,
-            gate=list(_gate(manifest)),
-            drift=[
-                (name, what, figure)
-                for name, figures in manifest.drift.get("features", {}).items()
-                for what, figure in figures.items()
-            ],
-            spec=json.dumps(_without_nothing(manifest.spec), indent=2, ensure_ascii=False),
-            provenance=list(_provenance(manifest)),
-        )
+    drift = manifest.drift.get("features", {}).items()
+    page = _environment().get_template(TEMPLATE)
+    text = page.render(
+        style=Markup(style),  # noqa: S704 - our own file
+        style_digest=digest,
+        recordmill=VERSION,
+        manifest=manifest,
+        width=charts.WIDTH,
+        height=charts.HEIGHT,
+        remarks=list(remarks(contents)),
+        features=list(feature_views(contents)),
+        sample=contents.sample,
+        groups=list(_groups(contents)),
+        rejects=contents.rejects,
+        reasons=REASONS,
+        reject_images=contents.reject_images,
+        duplicates=list(duplicate_lines(manifest.duplicates)),
+        pairs=contents.pairs,
+        gate=list(_gate(manifest)),
+        drift=[(name, what, figure) for name, figures in drift for what, figure in figures.items()],
+        spec=json.dumps(_without_nothing(manifest.spec), indent=2, ensure_ascii=False),
+        provenance=list(_provenance(manifest)),
     )
-    return page.encode("utf-8")
+    return text.encode("utf-8")
 
 
 @functools.cache
 def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(HERE),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=visible,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    blocks: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
+    loader = FileSystemLoader(HERE)
+    environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, finalize=visible, **blocks)
     environment.filters |= {"data": isolated, "plain": plainly_isolated, "number": _number, "percent": "{:.1%}".format}
     return environment
 
@@ -216,7 +205,7 @@ def _image_facts(counts: ImageCounts, of: str) -> Iterator[Fact]:
         yield "colours", f"{', '.join(colors)} (mean ± standard deviation of 0 to 255, of {images})"
 
 
-def _profile_facts(profiles: Mapping[str, FeatureProfile]) -> Iterator[Fact]:
+def _profile_facts(profiles: BySplit) -> Iterator[Fact]:
     missing, unknown = lacking(profiles)
     if any(missing.values()):
         yield "missing", shares(missing, digits=1)
@@ -224,9 +213,7 @@ def _profile_facts(profiles: Mapping[str, FeatureProfile]) -> Iterator[Fact]:
         yield "out of vocabulary", shares(unknown, digits=1)
 
 
-def _charts(
-    contents: Contents, feature: FeatureFacts, profiles: Mapping[str, FeatureProfile]
-) -> Iterator[Chart | None]:
+def _charts(contents: Contents, feature: FeatureFacts, profiles: BySplit) -> Iterator[Chart | None]:
     values = {split: profile.histogram for split, profile in profiles.items() if profile.histogram is not None}
     sample, name = contents.sample, feature.name
     if isinstance(feature.description, text.TextDescription):
@@ -257,9 +244,7 @@ def _word_chart(title: str, words: Sequence[tuple[str, int]], total: int) -> Nam
     return NamesChart(title, "word", ("train",), tuple(rows))
 
 
-def _category_chart(
-    contents: Contents, feature: FeatureFacts, profiles: Mapping[str, FeatureProfile]
-) -> NamesChart | None:
+def _category_chart(contents: Contents, feature: FeatureFacts, profiles: BySplit) -> NamesChart | None:
     """Counts names by split: of the label by the manifest, of others by the profile."""
     title = feature.counted.capitalize()
     note = "A record may hold several names, or one several times." if title == "Occurrences" else ""

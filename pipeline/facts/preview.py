@@ -18,15 +18,7 @@ import recordmill.augment
 from recordmill.pipeline.dataset.manifest import Json
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError, did_you_mean
-from recordmill.pipeline.facts.sample import (
-    MOST_IN_ROW,
-    FeatureRoles,
-    Pose,
-    hatched,
-    images_of,
-    painted,
-    with_poses,
-)
+from recordmill.pipeline.facts.sample import MOST_IN_ROW, FeatureRoles, Pose, hatched, images_of, painted, with_poses
 from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.inspection.records import Record
 from recordmill.pipeline.inspection.values import COLORS, StoredImage, color_of, raw_image
@@ -34,7 +26,7 @@ from recordmill.pipeline.reader.order import combine, uniform
 from recordmill.pipeline.reader.rows import AUGMENT
 from recordmill.pipeline.safe_text import cut, printable
 from recordmill.transforms.contract.kinds.boxes import Box
-from recordmill.transforms.contract.kinds.mask import MaskDescription
+from recordmill.transforms.contract.kinds.mask import MaskDescription as Mask
 from recordmill.transforms.numpy.augment.base import Augmentation
 from recordmill.transforms.numpy.augment.chain import acting, apply_acting, check, lanes, parameters
 from recordmill.transforms.numpy.augment.lying import Lying, MovedBoxes, MovedKeypoints
@@ -49,6 +41,7 @@ LINES = 4  # of text on a card
 TEXT_WIDTH = 400  # a card's least width
 PAGE, CARD, INK, SOFT = "#ffffff", "#f3f5f7", "#1c2128", "#5a6472"
 Tile = tuple[str, Image.Image]  # a caption and an image
+Changes = Sequence[Augmentation]
 KNOWN: dict[str, type[Augmentation]] = {
     name: value
     for name, value in vars(recordmill.augment).items()
@@ -65,10 +58,7 @@ class Card(NamedTuple):
 
 
 def preview(
-    dataset: DatasetVersion,
-    records: Iterable[Record],
-    changes: Sequence[Augmentation] = (),
-    sources: Path | None = None,
+    dataset: DatasetVersion, records: Iterable[Record], changes: Changes = (), sources: Path | None = None
 ) -> Image.Image:
     """Draws records, a card each, in an RGB image up to 1,680 pixels or one card wide.
 
@@ -147,7 +137,7 @@ def _value(node: ast.expr) -> Any:
     return KNOWN[node.func.id](*map(_value, node.args), **options)
 
 
-def _card(roles: FeatureRoles, record: Record, changes: Sequence[Augmentation], sources: Path | None) -> Card:
+def _card(roles: FeatureRoles, record: Record, changes: Changes, sources: Path | None) -> Card:
     tiles = list[Tile]()
     if sources is not None and roles.images and (raw := raw_image(sources, record.key)) is not None:
         tiles.append(_tile("source", raw))
@@ -175,35 +165,26 @@ def _reject_card(sources: Path | None, reject: Json) -> Card:
     return Card(tiles, (str(reject.get("code")), printable(where), *message))
 
 
-def _tiles(
-    roles: FeatureRoles, record: Record, name: str, image: StoredImage, changes: Sequence[Augmentation]
-) -> Iterator[Tile]:
+def _tiles(roles: FeatureRoles, record: Record, name: str, image: StoredImage, changes: Changes) -> Iterator[Tile]:
     pixels, mask, poses = image.array(), roles.masks.get(name), roles.poses(record, name)
     boxes, under = list(roles.named_boxes(record, name)), roles.under(record, name) if mask else None
     stored = painted(pixels, under, mask.ignore) if mask else hatched(_image(pixels), roles.backgrounds.get(name))
     word = ", stretched" if image.pixels.planes else ""
     yield _tile(f"{name if len(roles.images) > 1 else 'stored'}{word}", stored, boxes, poses)
-    augmented = partial(_augmented, changes=changes, position=record.position)
     for epoch in range(DRAWS if changes else 0):
+        augmented = partial(_augmented, changes, record.position, epoch)
         moved = np.array([box for box, _ in boxes], np.float32).reshape(-1, 4)
         moved_poses = [(each, points.copy()) for each, points in poses]
         lying: list[Lying] = [MovedBoxes(moved)] if boxes else []
         lying += [MovedKeypoints(points, each.partners) for each, points in moved_poses]
-        changed = augmented(pixels, lying, epoch=epoch, mask=mask)
-        behind = None if under is None else augmented(under, [], epoch=epoch)
+        changed, behind = augmented(pixels, lying, mask), None if under is None else augmented(under)
         shown = painted(changed, behind, mask.ignore) if mask else _image(changed)
         kept = [(Box(*box), name) for box, (_, name) in zip(moved.tolist(), boxes, strict=True) if any(box)]
         yield _tile(f"augmented {epoch + 1}", shown, kept, moved_poses)
 
 
 def _augmented(
-    pixels: Any,
-    lying: Sequence[Lying],
-    *,
-    changes: Sequence[Augmentation],
-    position: int,
-    epoch: int,
-    mask: MaskDescription | None = None,
+    changes: Changes, position: int, epoch: int, pixels: Any, lying: Sequence[Lying] = (), mask: Mask | None = None
 ) -> Any:
     """Augments an image, and in place what lies on it, by the random numbers of a position in an epoch."""
     checked = check(changes)

@@ -270,10 +270,8 @@ class FeatureRoles:
 
     def poses(self, record: Record, image: str) -> list[Pose]:
         """Returns an image's key points, by feature."""
-        values = {name: each for name, each in self.keypoints.items() if each.image == image}
-        return [
-            (each, np.array(record.values[name], np.float32).reshape(-1, *each.shape)) for name, each in values.items()
-        ]
+        on_it = ((each, record.values[name]) for name, each in self.keypoints.items() if each.image == image)
+        return [(each, np.array(points, np.float32).reshape(-1, *each.shape)) for each, points in on_it]
 
 
 def with_poses(image: Image.Image, poses: Iterable[Pose]) -> Image.Image:

@@ -139,6 +139,8 @@ def card(folder: Location, manifest: Manifest) -> bytes:
 def _header(facts: VersionFacts, about: Json) -> Json:
     manifest = facts.manifest
     size = next((each for power, each in enumerate(_SIZES, 3) if manifest.records < 10**power), "n>1T")
+    sizes = ((name, split.bytes, split.records) for name, split in manifest.splits.items())
+    splits = [{"name": name, "num_bytes": bytes_, "num_examples": records} for name, bytes_, records in sizes]
     return {
         "pretty_name": about.get("title") or manifest.name,
         **_license(about.get("license")),
@@ -148,10 +150,7 @@ def _header(facts: VersionFacts, about: Json) -> Json:
         "tags": ["recordmill", "tfrecord", *(about.get("tags") or ())],
         "dataset_info": {
             "features": [{"name": "key", "dtype": "string"}, *_features(facts)],
-            "splits": [
-                {"name": name, "num_bytes": split.bytes, "num_examples": split.records}
-                for name, split in manifest.splits.items()
-            ],
+            "splits": splits,
             "dataset_size": manifest.bytes,
         },
     }

@@ -40,7 +40,6 @@ from recordmill.pipeline.verify.files import check_graph
 from recordmill.pipeline.verify.report import Findings, Verification, shown
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import argument_name
-from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.contract.kinds.text import TextsOptions
 from recordmill.transforms.contract.stored import LENGTHS, SERVED, part_name, stored_features
@@ -113,9 +112,8 @@ def _compare_rows(
     if served is None:
         return "the spec's features differ from the version's"
     for name, parts in _made_before_the_graph(work).items():
-        findings.unchecked.append(
-            f"{NOT_CHECKED}the serving model takes ids of '{name}', one text a row, as they are stored"
-        )
+        why = f"the serving model takes ids of '{name}', one text a row, as they are stored"
+        findings.unchecked.append(f"{NOT_CHECKED}{why}")
         served = {output: values for output, values in served.items() if output not in parts}
     rows = [*stored.values()]
     findings.checked.update(rows=len(rows))
@@ -192,7 +190,6 @@ def _tolerance(manifest: Manifest, name: str) -> float:
 
 
 def _same(served: npt.NDArray[Any], read: Any, tolerance: float) -> npt.NDArray[np.bool_]:
-    """Compares the values of each row: bool [rows]."""
     values = np.asarray(read)
     if served.shape != values.shape or served.dtype != values.dtype:
         return np.zeros(len(served), bool)
@@ -224,15 +221,12 @@ def _read_chunk(work: PlannedBuild, chunk: Chunk) -> Iterator[pa.Table]:
         yield key_rows(block, chunk, work.schema, work.layout, images.read)[0]
 
 
-def _served_images(work: PlannedBuild) -> dict[str, ImageOptions]:
-    return {name: each for name, each in work.images().items() if not isinstance(each, MaskOptions)}
-
-
 def _with_images(work: PlannedBuild, rows: pa.Table) -> RawRows:
     rows = RowEncoder(work.features, work.schema.features).good(rows)
     columns = {name: graph_column(rows, name).to_pylist() for name in work.schema.features}
     loader, sources, good = image_reader(work), rows["@source"].to_pylist(), set(range(rows.num_rows))
-    for name, options in _served_images(work).items():
+    served = {name: each for name, each in work.images().items() if not isinstance(each, MaskOptions)}
+    for name, options in served.items():
         for row, references in enumerate(columns[name]):
             try:
                 data = [loader.load(sources[row], image, options).data for image in kept(references, options)]

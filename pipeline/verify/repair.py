@@ -138,8 +138,7 @@ def _rebuild(
     plan = make_plan(spec, files)
     plan = replace(plan, given=replace(plan.given, inherited=Inherited(kept, live, forgotten=forgotten_keys)))
     _check_same(folder, manifest, plan)
-    building = building_folder(str(folder.parents[1]))
-    run = attempts.begin(str(folder.parents[1]), building, plan.build_key, plan.pieces)
+    run = attempts.begin(output, building_folder(output), plan.build_key, plan.pieces)
     try:
         _build(folder, manifest, plan, run.folder, shards)
         check_unchanged(plan, files)
@@ -167,10 +166,9 @@ def _build(folder: Path, manifest: Manifest, plan: BuildPlan, run: str, shards: 
     runner = make_runner()
     planned = planned_build(plan, run, StoreFiles(BeamFiles()), inline=False, threads=runner.threads)
     context = replace(planned, decisions=place(planned, plan.chunks, runner))
-    layout = plan.layout
-    groups = {layout.group(split, number) for split, number in shards}
+    groups = frozenset(plan.layout.group(split, number) for split, number in shards)
     export = pack_graph(planned.workspace, str(folder))
-    run_job(replace(context, export=export, groups=frozenset(groups)), plan.chunks, (), runner)
+    run_job(replace(context, export=export, groups=groups), plan.chunks, (), runner)
     for shard in shards:
         if not planned.shards.exists(_shard(manifest, shard).file):  # the job skips shards without rows
             write_empty_shard(planned, *shard)
@@ -187,7 +185,6 @@ def _check_made(manifest: Manifest, made: Path, shards: Sequence[ShardNumber]) -
 
 
 def _reindex(folder: Path, manifest: Manifest, number: ShardNumber) -> str:
-    """Writes the index of an undamaged shard; returns its path."""
     shard = _shard(manifest, number)
     made = path_within(folder, attempt_name(shard.index))
     write_atomically(made, index_of(VersionFiles(folder), shard))

@@ -92,17 +92,19 @@ class Verification:
         """Whether the version has no problems."""
         return not self.findings.counts
 
+    @property
+    def _speed(self) -> float:
+        return self.findings.checked["bytes"] / 1e6 / max(self.seconds, 1e-9)
+
     def lines(self) -> Iterator[str]:
         """Formats the report for people: problems, counts, skipped checks, and last the verdict."""
         findings = self.findings
         yield from map(str, findings.problems)
         yield from (f"{printable(file)}: and {count:,} more" for file, count in findings.unnamed.items())
-        checked = ", ".join(
-            f"{findings.checked[key]:,} {name}" for key, name in _COUNTED.items() if findings.checked[key]
-        )
+        counts = ((findings.checked[key], name) for key, name in _COUNTED.items())
+        checked = ", ".join(f"{count:,} {name}" for count, name in counts if count)
         megabytes = findings.checked["bytes"] / 1e6
-        speed = megabytes / max(self.seconds, 1e-9)
-        yield f"checked {checked}; {megabytes:,.1f} MB in {self.seconds:.1f} s, {speed:,.0f} MB/s"
+        yield f"checked {checked}; {megabytes:,.1f} MB in {self.seconds:.1f} s, {self._speed:,.0f} MB/s"
         yield from (f"not checked: {check}" for check in findings.unchecked)
         yield from (f"repaired: {file}" for file in self.repaired)
         yield from (f"not repaired: {reason}" for reason in self.unrepaired)
@@ -114,22 +116,20 @@ class Verification:
 
     def to_json(self) -> dict[str, Any]:
         """Formats the report for programs."""
+        findings, problems = self.findings, [asdict(problem) for problem in self.findings.problems]
         return {
             "name": self.manifest.name,
             "version": self.manifest.version,
             "folder": self.folder,
             "is_whole": self.is_whole,
-            "problems": [
-                {name: value for name, value in asdict(problem).items() if value is not None}
-                for problem in self.findings.problems
-            ],
-            "unnamed": self.findings.unnamed,
-            "checked": dict(sorted(self.findings.checked.items())),
-            "not_checked": self.findings.unchecked,
+            "problems": [{name: each[name] for name in each if each[name] is not None} for each in problems],
+            "unnamed": findings.unnamed,
+            "checked": dict(sorted(findings.checked.items())),
+            "not_checked": findings.unchecked,
             "repaired": list(self.repaired),
             "not_repaired": list(self.unrepaired),
             "seconds": round(self.seconds, 3),
-            "megabytes_per_second": round(self.findings.checked["bytes"] / 1e6 / max(self.seconds, 1e-9), 1),
+            "megabytes_per_second": round(self._speed, 1),
         }
 
 

@@ -203,10 +203,9 @@ class RecordChecks:
         """
         records = batch.records
         is_alike = sum(map(len, records)) <= SMALL * len(records) and records and walk(records, {}) is not None
+        looked_at = records[:1] if is_alike else records
         try:
-            if self._is_adopted or all(
-                sorted(names_of(record)) == self._names for record in (records[:1] if is_alike else records)
-            ):
+            if self._is_adopted or all(sorted(names_of(record)) == self._names for record in looked_at):
                 return batch, parse(records, self._features)
         except (Malformed, RowError):  # reported below, record by record
             pass
