@@ -94,12 +94,9 @@ class FrameWalk:
 
     def _wanted(self, data: memoryview) -> int:
         """The number of bytes to read next: a block, or the rest of the data's first record."""
-        return max(BLOCK, self._missing(data))
-
-    def _missing(self, data: memoryview) -> int:
-        """The number of missing bytes of the data's first record."""
         length = record_length(data[:HEADER_BYTES])
-        return 0 if length is None else min(HEADER_BYTES + length + FOOTER_BYTES, self._size) - len(data)
+        rest = 0 if length is None else min(HEADER_BYTES + length + FOOTER_BYTES, self._size) - len(data)
+        return max(BLOCK, rest)
 
     def _cut(self, data: memoryview, start: int, position: int) -> tuple[Pieces, int]:
         """Finds the records from a position on; also returns the position of the one after them."""

@@ -10,8 +10,8 @@ import errno
 import hashlib
 import mmap
 import os
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Protocol, TypeAlias
@@ -96,7 +96,7 @@ def place_key(shard: ShardFile, record: int) -> bytes:
     return f"{shard.name}:{record}".encode()
 
 
-def kept_numbers(shard: ShardFile, bits: bytes) -> npt.NDArray[np.int64]:
+def kept_numbers(shard: ShardFile, bits: bytes) -> Numbers:
     """Returns the numbers in the index of a split's records, by `kept`. Raises: DatasetError: another count."""
     chosen = np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little"))
     if len(chosen) != shard.records or (len(chosen) and chosen[-1] >= shard.indexed):
@@ -110,7 +110,7 @@ class Shards(Protocol):
     def index(self, shard: int) -> memoryview:
         """Returns the index of a shard with records: uint64 [records + 1]. Raises: DatasetError, as `frames`."""
 
-    def kept(self, shard: int) -> npt.NDArray[np.int64]:
+    def kept(self, shard: int) -> Numbers:
         """Returns the numbers in the index of a split's records, of a shard with `kept`. Raises: DatasetError."""
 
     def pack(self, shard: int) -> PackIndex:
@@ -150,7 +150,6 @@ class LocalShards(Shards):
         self._index = lru_cache(_most_open())(lambda number: memoryview(_map(*shards[number].sizes()[1])).cast("Q"))
         self._mapped = lru_cache(_most_open())(partial(_map_shard, shards, self._index))
         self._kept = lru_cache(None)(lambda number: kept_numbers(shards[number], _read(shards[number].kept)))
-
         self._pack = lru_cache(_most_open())(lambda number: _map_pack(shards[number]))
 
     def index(self, shard: int) -> memoryview:
@@ -159,7 +158,7 @@ class LocalShards(Shards):
     def pack(self, shard: int) -> PackIndex:
         return self._pack(shard)
 
-    def kept(self, shard: int) -> npt.NDArray[np.int64]:
+    def kept(self, shard: int) -> Numbers:
         return self._kept(shard)
 
     def intact(self, shards: Numbers, records: Numbers) -> list[bytes | memoryview] | None:
@@ -186,12 +185,9 @@ class LocalShards(Shards):
         return frames
 
     def check(self) -> Sequence[ShardFile]:
-        for shard in self._shards:
-            for path, expected in shard.sizes():
-                try:
-                    check_size(path, file_bytes(path), expected)
-                except OSError as error:
-                    raise unreadable(path, error) from None
+        for path, expected in (file for shard in self._shards for file in shard.sizes()):
+            with _readable(path):
+                check_size(path, file_bytes(path), expected)
         for number, shard in enumerate(self._shards):
             if shard.pack is not None:
                 self.pack(number)
@@ -199,17 +195,12 @@ class LocalShards(Shards):
 
     def sha256(self, shard: int) -> str:
         path = self._shards[shard].file
-        try:
-            with open_file(path) as file:
-                return hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise unreadable(path, error) from None
+        with _readable(path), open_file(path) as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
 
     def close(self) -> None:
-        self._index.cache_clear()
-        self._mapped.cache_clear()
-        self._kept.cache_clear()
-        self._pack.cache_clear()
+        for cached in (self._index, self._mapped, self._kept, self._pack):
+            cached.cache_clear()
 
 
 def check_size(path: str, found: int, expected: int) -> None:
@@ -273,18 +264,20 @@ def _map_pack(shard: ShardFile) -> PackIndex:
 
 
 def _read(path: str) -> bytes:
-    try:
-        with open_file(path) as file:
-            return file.read()
-    except OSError as error:
-        raise unreadable(path, error) from None
+    with _readable(path), open_file(path) as file:
+        return file.read()
 
 
 def _map(path: str, expected: int) -> mmap.mmap:
+    with _readable(path), open_file(path) as file:
+        # Before mapping: reading beyond the file's end would kill the process.
+        check_size(path, os.fstat(file.fileno()).st_size, expected)
+        return mmap.mmap(file.fileno(), expected, access=mmap.ACCESS_READ)
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
     try:
-        with open_file(path) as file:
-            # Before mapping: reading beyond the file's end would kill the process.
-            check_size(path, os.fstat(file.fileno()).st_size, expected)
-            return mmap.mmap(file.fileno(), expected, access=mmap.ACCESS_READ)
+        yield
     except OSError as error:
         raise unreadable(path, error) from None

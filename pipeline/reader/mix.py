@@ -221,9 +221,8 @@ def _check(sources: Sequence[SplitSource], weights: Sequence[float]) -> None:
             raise DatasetError(f"'{request.given.split}' of {request.dataset} is empty: leave it out of the mixture")
         if request.given.pad or (request.given.text == "packed" and request.pack is None):
             raise DatasetError("mix takes one record per row, without weights: leave pad=True and text='packed' out")
-        mine, others = (
-            (each.steps.batch_size, each.steps.host_index, each.steps.host_count) for each in (request, first)
-        )
+        both = request.steps, first.steps
+        mine, others = ((steps.batch_size, steps.host_index, steps.host_count) for steps in both)
         if mine != others:
             raise DatasetError(f"mixed inputs need one batch_size, host_index and host_count: {mine} is not {others}")
         if source.element_spec != sources[0].element_spec or request.mixtures != first.mixtures:

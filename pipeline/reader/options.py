@@ -132,11 +132,8 @@ def evaluation_options(split: str, options: Mapping[str, Any]) -> ReadOptions:
 
 def option_names(method: str) -> list[str]:
     """Returns the option names of `training_input` or `evaluation_input`, without `split`."""
-    return [
-        each.name
-        for each in fields(ReadOptions)
-        if each.name != "split" and each.metadata.get("only", method) == method
-    ]
+    others = (each for each in fields(ReadOptions) if each.name != "split")
+    return [each.name for each in others if each.metadata.get("only", method) == method]
 
 
 def _check_names(method: str, options: Mapping[str, Any]) -> None:

@@ -20,6 +20,7 @@ from recordmill.transforms.contract.stored import Column, Ragged, RowError, Stor
 from recordmill.transforms.numpy.buffers import Array, Empty
 from recordmill.transforms.numpy.texts import packed_rows, padded
 
+Descriptions = Mapping[str, Description]  # by feature
 LENGTHS = "@lengths"  # the column with the numbers of values of a row's pieces
 
 
@@ -35,10 +36,8 @@ def chosen_pack(manifest: Manifest, given: ReadOptions) -> Pack | None:
         return None
     fits = [pack for pack in manifest.packs if given.text_length in (None, pack.length)]
     if len(fits) != 1:
-        lengths = " or ".join(f"{pack.length}" for pack in manifest.packs)
-        raise DatasetError(
-            f"text='packed' reads rows of text_length {lengths}, got {given.text_length}; text='padded' reads records"
-        )
+        lengths = f"text_length {' or '.join(str(pack.length) for pack in manifest.packs)}, got {given.text_length}"
+        raise DatasetError(f"text='packed' reads rows of {lengths}; text='padded' reads records")
     [pack], label = fits, manifest.label if given.label == THE_LABEL else given.label
     others = [name for name in (*(given.features or ()), label) if name is not None and name not in pack.features]
     if others:
@@ -57,7 +56,7 @@ def lists_of(parts: Mapping[str, Stored]) -> dict[str, Stored]:
     return {name: part for name, part in parts.items() if part.shape is None}
 
 
-def check_lists(features: Mapping[str, Description]) -> None:
+def check_lists(features: Descriptions) -> None:
     """Checks that packed features are lists of whole numbers. Raises: DatasetError."""
     for name, description in features.items():
         if {part.dtype for part in lists_of(description.parts()).values()} != {"int64"}:
@@ -86,9 +85,7 @@ def columns(pieces: PackIndex, records: Mapping[str, Column]) -> dict[str, Colum
     return made
 
 
-def arrays(
-    pack: Pack, features: Mapping[str, Description], columns: Mapping[str, Column], empty: Empty
-) -> dict[str, Array]:
+def arrays(pack: Pack, features: Descriptions, columns: Mapping[str, Column], empty: Empty) -> dict[str, Array]:
     """Returns the rows' lists by part, [rows, length], padded; with `segments` and `positions` of the first feature.
 
     Raises: RowError: a row has more values than `length`.

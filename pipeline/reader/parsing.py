@@ -8,6 +8,8 @@ The walk relies on Examples by one writer, with the same features in the same or
 its head, the bytes before its values: tags, nested lengths, the name. So each head is made once per size, and compared.
 Records of another layout are scanned.
 
+Records of other programs hold our parts in features of their own (`Stored.held`): these are parsed first.
+
 >>> parse([example.SerializeToString()], {"label": Stored("int64"), "ids": Stored("int64", None)})  # doctest: +SKIP
 {'label': array([3]), 'ids': Ragged(values=array([5, 9, 2]), splits=array([0, 3]))}
 """
@@ -21,8 +23,8 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.reader import wire
-from recordmill.pipeline.reader.held_parts import held_columns, held_features
 from recordmill.pipeline.reader.wire import FIRST, SECOND, Int64s, Malformed, windows
+from recordmill.transforms.contract.kinds.base import StoredAs
 from recordmill.transforms.contract.stored import Column, Ragged, RowError, Stored
 
 LIMIT = 1 << 14  # bytes of a record or a feature, with tag and length: a length has at most two bytes
@@ -169,7 +171,7 @@ def parse(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored]) ->
         RowError: the first record that is not an Example, lacks a value, or has one of another type or shape.
     """
     if any(stored.held for stored in parts.values()):
-        return held_columns(parts, parse(records, held_features(parts)), len(records))
+        return _held_columns(parts, parse(records, _held_features(parts)), len(records))
     try:
         return _columns(_walked(records, parts) or _scanned(records, parts), parts)
     except Malformed:
@@ -258,3 +260,67 @@ def _numbers(values: _Values, dtype: str) -> tuple[npt.NDArray[Any], Int64s]:
     if (values.counts % 4).any():
         raise Malformed("the size of a list of floats is not a multiple of 4 bytes")
     return np.frombuffer(bytearray().join(values.data), "<f4"), values.counts // 4
+
+
+def _held_features(parts: Mapping[str, Stored]) -> dict[str, Stored]:
+    """Returns the records' own features that parts need; lists where a value may be absent."""
+    features = dict[str, Stored]()
+    for part, stored in parts.items():
+        held = stored.held or StoredAs((part,), stored.dtype)
+        is_list = held.optional or held.is_missing or len(held.names) > 1
+        for name in held.names:
+            shape = None if is_list or name in features else stored.shape
+            features[name] = Stored(held.dtype, shape)
+    return features
+
+
+def _held_columns(parts: Mapping[str, Stored], features: Mapping[str, Column], rows: int) -> dict[str, Column]:
+    """Makes the parts' columns from those of `_held_features`.
+
+    Raises: RowError: a record has another number of values than its part, or the four lists of boxes differ in length.
+    """
+    return {part: _held_column(part, stored, features, rows) for part, stored in parts.items()}
+
+
+def _held_column(part: str, stored: Stored, features: Mapping[str, Column], rows: int) -> Column:
+    held = stored.held or StoredAs((part,), stored.dtype)
+    if not held.names:
+        return np.ones(rows, np.int64)
+    if len(held.names) > 1:
+        return _boxes(held, features)
+    column: Any = features[held.names[0]]
+    if held.is_missing:
+        return (column.lengths() == 0).astype(np.int64)
+    if isinstance(column, Ragged) and stored.shape is not None:
+        column = _filled(held, stored.shape, column)
+    if held.dtype == stored.dtype:
+        return column
+    return [b"%d" % number for number in column.tolist()]  # whole numbers as keys
+
+
+def _boxes(held: StoredAs, features: Mapping[str, Column]) -> Ragged:
+    """Joins four lists to boxes."""
+    lists: list[Any] = [features[name] for name in held.names]
+    splits = lists[0].splits
+    for name, other in zip(held.names, lists, strict=True):
+        for row in np.flatnonzero(other.lengths() != lists[0].lengths())[:1].tolist():
+            counts = f"{lists[0].lengths()[row]} and {other.lengths()[row]} values"
+            raise RowError(row, f"the features '{held.names[0]}' and '{name}' hold {counts}, not one for each box")
+    return Ragged(np.stack([each.values for each in lists], axis=1).reshape(-1), len(lists) * splits)
+
+
+def _filled(held: StoredAs, shape: tuple[int, ...], column: Ragged) -> Any:
+    """Returns values of one shape; zeros or empty bytes where an optional one is absent."""
+    size, lengths = math.prod(shape), column.lengths()
+    for row in np.flatnonzero((lengths != size) & ((lengths > 0) | (not held.optional)))[:1].tolist():
+        raise RowError(row, f"feature '{held.names[0]}' holds {lengths[row]} values, expected {size}")
+    present = lengths > 0
+    if held.dtype != "bytes":
+        filled = np.zeros((len(lengths), size), column.values.dtype)
+        filled[present] = column.values.reshape(-1, size)
+        return filled.reshape(len(lengths), *shape)
+    values = iter(map(bytes, column.values))
+    rows = [[next(values) for _ in range(size)] if has else [b""] * size for has in present.tolist()]
+    if shape == ():
+        return [row[0] for row in rows]
+    return np.array(rows, object).reshape(len(rows), *shape)

@@ -24,6 +24,8 @@ from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.remote_shards import RemoteShards
 from recordmill.transforms.contract.stored import RowError
 
+Offsets = npt.NDArray[np.uint64]
+
 __all__ = ["Numbers", "RecordPlace", "Records", "ShardFile"]
 
 
@@ -126,7 +128,7 @@ class Records:
             raise next(RowError(row, message) for row, message in enumerate(map(_damage, frames)) if message)
         return [data if isinstance(data, bytes) else data.data for data in payloads]
 
-    def sizes(self, numbers: Numbers) -> npt.NDArray[np.int64]:
+    def sizes(self, numbers: Numbers) -> Numbers:
         """Returns the size of each record's data, int64 [rows], from the indexes. Raises: RowError: one is damaged."""
         shards, records = self._locate(numbers)
         starts, ends = np.empty(len(numbers), np.uint64), np.empty(len(numbers), np.uint64)
@@ -191,7 +193,7 @@ class Records:
             finally:
                 threads.shutdown(cancel_futures=True)  # after an error
 
-    def _locate(self, numbers: Numbers) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def _locate(self, numbers: Numbers) -> tuple[Numbers, Numbers]:
         """Returns each record's shard, and its number in the shard's index."""
         if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self):
             wrong = numbers.min() if numbers.min() < 0 else numbers.max()
@@ -211,9 +213,7 @@ class Records:
         bounds = zip(self._firsts[:-1], self._firsts[1:], strict=True)
         return [np.union1d([0], self._blocks[slice(*np.searchsorted(self._blocks, both))] - both[0]) for both in bounds]
 
-    def _check_spans(
-        self, shards: npt.NDArray[np.int64], starts: npt.NDArray[np.uint64], ends: npt.NDArray[np.uint64]
-    ) -> None:
+    def _check_spans(self, shards: Numbers, starts: Offsets, ends: Offsets) -> None:
         # Unsigned: for descending offsets the difference is wrong, but the first condition has caught them.
         possible = (starts <= ends) & (ends - starts >= HEADER_BYTES + FOOTER_BYTES) & (ends <= self._bytes[shards])
         if not possible.all():

@@ -14,13 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 
 from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.errors import FORBIDDEN, DatasetError, status_of
 from recordmill.pipeline.reader.block_cache import Block, BlockCache
-from recordmill.pipeline.reader.local_shards import COPIED, Frame, ShardFile, Shards, check_size, kept_numbers
+from recordmill.pipeline.reader.local_shards import COPIED, Frame, Numbers, ShardFile, Shards, check_size, kept_numbers
 from recordmill.pipeline.reader.metrics import CACHED, FETCHED, REQUESTS, RETRIES, WAITED, Counters
 from recordmill.pipeline.reader.version_files import readable
 from recordmill.pipeline.versions.stores.base import OutputError
@@ -36,17 +35,13 @@ class RemoteShards(Shards):
     """`Shards` of URLs."""
 
     def __init__(
-        self,
-        shards: Sequence[ShardFile],
-        cuts: Sequence[npt.NDArray[np.int64]] | None,
-        cache: BlockCache,
-        counters: Counters,
+        self, shards: Sequence[ShardFile], cuts: Sequence[Numbers] | None, cache: BlockCache, counters: Counters
     ) -> None:
         """Takes each shard's first records of blocks, ascending from 0; None to read records alone."""
         self._shards, self._cuts, self._cache, self._counters = shards, cuts, cache, counters
         self._indexes: dict[int, memoryview] = {}
-        self._kept: dict[int, npt.NDArray[np.int64]] = {}
-        self._kept_cuts: dict[int, npt.NDArray[np.int64]] = {}
+        self._kept: dict[int, Numbers] = {}
+        self._kept_cuts: dict[int, Numbers] = {}
         self._packs: dict[int, PackIndex] = {}
         self._pools: dict[str, ThreadPoolExecutor] = {}
         self._process = os.getpid()
@@ -55,12 +50,11 @@ class RemoteShards(Shards):
         self._load([shard])
         return self._indexes[shard]
 
-    def kept(self, shard: int) -> npt.NDArray[np.int64]:
+    def kept(self, shard: int) -> Numbers:
         if shard not in self._kept:
             file = self._shards[shard]
-            self._kept[shard] = kept_numbers(
-                file, self._fetch(Block(file.kept, 0, -(-file.indexed // 8), "", file.sha256))
-            )
+            bits = self._fetch(Block(file.kept, 0, -(-file.indexed // 8), "", file.sha256))
+            self._kept[shard] = kept_numbers(file, bits)
         return self._kept[shard]
 
     def pack(self, shard: int) -> PackIndex:
@@ -185,7 +179,7 @@ class RemoteShards(Shards):
         block = self._range(shard, int(cuts[number - 1]), int(end))
         return block if self._possible(shard, block) and block.start <= span.start and span.end <= block.end else span
 
-    def _cuts_of(self, shard: int) -> npt.NDArray[np.int64]:
+    def _cuts_of(self, shard: int) -> Numbers:
         """Returns the first records of a shard's blocks, by their numbers in the index."""
         assert self._cuts is not None  # noqa: S101 - for mypy
         if not self._shards[shard].kept:

@@ -26,6 +26,8 @@ from recordmill.transforms.numpy.augment import chain
 from recordmill.transforms.numpy.augment.base import Augmentation
 from recordmill.transforms.numpy.augment.regularization import BatchAugmentation
 
+Ranges = tuple[tuple[int, int], ...]  # (first, end)
+
 
 @dataclass(frozen=True)
 class Request:
@@ -35,7 +37,7 @@ class Request:
     dataset: str
     version: str
     shards: tuple[ShardFile, ...]  # the shards of all requested splits, in order
-    ranges: tuple[tuple[int, int], ...]  # the records to read: (first, end) in the numbering over all shards
+    ranges: Ranges  # the records to read, in the numbering over all shards
     features: dict[str, Description]  # the descriptions of the features to read, with the label
     parts: Mapping[str, Stored]  # the parts of a record to parse; for adopted files without keys, without the key
     label: str | None
@@ -97,7 +99,7 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
     shuffle = given.shuffle or ("blocks" if "://" in folder else "global")
     given = replace(given, shuffle=shuffle, text=given.text or default_form(manifest))
     pack = chosen_pack(manifest, given)
-    features = _chosen_features(manifest, given, label, pack)
+    features = _features(manifest, given, label, pack)
     shards, chosen = _shards(folder, manifest, given.split, pack)
     if pack is None:
         _check_forms(given, features, manifest)
@@ -136,9 +138,7 @@ def of_host(request: Request) -> Request:
     )
 
 
-def _chosen_features(
-    manifest: Manifest, given: ReadOptions, label: str | None, pack: Pack | None
-) -> dict[str, Description]:
+def _features(manifest: Manifest, given: ReadOptions, label: str | None, pack: Pack | None) -> dict[str, Description]:
     chosen = given.features
     if isinstance(chosen, str | bytes):
         raise DatasetError(f"features is a list of names, got {chosen!r}")
@@ -235,9 +235,7 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
     classes = target.vocabulary_size if isinstance(target, category.CategoryDescription) else None
     # By default a mixture mixes four dimensions or more, as key points also have.
     mixed = tuple(images) if any(isinstance(each, KeypointsDescription) for each in features.values()) else None
-    known = tuple(
-        replace(each, num_classes=each.num_classes or classes, images=each.images or mixed) for each in mixtures
-    )
+    known = tuple(replace(mix, num_classes=mix.num_classes or classes, images=mix.images or mixed) for mix in mixtures)
     return {"augment": augment, "masks": masks, "mixtures": known}
 
 
@@ -247,17 +245,15 @@ def _list(given: Any) -> Sequence[Any]:
     return given
 
 
-def _shards(
-    folder: str, manifest: Manifest, expression: str, pack: Pack | None
-) -> tuple[tuple[ShardFile, ...], tuple[tuple[int, int], ...]]:
+def _shards(folder: str, manifest: Manifest, splits: str, pack: Pack | None) -> tuple[tuple[ShardFile, ...], Ranges]:
     """Returns the shards of the splits in an expression, each once, and the ranges of rows."""
-    named = {part.partition("[")[0].strip() for part in expression.split("+")}
+    named = {part.partition("[")[0].strip() for part in splits.split("+")}
     length = pack.length if pack else None
     files = {
         name: [ShardFile.of(folder, shard, length) for shard in split.shards] if name in named else []
         for name, split in manifest.splits.items()
     }
-    wanted = ranges(expression, {name: sum(file.rows for file in of_split) for name, of_split in files.items()})
+    wanted = ranges(splits, {name: sum(file.rows for file in of_split) for name, of_split in files.items()})
     starts: dict[str, int] = {}
     shards: list[ShardFile] = []
     for name, _, _ in wanted:

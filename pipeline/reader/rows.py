@@ -202,7 +202,8 @@ class Rows:
         if given.text != "bucketed":
             return orders.Ahead(made)
         window = steps.global_batch * orders.Bucketed.WINDOW
-        return orders.Ahead(orders.Bucketed(made, given.seed, steps.global_batch, self._sizes), window)
+        sizes = lambda positions: self.records.sizes(self._selected(positions))  # noqa: E731
+        return orders.Ahead(orders.Bucketed(made, given.seed, steps.global_batch, sizes), window)
 
     def _blocks(self) -> Integers | None:
         """Returns the first record of each block of remote files; None to read records alone.
@@ -221,9 +222,6 @@ class Rows:
         lanes = self.request.steps.lanes or orders.lanes_for(1)
         begin = self._selected(orders.Lanes(self._selected.size, given.seed, self.request.bytes, lanes).begins())
         return np.unique(np.concatenate([begin, np.ravel(self.request.ranges)]))
-
-    def _sizes(self, positions: Integers) -> Integers:
-        return self.records.sizes(self._selected(positions))
 
     @property
     def labels(self) -> Integers:
@@ -279,10 +277,8 @@ class Rows:
 
     def _finished(self, chosen: Chosen, columns: dict[str, Column]) -> dict[str, Any]:
         request = self.request
-        augment = {
-            name: Augment(request.augment[name], values, name in request.masks)
-            for name, values in self.parameters(chosen).items()
-        }
+        drawn = self.parameters(chosen).items()
+        augment = {name: Augment(request.augment[name], values, name in request.masks) for name, values in drawn}
         shares, memory = self.shares(chosen), self.memory
         try:
             with self.counters.timed(self._stage):

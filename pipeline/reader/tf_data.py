@@ -217,15 +217,13 @@ def native_tf_data(source: BatchSource) -> tf.data.Dataset:
     request, given = source.request, source.request.given
     if any(shard.name for shard in request.shards):
         raise DatasetError(
-            "as_tf_data(native=True) parses records as builds write them, and these are adopted: leave it out"
+            "as_tf_data(native=True) parses records as builds write, and these are adopted: leave it out"
         )
     _check_native(request)
     shuffles = given.shuffle != "none"
     pieces = list(_of_host(request))
-    paths, skips, takes = (list(column) for column in zip(*pieces, strict=True)) if pieces else ([], [], [])
-    files = tf.data.Dataset.from_tensor_slices(
-        (tf.constant(paths, tf.string), tf.constant(skips, tf.int64), tf.constant(takes, tf.int64))
-    )
+    columns = zip(*pieces, strict=True) if pieces else ([], [], [])
+    files = tf.data.Dataset.from_tensor_slices(tuple(map(tf.constant, columns, (tf.string, tf.int64, tf.int64))))
     endless = tf.data.Dataset.from_tensors("").repeat()  # no file: TensorFlow could not shard it by file
     ticks = files.flat_map(lambda path, *_: tf.data.TFRecordDataset(path).take(0).concatenate(endless))
     if shuffles and pieces:
@@ -289,6 +287,7 @@ def _check_native(request: Request) -> None:
 
 def _refused(request: Request) -> Sequence[tuple[str, bool, str]]:
     given, exact = request.given, "leave native=True out to keep the exact order"
+    uneven = not given.drop_remainder and given.host_count > 1
     return (
         ("start_step", given.start_step > 0, exact),
         ("balance", given.balance, exact),
@@ -299,9 +298,5 @@ def _refused(request: Request) -> Sequence[tuple[str, bool, str]]:
         ("augment", bool(request.augment or request.mixtures), "augment in the model, by Keras' layers for images"),
         ("threads", given.threads is not None, "tf.data tunes its own threads, leave it out"),
         ("workers", bool(given.workers), "tf.data uses its own threads, leave it out"),
-        (
-            "drop_remainder",
-            not given.drop_remainder and given.host_count > 1,
-            "hosts would have different numbers of batches; leave native=True out",
-        ),
+        ("drop_remainder", uneven, "hosts would have different numbers of batches; leave native=True out"),
     )

@@ -95,12 +95,8 @@ class _BatchPickler(pickle.Pickler):
     def reducer_override(self, value: Any) -> Any:
         # NumPy copies arrays of other packages' types, such as bfloat16, into the stream.
         if isinstance(value, np.ndarray) and value.dtype.isbuiltin == 2:
-            return _of_type, (value.view(f"u{value.itemsize}"), value.dtype)
+            return np.ndarray.view, (value.view(f"u{value.itemsize}"), value.dtype)
         return NotImplemented
-
-
-def _of_type(bits: Any, dtype: Any) -> Any:
-    return bits.view(dtype)
 
 
 class Piece(NamedTuple):

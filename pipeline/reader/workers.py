@@ -21,7 +21,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from itertools import cycle
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from recordmill.transforms.contract.stored import ArraySpec
 LOG = logging.getLogger("recordmill")
 Made = TypeVar("Made")
 Asked = TypeVar("Asked")
+Pairs: TypeAlias = Generator[tuple[Asked, Made], None, None]
 
 AHEAD = 2  # batches per worker: one in the making, one ready or next
 LEAST_IMAGES, LEAST_RECORDS = 2_000, 200_000  # in an iteration: a second's work for one core
@@ -52,7 +53,7 @@ main(int(pipe), int(file))
 
 def in_processes(
     make: Callable[[Asked], Made], steps: Iterator[Asked], workers: int, threads: int = 0, *, may_stay: bool = False
-) -> Generator[tuple[Asked, Made], None, None]:
+) -> Pairs[Asked, Made]:
     """Yields (step, batch) in the order of the steps; the processes end with the iterator.
 
     Args:
@@ -77,7 +78,7 @@ def in_processes(
 
 def _by_processes(
     make: Callable[[Asked], Made], steps: Iterator[Asked], workers: int, threads: int
-) -> Generator[tuple[Asked, Made], None, None]:
+) -> Pairs[Asked, Made]:
     task, pool = pickled_task(make), list[_Worker]()
     try:
         with ThreadPoolExecutor(1) as starter:  # a process starts in 10 ms, and is ready after 300
@@ -95,9 +96,7 @@ def _by_processes(
             worker.close()
 
 
-def _in_threads(
-    make: Callable[[Asked], Made], steps: Iterator[Asked], threads: int
-) -> Generator[tuple[Asked, Made], None, None]:
+def _in_threads(make: Callable[[Asked], Made], steps: Iterator[Asked], threads: int) -> Pairs[Asked, Made]:
     return in_order(lambda step: (step, make(step)), steps, threads, threads + AHEAD)
 
 
@@ -133,9 +132,8 @@ def default_workers(source: BatchSource, steps: int) -> int:
     if cores() == 1 or steps * source.batch_records < least:
         return 0
     wanted = cores() if source.decodes else min(cores(), MOST_FOR_ROWS)
-    return min(
-        wanted, free_bytes() // (2 * (WORKER_BYTES + AHEAD * source.steps_together * _bytes(source.element_spec)))
-    )
+    of_worker = WORKER_BYTES + AHEAD * source.steps_together * _bytes(source.element_spec)
+    return min(wanted, free_bytes() // (2 * of_worker))
 
 
 def _bytes(spec: Any) -> int:
@@ -145,9 +143,7 @@ def _bytes(spec: Any) -> int:
     return sum(map(_bytes, spec.values() if isinstance(spec, dict) else spec))
 
 
-def _in_turn(
-    make: Callable[[Asked], Made], steps: Iterator[Asked], pool: list["_Worker"]
-) -> Generator[tuple[Asked, Made], None, None]:
+def _in_turn(make: Callable[[Asked], Made], steps: Iterator[Asked], pool: list["_Worker"]) -> Pairs[Asked, Made]:
     """Asks the workers in turn: the batches come in the steps' order."""
     counters = counters_of(make)
     asked: deque[tuple[Asked, _Worker]] = deque()
@@ -210,7 +206,6 @@ class _Worker:
         self._pipe = Connection(mine.detach())
 
     def begin(self, task: bytes) -> None:
-        """Sends the task."""
         with suppress(ConnectionError):  # it has died: `batch` raises after its finished batches
             self._pipe.send_bytes(task)
 
