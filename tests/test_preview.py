@@ -101,9 +101,7 @@ def test_moved_masks_show_what_the_reader_gives_outside(ignore: int | None, outs
     stored: dict[str, Any] = {"stored": "bytes", "encoding": "png", "shape": (3, 3, 1), "dtype": "uint8"}
     mask = MaskDescription(**stored, offset=(0.0,), scale=(1.0,), image="image", ignore=ignore)
     changes = [RandomCrop(3, pad=3)]
-    seen = [
-        preview._augmented(MASK * 0 + 7, [], changes=changes, position=0, epoch=epoch, mask=mask) for epoch in range(9)
-    ]
+    seen = [preview._augmented(changes, 0, epoch, MASK * 0 + 7, mask=mask) for epoch in range(9)]
     assert {*np.unique(seen).tolist()} == {7, outside}
 
 
