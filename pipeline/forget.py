@@ -9,7 +9,7 @@ unchanged; `provenance.forgotten.learned_of` names its version.
 import hashlib
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -51,7 +51,7 @@ from recordmill.pipeline.versions.forgotten import (
 )
 from recordmill.pipeline.versions.history import Entry, recorded
 from recordmill.pipeline.versions.latest import latest_of
-from recordmill.pipeline.versions.leases import Holder, Lease
+from recordmill.pipeline.versions.leases import Lease, OnWait
 from recordmill.pipeline.versions.listing import held, open_existing
 from recordmill.pipeline.versions.prune import remove_superseded
 from recordmill.pipeline.versions.stores.base import OutputError, Store
@@ -78,9 +78,7 @@ class Forgot:
     broken: tuple[str, ...] = ()  # versions with unreadable manifests, which may hold such rows; prunes keep them
 
 
-def forget(
-    output: str, keys: Collection[bytes] = (), on_wait: Callable[[Holder], None] = lambda holder: None, reason: str = ""
-) -> Forgot:
+def forget(output: str, keys: Collection[bytes] = (), on_wait: OnWait = lambda _: None, reason: str = "") -> Forgot:
     """Removes rows from the live version, and keeps them out of later ones.
 
     Without keys, removes the listed rows, which a rollback may have brought back. Waits for a running build, passed to

@@ -36,7 +36,7 @@ from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.base import Base, is_rolled_back
 from recordmill.pipeline.versions.build_folders import RUN, building_folder, remove_run
 from recordmill.pipeline.versions.history import recorded
-from recordmill.pipeline.versions.leases import Holder
+from recordmill.pipeline.versions.leases import OnWait
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 
@@ -56,7 +56,7 @@ class Adopted:
 
 def adopt(
     adoption: Adoption,
-    on_wait: Callable[[Holder], None] = lambda holder: None,
+    on_wait: OnWait = lambda _: None,
     on_plan: Callable[[int], OnBytes] = lambda size: lambda read: None,
 ) -> Adopted:
     """Adopts files, and publishes a version unless nothing changed since the live one.

@@ -19,7 +19,7 @@ from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.latest import compare_and_swap, now, rolls_back
 from recordmill.pipeline.versions.listing import HELD_BACK, LIVE, find, find_among, held, marked, open_existing, there
 from recordmill.pipeline.versions.prune import remove_marked
-from recordmill.pipeline.versions.publishing import make_live, published
+from recordmill.pipeline.versions.publishing import Choose, Moved, make_live, published
 from recordmill.pipeline.versions.stores.base import Conflict, OutputError, Store
 from recordmill.pipeline.versions.stores.bucket import UPLOADS
 
@@ -39,9 +39,10 @@ def unpin(output: str, wanted: str, reason: str = "") -> tuple[Manifest, bool]:
     return _edit_pins("unpin", output, wanted, reason, lambda pinned, version: pinned - {version})
 
 
-def _edit_pins(
-    act: str, output: str, wanted: str, reason: str, edited: Callable[[set[str], str], set[str]]
-) -> tuple[Manifest, bool]:
+Edit = Callable[[set[str], str], set[str]]
+
+
+def _edit_pins(act: str, output: str, wanted: str, reason: str, edited: Edit) -> tuple[Manifest, bool]:
     """Returns the version, and whether the pins changed."""
     store = open_existing(output)
     chosen: list[tuple[Manifest, bool]] = []
@@ -61,14 +62,11 @@ def _edit_pins(
     return chosen[-1]
 
 
-def rollback(output: str, wanted: str | None = None, reason: str = "") -> tuple[Manifest, str | None]:
+def rollback(output: str, wanted: str | None = None, reason: str = "") -> Moved:
     """Makes another version live by moving the pointer; repairs a broken `LATEST`.
 
     From then on, builds of the inputs left behind are held back until one is approved. `wanted` is as in
     `listing.find`; by default the version published before the live one.
-
-    Returns:
-        The live version, and the name of the previous one or None.
 
     Raises:
         DatasetError: the version does not exist or is a trial, or none precedes the live one.
@@ -86,9 +84,7 @@ def rollback(output: str, wanted: str | None = None, reason: str = "") -> tuple[
     return _make_live("rollback", store, reason, choose, mend=True)
 
 
-def _make_live(
-    act: str, store: Store, reason: str, choose: Callable[[Latest | None], Manifest], *, mend: bool = False
-) -> tuple[Manifest, str | None]:
+def _make_live(act: str, store: Store, reason: str, choose: Choose, *, mend: bool = False) -> Moved:
     with recorded(store.url, act, reason) as changes:
         live, before = make_live(store, choose, mend=mend)
         if live.version != before:
@@ -96,13 +92,10 @@ def _make_live(
     return live, before
 
 
-def approve(output: str, wanted: str | None = None, reason: str = "") -> tuple[Manifest, str | None]:
+def approve(output: str, wanted: str | None = None, reason: str = "") -> Moved:
     """Makes a held-back or rolled-back version live, by default the newest.
 
     A version given by `wanted` (`listing.find`) goes live even if the live version changed since the gate's comparison.
-
-    Returns:
-        The live version, and the name of the previous one.
 
     Raises:
         OutputError: the version is not held back, was removed, or has forgotten rows; or the live version changed.
@@ -188,10 +181,8 @@ def materialize(output: str, wanted: str = LIVE, reason: str = "") -> Materializ
                 raise DatasetError(f"the version {version} was removed from {output}")
             manifest = Manifest.from_json(parse_json(content.data))
             if manifest.adopted:
-                raise DatasetError(
-                    f"{version} names adopted files, which are never copied or changed: `recordmill export` or a build "
-                    "with `source: {format: adopted}` makes a dataset of its own"
-                )
+                remedy = "`recordmill export` or a build with `source: {format: adopted}` makes a dataset of its own"
+                raise DatasetError(f"{version} names adopted files, which are never copied or changed: {remedy}")
             moves = list(_moves(manifest))
             if not moves:
                 return Materialized(manifest, 0, 0)
@@ -214,9 +205,7 @@ def _moves(manifest: Manifest) -> Iterator[_Move]:
             if shard.version is not None:
                 moved = renamed(shard, manifest.name, name, number, len(split.shards))
                 if moved.file in own:
-                    raise OutputError(
-                        f"{manifest.version} already has a file {moved.file}: build a whole version instead"
-                    )
+                    raise OutputError(f"{manifest.version} already has a file {moved.file}: build a whole version")
                 yield name, number, shard, moved
 
 

@@ -87,9 +87,8 @@ class Base:
             except DatasetError as error:
                 fault = str(error)
         if live is not None and name not in (None, live.name):
-            raise OutputError(
-                f"the output {store.url} holds the dataset '{live.name}', and the spec's name is '{name}': use another"
-            )
+            holds = f"the output {store.url} holds the dataset '{live.name}'"
+            raise OutputError(f"{holds}, and the spec's name is '{name}': use another")
         return cls(output, latest, live, fault, read_forgotten(store))
 
     @property
@@ -120,8 +119,6 @@ class Base:
     def check(self, latest: Latest | None) -> None:
         """Checks that the output, with its present `latest`, is unchanged. Raises: UnsettledOutputError."""
         if (latest and latest.version) != self.version:
-            raise UnsettledOutputError(
-                f"another version of {self.output} became live meanwhile: run the same command again"
-            )
+            raise UnsettledOutputError(f"another version of {self.output} became live: run the same command again")
         if read_forgotten(open_store(self.output)).sha256 != self.forgotten.sha256:
             raise UnsettledOutputError(f"keys were forgotten in {self.output} meanwhile: run the same command again")

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field, replace
 from itertools import repeat
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from recordmill.pipeline.dataset.file_names import inner_paths, inner_sizes
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Json, Manifest, Shard
@@ -106,9 +105,10 @@ def _twins(path: Path) -> list[Path]:
     return [other for other in own if os.path.samestat(state, other.stat())]
 
 
-def inventory(
-    folder: str, shards: Collection[str], known: Mapping[str, dict[str, Any]] = MappingProxyType({})
-) -> dict[str, dict[str, Any]]:
+NONE: Mapping[str, Json] = MappingProxyType({})
+
+
+def inventory(folder: str, shards: Collection[str], known: Mapping[str, Json] = NONE) -> dict[str, Json]:
     """Maps the paths of a version's files, except shards and manifest, to their `bytes` and `sha256` in hex.
 
     Entries of `known` are included without reading the files. Raises: OSError: a file cannot be read.
@@ -210,10 +210,8 @@ def shared_bytes(store: Store, manifests: Iterable[Manifest]) -> dict[str, int]:
     """Returns by version the bytes of shards shared with another of the versions."""
     files = {manifest.version: _identities(store, manifest) for manifest in manifests}
     holders = Counter(identity for held in files.values() for identity in held)
-    return {
-        version: sum(bytes_ for identity, bytes_ in held.items() if holders[identity] > 1)
-        for version, held in files.items()
-    }
+    shared = {version: [held[each] for each in held if holders[each] > 1] for version, held in files.items()}
+    return {version: sum(sizes) for version, sizes in shared.items()}
 
 
 def _identities(store: Store, manifest: Manifest) -> dict[Hashable, int]:

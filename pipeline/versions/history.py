@@ -164,8 +164,7 @@ def _settled(entries: list[Entry], store: Store) -> list[Entry]:
 
 def _lines(entries: list[Entry]) -> bytes:
     """Formats the newest entries, up to the file's limit."""
-    lines: list[bytes] = []
-    size = 0
+    lines, size = list[bytes](), 0
     for entry in reversed(entries):
         line = json.dumps(entry, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
         size += len(line)

@@ -66,6 +66,9 @@ class Holder:
         return self.is_here() and _started(self.process) not in ("", self.started)
 
 
+OnWait = Callable[[Holder], None]  # called with a living holder that a process waits for
+
+
 def this_process() -> Holder:
     """Describes this process as a new holder."""
     me, since = os.getpid(), f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
@@ -116,10 +119,8 @@ class Lease:
         if holder is None:
             raise LeaseLostError(f"this process's lease in {self._store.url} is gone: it published no version")
         if holder.token != self._holder.token:
-            raise LeaseLostError(
-                f"this process was silent for so long that {holder} took over in {self._store.url}: "
-                "it published no version"
-            )
+            silent = f"this process was silent for so long that {holder} took over in {self._store.url}"
+            raise LeaseLostError(f"{silent}: it published no version")
 
     def release(self) -> None:
         """Deletes the lease if this process still holds it."""
@@ -149,7 +150,7 @@ class Lease:
 
 
 @contextmanager
-def hold(store: Store, name: str, on_wait: Callable[[Holder], None] = lambda holder: None) -> Iterator[Lease]:
+def hold(store: Store, name: str, on_wait: OnWait = lambda _: None) -> Iterator[Lease]:
     """Takes a lease, named `BUILD` or after a version, and releases it at the end.
 
     Calls `on_wait` once with each living holder that blocks it. Raises: OutputError: the output cannot be written.
@@ -161,7 +162,7 @@ def hold(store: Store, name: str, on_wait: Callable[[Holder], None] = lambda hol
         lease.release()
 
 
-def take(store: Store, name: str, on_wait: Callable[[Holder], None] = lambda holder: None) -> Lease:
+def take(store: Store, name: str, on_wait: OnWait = lambda _: None) -> Lease:
     """Takes a lease until `release` or the process's end; arguments and errors as for `hold`."""
     watch, waited_for = _Watch(), ""
     while True:
@@ -195,15 +196,12 @@ def holders(store: Store) -> dict[str, Holder]:
     return {name: holder for name, holder in leases.items() if holder is not None}
 
 
-def census(
-    store: Store, on_wait: Callable[[Holder], None] = lambda holder: None
-) -> tuple[dict[str, Holder], dict[str, Holder]]:
+def census(store: Store, on_wait: OnWait = lambda _: None) -> tuple[dict[str, Holder], dict[str, Holder]]:
     """Returns the leases of living and of dead holders, without changing them.
 
     Calls `on_wait` with each holder on another host, and waits for its next beat, at most 60 seconds.
     """
-    living: dict[str, Holder] = {}
-    dead: dict[str, Holder] = {}
+    living, dead = dict[str, Holder](), dict[str, Holder]()
     watches = {name: _Watch() for name in holders(store)}
     while watches:
         for name, watch in list(watches.items()):

@@ -15,7 +15,7 @@ from recordmill.pipeline.versions.base import is_held_back
 from recordmill.pipeline.versions.files import MATERIALIZED, Needs, Removal, needs_of, remove_unneeded
 from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.latest import compare_and_swap, latest_of
-from recordmill.pipeline.versions.leases import BUILD, Holder
+from recordmill.pipeline.versions.leases import BUILD, Holder, OnWait
 from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Store
 from recordmill.pipeline.versions.stores.local import folder_bytes
 from recordmill.pipeline.versions.stores.open_store import open_store
@@ -37,7 +37,7 @@ def prune(
     also: Collection[str] = (),
     dry_run: bool = False,
     building: str | None = None,
-    on_wait: Callable[[Holder], None] = lambda holder: None,
+    on_wait: OnWait = lambda _: None,
     reason: str = "",
 ) -> Pruned:
     """Removes all versions but the newest, and the remains of dead builds.
@@ -102,9 +102,8 @@ def remove_held_back(output: str, live: str) -> None:
 
 def _remove_held_back(output: str, manifests: Sequence[Manifest]) -> None:
     def mark(latest: Latest | None) -> Latest:  # asks again: a person may have approved one
-        return listing.marked(
-            listing.there(latest), [manifest.version for manifest in manifests if is_held_back(latest, manifest)]
-        )
+        held_back = [manifest.version for manifest in manifests if is_held_back(latest, manifest)]
+        return listing.marked(listing.there(latest), held_back)
 
     store = open_store(output)
     latest = latest_of(store)
@@ -182,7 +181,7 @@ class _Pruning:
         marked = marked if self.dry_run else self._hidden(marked)
         needs = needs_of(self.store, marked, partial(self._is_recent, grace)) if marked else Needs()
         for version in marked:
-            self._remove_unneeded(version, folders[version], sizes[folders[version]], needs, removal)
+            self._remove_unneeded(folders[version], sizes[folders[version]], needs, removal)
         if marked and not self.dry_run:
             compare_and_swap(self.store, lambda latest: listing.unmarked(listing.there(latest), marked, forget=True))
 
@@ -204,14 +203,12 @@ class _Pruning:
         age = listing.age_of(manifest.provenance[MATERIALIZED].get("at"), datetime.now(UTC))
         return age is None or age < grace or any(listing.holds(lease, manifest.version) for lease in self.living)
 
-    def _remove_unneeded(
-        self, name: str, folder: str, sizes: Mapping[str, int], needs: Needs, removal: Removal
-    ) -> None:
+    def _remove_unneeded(self, folder: str, sizes: Mapping[str, int], needs: Needs, removal: Removal) -> None:
         """Removes a version's files, except those needed by other versions."""
         needed = set(needs.of(folder, sizes))
         if needed:
             of_all = f"{sum(sizes[name] for name in needed):,} bytes of its shards stay"
-            self.done.kept[name] = f"{of_all}: {needs.who(folder, needed)}"
+            self.done.kept[folder.rpartition("/")[2]] = f"{of_all}: {needs.who(folder, needed)}"
         if needed != sizes.keys():
             self.done.removed[folder] = removal.freed(sizes.keys() - needed)
         if not self.dry_run:
@@ -237,9 +234,8 @@ class _Pruning:
             self._end(str(folder), partial(folder_bytes, folder), partial(build_folders.remove_build, folder))
         for name in [] if self.store.links else self.store.children(build_folders.BUILDING_FOLDER):
             inner = f"{build_folders.BUILDING_FOLDER}/{name}"
-            self._end(
-                inner, partial(_bytes, self.store, inner), partial(build_folders.remove_stored_build, self.store, inner)
-            )
+            remove = partial(build_folders.remove_stored_build, self.store, inner)
+            self._end(inner, partial(_bytes, self.store, inner), remove)
 
     def prune_uploads(self) -> None:
         """Removes interrupted uploads; of a published version only the claim."""
@@ -262,7 +258,7 @@ class _Pruning:
                 continue
             reason = self._why_ownerless_kept(latest, version, newest, grace)
             if reason is None and needs.of(folder, sizes):
-                self._remove_unneeded(version, folder, sizes, needs, Removal(store, sizes))
+                self._remove_unneeded(folder, sizes, needs, Removal(store, sizes))
             elif reason is None:
                 end = partial(build_folders.end_upload, store, version, needs)
                 self._end(folder, partial(_bytes, store, folder), end)

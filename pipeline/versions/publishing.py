@@ -19,14 +19,13 @@ from recordmill.pipeline.dataset.manifest import (
     LATEST_FILE,
     MANIFEST_FILE,
     VERSIONS_FOLDER,
-    DatasetError,
     Latest,
     Manifest,
     read_manifest,
     version_folder,
 )
 from recordmill.pipeline.dataset.paths import attempt_name, locate
-from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.versions.base import Base, missing_files, rolled_back
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER, end_uploads
@@ -230,21 +229,20 @@ def next_sequence(store: Store, latest: Latest | None) -> int:
     return 1 + max([latest.sequence if latest else 0, *(manifest.sequence for manifest in published(store))])
 
 
-def make_live(
-    store: Store, choose: Callable[[Latest | None], Manifest], *, mend: bool = False
-) -> tuple[Manifest, str | None]:
+Choose = Callable[[Latest | None], Manifest]  # maps the pointer to the version to make live
+Moved = tuple[Manifest, str | None]  # the live version, and the name of the previous one, if any
+
+
+def make_live(store: Store, choose: Choose, *, mend: bool = False) -> Moved:
     """Moves `LATEST` to another version by compare-and-swap, for a rollback, an approval or a repeated build.
 
-    `choose` maps the pointer to the version, again after each lost race. `mend` is for a rollback: a broken `LATEST`
-    counts as missing, and the inputs of newer versions that were or may have been live are remembered as rolled back.
-
-    Returns:
-        The live version, and the name of the previous one or None.
+    `choose` is called again after each lost race. `mend` is for a rollback: a broken `LATEST` counts as missing, and
+    the inputs of newer versions that were or may have been live are remembered as rolled back.
 
     Raises:
         DatasetError: the version is a trial. OutputError: it was removed, or `LATEST` cannot be written.
     """
-    steps: list[tuple[Manifest, str | None]] = []
+    steps = list[Moved]()
 
     def edit(latest: Latest | None) -> Latest:
         chosen = choose(latest)

@@ -164,10 +164,8 @@ class BucketStore(base.Store):
         finally:
             self.delete(name)
         if ignored := [condition for condition, is_honoured in honours.items() if not is_honoured]:
-            raise base.OutputError(
-                f"{self.url} ignores {listed(ignored)}, so writers would overwrite each other: use a store that "
-                "supports conditions, or a folder"
-            )
+            overwrite = f"{self.url} ignores {listed(ignored)}, so writers would overwrite each other"
+            raise base.OutputError(f"{overwrite}: use a store that supports conditions, or a folder")
         _HONEST.add(self.url)
 
     def _writes(self, name: str, data: bytes, tag: str | None) -> bool:
@@ -205,9 +203,8 @@ class BucketStore(base.Store):
                 time.sleep(seconds)
                 found = self._digest(name)
         if found is None:
-            raise base.UnsettledOutputError(
-                f"another process did not finish writing {self.url}/{name}: run the same command again"
-            )
+            writing = f"another process did not finish writing {self.url}/{name}"
+            raise base.UnsettledOutputError(f"{writing}: run the same command again")
         if found != digest:
             raise base.UnsettledOutputError(base.OTHER_CONTENT.format(f"{self.url}/{name}"))
 

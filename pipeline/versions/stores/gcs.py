@@ -88,9 +88,8 @@ class GcsStore(BucketStore):
 
     def _list(self, prefix: str, delimiter: str = "") -> dict[str, Listed]:
         blobs = self._bucket.client.list_blobs(self._bucket, prefix=prefix, delimiter=delimiter or None)
-        objects = {
-            blob.name: Listed(int(blob.size), str(blob.generation), blob.updated) for blob in blobs
-        }  # gathers the prefixes, too
+        # The iteration also gathers the prefixes.
+        objects = {blob.name: Listed(int(blob.size), str(blob.generation), blob.updated) for blob in blobs}
         return objects | dict.fromkeys(blobs.prefixes, Listed(0, ""))
 
     def _begin(self, key: str) -> Upload:
@@ -132,22 +131,16 @@ def _counting(adapter: Any) -> Any:
         def send(self, request: Any, **options: Any) -> Any:
             began = time.monotonic()
             answer = super().send(request, **options)
-            refused = answer.status_code in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
-            TRAFFIC.add(
-                _kind(request),
-                bytes=int(answer.headers.get("Content-Length") or 0)
-                if request.method == "GET"
-                else _size(request.body),
-                retries=int(refused or answer.status_code >= HTTPStatus.INTERNAL_SERVER_ERROR),
-                milliseconds=round(1000 * (time.monotonic() - began)),
-            )
+            milliseconds, status = round(1000 * (time.monotonic() - began)), answer.status_code
+            refused = status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
+            retries = int(refused or status >= HTTPStatus.INTERNAL_SERVER_ERROR)
+            size = len(request.body) if isinstance(request.body, bytes | str) else 0
+            if request.method == "GET":
+                size = int(answer.headers.get("Content-Length") or 0)
+            TRAFFIC.add(_kind(request), bytes=size, retries=retries, milliseconds=milliseconds)
             return answer
 
     return Counting
-
-
-def _size(body: Any) -> int:
-    return len(body) if isinstance(body, bytes | str) else 0
 
 
 def _kind(request: Any) -> str:

@@ -142,11 +142,9 @@ class LocalStore(base.Store):
         return (self._root / name).is_file()
 
     def children(self, folder: str) -> list[str]:
-        with self._refusals("read"):
-            try:
-                return sorted(os.listdir(self._root / folder))
-            except (FileNotFoundError, NotADirectoryError):
-                return []
+        with self._refusals("read"), suppress(FileNotFoundError, NotADirectoryError):
+            return sorted(os.listdir(self._root / folder))
+        return []
 
     def names(self, folder: str = "") -> list[str]:
         return list(itertools.filterfalse(paths.is_unfinished, self._files(folder)))

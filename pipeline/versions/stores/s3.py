@@ -103,19 +103,16 @@ class S3Store(BucketStore):
         for start in range(0, len(names), _DELETED_AT_ONCE):
             objects = [{"Key": self._prefix + name} for name in names[start : start + _DELETED_AT_ONCE]]
             with refusals(self.url, "written"):
-                answer = self._client.delete_objects(
-                    Bucket=self._bucket_name, Delete={"Objects": objects, "Quiet": True}
-                )
+                wanted = {"Objects": objects, "Quiet": True}
+                answer = self._client.delete_objects(Bucket=self._bucket_name, Delete=wanted)
             super()._delete_all([error["Key"].removeprefix(self._prefix) for error in answer.get("Errors", [])])
 
     def _list(self, prefix: str, delimiter: str = "") -> dict[str, Listed]:
         listing: dict[str, Listed] = {}
         pages = self._client.get_paginator("list_objects_v2")
         for page in pages.paginate(Bucket=self._bucket_name, Prefix=prefix, Delimiter=delimiter):
-            listing |= {
-                entry["Key"]: Listed(int(entry["Size"]), entry["ETag"], entry["LastModified"])
-                for entry in page.get("Contents", [])
-            }
+            for entry in page.get("Contents", []):
+                listing[entry["Key"]] = Listed(int(entry["Size"]), entry["ETag"], entry["LastModified"])
             listing |= {entry["Prefix"]: Listed(0, "") for entry in page.get("CommonPrefixes", [])}
         return listing
 
@@ -133,9 +130,8 @@ class S3Store(BucketStore):
 
     def _uploads(self, prefix: str) -> list[dict[str, Any]]:
         with refusals(self.url, "read"):
-            pages = self._client.get_paginator("list_multipart_uploads").paginate(
-                Bucket=self._bucket_name, Prefix=prefix
-            )
+            lister = self._client.get_paginator("list_multipart_uploads")
+            pages = lister.paginate(Bucket=self._bucket_name, Prefix=prefix)
             return [upload for page in pages for upload in page.get("Uploads", [])]
 
     def _abort(self, uploads: list[dict[str, Any]]) -> None:
