@@ -9,7 +9,7 @@ from functools import cache, partial
 
 import apache_beam as beam
 
-from recordmill.pipeline.build.attempt.places import Kept
+from recordmill.pipeline.build.attempt.attempts import Kept
 from recordmill.pipeline.build.beam.placement import CountDuplicates
 from recordmill.pipeline.build.beam.runner import Add, Runner
 from recordmill.pipeline.build.beam.steps import ListChunks, WorkerStep

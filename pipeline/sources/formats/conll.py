@@ -24,7 +24,7 @@ from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, EncodedFile, can
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.csv_records import read_records
-from recordmill.pipeline.sources.formats.joined_lines import LINES
+from recordmill.pipeline.sources.formats.text import LINES
 from recordmill.pipeline.sources.options import OF_TEXT, Conll
 from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
