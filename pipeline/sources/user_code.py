@@ -181,8 +181,7 @@ class UserCode:
     """Source of the modules in a spec's folder that its references need."""
 
     folder: str
-    files: Mapping[str, bytes]
-    """Each file's source, by its path in the folder (POSIX)."""
+    files: Mapping[str, bytes]  # each file's source, by its path in the folder (POSIX)
 
     @classmethod
     def of(cls, references: Iterable[str], folder: str) -> "UserCode":

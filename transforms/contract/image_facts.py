@@ -151,12 +151,10 @@ READERS = {"PNG": _png, "GIF": _gif, "WebP": _webp, "BMP": _bmp, "TIFF": _tiff, 
 """By format; they yield names of losses, and RGB palettes."""
 
 
-COLOURS = {0: 1, 2: 3, 4: 2, 6: 4}
-"""The bands of a PNG by its colour type; 3 is a palette."""
+COLOURS = {0: 1, 2: 3, 4: 2, 6: 4}  # the bands of a PNG by its colour type; 3 is a palette
 LOSSLESS = {1: "none", 5: "LZW", 8: "deflate", 32946: "deflate", 32773: "PackBits", 50000: "Zstandard"}
 """TIFF's compressions that lose nothing."""
-KINDS = {1: "uint", 2: "int", 3: "float"}
-"""TIFF's types of numbers (`SampleFormat`)."""
+KINDS = {1: "uint", 2: "int", 3: "float"}  # TIFF's types of numbers (`SampleFormat`)
 BITS, COMPRESSION, PHOTOMETRIC, BANDS, KIND = 258, 259, 262, 277, 339  # TIFF's tags
 SIZES = (279, 325)  # of strips and tiles in bytes
 PALETTE = 3

@@ -100,8 +100,7 @@ class Run:
     shards: Store  # with the indexes
     folder: str  # its absolute folder on this machine: the workspace, or only scratch if that is in a bucket
     place: "LocalPlace | BucketPlace"
-    version: str = ""
-    """The name of the version to be, if its shards already lie in its folder."""
+    version: str = ""  # the name of the version to be, if its shards already lie in its folder
     kept: Kept | None = None
 
     def is_there(self) -> bool:

@@ -19,8 +19,7 @@ from recordmill.pipeline.safe_text import HIDDEN
 
 OURS = {"runner": "--runner NAME", "direct_running_mode": "--processes N", "direct_num_workers": "--processes N"}
 """Beam's options that Recordmill sets, each with the option to use instead."""
-Add = Callable[[Pipeline], None]
-"""Adds the steps of a job to a pipeline."""
+Add = Callable[[Pipeline], None]  # adds the steps of a job to a pipeline
 
 
 class Runner:

@@ -190,8 +190,7 @@ BeamFnExternalWorkerPoolServicer.start = classmethod(
     _with_globals(BeamFnExternalWorkerPoolServicer.start.__func__, grpc=_grpc(_on_loopback))
 )
 
-BACKUP = "-backup"
-"""The suffix of a backup's name: cancelling by the first job's name as a prefix cancels both."""
+BACKUP = "-backup"  # the suffix of a backup's name: cancelling by the first job's name as a prefix cancels both
 PIECES = 4  # the pieces of a backup for each idle slot: slots that become idle later take some of them
 ELEMENTS = 64  # enough for every slot to get one
 NAMESPACE = "doctor"

@@ -132,8 +132,7 @@ class PlannedBuild:
     isolated: bool = False
     """Whether each image is decoded first in a process that may crash (`pipeline.build.images.isolation`)."""
     decisions: RowDecisions = RowDecisions()
-    export: str = ""
-    """The archive of tf.Transform's export (`context.graph`), once the graph is made."""
+    export: str = ""  # the archive of tf.Transform's export (`context.graph`), once the graph is made
     groups: frozenset[int] | None = None  # groups of shards to build; None: all
 
     @property

@@ -17,8 +17,7 @@ from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.versions.stores.base import OutputError, Store
 
 FOLDER = "chunks"
-PAGE_CHUNKS = 500
-"""10 million chunks are 20,000 pages, and their bounds and digests take 0.5 MB of the graph."""
+PAGE_CHUNKS = 500  # 10 million chunks are 20,000 pages, and their bounds and digests take 0.5 MB of the graph
 WRITERS = 8
 
 

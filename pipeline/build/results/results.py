@@ -90,16 +90,11 @@ class Results:
     chunks: list[Report]
     shards: dict[int, Report]
     """By group; groups without rows are missing. Without spans, a report lacks the counts in `sums`."""
-    sums: ShardSums
-    """The sums of all shards."""
-    export: str
-    """The folder of the analysis's export."""
-    statistics: dict[str, Report]
-    """The results of the analysis, by feature."""
-    drift: Report
-    """The manifest's entry on the rows' distance from a frozen analysis; empty without one."""
-    kept: Mapping[str, KeptSpan] = field(default_factory=dict)
-    """The kept spans; `shards` includes their shards."""
+    sums: ShardSums  # the sums of all shards
+    export: str  # the folder of the analysis's export
+    statistics: dict[str, Report]  # the results of the analysis, by feature
+    drift: Report  # the manifest's entry on the rows' distance from a frozen analysis; empty without one
+    kept: Mapping[str, KeptSpan] = field(default_factory=dict)  # the kept spans; `shards` includes their shards
 
     @property
     def built(self) -> dict[int, Report]:

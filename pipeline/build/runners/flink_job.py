@@ -71,8 +71,7 @@ class NoFlinkAnswerError(FlinkError):
 class Overview:
     """A cluster at one moment."""
 
-    version: str
-    """Flink's version, such as 1.19.3."""
+    version: str  # Flink's version, such as 1.19.3
     task_managers: int
     slots: int
     free_slots: int
@@ -84,8 +83,7 @@ class JobStatus:
 
     id: str
     name: str
-    state: str
-    """CREATED, RUNNING, FAILING, CANCELLING, …, or one of `ENDED`."""
+    state: str  # CREATED, RUNNING, FAILING, CANCELLING, …, or one of `ENDED`
 
     @property
     def has_ended(self) -> bool:

@@ -160,10 +160,8 @@ class VersionPair:
     """A minor version of Flink, and the job server for it."""
 
     flink: str
-    beam: str
-    """The version of Beam's Java runner."""
-    was_run: bool
-    """Whether Recordmill has built on it, to the same bytes; others are only expected to work."""
+    beam: str  # the version of Beam's Java runner
+    was_run: bool  # whether Recordmill has built on it, to the same bytes; others are only expected to work
 
     @property
     def coordinates(self) -> str:

@@ -126,8 +126,7 @@ MULTIBYTE = re.compile("utf-8|gb|hz|big5|cp9|euc_|johab|shift_jis|iso2022")
 VOC_FLAGS = ("difficult", "truncated")
 VOC_LISTS = ("boxes", "categories", *VOC_FLAGS)
 YOLO_LISTS = ("boxes", "categories", "shapes")
-MEASURED = {"boxes", "shapes", "keypoints"}
-"""The columns with numbers for an image of the annotated size."""
+MEASURED = {"boxes", "shapes", "keypoints"}  # the columns with numbers for an image of the annotated size
 
 
 class _Bounded(ElementTree.TreeBuilder):

@@ -49,15 +49,11 @@ def cells_of(line: bytes) -> list[bytes]:
 class Sentence:
     """Lines that belong together."""
 
-    start: int
-    """The first byte."""
-    line: int
-    """The first line, from 0."""
-    cells: list[list[bytes]] = field(default_factory=list)
-    """Each line's cells."""
+    start: int  # the first byte
+    line: int  # the first line, from 0
+    cells: list[list[bytes]] = field(default_factory=list)  # each line's cells
     size: int = 0
-    fault: tuple[int, Fault] | None = None
-    """The first fault, and its line."""
+    fault: tuple[int, Fault] | None = None  # the first fault, and its line
 
     def add(self, line: int, text: bytes, cells: list[bytes], source: Conll) -> None:
         """Adds a line, or the sentence's first fault."""
@@ -120,8 +116,7 @@ class SentenceRange:
 
     start: int = 0
     end: int | None = None
-    first_line: int = 0
-    """The line of `start` in the file, from 0."""
+    first_line: int = 0  # the line of `start` in the file, from 0
 
 
 class ConllReader(TableReader[Conll]):

@@ -45,22 +45,18 @@ from recordmill.pipeline.sources.typing.values import typed_values
 
 LINES = Dialect(quote=None)
 STRIDE = 1_024  # lines: a billion take 8 MB a file
-Cells = tuple[bytes | None, ...]
-"""A row's line of each file, without line breaks; None for one over 64 MiB."""
+Cells = tuple[bytes | None, ...]  # a row's line of each file, without line breaks; None for one over 64 MiB
 
 
 @dataclass(frozen=True)
 class JoinedLines:
     """The work of a chunk: the lines between two places of each file."""
 
-    paths: Sequence[str]
-    """The files, relative to the source's root."""
+    paths: Sequence[str]  # the files, relative to the source's root
     encoding: str
     starts: Sequence[int]
-    ends: Sequence[int | None]
-    """None: the file's end."""
-    first_line: int
-    """The number of the first line in the files, from 0."""
+    ends: Sequence[int | None]  # None: the file's end
+    first_line: int  # the number of the first line in the files, from 0
 
     def read(self, files: Files, root: str) -> Iterator[Cells]:
         """Yields the rows, blank ones too. Raises: ValueError: the files changed since the plan; OSError."""
@@ -139,15 +135,12 @@ FILE_BYTES = 2 << 10  # 2 KiB, the least cost of a file when a list of files is 
 class RawTexts:
     """Texts of a chunk; each list has one value a text."""
 
-    texts: Mapping[str, list[bytes]]
-    """Bytes, perhaps invalid UTF-8, by column."""
+    texts: Mapping[str, list[bytes]]  # bytes, perhaps invalid UTF-8, by column
     names: list[str]
-    lines: list[int] | None
-    """Their lines in the file, from 1; None for whole files."""
+    lines: list[int] | None  # their lines in the file, from 1; None for whole files
     positions: Rows
     covered: int
-    faults: Faults = field(default_factory=dict)
-    """Unreadable files and lines, by position."""
+    faults: Faults = field(default_factory=dict)  # unreadable files and lines, by position
 
     def keys(self) -> Iterator[bytes]:
         """Makes the default keys: the digest of a line's text, or of several with their lengths, or a file's path."""
