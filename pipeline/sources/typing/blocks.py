@@ -198,9 +198,7 @@ BLANK = ValueCheck(
     is_absence=True,
 )
 ONE_LINE = ValueCheck(  # neither LF nor CR survives the lines of a vocabulary file
-    "wrong_type",
-    "the category holds a line break",
-    lambda values: _mask(pc.match_substring_regex(values, "[\r\n]")),
+    "wrong_type", "the category holds a line break", lambda values: _mask(pc.match_substring_regex(values, "[\r\n]"))
 )
 FLOAT32 = ValueCheck("wrong_type", "the number is not finite, or beyond the range of float32", _is_not_float32)
 NAN = replace(FLOAT32, find=lambda values: _mask(pc.is_nan(values)), is_absence=True)
