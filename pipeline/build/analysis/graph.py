@@ -294,9 +294,8 @@ def model_file(planned: PlannedBuild, owner: str) -> str:
 def keep_graph(planned: PlannedBuild, live: LiveAnalysis) -> str:
     """Writes the version's graph into the workspace; returns the archive's name.
 
-    Raises:
-        OutputError: a file contradicts the version's manifest.
-        UnsafeGraphError: the graph could do more than compute; the version may come from somebody else.
+    Raises: OutputError: a file contradicts the version's manifest. UnsafeGraphError: the graph could do more than
+    compute; the version may come from somebody else.
     """
     with tempfile.TemporaryDirectory(dir=planned.scratch) as folder:
         for name in graph.GRAPH_FOLDERS:

@@ -114,23 +114,21 @@ def files_of(base: Manifest, spans: Iterable[str]) -> list[str]:
 
 def read_spans(output: str, base: Manifest, spans: Iterable[str]) -> dict[str, KeptSpan]:
     """Reads the reports of spans of a version. Raises: OutputError: a file is missing or damaged."""
-    return {span: _read(output, base, span) for span in spans}
-
-
-def _read(output: str, base: Manifest, span: str) -> KeptSpan:
-    folder = version_folder(open_location(output), base.version)
-    names = [span_file(span, name) for name in (REPORT, REJECTED)]
-    try:
-        report, rejected = (
-            read_checked(folder, name, base.files[name]["sha256"], MOST_BYTES) if name in base.files else b""
-            for name in names
-        )
-        return KeptSpan(read_report(report), rejected)
-    except ValueError as error:
-        raise OutputError(
-            f"the span {span} cannot be kept, since the live version is damaged ({error}): build with --compact, or "
-            f"{rolls_back(output)}"
-        ) from error
+    folder, kept = version_folder(open_location(output), base.version), dict[str, KeptSpan]()
+    for span in spans:
+        names = [span_file(span, name) for name in (REPORT, REJECTED)]
+        try:
+            report, rejected = (
+                read_checked(folder, name, base.files[name]["sha256"], MOST_BYTES) if name in base.files else b""
+                for name in names
+            )
+            kept[span] = KeptSpan(read_report(report), rejected)
+        except ValueError as error:
+            raise OutputError(
+                f"the span {span} cannot be kept, since the live version is damaged ({error}): build with --compact, "
+                f"or {rolls_back(output)}"
+            ) from error
+    return kept
 
 
 def shards_by_group(kept: Mapping[str, KeptSpan], layout: Layout) -> dict[int, Report]:

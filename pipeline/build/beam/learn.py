@@ -101,12 +101,10 @@ def learn(
     """Looks at the rows, if the graph learns from them, and makes the graph; returns the build with both.
 
     `export` is the archive of an earlier attempt's export, `temp` a folder that TensorFlow opens from every worker, for
-    the user's own analyzers, and `live` the live version's analysis, if it is frozen, or if spans are kept.
-
-    Raises:
-        UserError: a file of the spec cannot be read, a tokenizer cannot be trained, the user's own function fails, the
-            workers do not reach the folder of its analyzers, or the live version is damaged.
-        LearnedAnewError: the graph differs from that of the kept spans.
+    the user's own analyzers, and `live` the live version's analysis, if it is frozen, or if spans are kept. Raises:
+    UserError: a file of the spec cannot be read, a tokenizer cannot be trained, the user's own function fails, the
+    workers do not reach the folder of its analyzers, or the live version is damaged. LearnedAnewError: the graph
+    differs from that of the kept spans.
     """
     given = replace(planned, features=graph.complete_options(planned))
     look = statistics_look(given, live)

@@ -58,9 +58,7 @@ def make_runner(options: RunOptions = RunOptions()) -> Runner:  # noqa: B008 - f
     """Makes the runner that a build's options name.
 
     `local` is Beam's FnApiRunner, also by the name `DirectRunner`, which Beam replaces by Prism if it finds its binary.
-
-    Raises:
-        RunnerError: an option loses data or does not exist.
+    Raises: RunnerError: an option loses data or does not exist.
     """
     name = NAMES.get(options.runner, options.runner)
     beam_options = parse_options(options.beam_options, passes_on=name == "flink")

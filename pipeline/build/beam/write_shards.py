@@ -34,10 +34,8 @@ def run_job(
 ) -> None:
     """Runs the pipeline to its end; its results are the reports and files in the build's folder.
 
-    Also counts the duplicates of `finished`, the groups of the shards that an earlier attempt built.
-
-    Raises:
-        OvertakenError: all is built, but there was a backup, and workers may still write in this attempt.
+    Also counts the duplicates of `finished`, the groups of the shards that an earlier attempt built. Raises:
+    OvertakenError: all is built, but there was a backup, and workers may still write in this attempt.
     """
     install_user_code(context)
 

@@ -147,7 +147,7 @@ def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Fil
         del plans  # they are large
         plans = [each.planned(files, max(pack_bytes, chunk_bytes)) for each in sources]
     chunks = ((source, chunk) for source, plan in enumerate(plans) for chunk in plan.chunks)
-    of_sources = dict.fromkeys(line for plan in plans for line in plan.notes)
+    of_sources, texts = dict.fromkeys(line for plan in plans for line in plan.notes), spec.options().items()
     return BuildPlan(
         spec=spec,
         given=given,
@@ -165,18 +165,12 @@ def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Fil
             *note(ODD, sorted(files.left_out())),
             *of_sources,
             *given.inherited.notes,
-            *note(SERVED_IDS, _encoded_before(spec)),
+            *note(SERVED_IDS, [name for name, each in texts if isinstance(each, TextOptions) and each.in_library]),
         ],
         roots=tuple(each.reader.image_root(files) for each in sources),
         inputs=tuple(Group(each, plan.inputs) for each, plan in zip(sources, plans, strict=True)),
         pack_bytes=pack_bytes,
     )
-
-
-def _encoded_before(spec: Spec) -> list[str]:
-    """Lists the texts and chats that become ids before the graph."""
-    options = spec.options().items()
-    return [name for name, each in options if isinstance(each, TextOptions) and each.in_library]
 
 
 def _by_span(sources: Sequence[SpanSource], plans: Sequence[Plan]) -> dict[str, list[Plan]]:

@@ -297,17 +297,12 @@ def _write_rejects(results: Results, assembled: Path) -> dict[str, Any]:
     return {"by_reason": results.reasons, "in_statistics": results.rejected_in_statistics, "files": files}
 
 
-def _sample_share(results: Results) -> float:
-    """Returns the least share of images in the statistics of any span."""
-    live = results.plan.live
-    return min(results.context.sample_share, live.sample_share if live and live.spans else 1.0)
-
-
 def _manifest(
     results: Results, described: dict[str, Description], splits: dict[str, Split], rejects: dict[str, Any], version: str
 ) -> Manifest:
     plan, now, asked = results.plan, datetime.now(UTC), asked_of_stores(results.context.progress)
     sources, gone = results.by_source(), plan.given.inherited.forgotten
+    of_kept = plan.live.sample_share if plan.live and plan.live.spans else 1.0
     return Manifest(
         name=plan.spec.name,
         version=version,
@@ -337,7 +332,7 @@ def _manifest(
             **({"user_code": plan.given.code.to_json()} if plan.given.code else {}),
             **({live_analysis.FEATURE_FILES: dict(plan.given.feature_files)} if plan.given.feature_files else {}),
             **({live_analysis.ANALYSIS: plan.frozen.to_json()} if plan.frozen else {}),
-            **({live_analysis.SAMPLE_SHARE: _sample_share(results)} if plan.spec.has_spans else {}),
+            **({live_analysis.SAMPLE_SHARE: min(results.context.sample_share, of_kept)} if plan.spec.has_spans else {}),
             **({FORGOTTEN: gone.entry(plan.source_key)} if gone.keys else {}),
         },
     )

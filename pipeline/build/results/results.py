@@ -230,10 +230,8 @@ class Results:
 def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, KeptSpan] = MappingProxyType({})) -> Results:
     """Reads a finished job's reports and reconciles them; adds those of the kept spans.
 
-    Raises:
-        ReconcileError: rows were lost or counted twice.
-        TooManyRejectsError: more rows were rejected than the spec allows.
-        NothingToPublishError: the train split is empty.
+    Raises: ReconcileError: rows were lost or counted twice. TooManyRejectsError: more rows were rejected than the spec
+    allows. NothingToPublishError: the train split is empty.
     """
     steps = [chunk_step(chunk.index) for chunk in plan.chunks]
     chunks, expected = list[Report](), Counter[int]()

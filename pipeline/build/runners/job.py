@@ -77,11 +77,8 @@ def failing_as_job(describe: Callable[[], str] = lambda: "") -> Iterator[None]:
 def watched(job: Job, checks: Sequence[Callable[[], None]] = ()) -> Iterator[None]:
     """Polls a job while the block submits it and waits for it; cancels it if the block or a check fails.
 
-    `checks` are quick functions that raise a `UserError` to end the job, such as a lease's.
-
-    Raises:
-        UserError: the error of a check.
-        JobFailedError: the block failed with any `Exception` but a `UserError`.
+    `checks` are quick functions that raise a `UserError` to end the job, such as a lease's. Raises: UserError: the
+    error of a check. JobFailedError: the block failed with any `Exception` but a `UserError`.
     """
     lost: list[UserError] = []
 

@@ -236,10 +236,7 @@ def _yolo_object(cells: Sequence[bytes], names: Names, points: PointShape | None
 
 
 FILE_LISTS = {"voc": VOC_LISTS, "yolo": YOLO_LISTS}
-PARSERS: dict[str, Callable[[bytes | None, Names, PointShape | None], Lists | Fault]] = {
-    "voc": voc_lists,
-    "yolo": yolo_lists,
-}
+PARSERS = {"voc": voc_lists, "yolo": yolo_lists}
 ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row, as in a folder of images
 ENDINGS = {"voc": ".xml", "yolo": ".txt", "open_images": ".csv"}
 """The formats with a row for each image of a folder, and their files' ending; the others are JSON."""

@@ -215,11 +215,8 @@ def read_coco(
     names = [*IMAGE_FIELDS, *(BOXES if boxes else ()), *(CAPTIONS if captions else ()), *parts]
     counts = (len(part.points) // POINT_BYTES for image in rows for part in image.parts)
     points = (len(seen.points) or max(counts, default=0)) if asked else None
-    stated: dict[str, Sequence[Any]] = {
-        "classes": [*dict.fromkeys(seen.classes)],
-        "points": seen.points,
-        "skeleton": seen.skeleton,
-    }
+    classes = [*dict.fromkeys(seen.classes)]
+    stated = dict[str, Sequence[Any]](classes=classes, points=seen.points, skeleton=seen.skeleton)
     notes = [
         *note("annotations of images missing in `images`, left out", seen.lost),
         *note(LEAVING, outside),
@@ -254,7 +251,6 @@ class Seen:
 def _read_one(
     files: Files, path: str, folder: str, images: str | None, asked: Collection[str], seen: Seen
 ) -> list[CocoImage]:
-    """Reads a file's images, in order."""
     by_id, entries, names = dict[Any, CocoImage](), list[CocoImage](), dict[Any, str]()
     keys, nameless = set[str](), 0
     try:
