@@ -24,8 +24,8 @@ import pyarrow as pa
 from measure import ROOT
 
 from recordmill.dataset import open_dataset
-from recordmill.pipeline.build.context.chunk_pages import ChunkPages
-from recordmill.pipeline.build.inputs.listings import Listings
+from recordmill.pipeline.build.context.build_context import ChunkPages
+from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.summaries.summary import add_up
 from recordmill.pipeline.build.worker.shard_report import ShardSums

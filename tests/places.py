@@ -73,8 +73,7 @@ WRITERS = {
     "pipeline/adopt/scanned": "scan_file take_over",
     "pipeline/dataset/adopted_files": "remember",
     "pipeline/build/analysis/graph": "_download _forget_folder keep_analyzed keep_graph make_preprocessing",
-    "pipeline/build/attempt/attempts": "begin",
-    "pipeline/build/attempt/places": "LocalPlace.__init__ LocalPlace.new_run LocalPlace.take_over Run.give_up",
+    "pipeline/build/attempt/attempts": "begin LocalPlace.__init__ LocalPlace.new_run LocalPlace.take_over Run.give_up",
     "pipeline/build/beam/learn": "_folder_in",
     "pipeline/build/beam/runners": "PrivateGrpcServer.__init__",
     "pipeline/build/beam/steps": "_write probe_temp",
@@ -83,8 +82,9 @@ WRITERS = {
     "pipeline/build/images/transcode": "_to_png as_jpeg",
     "pipeline/build/make_version": "_Attempt._cause",
     "pipeline/build/metrics": "write_metrics",
-    "pipeline/build/publish/assemble": "_write_profile _write_rejects assemble clear write_span_files",
-    "pipeline/build/publish/features": "write_tfds_files write_tft_files",
+    "pipeline/build/publish/assemble": (
+        "_write_profile _write_rejects assemble clear write_span_files write_tfds_files write_tft_files"
+    ),
     "pipeline/build/runners/flink_cluster": "FlinkCluster.__init__ FlinkCluster.start",
     "pipeline/build/runners/job_server": "JobServer.start _fetch",
     "pipeline/build/worker/packing": "ImageSpill._write",

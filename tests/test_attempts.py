@@ -10,7 +10,7 @@ from google.api_core.exceptions import ServiceUnavailable
 
 from recordmill.pipeline.build import build as builds
 from recordmill.pipeline.build import make_version
-from recordmill.pipeline.build.attempt.places import Run
+from recordmill.pipeline.build.attempt.attempts import Run
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.beam.runner import Add, Runner
 from recordmill.pipeline.build.beam.runners import make_runner

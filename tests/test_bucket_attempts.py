@@ -8,8 +8,7 @@ from typing import Any
 import boto3
 import pytest
 
-from recordmill.pipeline.build.attempt.attempts import begin
-from recordmill.pipeline.build.attempt.places import Run
+from recordmill.pipeline.build.attempt.attempts import Run, begin
 from recordmill.pipeline.build.context.reports import chunk_step, read_report, shard_step, write_report
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.versions import leases

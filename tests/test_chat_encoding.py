@@ -24,7 +24,7 @@ def encoder(template: str, **options: Any) -> ChatEncoder:
 
 
 def encode(template: str, messages: Any, **options: Any) -> EncodedChat:
-    encoded = encoder(template, **options)(json.dumps(messages))
+    encoded = encoder(template, **options).encode_batch([json.dumps(messages)])[0]
     assert isinstance(encoded, EncodedChat), encoded
     return encoded
 
@@ -38,7 +38,7 @@ def trained(template: str, messages: Any, **options: Any) -> str:
 
 
 def fault(template: str, messages: Any, **options: Any) -> tuple[str, str]:
-    found = encoder(template, **options)(json.dumps(messages))
+    found = encoder(template, **options).encode_batch([json.dumps(messages)])[0]
     assert isinstance(found, Fault), found
     return found.reason, found.message
 
@@ -181,7 +181,7 @@ PROMPT = "{% for m in messages %}{{ m.role }}: {{ m.content }};{% endfor %}{% if
 @pytest.mark.parametrize("template", [CHANGED, PROMPT], ids=["a turn that changes", "another header"])
 def test_a_template_whose_turns_are_no_prefixes_ends_the_build(template: str) -> None:
     with raises(UserError, "a.jinja", "{% generation %}", "`template`", "train: all"):
-        encoder(template)(json.dumps(TWICE))
+        encoder(template).encode_batch([json.dumps(TWICE)])
     assert encode(template, TWICE, train="all").ids
 
 

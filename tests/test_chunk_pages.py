@@ -9,7 +9,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
 from recordmill.pipeline.build.beam.steps import ListChunks, read_chunk
-from recordmill.pipeline.build.context.chunk_pages import PAGE_CHUNKS, ChunkPages
+from recordmill.pipeline.build.context.build_context import PAGE_CHUNKS, ChunkPages
 from recordmill.pipeline.build.context.reports import read_report
 from recordmill.pipeline.sources.batches import pack
 from recordmill.pipeline.sources.source_reader import Chunk, WholeFiles

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.pipeline.build.inputs.listings import Listings
+from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.sources.batches import cut
 from recordmill.pipeline.sources.files import FileInfo, FileList, LocalFiles
 

@@ -13,7 +13,7 @@ import pytest
 from recordmill import open_dataset
 from recordmill.pipeline.build.build import build, source_files
 from recordmill.pipeline.build.inputs import input_table
-from recordmill.pipeline.build.inputs.listings import Listings
+from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.plan.under_way import Build, InputsChangedError, check_unchanged
 from recordmill.pipeline.build.publish.same_version import find_version

@@ -17,8 +17,7 @@ from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.forecast import sample
-from recordmill.pipeline.forecast.forecast import Forecast, forecast
-from recordmill.pipeline.forecast.page import duration, lines_of
+from recordmill.pipeline.forecast.forecast import Forecast, duration, forecast, lines_of
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import load_spec
 from tests import published

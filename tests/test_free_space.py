@@ -19,11 +19,9 @@ import tensorflow as tf
 from recordmill.pipeline.build.attempt.failures import DiskError, disk_error
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.inputs.listings import Listings
+from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.plan import free_space
-from recordmill.pipeline.build.plan.free_space import NoSpaceError, check_free_space, size
-from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
+from recordmill.pipeline.build.plan.plan import BuildPlan, NoSpaceError, check_free_space, make_plan, size
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import InputsChangedError, check_unchanged
 from recordmill.pipeline.build.run_options import Listener
@@ -60,7 +58,7 @@ def plan(tmp_path: Path) -> BuildPlan:
 def test_what_surely_does_not_fit_is_refused(
     plan: BuildPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: int, kept: int, said: Any
 ) -> None:
-    monkeypatch.setattr(free_space.shutil, "disk_usage", lambda folder: Usage(100 * MIB, 0, free * MIB))
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(100 * MIB, 0, free * MIB))
     run = str(tmp_path / "run")
     check = partial(check_free_space, plan, run, holds_shards=True, holds_rows=True, kept=kept * MIB)
     if said is NoSpaceError:
@@ -72,7 +70,7 @@ def test_what_surely_does_not_fit_is_refused(
 
 
 def test_only_local_files_need_local_space(plan: BuildPlan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(free_space.shutil, "disk_usage", lambda folder: Usage(100 * MIB, 0, 3 * MIB))
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: Usage(100 * MIB, 0, 3 * MIB))
     check = partial(check_free_space, plan, str(tmp_path / "run"))
     assert "about 8.0 MiB" in str(check(holds_shards=False, holds_rows=True))  # the output is a URL: only scratch
     assert check(holds_shards=False, holds_rows=False) is None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.formats import csv_records, joined_lines, reader_of
+from recordmill.pipeline.sources.formats import csv_records, reader_of, text
 from recordmill.pipeline.sources.formats import text as text_source
 from recordmill.pipeline.sources.options import TextFiles
 from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
@@ -61,7 +61,7 @@ def test_rows_are_the_same_however_the_files_are_cut(
         (folder / f"{name}.16").write_bytes(side.encode("utf-16"))
     expected = [(en, de, line) for line, (en, de) in enumerate(pairs, 1) if en.strip() or de.strip()]
     asked = PAIR | {"line": INTEGER}
-    with constants(csv_records, PIECE_BYTES=piece), constants(joined_lines, STRIDE=every):
+    with constants(csv_records, PIECE_BYTES=piece), constants(text, STRIDE=every):
         with constants(text_source, BATCH_LINES=2):
             for ending, encoding in (("", "utf-8"), (".gz", "utf-8"), (".16", "utf-16")):
                 columns = {name: f"{file}{ending}" for name, file in NAMES.items()}
@@ -75,7 +75,7 @@ def test_a_chunk_is_about_as_large_as_asked_and_rejects_name_line_and_file(tmp_p
     lines = [f"line {number}" for number in range(100)]
     fill(tmp_path, train_en="\n".join(lines).encode(), n=b"1\n" * 41 + b"x\n" + b"\xff\n" + b"1\n" * 57)
     asked = source(tmp_path, {"en": "train.en", "n": "n"})
-    with constants(joined_lines, STRIDE=10):
+    with constants(text, STRIDE=10):
         plan = asked.plan(FILES, {"en": TEXT, "n": NUMBER}, 200)
         result = read(asked, {"en": TEXT, "n": NUMBER}, 200)
     assert 4 <= len(plan.chunks) <= 7
@@ -145,8 +145,8 @@ def test_the_folder_is_the_specs_and_each_file_belongs_to_the_build_key(tmp_path
     fill(tmp_path, train_en=b"a\n", train_de=b"1\n", dataset_yaml=b"")
     (tmp_path / "dataset.yaml").write_text(SPEC.replace("SOURCE", "columns: {en: train.en, de: ./train.de}"))
     keys = set()
-    for text in (b"1\n", b"22\n"):
-        (tmp_path / "train.de").write_bytes(text)
+    for lines in (b"1\n", b"22\n"):
+        (tmp_path / "train.de").write_bytes(lines)
         plan = make_plan(load_spec(str(tmp_path / "dataset.yaml")), FILES)
         keys.add(plan.build_key)
     assert len(keys) == 2

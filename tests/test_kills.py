@@ -81,7 +81,7 @@ STEPS = {
     "publishing: version renamed": Step(LOCAL, "os.rename", when="after", argument="/versions/"),
     "publishing: before LATEST": Step(LOCAL, "paths.write_atomically", argument="LATEST"),
     "publishing: after LATEST": Step(LOCAL, "paths.write_atomically", when="after", argument="LATEST"),
-    "publishing: before the sweep": Step("recordmill.pipeline.build.attempt.places", "Run.remove"),
+    "publishing: before the sweep": Step("recordmill.pipeline.build.attempt.attempts", "Run.remove"),
 }
 JOB = "a job begins"
 RANDOM = [f"random moment {number}" for number in range(10)]

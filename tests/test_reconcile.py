@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.build.attempt.reconcile import (
+from recordmill.pipeline.build.context.reports import take_groups
+from recordmill.pipeline.build.results.results import (
     ReconcileError,
     check_look,
     check_shards,
     check_sources,
-    take_groups,
 )
 from tests.messages import raises
 

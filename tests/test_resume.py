@@ -11,9 +11,8 @@ from typing import Any, BinaryIO
 import pytest
 from PIL import Image
 
-from recordmill.pipeline.build.attempt.attempts import begin
+from recordmill.pipeline.build.attempt.attempts import Run, begin
 from recordmill.pipeline.build.attempt.failures import DiskError
-from recordmill.pipeline.build.attempt.places import Run
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.context.reports import FOLDERS, chunk_step, shard_step, write_report

@@ -15,7 +15,7 @@ from tensorflow.train import Example
 
 from recordmill.pipeline.build.base.inherited import SpanError
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.inputs.listings import Listings
+from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.make_version import NothingMendedError
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.plan.under_way import Build

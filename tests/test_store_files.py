@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import boto3
 import pytest
 
-from recordmill.pipeline.build.inputs.listings import Listings
+from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.sources.files import FileInfo, LocalFiles, StoreFiles
 from recordmill.pipeline.sources.paths import inside

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.build.publish.features import write_tfds_files
+from recordmill.pipeline.build.publish.assemble import write_tfds_files
 from recordmill.pipeline.dataset.catalogues import dataset_info
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 from recordmill.pipeline.spec.features.category import Category

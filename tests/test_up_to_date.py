@@ -9,8 +9,7 @@ import pyarrow.feather
 import pytest
 
 from recordmill.pipeline.build.build import build, source_files
-from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE, SCHEMA, Remembered
-from recordmill.pipeline.build.inputs.listings import Listings
+from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE, SCHEMA, Listings, Remembered
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.plan.under_way import Build, InputsChangedError, check_unchanged
 from recordmill.pipeline.build.run_options import Listener

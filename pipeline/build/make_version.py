@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recordmill.pipeline.build.attempt import attempts
+from recordmill.pipeline.build.attempt.attempts import Run
 from recordmill.pipeline.build.attempt.failures import disk_error
-from recordmill.pipeline.build.attempt.places import Run
 from recordmill.pipeline.build.attempt.reject_limits import RejectLimits
+from recordmill.pipeline.build.base.inherited import read_spans
 from recordmill.pipeline.build.base.live_analysis import LearnedAnewError
-from recordmill.pipeline.build.base.span_reports import read_spans
 from recordmill.pipeline.build.beam.filesystem import use_options
 from recordmill.pipeline.build.beam.learn import learn
 from recordmill.pipeline.build.beam.placement import place
@@ -30,12 +30,10 @@ from recordmill.pipeline.build.context.graph import input_specs, install_user_co
 from recordmill.pipeline.build.context.reports import Progress
 from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE, TableInMaking
 from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.plan.free_space import check_free_space
-from recordmill.pipeline.build.plan.plan import BuildPlan
+from recordmill.pipeline.build.plan.plan import BuildPlan, check_free_space
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import Build, InputsChangedError, check_unchanged
-from recordmill.pipeline.build.publish.assemble import SERVING_FOLDER, assemble
-from recordmill.pipeline.build.publish.features import describe_features
+from recordmill.pipeline.build.publish.assemble import SERVING_FOLDER, assemble, describe_features
 from recordmill.pipeline.build.publish.same_version import find_version, same_as_live, undone
 from recordmill.pipeline.build.results.results import Results, collect
 from recordmill.pipeline.build.run_options import Listener, Stage

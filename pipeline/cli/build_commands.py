@@ -123,8 +123,7 @@ def plan(
     check_build_extra()
     from recordmill.pipeline.build.build import source_files
     from recordmill.pipeline.dataset.manifest import Manifest
-    from recordmill.pipeline.forecast.forecast import forecast
-    from recordmill.pipeline.forecast.page import lines_of
+    from recordmill.pipeline.forecast.forecast import forecast, lines_of
 
     parsed, options = recordmill.load_spec(str(spec)), recordmill.RunOptions(beam_options=tuple(context.args))
     result = forecast(parsed, source_files(context.args), output, options)

@@ -4,21 +4,21 @@
 ("the split 'test' is empty",)
 """
 
+import itertools
 import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from recordmill.pipeline.build.attempt.reject_limits import RejectPlaces
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.inputs.listings import Listings
+from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.journal import DRY_RUN
-from recordmill.pipeline.build.plan.free_space import NoSpaceError, check_free_space
-from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
+from recordmill.pipeline.build.plan.plan import BuildPlan, NoSpaceError, check_free_space, make_plan, size
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.run_options import RunOptions
@@ -27,6 +27,7 @@ from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.forecast.sample import ColumnView, RowSample, column_views, take_sample
 from recordmill.pipeline.parallel import cores
+from recordmill.pipeline.safe_text import count, cut
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.spec.features import category, text
 from recordmill.pipeline.spec.model import Spec
@@ -290,9 +291,93 @@ def _moved_ids(
     given = feature.with_classes().given_classes
     if given is None:
         return
-    now = dict(zip(given, count(0 if is_label else 1 + feature.oov_buckets)))
+    now = dict(zip(given, itertools.count(0 if is_label else 1 + feature.oov_buckets)))
     changes = compare_ids(ids_of(folder, kinds.read_description(live.features[name]), name), now)
     if changes.moved:
         yield f"'{name}': {len(changes.moved):,} names get other ids than {live.version} has{first_few(changes.moved)}"
     if changes.lost:
         yield f"'{name}': {len(changes.lost):,} names of {live.version} get no id{first_few(changes.lost)}"
+
+
+MINUTE, HOUR = 60, 3600
+
+
+def lines_of(forecast: Forecast) -> Iterator[str]:
+    """Describes a forecast; warnings come last, to be noticed."""
+    rows = f"{'' if forecast.rows_are_exact else 'about '}{count(forecast.rows, 'row')}"
+    yield f"{forecast.name}: {rows} of {count(forecast.files, 'file')}, {size(forecast.source_bytes)}"
+    yield from (f"note: {note}" for note in forecast.notes)
+    if forecast.spans_kept:
+        yield f"spans: {len(forecast.spans_read):,} are read, {len(forecast.spans_kept):,} are kept"
+    yield ""
+    yield from _splits(forecast)
+    yield ""
+    yield from _columns(forecast)
+    yield ""
+    yield from _rejects(forecast)
+    yield from _needs(forecast)
+    if forecast.warnings:
+        yield ""
+        yield from (f"WARNING: {warning}" for warning in forecast.warnings)
+
+
+def _splits(forecast: Forecast) -> Iterator[str]:
+    width = max(map(len, forecast.splits))
+    for name, split in forecast.splits.items():
+        about = "" if forecast.sample_is_all else "about "
+        yield f"  {name:<{width}}  {about}{split.rows:,} rows in {count(split.shards, 'shard')}"
+
+
+def _columns(forecast: Forecast) -> Iterator[str]:
+    which = "all" if forecast.sample_is_all else "a sample of"
+    yield f"in {which} {forecast.sampled_rows:,} rows:"
+    names = [cut(view.name) for view in forecast.columns]
+    width = max(map(len, names), default=0)
+    for name, view in zip(names, forecast.columns, strict=True):
+        yield f"  {name:<{width}}  {', '.join(_facts(view))}"
+
+
+def _facts(view: ColumnView) -> Iterator[str]:
+    yield view.kind if view.column == view.name else f"{view.kind} of {cut(view.column)}"
+    yield from view.facts
+    if view.missing:
+        yield f"{view.missing:.1%} missing"
+    if view.examples:
+        yield f"such as {' | '.join(view.examples)}"
+
+
+def _rejects(forecast: Forecast) -> Iterator[str]:
+    yield f"rejected: {_counts(forecast.rejects, forecast.sampled_rows, 'rows')}"
+    if forecast.opened_images:
+        yield f"rejected: {_counts(forecast.image_rejects, forecast.opened_images, 'opened images')}"
+
+
+def _counts(rejects: Mapping[str, int], of: int, what: str) -> str:
+    if not rejects:
+        return f"none of {of:,} {what}"
+    reasons = ", ".join(f"{rows:,} {reason}" for reason, rows in rejects.items())
+    return f"{sum(rejects.values()):,} of {of:,} {what} ({reasons})"
+
+
+def _needs(forecast: Forecast) -> Iterator[str]:
+    free = "" if forecast.free_bytes is None else f"; {size(forecast.free_bytes)} are free"
+    yield f"disk: about {size(forecast.shard_bytes)} of shards and {size(forecast.scratch_bytes)} of scratch{free}"
+    yield f"memory: about {size(forecast.memory_bytes)}"
+    if forecast.time is None:
+        yield "time: unknown until a build of this output ends here; time a trial by `recordmill build --limit 1000`"
+    else:
+        yield f"time: about {duration(forecast.time.seconds)} ({forecast.time.how})"
+
+
+def duration(seconds: float) -> str:
+    """Formats a time.
+
+    >>> duration(0.4), duration(75), duration(9000)
+    ('1 s', '1 min 15 s', '2 h 30 min')
+    """
+    whole = max(1, round(seconds))
+    if whole < MINUTE:
+        return f"{whole} s"
+    if whole < HOUR:
+        return f"{whole // MINUTE} min {whole % MINUTE} s"
+    return f"{whole // HOUR:,} h {whole % HOUR // MINUTE} min"

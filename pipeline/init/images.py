@@ -20,9 +20,8 @@ from recordmill.pipeline.sources.images import DATA_URL, parse
 from recordmill.pipeline.sources.paths import Inside, is_image, join
 from recordmill.pipeline.spec.features.image import MAX_BYTES
 from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
-from recordmill.transforms.contract.image_facts import losses
+from recordmill.transforms.contract.image_facts import deep_numbers, losses
 from recordmill.transforms.contract.image_header import ImageError, check_colours, check_pixels, read_header
-from recordmill.transforms.contract.image_numbers import deep_numbers
 from recordmill.transforms.contract.image_parts import TIFFS
 
 LOOKED_AT = 200

@@ -28,7 +28,7 @@ from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import image_key
 from recordmill.pipeline.sources.formats.beside import Beside
 from recordmill.pipeline.sources.formats.image_folder import NAMES, captions_of
-from recordmill.pipeline.sources.formats.joined_lines import count_lines
+from recordmill.pipeline.sources.formats.text import count_lines
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob, without_slash
 from recordmill.pipeline.sources.paths import is_image, listed, note
 from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS

@@ -14,18 +14,13 @@ from recordmill.transforms.contract.kinds.array import ArrayLayout
 class ColumnType(StrEnum):
     """The type of one value of a column."""
 
-    TEXT = "text"
-    """A string, delivered as Arrow `string`; valid UTF-8."""
+    TEXT = "text"  # a string, delivered as Arrow `string`; valid UTF-8
     CATEGORY = "category"
     """A string, a whole number, a boolean or a time, delivered as Arrow `string` (`7`, `true`): one line, not blank."""
-    NUMBER = "number"
-    """A finite number, delivered as Arrow `float64`."""
-    INTEGER = "integer"
-    """A 64-bit signed whole number, delivered as Arrow `int64`."""
-    IMAGE = "image"
-    """A place or bytes, delivered as Arrow `binary`: a reference of `sources.images`."""
-    ARRAY = "array"
-    """Numbers of a fixed layout, delivered as Arrow `binary`: bytes as in `kinds.array`."""
+    NUMBER = "number"  # a finite number, delivered as Arrow `float64`
+    INTEGER = "integer"  # a 64-bit signed whole number, delivered as Arrow `int64`
+    IMAGE = "image"  # a place or bytes, delivered as Arrow `binary`: a reference of `sources.images`
+    ARRAY = "array"  # numbers of a fixed layout, delivered as Arrow `binary`: bytes as in `kinds.array`
     OBJECTS = "list of objects"
     """A list of objects, such as messages, delivered as Arrow `string`: JSON without nulls."""
 
@@ -39,8 +34,7 @@ ARROW_NAMES: Mapping[ColumnType, str] = {
     ColumnType.ARRAY: "binary",
     ColumnType.OBJECTS: "string",
 }
-INT64 = range(-(1 << 63), 1 << 63)
-"""Values of an INTEGER."""
+INT64 = range(-(1 << 63), 1 << 63)  # values of an INTEGER
 
 
 @dataclass(frozen=True)
@@ -48,21 +42,15 @@ class Column:
     """One column that a build asks for."""
 
     type: ColumnType
-    many: bool = False
-    """Whether a row holds a list, delivered as an Arrow list."""
-    optional: bool = False
-    """Whether a missing value is null, not a reject."""
-    separator: str = ","
-    """The separator of a list that the source holds as one string."""
-    multiple: int = 1
-    """Every list's length is a multiple of it."""
+    many: bool = False  # whether a row holds a list, delivered as an Arrow list
+    optional: bool = False  # whether a missing value is null, not a reject
+    separator: str = ","  # the separator of a list that the source holds as one string
+    multiple: int = 1  # every list's length is a multiple of it
     length: int | None = None
-    visibility: bool = False
-    """Whether each third number of a list is a key point's visibility: 0, 1 or 2."""
+    visibility: bool = False  # whether each third number of a list is a key point's visibility: 0, 1 or 2
     expected: bool = False
     """Whether a source must have the column, even if it is optional: only values may be missing."""
-    parse: bool = False
-    """Whether a NUMBER may also be a string, read as CSV cells are."""
+    parse: bool = False  # whether a NUMBER may also be a string, read as CSV cells are
     array: ArrayLayout | None = None
     presence: bool = False
     """Whether only the presence of an IMAGE matters: a source may give any reference instead of reading the bytes."""
@@ -92,8 +80,7 @@ class Column:
         return f"list of {kind}{special and f' ({special})'}" if self.many else kind
 
 
-Columns = Mapping[str, Column]
-"""The columns that a build asks for, by name."""
+Columns = Mapping[str, Column]  # the columns that a build asks for, by name
 ImageBase = tuple[str, str] | tuple[str, str, str]
 """The base of image paths: `SourceReader.image_root`, a folder below it, and optionally an ending that the paths
 lack."""

@@ -29,8 +29,7 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 SPACES = b" \t\r"  # JSON's whitespace
 OPEN, CLOSE, BRACKET, CARRIAGE_RETURN, NEWLINE = b"{}[\r\n"
 
-Rows = npt.NDArray[np.int64]
-"""Ascending numbers of lines, records or bytes in a piece."""
+Rows = npt.NDArray[np.int64]  # ascending numbers of lines, records or bytes in a piece
 CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}  # by the file's ending, in any case
 
 

@@ -61,8 +61,7 @@ class Reject:
     column: str | None = None
     path: str | None = None
     """The path, in its source, of a missing or unreadable file, perhaps only temporarily so; else None."""
-    first_chunk: int | None = None
-    """The chunk and position of the row that stays, for `duplicate_key`."""
+    first_chunk: int | None = None  # the chunk and position of the row that stays, for `duplicate_key`
     first_position: int | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -70,8 +69,7 @@ class Reject:
         return dict(self.__dict__)
 
 
-Mask = npt.NDArray[np.bool_]
-"""Selects rows, shape [rows]."""
+Mask = npt.NDArray[np.bool_]  # selects rows, shape [rows]
 Ints = npt.NDArray[np.int64]
 Rows = Sequence[int] | npt.NDArray[np.signedinteger[Any]]
 
@@ -83,12 +81,10 @@ class Fault:
     reason: str
     message: str
     column: str | None = None
-    path: str | None = None
-    """The path, in its source, of the missing or unreadable file, if that is the fault."""
+    path: str | None = None  # the path, in its source, of the missing or unreadable file, if that is the fault
 
 
-Faults = dict[int, Fault]
-"""Faults by row; the first stays."""
+Faults = dict[int, Fault]  # faults by row; the first stays
 
 
 def add_faults(faults: Faults, rows: Mask, fault: Fault) -> None:

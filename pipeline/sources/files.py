@@ -28,10 +28,8 @@ class FileInfo(NamedTuple):
     path: str
     bytes: int
     modified: float
-    tag: str = ""
-    """An object's ETag or generation, which changes with its content; `modified` is then 0."""
-    changed: float = 0.0
-    """The ctime (Unix seconds), which no program can set; `modified` for a file at a URL."""
+    tag: str = ""  # an object's ETag or generation, which changes with its content; `modified` is then 0
+    changed: float = 0.0  # the ctime (Unix seconds), which no program can set; `modified` for a file at a URL
     inode: int = 0
 
     @property

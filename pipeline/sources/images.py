@@ -33,14 +33,12 @@ SIDES = re.compile(r"[1-9]\d* x [1-9]\d*")
 class Reference:
     """An image's place, or its bytes (`data`); `length` is None for a whole file."""
 
-    path: str = ""
-    """Relative to the source's folder of images, or to the build's scratch folder."""
+    path: str = ""  # relative to the source's folder of images, or to the build's scratch folder
     offset: int = 0
     length: int | None = None
     in_scratch: bool = False
     data: bytes | None = None
-    sides: str = ""
-    """The annotated width and height, `200 x 100`."""
+    sides: str = ""  # the annotated width and height, `200 x 100`
 
 
 def to_file(path: str) -> bytes:
@@ -116,8 +114,7 @@ def empty_images(values: pa.Array) -> pa.Array:
     return pc.if_else(pc.equal(pc.binary_length(values), 0), pa.scalar(inline(b"")), pa.scalar(None, pa.binary()))
 
 
-Refusal = tuple[str, str]
-"""A reason code and a message."""
+Refusal = tuple[str, str]  # a reason code and a message
 
 
 def _reference(value: bytes, links: Inside, folder: str, ending: str = "") -> bytes | Refusal:

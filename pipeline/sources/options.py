@@ -22,7 +22,6 @@ PATHS = ("path", "images", "names", "image_list")  # options that hold paths, wi
 OF_TEXT = ("text", "file_name", "label", "line")
 """The columns of files of text; `columns` may name files instead."""
 CONLLU = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
-JSON_PATH = re.compile(r"(?=.)[^.\[\]]*(\[\])*(\.[^.\[\]]+(\[\])*)*")
 Item = TypeVar("Item")
 Source = TypeVar("Source", bound="SourceOptions")
 
@@ -33,10 +32,15 @@ def _not_reserved(columns: dict[str, str]) -> dict[str, str]:
     return columns
 
 
-def _character(value: str) -> str:
-    if len(value) != 1 or not value.isascii() or value in "\0\r\n":
-        raise ValueError(f'should be one ASCII character, such as "," or "\\t", got {value!r}')
-    return value
+def _of_form(form: re.Pattern[str], words: str) -> AfterValidator:
+    """Makes a check of a text's form; `words` describe that in the message."""
+
+    def check(value: str) -> str:
+        if form.fullmatch(value) is None:
+            raise ValueError(f"should be {words}, got {value!r}")
+        return value
+
+    return AfterValidator(check)
 
 
 def _header(value: Any) -> Any:
@@ -54,12 +58,6 @@ def _known(encoding: str) -> str:
     except (LookupError, ValueError) as error:
         raise ValueError(f"is not a text encoding known to Python: {encoding!r}; try utf-8 or cp1252") from error
     return encoding
-
-
-def _reference(value: str) -> str:
-    if REFERENCE.fullmatch(value) is None:
-        raise ValueError(f"should be `module:function`, got {value!r}")
-    return value
 
 
 def _as_mapping(value: Any) -> Any:
@@ -80,16 +78,14 @@ def json_steps(path: str) -> tuple[str, ...]:
     return tuple(re.findall(r"[^.\[\]]+|\[\]", path))
 
 
-def _json_path(value: str) -> str:
-    if JSON_PATH.fullmatch(value) is None:
-        raise ValueError(f"should be keys with dots, and [] after a list, such as data[].qas[], got {value!r}")
-    return value
-
-
-Character = Annotated[str, AfterValidator(_character)]
+JSON_PATH = re.compile(r"(?=.)[^.\[\]]*(\[\])*(\.[^.\[\]]+(\[\])*)*")
+JsonPath = Annotated[str, _of_form(JSON_PATH, "keys with dots, and [] after a list, such as data[].qas[]")]
+Character = Annotated[
+    str, _of_form(re.compile(r"[\x01-\x09\x0b\x0c\x0e-\x7f]"), 'one ASCII character, such as "," or "\\t"')
+]
 Header = Annotated[Literal[True] | Annotated[tuple[str, ...], Field(min_length=1)], BeforeValidator(_header)]
 Encoding = Annotated[str, AfterValidator(_known)]
-Reference = Annotated[str, AfterValidator(_reference)]
+Reference = Annotated[str, _of_form(REFERENCE, "`module:function`")]
 Names = Annotated[
     tuple[str, ...], BeforeValidator(lambda value: (value,) if isinstance(value, str) else value, str | tuple[str, ...])
 ]
@@ -210,9 +206,9 @@ class Json(RowsOptions, EncodedOptions):
     """Files of one JSON document each, with a list of rows inside."""
 
     format: Literal["json"]
-    rows: Annotated[str, AfterValidator(_json_path)]
+    rows: JsonPath
     """The list of rows: `[]` the document itself, `images[]` one in it, `data[].paragraphs[].qas[]` one in each."""
-    keep: tuple[Annotated[str, AfterValidator(_json_path)], ...] = ()
+    keep: tuple[JsonPath, ...] = ()
     """Values of the objects around a row, such as `data[].title`: each is a column, called by its last key."""
 
     @model_validator(mode="after")
@@ -370,22 +366,10 @@ class UserRows(SourceOptions):
         return [self.rows, *([self.parts] if self.parts else [])]
 
 
-AnySource = Annotated[
-    ImageFolder
-    | AnnotatedImages
-    | Csv
-    | Tsv
-    | JsonLines
-    | Json
-    | Parquet
-    | TextFiles
-    | Conll
-    | TFRecord
-    | Adopted
-    | WebDataset
-    | UserRows,
-    Field(discriminator="format"),
-]
+_Images = ImageFolder | AnnotatedImages
+_Archives = TFRecord | Adopted | WebDataset
+_Rows = Csv | Tsv | JsonLines | Json | Parquet | TextFiles | Conll
+AnySource = Annotated[_Images | _Rows | _Archives | UserRows, Field(discriminator="format")]
 
 
 def is_template(source: SourceOptions) -> bool:

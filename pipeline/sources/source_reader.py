@@ -20,8 +20,7 @@ from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.options import SourceOptions
 
 SourceOf = TypeVar("SourceOf", bound=SourceOptions)
-Key = Sequence[str] | None
-"""The columns of a row's key; None: the default key."""
+Key = Sequence[str] | None  # the columns of a row's key; None: the default key
 
 
 class SourceError(UserError):
@@ -32,23 +31,19 @@ class SourceError(UserError):
 class Chunk:
     """A piece of a source, read by one worker."""
 
-    index: int
-    """The chunk's number in the whole build, in order of (source, path, position)."""
-    source: int
-    """The source's number in the spec, from 0."""
+    index: int  # the chunk's number in the whole build, in order of (source, path, position)
+    source: int  # the source's number in the spec, from 0
     file: str
     """The file, relative to the source's root (POSIX); '' for rows of several files, which `locate` finds by itself."""
     bytes: int
-    work: Any = None
-    """The format's own description, such as a byte range or a list of names."""
+    work: Any = None  # the format's own description, such as a byte range or a list of names
 
 
 @dataclass(frozen=True)
 class WholeFiles:
     """The work of a chunk of whole files, one a row."""
 
-    packed: bytes
-    """Their names: a packed list."""
+    packed: bytes  # their names: a packed list
 
     @property
     def names(self) -> list[str]:
@@ -67,19 +62,14 @@ class Plan:
     """The result of planning a source, before its rows are read."""
 
     chunks: list[Chunk]
-    rows: int
-    """The number of rows: exact for images, otherwise possibly estimated from the inputs' bytes."""
-    bytes: int = 0
-    """The bytes to read, including images."""
-    inputs: Sequence[FileInfo] = ()
-    """Every used file, with paths relative to the root; part of the build key."""
-    notes: list[str] = field(default_factory=list)
-    """Notes for the user: ignored files, and why."""
+    rows: int  # the number of rows: exact for images, otherwise possibly estimated from the inputs' bytes
+    bytes: int = 0  # the bytes to read, including images
+    inputs: Sequence[FileInfo] = ()  # every used file, with paths relative to the root; part of the build key
+    notes: list[str] = field(default_factory=list)  # notes for the user: ignored files, and why
     is_exact: bool = False
     names: Sequence[str] = ()
     """The columns found, including nested ones; those from files' names and folders come last."""
-    of_path: Sequence[str] = ()
-    """The columns that come from the path of a row's file."""
+    of_path: Sequence[str] = ()  # the columns that come from the path of a row's file
     stated: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """The files' own `classes`; `points`; `flip_pairs` and `skeleton` as pairs of points' numbers from 0."""
     referred_bytes: int = 0
@@ -94,8 +84,7 @@ class Block:
     """The asked columns by name (types of `sources.columns`; null where optional), `@position` (int64: 0-based in the
     chunk, strictly rising) and, if asked for, `@key` (binary), the default key. No asked column begins with `@`."""
     rejects: list[Reject]
-    positions: int
-    """The number of positions (lines, records, files) covered, including blank lines."""
+    positions: int  # the number of positions (lines, records, files) covered, including blank lines
 
 
 @dataclass(frozen=True)

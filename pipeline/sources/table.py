@@ -30,12 +30,9 @@ Result = TypeVar("Result")
 class TableReader(SourceReader[TableOf], Generic[TableOf]):
     """Reads files of rows."""
 
-    compressed: ClassVar[bool] = True
-    """True if an ending may be followed by a compression's."""
-    of_path: ClassVar[tuple[str, ...]] = ()
-    """The columns from a file's path."""
-    looks_at: ClassVar[str] = ""
-    """The end of a message about a missing column, such as ` in its first lines`."""
+    compressed: ClassVar[bool] = True  # true if an ending may be followed by a compression's
+    of_path: ClassVar[tuple[str, ...]] = ()  # the columns from a file's path
+    looks_at: ClassVar[str] = ""  # the end of a message about a missing column, such as ` in its first lines`
 
     @property
     @abstractmethod
@@ -128,10 +125,8 @@ class FileRange:
     """A piece of an archive: the records or samples that start in the bytes `[start, end)`."""
 
     start: int = 0
-    end: int | None = None
-    """None: the file's end."""
-    size: int | None = None
-    """The file's bytes; None if compressed."""
+    end: int | None = None  # None: the file's end
+    size: int | None = None  # the file's bytes; None if compressed
 
 
 class ArchiveReader(TableReader[TableOf], Generic[TableOf]):

@@ -181,8 +181,7 @@ class UserCode:
     """Source of the modules in a spec's folder that its references need."""
 
     folder: str
-    files: Mapping[str, bytes]
-    """Each file's source, by its path in the folder (POSIX)."""
+    files: Mapping[str, bytes]  # each file's source, by its path in the folder (POSIX)
 
     @classmethod
     def of(cls, references: Iterable[str], folder: str) -> "UserCode":
@@ -226,10 +225,6 @@ class UserCode:
         path = name.replace(".", "/")
         return next((file for file in (f"{path}/__init__.py", f"{path}.py") if file in self.files), None)
 
-    def has_folder(self, name: str) -> bool:
-        """Whether a package is a folder without an `__init__.py`."""
-        return any(file.startswith(name.replace(".", "/") + "/") for file in self.files)
-
     def path(self, file: str) -> str:
         """Returns a file's original path, which may not exist here."""
         return os.path.join(self.folder, file)
@@ -245,8 +240,9 @@ class _Finder:
         if cls.code is None:
             return None
         file = cls.code.find(name)
-        if file is None:
-            return ModuleSpec(name, None, is_package=True) if cls.code.has_folder(name) else None
+        if file is None:  # a package may be a folder without an `__init__.py`
+            is_folder = any(file.startswith(f"{name.replace('.', '/')}/") for file in cls.code.files)
+            return ModuleSpec(name, None, is_package=True) if is_folder else None
         is_package = file.endswith("__init__.py")
         return importlib.util.spec_from_loader(name, _Loader(cls.code, file), is_package=is_package)
 

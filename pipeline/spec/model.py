@@ -25,7 +25,7 @@ from recordmill.pipeline.spec.features.chat import Chat
 from recordmill.pipeline.spec.features.feature import Together, check_together
 from recordmill.pipeline.spec.gate import Gate, GateOrFalse
 from recordmill.pipeline.spec.messages import LANGUAGE, LINE, WEB_PAGE, explain
-from recordmill.pipeline.spec.pack import Pack, Packs, check_packs
+from recordmill.pipeline.spec.split_by import Pack, Packs, check_packs
 from recordmill.pipeline.yaml_document import Options, SpecError, load_yaml
 from recordmill.transforms.contract.kinds.base import FeatureOptions, argument_name
 

@@ -23,7 +23,7 @@ from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
 from recordmill.pipeline.build.images.read import image_reader, kept
-from recordmill.pipeline.build.inputs.listings import Listings, take_times
+from recordmill.pipeline.build.inputs.input_table import Listings, take_times
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.texts.encode import RowEncoder, graph_column

@@ -20,7 +20,7 @@ from recordmill.pipeline.build.beam.placement import place
 from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.beam.write_shards import run_job
 from recordmill.pipeline.build.context.graph import pack_graph
-from recordmill.pipeline.build.inputs.listings import Listings, take_times
+from recordmill.pipeline.build.inputs.input_table import Listings, take_times
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import check_unchanged

@@ -96,8 +96,7 @@ class Header:
     """The facts in an image's header."""
 
     format: str  # a name in `FORMATS`
-    width: int
-    """In stored pixels, before EXIF turns them; at least 1. The largest image's in AVIF and HEIF."""
+    width: int  # in stored pixels, before EXIF turns them; at least 1. The largest image's in AVIF and HEIF.
     height: int
     in_graph: bool  # the graph decodes it correctly; `pipeline.build.images.transcode` converts others to PNG
     scans: int = 1  # a decoder's passes over the pixels, several for some JPEGs

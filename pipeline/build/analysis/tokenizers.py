@@ -28,12 +28,7 @@ from recordmill.transforms.tensorflow.tokenizers import LEARNS_FROM, clean
 FOLDER = "tokenizers"
 SPECIAL_PIECES = {"padding": "[PAD]", "unknown": "[UNK]", "begin": "[CLS]", "end": "[SEP]"}
 """BERT's names of the special pieces in a WordPiece file."""
-SUFFIXES = {
-    "wordpiece": "vocab.txt",
-    "sentencepiece": "model",
-    "huggingface": "tokenizer.json",
-    "tiktoken": "tiktoken",
-}
+SUFFIXES = {"wordpiece": "vocab.txt", "sentencepiece": "model", "huggingface": "tokenizer.json", "tiktoken": "tiktoken"}
 """The suffixes of the models' files, by tokenizer."""
 LINE_BREAKS = str.maketrans({"\n": "<0x0A>", "\r": "<0x0D>"})
 MAX_WORD_BYTES = 1 << 16

@@ -62,8 +62,7 @@ LEARNED_FOLDERS = ("transform_fn", "transformed_metadata", "tokenizers")
 """The folders of a version that its graph and its tokenizers lie in."""
 FROM_SHARDS = ("lengths", *COUNTS)
 """Statistics by feature that are counted in shards; the others are learned before."""
-SUMMARIES = "summaries"
-"""The folder of mergeable sums of the rows, of a version and of each span."""
+SUMMARIES = "summaries"  # the folder of mergeable sums of the rows, of a version and of each span
 ANALYSIS = "analysis"
 FEATURE_FILES = "feature_files"
 SAMPLE_SHARE = "sample_share"
@@ -239,8 +238,7 @@ def _changes(where: str, before: Mapping[str, Any], after: Mapping[str, Any]) ->
             yield f"{where}{key}: {' → '.join(map(cut, shown))}"
 
 
-Names = Mapping[str, tuple[str, ...]]
-"""Names of classes by id, by feature."""
+Names = Mapping[str, tuple[str, ...]]  # names of classes by id, by feature
 KEPT_NAMES = "kept_names"
 
 

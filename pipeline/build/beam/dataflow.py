@@ -67,9 +67,8 @@ class DataflowRunner(Runner):
     def pipeline(self, planned: PlannedBuild) -> Iterator[Pipeline]:
         """Yields a pipeline, which runs as a job at the end of the block.
 
-        Raises:
-            DryRunFinished: the options ask for a dry run, and the graph is made.
-            RunnerError: the service would refuse the job, or its machines could not read or write.
+        Raises: DryRunFinished: the options ask for a dry run, and the graph is made. RunnerError: the service would
+        refuse the job, or its machines could not read or write.
         """
         paths = [each.source.path for each in planned.readers if each.source.format != "python"]
         dataflow.check_reachable(planned.workspace.url, paths)
@@ -121,9 +120,8 @@ class RunningJob:
     def submit(self, job: Proto) -> None:
         """Stages the graph and starts the job.
 
-        Raises:
-            RunnerError: the service refuses it, or a job of this name runs already.
-            JobFailedError: the service does not answer; it may have accepted the job.
+        Raises: RunnerError: the service refuses it, or a job of this name runs already. JobFailedError: the service
+        does not answer; it may have accepted the job.
         """
         self._is_in_submission = True  # stays True after Ctrl-C: the service may have accepted the job
         try:
@@ -140,8 +138,7 @@ class RunningJob:
     def poll(self) -> None:
         """Reads the state, at most every few seconds.
 
-        Raises:
-            RunnerError: the service refuses the question, or has not answered for `PATIENCE_SECONDS`.
+        Raises: RunnerError: the service refuses the question, or has not answered for `PATIENCE_SECONDS`.
         """
         if not self._id or time.monotonic() - self._polled <= POLL_SECONDS:
             return
@@ -156,9 +153,8 @@ class RunningJob:
     def wait(self) -> None:
         """Waits for the job's end.
 
-        Raises:
-            JobFailedError: its last state is not DONE.
-            RunnerError: the service refused to cancel it, or does not answer.
+        Raises: JobFailedError: its last state is not DONE. RunnerError: the service refused to cancel it, or does not
+        answer.
         """
         while self.state not in ENDED:
             if self._uncancelled:
@@ -171,9 +167,8 @@ class RunningJob:
     def cancel(self, timeout_seconds: float = job.CANCEL_SECONDS) -> None:
         """Cancels the job and waits for its end.
 
-        Raises:
-            JobStillRunsError: it did not end in time, its submission may yet succeed, or the service does not answer.
-            RunnerError: the service refuses to cancel it.
+        Raises: JobStillRunsError: it did not end in time, its submission may yet succeed, or the service does not
+        answer. RunnerError: the service refuses to cancel it.
         """
         if self.state in ENDED:
             return
@@ -287,9 +282,8 @@ class _Jobs:
 def _refusals(*away: type[Exception]) -> Iterator[None]:
     """Turns an error of the service or the network into one line.
 
-    Raises:
-        NoAnswerError: an error of `AWAY` or `away`, or of credentials: their renewal may fail for a moment.
-        RunnerError: the service refuses the request.
+    Raises: NoAnswerError: an error of `AWAY` or `away`, or of credentials: their renewal may fail for a moment.
+    RunnerError: the service refuses the request.
     """
     try:
         yield

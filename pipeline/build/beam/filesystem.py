@@ -57,8 +57,7 @@ class BeamFiles(LocalFiles):
     def open(self, path: str) -> BinaryIO:
         """Opens a file for reading, at its first byte.
 
-        Raises:
-            OSError: it is missing or unreadable; a URL's stream may raise it later, on reading.
+        Raises: OSError: it is missing or unreadable; a URL's stream may raise it later, on reading.
         """
         if not _is_url(path):
             return super().open(path)

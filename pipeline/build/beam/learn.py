@@ -16,7 +16,7 @@ import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
 
 from recordmill.pipeline.build.analysis import graph
-from recordmill.pipeline.build.analysis.own_preprocessing import PreprocessingError, analysis_batches, tensor_config
+from recordmill.pipeline.build.analysis.graph import PreprocessingError, analysis_batches, tensor_config
 from recordmill.pipeline.build.base.live_analysis import LearnedAnewError, LiveAnalysis
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.steps import TEMP, ListChunks, Step, WorkerStep, probe_temp
@@ -101,12 +101,10 @@ def learn(
     """Looks at the rows, if the graph learns from them, and makes the graph; returns the build with both.
 
     `export` is the archive of an earlier attempt's export, `temp` a folder that TensorFlow opens from every worker, for
-    the user's own analyzers, and `live` the live version's analysis, if it is frozen, or if spans are kept.
-
-    Raises:
-        UserError: a file of the spec cannot be read, a tokenizer cannot be trained, the user's own function fails, the
-            workers do not reach the folder of its analyzers, or the live version is damaged.
-        LearnedAnewError: the graph differs from that of the kept spans.
+    the user's own analyzers, and `live` the live version's analysis, if it is frozen, or if spans are kept. Raises:
+    UserError: a file of the spec cannot be read, a tokenizer cannot be trained, the user's own function fails, the
+    workers do not reach the folder of its analyzers, or the live version is damaged. LearnedAnewError: the graph
+    differs from that of the kept spans.
     """
     given = replace(planned, features=graph.complete_options(planned))
     look = statistics_look(given, live)

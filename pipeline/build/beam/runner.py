@@ -19,8 +19,7 @@ from recordmill.pipeline.safe_text import HIDDEN
 
 OURS = {"runner": "--runner NAME", "direct_running_mode": "--processes N", "direct_num_workers": "--processes N"}
 """Beam's options that Recordmill sets, each with the option to use instead."""
-Add = Callable[[Pipeline], None]
-"""Adds the steps of a job to a pipeline."""
+Add = Callable[[Pipeline], None]  # adds the steps of a job to a pipeline
 
 
 class Runner:
@@ -50,9 +49,8 @@ class Runner:
     def pipeline(self, planned: PlannedBuild) -> Iterator[Pipeline]:
         """Yields a pipeline, which runs at the end of the block.
 
-        Raises:
-            WorkerError: a worker failed with a `UserError`; it replaces the runner's own error.
-            JobFailedError: a worker could not use the output, or the job failed otherwise, on a cluster.
+        Raises: WorkerError: a worker failed with a `UserError`; it replaces the runner's own error. JobFailedError: a
+        worker could not use the output, or the job failed otherwise, on a cluster.
         """
         failing = nullcontext() if self.is_local else failing_as_job()
         job = Pipeline(runner=self._runner, options=self.options)

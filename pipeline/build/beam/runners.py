@@ -58,9 +58,7 @@ def make_runner(options: RunOptions = RunOptions()) -> Runner:  # noqa: B008 - f
     """Makes the runner that a build's options name.
 
     `local` is Beam's FnApiRunner, also by the name `DirectRunner`, which Beam replaces by Prism if it finds its binary.
-
-    Raises:
-        RunnerError: an option loses data or does not exist.
+    Raises: RunnerError: an option loses data or does not exist.
     """
     name = NAMES.get(options.runner, options.runner)
     beam_options = parse_options(options.beam_options, passes_on=name == "flink")
@@ -190,8 +188,7 @@ BeamFnExternalWorkerPoolServicer.start = classmethod(
     _with_globals(BeamFnExternalWorkerPoolServicer.start.__func__, grpc=_grpc(_on_loopback))
 )
 
-BACKUP = "-backup"
-"""The suffix of a backup's name: cancelling by the first job's name as a prefix cancels both."""
+BACKUP = "-backup"  # the suffix of a backup's name: cancelling by the first job's name as a prefix cancels both
 PIECES = 4  # the pieces of a backup for each idle slot: slots that become idle later take some of them
 ELEMENTS = 64  # enough for every slot to get one
 NAMESPACE = "doctor"

@@ -20,8 +20,7 @@ import pyarrow as pa
 import tensorflow as tf
 
 from recordmill.pipeline.build.beam.runner import Runner
-from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.chunk_pages import ChunkPages
+from recordmill.pipeline.build.context.build_context import ChunkPages, PlannedBuild
 from recordmill.pipeline.build.context.graph import install_user_code
 from recordmill.pipeline.build.context.reports import leaving_error
 from recordmill.pipeline.build.duplicates.fingerprints import BUCKET

@@ -9,7 +9,7 @@ from functools import cache, partial
 
 import apache_beam as beam
 
-from recordmill.pipeline.build.attempt.places import Kept
+from recordmill.pipeline.build.attempt.attempts import Kept
 from recordmill.pipeline.build.beam.placement import CountDuplicates
 from recordmill.pipeline.build.beam.runner import Add, Runner
 from recordmill.pipeline.build.beam.steps import ListChunks, WorkerStep
@@ -34,10 +34,8 @@ def run_job(
 ) -> None:
     """Runs the pipeline to its end; its results are the reports and files in the build's folder.
 
-    Also counts the duplicates of `finished`, the groups of the shards that an earlier attempt built.
-
-    Raises:
-        OvertakenError: all is built, but there was a backup, and workers may still write in this attempt.
+    Also counts the duplicates of `finished`, the groups of the shards that an earlier attempt built. Raises:
+    OvertakenError: all is built, but there was a backup, and workers may still write in this attempt.
     """
     install_user_code(context)
 

@@ -3,23 +3,29 @@
 Sent with the job, so plain, frozen and small.
 """
 
+import hashlib
 import os
+from bisect import bisect_right
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import lru_cache
+from itertools import accumulate
+from typing import Any, Self
 
 import pyarrow as pa
 
 from recordmill.pipeline.build.runners.worker_environment import worker_threads
 from recordmill.pipeline.dataset.manifest_parts import Pack
 from recordmill.pipeline.dataset.placement import Layout
+from recordmill.pipeline.sources.batches import batches, pack, packed_bytes, unpack
 from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.files import Files
-from recordmill.pipeline.sources.source_reader import SourceReader
+from recordmill.pipeline.sources.source_reader import Chunk, SourceReader
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.split_by import Duplicates, SplitBy
 from recordmill.pipeline.versions.forgotten import Forgotten
-from recordmill.pipeline.versions.stores.base import Store
+from recordmill.pipeline.versions.stores.base import OutputError, Store
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.category import NameOptions
@@ -132,8 +138,7 @@ class PlannedBuild:
     isolated: bool = False
     """Whether each image is decoded first in a process that may crash (`pipeline.build.images.isolation`)."""
     decisions: RowDecisions = RowDecisions()
-    export: str = ""
-    """The archive of tf.Transform's export (`context.graph`), once the graph is made."""
+    export: str = ""  # the archive of tf.Transform's export (`context.graph`), once the graph is made
     groups: frozenset[int] | None = None  # groups of shards to build; None: all
 
     @property
@@ -229,3 +234,58 @@ class PlannedBuild:
         """Whether the data of all splits decide the label's classes."""
         names = self.label_names()
         return names is not None and not names.classes
+
+
+FOLDER = "chunks"
+PAGE_CHUNKS = 500  # 10 million chunks are 20,000 pages, and their bounds and digests take 0.5 MB of the graph
+WRITERS = 8
+
+
+@dataclass(frozen=True)
+class ChunkPages:
+    """Chunks by their positions, from 0."""
+
+    workspace: Store
+    digests: tuple[bytes, ...]
+    """The digest of each page, its file's name: a worker unpickles only what the driver wrote."""
+    bounds: tuple[int, ...]  # position of each page's first chunk and, last, the number of chunks
+
+    @classmethod
+    def write(cls, workspace: Store, chunks: Sequence[Chunk]) -> Self:
+        """Writes missing pages: two jobs of a build read the same chunks. Raises: OSError, OutputError."""
+        counts, pages = [0], dict[bytes, bytes]()
+        for page in batches(chunks, packed_bytes, PAGE_CHUNKS):
+            data = pack(page)
+            counts.append(len(page))
+            pages[_digest(data)] = data
+        there = workspace.sizes(FOLDER)
+        missing = {name: page for digest, page in pages.items() if (name := _name(digest)) not in there}
+        with ThreadPoolExecutor(WRITERS) as pool:
+            list(pool.map(workspace.write, missing, missing.values()))
+        return cls(workspace, tuple(pages), tuple(accumulate(counts)))
+
+    def __len__(self) -> int:
+        return self.bounds[-1]
+
+    def read(self, position: int) -> Chunk:
+        """Returns a chunk; the last pages are cached. Raises: OSError, OutputError: the page is gone or damaged."""
+        page = bisect_right(self.bounds, position) - 1
+        return _read(self.workspace, self.digests[page])[position - self.bounds[page]]
+
+
+def _name(digest: bytes) -> str:
+    return f"{FOLDER}/{digest.hex()}"
+
+
+def _digest(page: bytes) -> bytes:
+    return hashlib.blake2b(page, digest_size=16).digest()
+
+
+@lru_cache(maxsize=2)
+def _read(workspace: Store, digest: bytes) -> list[Chunk]:
+    page, path = workspace.read(_name(digest)), f"{workspace.url}/{_name(digest)}"
+    if page is None:
+        raise FileNotFoundError(f"{path} is gone: another attempt at this build goes on with its work")
+    if _digest(page) != digest:
+        raise OutputError(f"{path} is not what the driver wrote: run the same command again")
+    return list(unpack(page))

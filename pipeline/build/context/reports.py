@@ -64,6 +64,11 @@ def read_reports(workspace: Store, steps: Iterable[str]) -> Iterator[dict[str, A
         yield None if data is None else json.loads(data)
 
 
+def take_groups(chunk: dict[str, Any]) -> dict[int, int]:
+    """Pops the number of rows packed for each group from a chunk's report: those of all chunks fill the memory."""
+    return {int(group): count for group, count in chunk.pop("groups").items()}
+
+
 class Progress:
     """The counters of one step at work, such as one chunk or one shard; a repeated step overwrites its own file."""
 

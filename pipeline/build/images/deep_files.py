@@ -22,8 +22,8 @@ from PIL import Image
 from PIL.PngImagePlugin import putchunk
 
 from recordmill.transforms.contract import image_header, image_parts, image_rules
+from recordmill.transforms.contract.image_facts import numbers_of
 from recordmill.transforms.contract.image_header import Header, ImageError
-from recordmill.transforms.contract.image_numbers import numbers_of
 from recordmill.transforms.contract.kinds.image import MOST_PIXELS, PIXEL_BYTES, PixelOptions
 
 Pixels = npt.NDArray[Any]

@@ -36,8 +36,7 @@ class SpanSource:
     columns: Columns  # to read
     span: str | None = None  # of its rows, if the spec has spans
     member: str | None = None  # span in its files' names, where `--compact` merges spans
-    key_prefix: str = ""
-    """The prefix of default keys: two days' `1.jpg` are two rows."""
+    key_prefix: str = ""  # the prefix of default keys: two days' `1.jpg` are two rows
     files: Sequence[FileInfo] | None = None
     """The files that it reads, with paths relative to its root; None for all."""
 

@@ -1,9 +1,11 @@
 """Plans a build in three reads: what it is given, what it is called, and where its rows go."""
 
+import shutil
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -14,6 +16,7 @@ from recordmill.pipeline.build.plan.given import Given
 from recordmill.pipeline.build.plan.keys import Keys, SpanChoice, choose, sha256_of, spans_digest
 from recordmill.pipeline.build.run_options import CHUNK_BYTES, RunOptions
 from recordmill.pipeline.dataset.placement import Layout, shard_count
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.options import UserRows
@@ -144,7 +147,7 @@ def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Fil
         del plans  # they are large
         plans = [each.planned(files, max(pack_bytes, chunk_bytes)) for each in sources]
     chunks = ((source, chunk) for source, plan in enumerate(plans) for chunk in plan.chunks)
-    of_sources = dict.fromkeys(line for plan in plans for line in plan.notes)
+    of_sources, texts = dict.fromkeys(line for plan in plans for line in plan.notes), spec.options().items()
     return BuildPlan(
         spec=spec,
         given=given,
@@ -162,18 +165,12 @@ def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Fil
             *note(ODD, sorted(files.left_out())),
             *of_sources,
             *given.inherited.notes,
-            *note(SERVED_IDS, _encoded_before(spec)),
+            *note(SERVED_IDS, [name for name, each in texts if isinstance(each, TextOptions) and each.in_library]),
         ],
         roots=tuple(each.reader.image_root(files) for each in sources),
         inputs=tuple(Group(each, plan.inputs) for each, plan in zip(sources, plans, strict=True)),
         pack_bytes=pack_bytes,
     )
-
-
-def _encoded_before(spec: Spec) -> list[str]:
-    """Lists the texts and chats that become ids before the graph."""
-    options = spec.options().items()
-    return [name for name, each in options if isinstance(each, TextOptions) and each.in_library]
 
 
 def _by_span(sources: Sequence[SpanSource], plans: Sequence[Plan]) -> dict[str, list[Plan]]:
@@ -270,3 +267,33 @@ def inputs_digest(plan: BuildPlan, files: Files) -> str:
     if not plan.spec.has_spans:
         return digest_of(enumerate(each.planned(files, CHUNK_BYTES).inputs for each in plan.sources))
     return spans_digest(plan.spans.kept, plan.keys.of_spans(list_spans(plan.sources, files, again=True)))
+
+
+SURELY = 0.25  # of the estimate is certain to be written: ids and numbers may take a quarter of their text
+
+
+class NoSpaceError(UserError):
+    """The disk cannot hold the build."""
+
+
+def check_free_space(plan: BuildPlan, run: str, *, holds_shards: bool, holds_rows: bool, kept: int = 0) -> str | None:
+    """Returns a note for the user if a run's folder may be too small for the estimate, less `kept` bytes of shards.
+
+    Raises: NoSpaceError: less than `SURELY` fits.
+    """
+    folder = Path(run).absolute()
+    shards = max(0, plan.expected_bytes - kept) if holds_shards else 0
+    scratch = plan.scratch_bytes if holds_rows else 0
+    free = shutil.disk_usage(next(at for at in (folder, *folder.parents) if at.exists())).free
+    needs = (
+        f"about {size(shards + scratch)} in {folder.parents[2]} ({size(shards)} of shards, "
+        f"{size(scratch)} of scratch), and {size(free)} are free"
+    )
+    if free < SURELY * (shards + scratch):
+        raise NoSpaceError(f"the build needs {needs}: free some space, or use an output on another disk")
+    return f"the build may need {needs}" if free < shards + scratch else None
+
+
+def size(count: int) -> str:
+    """Formats a number of bytes in MiB or GiB."""
+    return f"{count / (1 << 30):,.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):,.1f} MiB"

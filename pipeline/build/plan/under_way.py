@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from recordmill.pipeline.build.base.live_analysis import ANALYSIS
-from recordmill.pipeline.build.inputs.input_table import Remembered
-from recordmill.pipeline.build.inputs.listings import Listings, take_times
+from recordmill.pipeline.build.inputs.input_table import Listings, Remembered, take_times
 from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.plan.keys import listing_key, sighting_key
 from recordmill.pipeline.build.plan.plan import BuildPlan, inputs_digest, make_plan

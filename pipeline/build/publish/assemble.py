@@ -3,24 +3,30 @@
 import hashlib
 import json
 import os
+import posixpath
 import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import tensorflow as tf
+import tensorflow_transform as tft
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tensorflow_transform.tf_metadata.schema_utils import schema_from_feature_spec
+
 from recordmill.pipeline.build.analysis.tokenizers import tokenizer
 from recordmill.pipeline.build.base import live_analysis
-from recordmill.pipeline.build.base.span_reports import files_of, kept_shards
-from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS
+from recordmill.pipeline.build.base.inherited import files_of, kept_shards
+from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS, input_specs
 from recordmill.pipeline.build.context.reports import asked_of_stores
-from recordmill.pipeline.build.publish.features import write_tfds_files, write_tft_files
 from recordmill.pipeline.build.results.results import Results
 from recordmill.pipeline.build.summaries.look import STATISTICS, full_buckets
 from recordmill.pipeline.build.worker.build_shard import write_empty_shard
-from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, index_bytes, renamed, span_file
+from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, index_bytes, renamed, span_file, vocabulary_name
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, Split
 from recordmill.pipeline.dataset.manifest_parts import PackFile
 from recordmill.pipeline.dataset.paths import path_within
@@ -28,13 +34,100 @@ from recordmill.pipeline.dataset.profile import FILE, to_text
 from recordmill.pipeline.dataset.version import read_words
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.facts.sidecars import with_sidecars
+from recordmill.pipeline.spec.features.token_labels import TokenLabels
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.build_folders import entries
 from recordmill.pipeline.versions.files import KeptFiles, inventory
 from recordmill.pipeline.versions.forgotten import FORGOTTEN
 from recordmill.pipeline.versions.stores.traffic import ASKED
-from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.base import UNKNOWN, Description, Stored, tfds_stored
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
+from recordmill.transforms.contract.kinds.raw import OwnDescription
+from recordmill.transforms.contract.kinds.text import vocabulary_owner
+from recordmill.transforms.contract.stored import part_name, stored_features
+from recordmill.transforms.tensorflow.features import parse_spec, part_spec
+from recordmill.transforms.tensorflow.kind import DTYPES
+
+ASSETS = "transform_fn/assets"
+STORED = {dtype: name for name, dtype in DTYPES.items()}
+Described = dict[str, Description]  # by feature
+
+
+def describe_features(results: Results) -> Described:
+    """Describes the features that a finished job stored."""
+    spec = results.plan.spec
+    described: Described = {}
+    for name, feature in spec.features.items():
+        owner = vocabulary_owner(name, feature.options())
+        statistics = {"vocabulary": f"{ASSETS}/{vocabulary_name(owner)}", "is_label": name == spec.label}
+        statistics |= results.statistics.get(owner, {})
+        if isinstance(feature, TokenLabels):
+            statistics["max_length"] = getattr(spec.features[feature.text], "most_ids", None)
+        if name in results.context.models:
+            statistics |= tokenizer(results.context, owner).statistics(owner)
+        described[name] = feature.describe(statistics)
+    return with_own_features(results.export, described) if spec.preprocessing else described
+
+
+def with_own_features(export: str, built_in: Described) -> Described:
+    """Describes the features that a graph stores: the spec's, if stored in its types, and all others."""
+    stored = tft.TFTransformOutput(export).transformed_feature_spec()
+    kept = {name: each for name, each in built_in.items() if _is_stored(name, each, stored)}
+    known = stored_features(kept)
+    return kept | {name: _own(spec) for name, spec in stored.items() if name not in known}
+
+
+def _is_stored(name: str, description: Description, stored: Mapping[str, Any]) -> bool:
+    return all(_form(stored.get(part)) == _form(spec) for part, spec in parse_spec({name: description}).items())
+
+
+def _form(spec: Any) -> tuple[Any, ...]:
+    """Returns a spec's type and shape, without TensorFlow's names for the parts of ragged values."""
+    return (type(spec), getattr(spec, "dtype", None), list(getattr(spec, "shape", None) or []))
+
+
+def _own(spec: Any) -> OwnDescription:
+    fixed = isinstance(spec, tf.io.FixedLenFeature)
+    return OwnDescription(stored=STORED[spec.dtype], shape=tuple(spec.shape) if fixed else None)
+
+
+def write_tfds_files(folder: str, features: Mapping[str, Description], vocabularies: Mapping[str, list[str]]) -> None:
+    """Writes the files of TensorFlow Datasets: `features.json` and labels."""
+    into, stored = Path(folder), stored_features(features, with_key=True)
+    parts = {name: tfds_stored(each) for name, each in stored.items()}
+    parts |= {name: description.tfds() for name, description in features.items()}
+    described = {
+        "pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict",
+        "featuresDict": {"features": parts},
+    }
+    (into / "features.json").write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
+    for feature, description in features.items():
+        if "classLabel" in description.tfds() and isinstance(description, CategoryDescription):
+            names = [UNKNOWN] * (description.first_id or 0) + vocabularies[feature]
+            path_within(into, f"{feature}.labels.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
+
+
+def write_tft_files(results: Results, folder: str, features: Mapping[str, Description]) -> None:
+    """Writes the schemas and assets that `tft.TFTransformOutput` reads; the graph's schema splits ragged tensors."""
+    made, into = tft.TFTransformOutput(results.export), Path(folder)
+    stored = schema_from_feature_spec(parse_spec(features), made.transformed_domains() | dict(_domains(features)))
+    stored.annotation.CopyFrom(made.transformed_metadata.schema.annotation)
+    inputs = input_specs(results.context).items()
+    raw = {name: part_spec(Stored(STORED[each.dtype], None if len(each.shape) > 1 else ())) for name, each in inputs}
+    for place, schema in {"transformed_metadata": stored, "metadata": schema_from_feature_spec(raw)}.items():
+        path_within(into, f"{place}/schema.pbtxt").write_text(text_format.MessageToString(schema), encoding="ascii")
+    files = {name: file for name, each in features.items() if (file := getattr(each, "vocabulary", None))}
+    files |= {posixpath.basename(file): file for file in files.values()}
+    assets = json.dumps({name: posixpath.relpath(file, ASSETS) for name, file in files.items()})
+    path_within(into, "transformed_metadata/asset_map").write_text(assets, encoding="ascii")
+
+
+def _domains(features: Mapping[str, Description]) -> Iterator[tuple[str, schema_pb2.IntDomain]]:
+    for name, description in features.items():
+        ids = getattr(description, "buckets", None) or getattr(description, "vocabulary_size", None)
+        for part, stored in description.parts().items():
+            if stored.dtype == "int64" and (count := {"": ids, "missing": 2}.get(part)):
+                yield part_name(name, part), schema_pb2.IntDomain(min=0, max=count - 1, is_categorical=True)
 
 
 @dataclass(frozen=True)
@@ -204,17 +297,12 @@ def _write_rejects(results: Results, assembled: Path) -> dict[str, Any]:
     return {"by_reason": results.reasons, "in_statistics": results.rejected_in_statistics, "files": files}
 
 
-def _sample_share(results: Results) -> float:
-    """Returns the least share of images in the statistics of any span."""
-    live = results.plan.live
-    return min(results.context.sample_share, live.sample_share if live and live.spans else 1.0)
-
-
 def _manifest(
     results: Results, described: dict[str, Description], splits: dict[str, Split], rejects: dict[str, Any], version: str
 ) -> Manifest:
     plan, now, asked = results.plan, datetime.now(UTC), asked_of_stores(results.context.progress)
     sources, gone = results.by_source(), plan.given.inherited.forgotten
+    of_kept = plan.live.sample_share if plan.live and plan.live.spans else 1.0
     return Manifest(
         name=plan.spec.name,
         version=version,
@@ -244,7 +332,7 @@ def _manifest(
             **({"user_code": plan.given.code.to_json()} if plan.given.code else {}),
             **({live_analysis.FEATURE_FILES: dict(plan.given.feature_files)} if plan.given.feature_files else {}),
             **({live_analysis.ANALYSIS: plan.frozen.to_json()} if plan.frozen else {}),
-            **({live_analysis.SAMPLE_SHARE: _sample_share(results)} if plan.spec.has_spans else {}),
+            **({live_analysis.SAMPLE_SHARE: min(results.context.sample_share, of_kept)} if plan.spec.has_spans else {}),
             **({FORGOTTEN: gone.entry(plan.source_key)} if gone.keys else {}),
         },
     )

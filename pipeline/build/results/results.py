@@ -8,13 +8,19 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from recordmill.pipeline.build.attempt.reconcile import check_look, check_shards, check_sources, take_groups
 from recordmill.pipeline.build.attempt.reject_limits import RejectLimits, RejectPlaces, by_frequency
+from recordmill.pipeline.build.base.inherited import KeptSpan, add_up_duplicates, shards_by_group
 from recordmill.pipeline.build.base.live_analysis import published_path
-from recordmill.pipeline.build.base.span_reports import KeptSpan, add_up_duplicates, shards_by_group
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import unpack_graph
-from recordmill.pipeline.build.context.reports import ANALYSIS, chunk_step, read_rejects, read_reports, shard_step
+from recordmill.pipeline.build.context.reports import (
+    ANALYSIS,
+    chunk_step,
+    read_rejects,
+    read_reports,
+    shard_step,
+    take_groups,
+)
 from recordmill.pipeline.build.duplicates.counts import manifest_entry
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.worker.shard_report import ShardSums
@@ -24,6 +30,46 @@ from recordmill.pipeline.dataset.profile import Lengths, Profiles, add_up_length
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.transforms.contract.image_facts import COUNTS
+
+
+class ReconcileError(UserError):
+    """Rows were lost or counted twice; the message gives the place and the numbers."""
+
+
+def check_shards(expected: Mapping[int, int], shards: Mapping[int, Mapping[str, Any]]) -> None:
+    """Checks by group that every packed row is a record, some windows or a reject. Raises: ReconcileError."""
+    for group, rows in expected.items():
+        if group not in shards:
+            raise ReconcileError(f"{rows} rows were read for shard group {group}, and the shard was not built")
+        shard = shards[group]
+        where = f"shard {shard['shard']} of {shard['split']}"
+        built = shard["records"] - shard.get("more_windows", 0) + shard["rejected"]
+        if built != rows:
+            raise ReconcileError(
+                f"{rows} rows were read for {where}, {built} came out of it: the runner lost or repeated rows"
+            )
+
+
+def check_sources(counts: Sequence[Mapping[str, Any]]) -> None:
+    """Checks for each source that read = written + rejected + duplicates + forgotten. Raises: ReconcileError."""
+    for source, count in enumerate(counts):
+        if count["read"] != sum(count.get(fate, 0) for fate in ("written", "rejected", "duplicates", "forgotten")):
+            raise ReconcileError(
+                f"source {source} ({count['path']}): {count['read']} rows read, {count['written']} written, "
+                f"{count['rejected']} rejected, {count['duplicates']} left out as duplicates and "
+                f"{count.get('forgotten', 0)} as forgotten: the rest is lost"
+            )
+
+
+def check_look(seen: Mapping[str, int], packed: Mapping[str, int]) -> None:
+    """Checks for each split that the look saw every packed row once. Raises: ReconcileError."""
+    for split, rows in seen.items():
+        if rows != packed.get(split, 0):
+            raise ReconcileError(
+                f"the statistics are of {rows} rows of the split '{split}', {packed.get(split, 0)} were read for its "
+                "shards: the runner lost or repeated rows"
+            )
+
 
 Report = dict[str, Any]
 COUNTED = ("read", "written", "rejected", "duplicates")
@@ -44,16 +90,11 @@ class Results:
     chunks: list[Report]
     shards: dict[int, Report]
     """By group; groups without rows are missing. Without spans, a report lacks the counts in `sums`."""
-    sums: ShardSums
-    """The sums of all shards."""
-    export: str
-    """The folder of the analysis's export."""
-    statistics: dict[str, Report]
-    """The results of the analysis, by feature."""
-    drift: Report
-    """The manifest's entry on the rows' distance from a frozen analysis; empty without one."""
-    kept: Mapping[str, KeptSpan] = field(default_factory=dict)
-    """The kept spans; `shards` includes their shards."""
+    sums: ShardSums  # the sums of all shards
+    export: str  # the folder of the analysis's export
+    statistics: dict[str, Report]  # the results of the analysis, by feature
+    drift: Report  # the manifest's entry on the rows' distance from a frozen analysis; empty without one
+    kept: Mapping[str, KeptSpan] = field(default_factory=dict)  # the kept spans; `shards` includes their shards
 
     @property
     def built(self) -> dict[int, Report]:
@@ -189,10 +230,8 @@ class Results:
 def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, KeptSpan] = MappingProxyType({})) -> Results:
     """Reads a finished job's reports and reconciles them; adds those of the kept spans.
 
-    Raises:
-        ReconcileError: rows were lost or counted twice.
-        TooManyRejectsError: more rows were rejected than the spec allows.
-        NothingToPublishError: the train split is empty.
+    Raises: ReconcileError: rows were lost or counted twice. TooManyRejectsError: more rows were rejected than the spec
+    allows. NothingToPublishError: the train split is empty.
     """
     steps = [chunk_step(chunk.index) for chunk in plan.chunks]
     chunks, expected = list[Report](), Counter[int]()

@@ -26,12 +26,9 @@ MOST_BYTES = 1 << 30  # 1 GiB: the limit of an image's `max_bytes`
 class Origin:
     """The place of a row in the sources now."""
 
-    file: str
-    """The full path of the file, or its URL."""
-    line: int | None
-    """The line, or the number of the record or row, from 1; None if the file itself is the row."""
-    since: str
-    """The file's changes since the version was built, for people."""
+    file: str  # the full path of the file, or its URL
+    line: int | None  # the line, or the number of the record or row, from 1; None if the file itself is the row
+    since: str  # the file's changes since the version was built, for people
 
     def __str__(self) -> str:
         line = "" if self.line is None else f", line {self.line:,}"
@@ -43,10 +40,8 @@ def find_origins(
 ) -> Iterator[Origin]:
     """Reads the sources until it finds the rows of a key: the first in each span with a record.
 
-    If paths name spans, it reads only these spans' files. `rows` are the key's records in the version.
-
-    Raises:
-        UserError: the sources cannot be listed or read, or the spec names other columns.
+    If paths name spans, it reads only these spans' files. `rows` are the key's records in the version. Raises:
+    UserError: the sources cannot be listed or read, or the spec names other columns.
     """
     spans = {row.shard.span for row in rows if row.shard.span is not None}
     is_named = spec.has_templates and not any(manifest.spans[span].members for span in spans)

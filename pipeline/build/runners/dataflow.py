@@ -12,8 +12,7 @@ from typing import Any
 from recordmill.pipeline.build.runners.job import RunnerError
 from recordmill.pipeline.safe_text import redacted, summary_of_text
 
-Options = Mapping[str, Any]
-"""Beam's options by their names, without default values."""
+Options = Mapping[str, Any]  # Beam's options by their names, without default values
 
 REQUIRED = {
     "project": "the project's id, such as my-project",

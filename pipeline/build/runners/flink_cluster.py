@@ -91,9 +91,8 @@ class FlinkCluster:
     def start(self) -> str:
         """Starts the job server, unless it runs; returns its address.
 
-        Raises:
-            RunnerError: the jar is missing or has changed.
-            JobServerError: Java is missing, or the server does not start.
+        Raises: RunnerError: the jar is missing or has changed. JobServerError: Java is missing, or the server does not
+        start.
         """
         if self._server is None:
             java = job_server.find_java()
@@ -117,9 +116,7 @@ class FlinkCluster:
     def cancel_old_jobs(self, build_key: str, on_note: Callable[[str], None]) -> None:
         """Cancels the jobs of a build that a dead driver left, and waits for their ends.
 
-        Raises:
-            JobStillRunsError: a job did not end in time.
-            FlinkError: the cluster does not answer.
+        Raises: JobStillRunsError: a job did not end in time. FlinkError: the cluster does not answer.
         """
         end = time.monotonic() + (SLOT_SECONDS if self._has_answered else 0)
         while True:  # a cluster that answered before may be restarting its JobManager
@@ -153,11 +150,8 @@ def flink_presets(
 ) -> dict[str, str]:
     """Makes the presets of a job on Flink, from the cluster's state now.
 
-    `given` are the names of the user's options for Beam; each `attempt` has another name.
-
-    Raises:
-        RunnerError: no slot becomes free, or the workers' program is missing.
-        FlinkError: the cluster does not answer.
+    `given` are the names of the user's options for Beam; each `attempt` has another name. Raises: RunnerError: no slot
+    becomes free, or the workers' program is missing. FlinkError: the cluster does not answer.
     """
     slots = {} if "parallelism" in given else {"parallelism": str(free_slots(cluster))}
     return {

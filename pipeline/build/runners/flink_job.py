@@ -39,17 +39,10 @@ JAVA = re.compile(
     r"^(?:Caused by: |Suppressed: )?((?:[a-z_]\w*\.)+[A-Z][\w$]*)(?:: (.*))?$(?:\n\tat (\S+))?", re.MULTILINE
 )
 PYTHON = re.compile(r"Traceback \(most recent call last\):.*?(?=^\tat |^Caused by: |\Z)", re.MULTILINE | re.DOTALL)
-DEAD_WORKER = (
-    "call already closed",
-    "Waited 3 minutes",  # Beam's, for a worker to start
-    "Process died with exit code",
-    "UNAVAILABLE",
-    "Call already cancelled",
-    "CANCELLED: client cancelled",
-    "CANCELLED: cancelled before receiving half close",
-    "SDK harness disconnected",
-    "Stream removed",
-)
+DEAD_WORKER = re.compile(
+    "call already closed|Waited 3 minutes|Process died with exit code|UNAVAILABLE|Call already cancelled|Stream removed"
+    "|CANCELLED: (client cancelled|cancelled before receiving half close)|SDK harness disconnected"
+)  # Beam waits 3 minutes for a worker to start
 REMEDY = "if memory ran out: more of it, fewer slots a TaskManager, or RECORDMILL_WORKER_THREADS=1 for the workers"
 KILLED = "exit code 137"  # 128 and SIGKILL
 # Flink's own messages name machines, slots and times; those of other classes may hold a row.
@@ -71,8 +64,7 @@ class NoFlinkAnswerError(FlinkError):
 class Overview:
     """A cluster at one moment."""
 
-    version: str
-    """Flink's version, such as 1.19.3."""
+    version: str  # Flink's version, such as 1.19.3
     task_managers: int
     slots: int
     free_slots: int
@@ -84,8 +76,7 @@ class JobStatus:
 
     id: str
     name: str
-    state: str
-    """CREATED, RUNNING, FAILING, CANCELLING, …, or one of `ENDED`."""
+    state: str  # CREATED, RUNNING, FAILING, CANCELLING, …, or one of `ENDED`
 
     @property
     def has_ended(self) -> bool:
@@ -269,7 +260,7 @@ def cause_of(traces: Sequence[str]) -> str:
         return f"a worker raised {summary_of_text(traceback[0])}"
     found = [(match[1], match[2] or "", match[3] or "") for match in JAVA.finditer(text)]
     for _, message, _ in reversed(found):
-        if any(sign in message for sign in DEAD_WORKER):
+        if DEAD_WORKER.search(message):
             reason = ", most likely because memory ran out" if KILLED in message else ""
             return f"a worker process died{reason}: {_shown(message)}; {REMEDY}"
     for name, message, frame in reversed(found):

@@ -46,10 +46,8 @@ class JobStillRunsError(UserError):
 class Job(Protocol):
     """A job on a cluster; its name is known before its submission, and finds it at any time."""
 
-    state: str
-    """The state at the last poll, in the cluster's words; empty before the first sight of the job."""
-    url: str
-    """The job's page for people; empty before the first sight of the job."""
+    state: str  # the state at the last poll, in the cluster's words; empty before the first sight of the job
+    url: str  # the job's page for people; empty before the first sight of the job
 
     def poll(self) -> None:
         """Reads the state, and shows the cluster that the driver is alive."""
@@ -79,11 +77,8 @@ def failing_as_job(describe: Callable[[], str] = lambda: "") -> Iterator[None]:
 def watched(job: Job, checks: Sequence[Callable[[], None]] = ()) -> Iterator[None]:
     """Polls a job while the block submits it and waits for it; cancels it if the block or a check fails.
 
-    `checks` are quick functions that raise a `UserError` to end the job, such as a lease's.
-
-    Raises:
-        UserError: the error of a check.
-        JobFailedError: the block failed with any `Exception` but a `UserError`.
+    `checks` are quick functions that raise a `UserError` to end the job, such as a lease's. Raises: UserError: the
+    error of a check. JobFailedError: the block failed with any `Exception` but a `UserError`.
     """
     lost: list[UserError] = []
 
@@ -153,8 +148,7 @@ class Rest(Generic[T]):
 
     count: Callable[[], tuple[int, int]] = lambda: (0, 0)
     """Counts the finished and the missing steps of the current stage."""
-    find: Callable[[], T | None] = lambda: None
-    """Finds the work for a backup; None if no step is missing."""
+    find: Callable[[], T | None] = lambda: None  # finds the work for a backup; None if no step is missing
 
 
 class IdleSlots:

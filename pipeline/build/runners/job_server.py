@@ -78,8 +78,7 @@ class JobServer:
     def start(self) -> None:
         """Starts the server, unless it runs, and waits until it listens.
 
-        Raises:
-            JobServerError: it ends early, or does not listen in time.
+        Raises: JobServerError: it ends early, or does not listen in time.
         """
         if self._process is not None and self._process.poll() is None:
             return
@@ -160,10 +159,8 @@ class VersionPair:
     """A minor version of Flink, and the job server for it."""
 
     flink: str
-    beam: str
-    """The version of Beam's Java runner."""
-    was_run: bool
-    """Whether Recordmill has built on it, to the same bytes; others are only expected to work."""
+    beam: str  # the version of Beam's Java runner
+    was_run: bool  # whether Recordmill has built on it, to the same bytes; others are only expected to work
 
     @property
     def coordinates(self) -> str:
@@ -190,10 +187,8 @@ def pair_for(version: str) -> VersionPair | None:
 def find_jar(name: str, sha256: str = "") -> Path:
     """Finds a file, or the jar of Maven coordinates, in the user's cache or by fetching it; checks its digest.
 
-    An empty `sha256` stands for the digest noted when the jar was fetched, and for any of a file.
-
-    Raises:
-        RunnerError: the jar does not exist, cannot be fetched, or has another digest.
+    An empty `sha256` stands for the digest noted when the jar was fetched, and for any of a file. Raises: RunnerError:
+    the jar does not exist, cannot be fetched, or has another digest.
     """
     if sha256 and not SHA256.fullmatch(sha256):
         raise RunnerError(f"--flink-jar-sha256 '{sha256}' is not a SHA-256: give its 64 hexadecimal digits")

@@ -44,17 +44,9 @@ def worker_threads() -> int:
 
 
 CLIENTS = (
-    "boto3",
-    "google.cloud.bigquery",
-    "google.cloud.bigquery_storage_v1",
-    "google.cloud.bigtable",
-    "google.cloud.dataflow",
-    "google.cloud.pubsub",
-    "google.cloud.spanner",
-    "google.cloud.storage",
-    "googleapiclient",
-    "pymongo",
-)
+    "boto3 google.cloud.bigquery google.cloud.bigquery_storage_v1 google.cloud.bigtable google.cloud.dataflow "
+    "google.cloud.pubsub google.cloud.spanner google.cloud.storage googleapiclient pymongo"
+).split()
 """Half of the CPU for loading Beam, and 40 MB; TensorFlow imports the last but one."""
 
 

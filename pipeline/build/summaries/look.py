@@ -37,8 +37,7 @@ from recordmill.pipeline.versions.stores.open_store import open_location, open_s
 FLUSH_ROWS = 250_000  # distinct rows of sums that a worker keeps before it passes them on: some 25 MB
 FULL = re.compile(r"(?<![^/])([^/]++)/bucket-(\d{3})\.arrow$")
 REDUCED = re.compile(r"(?<![^/])([^/]++)/reduced-(\d+)\.arrow$")
-Sums = Mapping[str, pa.Table]
-"""A table for each summary with rows, by its name."""
+Sums = Mapping[str, pa.Table]  # a table for each summary with rows, by its name
 STATISTICS = "statistics"  # the look's name
 MEASURED = (Moments, Quantiles, PixelSums)
 """The summaries of numbers and images; their results are statistics by feature."""
@@ -48,12 +47,9 @@ MEASURED = (Moments, Quantiles, PixelSums)
 class KeptSums:
     """The full buckets of kept spans, as files of the live version."""
 
-    folder: str
-    """The version's folder, absolute for workers elsewhere, or its URL."""
-    files: Mapping[str, str]
-    """Their SHA-256 in hexadecimal, by path."""
-    count: bool
-    """Whether the driver learns from these rows, too, or only from those read."""
+    folder: str  # the version's folder, absolute for workers elsewhere, or its URL
+    files: Mapping[str, str]  # their SHA-256 in hexadecimal, by path
+    count: bool  # whether the driver learns from these rows, too, or only from those read
 
     def keys(self) -> list[str]:
         """Lists the buckets, `<summary>/<bucket>`."""
@@ -73,8 +69,7 @@ class Look:
     name: str
     planned: PlannedBuild
     summaries: Sequence[Summary[Any]]
-    kept: KeptSums | None = None
-    """The sums of kept spans."""
+    kept: KeptSums | None = None  # the sums of kept spans
 
     @property
     def folder(self) -> str:

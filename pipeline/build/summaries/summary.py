@@ -47,8 +47,7 @@ DIGEST = hashlib.sha256().digest_size
 class Summary(ABC, Generic[Result]):
     """A fact about the rows. Travels to workers, so it is plain, frozen and small."""
 
-    name: ClassVar[str]
-    """Names its files; unique in a look."""
+    name: ClassVar[str]  # names its files; unique in a look
     rows_at_once: ClassVar[int] = 4096
     """The most rows of one call of `of_rows`; fewer if rows are slow, such as images."""
     of_read_rows: ClassVar[bool] = False

@@ -33,10 +33,8 @@ class VocabularyOptions:
     name: str
     top_k: int | None = None
     minimum_count: int = 1
-    given: tuple[str, ...] | None = None
-    """The words in order, in place of counting."""
-    kept: tuple[bytes, ...] = ()
-    """The first words, in this order, counted or not."""
+    given: tuple[str, ...] | None = None  # the words in order, in place of counting
+    kept: tuple[bytes, ...] = ()  # the first words, in this order, counted or not
     order: str = "frequency"
 
     @classmethod

@@ -207,10 +207,6 @@ class ChatEncoder:
         assert offsets is not None  # noqa: S101 - this library has places
         self._tokens = offsets
 
-    def __call__(self, text: str) -> EncodedChat | Fault:
-        """Encodes one chat, as `encode_batch`."""
-        return self.encode_batch([text])[0]
-
     def encode_batch(self, texts: Sequence[str]) -> list[EncodedChat | Fault]:
         """Encodes chats, the JSON of `canonical`; an empty string has no ids.
 

@@ -41,8 +41,7 @@ def graph_column(rows: pa.Table, feature: str) -> pa.ChunkedArray:
     return rows[ids if ids in rows.column_names else feature]
 
 
-Columns: TypeAlias = dict[str, pa.Array]
-"""The columns of a feature's ids, "", and of their parts."""
+Columns: TypeAlias = dict[str, pa.Array]  # the columns of a feature's ids, "", and of their parts
 
 
 class RowEncoder:

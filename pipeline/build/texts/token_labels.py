@@ -18,8 +18,7 @@ from recordmill.pipeline.sources.faults import Fault
 from recordmill.transforms.contract.kinds.token_labels import OUTSIDE, TokenLabelsOptions
 
 FIELDS = ("start", "end", "label")
-OF_SPAN = {"bio": "B-", "bioes": "S-", "none": ""}
-"""The beginning of the tag of a span with one token."""
+OF_SPAN = {"bio": "B-", "bioes": "S-", "none": ""}  # the beginning of the tag of a span with one token
 MOST_DIGITS = 10  # Python refuses to read thousands
 
 
@@ -37,8 +36,7 @@ class Span(NamedTuple):
     start: int
     end: int
     label: str
-    number: int
-    """Its place in the row, from 1."""
+    number: int  # its place in the row, from 1
 
 
 def spread(tag: str, pieces: int, scheme: str) -> list[str]:

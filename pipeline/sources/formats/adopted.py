@@ -50,25 +50,19 @@ Numbers = npt.NDArray[np.int16]
 class AdoptedRange(FileRange):
     """A piece of an adopted file."""
 
-    path: str = ""
-    """The file's path or URL."""
-    said: bytes = b""
-    """Packed: a `SaidOfRecords`."""
+    path: str = ""  # the file's path or URL
+    said: bytes = b""  # packed: a `SaidOfRecords`
 
 
 @dataclass(frozen=True)
 class SaidOfRecords(Said):
     """Facts that a version states about the records of a chunk."""
 
-    file: str
-    """The name of the file in keys."""
-    first: int
-    """The number of the chunk's first record in the file."""
-    key: str | None
-    """The feature with the key; None: a key is `file:record`."""
+    file: str  # the name of the file in keys
+    first: int  # the number of the chunk's first record in the file
+    key: str | None  # the feature with the key; None: a key is `file:record`
     splits: Sequence[str]
-    numbers: Numbers
-    """The number of each record's split; -1: the version does not read the record."""
+    numbers: Numbers  # the number of each record's split; -1: the version does not read the record
 
     def reads(self, position: int) -> bool:
         return bool(self.numbers[position] >= 0)

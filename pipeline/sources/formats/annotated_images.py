@@ -9,6 +9,7 @@ which only the plan reads: its chunks carry their rows.
 
 import codecs
 import os
+import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -19,28 +20,104 @@ from xml.parsers import expat
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from recordmill.pipeline.sources.batches import batches, cut, even_parts, pack
-from recordmill.pipeline.sources.columns import Columns, ColumnType
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import annotated_rows as annotated
-from recordmill.pipeline.sources.formats.annotated_rows import Lists, Names, PointShape
+from recordmill.pipeline.sources.formats.annotated_rows import (
+    LEAVING,
+    AnnotatedRow,
+    Found,
+    Lists,
+    Names,
+    PointShape,
+    class_name,
+)
 from recordmill.pipeline.sources.formats.coco import read_coco
+from recordmill.pipeline.sources.formats.csv import CsvReader
+from recordmill.pipeline.sources.formats.grouped import Groups, Joined, add_chunks
 from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, IMAGE, path_column
-from recordmill.pipeline.sources.formats.open_images import read_open_images
 from recordmill.pipeline.sources.formats.regions import DIALECTS, EMBEDDED, RegionReader, image_data
 from recordmill.pipeline.sources.formats.text import read_texts
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.images import with_sides
-from recordmill.pipeline.sources.options import AnnotatedImages
+from recordmill.pipeline.sources.options import AnnotatedImages, Csv
 from recordmill.pipeline.sources.paths import join, note, path_key
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader, images_below
+from recordmill.pipeline.sources.typing.arrays import interleaved
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.transforms.contract.bounds import FILE_BYTES, VOC_DEPTH, VOC_ELEMENTS, ImageError
 from recordmill.transforms.contract.shapes import box_around
+
+IMAGE_ID, LABEL, BOX = "ImageID", "LabelName", ("XMin", "YMin", "XMax", "YMax")
+FLAGS = {
+    "occluded": "IsOccluded", "truncated": "IsTruncated", "group": "IsGroupOf", "depiction": "IsDepiction",
+    "inside": "IsInside",
+}  # fmt: skip
+COLUMNS = {
+    LABEL: Column(ColumnType.CATEGORY, many=True),
+    **dict.fromkeys(BOX, Column(ColumnType.NUMBER, many=True)),
+    **dict.fromkeys(FLAGS.values(), Column(ColumnType.INTEGER, many=True)),
+}
+SLACK = 0.01  # of an image's side, for rounded numbers
+CHUNK_BYTES = 8 << 20  # 8 MiB
+BLOCK_ROWS = 1024
+
+
+def read_open_images(files: Files, root: str, paths: Sequence[str], images: Sequence[str], names: Names) -> Found:
+    """Reads the boxes of existing images. Raises: SourceError: a file is not such a CSV; OSError."""
+    stems = [posixpath.splitext(posixpath.basename(path))[0] for path in images]
+    first = dict(zip(reversed(stems), reversed(images), strict=True))
+    ids = [stem if first[stem] is path else path for stem, path in zip(stems, images, strict=True)]
+    groups = Groups([IMAGE_ID], COLUMNS, ids)
+    for path in paths:
+        reader = CsvReader(Csv(format="csv", path=escape(join(root, path))))
+        add_chunks(groups, reader, reader.plan_chunks(files, COLUMNS, CHUNK_BYTES).chunks, files)
+    joined = groups.join()
+    counts = {
+        "boxes of images missing in the folder, left out": groups.others,
+        "lines with another number of cells than the header, left out": groups.lost,
+    }
+    notes = [f"{what}: {count:,}" for what, count in counts.items() if count]
+    notes += note(LEAVING, list(_leaving(joined)))
+    return Found(_rows(joined, images, names), [0] * len(images), ("boxes", "categories", *FLAGS), notes)
+
+
+def _leaving(joined: Joined) -> Iterator[str]:
+    """Yields the image of each box that leaves it or has no area."""
+    for first, part in _blocks(joined):
+        boxes = _boxes(part)
+        start, end = np.split(boxes.flatten().to_numpy(zero_copy_only=False).reshape(-1, 4), 2, axis=1)
+        is_leaving = ((start < -SLACK) | (end > 1 + SLACK) | (end <= start)).any(axis=1)
+        images = pc.list_parent_indices(boxes).to_numpy()[::4]
+        yield from (str(joined.keys[first + number]) for number in images[is_leaving].tolist())
+
+
+def _blocks(joined: Joined) -> Iterator[tuple[int, pa.Table]]:
+    """Yields some groups at a time, and the number of the first."""
+    for start in range(0, len(joined.keys), BLOCK_ROWS):
+        yield start, joined.rows(start, min(start + BLOCK_ROWS, len(joined.keys)))
+
+
+def _boxes(part: pa.Table) -> pa.ListArray:
+    return interleaved([part[side].combine_chunks() for side in BOX])
+
+
+def _rows(joined: Joined, images: Sequence[str], names: Names) -> Iterator[AnnotatedRow]:
+    """Yields the images with their boxes, in the order of the files."""
+    for start, part in _blocks(joined):
+        columns = [_boxes(part).to_pylist(), *(part[name].to_pylist() for name in (LABEL, *FLAGS.values()))]
+        for number, (image, *lists) in enumerate(zip(images[start:], *columns, strict=False), start):
+            row = dict(zip(("boxes", "categories", *FLAGS), lists, strict=True))
+            row["categories"] = [class_name(code, names) for code in row["categories"]]
+            unnamed = Fault("malformed_row", "a `LabelName` is not in `names`") if None in row["categories"] else None
+            yield AnnotatedRow(image, joined.faults.get(number) or unnamed or row)
+
 
 VOC_BOX = ("xmin", "ymin", "xmax", "ymax")
 DECLARED = re.compile(rb"""<\?xml[^>]{1,100}?encoding\s*=\s*["']([\w.:-]{1,40})""")
@@ -49,9 +126,7 @@ MULTIBYTE = re.compile("utf-8|gb|hz|big5|cp9|euc_|johab|shift_jis|iso2022")
 VOC_FLAGS = ("difficult", "truncated")
 VOC_LISTS = ("boxes", "categories", *VOC_FLAGS)
 YOLO_LISTS = ("boxes", "categories", "shapes")
-MEASURED = {"boxes", "shapes", "keypoints"}
-"""The columns with numbers for an image of the annotated size."""
-SLACK = 0.01  # of an image's side, for rounded numbers
+MEASURED = {"boxes", "shapes", "keypoints"}  # the columns with numbers for an image of the annotated size
 
 
 class _Bounded(ElementTree.TreeBuilder):
@@ -161,12 +236,8 @@ def _yolo_object(cells: Sequence[bytes], names: Names, points: PointShape | None
 
 
 FILE_LISTS = {"voc": VOC_LISTS, "yolo": YOLO_LISTS}
-PARSERS: dict[str, Callable[[bytes | None, Names, PointShape | None], Lists | Fault]] = {
-    "voc": voc_lists,
-    "yolo": yolo_lists,
-}
+PARSERS = {"voc": voc_lists, "yolo": yolo_lists}
 ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row, as in a folder of images
-BLOCK_ROWS = 1024
 ENDINGS = {"voc": ".xml", "yolo": ".txt", "open_images": ".csv"}
 """The formats with a row for each image of a folder, and their files' ending; the others are JSON."""
 

@@ -30,12 +30,9 @@ YAML_ENDINGS = (".yaml", ".yml")
 YAML_WORD = 100  # letters that take as long to parse as a value, 50 µs
 POINT_SHAPE = re.compile(r"\[[1-9]\d{0,3}, [23]\]")
 SIDES = "@sides"  # the list entry for the annotated width and height: `200 x 100`
-Lists = Mapping[str, Any]
-"""A row's values by column: lists of its annotations."""
-Names = Mapping[str, str]
-"""Class names by the annotations' codes; empty if codes are names."""
-PointShape = tuple[int, int]
-"""The number of key points, and of each one's numbers, 2 or 3."""
+Lists = Mapping[str, Any]  # a row's values by column: lists of its annotations
+Names = Mapping[str, str]  # class names by the annotations' codes; empty if codes are names
+PointShape = tuple[int, int]  # the number of key points, and of each one's numbers, 2 or 3
 
 
 class AnnotatedRow(NamedTuple):
@@ -43,14 +40,10 @@ class AnnotatedRow(NamedTuple):
 
     image: str | None
     """The path, relative to the folder of images, or as a table gives it; None if it gives none."""
-    annotations: Lists | Fault | None = None
-    """None if a file holds them, or they are missing."""
-    file: str | None = None
-    """The image's own annotation file, or the table that lists it."""
-    number: int | None = None
-    """The image's number in the table, from 1."""
-    bytes: int = 0
-    """The size of the annotation file."""
+    annotations: Lists | Fault | None = None  # None if a file holds them, or they are missing
+    file: str | None = None  # the image's own annotation file, or the table that lists it
+    number: int | None = None  # the image's number in the table, from 1
+    bytes: int = 0  # the size of the annotation file
 
 
 @dataclass(frozen=True)
@@ -74,8 +67,7 @@ class Found:
     bytes: Sequence[int]
     names: Sequence[str]
     notes: list[str] = field(default_factory=list)
-    stated: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    """As in `Plan`."""
+    stated: Mapping[str, Sequence[Any]] = field(default_factory=dict)  # as in `Plan`
 
 
 def image_key(path: str) -> tuple[str, ...]:
@@ -135,8 +127,7 @@ class Classes(NamedTuple):
 
     names: Names
     points: PointShape | None = None
-    flips: Sequence[Any] = ()
-    """The number of each point's partner in a mirror."""
+    flips: Sequence[Any] = ()  # the number of each point's partner in a mirror
 
     @property
     def stated(self) -> dict[str, Sequence[Any]]:

@@ -27,8 +27,7 @@ from recordmill.transforms.contract.shapes import box_around, finite, polygons_o
 
 DECIMAL = re.compile(r"(?:0|[1-9][0-9]{0,17})")
 IMAGE_FIELDS, BOXES, CAPTIONS = ("id",), ("boxes", "categories", "crowd"), ("captions",)
-PARTS = {"shapes": "segmentation", "keypoints": "keypoints"}
-"""Columns, read only if asked, and their fields."""
+PARTS = {"shapes": "segmentation", "keypoints": "keypoints"}  # columns, read only if asked, and their fields
 SLACK = 1  # pixel: COCO rounds its own boxes
 POINT_BYTES = 3 * 8  # x, y and visibility, float64
 LARGEST = 1 << 1000  # larger integers overflow float64
@@ -52,22 +51,17 @@ class CocoImage:
     """An image with its annotations so far; arrays, since a number takes 8 bytes there and 32 in a list."""
 
     id: Any
-    number: int | None = None
-    """The number in `images`, from 1; None before its entry is read."""
+    number: int | None = None  # the number in `images`, from 1; None before its entry is read
     path: str | None = None
     file: str = ""
     sides: tuple[Any, Any] | None = None
     ids: list[Any] = field(default_factory=lambda: NO_VALUES)
     boxes: "array[float]" = field(default_factory=lambda: NO_NUMBERS)
-    categories: list[Any] = field(default_factory=lambda: NO_VALUES)
-    """Ids, later replaced by names."""
+    categories: list[Any] = field(default_factory=lambda: NO_VALUES)  # ids, later replaced by names
     crowd: "array[int]" = field(default_factory=lambda: NO_NUMBERS)
-    parts: list[Parts] = field(default_factory=lambda: NO_VALUES)
-    """As many as boxes, if asked."""
-    captions: list[tuple[Any, str]] = field(default_factory=lambda: NO_VALUES)
-    """Annotation ids and captions."""
-    known: set[Any] | None = None
-    """The annotations with ids, once another file is joined."""
+    parts: list[Parts] = field(default_factory=lambda: NO_VALUES)  # as many as boxes, if asked
+    captions: list[tuple[Any, str]] = field(default_factory=lambda: NO_VALUES)  # annotation ids and captions
+    known: set[Any] | None = None  # the annotations with ids, once another file is joined
     fault: Fault | None = None
 
     def add(self, annotation: Mapping[str, Any], asked: Collection[str] = ()) -> None:
@@ -221,11 +215,8 @@ def read_coco(
     names = [*IMAGE_FIELDS, *(BOXES if boxes else ()), *(CAPTIONS if captions else ()), *parts]
     counts = (len(part.points) // POINT_BYTES for image in rows for part in image.parts)
     points = (len(seen.points) or max(counts, default=0)) if asked else None
-    stated: dict[str, Sequence[Any]] = {
-        "classes": [*dict.fromkeys(seen.classes)],
-        "points": seen.points,
-        "skeleton": seen.skeleton,
-    }
+    classes = [*dict.fromkeys(seen.classes)]
+    stated = dict[str, Sequence[Any]](classes=classes, points=seen.points, skeleton=seen.skeleton)
     notes = [
         *note("annotations of images missing in `images`, left out", seen.lost),
         *note(LEAVING, outside),
@@ -260,7 +251,6 @@ class Seen:
 def _read_one(
     files: Files, path: str, folder: str, images: str | None, asked: Collection[str], seen: Seen
 ) -> list[CocoImage]:
-    """Reads a file's images, in order."""
     by_id, entries, names = dict[Any, CocoImage](), list[CocoImage](), dict[Any, str]()
     keys, nameless = set[str](), 0
     try:

@@ -10,7 +10,7 @@ in a reject the wrong line.
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import numpy as np
@@ -23,8 +23,8 @@ from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, EncodedFile, can_start_anywhere, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.formats.csv_records import read_records
-from recordmill.pipeline.sources.formats.joined_lines import LINES
+from recordmill.pipeline.sources.formats.csv_records import RecordRange, read_records
+from recordmill.pipeline.sources.formats.text import LINES
 from recordmill.pipeline.sources.options import OF_TEXT, Conll
 from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
@@ -49,15 +49,11 @@ def cells_of(line: bytes) -> list[bytes]:
 class Sentence:
     """Lines that belong together."""
 
-    start: int
-    """The first byte."""
-    line: int
-    """The first line, from 0."""
-    cells: list[list[bytes]] = field(default_factory=list)
-    """Each line's cells."""
+    start: int  # the first byte
+    line: int  # the first line, from 0
+    cells: list[list[bytes]] = field(default_factory=list)  # each line's cells
     size: int = 0
-    fault: tuple[int, Fault] | None = None
-    """The first fault, and its line."""
+    fault: tuple[int, Fault] | None = None  # the first fault, and its line
 
     def add(self, line: int, text: bytes, cells: list[bytes], source: Conll) -> None:
         """Adds a line, or the sentence's first fault."""
@@ -114,16 +110,6 @@ class Sentences:
             first += records.end
 
 
-@dataclass(frozen=True)
-class SentenceRange:
-    """The work of a chunk: the sentences that start in the bytes `[start, end)`."""
-
-    start: int = 0
-    end: int | None = None
-    first_line: int = 0
-    """The line of `start` in the file, from 0."""
-
-
 class ConllReader(TableReader[Conll]):
     """Reads files of sentences."""
 
@@ -138,7 +124,7 @@ class ConllReader(TableReader[Conll]):
             cuts, total = self._cut(files, root, file, chunk_bytes, skipped)
             bounds = zip(cuts, [*(each.start for each in cuts[1:]), file.bytes], strict=True)
             for each, end in bounds:
-                work = SentenceRange(each.start, end if end < file.bytes else None, each.first_line)
+                work = replace(each, end=end if end < file.bytes else None)
                 chunks.append(Chunk(0, 0, file.path, end - each.start, work))
             rows += total
         own = [FILE_NAME, LINE]
@@ -148,16 +134,16 @@ class ConllReader(TableReader[Conll]):
 
     def _cut(
         self, files: Files, root: str, file: FileInfo, chunk_bytes: int, skipped: Counter[str]
-    ) -> tuple[list[SentenceRange], int]:
+    ) -> tuple[list[RecordRange], int]:
         """Cuts a file, and counts its sentences and skipped lines. Raises: SourceError: no sentence is good."""
         path, encoding, first, rows, good = join(root, file.path), self.source.encoding, None, 0, 0
-        cuts, can_cut = [SentenceRange()], can_start_anywhere(path, encoding)
+        cuts, can_cut = [RecordRange()], can_start_anywhere(path, encoding)
         with open_utf8(files, path, "utf-8" if can_cut else encoding) as opened:
             sentences = Sentences(opened, self.source)
             for sentence in sentences:
                 start = opened.mark_bytes + sentence.start
                 if can_cut and start - cuts[-1].start >= chunk_bytes:
-                    cuts.append(SentenceRange(start, None, sentence.line))
+                    cuts.append(RecordRange(start=start, first_line=sentence.line))
                 rows, good, first = rows + 1, good + (not sentence.fault), first or sentence.fault
         if first and not good:
             line, fault = first
@@ -168,7 +154,7 @@ class ConllReader(TableReader[Conll]):
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads a chunk's sentences; the default key is the digest of their cells, between tabs and newlines."""
-        part: SentenceRange = chunk.work
+        part: RecordRange = chunk.work
         base, path, done = self.image_base(files, chunk), join(self.root(files), chunk.file), 0
         with open_utf8(files, path, self.source.encoding, part.start, part.end) as opened:
             sentences = Sentences(opened, self.source)

@@ -43,12 +43,9 @@ class Dialect:
     """The special characters, each one ASCII character, and rules of cells."""
 
     separator: str = ","
-    quote: str | None = '"'
-    """None for unquoted cells."""
-    escape: str | None = None
-    """Makes the next character literal."""
-    trim: bool = False
-    """Whether leading blanks of cells are stripped."""
+    quote: str | None = '"'  # None for unquoted cells
+    escape: str | None = None  # makes the next character literal
+    trim: bool = False  # whether leading blanks of cells are stripped
 
     @classmethod
     def of(cls, options: DelimitedOptions) -> "Dialect":
@@ -79,18 +76,13 @@ class CsvRecords:
     """Consecutive whole records of a file."""
 
     data: bytes
-    starts: Rows
-    """The byte of `data` at each record's start, shape [records]."""
-    stops: Rows
-    """The end of each text, without its line break."""
-    lines: Rows
-    """The line of each start, counted from the first record's."""
+    starts: Rows  # the byte of `data` at each record's start, shape [records]
+    stops: Rows  # the end of each text, without its line break
+    lines: Rows  # the line of each start, counted from the first record's
     line_count: int
-    end: int
-    """The number of bytes of `data` covered, including the last line break."""
+    end: int  # the number of bytes of `data` covered, including the last line break
     faults: dict[int, str] = field(default_factory=dict)
-    is_too_large: bool = False
-    """Whether this is one record, too large to read."""
+    is_too_large: bool = False  # whether this is one record, too large to read
 
     @property
     def filled(self) -> Rows:
@@ -232,13 +224,10 @@ class RecordRange:
     dialect: Dialect = Dialect()
     encoding: str = "utf-8"
     names: tuple[str, ...] = ()
-    head: int = 1
-    """The number of records before the rows: skipped ones and the header."""
-    start: int = 0
-    """The byte of a record's start."""
+    head: int = 1  # the number of records before the rows: skipped ones and the header
+    start: int = 0  # the byte of a record's start
     end: int | None = None
-    first_line: int = 0
-    """The line of `start` in the file, from 0."""
+    first_line: int = 0  # the line of `start` in the file, from 0
 
     def cut(self, files: Files, root: str, file: FileInfo, chunk_bytes: int) -> tuple[list[Chunk], int]:
         """Cuts a file, this whole range, at records into ranges of about `chunk_bytes`; counts its rows.

@@ -33,8 +33,7 @@ from recordmill.transforms.contract.bounds import OBJECTS
 
 ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row, as in a folder of images
 ID, IS_FILLED = "@id", "@filled"
-Place = tuple[str, int | None]
-"""A row's file, relative to the source's root, and its line or number from 1."""
+Place = tuple[str, int | None]  # a row's file, relative to the source's root, and its line or number from 1
 
 
 def one_a_row(columns: Columns, group: Iterable[str]) -> dict[str, Column]:
@@ -51,12 +50,9 @@ def one_a_row(columns: Columns, group: Iterable[str]) -> dict[str, Column]:
 class Joined:
     """All groups, one after another."""
 
-    keys: Sequence[str | None]
-    """None for a row of unknown group."""
-    places: Sequence[Place]
-    """The first row of each."""
-    columns: Mapping[str, tuple[pa.Array, Ints | None]]
-    """Values; those of lists with their bounds."""
+    keys: Sequence[str | None]  # None for a row of unknown group
+    places: Sequence[Place]  # the first row of each
+    columns: Mapping[str, tuple[pa.Array, Ints | None]]  # values; those of lists with their bounds
     faults: Faults
 
     def rows(self, start: int, stop: int) -> pa.Table:

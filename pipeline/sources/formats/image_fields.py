@@ -70,10 +70,8 @@ def _cell(name: str, path: str, first_is_split: bool) -> str | None:
 class ImageFields:
     """The fields of image paths in all metadata files of a folder."""
 
-    columns: Mapping[str, str]
-    """The fields, by image column."""
-    others: tuple[str, ...]
-    """`label` and `split`, if the metadata has them."""
+    columns: Mapping[str, str]  # the fields, by image column
+    others: tuple[str, ...]  # `label` and `split`, if the metadata has them
 
     @classmethod
     def of(cls, names: Iterable[str]) -> "ImageFields":

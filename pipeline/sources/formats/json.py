@@ -46,10 +46,8 @@ class JsonElements:
 
     start: int
     count: int
-    outer: Mapping[str, str]
-    """The texts of kept values around the list, by name."""
-    fields: Fields
-    """The places of columns in rows, found by the plan."""
+    outer: Mapping[str, str]  # the texts of kept values around the list, by name
+    fields: Fields  # the places of columns in rows, found by the plan
 
 
 @dataclass(frozen=True)
@@ -58,8 +56,7 @@ class RowsPath:
 
     first: Sequence[str]
     inner: Sequence[str]
-    kept: Sequence[Mapping[str, str]]
-    """The names of kept values, by key, for each step."""
+    kept: Sequence[Mapping[str, str]]  # the names of kept values, by key, for each step
 
     @classmethod
     def of(cls, source: Json) -> "RowsPath":
@@ -167,11 +164,9 @@ class _Scan:
     path: RowsPath
     outer: dict[str, str] = field(default_factory=dict)
     starts: list[int] = field(default_factory=list)
-    counts: list[int] = field(default_factory=list)
-    """The number of elements in each chunk."""
+    counts: list[int] = field(default_factory=list)  # the number of elements in each chunk
     rows: int = 0
-    empty: int = 0
-    """The number of elements without rows."""
+    empty: int = 0  # the number of elements without rows
     _shown: list[str] = field(default_factory=list)
 
     def add(self, start: int, text: str, chunk_bytes: int | None) -> None:

@@ -48,8 +48,7 @@ class JsonRange:
 
     start: int
     end: int
-    fields: Fields
-    """The places of columns in the lines' objects, found by the plan."""
+    fields: Fields  # the places of columns in the lines' objects, found by the plan
 
 
 class JsonLinesReader(TableReader[JsonLines]):

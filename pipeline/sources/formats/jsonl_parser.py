@@ -43,8 +43,7 @@ FEW_LINES = 256  # Python reads them in the time of a dozen calls of Arrow's par
 NOT_ONE_OBJECT = "the row is not one JSON object: "
 TOO_DEEP = f"the row is nested deeper than {MAX_DEPTH} levels; flatten it, or write the inner part as a string"
 
-Steps = tuple[tuple[str, int], ...]
-"""Nested keys, each with the number of lists around its value."""
+Steps = tuple[tuple[str, int], ...]  # nested keys, each with the number of lists around its value
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,7 @@ class Field:
     """
 
     steps: Steps
-    type: pa.DataType
-    """The Arrow type of their usual JSON type."""
+    type: pa.DataType  # the Arrow type of their usual JSON type
 
     @property
     def path(self) -> str:
@@ -98,14 +96,10 @@ class Parsed:
 
     rows: Rows
     fields: Fields
-    table: pa.Table
-    """Rows read by Arrow: nested fields with nulls, unchecked."""
-    of_table: Rows
-    """Indices in `rows` of the table's rows, rising."""
-    objects: Mapping[int, dict[str, Any]]
-    """Other rows, by index in `rows`."""
-    faults: Faults
-    """Faults of the other non-blank lines, by line."""
+    table: pa.Table  # rows read by Arrow: nested fields with nulls, unchecked
+    of_table: Rows  # indices in `rows` of the table's rows, rising
+    objects: Mapping[int, dict[str, Any]]  # other rows, by index in `rows`
+    faults: Faults  # faults of the other non-blank lines, by line
 
     def typed(self, name: str, column: Column, base: ImageBase, faults: Faults) -> pa.Array:
         """Returns a column in its Arrow type, shape [rows], and adds faults by row, as `typed_values` does."""

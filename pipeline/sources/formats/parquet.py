@@ -43,8 +43,7 @@ class Footer:
 
     schema: pa.Schema
     rows: Sequence[int]
-    bytes: Sequence[int]
-    """The uncompressed bytes of the asked columns in each group."""
+    bytes: Sequence[int]  # the uncompressed bytes of the asked columns in each group
 
 
 class ParquetReader(TableReader[Parquet]):

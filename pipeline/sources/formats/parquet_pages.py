@@ -49,10 +49,8 @@ class Page(NamedTuple):
     is_dictionary: bool
     decoded: int
     stored: int
-    values: int
-    """The number of values, counting nulls and empty lists in nested columns."""
-    encoding: int
-    """An `Encoding` of parquet.thrift."""
+    values: int  # the number of values, counting nulls and empty lists in nested columns
+    encoding: int  # an `Encoding` of parquet.thrift
 
 
 @dataclass(frozen=True)
@@ -61,10 +59,8 @@ class Expected:
 
     ends: npt.NDArray[np.int64]
     """The number of values at the beginning and at each page's end, shape [pages + 1]."""
-    sums: npt.NDArray[np.int64]
-    """The decompressed bytes there."""
-    repeated: int
-    """The bytes of the longest value stored once for many rows; 0 without one."""
+    sums: npt.NDArray[np.int64]  # the decompressed bytes there
+    repeated: int  # the bytes of the longest value stored once for many rows; 0 without one
     rows: int
 
     def most(self, rows: int) -> float:

@@ -39,8 +39,7 @@ class Entry(NamedTuple):
 
     image: str
     regions: Sequence[Any]
-    attribute: str | None = None
-    """The attribute of regions that names their class."""
+    attribute: str | None = None  # the attribute of regions that names their class
     sides: str = ""
     is_embedded: bool = False
 
@@ -108,8 +107,7 @@ def _ellipse(x: float, y: float, across: float, down: float, turn: float = 0) ->
 
 
 DIALECTS = {"labelme": (_labelme, _labelme_region), "via": (_via, _via_region)}
-WRONG = (ValueError, TypeError, KeyError, AttributeError, OverflowError)
-"""Raised for values of another form."""
+WRONG = (ValueError, TypeError, KeyError, AttributeError, OverflowError)  # raised for values of another form
 
 
 @dataclass
@@ -119,12 +117,9 @@ class RegionReader:
     source: AnnotatedImages
     root: str
     image_root: str
-    there: Collection[str]
-    """The images in their folder."""
-    found: dict[str, list[str]] = field(default_factory=dict)
-    """Images by a note about them."""
-    skipped: Counter[str] = field(default_factory=Counter)
-    """Regions without area, by kind."""
+    there: Collection[str]  # the images in their folder
+    found: dict[str, list[str]] = field(default_factory=dict)  # images by a note about them
+    skipped: Counter[str] = field(default_factory=Counter)  # regions without area, by kind
 
     def read(self, files: Files, inputs: Sequence[FileInfo], listed: ImageList, asked: Collection[str]) -> Found:
         """Reads the rows of listed images. Raises: SourceError: a file is not VIA's; OSError."""

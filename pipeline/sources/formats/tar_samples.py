@@ -147,8 +147,7 @@ class Member:
 
     offset: int
     size: int
-    data: bytes | None = None
-    """The bytes, if asked for and not too many."""
+    data: bytes | None = None  # the bytes, if asked for and not too many
 
 
 @dataclass
@@ -156,14 +155,10 @@ class TarSample:
     """Members with the same name."""
 
     key: str
-    start: int
-    """The offset of the first member's header."""
-    members: dict[str, Member] = field(default_factory=dict)
-    """By extension; the first of duplicates."""
-    twice: str | None = None
-    """An extension of two members."""
-    objects: dict[str, Any] = field(default_factory=dict)
-    """Parsed contents of members, by extension."""
+    start: int  # the offset of the first member's header
+    members: dict[str, Member] = field(default_factory=dict)  # by extension; the first of duplicates
+    twice: str | None = None  # an extension of two members
+    objects: dict[str, Any] = field(default_factory=dict)  # parsed contents of members, by extension
 
 
 def split_name(name: str) -> tuple[str, str] | None:

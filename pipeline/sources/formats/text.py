@@ -10,6 +10,7 @@ Lines are found as CSV records without quotes: `pipeline.sources.formats.csv_rec
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -20,19 +21,106 @@ from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.sources.batches import batches, cut, even_parts, pack
 from recordmill.pipeline.sources.columns import Columns, required
-from recordmill.pipeline.sources.encoded import CODECS, MAX_LINE_BYTES, PIECE_BYTES, Rows, codec, open_utf8
+from recordmill.pipeline.sources.encoded import (
+    CODECS,
+    MAX_LINE_BYTES,
+    PIECE_BYTES,
+    EncodedFile,
+    Rows,
+    can_start_anywhere,
+    codec,
+    open_utf8,
+)
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files, is_machine_fault, why_absent
-from recordmill.pipeline.sources.formats.csv_records import RecordRange
-from recordmill.pipeline.sources.formats.joined_lines import LINES, JoinedLines, cut_joined
+from recordmill.pipeline.sources.formats.csv_records import Dialect, RecordRange, read_records
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.options import OF_TEXT, TextFiles
 from recordmill.pipeline.sources.paths import check_names, is_utf8, join, note, path_key
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, WholeFiles
-from recordmill.pipeline.sources.table import TableReader
+from recordmill.pipeline.sources.table import TableReader, at_once
 from recordmill.pipeline.sources.typing.arrays import strings
 from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
+
+LINES = Dialect(quote=None)
+STRIDE = 1_024  # lines: a billion take 8 MB a file
+Cells = tuple[bytes | None, ...]  # a row's line of each file, without line breaks; None for one over 64 MiB
+
+
+@dataclass(frozen=True)
+class JoinedLines:
+    """The work of a chunk: the lines between two places of each file."""
+
+    paths: Sequence[str]  # the files, relative to the source's root
+    encoding: str
+    starts: Sequence[int]
+    ends: Sequence[int | None]  # None: the file's end
+    first_line: int  # the number of the first line in the files, from 0
+
+    def read(self, files: Files, root: str) -> Iterator[Cells]:
+        """Yields the rows, blank ones too. Raises: ValueError: the files changed since the plan; OSError."""
+        with ExitStack() as stack:
+            places = zip(self.paths, self.starts, self.ends, strict=True)
+            ranges = ((join(root, path), self.encoding, start, end) for path, start, end in places)
+            opened = [stack.enter_context(open_utf8(files, *each)) for each in ranges]
+            yield from zip(*map(_lines, opened), strict=True)
+
+
+def _lines(file: EncodedFile) -> Iterator[bytes | None]:
+    for records in read_records(file, LINES):
+        yield from [None] if records.is_too_large else map(records.text, range(len(records.starts)))
+
+
+def cut_joined(
+    files: Files, root: str, inputs: Sequence[FileInfo], encoding: str, chunk_bytes: int
+) -> tuple[list[Chunk], int]:
+    """Cuts files into chunks of about `chunk_bytes` in all, and counts the rows, with blank ones.
+
+    Compressed files, and encodings without visible lines, stay whole. Raises: SourceError: unequal numbers of lines.
+    """
+    looked = at_once(lambda file: _places(files, join(root, file.path), encoding), inputs)
+    counts = [lines for _, lines in looked]
+    if len(set(counts)) > 1:
+        listed = ", ".join(f"{file.path} has {lines:,}" for file, lines in zip(inputs, counts, strict=True))
+        remedy = "line n of one belongs to line n of the others: add or remove lines, or read them as separate sources"
+        raise SourceError(f"{root}: the files in `columns` have unequal numbers of lines: {listed}; {remedy}")
+    bounds = _bounds([places for places, _ in looked], chunk_bytes)
+    if not all(can_start_anywhere(file.path, encoding) for file in inputs):
+        bounds = bounds[:1]
+    starts = [[int(places[at]) if at else 0 for places, _ in looked] for at in bounds]
+    paths, sizes = [file.path for file in inputs], [file.bytes for file in inputs]
+    chunks = []
+    for at, first, last in zip(bounds, starts, [*starts[1:], None], strict=True):
+        work = JoinedLines(paths, encoding, first, last or [None] * len(paths), at * STRIDE)
+        chunks.append(Chunk(0, 0, paths[0], sum(last or sizes) - sum(first), work))
+    return chunks, counts[0]
+
+
+def count_lines(files: Files, path: str, encoding: str) -> int:
+    """Counts the lines of a file, with blank ones."""
+    return _places(files, path, encoding)[1]
+
+
+def _places(files: Files, path: str, encoding: str) -> tuple[Rows, int]:
+    """Returns the byte of every `STRIDE`-th line of a file, and the number of its lines."""
+    places, lines = [np.empty(0, np.int64)], 0
+    with open_utf8(files, path, "utf-8" if can_start_anywhere(path, encoding) else encoding) as opened:
+        first = opened.mark_bytes
+        for records in read_records(opened, LINES):
+            places.append(records.starts[-lines % STRIDE :: STRIDE] + first)
+            first += records.end
+            lines += len(records.starts)
+    return np.concatenate(places), lines
+
+
+def _bounds(places: Sequence[Rows], chunk_bytes: int) -> list[int]:
+    """Returns the places at which chunks begin, the first at 0."""
+    total, bounds = np.sum(places, axis=0), [0]
+    while (at := int(np.searchsorted(total, total[bounds[-1]] + chunk_bytes))) < len(total):
+        bounds.append(max(at, bounds[-1] + 1))
+    return bounds
+
 
 READERS = 16  # files read at once: a remote filesystem mostly waits
 READ_FILES = 128  # read files that may wait in memory
@@ -47,15 +135,12 @@ FILE_BYTES = 2 << 10  # 2 KiB, the least cost of a file when a list of files is 
 class RawTexts:
     """Texts of a chunk; each list has one value a text."""
 
-    texts: Mapping[str, list[bytes]]
-    """Bytes, perhaps invalid UTF-8, by column."""
+    texts: Mapping[str, list[bytes]]  # bytes, perhaps invalid UTF-8, by column
     names: list[str]
-    lines: list[int] | None
-    """Their lines in the file, from 1; None for whole files."""
+    lines: list[int] | None  # their lines in the file, from 1; None for whole files
     positions: Rows
     covered: int
-    faults: Faults = field(default_factory=dict)
-    """Unreadable files and lines, by position."""
+    faults: Faults = field(default_factory=dict)  # unreadable files and lines, by position
 
     def keys(self) -> Iterator[bytes]:
         """Makes the default keys: the digest of a line's text, or of several with their lengths, or a file's path."""

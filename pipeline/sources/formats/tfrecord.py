@@ -111,8 +111,7 @@ HEAD = 64  # bytes of an image, enough to find it
 BLOCK_RECORDS = 8192
 HEAD_RECORDS, HEAD_BYTES = 1_000, 1 << 20  # read by the plan
 NO_EXAMPLE = Fault("malformed_row", "the record is not a tf.train.Example, or has no features")
-FramedRecord = tuple[int, bytes | Fault]
-"""A record's offset in bytes, and its data or fault."""
+FramedRecord = tuple[int, bytes | Fault]  # a record's offset in bytes, and its data or fault
 
 
 class TFRecordReader(ArchiveReader[TFRecord]):
@@ -244,10 +243,8 @@ class RecordInFile(NamedTuple):
     """A record in an uncompressed file."""
 
     data: bytes
-    file: str
-    """Relative to the source's root."""
-    offset: int
-    """The offset of the data in the file, in bytes."""
+    file: str  # relative to the source's root
+    offset: int  # the offset of the data in the file, in bytes
 
 
 @dataclass

@@ -45,12 +45,9 @@ class FileLook:
     starts: list[int] = field(default_factory=lambda: [0])
     rows: int = 0
     extensions: set[str] = field(default_factory=set)
-    left_out: list[str] = field(default_factory=list)
-    """The names of members outside of samples."""
-    no_end: bool = False
-    """Whether the tar file's end mark is missing."""
-    damage: str = ""
-    """The damage, as a message; empty for a good file."""
+    left_out: list[str] = field(default_factory=list)  # the names of members outside of samples
+    no_end: bool = False  # whether the tar file's end mark is missing
+    damage: str = ""  # the damage, as a message; empty for a good file
 
 
 class WebDatasetReader(ArchiveReader[WebDataset]):

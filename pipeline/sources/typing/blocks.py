@@ -27,14 +27,11 @@ from recordmill.transforms.contract.stored import positions_of
 class TypedRows:
     """Rows of a chunk, typed but unchecked."""
 
-    columns: Mapping[str, pa.Array]
-    """By name, each of shape [rows], of its column's Arrow type, with nulls."""
-    positions: Ints
-    """Positions in the chunk, shape [rows], rising."""
+    columns: Mapping[str, pa.Array]  # by name, each of shape [rows], of its column's Arrow type, with nulls
+    positions: Ints  # positions in the chunk, shape [rows], rising
     keys: pa.Array | None
     """Default keys as Arrow `binary`, shape [rows], null if unknown; None if columns make the key."""
-    covered: int
-    """The number of positions covered, including blank lines."""
+    covered: int  # the number of positions covered, including blank lines
     faults: Faults = field(default_factory=dict)
     unparsed: Sequence[Reject] = ()
 
@@ -186,8 +183,7 @@ class ValueCheck:
     reason: str
     message: str
     find: Callable[[pa.Array], Mask]
-    is_absence: bool = False
-    """Whether it finds missing values: no fault in an optional column."""
+    is_absence: bool = False  # whether it finds missing values: no fault in an optional column
 
 
 VISIBILITY = "a visibility, the third number of a key point, is neither 0, 1 nor 2"
@@ -202,9 +198,7 @@ BLANK = ValueCheck(
     is_absence=True,
 )
 ONE_LINE = ValueCheck(  # neither LF nor CR survives the lines of a vocabulary file
-    "wrong_type",
-    "the category holds a line break",
-    lambda values: _mask(pc.match_substring_regex(values, "[\r\n]")),
+    "wrong_type", "the category holds a line break", lambda values: _mask(pc.match_substring_regex(values, "[\r\n]"))
 )
 FLOAT32 = ValueCheck("wrong_type", "the number is not finite, or beyond the range of float32", _is_not_float32)
 NAN = replace(FLOAT32, find=lambda values: _mask(pc.is_nan(values)), is_absence=True)

@@ -309,11 +309,9 @@ LIST, OBJECT, TEXTS = "a list", "an object", ("a string", "bytes")
 class Rule(NamedTuple):
     """The Arrow types that a column takes, and their conversion."""
 
-    wanted: str
-    """The column's type in messages."""
+    wanted: str  # the column's type in messages
     takes: Callable[[pa.DataType], bool]
-    convert: Callable[[pa.Array], pa.Array]
-    """Converts to the column's Arrow type; null where impossible."""
+    convert: Callable[[pa.Array], pa.Array]  # converts to the column's Arrow type; null where impossible
 
 
 RULES: Mapping[ColumnType, Rule] = {

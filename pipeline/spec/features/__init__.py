@@ -17,22 +17,7 @@ from recordmill.pipeline.spec.features.raw import Raw
 from recordmill.pipeline.spec.features.text import Text, Texts
 from recordmill.pipeline.spec.features.token_labels import TokenLabels
 
-AnyFeature = Annotated[
-    Image
-    | ImageSequence
-    | Mask
-    | Boxes
-    | Keypoints
-    | Text
-    | Texts
-    | Pair
-    | Chat
-    | TokenLabels
-    | Category
-    | Categories
-    | Number
-    | Numbers
-    | Array
-    | Raw,
-    Field(discriminator="kind"),
-]
+_OfImages = Image | ImageSequence | Mask | Boxes | Keypoints
+_OfTexts = Text | Texts | Pair | Chat | TokenLabels
+_OfValues = Category | Categories | Number | Numbers | Array | Raw
+AnyFeature = Annotated[_OfImages | _OfTexts | _OfValues, Field(discriminator="kind")]

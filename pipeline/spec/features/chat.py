@@ -1,7 +1,7 @@
 """Chats: messages rendered by the model's template, as ids with a mask of the tokens to train on."""
 
 import os
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -36,6 +36,7 @@ class Chat(Feature):
     column_type = ColumnType.OBJECTS
     contract = ChatOptions
     kind: Literal["chat"]
+    is_packable: ClassVar[bool] = True
     model: str = Field(min_length=1)
     """The model's `tokenizer.json`."""
     config: str | None = Field(default=None, min_length=1)
@@ -64,14 +65,6 @@ class Chat(Feature):
         if self.columns is not None and self.optional:
             raise WrongValueError("a chat of `columns` has an output: leave `optional` out", "optional")
         return self
-
-    @property
-    def is_packable(self) -> bool:
-        return True
-
-    @property
-    def fill(self) -> Any:
-        return b""
 
     @property
     def config_path(self) -> str:

@@ -100,6 +100,7 @@ class Feature(Options):
 class ListFeature(Feature):
     """Several values a row."""
 
+    fill: ClassVar[Any] = []
     length: int | None = Field(default=None, ge=1, strict=True)
     """The required number of values per row; by default any."""
     max_length: int | None = Field(default=None, ge=1, strict=True)
@@ -112,10 +113,6 @@ class ListFeature(Feature):
         if self.length is not None and self.max_length is not None:
             raise ValueError("`length` and `max_length` exclude each other: a row has exactly `length` values")
         return self
-
-    @property
-    def fill(self) -> Any:
-        return []
 
     def _column(self) -> Column:
         return replace(super()._column(), many=True, separator=self.separator, length=self.length)

@@ -3,7 +3,7 @@
 import math
 import struct
 from dataclasses import replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
@@ -120,6 +120,7 @@ class Number(ScaledFeature):
     """A number."""
 
     kind: Literal["number"]
+    fill: ClassVar[Any] = math.nan
     impute: Impute = "mean"
     """With `optional`: replaces missing numbers by a raw number, or by the train split's transformed mean or median."""
     indicator: bool = False
@@ -131,10 +132,6 @@ class Number(ScaledFeature):
             if not self.optional and name in self._changed():
                 raise ValueError(f"`{name}` is for rows without the number: give `optional: true`, or leave it out")
         return self
-
-    @property
-    def fill(self) -> float:
-        return math.nan
 
     def parts(self) -> tuple[str, ...]:
         """Names `missing` with `indicator`."""

@@ -1,6 +1,6 @@
 """Pairs: two texts as one list of ids, joined as the model's tokenizer does."""
 
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -18,6 +18,7 @@ class Pair(Feature):
     column_type = ColumnType.TEXT
     contract = PairOptions
     kind: Literal["pair"]
+    is_packable: ClassVar[bool] = True
     first: str = Field(min_length=1)
     """The column of the first text."""
     second: str = Field(min_length=1)
@@ -57,10 +58,6 @@ class Pair(Feature):
             if option in changed:
                 raise WrongValueError("a pair has both texts, of `first` and `second`: leave it out", option)
         return self
-
-    @property
-    def is_packable(self) -> bool:
-        return True
 
     def first_column(self, name: str) -> str:
         return self.first

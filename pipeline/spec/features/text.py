@@ -275,6 +275,7 @@ class Text(Tokenized):
     """A text as ids."""
 
     kind: Literal["text"]
+    is_packable: ClassVar[bool] = True
     pretokenized: bool = False
     """Whether a row has a list of words, or words between spaces, which huggingface tokenizes one by one."""
     keep_length: bool = False
@@ -283,10 +284,6 @@ class Text(Tokenized):
     """Makes several records of a row whose text has more ids than `length`; other features are repeated."""
     pack: int | None = Field(default=None, ge=1, le=MOST_LENGTH, strict=True)
     """Packs the text alone: the same as `pack: {length: N, features: [TEXT], split: true}` of the spec."""
-
-    @property
-    def is_packable(self) -> bool:
-        return True
 
     @model_validator(mode="after")
     def _check_window(self) -> Self:
@@ -338,6 +335,7 @@ class Texts(Tokenized):
     contract = kinds.TextsOptions
     description = kinds.TextsDescription
     kind: Literal["texts"]
+    fill: ClassVar[Any] = []
     texts_per_row: int | None = Field(default=None, ge=1, strict=True)
     """The required number of texts per row; by default any."""
     max_texts: int | None = Field(default=None, ge=1, strict=True)
@@ -350,10 +348,6 @@ class Texts(Tokenized):
         if self.texts_per_row is not None and self.max_texts is not None:
             raise ValueError("`texts_per_row` and `max_texts` exclude each other: a row has exactly `texts_per_row`")
         return self
-
-    @property
-    def fill(self) -> Any:
-        return []
 
     def _column(self) -> Column:
         return replace(super()._column(), many=True, separator=self.separator, length=self.texts_per_row)

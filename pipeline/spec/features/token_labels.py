@@ -1,7 +1,7 @@
 """Labels of a text's tokens: tags of words, or spans of characters, as one id for each of the text's."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -26,6 +26,7 @@ class TokenLabels(ListedClasses):
     column_type = ColumnType.CATEGORY
     contract = TokenLabelsOptions
     kind: Literal["token_labels"]
+    is_packable: ClassVar[bool] = True
     text: str
     """The text with the tokens, of `tokenizer: huggingface`."""
     classes: Classes | None = None
@@ -72,10 +73,6 @@ class TokenLabels(ListedClasses):
         if wrong := read._wrong_classes():
             raise ValueError(f"{self.classes_file} {wrong}")
         return read
-
-    @property
-    def is_packable(self) -> bool:
-        return True
 
     @property
     def fill(self) -> Any:

@@ -84,7 +84,7 @@ class Store(Protocol):
     """A folder, or a prefix of a bucket; thread-safe. Jobs pickle it, and workers make their own clients.
 
     A failing method raises OutputError, but a folder's `open`, `create` and `write` raise OSError. The last two do not
-    recreate the folder after a later attempt renamed it (`pipeline.build.attempt.places`).
+    recreate the folder after a later attempt renamed it (`pipeline.build.attempt.attempts`).
     """
 
     url: str  # the absolute path of the folder, or the URL, without a final slash

@@ -30,8 +30,7 @@ class Stored:
 
     dtype: str
     shape: tuple[int, ...] | None = ()
-    held: "StoredAs | None" = None
-    """Its place in adopted records; None: the part's own name."""
+    held: "StoredAs | None" = None  # its place in adopted records; None: the part's own name
 
     def __post_init__(self) -> None:
         """Refuses an unknown type. Raises: DatasetError."""
@@ -162,8 +161,7 @@ class StoredAs:
     dtype: str
     optional: bool = left_out(False)
     """Whether a record may lack it; then the part is 0, empty bytes or an empty list."""
-    is_missing: bool = left_out(False)
-    """Whether the part is 1 for a record that lacks the feature, else 0."""
+    is_missing: bool = left_out(False)  # whether the part is 1 for a record that lacks the feature, else 0
 
     def __post_init__(self) -> None:
         """Refuses an unknown type or number of names. Raises: DatasetError."""

@@ -20,8 +20,7 @@ class Keypoint(NamedTuple):
 
     y: float
     x: float
-    visibility: float
-    """As in COCO, 0: not labelled, or outside the image; 1: labelled, but hidden; 2: visible."""
+    visibility: float  # as in COCO, 0: not labelled, or outside the image; 1: labelled, but hidden; 2: visible
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -332,12 +332,7 @@ class DecodedText:
 
 
 SPACE = "▁"  # U+2581, a space in SentencePiece and in characters
-CONTINUED = "##"  # prefix of a WordPiece that continues a word
 BYTE = re.compile(r"<0x([0-9A-F]{2})>")
-
-
-def _wordpieces(pieces: Sequence[str]) -> str:
-    return " ".join(pieces).replace(f" {CONTINUED}", "")
 
 
 def _spaced(pieces: Sequence[str]) -> str:
@@ -350,10 +345,6 @@ def _spaced(pieces: Sequence[str]) -> str:
 
 def _bytes(digits: Sequence[str]) -> str:
     return bytes.fromhex("".join(digits)).decode("utf-8", "replace")
-
-
-def _of_bytes(names: Sequence[str]) -> str:
-    return _bytes([name[3:5] for name in names])
 
 
 _VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -373,8 +364,8 @@ JOINED: Mapping[str, Callable[[Sequence[str]], str]] = {
     "words": " ".join,
     "whitespace": " ".join,
     "characters": _spaced,
-    "bytes": _of_bytes,
-    "wordpiece": _wordpieces,
+    "bytes": lambda names: _bytes([name[3:5] for name in names]),
+    "wordpiece": lambda pieces: " ".join(pieces).replace(" ##", ""),  # which continue a word
     "sentencepiece": _spaced,
     "byte_level": _byte_level,
 }
