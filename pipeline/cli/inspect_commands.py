@@ -6,7 +6,7 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 import recordmill
 from recordmill.pipeline.cli.arguments import AsJson, OtherVersion, VersionFolder
@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 def show(
     folder: VersionFolder,
     version: OtherVersion = None,
-    record: Annotated[str | None, typer.Option(metavar="KEY", help="Say where the record of a key is.")] = None,
-    spec: Annotated[
-        Path | None, typer.Option(help="dataset.yaml, with --record: search its sources for the row.")
-    ] = None,
+    record: Annotated[str | None, Option(metavar="KEY", help="Say where the record of a key is.")] = None,
+    spec: Annotated[Path | None, Option(help="dataset.yaml, with --record: search its sources for the row.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show a dataset: its versions, splits, features, statistics and rejects; or where a record is."""
@@ -54,13 +52,13 @@ def show(
 
 def head(
     folder: VersionFolder,
-    records: Annotated[int, typer.Option("-n", "--records", min=1, help="The maximum number of records.")] = 5,
-    split: Annotated[str | None, typer.Option(help="The split; by default the first with records.")] = None,
-    key: Annotated[str | None, typer.Option(help="The key of the records.")] = None,
-    label: Annotated[str | None, typer.Option("--class", metavar="NAME", help="The label's class.")] = None,
-    span: Annotated[str | None, typer.Option(help="The span.")] = None,
+    records: Annotated[int, Option("-n", "--records", min=1, help="The maximum number of records.")] = 5,
+    split: Annotated[str | None, Option(help="The split; by default the first with records.")] = None,
+    key: Annotated[str | None, Option(help="The key of the records.")] = None,
+    label: Annotated[str | None, Option("--class", metavar="NAME", help="The label's class.")] = None,
+    span: Annotated[str | None, Option(help="The span.")] = None,
     version: OtherVersion = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print each record as a line of JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print each record as a line of JSON.")] = False,
 ) -> None:
     """Show a sample of records, by the keys' hashes: `recordmill head DIR -n 5 --split test --class cat`."""
     from recordmill.pipeline.inspection.records import lines_of, read_records, record_to_json

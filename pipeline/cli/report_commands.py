@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
-import typer
+from typer import Argument, Option
 
 import recordmill
 from recordmill.pipeline.cli.arguments import AsJson, DatasetFolder, OtherVersion, VersionFolder
@@ -14,7 +14,7 @@ from recordmill.pipeline.cli.screen import count, print_json, print_line, quiet
 from recordmill.pipeline.dataset.paths import replacing, write_atomically
 from recordmill.pipeline.errors import DatasetError
 
-Sources = Annotated[Path | None, typer.Option(metavar="DIR", help="The sources' folder, to show its images too.")]
+Sources = Annotated[Path | None, Option(metavar="DIR", help="The sources' folder, to show its images too.")]
 
 
 def report(
@@ -22,7 +22,7 @@ def report(
     version: OtherVersion = None,
     sources: Sources = None,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The file to write; by default NAME-report.html, here.")
+        Path | None, Option("--output", "-o", help="The file to write; by default NAME-report.html, here.")
     ] = None,
 ) -> None:
     """Write a page for any browser about a version, with images, distributions, rejects: `recordmill report DIR`."""
@@ -40,17 +40,17 @@ def report(
 def preview(
     folder: VersionFolder,
     version: OtherVersion = None,
-    split: Annotated[str | None, typer.Option(help="The split; by default train, or any with --key.")] = None,
-    key: Annotated[str | None, typer.Option(help="The key of a row.")] = None,
-    label: Annotated[str | None, typer.Option("--class", metavar="NAME", help="A class of the label.")] = None,
-    rejects: Annotated[bool, typer.Option("--rejects", help="Show rejected rows, not records.")] = False,
+    split: Annotated[str | None, Option(help="The split; by default train, or any with --key.")] = None,
+    key: Annotated[str | None, Option(help="The key of a row.")] = None,
+    label: Annotated[str | None, Option("--class", metavar="NAME", help="A class of the label.")] = None,
+    rejects: Annotated[bool, Option("--rejects", help="Show rejected rows, not records.")] = False,
     augment: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Augmentations to also show, such as 'RandomResizedCrop(224)'.")
+        str | None, Option(metavar="TEXT", help="Augmentations to also show, such as 'RandomResizedCrop(224)'.")
     ] = None,
     sources: Sources = None,
-    number: Annotated[int, typer.Option("-n", min=1, max=200, help="How many rows.")] = 12,
+    number: Annotated[int, Option("-n", min=1, max=200, help="How many rows.")] = 12,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="The PNG to write; by default NAME-preview.png, here.")
+        Path | None, Option("--output", "-o", help="The PNG to write; by default NAME-preview.png, here.")
     ] = None,
 ) -> None:
     """Draw records as a model gets them, with boxes, texts and augmentations, as a PNG: `recordmill preview DIR`."""
@@ -86,12 +86,10 @@ def _writing(file: Path) -> Iterator[None]:
 def diff(
     dataset: DatasetFolder,
     before: Annotated[
-        str | None, typer.Argument(metavar="A", help="By default the version before B.", show_default=False)
+        str | None, Argument(metavar="A", help="By default the version before B.", show_default=False)
     ] = None,
-    after: Annotated[
-        str | None, typer.Argument(metavar="B", help="By default the live version.", show_default=False)
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Compare the manifests, not the rows.")] = False,
+    after: Annotated[str | None, Argument(metavar="B", help="By default the live version.", show_default=False)] = None,
+    quick: Annotated[bool, Option("--quick", help="Compare the manifests, not the rows.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List changes from version A to version B: rows, ids, statistics, rejects: `recordmill diff DIR [A] [B]`."""
@@ -105,10 +103,10 @@ def diff(
 def verify(
     folder: VersionFolder,
     version: OtherVersion = None,
-    spec: Annotated[Path | None, typer.Option(help="dataset.yaml, to also serve and compare raw rows.")] = None,
-    repair: Annotated[bool, typer.Option("--repair", help="Rebuild damaged indexes, and shards with --spec.")] = False,
-    sample: Annotated[int, typer.Option(min=0, help="How many raw rows to compare.")] = 64,
-    quick: Annotated[bool, typer.Option("--quick", help="Compare only sizes and digests.")] = False,
+    spec: Annotated[Path | None, Option(help="dataset.yaml, to also serve and compare raw rows.")] = None,
+    repair: Annotated[bool, Option("--repair", help="Rebuild damaged indexes, and shards with --spec.")] = False,
+    sample: Annotated[int, Option(min=0, help="How many raw rows to compare.")] = 64,
+    quick: Annotated[bool, Option("--quick", help="Compare only sizes and digests.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Check a published version, file by file and record by record: `recordmill verify DIR`."""
@@ -155,9 +153,9 @@ def _print(report: _Report, as_json: bool) -> None:
 
 def export(
     folder: VersionFolder,
-    target: Annotated[str, typer.Argument(metavar="TARGET", help="A new or empty folder.", show_default=False)],
-    to: Annotated[str, typer.Option("--to", help="parquet or webdataset.", show_default=False)],
-    split: Annotated[str | None, typer.Option(help="Write only this split.")] = None,
+    target: Annotated[str, Argument(metavar="TARGET", help="A new or empty folder.", show_default=False)],
+    to: Annotated[str, Option("--to", help="parquet or webdataset.", show_default=False)],
+    split: Annotated[str | None, Option(help="Write only this split.")] = None,
     version: OtherVersion = None,
 ) -> None:
     """Write a version's rows in another format, with a dataset.yaml to rebuild them."""

@@ -121,11 +121,8 @@ def parse_example(record: bytes) -> Example | None:
     As usual in protobuf, ignores unknown fields, and uses the last one of duplicate features.
     """
     message = _parsed(record)
-    return (
-        Example(message)
-        if message is not None and (message.features.feature or message.feature_lists.feature_list)
-        else None
-    )
+    has_any = message is not None and (message.features.feature or message.feature_lists.feature_list)
+    return Example(message) if has_any else None
 
 
 def canonical_example(record: bytes) -> bytes | None:

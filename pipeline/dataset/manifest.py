@@ -270,9 +270,8 @@ def read_latest(output: str | Location) -> Latest:
     if not path.is_file():
         if not _location(output).is_dir():
             raise no_folder(output)
-        raise DatasetError(
-            f"no live version is published in {output}: run `recordmill build dataset.yaml --output {output}`"
-        )
+        build = f"`recordmill build dataset.yaml --output {output}`"
+        raise DatasetError(f"no live version is published in {output}: run {build}")
     return _read(_location(output), LATEST_FILE, MOST_LATEST_BYTES, Latest.from_json)
 
 
