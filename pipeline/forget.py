@@ -121,9 +121,8 @@ def _forget(store: Store, base: Base, lease: Lease, keys: Sequence[bytes], chang
         if not base.holds_forgotten_rows:
             return _with_others(Forgot(live, is_new=False), output, gone)
         if not has_keys(live):
-            remedy = (
-                f"run `recordmill build`, which skips the rows, and then `recordmill versions prune {output} --purge`"
-            )
+            prune = f"`recordmill versions prune {output} --purge`"
+            remedy = f"run `recordmill build`, which skips the rows, and then {prune}"
             several = f"the records of {live.version} hold several rows each, which cannot be separated"
             raise PackedError(f"{several}: the keys are on the list; {remedy}")
         rows = list(find_digests(base.folder, allow(live, base.folder), gone.digests))

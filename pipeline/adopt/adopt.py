@@ -204,9 +204,8 @@ def _scan(
     on_plan: Callable[[int], OnBytes],
 ) -> Iterator[Scanned]:
     """Reads the files, several at once; takes over those that the live version or a killed adoption has read."""
-    paths = {
-        each: work / _digest(listing.FORMAT, adoption.key, dict(adoption.splits), each.sighting)[:32] for each in found
-    }
+    way = listing.FORMAT, adoption.key, dict(adoption.splits)
+    paths = {each: work / _digest(*way, each.sighting)[:32] for each in found}
     for path in paths.values():
         if not is_done(path):
             take_over(base, path)

@@ -168,9 +168,7 @@ class _Stated:
         words = given.get("classes")
         if held.kind != INTS or (held.facts.most > 1 and not is_list) or (held.lacking and not is_list):
             what = f"{held.kind}, {_counts(held)} a record, {held.lacking:,} records without"
-            raise self._error(
-                f"is stated as one class a record, they hold {what}: `kind: raw` or `categories` reads them"
-            )
+            raise self._error(f"is stated as one class a record, they hold {what}: take `kind: raw` or `categories`")
         if not isinstance(words, list) or not words or not 0 <= (facts.low or 0) <= (facts.high or 0) < len(words):
             names = len(words) if isinstance(words, list) else 0
             raise self._error(f"has {names} `classes`, the records hold the ids {_range(held)}: name all, from id 0 on")

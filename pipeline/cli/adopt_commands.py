@@ -50,7 +50,7 @@ def _splits(given: list[str], files: list[str], splits: list[str]) -> dict[str, 
             file = next(left, None)
     if waiting:
         raise TyperException(
-            f"{waiting[0]} comes after the last {SPLIT}: a file comes before the {SPLIT} that names it"
+            f"{waiting[0]} comes after the last {SPLIT}: files come before the {SPLIT} that names them"
         )
     return of_split
 
@@ -130,9 +130,7 @@ def _print(done: "Adopted") -> None:
         print_line(f"  {reason:<12} {rejected:>10,} records left out")
     for note in done.notes:
         print_line(f"  {note}")
-    print_line(
-        "The records are read as this says; to change it, edit it in a file, and give that by --spec:\nfeatures:"
-    )
+    print_line("The records are read as this says; to change it, edit it in a file, given by --spec:\nfeatures:")
     for name, words in manifest.spec["features"].items():
         print_line(f"  {name}: {json.dumps(_short(words, f'{done.folder}/vocabularies/{name}.vocabulary.txt'))}")
     if done.is_held_back:

@@ -40,16 +40,9 @@ class Display:
         self._stage: str = Stage.PLAN  # a stage without counters, before and after the work
         self.job: Job | None = None  # the job on a cluster, while it may run
         self._state = State(self._clock())
-        self._bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[details]}", markup=False),
-            console=console,
-            transient=True,
-            auto_refresh=False,
-        )
+        stage, details = (TextColumn(f"{{task.{each}}}", markup=False) for each in ("description", "fields[details]"))
+        columns = SpinnerColumn(), stage, BarColumn(bar_width=24), TaskProgressColumn(), details
+        self._bar = Progress(*columns, console=console, transient=True, auto_refresh=False)
 
     def __enter__(self) -> "Display":
         self._thread.start()

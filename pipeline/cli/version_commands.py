@@ -255,26 +255,16 @@ def print_table(versions: Iterable["Version"], shared: Mapping[str, int] = Mappi
     table = plain_table(*headers, right=("#", "records", "bytes", "shared"))
     for version in versions:
         manifest = version.manifest
-        table.add_row(
-            str(manifest.sequence or "-"),
-            manifest.version,
-            ", ".join(_marks(version)),
-            str(manifest.provenance.get("built_at", "")),
-            f"{manifest.records:,}",
-            f"{manifest.bytes:,}",
-            *([f"{shared.get(manifest.version, 0):,}"] if is_shared else []),
-            version.retired or "",
-        )
+        name, at = (manifest.version, ", ".join(_marks(version))), str(manifest.provenance.get("built_at", ""))
+        bytes_ = manifest.bytes, *([shared.get(manifest.version, 0)] if is_shared else [])
+        numbers = (f"{number:,}" for number in (manifest.records, *bytes_))
+        table.add_row(str(manifest.sequence or "-"), *name, at, *numbers, version.retired or "")
     Screen(width=WIDTH).print(table)
 
 
 def _marks(version: "Version") -> Iterator[str]:
-    marks = {
-        "live": version.is_live,
-        "held back": version.is_held_back,
-        "trial": version.manifest.trial,
-        "pinned": version.is_pinned,
-    }
+    marks = {"live": version.is_live, "held back": version.is_held_back}
+    marks |= {"trial": bool(version.manifest.trial), "pinned": version.is_pinned}
     yield from (mark for mark, is_so in marks.items() if is_so)
     if version.held_by:
         yield f"held by {version.held_by[0]}"

@@ -150,15 +150,9 @@ def _read(dataset: DatasetVersion, part: _Part, decoder: Decoder, class_id: int 
                 columns = parse(data, stored)
                 keys: Any = columns.get(KEY) or records.keys(numbers)
                 for row, (number, record) in enumerate(zip(numbers.tolist(), data, strict=True)):
-                    yield Record(
-                        bytes(keys[row]).decode("utf-8", "surrogateescape"),
-                        part.split,
-                        part.first + number,
-                        part.shard.span,
-                        shown_paths(part.shard)[0],
-                        len(record),
-                        decoder.decode(columns, row),
-                    )
+                    key = bytes(keys[row]).decode("utf-8", "surrogateescape")
+                    place = part.split, part.first + number, part.shard.span, shown_paths(part.shard)[0]
+                    yield Record(key, *place, len(record), decoder.decode(columns, row))
             except RowError as error:
                 where = f"{shown_paths(part.shard)[0]}, record {numbers[error.row]:,}"
                 raise DatasetError(f"{where}: {error.message}: run `recordmill verify`") from None

@@ -241,7 +241,6 @@ def _check_words(folders: Sequence[Any], sources: Sequence[SplitSource]) -> None
                 hashes = getattr(description, "hash_buckets", None)
                 words = read_vocabulary(folder, description, name) if hashes is None else hashes
                 if found.setdefault(name, words) != words:
-                    raise DatasetError(
-                        f"the ids of '{name}' mean other words in {folder} than in {folders[0]}: build both with the "
-                        f"same `classes` or `vocabulary`, or read without '{name}'"
-                    )
+                    remedy = f"build both with the same `classes` or `vocabulary`, or read without '{name}'"
+                    other = f"the ids of '{name}' mean other words in {folder} than in {folders[0]}"
+                    raise DatasetError(f"{other}: {remedy}")
