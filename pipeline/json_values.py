@@ -89,7 +89,8 @@ def read_as(value: Any, hint: Any, what: str) -> Any:
             return float(value)
         if type(value) is origin and _fits(value):
             return value
-    raise DatasetError(f"{cut(what) or 'it'} is {_shown(value)}, of another type or out of range")
+    shown = "a list" if isinstance(value, list) else "an object" if isinstance(value, dict) else cut(repr(value))
+    raise DatasetError(f"{cut(what) or 'it'} is {shown}, of another type or out of range")
 
 
 def _of_form(text: str, check: Callable[[str], str], what: str) -> str:
@@ -165,7 +166,3 @@ def _check_any(value: Any, what: str, depth: int = 0) -> None:
 
 def _fits(value: Any) -> bool:
     return math.isfinite(value) if isinstance(value, float) else type(value) is not int or value in WHOLE
-
-
-def _shown(value: Any) -> str:
-    return "a list" if isinstance(value, list) else "an object" if isinstance(value, dict) else f"{cut(repr(value))}"

@@ -65,10 +65,8 @@ def read_as_stated(guesser: Guesser, features: Mapping[str, Any], label: str | N
         check_name("feature", name)
         kind = given.get("kind") if isinstance(given, Mapping) else given
         if not isinstance(given, Mapping) or not isinstance(kind, str) or kind not in OPTIONS:
-            raise AdoptError(
-                f"'{name}' has the kind {cut(repr(kind))}: adoption reads {', '.join(OPTIONS)}; a build with "
-                "`source: {format: adopted}` makes the other kinds"
-            )
+            others = "a build with `source: {format: adopted}` makes the other kinds"
+            raise AdoptError(f"'{name}' has the kind {cut(repr(kind))}: adoption reads {', '.join(OPTIONS)}; {others}")
         guesser.add(name, _Stated(guesser, name, given).read())
     guesser.guessed.label = label
     return guesser.guessed
@@ -113,7 +111,8 @@ class _Stated:
             raise self._error(f"is stated as images, the records hold {held.kind}: give `shape` for bytes of pixels")
         is_list, sides = self._given["kind"] == "image_sequence", held.facts.sides
         if is_list and sides[::2] != sides[1::2]:
-            raise self._error(f"needs images of one size, they have {_sizes(sides)}: `kind: raw` with `many: true`")
+            have = "{} to {} x {} to {} pixels".format(*sides)
+            raise self._error(f"needs images of one size, they have {have}: `kind: raw` with `many: true`")
         return describe.image(held, is_list=is_list)
 
     def _pixels(self, held: Held) -> Read:
@@ -219,10 +218,6 @@ def _check_fixed(name: str, held: Held, size: int, *, has_default: bool) -> None
     if (held.facts.fewest, held.facts.most) != (size, size):
         states = f"'{cut(name)}' states {size} values a record"
         raise AdoptError(f"{states}, the records hold {_counts(held)}: take a VarLenFeature")
-
-
-def _sizes(sides: Sequence[int]) -> str:
-    return "{} to {} x {} to {} pixels".format(*sides)
 
 
 def _counts(held: Held) -> str:

@@ -226,10 +226,9 @@ def _check(sources: Sequence[SplitSource], weights: Sequence[float]) -> None:
         if mine != others:
             raise DatasetError(f"mixed inputs need one batch_size, host_index and host_count: {mine} is not {others}")
         if source.element_spec != sources[0].element_spec or request.mixtures != first.mixtures:
-            raise DatasetError(
-                f"batches of {request.dataset} and {first.dataset} do not look alike: {source.element_spec} is not "
-                f"{sources[0].element_spec}; name the features that both have, and bring images to one size"
-            )
+            specs = f"{source.element_spec} is not {sources[0].element_spec}"
+            remedy = "name the features that both have, and bring images to one size"
+            raise DatasetError(f"batches of {request.dataset} and {first.dataset} do not look alike: {specs}; {remedy}")
 
 
 def _check_words(folders: Sequence[Any], sources: Sequence[SplitSource]) -> None:
