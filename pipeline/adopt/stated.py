@@ -73,8 +73,6 @@ def read_as_stated(guesser: Guesser, features: Mapping[str, Any], label: str | N
 
 
 class _Stated:
-    """One stated feature."""
-
     def __init__(self, guesser: Guesser, name: str, given: Mapping[str, Any]) -> None:
         self._guesser, self._name, self._given = guesser, name, given
         known = ("kind", "column", "columns", "optional", *OPTIONS[given["kind"]])

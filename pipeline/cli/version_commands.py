@@ -66,7 +66,6 @@ def history(
 
 
 def _outcome(entry: Mapping[str, Any]) -> str:
-    """Summarizes an act's outcome and reason."""
     before, removed = entry.get("live_before"), entry.get("removed")
     is_move = entry.get("live_after", before) != before
     words = [f"{before or 'nothing'} → {entry['live_after']}" if is_move else str(entry.get("version") or "")]

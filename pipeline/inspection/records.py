@@ -92,12 +92,11 @@ def read_records(
     return islice((record for part in parts for record in _read(dataset, part, decoder, class_id)), limit)
 
 
+Positions: TypeAlias = Sequence[int] | None
+
+
 def _parts(
-    dataset: DatasetVersion,
-    split: str | None,
-    span: str | None,
-    key: str | bytes | None,
-    positions: Sequence[int] | None,
+    dataset: DatasetVersion, split: str | None, span: str | None, key: str | bytes | None, positions: Positions
 ) -> Iterable[_Part]:
     if key is not None:
         return _of_key(dataset, split, span, key)

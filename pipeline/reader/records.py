@@ -119,7 +119,6 @@ class Records:
             self._files.fetch_ahead(*(part.tolist() for part in self._locate(numbers)))
 
     def _checked(self, numbers: Numbers, frames: Sequence[Frame]) -> list[bytes | memoryview]:
-        """Returns the data of frames. Raises: RowError."""
         payloads = [frame[HEADER_BYTES:-FOOTER_BYTES] for frame in frames]
         heads: list[Any] = [frame[:HEADER_BYTES] for frame in frames]  # Any: for mypy, `join` takes no arrays
         tails: list[Any] = [frame[-FOOTER_BYTES:] for frame in frames]
