@@ -37,18 +37,12 @@ from recordmill.pipeline.rows import (
     open_records,
     without_rejects,
 )
+from recordmill.pipeline.versions import forgotten as forgetting
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.build_folders import RUN, building_folder, remove_run
 from recordmill.pipeline.versions.files import MATERIALIZED, KeptFiles, inventory
-from recordmill.pipeline.versions.forgotten import (
-    FORGOTTEN,
-    LEARNED_OF,
-    Forgotten,
-    add_forgotten,
-    read_forgotten,
-    source_key_of,
-)
+from recordmill.pipeline.versions.forgotten import FORGOTTEN, LEARNED_OF, Forgotten
 from recordmill.pipeline.versions.history import Entry, recorded
 from recordmill.pipeline.versions.latest import latest_of
 from recordmill.pipeline.versions.leases import Lease, OnWait
@@ -93,8 +87,8 @@ def forget(output: str, keys: Collection[bytes] = (), on_wait: OnWait = lambda _
     if latest_of(store) is None:
         raise OutputError(f"{output} has no live version to forget rows of: the list was not written")
     with recorded(output, "forget", reason) as changes:
-        before = len(read_forgotten(store).keys)
-        changes["keys"] = len(add_forgotten(store, keys).keys) - before
+        before = len(forgetting.read_forgotten(store).keys)
+        changes["keys"] = len(forgetting.add_forgotten(store, keys).keys) - before
         with leases.hold(store, leases.BUILD, on_wait) as lease:
             return _forget(store, Base.read(output), lease, sorted(set(keys)), changes)
 
@@ -127,11 +121,10 @@ def _forget(store: Store, base: Base, lease: Lease, keys: Sequence[bytes], chang
         if not base.holds_forgotten_rows:
             return _with_others(Forgot(live, is_new=False), output, gone)
         if not has_keys(live):
-            raise PackedError(
-                f"the records of {live.version} hold several rows each, which cannot be separated: the keys are on the "
-                "list; run `recordmill build`, which skips the rows, and then "
-                f"`recordmill versions prune {output} --purge`"
-            )
+            prune = f"`recordmill versions prune {output} --purge`"
+            remedy = f"run `recordmill build`, which skips the rows, and then {prune}"
+            several = f"the records of {live.version} hold several rows each, which cannot be separated"
+            raise PackedError(f"{several}: the keys are on the list; {remedy}")
         rows = list(find_digests(base.folder, allow(live, base.folder), gone.digests))
         rejects = without_rejects(base.folder, live, gone)
         manifest = _Removal(store, output, live, gone, rows, rejects).publish(base, lease)
@@ -284,7 +277,7 @@ class _Removal:
 
     def _provenance(self) -> dict[str, Any]:
         before = self.base.provenance.get(FORGOTTEN) or {}
-        source_key = source_key_of(self.base)
+        source_key = forgetting.source_key_of(self.base)
         entry = self.gone.entry(source_key, before.get(LEARNED_OF, self.base.version))
         kept = {name: value for name, value in self.base.provenance.items() if name != MATERIALIZED}
         return {**kept, "source_key": self.gone.rows_key(source_key), FORGOTTEN: entry}

@@ -194,9 +194,8 @@ _TABLES_AND_VARIABLES = """
     AssignVariableOp HashTableV2 InitializeTableFromTextFileV2 InitializeTableV2 LookupTableFindV2 LookupTableSizeV2
     ReadVariableOp VarHandleOp VarIsInitializedOp
 """
-ALLOWED = frozenset(
-    " ".join([_ARRAYS, _NUMBERS, _LISTS, _STRINGS, _TENSORFLOW_TEXT, _IMAGES, _FLOW, _TABLES_AND_VARIABLES]).split()
-)
+_KINDS = _ARRAYS, _NUMBERS, _LISTS, _STRINGS, _TENSORFLOW_TEXT, _IMAGES, _FLOW, _TABLES_AND_VARIABLES
+ALLOWED = frozenset(" ".join(_KINDS).split())
 """Operations allowed anywhere in a graph."""
 SAVING = frozenset(["MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"])
 """Operations allowed only in functions that save and restore variables."""

@@ -42,9 +42,8 @@ def check_format(value: Any, known: int, what: str = "it") -> None:
     """Refuses a newer Recordmill's format number. Raises: NewerFormatError; DatasetError: not a number."""
     written = value.get("format", known) if isinstance(value, Mapping) else known
     if read_as(written, Count, "format") > known:
-        raise NewerFormatError(
-            f"{what} was written by a newer Recordmill (format {written}, this one knows {known}): upgrade Recordmill"
-        )
+        newer = f"a newer Recordmill (format {written}, this one knows {known})"
+        raise NewerFormatError(f"{what} was written by {newer}: upgrade Recordmill")
 
 
 def parse_json(data: bytes, most: int = MOST_CONTAINERS) -> Any:
@@ -90,7 +89,8 @@ def read_as(value: Any, hint: Any, what: str) -> Any:
             return float(value)
         if type(value) is origin and _fits(value):
             return value
-    raise DatasetError(f"{cut(what) or 'it'} is {_shown(value)}, of another type or out of range")
+    shown = "a list" if isinstance(value, list) else "an object" if isinstance(value, dict) else cut(repr(value))
+    raise DatasetError(f"{cut(what) or 'it'} is {shown}, of another type or out of range")
 
 
 def _of_form(text: str, check: Callable[[str], str], what: str) -> str:
@@ -138,9 +138,8 @@ def _fields(kind: Any) -> dict[str, tuple[Any, bool, type | None]]:
     """Returns each field's type, whether it is required, and `str` or `int` for a text or a count."""
     hints = {name: _of_field(hint) for name, hint in typing.get_type_hints(kind, include_extras=True).items()}
     if is_dataclass(kind):  # its hints include class variables
-        needed = {
-            each.name: each.default is MISSING and each.default_factory is MISSING for each in fields(kind) if each.init
-        }
+        made = (each for each in fields(kind) if each.init)
+        needed = {each.name: each.default is MISSING and each.default_factory is MISSING for each in made}
     else:
         needed = {name: name in kind.__required_keys__ for name in hints}
     plain = {str: str, Count: int}
@@ -167,7 +166,3 @@ def _check_any(value: Any, what: str, depth: int = 0) -> None:
 
 def _fits(value: Any) -> bool:
     return math.isfinite(value) if isinstance(value, float) else type(value) is not int or value in WHOLE
-
-
-def _shown(value: Any) -> str:
-    return "a list" if isinstance(value, list) else "an object" if isinstance(value, dict) else f"{cut(repr(value))}"

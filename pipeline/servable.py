@@ -59,11 +59,8 @@ class Servable(tf.Module):
         is_label_read = version.label in self._request.features and version.label != self._request.label
         self._transform = self._loaded.signatures["with_label" if is_label_read else "serving_default"]
         outputs = self._transform.structured_outputs  # without outputs that need the label
-        served = {
-            name: spec
-            for name, spec in served_features(self._request).items()
-            if {name, name.removesuffix("_mask")} & {*outputs}
-        }
+        given = served_features(self._request)
+        served = {name: given[name] for name in given if {name, name.removesuffix("_mask")} & {*outputs}}
         self._take = dict if prepare else inputs_of(model, served, "a served row", PREPARE)
         self._specs = self._transform.structured_input_signature[1]
         self._lists = {name for name in self._specs if part_name(name, LENGTHS) in self._specs}
@@ -176,7 +173,6 @@ def _as_read(features: Tensors, request: Request) -> dict[str, tf.Tensor]:
 
 
 def _as_long(lists: tf.Tensor, length: int, padding: int) -> tf.Tensor:
-    """Cuts or pads the last side."""
     missing = tf.maximum(0, length - tf.shape(lists)[-1])
     sides = [[0, 0]] * (lists.shape.rank - 1) + [[0, missing]]
     padded = tf.pad(lists[..., :length], sides, constant_values=padding)

@@ -31,17 +31,9 @@ NUMBERS = (INTEGER, FLOAT)
 MOST_DIGITS = 100  # reading `1:1:1:…`, a number to the base 60, takes quadratic time
 MOST_COPIES = 100_000  # values added by aliases: ten lines of nested aliases make a billion
 YAML_TYPES = {
-    "bool": "a boolean",
-    "float": "a number",
-    "int": "a number",
-    "map": "a mapping",
-    "null": "nothing",
-    "seq": "a list",
-    "str": "text",
-    "timestamp": "a date",
-}
-
-
+    "bool": "a boolean", "float": "a number", "int": "a number", "map": "a mapping", "null": "nothing",
+    "seq": "a list", "str": "text", "timestamp": "a date",
+}  # fmt: skip
 _merger = yaml.constructor.SafeConstructor()
 
 
@@ -129,9 +121,8 @@ def _count(node: yaml.Node, where: str, counted: dict[int, int]) -> int:
 def _check_scalar(node: yaml.ScalarNode, where: str) -> None:
     """Refuses a number with too many digits, and a value invalid for its YAML type."""
     if node.tag in NUMBERS and len(node.value) > MOST_DIGITS:
-        raise SpecError(
-            f"{where}: YAML reads `{cut(node.value)}` as a number, of {len(node.value):,} characters: put it in quotes"
-        )
+        number = f"`{cut(node.value)}` as a number, of {len(node.value):,} characters"
+        raise SpecError(f"{where}: YAML reads {number}: put it in quotes")
     if node.tag in (STRING, MERGE) or (node.tag == INTEGER and WHOLE_NUMBER.fullmatch(node.value)):
         return
     try:

@@ -88,7 +88,7 @@ WRITERS = {
     "pipeline/build/runners/flink_cluster": "FlinkCluster.__init__ FlinkCluster.start",
     "pipeline/build/runners/job_server": "JobServer.start _fetch",
     "pipeline/build/worker/packing": "ImageSpill._write",
-    "pipeline/cli/report_commands": "preview report",
+    "pipeline/cli/inspect_commands": "preview report",
     "pipeline/cli/screen": "quiet",
     "pipeline/cli/session": "BuildSession._divert_noise BuildSession._write_log",
     "pipeline/dataset/paths": "open_file path_within replacing write_atomically",

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from recordmill.dataset import Dataset, open_dataset
-from recordmill.pipeline.cli import report_commands
+from recordmill.pipeline.cli import inspect_commands
 from recordmill.pipeline.compare.diff import changes, diff
 from recordmill.pipeline.compare.rows import RowChanges, bytes_to_read, compare_rows
 from recordmill.pipeline.dataset.manifest import LATEST_FILE, DatasetError, Latest, read_manifest
@@ -228,12 +228,12 @@ def test_the_command_compares_with_the_version_before(tmp_path: Path, capsys: py
         write_manifest(folder, replace(manifest, rows={**manifest.rows, "written": 199}))
 
     two_versions(tmp_path, edit)
-    report_commands.diff(str(tmp_path))
+    inspect_commands.diff(str(tmp_path))
     lines = capsys.readouterr().out.splitlines()
     assert_names(lines[0], VERSION, NEXT)
     assert_names(lines[1], "1 removed (row/")
     assert_names("\n".join(lines), "written: 200 → 199")
-    report_commands.diff(str(tmp_path), before=NEXT, after=VERSION, as_json=True)
+    inspect_commands.diff(str(tmp_path), before=NEXT, after=VERSION, as_json=True)
     report = json.loads(capsys.readouterr().out)
     assert (report["before"], report["after"], report["rows"]["added"]) == (NEXT, VERSION, 1)
     assert report["counts"] == {"written": [199, 200]}
@@ -242,4 +242,4 @@ def test_the_command_compares_with_the_version_before(tmp_path: Path, capsys: py
 def test_a_first_version_has_none_before_it(tmp_path: Path) -> None:
     write_version(tmp_path)
     with raises(DatasetError, tmp_path, "before", VERSION):
-        report_commands.diff(str(tmp_path))
+        inspect_commands.diff(str(tmp_path))

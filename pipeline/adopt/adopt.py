@@ -54,10 +54,11 @@ class Adopted:
     notes: Sequence[str] = ()  # lines on guesses, losses and features left out
 
 
+OnPlan = Callable[[int], OnBytes]  # takes the bytes to read
+
+
 def adopt(
-    adoption: Adoption,
-    on_wait: OnWait = lambda _: None,
-    on_plan: Callable[[int], OnBytes] = lambda size: lambda read: None,
+    adoption: Adoption, on_wait: OnWait = lambda _: None, on_plan: OnPlan = lambda size: lambda read: None
 ) -> Adopted:
     """Adopts files, and publishes a version unless nothing changed since the live one.
 
@@ -141,23 +142,17 @@ def _digest(*parts: Any) -> str:
 
 
 def _assemble(
-    adoption: Adoption,
-    files: StoreFiles,
-    scanned: Sequence[Scanned],
-    beside: Mapping[str, bytes],
-    base: Base,
-    folder: Path,
+    adoption: Adoption, files: StoreFiles, scanned: Sequence[Scanned], said: Mapping[str, bytes], base: Base, into: Path
 ) -> tuple[Manifest, Guessed]:
-    """Finds what the records hold, and assembles the version."""
-    guesser = Guesser(_facts(scanned), _layouts(scanned), beside, adoption.key)
+    guesser = Guesser(_facts(scanned), _layouts(scanned), said, adoption.key)
     stated, label = adoption.features, adoption.label
     guessed = guesser.guess(label) if stated is None else read_as_stated(guesser, stated, label)
     if label is not None and label not in guessed.read:
         near = did_you_mean(label, guessed.read)
         raise AdoptError(f"the records have no feature '{cut(label)}'{near}; they have: {listed(guessed.read)}")
     left_out = {at: gone for at, each in enumerate(scanned) if (gone := _forgotten(files, each, base, adoption.key))}
-    shutil.rmtree(folder, ignore_errors=True)
-    manifest = Assembly(adoption, scanned, guessed, base.forgotten, left_out, folder).assemble()
+    shutil.rmtree(into, ignore_errors=True)
+    manifest = Assembly(adoption, scanned, guessed, base.forgotten, left_out, into).assemble()
     if not manifest.records:
         why = guessed.notes[0] if guessed.notes else "all are damaged or of another type"
         raise AdoptError(f"no record can be read: {why}")
@@ -196,17 +191,11 @@ def _forgotten(files: StoreFiles, each: Scanned, base: Base, key: str | None) ->
 
 
 def _scan(
-    adoption: Adoption,
-    files: StoreFiles,
-    found: Sequence[Found],
-    base: Base,
-    work: Path,
-    on_plan: Callable[[int], OnBytes],
+    adoption: Adoption, files: StoreFiles, found: Sequence[Found], base: Base, work: Path, on_plan: OnPlan
 ) -> Iterator[Scanned]:
     """Reads the files, several at once; takes over those that the live version or a killed adoption has read."""
-    paths = {
-        each: work / _digest(listing.FORMAT, adoption.key, dict(adoption.splits), each.sighting)[:32] for each in found
-    }
+    way = listing.FORMAT, adoption.key, dict(adoption.splits)
+    paths = {each: work / _digest(*way, each.sighting)[:32] for each in found}
     for path in paths.values():
         if not is_done(path):
             take_over(base, path)

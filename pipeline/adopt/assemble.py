@@ -170,7 +170,6 @@ class Assembly:
                 path_within(self.folder, f"vocabularies/{name}.vocabulary.txt").write_text(lines, encoding="utf-8")
 
     def _statistics(self, name: str) -> Json:
-        """Returns what the pass counted of a feature."""
         read = self.guessed.read[name]
         column = f"{(read.description.stored_as or {})[''].dtype} {read.columns[0]}"
         facts = [each.facts[column] for each in self.scanned if column in each.facts]
@@ -206,7 +205,6 @@ class Assembly:
         return {"by_reason": dict(sorted(self.reasons.items())), "in_statistics": 0, "files": [entry]}
 
     def _rejects(self, each: Scanned) -> Iterator[Json]:
-        """Yields a file's rejects, by record."""
         layouts = each.groups[:, 1]
         faults = {number: self.guessed.reject(layout, self.key) for number, layout in enumerate(each.layouts)}
         damaged = {damage.record: damage for damage in each.damaged}

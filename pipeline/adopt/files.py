@@ -7,6 +7,7 @@ A file's name in keys and messages is its path below the folder of its glob: `ol
 import json
 import os
 import posixpath
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob, literal_prefix, without_slash
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER
 
-ENDINGS = (".tfrecord", ".tfrecords", ".tfrec", ".record", ".records")
+NAMED_SO = re.compile(r"\.tfrecord[^/]*\Z|\.(tfrec|records?)\Z")  # the path of a TFRecord file
 BESIDE = ("features.json", "label_map.pbtxt", "labels.txt", "classes.txt", ".labels.txt")
 """Endings of the files beside the data that say what is in it."""
 MOST_BESIDE = 16 << 20  # 16 MiB of each
@@ -120,7 +121,7 @@ def _matched(files: Files, split: str, pattern: str, output: str) -> list[Found]
     path = pattern if "://" in pattern else os.path.abspath(pattern)
     if files.is_folder(path):
         folder = without_slash(path)
-        matched = [file for file in files.match(f"{escape(folder)}/*") if _is_named_so(file.path)]
+        matched = [file for file in files.match(f"{escape(folder)}/*") if NAMED_SO.search(file.path)]
         path = f"{escape(folder)}/*"
     else:
         matched = list(files.match(escape(path) if os.path.isfile(path) else path))
@@ -141,11 +142,6 @@ def _found(split: str, folder: str, file: FileInfo, output: str) -> Found:
 
 def _parent(path: str) -> str:
     return posixpath.dirname(literal_prefix(path) if "://" in path else path)
-
-
-def _is_named_so(path: str) -> bool:
-    name = posixpath.basename(path)
-    return ".tfrecord" in name or name.endswith(ENDINGS)
 
 
 def _root(folder: str, output: str) -> str:

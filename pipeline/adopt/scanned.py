@@ -134,15 +134,9 @@ def scan_file(
             count += len(offsets)
             on_bytes(walk.taken())
         np.array([walk.lost], "<u8").tofile(index)
-    head = {
-        "records": count,
-        "sha256": walk.sha256,
-        "damaged": sorted(damaged)[:NAMED],
-        "lost": not walk.is_whole,
-        "of_all": min(kinds) if len(kinds) == 1 else None,
-        "layouts": facts.layouts,
-        "facts": {name: each.to_json() for name, each in sorted(facts.features.items())},
-    }
+    head = {"records": count, "sha256": walk.sha256, "damaged": sorted(damaged)[:NAMED], "lost": not walk.is_whole}
+    head |= {"of_all": min(kinds) if len(kinds) == 1 else None, "layouts": facts.layouts}
+    head["facts"] = {name: each.to_json() for name, each in sorted(facts.features.items())}
     with replacing(path.with_suffix(".scan")) as file:
         file.write(zlib.compress(json.dumps(head).encode()) + b"".join([*packed, groups.flush()]))
 

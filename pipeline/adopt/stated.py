@@ -65,18 +65,14 @@ def read_as_stated(guesser: Guesser, features: Mapping[str, Any], label: str | N
         check_name("feature", name)
         kind = given.get("kind") if isinstance(given, Mapping) else given
         if not isinstance(given, Mapping) or not isinstance(kind, str) or kind not in OPTIONS:
-            raise AdoptError(
-                f"'{name}' has the kind {cut(repr(kind))}: adoption reads {', '.join(OPTIONS)}; a build with "
-                "`source: {format: adopted}` makes the other kinds"
-            )
+            others = "a build with `source: {format: adopted}` makes the other kinds"
+            raise AdoptError(f"'{name}' has the kind {cut(repr(kind))}: adoption reads {', '.join(OPTIONS)}; {others}")
         guesser.add(name, _Stated(guesser, name, given).read())
     guesser.guessed.label = label
     return guesser.guessed
 
 
 class _Stated:
-    """One stated feature."""
-
     def __init__(self, guesser: Guesser, name: str, given: Mapping[str, Any]) -> None:
         self._guesser, self._name, self._given = guesser, name, given
         known = ("kind", "column", "columns", "optional", *OPTIONS[given["kind"]])
@@ -113,7 +109,8 @@ class _Stated:
             raise self._error(f"is stated as images, the records hold {held.kind}: give `shape` for bytes of pixels")
         is_list, sides = self._given["kind"] == "image_sequence", held.facts.sides
         if is_list and sides[::2] != sides[1::2]:
-            raise self._error(f"needs images of one size, they have {_sizes(sides)}: `kind: raw` with `many: true`")
+            have = "{} to {} x {} to {} pixels".format(*sides)
+            raise self._error(f"needs images of one size, they have {have}: `kind: raw` with `many: true`")
         return describe.image(held, is_list=is_list)
 
     def _pixels(self, held: Held) -> Read:
@@ -168,9 +165,7 @@ class _Stated:
         words = given.get("classes")
         if held.kind != INTS or (held.facts.most > 1 and not is_list) or (held.lacking and not is_list):
             what = f"{held.kind}, {_counts(held)} a record, {held.lacking:,} records without"
-            raise self._error(
-                f"is stated as one class a record, they hold {what}: `kind: raw` or `categories` reads them"
-            )
+            raise self._error(f"is stated as one class a record, they hold {what}: take `kind: raw` or `categories`")
         if not isinstance(words, list) or not words or not 0 <= (facts.low or 0) <= (facts.high or 0) < len(words):
             names = len(words) if isinstance(words, list) else 0
             raise self._error(f"has {names} `classes`, the records hold the ids {_range(held)}: name all, from id 0 on")
@@ -221,10 +216,6 @@ def _check_fixed(name: str, held: Held, size: int, *, has_default: bool) -> None
     if (held.facts.fewest, held.facts.most) != (size, size):
         states = f"'{cut(name)}' states {size} values a record"
         raise AdoptError(f"{states}, the records hold {_counts(held)}: take a VarLenFeature")
-
-
-def _sizes(sides: Sequence[int]) -> str:
-    return "{} to {} x {} to {} pixels".format(*sides)
 
 
 def _counts(held: Held) -> str:

@@ -3,7 +3,7 @@
 import json
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Context, Option
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
@@ -50,7 +50,7 @@ def _splits(given: list[str], files: list[str], splits: list[str]) -> dict[str, 
             file = next(left, None)
     if waiting:
         raise TyperException(
-            f"{waiting[0]} comes after the last {SPLIT}: each file comes before the {SPLIT} that names it"
+            f"{waiting[0]} comes after the last {SPLIT}: files come before the {SPLIT} that names them"
         )
     return of_split
 
@@ -68,28 +68,20 @@ def _shares(splits: list[str] | None) -> dict[str, float]:
 
 
 def adopt(
-    context: typer.Context,
-    files: Annotated[
-        list[str], typer.Argument(help="TFRecord files, quoted globs, folders or URLs.", show_default=False)
-    ],
-    output: Annotated[
-        str, typer.Option("--output", "-o", help="The dataset's folder, or its URL.", show_default=False)
-    ],
+    context: Context,
+    files: Annotated[list[str], Argument(help="TFRecord files, quoted globs, folders or URLs.", show_default=False)],
+    output: Annotated[str, Option("--output", "-o", help="The dataset's folder, or its URL.", show_default=False)],
     split: Annotated[
         list[str] | None,
-        typer.Option(
-            SPLIT, metavar="NAME[=SHARE]", help="The split of the files before; or a share, by the keys' hashes."
-        ),
+        Option(SPLIT, metavar="NAME[=SHARE]", help="The split of the files before; or a share, by the keys' hashes."),
     ] = None,
     spec: Annotated[
-        str | None, typer.Option(help="A file with `features`, as this command prints them; by default they are found.")
+        str | None, Option(help="A file with `features`, as this command prints them; by default they are found.")
     ] = None,
-    label: Annotated[str | None, typer.Option(help="The feature to predict; by default found.")] = None,
-    key: Annotated[
-        str | None, typer.Option(help="The records' feature with the key; by default file and number.")
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="The dataset's name; by default of the output.")] = None,
-    quietly: Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")] = False,
+    label: Annotated[str | None, Option(help="The feature to predict; by default found.")] = None,
+    key: Annotated[str | None, Option(help="The records' feature with the key; by default file and number.")] = None,
+    name: Annotated[str | None, Option(help="The dataset's name; by default of the output.")] = None,
+    quietly: Annotated[bool, Option("--quiet", "-q", help="Print only errors.")] = False,
 ) -> int:
     """Read TFRecord files in place: `recordmill adopt 'old/train-*' --split train -o DIR`."""
     from recordmill.pipeline.adopt.adopt import adopt
@@ -138,9 +130,7 @@ def _print(done: "Adopted") -> None:
         print_line(f"  {reason:<12} {rejected:>10,} records left out")
     for note in done.notes:
         print_line(f"  {note}")
-    print_line(
-        "The records are read as this says; to change it, edit it in a file, and give that by --spec:\nfeatures:"
-    )
+    print_line("The records are read as this says; to change it, edit it in a file, given by --spec:\nfeatures:")
     for name, words in manifest.spec["features"].items():
         print_line(f"  {name}: {json.dumps(_short(words, f'{done.folder}/vocabularies/{name}.vocabulary.txt'))}")
     if done.is_held_back:

@@ -2,27 +2,21 @@
 
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
-DatasetFolder = Annotated[
-    str, typer.Argument(metavar="DIR", help="The dataset's folder, or its URL.", show_default=False)
-]
-VersionFolder = Annotated[
-    str, typer.Argument(help="The dataset's folder, or a version's; or its URL.", show_default=False)
-]
+DatasetFolder = Annotated[str, Argument(metavar="DIR", help="The dataset's folder, or its URL.", show_default=False)]
+VersionFolder = Annotated[str, Argument(help="The dataset's folder, or a version's; or its URL.", show_default=False)]
 OtherVersion = Annotated[
     str | None,
-    typer.Option("--version", help="A version instead of the live one: its name, number, or a part of the name."),
+    Option("--version", help="A version instead of the live one: its name, number, or a part of the name."),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Reason = Annotated[
-    str, typer.Option("--reason", metavar="TEXT", help="Why, for `recordmill history`.", show_default=False)
-]
+AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
+Reason = Annotated[str, Option("--reason", metavar="TEXT", help="Why, for `recordmill history`.", show_default=False)]
 WorkFolder = Annotated[
     str | None,
-    typer.Option(help="For an output at a URL: the local folder of unfinished builds; by default in your cache."),
+    Option(help="For an output at a URL: the local folder of unfinished builds; by default in your cache."),
 ]
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import typer
+from typer import Argument, Context, Option
 
 import recordmill
 from recordmill.pipeline.cli.arguments import AsJson, WorkFolder
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 FLINK = "Flink"
 
-SpecFile = Annotated[Path, typer.Argument(help="The dataset's spec: dataset.yaml.", show_default=False)]
-Output = Annotated[str, typer.Option("--output", "-o", help="The dataset's folder, or its URL.", show_default=False)]
+SpecFile = Annotated[Path, Argument(help="The dataset's spec: dataset.yaml.", show_default=False)]
+Output = Annotated[str, Option("--output", "-o", help="The dataset's folder, or its URL.", show_default=False)]
 RUNNER_HELP = "'local', 'flink', 'dataflow', or a class of Beam such as PrismRunner; Beam's options come after --."
-Runner = Annotated[str, typer.Option(help=RUNNER_HELP)]
-Attempts = Annotated[int, typer.Option(min=1, help="The attempts on a cluster; each continues the last one's work.")]
+Runner = Annotated[str, Option(help=RUNNER_HELP)]
+Attempts = Annotated[int, Option(min=1, help="The attempts on a cluster; each continues the last one's work.")]
 
 
 def _flink_option(name: str, metavar: str, help_: str) -> Any:
     """Makes an option for --runner flink, also set by an environment variable."""
     variable = f"RECORDMILL_FLINK_{name}"
-    return typer.Option(envvar=variable, metavar=metavar, help=help_, rich_help_panel=FLINK, show_default=False)
+    return Option(envvar=variable, metavar=metavar, help=help_, rich_help_panel=FLINK, show_default=False)
 
 
 FlinkMaster = Annotated[str, _flink_option("MASTER", "HOST:PORT", "The cluster's REST interface for --runner flink.")]
@@ -38,43 +38,43 @@ FlinkJar = Annotated[str, _flink_option("JAR", "JAR", JAR_HELP)]
 FlinkJarSha256 = Annotated[str, _flink_option("JAR_SHA256", "HEX", "The jar's digest; by default as fetched.")]
 WORKERS_HELP = "The pool next to each TaskManager, or the program to start; by default recordmill-worker."
 FlinkWorkers = Annotated[str, _flink_option("WORKERS", "HOST:PORT|PROGRAM", WORKERS_HELP)]
-Again = Annotated[bool, typer.Option("--again", help="Reread all content; publish if it or the rejects changed.")]
+Again = Annotated[bool, Option("--again", help="Reread all content; publish if it or the rejects changed.")]
 SPAN_HELP = "A span to build, such as 2026-11-20; the live version's other spans stay. May be repeated."
-Spans = Annotated[list[str] | None, typer.Option("--span", metavar="NAME", help=SPAN_HELP)]
-Compact = Annotated[bool, typer.Option("--compact", help="Reread all spans, and merge them into few, large shards.")]
+Spans = Annotated[list[str] | None, Option("--span", metavar="NAME", help=SPAN_HELP)]
+Compact = Annotated[bool, Option("--compact", help="Reread all spans, and merge them into few, large shards.")]
 LIMIT_HELP = "Build a trial version, never live, of about this many rows, sampled by the keys' hashes."
-Limit = Annotated[int | None, typer.Option(min=1, metavar="ROWS", help=LIMIT_HELP)]
-Processes = Annotated[int, typer.Option(min=1, help="The local runner's worker processes; one has a thread per core.")]
+Limit = Annotated[int | None, Option(min=1, metavar="ROWS", help=LIMIT_HELP)]
+Processes = Annotated[int, Option(min=1, help="The local runner's worker processes; one has a thread per core.")]
 TEMP_HELP = (
     "A folder, or a gs:// URL, that TensorFlow opens on every worker: for tf.Transform's analyzers in a "
     "`preprocessing` function on a runner other than local."
 )
-TempFolder = Annotated[str | None, typer.Option(help=TEMP_HELP)]
+TempFolder = Annotated[str | None, Option(help=TEMP_HELP)]
 ISOLATED_HELP = "For untrusted images: first decode each in a process that may crash. Takes about twice the time."
-Isolated = Annotated[bool, typer.Option("--isolated", help=ISOLATED_HELP)]
+Isolated = Annotated[bool, Option("--isolated", help=ISOLATED_HELP)]
 Metrics = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Write metrics of the build's end to this file (OpenMetrics).")
+    str | None, Option(metavar="FILE", help="Write metrics of the build's end to this file (OpenMetrics).")
 ]
 UP_TO_DATE_HELP = "Exit with 0, not 3, if nothing has changed, for schedulers that take other codes for failures."
-UpToDateOk = Annotated[bool, typer.Option("--up-to-date-ok", help=UP_TO_DATE_HELP)]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print only errors.")]
+UpToDateOk = Annotated[bool, Option("--up-to-date-ok", help=UP_TO_DATE_HELP)]
+Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only errors.")]
 
 
 def init(
-    context: typer.Context,
-    path: Annotated[str, typer.Argument(help="A folder, a file or a glob, local or a URL.", show_default=False)],
-    name: Annotated[str | None, typer.Option(help="The dataset's name; by default of the path.")] = None,
+    context: Context,
+    path: Annotated[str, Argument(help="A folder, a file or a glob, local or a URL.", show_default=False)],
+    name: Annotated[str | None, Option(help="The dataset's name; by default of the path.")] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="A file to write, such as dataset.yaml; by default the screen."),
+        Option("--output", "-o", help="A file to write, such as dataset.yaml; by default the screen."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --output.")] = False,
+    force: Annotated[bool, Option("--force", help="Overwrite the file of --output.")] = False,
     order: Annotated[
         Literal["corners", "coco", "center", "tensorflow"] | None,
-        typer.Option(help="The order of boxes' numbers, if several fit.", show_default=False),
+        Option(help="The order of boxes' numbers, if several fit.", show_default=False),
     ] = None,
     encoding: Annotated[
-        str | None, typer.Option(help="The encoding of text files; by default detected.", show_default=False)
+        str | None, Option(help="The encoding of text files; by default detected.", show_default=False)
     ] = None,
 ) -> None:
     """Look at data and print a starter dataset.yaml, with reasons: `recordmill init PATH [-- BEAM OPTIONS]`."""
@@ -111,11 +111,11 @@ def _ask(question: str, answers: Sequence[str]) -> str:
 
 
 def plan(
-    context: typer.Context,
+    context: Context,
     spec: SpecFile,
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", help="The dataset's folder or URL, to compare with its live version."),
+        Option("--output", "-o", help="The dataset's folder or URL, to compare with its live version."),
     ] = None,
     as_json: AsJson = False,
 ) -> int:
@@ -138,7 +138,7 @@ def plan(
 
 
 def build(
-    context: typer.Context,
+    context: Context,
     spec: SpecFile,
     output: Output,
     runner: Runner = "local",
@@ -183,8 +183,8 @@ def build(
 
 
 def doctor(
-    context: typer.Context,
-    runner: Annotated[Literal["local", "flink"], typer.Option(help="'local', or 'flink'.")] = "local",
+    context: Context,
+    runner: Annotated[Literal["local", "flink"], Option(help="'local', or 'flink'.")] = "local",
     flink_master: FlinkMaster = "",
     flink_jar: FlinkJar = "",
     flink_jar_sha256: FlinkJarSha256 = "",
@@ -218,7 +218,7 @@ def _print_findings(findings: Iterable["SystemCheck"]) -> bool:
 
 def schema(
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="A file to write; by default the screen.", show_default=False)
+        Path | None, Option("--output", "-o", help="A file to write; by default the screen.", show_default=False)
     ] = None,
 ) -> None:
     """Print the JSON Schema of dataset.yaml, for editors."""

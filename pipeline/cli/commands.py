@@ -15,7 +15,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from recordmill.pipeline import VERSION
-from recordmill.pipeline.cli import adopt_commands, build_commands, inspect_commands, report_commands, version_commands
+from recordmill.pipeline.cli import adopt_commands, build_commands, inspect_commands, version_commands
 from recordmill.pipeline.cli.arguments import BeamCommand, VersionCommand
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.private_folder import end_by_signal
@@ -114,11 +114,11 @@ _add(build_commands.build, cls=BeamCommand)
 _add(adopt_commands.adopt, cls=adopt_commands.AdoptCommand)
 _add(inspect_commands.show)
 _add(inspect_commands.head)
-_add(report_commands.preview)
-_add(report_commands.report)
-_add(report_commands.diff, cls=VersionCommand)
-_add(report_commands.verify)
-_add(report_commands.export)
+_add(inspect_commands.preview)
+_add(inspect_commands.report)
+_add(inspect_commands.diff, cls=VersionCommand)
+_add(inspect_commands.verify)
+_add(inspect_commands.export)
 _add(version_commands.history, MORE)
 _add(build_commands.doctor, MORE, cls=BeamCommand)
 _add(build_commands.schema, MORE)

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from rich.filesize import decimal
@@ -39,16 +40,9 @@ class Display:
         self._stage: str = Stage.PLAN  # a stage without counters, before and after the work
         self.job: Job | None = None  # the job on a cluster, while it may run
         self._state = State(self._clock())
-        self._bar = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}", markup=False),
-            BarColumn(bar_width=24),
-            TaskProgressColumn(),
-            TextColumn("{task.fields[details]}", markup=False),
-            console=console,
-            transient=True,
-            auto_refresh=False,
-        )
+        stage, details = (TextColumn(f"{{task.{each}}}", markup=False) for each in ("description", "fields[details]"))
+        columns = SpinnerColumn(), stage, BarColumn(bar_width=24), TaskProgressColumn(), details
+        self._bar = Progress(*columns, console=console, transient=True, auto_refresh=False)
 
     def __enter__(self) -> "Display":
         self._thread.start()
@@ -200,40 +194,39 @@ def _clock(seconds: float) -> str:
 
 def print_published(console: Screen, published: "Published", seconds: float) -> None:
     """Prints a build's result: records by split, rejects by reason, bytes, time and place."""
+    show = partial(console.print, soft_wrap=True)
 
     def line(name: str, number: int, rest: str) -> None:
-        console.print(f"  {name:<12} {number:>10,} {rest}", soft_wrap=True)
+        show(f"  {name:<12} {number:>10,} {rest}")
 
     folder, manifest = published.folder, published.manifest
-    if manifest.trial and not published.is_new:
-        console.print(f"The trial {manifest.version} was built of these inputs: it is in {folder}", soft_wrap=True)
-        return
     if not published.is_new:
-        again = f"Version {manifest.version} was built of these inputs: it is live again in {folder}"
         same = f"Nothing has changed since version {manifest.version}, which is live in {folder}"
-        console.print(again if published.went_live else same, soft_wrap=True)
-        return
+        if manifest.trial:
+            same = f"The trial {manifest.version} was built of these inputs: it is in {folder}"
+        elif published.went_live:
+            same = f"Version {manifest.version} was built of these inputs: it is live again in {folder}"
+        return show(same)
     size = decimal(manifest.bytes)
     done = "Built a trial of" if manifest.trial else "Published"
-    console.print(f"{done} {manifest.name} {manifest.version} in {seconds:.1f} s, {size}", soft_wrap=True)
+    show(f"{done} {manifest.name} {manifest.version} in {seconds:.1f} s, {size}")
     for name, split in manifest.splits.items():
         documents = "" if split.documents is None else f" of {count(split.documents, 'document')}"
         documents += "" if split.source_rows is None else f", windows of {count(split.source_rows, 'row')},"
         line(name, split.records, f"records{documents} in {count(len(split.shards), 'shard')}")
     for _, packed in packed_rows(manifest):
-        console.print(f"  {'packed':<12} {packed}", soft_wrap=True)
+        show(f"  {'packed':<12} {packed}")
     reasons = manifest.rejects.get("by_reason", {})
     line("rejected", sum(reasons.values()), f"of {manifest.rows['read']:,} rows")
     for reason, rejected in reasons.items():
-        console.print(f"    {reason:<18} {rejected:>2,}")
+        show(f"    {reason:<18} {rejected:>2,}")
     if left_out := manifest.rows.get("duplicates"):
         line("duplicates", left_out, "rows left out")
     for warning in duplicate_warnings(manifest.duplicates):
-        console.print(f"  {'duplicates':<12} {warning}: see `recordmill show`", soft_wrap=True)
+        show(f"  {'duplicates':<12} {warning}: see `recordmill show`")
     for _, loss in loss_warnings(manifest):
-        console.print(f"  {'lost':<12} {loss}", soft_wrap=True)
-    console.print(f"  in {folder}", soft_wrap=True)
+        show(f"  {'lost':<12} {loss}")
+    show(f"  in {folder}")
     if manifest.trial:
-        console.print(
-            "  never live; read it by `--version trial`, remove it by `recordmill versions prune`", soft_wrap=True
-        )
+        show("  never live; read it by `--version trial`, remove it by `recordmill versions prune`")
+    return None

@@ -111,9 +111,8 @@ class BuildSession:
         from recordmill.pipeline.build.journal import Journal
 
         self._journal = Journal(self._output, options)
-        listener = Listener(
-            self._begin, self._display.note, self._publish, self._display.show_stage, self._display.show_job
-        )
+        shown = self._display
+        listener = Listener(self._begin, shown.note, self._publish, shown.show_stage, shown.show_job)
         parsed = recordmill.load_spec(spec)
         return run(parsed, self._output, options, self._journal.follow(listener, parsed.name), alone=True)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from recordmill.pipeline.cli.arguments import DatasetFolder, Reason, WorkFolder
 from recordmill.pipeline.cli.screen import Screen, count, plain_table, print_json, print_line
@@ -23,10 +23,10 @@ SHOWN_KEYS = 5
 MAY_HOLD = "may hold forgotten rows, since its dataset.json cannot be read: restore that file, or remove the folder"
 
 VersionName = Annotated[
-    str, typer.Argument(help="A version's name, its number, or the start or end of its name.", show_default=False)
+    str, Argument(help="A version's name, its number, or the start or end of its name.", show_default=False)
 ]
 HELD_BACK_HELP = "The version's name, its number, or a part; by default the newest, if it is held back."
-HeldBack = Annotated[str | None, typer.Argument(help=HELD_BACK_HELP, show_default=False)]
+HeldBack = Annotated[str | None, Argument(help=HELD_BACK_HELP, show_default=False)]
 
 
 def list_(dataset: DatasetFolder) -> None:
@@ -43,8 +43,8 @@ def list_(dataset: DatasetFolder) -> None:
 
 def history(
     dataset: DatasetFolder,
-    as_json: Annotated[bool, typer.Option("--json", help="Print each as a line of JSON.")] = False,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the newest N.", show_default="all")] = None,
+    as_json: Annotated[bool, Option("--json", help="Print each as a line of JSON.")] = False,
+    limit: Annotated[int | None, Option(min=1, help="Only the newest N.", show_default="all")] = None,
 ) -> None:
     """Show who did what: builds, approvals, rollbacks, prunes and the like, with reasons, the newest last."""
     from recordmill.pipeline.versions import history as log
@@ -66,7 +66,6 @@ def history(
 
 
 def _outcome(entry: Mapping[str, Any]) -> str:
-    """Summarizes an act's outcome and reason."""
     before, removed = entry.get("live_before"), entry.get("removed")
     is_move = entry.get("live_after", before) != before
     words = [f"{before or 'nothing'} → {entry['live_after']}" if is_move else str(entry.get("version") or "")]
@@ -95,7 +94,7 @@ def unpin(dataset: DatasetFolder, version: VersionName, reason: Reason = "") -> 
 def rollback(
     dataset: DatasetFolder,
     version: Annotated[
-        str | None, typer.Argument(help="By default the one published before the live one.", show_default=False)
+        str | None, Argument(help="By default the one published before the live one.", show_default=False)
     ] = None,
     reason: Reason = "",
 ) -> None:
@@ -135,12 +134,10 @@ def reject(dataset: DatasetFolder, version: HeldBack = None, reason: Reason = ""
 
 def prune(
     dataset: DatasetFolder,
-    keep: Annotated[int | None, typer.Option(min=1, help="Keep the newest N versions.", show_default="all")] = None,
-    grace: Annotated[str, typer.Option(help="Keep retired versions for this time: 30m, 12h, 1d, 0.")] = "1d",
-    purge: Annotated[
-        bool, typer.Option("--purge", help="Also remove all versions with forgotten rows, at any age.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be removed.")] = False,
+    keep: Annotated[int | None, Option(min=1, help="Keep the newest N versions.", show_default="all")] = None,
+    grace: Annotated[str, Option(help="Keep retired versions for this time: 30m, 12h, 1d, 0.")] = "1d",
+    purge: Annotated[bool, Option("--purge", help="Also remove all versions with forgotten rows, at any age.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Only list what would be removed.")] = False,
     work: WorkFolder = None,
     reason: Reason = "",
 ) -> None:
@@ -180,7 +177,6 @@ def _to_purge(dataset: str) -> Collection[str]:
 
 
 def _print_pruned(done: "Pruned", *, dry_run: bool) -> None:
-    """Prints removed versions, and why other old ones stay."""
     for version, reason in done.kept.items():
         print_line(f"kept {version}: {reason}")
     for name, size in done.removed.items():
@@ -192,7 +188,7 @@ def _print_pruned(done: "Pruned", *, dry_run: bool) -> None:
 def materialize(
     dataset: DatasetFolder,
     version: Annotated[
-        str, typer.Argument(metavar="[VERSION]", help="A version's name, number or part; or live, -1, …")
+        str, Argument(metavar="[VERSION]", help="A version's name, number or part; or live, -1, …")
     ] = "live",
     reason: Reason = "",
 ) -> None:
@@ -211,11 +207,11 @@ def forget(
     dataset: DatasetFolder,
     keys: Annotated[
         list[str] | None,
-        typer.Argument(
+        Argument(
             metavar="[KEY]...", help="The rows' keys; without any, all keys forgotten so far.", show_default=False
         ),
     ] = None,
-    file: Annotated[Path | None, typer.Option("--keys", metavar="FILE", help="A file of keys, one per line.")] = None,
+    file: Annotated[Path | None, Option("--keys", metavar="FILE", help="A file of keys, one per line.")] = None,
     reason: Reason = "",
 ) -> None:
     """Publish the live version without some rows; later builds also leave them out."""
@@ -258,26 +254,16 @@ def print_table(versions: Iterable["Version"], shared: Mapping[str, int] = Mappi
     table = plain_table(*headers, right=("#", "records", "bytes", "shared"))
     for version in versions:
         manifest = version.manifest
-        table.add_row(
-            str(manifest.sequence or "-"),
-            manifest.version,
-            ", ".join(_marks(version)),
-            str(manifest.provenance.get("built_at", "")),
-            f"{manifest.records:,}",
-            f"{manifest.bytes:,}",
-            *([f"{shared.get(manifest.version, 0):,}"] if is_shared else []),
-            version.retired or "",
-        )
+        name, at = (manifest.version, ", ".join(_marks(version))), str(manifest.provenance.get("built_at", ""))
+        bytes_ = manifest.bytes, *([shared.get(manifest.version, 0)] if is_shared else [])
+        numbers = (f"{number:,}" for number in (manifest.records, *bytes_))
+        table.add_row(str(manifest.sequence or "-"), *name, at, *numbers, version.retired or "")
     Screen(width=WIDTH).print(table)
 
 
 def _marks(version: "Version") -> Iterator[str]:
-    marks = {
-        "live": version.is_live,
-        "held back": version.is_held_back,
-        "trial": version.manifest.trial,
-        "pinned": version.is_pinned,
-    }
+    marks = {"live": version.is_live, "held back": version.is_held_back}
+    marks |= {"trial": bool(version.manifest.trial), "pinned": version.is_pinned}
     yield from (mark for mark, is_so in marks.items() if is_so)
     if version.held_by:
         yield f"held by {version.held_by[0]}"

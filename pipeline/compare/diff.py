@@ -151,16 +151,11 @@ def _name_changes(before: DatasetVersion, after: DatasetVersion) -> dict[str, Na
 
 
 def _splits(dataset: DatasetVersion) -> dict[str, Any]:
-    return {
-        name: {
-            "rows": split.source_rows,
-            "records": split.records,
-            "bytes": split.bytes,
-            "shards": len(split.shards),
-            "labels": _labels(dataset, split.label_counts or ()),
-        }
-        for name, split in dataset.manifest.splits.items()
-    }
+    figures = dict[str, Any]()
+    for name, split in dataset.manifest.splits.items():
+        figures[name] = {"rows": split.source_rows, "records": split.records, "bytes": split.bytes}
+        figures[name] |= {"shards": len(split.shards), "labels": _labels(dataset, split.label_counts or ())}
+    return figures
 
 
 def _labels(dataset: DatasetVersion, counts: Sequence[int]) -> dict[str, int]:

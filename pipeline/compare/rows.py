@@ -105,7 +105,6 @@ def _unshared(dataset: DatasetVersion, shared: Counter[tuple[str, str]]) -> Iter
 
 
 def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[str, str]]) -> _RowsOfVersion:
-    """Reads the rows of all but the shared shards."""
     chosen = list(_unshared(dataset, shared))
     keys, contents = [np.zeros((0, 2), np.uint64)], [np.zeros(0, np.uint64)]
     for _, shard in chosen:
@@ -131,7 +130,6 @@ class _Opened(NamedTuple):
     keys: Sequence[bytes] | None  # of adopted records that do not hold them
 
     def records(self, first: int, end: int) -> list[memoryview]:
-        """Returns the data of some records."""
         bounds = zip(self.starts[first:end].tolist(), self.ends[first:end].tolist(), strict=True)
         return [self.data[start + HEADER_BYTES : stop - FOOTER_BYTES] for start, stop in bounds]
 

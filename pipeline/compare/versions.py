@@ -148,10 +148,7 @@ def _changes(before: Mapping[str, int], after: Mapping[str, int], is_shown: bool
 
 
 def names_gone(
-    kept: Mapping[str, tuple[str, ...]],
-    label: str | None,
-    statistics: Mapping[str, Mapping[str, Any]],
-    labels: Mapping[int, int],
+    kept: Mapping[str, tuple[str, ...]], label: str | None, statistics: Mapping[str, Any], labels: Mapping[int, int]
 ) -> Iterator[str]:
     """Yields a line for each feature that keeps ids of names missing from the data.
 

@@ -47,9 +47,8 @@ def allow(manifest: Manifest, version: Location, files: Iterable[str] = ()) -> M
         root = shard.root or ""
         if not os.path.isabs(root) and "://" not in root:
             return replace(shard, root=Allowed(dataset if root == HERE else f"{dataset}/{check_inner(root)}"))
-        return (
-            replace(shard, root=Allowed(root)) if any(_names(place, root, shard.file) for place in allowed) else shard
-        )
+        is_allowed = any(_names(place, root, shard.file) for place in allowed)
+        return replace(shard, root=Allowed(root)) if is_allowed else shard
 
     splits = {name: replace(split, shards=tuple(map(marked, split.shards))) for name, split in manifest.splits.items()}
     return replace(manifest, splits=splits)
@@ -60,14 +59,10 @@ def _names(place: str, root: str, file: str) -> bool:
     wildcard = WILDCARD.search(place)
     if wildcard is None and not os.path.isfile(place):
         return _is_within(root, place)
-    folder, _, rest = place.rpartition("/") if wildcard is None else _parted(place, wildcard.start())
-    return _is_within(root, folder) and _is_within(folder, root) and fnmatchcase(file, rest.replace("**/", "*"))
-
-
-def _parted(glob: str, wildcard: int) -> tuple[str, str, str]:
-    """Parts a glob at the last slash before its first wildcard."""
-    folder, slash, rest = glob[:wildcard].rpartition("/")
-    return folder, slash, rest + glob[wildcard:]
+    begin = len(place) if wildcard is None else wildcard.start()
+    folder, _, rest = place[:begin].rpartition("/")  # the last slash before the first wildcard
+    rest = (rest + place[begin:]).replace("**/", "*")
+    return _is_within(root, folder) and _is_within(folder, root) and fnmatchcase(file, rest)
 
 
 def _is_within(root: str, place: str) -> bool:

@@ -83,40 +83,25 @@ def _files(manifest: Manifest) -> Iterator[Json]:
 
 
 def _file(path: str, entry: Mapping[str, Any], encoding: str) -> Json:
-    return {
-        "@type": "cr:FileObject",
-        "@id": path,
-        "name": path,
-        "contentUrl": path,
-        "contentSize": f"{entry['bytes']} B",
-        "encodingFormat": encoding,
-        "sha256": entry["sha256"],
-    }
+    content = {"contentUrl": path, "contentSize": f"{entry['bytes']} B", "encodingFormat": encoding}
+    return _node("FileObject", path, **content, sha256=entry["sha256"])
+
+
+def _node(type_: str, id_: str, **more: Any) -> Json:
+    return {"@type": f"cr:{type_}", "@id": id_, "name": id_, **more}
 
 
 def _shards(manifest: Manifest) -> Json:
     """Returns all shards as one set: those in the version's folder by a pattern, others by paths."""
     own = [f"{manifest.name}-*.tfrecord-*"] if any(shard.version is None for shard in manifest.shards) else []
-    return {
-        "@type": "cr:FileSet",
-        "@id": SHARDS,
-        "name": SHARDS,
-        "encodingFormat": TFRECORD,
-        "includes": own + [_path(shard) for shard in manifest.shards if shard.version is not None],
-    }
+    others = [_path(shard) for shard in manifest.shards if shard.version is not None]
+    return _node("FileSet", SHARDS, encodingFormat=TFRECORD, includes=own + others)
 
 
 def _splits(manifest: Manifest) -> Json:
     rows = [{"splits/name": name, "splits/records": split.records} for name, split in manifest.splits.items()]
-    return {
-        "@type": "cr:RecordSet",
-        "@id": "splits",
-        "name": "splits",
-        "dataType": "cr:Split",
-        "key": {"@id": "splits/name"},
-        "field": [_field("splits/name", "sc:Text"), _field("splits/records", "sc:Integer")],
-        "data": rows,
-    }
+    fields = [_field("splits/name", "sc:Text"), _field("splits/records", "sc:Integer")]
+    return _node("RecordSet", "splits", dataType="cr:Split", key={"@id": "splits/name"}, field=fields, data=rows)
 
 
 def _names(manifest: Manifest) -> Iterator[Json]:
@@ -126,18 +111,15 @@ def _names(manifest: Manifest) -> Iterator[Json]:
             continue
         name = f"{feature}_names"
         lines = {prop: _source(feature, "fileObject", fileProperty=prop) for prop in ("lineNumbers", "lines")}
-        yield {
-            "@type": "cr:RecordSet",
-            "@id": name,
-            "name": name,
-            "description": f"The names that the ids of {feature} stand for.",
-            "dataType": "sc:Enumeration",
-            "key": {"@id": f"{name}/id"},
-            "field": [
-                _field(f"{name}/id", "sc:Integer", source=lines["lineNumbers"]),
-                _field(f"{name}/name", "sc:Text", source=lines["lines"]),
-            ],
-        }
+        ids = _field(f"{name}/id", "sc:Integer", source=lines["lineNumbers"])
+        yield _node(
+            "RecordSet",
+            name,
+            description=f"The names that the ids of {feature} stand for.",
+            dataType="sc:Enumeration",
+            key={"@id": f"{name}/id"},
+            field=[ids, _field(f"{name}/name", "sc:Text", source=lines["lines"])],
+        )
 
 
 def _records(manifest: Manifest) -> Json:
@@ -152,24 +134,14 @@ def _records(manifest: Manifest) -> Json:
             name = part_name(feature, part)
             text = f"{'The label: a' if feature == manifest.label else 'A'} feature of kind {description.kind}"
             fields.append(_stored(name, f"{text}, its {part}." if part else f"{text}.", stored, description))
-    return {
-        "@type": "cr:RecordSet",
-        "@id": "records",
-        "name": "records",
-        "description": "A record for each row: a `tf.train.Example` with these features, as they are stored.",
-        "key": {"@id": f"records/{KEY}"},
-        "field": fields,
-    }
+    text = "A record for each row: a `tf.train.Example` with these features, as they are stored."
+    return _node("RecordSet", "records", description=text, key={"@id": f"records/{KEY}"}, field=fields)
 
 
 def _stored(name: str, text: str, stored: Stored, description: Description | None = None) -> Json:
     is_image = description is not None and description.is_image_file and stored.dtype == "bytes"
-    field = _field(
-        f"records/{name}",
-        "sc:ImageObject" if is_image else _TYPES[stored.dtype],
-        description=text,
-        source=_source("", "fileSet", column=name),
-    )
+    type_, source = "sc:ImageObject" if is_image else _TYPES[stored.dtype], _source("", "fileSet", column=name)
+    field = _field(f"records/{name}", type_, description=text, source=source)
     return {**field, "repeated": True} if stored.shape != () else field
 
 
@@ -187,15 +159,9 @@ SHARD_NAMES = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
 
 def dataset_info(manifest: Manifest) -> bytes:
     """Returns the file for `tensorflow_datasets` 4.9, without empty splits, which it refuses."""
-    splits = [
-        {
-            "name": name,
-            "shardLengths": [str(shard.records) for shard in split.shards],
-            "numBytes": str(split.bytes),
-            "filepathTemplate": SHARD_NAMES,
-        }
-        for name, split in manifest.splits.items()
-        if split.records
-    ]
+    splits = list[Json]()
+    for name, split in ((name, split) for name, split in manifest.splits.items() if split.records):
+        figures = {"shardLengths": [str(shard.records) for shard in split.shards], "numBytes": str(split.bytes)}
+        splits.append({"name": name, **figures, "filepathTemplate": SHARD_NAMES})
     info = {"name": manifest.name, "version": "1.0.0", "splits": splits, "fileFormat": "tfrecord"}
     return (json.dumps(info, indent=2) + "\n").encode()

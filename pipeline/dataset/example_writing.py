@@ -28,7 +28,6 @@ def examples(columns: Mapping[str, Ragged]) -> list[bytes]:
 
 
 def _features(name: bytes, column: Ragged) -> Iterator[bytes]:
-    """Yields each row's entry of a feature."""
     named = _field(FIRST, name)
     for kind, content in _lists(column):
         yield _field(FIRST, named + _field(SECOND, _field(kind, content)))

@@ -18,39 +18,29 @@ name: "recordmill/example.proto"  package: "recordmill"  syntax: "proto3"
 message_type { name: "Bytes"  field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_BYTES } }
 message_type { name: "Floats" field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_FLOAT } }
 message_type { name: "Ints"   field { name: "value" number: 1 label: LABEL_REPEATED type: TYPE_INT64 } }
-message_type {
-  name: "Feature"
-  oneof_decl { name: "kind" }
+message_type { name: "Feature" oneof_decl { name: "kind" }
   field { name: "bytes_list" number: 1 type: TYPE_MESSAGE type_name: "Bytes" oneof_index: 0 }
   field { name: "float_list" number: 2 type: TYPE_MESSAGE type_name: "Floats" oneof_index: 0 }
   field { name: "int64_list" number: 3 type: TYPE_MESSAGE type_name: "Ints" oneof_index: 0 }
 }
-message_type {
-  name: "Features"
-  nested_type {
-    name: "FeatureEntry"
-    options { map_entry: true }
+message_type { name: "Features"
+  nested_type { name: "FeatureEntry" options { map_entry: true }
     field { name: "key" number: 1 type: TYPE_STRING }
     field { name: "value" number: 2 type: TYPE_MESSAGE type_name: "Feature" }
   }
   field { name: "feature" number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: "FeatureEntry" }
 }
-message_type {
-  name: "FeatureList"
+message_type { name: "FeatureList"
   field { name: "feature" number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: "Feature" }
 }
-message_type {
-  name: "FeatureLists"
-  nested_type {
-    name: "FeatureListEntry"
-    options { map_entry: true }
+message_type { name: "FeatureLists"
+  nested_type { name: "FeatureListEntry" options { map_entry: true }
     field { name: "key" number: 1 type: TYPE_STRING }
     field { name: "value" number: 2 type: TYPE_MESSAGE type_name: "FeatureList" }
   }
   field { name: "feature_list" number: 1 label: LABEL_REPEATED type: TYPE_MESSAGE type_name: "FeatureListEntry" }
 }
-message_type {
-  name: "Example"
+message_type { name: "Example"
   field { name: "features" number: 1 type: TYPE_MESSAGE type_name: "Features" }
   field { name: "feature_lists" number: 2 type: TYPE_MESSAGE type_name: "FeatureLists" }
 }
@@ -121,11 +111,8 @@ def parse_example(record: bytes) -> Example | None:
     As usual in protobuf, ignores unknown fields, and uses the last one of duplicate features.
     """
     message = _parsed(record)
-    return (
-        Example(message)
-        if message is not None and (message.features.feature or message.feature_lists.feature_list)
-        else None
-    )
+    has_any = message is not None and (message.features.feature or message.feature_lists.feature_list)
+    return Example(message) if has_any else None
 
 
 def canonical_example(record: bytes) -> bytes | None:

@@ -99,16 +99,13 @@ def shard_paths(folder: str, shard: Shard) -> ShardPaths:
     if shard.version is not None:
         own = folder.rpartition("/")[0]
         if own.rpartition("/")[2] != VERSIONS_FOLDER:
-            raise DatasetError(
-                f"{folder} is incomplete: {shard.file} is in the version {shard.version}. Copy it again after "
-                "`recordmill versions materialize`, which copies all files of a version into its folder"
-            )
+            again = "Copy it again after `recordmill versions materialize`, which brings all its files into its folder"
+            raise DatasetError(f"{folder} is incomplete: {shard.file} is in the version {shard.version}. {again}")
     root = own if shard.root is None else shard.root
     if shard.root is not None and not isinstance(root, Allowed):
-        raise DatasetError(
-            f"{folder} names files in {cut(repr(shard.root))}, outside its dataset: if you trust it, allow them by "
-            "`open_dataset(…, files=FOLDER)`, or adopt them again on this machine"
-        )
+        remedy = "allow them by `open_dataset(…, files=FOLDER)`, or adopt them again on this machine"
+        outside = f"{folder} names files in {cut(repr(shard.root))}, outside its dataset"
+        raise DatasetError(f"{outside}: if you trust it, {remedy}")
     kept, indexes = None if shard.kept is None else Place(own, shard.kept), tuple(Place(own, path) for path in packs)
     places = ShardPaths(Place(root, file), Place(own, index), kept, indexes)
     for place in (place for place in (*places[:3], *indexes) if place is not None):

@@ -208,7 +208,6 @@ class Manifest(Written):
         read_as(read.files, dict[str, _FileEntry], "files")
         _check_features(read)
         _check_shards(read)
-        _check_adopted(read)
         _check_packs(read)
         _check_records(read, manifest["splits"])
         check_parts(vars(read))
@@ -270,9 +269,8 @@ def read_latest(output: str | Location) -> Latest:
     if not path.is_file():
         if not _location(output).is_dir():
             raise no_folder(output)
-        raise DatasetError(
-            f"no live version is published in {output}: run `recordmill build dataset.yaml --output {output}`"
-        )
+        build = f"`recordmill build dataset.yaml --output {output}`"
+        raise DatasetError(f"no live version is published in {output}: run {build}")
     return _read(_location(output), LATEST_FILE, MOST_LATEST_BYTES, Latest.from_json)
 
 
@@ -316,13 +314,6 @@ def _check_features(manifest: Manifest) -> None:
         read_as(description, _WithVocabulary if has_vocabulary else _Described, f"features.{name}")
 
 
-def _check_adopted(manifest: Manifest) -> None:
-    """Refuses an adopted file without its record count, or with fewer than its split's."""
-    for shard in manifest.shards:
-        if shard.root and (shard.frames is None or shard.frames < shard.records):
-            raise DatasetError(f"the adopted file {cut(repr(shard.file))} has no count of records, or too small a one")
-
-
 def _check_packs(manifest: Manifest) -> None:
     """Refuses packs of unknown features, and indexes of other packs; a shard may lack all."""
     lengths = [pack.length for pack in manifest.packs]
@@ -348,7 +339,13 @@ class _WithVocabulary(_Described):
 
 
 def _check_shards(manifest: Manifest) -> None:
-    """Refuses a file with two roles, one of them in a shard; several splits may share an adopted file."""
+    """Refuses a file with two roles, one of them in a shard, and an adopted one with fewer records than its split.
+
+    Several splits may share an adopted file.
+    """
+    for shard in manifest.shards:
+        if shard.root and (shard.frames is None or shard.frames < shard.records):
+            raise DatasetError(f"the adopted file {cut(repr(shard.file))} has no count of records, or too small a one")
     files = [(each.version, path) for each in manifest.shards if not each.root for path in each.paths]
     if any(bool(shard.root) != bool(manifest.adopted) for shard in manifest.shards):
         raise DatasetError("some files are adopted, and some are not")

@@ -7,8 +7,8 @@ Traceback (most recent call last):
 ...
 recordmill.pipeline.errors.DatasetError: rows.written is -1, of another type or out of range
 """
+# mypy: disable-error-code="misc, operator, valid-type"
 
-import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from itertools import chain
@@ -78,196 +78,69 @@ class PackFile(Written):
         return 4 * (self.rows + 1 + 3 * self.pieces)
 
 
-class _Rows(TypedDict, total=False):
-    read: Count
-    written: Count
-    rejected: Count
-    duplicates: Count
-    forgotten: Count
+def _object(**fields: Any) -> Any:
+    """Makes the type of an object with these keys; `NotRequired` ones may be missing."""
+    return TypedDict("_object", fields)
 
 
-class _Source(_Rows, total=False):
-    format: str
-    path: str
+def _some(**fields: Any) -> Any:
+    """Makes the type of an object with any of these keys."""
+    return TypedDict("_some", fields, total=False)
 
 
-class RejectFile(TypedDict, total=False):
-    """A file of rejected rows."""
-
-    file: Required[InnerPath]
-    records: Count
-    bytes: Count
-    sha256: Sha256
-
-
-class _Rejects(TypedDict, total=False):
-    by_reason: Counts
-    in_statistics: Count
-    files: list[RejectFile]
-
-
-class _Lengths(TypedDict):
-    """Lengths of a text (`dataset.profile`)."""
-
-    rows: Count
-    ids: Count
-    longest: Count
-    in_batches: Count
-    packed_rows: NotRequired[Count]
-
-
-class _Statistics(TypedDict, total=False):
-    """The statistics of a feature: lists by channel for images, else numbers."""
-
-    words: Count
-    distinct: Count
-    tokens: Count
-    known_tokens: Count | None
-    gone: list[str]
-    lengths: _Lengths
-    count: Count
-    images: Count
-    mean: float | list[float]
-    variance: float | list[float]
-    minimum: float
-    maximum: float
-    median: float
-    boundaries: list[float]
-    relative_error: float
-    transcoded: Counts
-    profiles: Counts
-    losses: Counts
-
-
-class _About(TypedDict, total=False):
-    title: str | None
-    description: str | None
-    license: str | None
-    citation: str | None
-    homepage: str | None
-    creators: list[str]
-    languages: list[str]
-    tags: list[str]
-
-
-class _Spec(TypedDict, total=False):
-    features: dict[str, dict[str, Any]]
-    about: _About | None
-
-
-class _Analysis(TypedDict):
-    version: VersionName
-    graph_sha256: Sha256
-    label_counts: list[Count]
-
-
-class _UserCode(TypedDict):
-    files: dict[InnerPath, Sha256]
-    sha256: NotRequired[Sha256]
-
-
-class _Forgotten(TypedDict, total=False):
-    keys: Count
-    keys_sha256: Sha256
-    source_key: Sha256
-    learned_of: VersionName
-
-
-_Materialized = TypedDict("_Materialized", {"from": list[InnerPath], "at": Time}, total=False)
+_FATES = dict.fromkeys(("read", "written", "rejected", "duplicates", "forgotten"), Count)
+_ROWS = _some(**_FATES)
+_REJECT_FILE = _some(file=Required[InnerPath], records=Count, bytes=Count, sha256=Sha256)
+_REJECTS = _some(by_reason=Counts, in_statistics=Count, files=list[_REJECT_FILE])
+_LENGTHS = _object(rows=Count, ids=Count, longest=Count, in_batches=Count, packed_rows=NotRequired[Count])
+"""Lengths of a text (`dataset.profile`)."""
+_STATISTICS = _some(
+    words=Count, distinct=Count, tokens=Count, known_tokens=Count | None, gone=list[str], lengths=_LENGTHS,
+    count=Count, images=Count, mean=float | list[float], variance=float | list[float],
+    minimum=float, maximum=float, median=float, boundaries=list[float], relative_error=float,
+    transcoded=Counts, profiles=Counts, losses=Counts,
+)  # fmt: skip
+"""The statistics of a feature: lists by channel for images, else numbers."""
+_ABOUT = _some(
+    **dict.fromkeys(("title", "description", "license", "citation", "homepage"), str | None),
+    **dict.fromkeys(("creators", "languages", "tags"), list[str]),
+)
+_SPEC = _some(features=dict[str, dict[str, Any]], about=_ABOUT | None)
+_MATERIALIZED = _some(**{"from": list[InnerPath], "at": Time})
 """The copied files' paths in `versions`, and the time."""
-
-
-class _Provenance(TypedDict, total=False):
-    built_at: Time
-    packages: dict[str, str]
-    source_key: Sha256
-    kept_names: Counts
-    inputs_sha256: Sha256
-    shard_inputs_sha256: list[Sha256]
-    analysis: _Analysis
-    forgotten: _Forgotten
-    user_code: _UserCode
-    feature_files: dict[str, Sha256]
-    sample_share: float
-    materialized: _Materialized
-
-
-class _Record(TypedDict):
-    split: SplitName
-    key: str
-
-
-class _Duplicates(TypedDict):
-    groups: Count
-    rows: Count
-    within: Counts
-    across: dict[str, Counts]
-    examples: list[tuple[_Record, _Record]]
-
-
-class _NearDuplicates(_Duplicates):
-    distance: Count
-
-
-class _AllDuplicates(TypedDict, total=False):
-    action: str
-    content: list[str]
-    keys_across: Count
-    exact: _Duplicates
-    near: _NearDuplicates
-
-
-class _DriftFigures(TypedDict, total=False):
-    images: Count
-    count: Count
-    unknown_share: float
-    unknown_share_before: float
-    jensen_shannon: float
-    mean_shift: float | list[float]
-
-
-class _Drift(TypedDict):
-    against: VersionName
-    features: dict[str, _DriftFigures]
-
-
-class _Breach(TypedDict):
-    rule: str
-    subject: str
-    figure: float
-    limit: float | None
-    detail: str
-
-
-class _Gate(TypedDict, total=False):
-    live: VersionName
-    figures: dict[str, dict[str, float]]
-    breaches: list[_Breach]
-    not_compared: list[str]
-
-
-class _Key(TypedDict):
-    names: list[str]
-    dtype: str
-
-
-class _Adopted(TypedDict, total=False):
-    files: list[str]
-    key: _Key
-
-
-class _Parts(TypedDict, total=False):
-    adopted: _Adopted
-    features: dict[str, Any]
-    statistics: dict[str, _Statistics]
-    rows: _Rows
-    sources: list[_Source]
-    rejects: _Rejects
-    spec: _Spec
-    provenance: _Provenance
-    duplicates: _AllDuplicates
-    drift: _Drift
-    gate: _Gate
+_PROVENANCE = _some(
+    built_at=Time, packages=dict[str, str], source_key=Sha256, kept_names=Counts, inputs_sha256=Sha256,
+    shard_inputs_sha256=list[Sha256], feature_files=dict[str, Sha256], sample_share=float,
+    analysis=_object(version=VersionName, graph_sha256=Sha256, label_counts=list[Count]),
+    forgotten=_some(keys=Count, keys_sha256=Sha256, source_key=Sha256, learned_of=VersionName),
+    user_code=_object(files=dict[InnerPath, Sha256], sha256=NotRequired[Sha256]),
+    materialized=_MATERIALIZED,
+)  # fmt: skip
+_RECORD = _object(split=SplitName, key=str)
+_GROUPS: dict[str, Any] = {"groups": Count, "rows": Count, "within": Counts, "across": dict[str, Counts]}
+_GROUPS |= {"examples": list[tuple[_RECORD, _RECORD]]}
+_DUPLICATES = _some(
+    action=str, content=list[str], keys_across=Count, exact=_object(**_GROUPS), near=_object(**_GROUPS, distance=Count)
+)
+_DRIFT_FIGURES = _some(
+    images=Count, count=Count, unknown_share=float, unknown_share_before=float, jensen_shannon=float,
+    mean_shift=float | list[float],
+)  # fmt: skip
+_BREACH = _object(rule=str, subject=str, figure=float, limit=float | None, detail=str)
+_GATE = _some(live=VersionName, figures=dict[str, dict[str, float]], breaches=list[_BREACH], not_compared=list[str])
+_PARTS = {
+    "adopted": _some(files=list[str], key=_object(names=list[str], dtype=str)),
+    "features": dict[str, Any],
+    "statistics": dict[str, _STATISTICS],
+    "rows": _ROWS,
+    "sources": list[_some(**_FATES, format=str, path=str)],
+    "rejects": _REJECTS,
+    "spec": _SPEC,
+    "provenance": _PROVENANCE,
+    "duplicates": _DUPLICATES,
+    "drift": _object(against=VersionName, features=dict[str, _DRIFT_FIGURES]),
+    "gate": _GATE,
+}
 
 
 def check_parts(manifest: Mapping[str, Any]) -> None:
@@ -275,7 +148,7 @@ def check_parts(manifest: Mapping[str, Any]) -> None:
 
     Raises: DatasetError: a value has a wrong type, is out of range, or lacks a required companion.
     """
-    for name, hint in typing.get_type_hints(_Parts, include_extras=True).items():
+    for name, hint in _PARTS.items():
         if manifest.get(name):
             read_as(manifest[name], hint, name)
     features = manifest.get("features", {})
@@ -300,25 +173,13 @@ MOST_CONTAINERS = 1 << 23  # lists and objects: 128 of each of these shards
 Report = dict[str, Any]
 
 
-class _ShardReport(TypedDict):
-    """The parts of a span's shard read by a later build; `profile` reads its profile."""
-
-    split: SplitName
-    records: Count
-    transcoded: dict[str, Count]
-    profiles: NotRequired[dict[str, Count]]
-    losses: NotRequired[dict[str, Count]]
-    lengths: dict[str, _Lengths]
-    label_counts: NotRequired[dict[str, Count]]
-
-
-class _SpanReport(TypedDict):
-    """The report of a span, without its shards' profiles."""
-
-    sources: dict[str, _Rows]
-    reasons: dict[str, Count]
-    duplicates: _AllDuplicates
-    shards: list[_ShardReport | None]
+_SHARD = _object(
+    split=SplitName, records=Count, transcoded=Counts, profiles=NotRequired[Counts], losses=NotRequired[Counts],
+    lengths=dict[str, _LENGTHS], label_counts=NotRequired[Counts],
+)  # fmt: skip
+"""The parts of a span's shard read by a later build; `profile` reads its profile."""
+_SPAN = _object(sources=dict[str, _ROWS], reasons=Counts, duplicates=_DUPLICATES, shards=list[_SHARD | None])
+"""The report of a span, without its shards' profiles."""
 
 
 def read_report(data: bytes) -> Report:
@@ -328,7 +189,7 @@ def read_report(data: bytes) -> Report:
     if not isinstance(shards, list) or not all(isinstance(shard, dict | None) for shard in shards):
         raise DatasetError("it has no shards")
     without = [shard and {name: value for name, value in shard.items() if name != "profile"} for shard in shards]
-    read_as({**report, "shards": without}, _SpanReport, "it")
+    read_as({**report, "shards": without}, _SPAN, "it")
     ids = chain(report["sources"], *(shard.get("label_counts", ()) for shard in shards if shard))
     if not all(map(str.isdecimal, ids)):
         raise DatasetError("it has sources or labels without numbers")

@@ -84,9 +84,8 @@ class PackIndex(NamedTuple):
         kept[list(removed)] = False
         stay = kept[self.records]
         counts, numbers = np.diff(splits_of(stay)[self.splits]), np.cumsum(kept) - 1
-        return PackIndex(
-            splits_of(counts[counts > 0]), numbers[self.records[stay]], self.firsts[stay], self.sizes[stay]
-        )
+        splits, left = splits_of(counts[counts > 0]), numbers[self.records[stay]]
+        return PackIndex(splits, left, self.firsts[stay], self.sizes[stay])
 
 
 def rows_together(width: int) -> int:

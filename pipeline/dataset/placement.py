@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 Hashes = npt.NDArray[np.uint64]
+Numbers = npt.NDArray[np.int64]
 PERSON = b"recordmill.v1"  # changing it moves every record of every dataset
 _unpack = struct.Struct(">3Q").unpack
 
@@ -86,7 +87,7 @@ def split_bounds(weights: Mapping[str, float]) -> list[int]:
     return [(cumulated << 64) // sum(shares) for cumulated in accumulate(shares)]
 
 
-def shard_of(positions: Hashes | int, shards: npt.NDArray[np.int64] | int) -> npt.NDArray[np.int64]:
+def shard_of(positions: Hashes | int, shards: Numbers | int) -> Numbers:
     """Returns the shards of position hashes: equal ranges, so the records' order does not depend on `shards`.
 
     Computes `position * shards >> 64` in halves of 32 bits, for fewer than 2**32 shards.
@@ -102,9 +103,6 @@ def shard_of(positions: Hashes | int, shards: npt.NDArray[np.int64] | int) -> np
 def shard_count(bytes_: int, target: int) -> int:
     """Returns the power of two, at least 1, that makes shards of `bytes_` in total at most `target` bytes each."""
     return 1 << max(0, -(-bytes_ // target) - 1).bit_length()
-
-
-Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -127,12 +125,8 @@ class Layout:
         return list(self.weights)
 
     @cached_property
-    def _names(self) -> list[str]:
-        return list(self.spans)
-
-    @cached_property
     def _rows(self) -> dict[str, int]:
-        return {name: row for row, name in enumerate(self._names)}
+        return {name: row for row, name in enumerate(self.spans)}
 
     @cached_property
     def _counts(self) -> Numbers:
@@ -174,7 +168,7 @@ class Layout:
 
     def span_of_group(self, group: int) -> str | None:
         """Returns the span of a group; None without spans."""
-        return self._names[self._cell(group)[0]] if self.spans else None
+        return list(self.spans)[self._cell(group)[0]] if self.spans else None
 
     def groups_of_span(self, span: str) -> range:
         """Returns the groups of a span, split by split."""
@@ -192,9 +186,7 @@ class Layout:
         return divmod(int(np.searchsorted(self._first_group, group, side="right")) - 1, len(self.splits))
 
 
-def strata_of(
-    split_hashes: Hashes, classes: Sequence[str], bounds: Mapping[str, Sequence[int]]
-) -> npt.NDArray[np.int64]:
+def strata_of(split_hashes: Hashes, classes: Sequence[str], bounds: Mapping[str, Sequence[int]]) -> Numbers:
     """Returns the keys' splits, as positions in `splits`, with separate bounds for each class (stratified splits).
 
     Classes without bounds belong to rejected rows: any split will do.

@@ -32,6 +32,7 @@ MOST_BYTES = 256 << 20  # 256 MiB: 1,000 numbers in 10 splits need about 100 MiB
 MOST_VALUES = 1 << 10  # distinct values of a histogram: an error of 0.2 % with more values in one octave
 MOST_NAMES = 1 << 10  # distinct ids counted
 MOST_ROWS = 1 << 50  # of one value: the sum fits int64
+COUNTS = ("rows", "missing", "tokens", "unknown")  # fields that add up
 LOST = range(32)  # bits that a histogram may cut off
 
 
@@ -120,14 +121,11 @@ def add_up(profiles: Iterable[Profile]) -> dict[str, FeatureProfile]:
 
 def _sum(features: list[FeatureProfile]) -> FeatureProfile:
     measures = dict.fromkeys(name for feature in features for name in feature.appearance)
+    total: dict[str, Any] = {name: sum(getattr(each, name) for each in features) for name in COUNTS}
+    histogram, ids = _merged(feature.histogram for feature in features), _added_ids(features)
+    appearance = {name: _merged(each.appearance.get(name) for each in features) for name in measures}
     return FeatureProfile(
-        sum(feature.rows for feature in features),
-        sum(feature.missing for feature in features),
-        _merged(feature.histogram for feature in features),
-        _added_ids(features),
-        sum(feature.tokens for feature in features),
-        sum(feature.unknown for feature in features),
-        {name: merged for name in measures if (merged := _merged(each.appearance.get(name) for each in features))},
+        **total, histogram=histogram, ids=ids, appearance={name: each for name, each in appearance.items() if each}
     )
 
 

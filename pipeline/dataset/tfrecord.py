@@ -15,7 +15,6 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from functools import lru_cache
 from itertools import chain
-from types import TracebackType
 from typing import Any, BinaryIO
 
 import google_crc32c
@@ -71,6 +70,9 @@ def _frame_parts(record: bytes) -> tuple[bytes, bytes, bytes]:
     return frame_head(len(record)), record, _crc(masked_crc(record))
 
 
+Create = Callable[[str], AbstractContextManager[BinaryIO]]
+
+
 class ShardWriter:
     """Writes a shard and its index, which appear at the end of a block without an error.
 
@@ -81,9 +83,7 @@ class ShardWriter:
     >>> writer.records, writer.bytes, writer.sha256           # doctest: +SKIP
     """
 
-    def __init__(
-        self, path: str, index: str, create: Callable[[str], AbstractContextManager[BinaryIO]] = replacing
-    ) -> None:
+    def __init__(self, path: str, index: str, create: Create = replacing) -> None:
         self._path, self._index, self._create = path, index, create
         self._sha256 = hashlib.sha256()
         self._offsets = [0]
@@ -102,10 +102,8 @@ class ShardWriter:
         self._sha256.update(data)
         self._file.write(data)
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._files.__exit__(kind, error, trace)
+    def __exit__(self, *error: Any) -> None:
+        self._files.__exit__(*error)
 
     def _write_index(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:

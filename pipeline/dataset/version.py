@@ -254,9 +254,10 @@ def _word(vocabulary: Sequence[str], id_: Any) -> str:
     return vocabulary[id_]
 
 
-def parts_to_parse(
-    manifest: Manifest, features: Mapping[str, Description], *, with_key: bool = True
-) -> dict[str, Stored]:
+Descriptions: TypeAlias = Mapping[str, Description]  # by feature
+
+
+def parts_to_parse(manifest: Manifest, features: Descriptions, *, with_key: bool = True) -> dict[str, Stored]:
     """Returns the parts of features in a record, with its key unless adopted records do not hold it."""
     if not manifest.adopted:
         return stored_features(features, with_key=with_key)

@@ -97,19 +97,12 @@ def read_contents(dataset: DatasetVersion, sources: Path | None = None, most_wor
         damage = str(error)
     described = {name: each.description for name, each in facts.features.items()}
     with_words = [name for name, each in described.items() if isinstance(each, Ids) and each.vocabulary is not None]
-    are_of_forgotten_rows = LEARNED_OF in (facts.manifest.provenance.get(FORGOTTEN) or {})
-    return Contents(
-        facts,
-        read_profiles(dataset.folder) or {},
-        {name: dataset.vocabulary(name) for name in with_words},
-        {} if are_of_forgotten_rows else _word_counts(dataset.folder, facts.manifest, most_word_bytes),
-        are_of_forgotten_rows,
-        rejects,
-        sample,
-        pairs,
-        damage,
-        {} if sources is None else _reject_images(sources, rejects),
-    )
+    are_forgotten = LEARNED_OF in (facts.manifest.provenance.get(FORGOTTEN) or {})
+    words = {} if are_forgotten else _word_counts(dataset.folder, facts.manifest, most_word_bytes)
+    vocabularies = {name: dataset.vocabulary(name) for name in with_words}
+    images = {} if sources is None else _reject_images(sources, rejects)
+    of_files = read_profiles(dataset.folder) or {}, vocabularies, words, are_forgotten
+    return Contents(facts, *of_files, rejects, sample, pairs, damage, images)
 
 
 def _reject_images(sources: Path, rejects: Sequence[RejectFacts]) -> dict[str, str]:

@@ -122,8 +122,6 @@ class RecordSample:
 
 
 class _Measured(NamedTuple):
-    """Measures of one feature's decoded images."""
-
     brightness: list[float]
     channels: list[tuple[list[float], list[float]]]  # means and standard deviations of each image's channels
 

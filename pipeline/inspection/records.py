@@ -92,12 +92,11 @@ def read_records(
     return islice((record for part in parts for record in _read(dataset, part, decoder, class_id)), limit)
 
 
+Positions: TypeAlias = Sequence[int] | None
+
+
 def _parts(
-    dataset: DatasetVersion,
-    split: str | None,
-    span: str | None,
-    key: str | bytes | None,
-    positions: Sequence[int] | None,
+    dataset: DatasetVersion, split: str | None, span: str | None, key: str | bytes | None, positions: Positions
 ) -> Iterable[_Part]:
     if key is not None:
         return _of_key(dataset, split, span, key)
@@ -150,15 +149,9 @@ def _read(dataset: DatasetVersion, part: _Part, decoder: Decoder, class_id: int 
                 columns = parse(data, stored)
                 keys: Any = columns.get(KEY) or records.keys(numbers)
                 for row, (number, record) in enumerate(zip(numbers.tolist(), data, strict=True)):
-                    yield Record(
-                        bytes(keys[row]).decode("utf-8", "surrogateescape"),
-                        part.split,
-                        part.first + number,
-                        part.shard.span,
-                        shown_paths(part.shard)[0],
-                        len(record),
-                        decoder.decode(columns, row),
-                    )
+                    key = bytes(keys[row]).decode("utf-8", "surrogateescape")
+                    place = part.split, part.first + number, part.shard.span, shown_paths(part.shard)[0]
+                    yield Record(key, *place, len(record), decoder.decode(columns, row))
             except RowError as error:
                 where = f"{shown_paths(part.shard)[0]}, record {numbers[error.row]:,}"
                 raise DatasetError(f"{where}: {error.message}: run `recordmill verify`") from None

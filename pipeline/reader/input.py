@@ -146,10 +146,9 @@ class Input(NumpyInput):
             return self
         request = of_host(source.request)
         if source.of_epoch and not request.steps.records:
-            raise DatasetError(
-                f"host {given.host_index} of {given.host_count} gets 0 records of '{given.split}', and Keras has no "
-                f"figures for them: take a batch_size below {given.batch_size}"
-            )
+            none = f"host {given.host_index} of {given.host_count} gets 0 records of '{given.split}'"
+            remedy = f"take a batch_size below {given.batch_size}"
+            raise DatasetError(f"{none}, and Keras has no figures for them: {remedy}")
         return Input(SplitSource(request), self.folder)
 
 

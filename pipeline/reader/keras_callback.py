@@ -126,12 +126,8 @@ class TrainingCheckpoint(keras.callbacks.Callback):
         weights = f"{self._step:09}-{epoch}{WEIGHTS}"
         (self._folder / weights).unlink(missing_ok=True)  # Keras would follow a link
         self.model.save_weights(self._folder / weights)
-        saved = {
-            "weights": weights,
-            "seeds": [seed.numpy().tolist() for seed in _seeds(self.model)],
-            "epoch": epoch,
-            "input": self._train.state(self._step),
-        }
+        seeds = [seed.numpy().tolist() for seed in _seeds(self.model)]
+        saved = {"weights": weights, "seeds": seeds, "epoch": epoch, "input": self._train.state(self._step)}
         write_atomically(self._folder / FILE, json.dumps(saved, indent=1).encode())
         for old in self._folder.glob(f"*{WEIGHTS}"):
             if old.name != weights and NAME.fullmatch(old.name):

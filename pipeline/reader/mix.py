@@ -226,10 +226,9 @@ def _check(sources: Sequence[SplitSource], weights: Sequence[float]) -> None:
         if mine != others:
             raise DatasetError(f"mixed inputs need one batch_size, host_index and host_count: {mine} is not {others}")
         if source.element_spec != sources[0].element_spec or request.mixtures != first.mixtures:
-            raise DatasetError(
-                f"batches of {request.dataset} and {first.dataset} do not look alike: {source.element_spec} is not "
-                f"{sources[0].element_spec}; name the features that both have, and bring images to one size"
-            )
+            specs = f"{source.element_spec} is not {sources[0].element_spec}"
+            remedy = "name the features that both have, and bring images to one size"
+            raise DatasetError(f"batches of {request.dataset} and {first.dataset} do not look alike: {specs}; {remedy}")
 
 
 def _check_words(folders: Sequence[Any], sources: Sequence[SplitSource]) -> None:
@@ -241,7 +240,6 @@ def _check_words(folders: Sequence[Any], sources: Sequence[SplitSource]) -> None
                 hashes = getattr(description, "hash_buckets", None)
                 words = read_vocabulary(folder, description, name) if hashes is None else hashes
                 if found.setdefault(name, words) != words:
-                    raise DatasetError(
-                        f"the ids of '{name}' mean other words in {folder} than in {folders[0]}: build both with the "
-                        f"same `classes` or `vocabulary`, or read without '{name}'"
-                    )
+                    remedy = f"build both with the same `classes` or `vocabulary`, or read without '{name}'"
+                    other = f"the ids of '{name}' mean other words in {folder} than in {folders[0]}"
+                    raise DatasetError(f"{other}: {remedy}")

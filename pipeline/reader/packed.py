@@ -41,10 +41,8 @@ def chosen_pack(manifest: Manifest, given: ReadOptions) -> Pack | None:
     [pack], label = fits, manifest.label if given.label == THE_LABEL else given.label
     others = [name for name in (*(given.features or ()), label) if name is not None and name not in pack.features]
     if others:
-        raise DatasetError(
-            f"'{others[0]}' is not in the packed rows, of several records' {', '.join(pack.features)}: leave it out of "
-            "features, with label=None"
-        )
+        absent = f"'{others[0]}' is not in the packed rows, of several records' {', '.join(pack.features)}"
+        raise DatasetError(f"{absent}: leave it out of features, with label=None")
     for name, value in (("with_key", False), ("balance", False)):
         if getattr(given, name) != value:
             raise DatasetError(f"{name} is for records, and a packed row joins several: leave it out")

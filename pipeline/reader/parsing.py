@@ -299,7 +299,6 @@ def _held_column(part: str, stored: Stored, features: Mapping[str, Column], rows
 
 
 def _boxes(held: StoredAs, features: Mapping[str, Column]) -> Ragged:
-    """Joins four lists to boxes."""
     lists: list[Any] = [features[name] for name in held.names]
     splits = lists[0].splits
     for name, other in zip(held.names, lists, strict=True):

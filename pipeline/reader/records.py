@@ -119,7 +119,6 @@ class Records:
             self._files.fetch_ahead(*(part.tolist() for part in self._locate(numbers)))
 
     def _checked(self, numbers: Numbers, frames: Sequence[Frame]) -> list[bytes | memoryview]:
-        """Returns the data of frames. Raises: RowError."""
         payloads = [frame[HEADER_BYTES:-FOOTER_BYTES] for frame in frames]
         heads: list[Any] = [frame[:HEADER_BYTES] for frame in frames]  # Any: for mypy, `join` takes no arrays
         tails: list[Any] = [frame[-FOOTER_BYTES:] for frame in frames]
@@ -176,10 +175,8 @@ class Records:
             if shard.records:
                 index = self._files.index(number)
                 if not shard.ends_at(index[0], index[-1]):
-                    raise DatasetError(
-                        f"{shard.index} goes from byte {index[0]:,} to {index[-1]:,}, expected 0 to {shard.bytes:,}, "
-                        f"the size of {shard.file}: {ADVICE}"
-                    )
+                    goes = f"{shard.index} goes from byte {index[0]:,} to {index[-1]:,}"
+                    raise DatasetError(f"{goes}, expected 0 to {shard.bytes:,}, the size of {shard.file}: {ADVICE}")
         return self._shards
 
     def verify(self) -> None:
@@ -219,11 +216,8 @@ class Records:
         if not possible.all():
             row = int(np.argmin(possible))
             shard = self._shards[shards[row]]
-            raise RowError(
-                row,
-                f"{shard.index} places it at bytes {starts[row]:,} to {ends[row]:,}, impossible in a file of "
-                f"{shard.bytes:,} bytes: {ADVICE}",
-            )
+            place = f"{shard.index} places it at bytes {starts[row]:,} to {ends[row]:,}"
+            raise RowError(row, f"{place}, impossible in a file of {shard.bytes:,} bytes: {ADVICE}")
 
 
 def _damage(frame: Frame) -> str | None:

@@ -164,7 +164,6 @@ class RemoteShards(Shards):
         return Block(file.file, index[first], index[end], file.tags[0], file.sha256)
 
     def _index(self, shard: int) -> Block:
-        """Returns the whole index as a block."""
         (path, size), file = self._shards[shard].sizes()[1], self._shards[shard]
         return Block(path, 0, size, file.tags[1], file.sha256)
 

@@ -183,10 +183,8 @@ def images_of(features: Mapping[str, Description]) -> list[str]:
 
 def _check_packed(given: ReadOptions, features: Mapping[str, Description]) -> None:
     if len(features) > 1:
-        raise DatasetError(
-            f"text='packed' joins several rows, and reads one text alone, not {', '.join(features)}: name the text in "
-            "features, with label=None"
-        )
+        joins = f"text='packed' joins several rows, and reads one text alone, not {', '.join(features)}"
+        raise DatasetError(f"{joins}: name the text in features, with label=None")
     [(name, description)] = features.items()
     if not isinstance(description, text.TextDescription):  # another kind is refused before
         return
@@ -267,10 +265,8 @@ def _check_batches(request: Request) -> None:
     steps, given = request.steps, request.given
     if 0 < steps.records < steps.global_batch and given.drop_remainder:
         hosts = f" on {steps.host_count} hosts" if steps.host_count > 1 else ""
-        raise DatasetError(
-            f"'{given.split}' holds {steps.records} records, less than a batch of {given.batch_size}{hosts}: take a "
-            "smaller batch_size, or drop_remainder=False"
-        )
+        less = f"'{given.split}' holds {steps.records} records, less than a batch of {given.batch_size}{hosts}"
+        raise DatasetError(f"{less}: take a smaller batch_size, or drop_remainder=False")
     if given.balance:
         label = request.features[request.label] if request.label else None
         if not isinstance(label, category.CategoryDescription):

@@ -286,10 +286,9 @@ class Rows:
                     return packed.arrays(request.packing, request.features, columns, memory.empty)
                 return finish(request.features, columns, request.given, augment=augment, shares=shares, memory=memory)
         except MemoryError as error:
-            raise DatasetError(
-                f"memory is not enough for a batch of {len(chosen.positions)} records ({error}): take a smaller "
-                "batch_size, fewer threads, or fewer features"
-            ) from error
+            remedy = "take a smaller batch_size, fewer threads, or fewer features"
+            batch = f"a batch of {len(chosen.positions)} records"
+            raise DatasetError(f"memory is not enough for {batch} ({error}): {remedy}") from error
 
 
 def _between(columns: dict[str, Column], start: int, end: int) -> dict[str, Column]:

@@ -126,17 +126,13 @@ def step_of(state: Any, order: Mapping[str, Any], folder: "Folder | None" = None
         raise DatasetError(f"this is not a state of an input, as `state()` gives it: {cut(repr(state), 100)}")
     for name, mine in order.items():
         if name == "lanes" and lanes_of(state) < 1:
-            raise DatasetError(
-                "this Recordmill lacks the state's order of blocks (lanes): restart its epoch, "
-                f"set_epoch({state.get('epoch')!r})"
-            )
+            remedy = f"restart its epoch, set_epoch({state.get('epoch')!r})"
+            raise DatasetError(f"this Recordmill lacks the state's order of blocks (lanes): {remedy}")
         found = state.get(name, mine if name == "label" else None)  # earlier states lack the label of `balance`
         if name != "lanes" and found != mine:
             advice = _version_advice(found, folder) if name == "version" else _ADVICE.get(name, _SAME)
-            raise DatasetError(
-                f"the state is of another {name.replace('_', ' ')}: {cut(repr(found))}, this input's is "
-                f"{cut(repr(mine))}; {advice}"
-            )
+            both = f"{cut(repr(found))}, this input's is {cut(repr(mine))}"
+            raise DatasetError(f"the state is of another {name.replace('_', ' ')}: {both}; {advice}")
     return int(state["step"])
 
 

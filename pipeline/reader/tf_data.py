@@ -216,9 +216,7 @@ def native_tf_data(source: BatchSource) -> tf.data.Dataset:
         raise DatasetError("as_tf_data(native=True) reads one split: use tf.data.Dataset.sample_from_datasets to mix")
     request, given = source.request, source.request.given
     if any(shard.name for shard in request.shards):
-        raise DatasetError(
-            "as_tf_data(native=True) parses records as builds write, and these are adopted: leave it out"
-        )
+        raise DatasetError("as_tf_data(native=True) parses records that builds write, these are adopted: leave it out")
     _check_native(request)
     shuffles = given.shuffle != "none"
     pieces = list(_of_host(request))

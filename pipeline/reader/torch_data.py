@@ -16,10 +16,8 @@ class TorchBatches(OnDevice, IterableDataset):  # type: ignore[misc]  # Any, if 
     def __iter__(self) -> PlacedBatches:
         """Begins an iteration. Raises: DatasetError: inside a worker process of a `DataLoader`."""
         if get_worker_info() is not None:
-            raise DatasetError(
-                "each process of a DataLoader would give all batches: take num_workers=0; the input has its own "
-                "processes (`workers`)"
-            )
+            remedy = "take num_workers=0; the input has its own processes (`workers`)"
+            raise DatasetError(f"each process of a DataLoader would give all batches: {remedy}")
         return super().__iter__()
 
 

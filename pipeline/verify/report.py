@@ -15,13 +15,8 @@ from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.safe_text import printable
 
 MOST = 20  # problems listed per file; the rest are counted
-_COUNTED = {
-    "files": "files",
-    "shards": "shards",
-    "records": "records",
-    "operations": "operations of graphs",
-    "rows": "raw rows served and read",
-}
+_COUNTED = {each: each for each in ("files", "shards", "records")}
+_COUNTED |= {"operations": "operations of graphs", "rows": "raw rows served and read"}
 """The names of the counts, in the report's order."""
 
 

@@ -107,10 +107,9 @@ def approve(output: str, wanted: str | None = None, reason: str = "") -> Moved:
         chosen = _held_back(store, latest, wanted)
         live = latest and latest.version
         if wanted is None and chosen.gate.get("live", live) != live:
-            raise OutputError(
-                f"{chosen.version} was compared with {chosen.gate.get('live')}, but {live} is live: build again to "
-                f"compare them, or run `recordmill versions approve {output} {chosen.version}`"
-            )
+            remedy = f"build again to compare them, or run `recordmill versions approve {output} {chosen.version}`"
+            compared = f"{chosen.version} was compared with {chosen.gate.get('live')}"
+            raise OutputError(f"{compared}, but {live} is live: {remedy}")
         check_forgotten(store, chosen.version)
         return chosen
 

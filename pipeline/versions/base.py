@@ -6,14 +6,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from recordmill.pipeline.dataset.file_names import inner_sizes, span_of_file
-from recordmill.pipeline.dataset.manifest import (
-    VERSIONS_FOLDER,
-    Latest,
-    Location,
-    Manifest,
-    read_manifest,
-    version_folder,
-)
+from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Latest, Manifest, read_manifest, version_folder
+from recordmill.pipeline.dataset.paths import Location
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.versions.forgotten import Forgotten, read_forgotten, source_key_of
 from recordmill.pipeline.versions.latest import latest_of

@@ -7,16 +7,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from recordmill.pipeline.dataset.manifest import (
-    MANIFEST_FILE,
-    VERSIONS_FOLDER,
-    DatasetError,
-    Latest,
-    Manifest,
-    no_folder,
-    which_versions,
-)
-from recordmill.pipeline.errors import UserError, did_you_mean
+from recordmill.pipeline.dataset import manifest as datasets
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, Latest, Manifest
+from recordmill.pipeline.errors import DatasetError, UserError, did_you_mean
 from recordmill.pipeline.versions import leases
 from recordmill.pipeline.versions.base import awaits_approval, is_held_back
 from recordmill.pipeline.versions.latest import latest_of
@@ -67,7 +60,7 @@ def list_versions(output: str) -> list[Version]:
 def open_existing(output: str) -> Store:
     """Opens the store of an existing output. Raises: DatasetError: it does not exist."""
     if not open_location(output).is_dir():
-        raise no_folder(output)
+        raise datasets.no_folder(output)
     return open_store(output)
 
 
@@ -135,7 +128,7 @@ def find_among(manifests: list[Manifest], output: str, wanted: str, latest: Late
 
 
 def _known(manifests: list[Manifest]) -> str:
-    return which_versions([manifest.version for manifest in manifests])
+    return datasets.which_versions([manifest.version for manifest in manifests])
 
 
 def pair(output: str, before: str | None = None, after: str | None = None) -> tuple[Manifest, Manifest]:

@@ -276,7 +276,6 @@ class _Pruning:
         return f"its newest file is of {newest:%Y-%m-%dT%H:%M:%SZ}: its grace is not over" if age < grace else None
 
     def end_leases(self) -> None:
-        """Removes leases of dead holders."""
         for name, holder in {} if self.dry_run else self.dead.items():
             lease = leases.take_over(self.store, name, holder)
             if lease is not None:

@@ -15,15 +15,8 @@ from functools import cache
 from itertools import chain, count
 from pathlib import Path
 
-from recordmill.pipeline.dataset.manifest import (
-    LATEST_FILE,
-    MANIFEST_FILE,
-    VERSIONS_FOLDER,
-    Latest,
-    Manifest,
-    read_manifest,
-    version_folder,
-)
+from recordmill.pipeline.dataset import manifest as datasets
+from recordmill.pipeline.dataset.manifest import LATEST_FILE, MANIFEST_FILE, VERSIONS_FOLDER, Latest, Manifest
 from recordmill.pipeline.dataset.paths import attempt_name, locate
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.safe_text import printable
@@ -106,7 +99,7 @@ def _kept(store: Store) -> list[str]:
 def _manifest(store: Store, version: str) -> Manifest | None:
     """Reads the manifest in a version's folder; None if it is broken or of another version."""
     try:
-        manifest = read_manifest(version_folder(store.location, version))
+        manifest = datasets.read_manifest(datasets.version_folder(store.location, version))
         if manifest.version == version:
             return manifest
         raise DatasetError(f"its {MANIFEST_FILE} belongs to {manifest.version}")
@@ -142,12 +135,12 @@ def live_manifest(output: str) -> Manifest | None:
         DatasetError: the manifest is missing or broken.
     """
     latest = latest_of(open_store(output))
-    return read_manifest(version_folder(open_location(output), latest.version)) if latest else None
+    return datasets.read_manifest(datasets.version_folder(open_location(output), latest.version)) if latest else None
 
 
 def version_path(output: str, version: str) -> str:
     """Returns the path or URL of a version's folder."""
-    return str(version_folder(open_location(output), version))
+    return str(datasets.version_folder(open_location(output), version))
 
 
 def publish(base: Base, assembled: str, manifest: Manifest, lease: Lease, *, live: bool) -> Manifest:
