@@ -167,10 +167,8 @@ class _Attempt:
             workspace=run.workspace,
             shards=run.shards,
         )
-        kept, holds_shards = run.kept.bytes if run.kept else 0, is_local(planned.shards.url)
-        note = check_free_space(
-            self.plan, run.folder, holds_shards=holds_shards, holds_rows=not planned.inline, kept=kept
-        )
+        kept, is_here = run.kept.bytes if run.kept else 0, is_local(planned.shards.url)
+        note = check_free_space(self.plan, run.folder, holds_shards=is_here, holds_rows=not planned.inline, kept=kept)
         if note is not None:
             self.listener.on_note(note)
         if run.kept is not None:

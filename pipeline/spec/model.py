@@ -26,7 +26,7 @@ from recordmill.pipeline.spec.features.feature import Together, check_together
 from recordmill.pipeline.spec.gate import Gate, GateOrFalse
 from recordmill.pipeline.spec.messages import LANGUAGE, LINE, WEB_PAGE, explain
 from recordmill.pipeline.spec.split_by import Pack, Packs, check_packs
-from recordmill.pipeline.yaml_document import Options, SpecError, load_yaml
+from recordmill.pipeline.yaml_document import Options, SpecError, load_yaml, one_or_list
 from recordmill.transforms.contract.kinds.base import FeatureOptions, argument_name
 
 
@@ -46,11 +46,7 @@ def _source(value: Any) -> Any:
 
 OneSource = Annotated[AnySource, BeforeValidator(_source, AnySource | str)]
 Sources = Annotated[
-    tuple[OneSource, ...],
-    Field(min_length=1),
-    BeforeValidator(
-        lambda value: value if isinstance(value, list | tuple) else (value,), OneSource | tuple[OneSource, ...]
-    ),
+    tuple[OneSource, ...], Field(min_length=1), BeforeValidator(one_or_list, OneSource | tuple[OneSource, ...])
 ]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=100_000)]
 Line = Annotated[str, StringConstraints(pattern=LINE, max_length=1000)]

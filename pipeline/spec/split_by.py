@@ -18,7 +18,7 @@ from recordmill.pipeline.sources.globs import Template
 from recordmill.pipeline.sources.options import PATHS, Names, SourceOptions, is_template
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.feature import Feature, feature_named
-from recordmill.pipeline.yaml_document import Options
+from recordmill.pipeline.yaml_document import Options, one_or_list
 
 Places = npt.NDArray[np.int64]
 """The index of each row's split in the spec's `splits`, shape [rows]; -1: none."""
@@ -250,10 +250,7 @@ class Pack(Options):
     """Values after a row's records, by feature; by default 0, for a text its padding id."""
 
 
-Packs = Annotated[
-    tuple[Pack, ...],
-    BeforeValidator(lambda value: value if isinstance(value, list | tuple) else (value,), Pack | tuple[Pack, ...]),
-]
+Packs = Annotated[tuple[Pack, ...], BeforeValidator(one_or_list, Pack | tuple[Pack, ...])]
 
 
 def check_packs(packs: Sequence[Pack], features: Mapping[str, Feature]) -> None:
@@ -264,9 +261,8 @@ def check_packs(packs: Sequence[Pack], features: Mapping[str, Feature]) -> None:
             raise WrongValueError(f"two packs have the length {pack.length}: a reader chooses by it", "pack")
         for name in (*pack.features, *pack.padding):
             if not feature_named(name, features, "pack").is_packable:
-                raise WrongValueError(
-                    f"'{name}' is no text, no labels of tokens, no `raw` list of int64: leave it out", "pack"
-                )
+                message = f"'{name}' is no text, no labels of tokens, no `raw` list of int64: leave it out"
+                raise WrongValueError(message, "pack")
             if pack.features.count(name) != 1:
                 raise WrongValueError(f"`features` should name '{name}' once", "pack")
             alone = all(each == name or getattr(features.get(each), "text", None) == name for each in pack.features)

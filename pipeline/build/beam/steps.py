@@ -127,9 +127,7 @@ def rows_of(packed: Packed | Iterable[Packed]) -> pa.Table:
 
 
 QUESTION, ANSWER = "probe/driver", "probe/worker"
-TEMP = (
-    "give a gs:// URL, or a network folder under one path on every machine; TensorFlow opens neither s3:// nor hdfs://"
-)
+TEMP = "give a gs:// URL, or a network folder under one path on every machine; TensorFlow opens no s3:// or hdfs://"
 
 
 class UnreachableError(UserError):

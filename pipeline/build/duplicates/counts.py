@@ -203,9 +203,7 @@ def published(counts: Counts, names: Sequence[str], contents: Contents) -> Json:
         "rows": counts.rows,
         "within": {names[split]: number for split, number in sorted(counts.within.items())},
         "across": across,
-        "examples": [
-            [example(pair.first, pair.first_split), example(pair.second, pair.second_split)] for pair in examples
-        ],
+        "examples": [[example(*pair[:2]), example(*pair[2:])] for pair in examples],
     }
 
 

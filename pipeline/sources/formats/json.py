@@ -113,9 +113,7 @@ class JsonReader(TableReader[Json]):
             raise SourceError(f"{what} holds no JSON object in its first rows{said}")
         for name in (json_steps(path)[-1] for path in self.source.keep):
             if any(comes_twice(row, name) for row in rows):
-                raise SourceError(
-                    f"{what} has rows with a {name!r}, also the name of a value in `keep`: leave that out"
-                )
+                raise SourceError(f"{what} has rows with {name!r}, also the name of a value in `keep`: leave that out")
         return rows
 
     def _scan(self, files: Files, path: str, scan: "_Scan", chunk_bytes: int) -> None:
@@ -184,10 +182,10 @@ class _Scan:
     def chunks(self, file: FileInfo) -> list[Chunk]:
         """Returns the chunks, without fields."""
         sizes = np.diff([*self.starts, max(file.bytes, *self.starts)]).tolist() if self.starts else []
-        work = (
-            JsonElements(start, count, self.outer, {}) for start, count in zip(self.starts, self.counts, strict=True)
-        )
-        return [Chunk(0, 0, file.path, size, each) for size, each in zip(sizes, work, strict=True)]
+        parts = zip(self.starts, self.counts, sizes, strict=True)
+        return [
+            Chunk(0, 0, file.path, size, JsonElements(start, count, self.outer, {})) for start, count, size in parts
+        ]
 
     def keys(self) -> list[str]:
         """Returns the keys of the first element, if it is an object."""

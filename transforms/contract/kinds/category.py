@@ -160,8 +160,7 @@ class CategoriesDescription(_Ids, _IdLists):
 
     def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
         if self.hash_buckets is not None:
-            self.export_hashes(
-                into, base.ExportColumn(name, "int64", name, lambda ids: [id_ or 0 for id_ in ids], depth=1)
-            )
+            hashes = base.ExportColumn(name, "int64", name, lambda ids: [id_ or 0 for id_ in ids], depth=1)
+            self.export_hashes(into, hashes)
         else:
             into.add(name, self.with_classes(into, name, options), base.ExportColumn(name, "string", name, depth=1))
