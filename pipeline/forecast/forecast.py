@@ -205,7 +205,6 @@ def _whole_builds(entries: Iterable[history.Entry]) -> Iterator[history.Entry]:
 
 
 def _space(plan: BuildPlan, planned: PlannedBuild, output: str | None) -> Iterator[Warned]:
-    """Warns where the disk is short of what a build needs."""
     try:
         run, holds_shards = os.path.dirname(planned.scratch), output is None or is_local(output)
         if note := check_free_space(plan, run, holds_shards=holds_shards, holds_rows=not planned.inline):

@@ -162,7 +162,6 @@ class Inflated(io.BufferedReader):
     """Decompressed bytes of a gzip (of any members) or zlib stream, no seek; raises DamagedDataError and OSError."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Takes a file at the stream's start."""
         self._inflating = _Inflating(file)
         super().__init__(self._inflating, OUTPUT_BYTES)
 
@@ -261,7 +260,6 @@ class Lines:
     """The lines of a piece, stripped of whitespace."""
 
     def __init__(self, data: bytes) -> None:
-        """Finds the lines of non-empty bytes."""
         buffer = np.frombuffer(data, np.uint8)
         newlines = np.flatnonzero(buffer == NEWLINE)
         starts = np.concatenate([[0], newlines + 1])

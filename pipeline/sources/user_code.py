@@ -164,7 +164,6 @@ def in_its_folder() -> Iterator[None]:
 
 
 def _line(error: BaseException, reference: str) -> str:
-    """Names the last of the user's lines in the traceback."""
     if isinstance(error, SyntaxError) and error.filename:
         return f" in {os.path.basename(error.filename)}, line {error.lineno}"
     module = sys.modules.get(reference.partition(":")[0])

@@ -336,6 +336,5 @@ def _is_whole(report: Report, sizes: dict[str, int]) -> bool:
 
 
 def _rejects(workspace: Store) -> Iterator[Reject]:
-    """Reads the rejects of all jobs of an attempt."""
     names = [name for folder in ("rejects", *PASSES) for name in workspace.names(folder)]
     return reports.read_rejects(workspace, [name for name in names if name.endswith(".jsonl")])

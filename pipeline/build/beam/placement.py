@@ -128,7 +128,6 @@ def place(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> Row
 
 
 def _resolve(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> PlannedBuild:
-    """Returns the build with the decisions on duplicates."""
     with runner.pipeline(planned) as pipeline:
         _ = (
             pipeline
@@ -150,7 +149,6 @@ def _resolve(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> 
 
 
 def _stratify(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> Strata:
-    """Cuts each class of the stratified feature."""
     with runner.pipeline(planned) as pipeline:
         _ = (
             pipeline
@@ -228,14 +226,12 @@ def _read_contents(planned: PlannedBuild, reader: placement.ContentReader, chunk
 
 
 def _read_classes(planned: PlannedBuild, chunk: Chunk) -> Iterator[tuple[int, Packed]]:
-    """Sends a chunk's classes and hashes to the buckets of the hashes."""
     table = placement.read_classes(planned, chunk)
     if table.num_rows:
         yield from steps.send(planned, _by_hash(planned, "hash")(table))
 
 
 def _spread(planned: PlannedBuild, element: tuple[int, dict[str, Iterable[Packed]]]) -> Iterator[tuple[int, Packed]]:
-    """Sends the moves of a bucket of units to these units' chunks."""
     moved, of_chunks = (list(element[1][name]) for name in ("moves", "units"))
     if moved:
         found = decisions.moves_of_chunks(steps.rows_of(moved), steps.rows_of(of_chunks))

@@ -252,7 +252,6 @@ class Listings(Files):
     """Files with cached listings, which have identity times."""
 
     def __init__(self, files: Files, times: Times | None = None) -> None:
-        """Takes the files, and the identity times of some."""
         self.files, self.times = files, times or Times()
         self._listed: dict[str, Sequence[FileInfo]] = {}
 
@@ -307,7 +306,6 @@ class Listings(Files):
 
 
 def _differences(before: Sequence[FileInfo], now: Sequence[FileInfo]) -> Iterator[tuple[str, str]]:
-    """Compares two listings sorted by path, streaming."""
     both = merge(
         ((file, "is gone") for file in before), ((file, "is new") for file in now), key=lambda pair: pair[0].path
     )

@@ -275,7 +275,6 @@ def _needed(name: str, report: Report | None) -> Report:
 
 
 def _add_images(statistics: dict[str, Report], shards: Iterable[Report]) -> None:
-    """Adds the counts of images by `COUNTS` to each feature's statistics."""
     total: Counter[tuple[str, str]] = Counter()
     for shard in shards:
         for count in COUNTS:
@@ -286,7 +285,6 @@ def _add_images(statistics: dict[str, Report], shards: Iterable[Report]) -> None
 
 
 def _add_lengths(statistics: dict[str, Report], shards: Sequence[Report]) -> None:
-    """Adds the lengths of the train split's texts to each text's statistics."""
     measured: dict[str, list[Lengths]] = {}
     for shard in shards:
         for feature, lengths in shard["lengths"].items():

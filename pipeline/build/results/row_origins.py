@@ -80,7 +80,6 @@ def _rows(spec: Spec, each: SpanSource, key: bytes, files: Files) -> Iterator[tu
 
 
 def _since(remembered: Remembered | None, group: Group, path: str, files: Files) -> str:
-    """Compares a file with the version's input."""
     now = next((file for file in group.files if file.path == path), None)
     if remembered is None or now is None:
         return "the version does not say whether it has changed since"

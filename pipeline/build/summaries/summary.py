@@ -1,6 +1,6 @@
 """The contract of a summary: a fact about all rows, added up exactly, that a build needs before it writes them.
 
-A look (`pipeline.build.beam.learn`) reads every chunk once, for all of its summaries:
+A look (`pipeline.build.beam.jobs`) reads every chunk once, for all of its summaries:
 
     of_rows   a worker makes a small Arrow table of each block of keyed rows
     add       a worker adds up a chunk's tables, and writes the chunk's file, which a later attempt keeps

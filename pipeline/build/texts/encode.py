@@ -65,7 +65,6 @@ class RowEncoder:
         return rows, faults
 
     def _encoded(self, rows: pa.Table) -> Iterator[tuple[str, Columns, Faults]]:
-        """Yields each feature's columns and faults."""
         for name, encoder in self._encoders.items():
             labels = {label: each for label, each in self._labels.items() if each.text == name}
             if labels and isinstance(encoder, TextEncoder):
@@ -148,7 +147,6 @@ def _encoder(options: FeatureOptions) -> TextEncoder | PairEncoder | ChatEncoder
 
 
 def _strings(column: pa.Array) -> list[Any]:
-    """Returns texts, or each text's words."""
     return column.cast(pa.list_(pa.string()) if pa.types.is_list(column.type) else pa.string()).to_pylist()  # type: ignore[no-any-return]
 
 

@@ -109,7 +109,6 @@ def _boxes(part: pa.Table) -> pa.ListArray:
 
 
 def _rows(joined: Joined, images: Sequence[str], names: Names) -> Iterator[AnnotatedRow]:
-    """Yields the images with their boxes, in the order of the files."""
     for start, part in _blocks(joined):
         columns = [_boxes(part).to_pylist(), *(part[name].to_pylist() for name in (LABEL, *FLAGS.values()))]
         for number, (image, *lists) in enumerate(zip(images[start:], *columns, strict=False), start):
@@ -286,7 +285,6 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
         return replace(found, notes=[*found.notes, *listed.notes()])
 
     def _pairs(self, root: str, inputs: Sequence[FileInfo], image_root: str, images: Sequence[str]) -> annotated.Found:
-        """Pairs each image with its annotation file, by name."""
         by_key = {annotated.image_key(join(root, file.path)): file for file in inputs}
         pairs = [by_key.get(annotated.image_key(join(image_root, path))) for path in images]
         rows = [

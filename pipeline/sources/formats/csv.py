@@ -61,7 +61,6 @@ class CsvReader(TableReader[DelimitedOptions]):
         return Plan(chunks, rows, names=list(names), is_exact=True)
 
     def _whole(self, files: Files, path: str, columns: Columns) -> RecordRange:
-        """Returns a file's whole range, after checking its columns."""
         dialect, skip = Dialect.of(self.source), self.source.skip
         given, encoding, needed = self.source.header, self.source.encoding, required(columns)
         first = list[str]()
@@ -106,7 +105,6 @@ class CsvReader(TableReader[DelimitedOptions]):
 
 
 def _check_first(path: str, cells: Sequence[str], separator: str, header: Any, needed: Sequence[str]) -> None:
-    """Refuses a first record that is neither header nor row."""
     line, skips = separator.join(cells), "skip it by `skip: 1`"
     if SEPARATOR_LINE.fullmatch(line):
         raise SourceError(f"{path} begins with the line {line!r}: {skips}, and set `separator: {line[4]!r}`")

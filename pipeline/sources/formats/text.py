@@ -115,7 +115,6 @@ def _places(files: Files, path: str, encoding: str) -> tuple[Rows, int]:
 
 
 def _bounds(places: Sequence[Rows], chunk_bytes: int) -> list[int]:
-    """Returns the places at which chunks begin, the first at 0."""
     total, bounds = np.sum(places, axis=0), [0]
     while (at := int(np.searchsorted(total, total[bounds[-1]] + chunk_bytes))) < len(total):
         bounds.append(max(at, bounds[-1] + 1))
@@ -188,7 +187,6 @@ class TextReader(TableReader[TextFiles]):
         return Plan(chunks, rows, names=mentioned, notes=self._left_out(files, root))
 
     def _left_out(self, files: Files, root: str) -> list[str]:
-        """Makes a note of a folder's other files."""
         if self.source.joined or not files.is_folder(self.source.path):
             return []
         read = tuple(pattern.rpartition("*")[2] for pattern in self._patterns(files))

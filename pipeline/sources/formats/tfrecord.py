@@ -260,7 +260,6 @@ class ExampleColumn:
     """A column of some rows, gathered example by example, which keeps few parsed ones in memory."""
 
     def __init__(self, name: str, column: Column) -> None:
-        """Takes the column, named like its feature."""
         self._name, self._column = name, column
         self._many, self._is_image = column.is_list, column.type is ColumnType.IMAGE
         self._parts: dict[str, _ValuesOfKind] = {}

@@ -72,7 +72,6 @@ def _typed(name: str, column: Column, sort: Hashable, group: list[Any], base: Im
 
 
 def _of_arrays(group: list[Any], dtype: Any, are_lists: bool) -> pa.Array:
-    """Makes Arrow values, or lists, from NumPy arrays of one dtype."""
     flat = pa.array(np.concatenate([array.ravel() for array in group]).astype(dtype, copy=False))
     if not are_lists:
         return flat

@@ -40,7 +40,6 @@ def _wrong(text: kinds.TextOptions, changed: Names, given: Names) -> Iterator[tu
 
 
 def _wrong_tokens(text: kinds.TextOptions, changed: Names) -> Iterator[tuple[str, str]]:
-    """Yields options that contradict the tokenizer or hashing."""
     for option in ("ngrams", "oov_buckets", "hash_buckets"):
         if option in changed and text.tokenizer not in kinds.WORD_TOKENIZERS:
             tokenizers = ", ".join(kinds.WORD_TOKENIZERS)
@@ -56,7 +55,6 @@ def _wrong_tokens(text: kinds.TextOptions, changed: Names) -> Iterator[tuple[str
 
 
 def _wrong_model(text: kinds.TextOptions, changed: Names, given: Names) -> Iterator[tuple[str, str]]:
-    """Yields options that contradict a learned or given model."""
     if isinstance(text.vocabulary, str) and text.tokenizer in kinds.MODEL_TOKENIZERS:
         yield "vocabulary", f"give a {text.tokenizer} model as `model: {text.vocabulary}`"
     if "model_type" in changed and (text.tokenizer != "sentencepiece" or text.model is not None):
