@@ -103,8 +103,7 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
         self._left = end and end - start
         self._decoder = None if is_utf8(encoding) else codecs.getincrementaldecoder(encoding)(MARK_INVALID)
         self._waiting = b""
-        self.mark_bytes = 0
-        """The length of the skipped byte order mark."""
+        self.mark_bytes = 0  # the length of the skipped byte order mark
         if not start and (head := self.read(len(BYTE_ORDER_MARK))) == BYTE_ORDER_MARK:
             self.mark_bytes = len(BYTE_ORDER_MARK)
         elif not start:

@@ -60,14 +60,12 @@ PACKAGES = ("apache-beam", "numpy", "pillow", "pyarrow", "sentencepiece", *GRAPH
 """All packages that the bytes depend on."""
 LEARNED_FOLDERS = ("transform_fn", "transformed_metadata", "tokenizers")
 """The folders of a version that its graph and its tokenizers lie in."""
-FROM_SHARDS = ("lengths", *COUNTS)
-"""Statistics by feature that are counted in shards; the others are learned before."""
+FROM_SHARDS = ("lengths", *COUNTS)  # statistics by feature that are counted in shards; the others are learned before
 SUMMARIES = "summaries"  # the folder of mergeable sums of the rows, of a version and of each span
 ANALYSIS = "analysis"
 FEATURE_FILES = "feature_files"
 SAMPLE_SHARE = "sample_share"
-LEARNED_PROFILE = "profile/learned.json"
-"""The profile of the rows behind a graph, beside that of the version's rows."""
+LEARNED_PROFILE = "profile/learned.json"  # the profile of the rows behind a graph, beside that of the version's rows
 SHOWN = 5
 
 

@@ -54,8 +54,7 @@ class Counts:
     """By earlier and later split, the later's rows with duplicates in the earlier."""
     astride: list[DuplicatePair] = field(default_factory=list)
     """The lowest 5 clusters in several splits, each with its first row of another split."""
-    seconds: list[DuplicatePair] = field(default_factory=list)
-    """The lowest 5 clusters, each with its second row."""
+    seconds: list[DuplicatePair] = field(default_factory=list)  # the lowest 5 clusters, each with its second row
 
     def to_json(self) -> Json:
         """Makes a bucket's report."""

@@ -181,8 +181,7 @@ def encoded(path: str) -> bytes:
 
 
 ROWS_AT_A_TIME = 1 << 12  # as Python objects, rows take 300 bytes each
-Digest = bytes | None
-"""The SHA-256 of a file; None while unknown, for unreadable files, and for objects of a store."""
+Digest = bytes | None  # the SHA-256 of a file; None while unknown, for unreadable files, and for objects of a store
 
 
 class TableInMaking:

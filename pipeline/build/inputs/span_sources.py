@@ -37,8 +37,7 @@ class SpanSource:
     span: str | None = None  # of its rows, if the spec has spans
     member: str | None = None  # span in its files' names, where `--compact` merges spans
     key_prefix: str = ""  # the prefix of default keys: two days' `1.jpg` are two rows
-    files: Sequence[FileInfo] | None = None
-    """The files that it reads, with paths relative to its root; None for all."""
+    files: Sequence[FileInfo] | None = None  # the files that it reads, with paths relative to its root; None for all
 
     @property
     def reader(self) -> SourceReader[Any]:

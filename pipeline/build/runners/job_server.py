@@ -71,8 +71,7 @@ class JobServer:
     def __init__(self, command: Sequence[str], folder: str) -> None:
         self._command, self._folder = command, Path(folder)
         self._process: subprocess.Popen[bytes] | None = None
-        self.endpoint = ""
-        """Its address, such as localhost:41234, for `--job_endpoint`."""
+        self.endpoint = ""  # its address, such as localhost:41234, for `--job_endpoint`
         self.log = self._folder / "job-server.log"
 
     def start(self) -> None:
@@ -145,8 +144,7 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-REPOSITORY = "RECORDMILL_MAVEN"
-"""The variable for a Maven repository, such as a mirror, in place of Maven Central."""
+REPOSITORY = "RECORDMILL_MAVEN"  # the variable for a Maven repository, such as a mirror, in place of Maven Central
 MAVEN_CENTRAL = "https://repo.maven.apache.org/maven2"
 COORDINATES = re.compile(r"\w[\w.-]*:\w[\w.-]*:\w[\w.-]*")
 SHA256 = re.compile(r"[0-9a-f]{64}")

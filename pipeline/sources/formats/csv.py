@@ -201,8 +201,7 @@ def _remedy(record: bytes, dialect: Dialect, extra: Sequence[str] = ()) -> str:
     return ""
 
 
-Broken = dict[int, tuple[str, str | None]]
-"""Invalid records: a message, and the default key if asked for and known."""
+Broken = dict[int, tuple[str, str | None]]  # invalid records: a message, and the default key if asked for and known
 
 
 def read_cells(

@@ -44,8 +44,7 @@ class Window:
         """Takes a file, or the whole text."""
         self._file, self._decode = file, codecs.getincrementaldecoder(encoding)().decode
         self._text, self._at, self._ended = text, 0, file is None
-        self.passed = 0
-        """The number of characters before the window."""
+        self.passed = 0  # the number of characters before the window
 
     @property
     def at(self) -> int:

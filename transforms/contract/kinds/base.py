@@ -159,8 +159,7 @@ class StoredAs:
     names: tuple[str, ...]
     """One; the four lists of boxes, in the order y_min, x_min, y_max, x_max; none for the constant 1."""
     dtype: str
-    optional: bool = left_out(False)
-    """Whether a record may lack it; then the part is 0, empty bytes or an empty list."""
+    optional: bool = left_out(False)  # whether a record may lack it; then the part is 0, empty bytes or an empty list
     is_missing: bool = left_out(False)  # whether the part is 1 for a record that lacks the feature, else 0
 
     def __post_init__(self) -> None:
