@@ -11,16 +11,9 @@ from typing import Any
 from recordmill.pipeline.build.attempt.reject_limits import RejectLimits, RejectPlaces, by_frequency
 from recordmill.pipeline.build.base.inherited import KeptSpan, add_up_duplicates, shards_by_group
 from recordmill.pipeline.build.base.live_analysis import published_path
+from recordmill.pipeline.build.context import reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import unpack_graph
-from recordmill.pipeline.build.context.reports import (
-    ANALYSIS,
-    chunk_step,
-    read_rejects,
-    read_reports,
-    shard_step,
-    take_groups,
-)
 from recordmill.pipeline.build.duplicates.counts import manifest_entry
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.worker.shard_report import ShardSums
@@ -106,7 +99,7 @@ class Results:
     def rejects(self) -> list[Reject]:
         """All rejects of the job, by source, file and position."""
         names = [report["rejects"] for report in [*self.chunks, *self.built.values()] if report["rejects"]]
-        rejects = read_rejects(self.context.workspace, names)
+        rejects = reports.read_rejects(self.context.workspace, names)
         return sorted(rejects, key=lambda reject: (reject.chunk, reject.position, reject.column or ""))
 
     @cached_property
@@ -233,14 +226,16 @@ def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, KeptSpan]
     Raises: ReconcileError: rows were lost or counted twice. TooManyRejectsError: more rows were rejected than the spec
     allows. NothingToPublishError: the train split is empty.
     """
-    steps = [chunk_step(chunk.index) for chunk in plan.chunks]
+    steps = [reports.chunk_step(chunk.index) for chunk in plan.chunks]
     chunks, expected = list[Report](), Counter[int]()
-    for step, report in zip(steps, read_reports(context.workspace, steps), strict=True):
+    for step, report in zip(steps, reports.read_reports(context.workspace, steps), strict=True):
         chunks.append(_needed(step, report))
-        expected.update(take_groups(chunks[-1]))
+        expected.update(reports.take_groups(chunks[-1]))
     groups = sorted(expected)
     shards, sums = dict[int, Report](), ShardSums()
-    for group, report in zip(groups, read_reports(context.workspace, map(shard_step, groups)), strict=True):
+    for group, report in zip(
+        groups, reports.read_reports(context.workspace, map(reports.shard_step, groups)), strict=True
+    ):
         if report is not None:
             rest = sums.add(report)
             shards[group] = report if plan.spec.has_spans else rest  # a later version keeps spans with their counts
@@ -249,7 +244,7 @@ def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, KeptSpan]
     for group, report in shards_by_group(kept, plan.layout).items():
         sums.add(report)
         shards[group] = report
-    analysis = _needed(ANALYSIS, next(read_reports(context.workspace, [ANALYSIS])))
+    analysis = _needed(reports.ANALYSIS, next(reports.read_reports(context.workspace, [reports.ANALYSIS])))
     export = unpack_graph(context.workspace, analysis["export"])
     if analysis["rows"] is not None:  # there was a look
         packed = Counter[str]()

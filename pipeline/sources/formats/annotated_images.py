@@ -27,15 +27,7 @@ from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import annotated_rows as annotated
-from recordmill.pipeline.sources.formats.annotated_rows import (
-    LEAVING,
-    AnnotatedRow,
-    Found,
-    Lists,
-    Names,
-    PointShape,
-    class_name,
-)
+from recordmill.pipeline.sources.formats.annotated_rows import Found, Lists, Names, PointShape
 from recordmill.pipeline.sources.formats.coco import read_coco
 from recordmill.pipeline.sources.formats.csv import CsvReader
 from recordmill.pipeline.sources.formats.grouped import Groups, Joined, add_chunks
@@ -84,7 +76,7 @@ def read_open_images(files: Files, root: str, paths: Sequence[str], images: Sequ
         "lines with another number of cells than the header, left out": groups.lost,
     }
     notes = [f"{what}: {count:,}" for what, count in counts.items() if count]
-    notes += note(LEAVING, list(_leaving(joined)))
+    notes += note(annotated.LEAVING, list(_leaving(joined)))
     return Found(_rows(joined, images, names), [0] * len(images), ("boxes", "categories", *FLAGS), notes)
 
 
@@ -108,14 +100,14 @@ def _boxes(part: pa.Table) -> pa.ListArray:
     return interleaved([part[side].combine_chunks() for side in BOX])
 
 
-def _rows(joined: Joined, images: Sequence[str], names: Names) -> Iterator[AnnotatedRow]:
+def _rows(joined: Joined, images: Sequence[str], names: Names) -> Iterator[annotated.AnnotatedRow]:
     for start, part in _blocks(joined):
         columns = [_boxes(part).to_pylist(), *(part[name].to_pylist() for name in (LABEL, *FLAGS.values()))]
         for number, (image, *lists) in enumerate(zip(images[start:], *columns, strict=False), start):
             row = dict(zip(("boxes", "categories", *FLAGS), lists, strict=True))
-            row["categories"] = [class_name(code, names) for code in row["categories"]]
+            row["categories"] = [annotated.class_name(code, names) for code in row["categories"]]
             unnamed = Fault("malformed_row", "a `LabelName` is not in `names`") if None in row["categories"] else None
-            yield AnnotatedRow(image, joined.faults.get(number) or unnamed or row)
+            yield annotated.AnnotatedRow(image, joined.faults.get(number) or unnamed or row)
 
 
 VOC_BOX = ("xmin", "ymin", "xmax", "ymax")
@@ -266,9 +258,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
         stated = found.stated or classes.stated
         return Plan(chunks, len(found.bytes), notes=found.notes, names=columns_found, is_exact=True, stated=stated)
 
-    def _found(
-        self, files: Files, root: str, inputs: Sequence[FileInfo], names: Names, columns: Columns
-    ) -> annotated.Found:
+    def _found(self, files: Files, root: str, inputs: Sequence[FileInfo], names: Names, columns: Columns) -> Found:
         listed, paths = annotated.ImageList.read(files, self.source.image_list), [file.path for file in inputs]
         if self.source.format == "coco":
             images = None if self.source.images is None else self.image_root(files)
@@ -284,7 +274,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
             found = self._pairs(root, inputs, root_of_images, there)
         return replace(found, notes=[*found.notes, *listed.notes()])
 
-    def _pairs(self, root: str, inputs: Sequence[FileInfo], image_root: str, images: Sequence[str]) -> annotated.Found:
+    def _pairs(self, root: str, inputs: Sequence[FileInfo], image_root: str, images: Sequence[str]) -> Found:
         by_key = {annotated.image_key(join(root, file.path)): file for file in inputs}
         pairs = [by_key.get(annotated.image_key(join(image_root, path))) for path in images]
         rows = [
@@ -303,7 +293,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
             *note("images without an annotation file, read with empty lists", without),
             *note("annotation files without an image, left out", left),
         ]
-        return annotated.Found(rows, [row.bytes for row in rows], FILE_LISTS[self.source.format], notes)
+        return Found(rows, [row.bytes for row in rows], FILE_LISTS[self.source.format], notes)
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads rows, parsing their files; the default key is the image's path."""

@@ -19,14 +19,8 @@ from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.encoded import can_start_anywhere, is_utf8, naming_damage, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.formats.json_document import (
-    READ_BYTES,
-    JsonDamageError,
-    Window,
-    elements,
-    naming_place,
-    rows_of,
-)
+from recordmill.pipeline.sources.formats import json_document
+from recordmill.pipeline.sources.formats.json_document import READ_BYTES, JsonDamageError, Window, naming_place
 from recordmill.pipeline.sources.formats.jsonl import PEEKED_BYTES, PEEKED_LINES, find_field, read_objects
 from recordmill.pipeline.sources.formats.jsonl_parser import Fields, Parser, peek
 from recordmill.pipeline.sources.options import Json, json_steps
@@ -67,13 +61,13 @@ class RowsPath:
 
     def elements(self, window: Window, outer: dict[str, str]) -> Iterator[tuple[int, str]]:
         """Yields the elements of the first list, up to the document's end; completes `outer`."""
-        yield from elements(window, self.first, self.kept, outer)
+        yield from json_document.elements(window, self.first, self.kept, outer)
         window.end()
 
     def rows(self, element: str, outer: Mapping[str, str]) -> list[bytes | Fault]:
         """Returns the rows in an element, or one fault."""
         try:
-            texts = list(rows_of(element, self.inner, self.kept[len(self.first) :], outer))
+            texts = list(json_document.rows_of(element, self.inner, self.kept[len(self.first) :], outer))
         except (JsonDamageError, json.JSONDecodeError, RecursionError) as error:
             why = getattr(error, "msg", str(error))
             return [Fault("malformed_row", f"the element of `{''.join(self.first)}` around rows: {why}")]
