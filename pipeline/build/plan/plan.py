@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
 from recordmill.pipeline.build.inputs.span_sources import Group, SpanSource, digest_of, list_spans
-from recordmill.pipeline.build.plan.given import Given
-from recordmill.pipeline.build.plan.keys import Keys, SpanChoice, choose, sha256_of, spans_digest
+from recordmill.pipeline.build.plan.keys import Given, Keys, SpanChoice, choose, sha256_of, spans_digest
 from recordmill.pipeline.build.run_options import CHUNK_BYTES, RunOptions
 from recordmill.pipeline.dataset.placement import Layout, shard_count
 from recordmill.pipeline.errors import UserError
