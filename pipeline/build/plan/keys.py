@@ -1,4 +1,4 @@
-"""What a build is given, and its keys: digests of everything that decides a byte; spans of an unchanged key are kept.
+"""The givens of a build, and its keys: digests of all that decides a byte; spans of an unchanged key are kept.
 
 Digested are the spec, the versions of Recordmill and its packages, the user's modules, and the listed inputs with sizes
 and times. `BuildPlan.build_key` adds the live version's part. No file of a kept span is opened.
