@@ -142,6 +142,9 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
                 return more
 
 
+Readable = BinaryIO | EncodedFile
+
+
 def open_utf8(files: Files, path: str, encoding: str = "utf-8", start: int = 0, end: int | None = None) -> EncodedFile:
     """Opens a file as UTF-8; `start` needs `can_start_anywhere`. Raises: SourceError: no byte order mark."""
     return EncodedFile(open_plain(files, path), path, encoding, start, end)

@@ -149,7 +149,6 @@ class Spec(Options):
     """Rows of several records, such as `{length: 4096, features: [ids, mask]}`; or a list, one for each length."""
     shards: ShardCounts | None = None
     """The number of shards per split, or a mapping by split; by default a power of two, for about 128 MiB a shard."""
-
     rejects: Rejects = Rejects()
     """The limits on bad rows."""
     gate: GateOrFalse = Gate()

@@ -21,11 +21,8 @@ from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.base import Stored as Stored
 
 KEY = "key"  # feature of an Example with the row's key, a reserved name
-
 UNENCODED = "@pixels"  # suffix of the graph's output of images before JPEG encoding
-
 LENGTHS = "lengths"  # suffix of a served input: the number of values in each row's list
-
 IMAGES = ("image", "image_sequence")  # kinds with a column of images
 
 

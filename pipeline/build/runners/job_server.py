@@ -168,10 +168,7 @@ class VersionPair:
 
 PAIRS = (
     VersionPair("1.19", "2.62.0", was_run=True),
-    VersionPair("1.20", "2.77.0", was_run=False),
-    VersionPair("2.0", "2.77.0", was_run=False),
-    VersionPair("2.1", "2.77.0", was_run=False),
-    VersionPair("2.2", "2.77.0", was_run=False),
+    *(VersionPair(flink, "2.77.0", was_run=False) for flink in ("1.20", "2.0", "2.1", "2.2")),
 )
 """The Flink versions that Beam 2.77 supports; the first has been run."""
 

@@ -32,14 +32,9 @@ from recordmill.transforms.tensorflow.number import used_statistics
 SUMS = ("count", "total", "high", "cross", "low")
 """The number of values, the sum of their integers, and the sums of the parts' products."""
 WAYS = dict.fromkeys(SUMS, "sum") | {"minimum": "min", "maximum": "max"}
+EXTREMES = ("minimum", "maximum")
 MOMENTS_SCHEMA = pa.schema(
-    [
-        ("feature", pa.string()),
-        ("exponent", pa.int64()),
-        *((name, pa.int64()) for name in SUMS),
-        ("minimum", pa.float64()),
-        ("maximum", pa.float64()),
-    ]
+    {"feature": pa.string(), **dict.fromkeys(("exponent", *SUMS), pa.int64()), **dict.fromkeys(EXTREMES, pa.float64())}
 )
 HISTOGRAM_SCHEMA = pa.schema({"feature": pa.string(), "lost": pa.int64(), "value": pa.int64(), "count": pa.int64()})
 

@@ -10,9 +10,10 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.sources.encoded import Readable
 from recordmill.pipeline.sources.paths import listed
 
 READ_BYTES = 1 << 20  # 1 MiB
@@ -26,12 +27,6 @@ DAMAGE = "\x01"  # invalid in JSON, also in a string
 
 class JsonDamageError(ValueError):
     """Raised for text that is not JSON of the wanted form; the message says why and where."""
-
-
-class Readable(Protocol):
-    """An open file, or one decoded on the way."""
-
-    def read(self, size: int, /) -> bytes: ...
 
 
 class Window:

@@ -19,18 +19,10 @@ import pyarrow as pa
 
 from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.sources import encoded
 from recordmill.pipeline.sources.batches import batches, cut, even_parts, pack
 from recordmill.pipeline.sources.columns import Columns, required
-from recordmill.pipeline.sources.encoded import (
-    CODECS,
-    MAX_LINE_BYTES,
-    PIECE_BYTES,
-    EncodedFile,
-    Rows,
-    can_start_anywhere,
-    codec,
-    open_utf8,
-)
+from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, PIECE_BYTES, Rows, can_start_anywhere, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files, is_machine_fault, why_absent
 from recordmill.pipeline.sources.formats.csv_records import Dialect, RecordRange, read_records
@@ -67,7 +59,7 @@ class JoinedLines:
             yield from zip(*map(_lines, opened), strict=True)
 
 
-def _lines(file: EncodedFile) -> Iterator[bytes | None]:
+def _lines(file: encoded.EncodedFile) -> Iterator[bytes | None]:
     for records in read_records(file, LINES):
         yield from [None] if records.is_too_large else map(records.text, range(len(records.starts)))
 
@@ -215,7 +207,7 @@ class TextReader(TableReader[TextFiles]):
         if not files.is_folder(self.source.path):
             return super()._patterns(files)
         folder = escape(without_slash(self.source.path))
-        return [f"{folder}/**/*{ending}{codec}" for ending in self.endings for codec in ("", *CODECS)]
+        return [f"{folder}/**/*{ending}{codec}" for ending in self.endings for codec in ("", *encoded.CODECS)]
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads a chunk; the default key is the digest of a line's text, or a file's path."""
@@ -345,6 +337,6 @@ def _unreadable(error: OSError, files: Files, root: str, path: str, what: str) -
         if why is None:
             raise
         return Fault("unreadable", f"{what} cannot be read: {why}", path=path)
-    if codec(path) is None:
+    if encoded.codec(path) is None:
         raise error
     return Fault("unreadable", f"{what} cannot be read: its compressed data is damaged: {error.strerror}")

@@ -19,8 +19,6 @@ from recordmill.pipeline.json_values import Count, read_as
 from recordmill.pipeline.safe_text import cut
 
 TFDS = "tensorflow_datasets.core.features"
-
-
 DTYPES = ("bytes", "int64", "float32")
 
 
