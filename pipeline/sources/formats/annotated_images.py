@@ -62,7 +62,10 @@ BLOCK_ROWS = 1024
 
 
 def read_open_images(files: Files, root: str, paths: Sequence[str], images: Sequence[str], names: Names) -> Found:
-    """Reads the boxes of existing images. Raises: SourceError: a file is not such a CSV; OSError."""
+    """Reads the boxes of existing images by name, from Open Images' CSV (`train-annotations-bbox.csv`).
+
+    Raises: SourceError: a file is not such a CSV; OSError.
+    """
     stems = [posixpath.splitext(posixpath.basename(path))[0] for path in images]
     first = dict(zip(reversed(stems), reversed(images), strict=True))
     ids = [stem if first[stem] is path else path for stem, path in zip(stems, images, strict=True)]
