@@ -41,6 +41,7 @@ PIXEL_BYTES = 12  # of memory while decoding
 UNFINISHED = (history.RUNNING, history.KILLED, "stopped", "failed")  # ends that may leave work for the next build
 ONE_CLASS = 0.99  # a share of one class that leaves little to learn
 ENOUGH = 1_000  # sampled rows that make an empty split worth a warning
+MINUTE, HOUR = 60, 3600
 
 
 @dataclass(frozen=True)
@@ -296,9 +297,6 @@ def _moved_ids(
         yield f"'{name}': {len(changes.moved):,} names get other ids than {live.version} has{first_few(changes.moved)}"
     if changes.lost:
         yield f"'{name}': {len(changes.lost):,} names of {live.version} get no id{first_few(changes.lost)}"
-
-
-MINUTE, HOUR = 60, 3600
 
 
 def lines_of(forecast: Forecast) -> Iterator[str]:

@@ -29,14 +29,13 @@ from recordmill.pipeline.spec.split_by import Pack, Packs, check_packs
 from recordmill.pipeline.yaml_document import Options, SpecError, load_yaml, one_or_list
 from recordmill.transforms.contract.kinds.base import FeatureOptions, argument_name
 
+Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$", max_length=MOST_CHARACTERS)]
+
 
 def _power_of_two(count: int) -> int:
     if count & (count - 1):
         raise ValueError(f"should be a power of two, such as {1 << count.bit_length() - 1}, got {count}")
     return count
-
-
-Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$", max_length=MOST_CHARACTERS)]
 
 
 def _source(value: Any) -> Any:

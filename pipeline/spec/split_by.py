@@ -30,6 +30,13 @@ SPLITS = {word: split for split, words in SYNONYMS.items() for word in (split, *
 Instant = Annotated[
     str, BeforeValidator(lambda value: value.isoformat() if isinstance(value, date) else value, str | date)
 ]
+SECONDS = (1e8, 1e10)
+"""Unix seconds from 1973 to 2286; smaller numbers are years, months, days (`20250131`) or Excel's days."""
+HOUR = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])\d\d")
+"""Hours such as `2025013112` or `2025013124`; as seconds they would mean 2030 to 2036."""
+DISTANCE = 6
+"""106 of 1.3 million pairs of emoji are nearer, variants of one drawing, as are 99 % of half-size copies (docs)."""
+Action = Literal["keep", "drop", "same_split", "fail"]
 
 
 class SplitBy(Options):
@@ -101,12 +108,6 @@ def _at(when: datetime | None, starts: list[tuple[datetime, int]]) -> int:
     return -1 if when is None else next((index for start, index in starts if when >= start), starts[-1][1])
 
 
-SECONDS = (1e8, 1e10)
-"""Unix seconds from 1973 to 2286; smaller numbers are years, months, days (`20250131`) or Excel's days."""
-HOUR = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])\d\d")
-"""Hours such as `2025013112` or `2025013124`; as seconds they would mean 2030 to 2036."""
-
-
 @lru_cache(maxsize=1 << 16)
 def instant(text: str) -> datetime | None:
     """Reads a time in ISO 8601 or Unix seconds; None for anything else, and for a number that may be an hour."""
@@ -123,11 +124,6 @@ def instant(text: str) -> datetime | None:
     except ValueError:
         return None
     return when.replace(tzinfo=UTC) if when.tzinfo is None else when
-
-
-DISTANCE = 6
-"""106 of 1.3 million pairs of emoji are nearer, variants of one drawing, as are 99 % of half-size copies (docs)."""
-Action = Literal["keep", "drop", "same_split", "fail"]
 
 
 class Duplicates(Options):

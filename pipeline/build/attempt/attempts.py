@@ -49,6 +49,8 @@ from recordmill.pipeline.versions.stores.open_store import is_local, open_bucket
 PLAN = build_folders.PLAN_FILE.removesuffix(".json")
 """The first report of an attempt: a digest of its chunks, and in a bucket the version's name."""
 PASSES = ("placement", "look")  # the folders of the jobs before the writing one: every file in them is finished
+Report = dict[str, Any]
+Piece = tuple[int, str, int]  # a chunk's source, file and bytes
 
 
 @dataclass(frozen=True)
@@ -238,10 +240,6 @@ class BucketPlace:
         build_folders.remove_run(run.folder)
         self._store.remove(f"{self._folder}/{Path(run.folder).name}", build_folders.PLAN_FILE)
         build_folders.end_upload(self._store, run.version)
-
-
-Report = dict[str, Any]
-Piece = tuple[int, str, int]  # a chunk's source, file and bytes
 
 
 def begin(

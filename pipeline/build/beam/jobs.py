@@ -37,6 +37,8 @@ from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.transforms.tensorflow.transform_graph import Preprocessing
 
+COUNTED = "reports/counted"
+
 
 def run_look(look: Look, chunks: Sequence[Chunk], runner: Runner) -> Sums:
     """Looks at all chunks, unless nothing is to be learned or an earlier attempt has; returns the reduced buckets."""
@@ -224,9 +226,6 @@ def _analyze(
 def _read_for_analysis(context: PlannedBuild, columns: frozenset[str], chunk: Chunk) -> Iterator[pa.RecordBatch]:
     for block in keyed_blocks(context, chunk, images=()):
         yield from analysis_batches(context, columns, train_rows(context, block.rows))
-
-
-COUNTED = "reports/counted"
 
 
 def run_job(

@@ -29,6 +29,9 @@ from recordmill.pipeline.build.worker import placement
 from recordmill.pipeline.build.worker.packing import Packed
 from recordmill.pipeline.sources.source_reader import Chunk
 
+FOLDER = "decisions"
+UNITS = "units"
+
 
 @composite
 def FindDuplicates(
@@ -102,10 +105,6 @@ def _read_shard(planned: PlannedBuild, column: str, near: bool, group: int) -> I
         rows = find.all_take_part(fingerprints(contents, *columns, near=near))
         buckets = planned.bucket_range(planned.layout.span_of_group(group))
         yield from steps.send(planned, by_hash(rows, column, len(buckets), buckets.start))
-
-
-FOLDER = "decisions"
-UNITS = "units"
 
 
 def place(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> RowDecisions:

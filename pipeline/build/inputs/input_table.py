@@ -56,6 +56,8 @@ SCHEMA = pa.schema(
     }
 )
 """The columns of `inputs.arrow`, a Feather file; `source` is the number of the source in the spec."""
+ROWS_AT_A_TIME = 1 << 12  # as Python objects, rows take 300 bytes each
+Digest = bytes | None  # the SHA-256 of a file; None while unknown, for unreadable files, and for objects of a store
 
 
 class Times:
@@ -178,10 +180,6 @@ def _hashed(tags: Iterable[str | None]) -> npt.NDArray[np.int64]:
 def encoded(path: str) -> bytes:
     """Encodes a path for the table."""
     return path.encode("utf-8", "surrogateescape")
-
-
-ROWS_AT_A_TIME = 1 << 12  # as Python objects, rows take 300 bytes each
-Digest = bytes | None  # the SHA-256 of a file; None while unknown, for unreadable files, and for objects of a store
 
 
 class TableInMaking:

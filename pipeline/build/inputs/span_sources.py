@@ -25,6 +25,7 @@ from recordmill.pipeline.spec.model import Spec
 
 BASE = "base"  # the span of sources without placeholders
 COMPACT = "compact"  # the span that `--compact` merges all rows into
+ADDED = re.compile(r"added-([0-9]+)")
 
 
 @dataclass(frozen=True)
@@ -171,9 +172,6 @@ def _patterns(source: options.SourceOptions, path: str) -> list[str]:
     """Returns the patterns of the files at a path and below it, which name spans."""
     below = f"{without_slash(path)}/**"
     return [below] if isinstance(source, options.ImageFolder) else [path, below]
-
-
-ADDED = re.compile(r"added-([0-9]+)")
 
 
 def _by_added(whole: Sequence[SpanSource], files: Files, base: Manifest, inputs: pa.Table) -> Iterator[SpanSource]:

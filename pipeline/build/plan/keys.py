@@ -38,6 +38,11 @@ from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions.base import Base
 
+NO_PART_OF_THE_KEY = {"rejects", "gate", "analysis", "about"}
+"""Stopped builds continue with a raised limit; an inherited graph is in the build key; descriptions change no byte."""
+RECIPE, SOURCES = "recipe_sha256", "sources_sha256"
+"""Names in a manifest's provenance: the digests of what decides the records of all spans, and of the sources."""
+
 
 @dataclass(frozen=True)
 class Given:
@@ -89,12 +94,6 @@ def digest_files(spec: Spec, files: Files) -> dict[str, str]:
         with planning(path), files.open(path) as file:
             digests[name] = hashlib.sha256(file.read()).hexdigest()
     return digests
-
-
-NO_PART_OF_THE_KEY = {"rejects", "gate", "analysis", "about"}
-"""Stopped builds continue with a raised limit; an inherited graph is in the build key; descriptions change no byte."""
-RECIPE, SOURCES = "recipe_sha256", "sources_sha256"
-"""Names in a manifest's provenance: the digests of what decides the records of all spans, and of the sources."""
 
 
 class NoDataError(SourceError):

@@ -24,6 +24,11 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.transforms.contract.image_facts import COUNTS
 
+Report = dict[str, Any]
+COUNTED = ("read", "written", "rejected", "duplicates")
+"""The counts of rows: the first is the sum of the others and FORGOTTEN."""
+FORGOTTEN = "forgotten"
+
 
 class ReconcileError(UserError):
     """Rows were lost or counted twice; the message gives the place and the numbers."""
@@ -62,12 +67,6 @@ def check_look(seen: Mapping[str, int], packed: Mapping[str, int]) -> None:
                 f"the statistics are of {rows} rows of the split '{split}', {packed.get(split, 0)} were read for its "
                 "shards: the runner lost or repeated rows"
             )
-
-
-Report = dict[str, Any]
-COUNTED = ("read", "written", "rejected", "duplicates")
-"""The counts of rows: the first is the sum of the others and FORGOTTEN."""
-FORGOTTEN = "forgotten"
 
 
 class NothingToPublishError(UserError):

@@ -34,6 +34,12 @@ OLDEST_JAVA = 11
 # Beam's Java side reads private fields, which Java 17 refuses by default.
 OPENS = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "nio", "util")]
 LOG_BYTES = 64 << 10  # the end of the log, to be searched for a reason
+REPOSITORY = "RECORDMILL_MAVEN"  # the variable for a Maven repository, such as a mirror, in place of Maven Central
+MAVEN_CENTRAL = "https://repo.maven.apache.org/maven2"
+COORDINATES = re.compile(r"\w[\w.-]*:\w[\w.-]*:\w[\w.-]*")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+TIMEOUT_SECONDS = 60.0
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class JobServerError(UserError):
@@ -142,14 +148,6 @@ def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
-
-
-REPOSITORY = "RECORDMILL_MAVEN"  # the variable for a Maven repository, such as a mirror, in place of Maven Central
-MAVEN_CENTRAL = "https://repo.maven.apache.org/maven2"
-COORDINATES = re.compile(r"\w[\w.-]*:\w[\w.-]*:\w[\w.-]*")
-SHA256 = re.compile(r"[0-9a-f]{64}")
-TIMEOUT_SECONDS = 60.0
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,8 @@ from recordmill.transforms.numpy.tokenizers import Encoded, TextTokenizer
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a batch is one thread's: workers run several at a time
 
+Columns: TypeAlias = dict[str, pa.Array]  # the columns of a feature's ids, "", and of their parts
+
 
 def encoded_name(feature: str, part: str = "") -> str:
     """Returns the internal column of a feature's ids or labels, or of a part that comes with them."""
@@ -39,9 +41,6 @@ def graph_column(rows: pa.Table, feature: str) -> pa.ChunkedArray:
     """Returns a feature's column as the graph takes it."""
     ids = encoded_name(feature)
     return rows[ids if ids in rows.column_names else feature]
-
-
-Columns: TypeAlias = dict[str, pa.Array]  # the columns of a feature's ids, "", and of their parts
 
 
 class RowEncoder:

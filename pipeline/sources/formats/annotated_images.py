@@ -59,6 +59,14 @@ COLUMNS = {
 SLACK = 0.01  # of an image's side, for rounded numbers
 CHUNK_BYTES = 8 << 20  # 8 MiB
 BLOCK_ROWS = 1024
+VOC_BOX = ("xmin", "ymin", "xmax", "ymax")
+DECLARED = re.compile(rb"""<\?xml[^>]{1,100}?encoding\s*=\s*["']([\w.:-]{1,40})""")
+MULTIBYTE = re.compile("utf-8|gb|hz|big5|cp9|euc_|johab|shift_jis|iso2022")
+"""Encodings, by Python's names, that expat cannot read, at least by some names; others have one byte a character."""
+VOC_FLAGS = ("difficult", "truncated")
+VOC_LISTS = ("boxes", "categories", *VOC_FLAGS)
+YOLO_LISTS = ("boxes", "categories", "shapes")
+MEASURED = {"boxes", "shapes", "keypoints"}  # the columns with numbers for an image of the annotated size
 
 
 def read_open_images(files: Files, root: str, paths: Sequence[str], images: Sequence[str], names: Names) -> Found:
@@ -111,16 +119,6 @@ def _rows(joined: Joined, images: Sequence[str], names: Names) -> Iterator[annot
             row["categories"] = [annotated.class_name(code, names) for code in row["categories"]]
             unnamed = Fault("malformed_row", "a `LabelName` is not in `names`") if None in row["categories"] else None
             yield annotated.AnnotatedRow(image, joined.faults.get(number) or unnamed or row)
-
-
-VOC_BOX = ("xmin", "ymin", "xmax", "ymax")
-DECLARED = re.compile(rb"""<\?xml[^>]{1,100}?encoding\s*=\s*["']([\w.:-]{1,40})""")
-MULTIBYTE = re.compile("utf-8|gb|hz|big5|cp9|euc_|johab|shift_jis|iso2022")
-"""Encodings, by Python's names, that expat cannot read, at least by some names; others have one byte a character."""
-VOC_FLAGS = ("difficult", "truncated")
-VOC_LISTS = ("boxes", "categories", *VOC_FLAGS)
-YOLO_LISTS = ("boxes", "categories", "shapes")
-MEASURED = {"boxes", "shapes", "keypoints"}  # the columns with numbers for an image of the annotated size
 
 
 class _Bounded(ElementTree.TreeBuilder):

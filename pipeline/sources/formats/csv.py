@@ -40,6 +40,7 @@ SEPARATORS = ",;\t|"
 SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)  # the first line of files for Excel
 BATCH_RECORDS = 16_384  # of 550 bytes: about 8 MiB
 LONG_NAME = 64  # characters: longer cells are sentences, not column names
+Broken = dict[int, tuple[str, str | None]]  # invalid records: a message, and the default key if asked for and known
 
 
 class CsvReader(TableReader[DelimitedOptions]):
@@ -199,9 +200,6 @@ def _remedy(record: bytes, dialect: Dialect, extra: Sequence[str] = ()) -> str:
     if extra and not any(extra):
         return "; if separators end every line, name all columns by `header`, and skip the file's own by `skip: 1`"
     return ""
-
-
-Broken = dict[int, tuple[str, str | None]]  # invalid records: a message, and the default key if asked for and known
 
 
 def read_cells(

@@ -23,6 +23,8 @@ BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 DECODER = json.JSONDecoder()
 SKIMMER = json.JSONDecoder(parse_int=str)  # of any digits, at half the speed
 DAMAGE = "\x01"  # invalid in JSON, also in a string
+Kept = Sequence[Mapping[str, str]]
+"""The names of values to keep, by key, in the object that each step of a path lies in."""
 
 
 class JsonDamageError(ValueError):
@@ -224,10 +226,6 @@ def json_items(file: Readable) -> Iterator[tuple[str, Any]]:
                     yield key, window.value()
             else:
                 window.value()
-
-
-Kept = Sequence[Mapping[str, str]]
-"""The names of values to keep, by key, in the object that each step of a path lies in."""
 
 
 def elements(window: Window, steps: Sequence[str], kept: Kept, outer: dict[str, str]) -> Iterator[tuple[int, str]]:

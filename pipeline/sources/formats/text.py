@@ -38,6 +38,13 @@ from recordmill.pipeline.sources.typing.values import typed_values
 LINES = Dialect(quote=None)
 STRIDE = 1_024  # lines: a billion take 8 MB a file
 Cells = tuple[bytes | None, ...]  # a row's line of each file, without line breaks; None for one over 64 MiB
+READERS = 16  # files read at once: a remote filesystem mostly waits
+READ_FILES = 128  # read files that may wait in memory
+READ_BYTES = 64 << 10  # 64 KiB, read first
+TEXT, FILE_NAME, LABEL, LINE = OF_TEXT
+TOO_LARGE = Fault("too_large", "the line is longer than 64 MiB")
+BATCH_LINES = 16_384
+FILE_BYTES = 2 << 10  # 2 KiB, the least cost of a file when a list of files is cut
 
 
 @dataclass(frozen=True)
@@ -111,15 +118,6 @@ def _bounds(places: Sequence[Rows], chunk_bytes: int) -> list[int]:
     while (at := int(np.searchsorted(total, total[bounds[-1]] + chunk_bytes))) < len(total):
         bounds.append(max(at, bounds[-1] + 1))
     return bounds
-
-
-READERS = 16  # files read at once: a remote filesystem mostly waits
-READ_FILES = 128  # read files that may wait in memory
-READ_BYTES = 64 << 10  # 64 KiB, read first
-TEXT, FILE_NAME, LABEL, LINE = OF_TEXT
-TOO_LARGE = Fault("too_large", "the line is longer than 64 MiB")
-BATCH_LINES = 16_384
-FILE_BYTES = 2 << 10  # 2 KiB, the least cost of a file when a list of files is cut
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,9 @@ from recordmill.pipeline.safe_text import cut
 
 TFDS = "tensorflow_datasets.core.features"
 DTYPES = ("bytes", "int64", "float32")
+Json = Mapping[str, Any]
+Value = TypeVar("Value")
+UNKNOWN = "[UNK]"  # the name of an unknown word or class
 
 
 @dataclass(frozen=True)
@@ -118,11 +121,6 @@ class Export(Protocol):
 
     def note(self, name: str, sentence: str) -> None:
         """Adds a sentence about values that an import does not restore."""
-
-
-Json = Mapping[str, Any]
-Value = TypeVar("Value")
-UNKNOWN = "[UNK]"  # the name of an unknown word or class
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds import base
 
 MOST_IN_SPEC = 40  # classes listed in an export's spec; more go to a file
+PaddingId: TypeAlias = Annotated[int, range(-1, 2**63)]  # -1 for labels: no id of a class
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,9 +136,6 @@ class CategoryDescription(_Ids, base.Description):
             return super().tfds()
         size = {"numClasses": str(self.vocabulary_size)}
         return {"pythonClassName": f"{base.TFDS}.class_label_feature.ClassLabel", "classLabel": size}
-
-
-PaddingId: TypeAlias = Annotated[int, range(-1, 2**63)]  # -1 for labels: no id of a class
 
 
 @dataclass(frozen=True, kw_only=True)
