@@ -197,6 +197,11 @@ class Options(BaseModel):
         return described
 
 
+def one_or_list(value: Any) -> Any:
+    """Reads a single value as a list of one."""
+    return value if isinstance(value, list | tuple) else (value,)
+
+
 def number_or_list(value: Any, copies: int = 1) -> Any:
     """Reads a whole number as a list of `copies` of it. Raises: ValueError: neither a whole number nor a list."""
     if type(value) is int:

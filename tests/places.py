@@ -74,7 +74,7 @@ WRITERS = {
     "pipeline/dataset/adopted_files": "remember",
     "pipeline/build/analysis/graph": "_download _forget_folder keep_analyzed keep_graph make_preprocessing",
     "pipeline/build/attempt/attempts": "begin LocalPlace.__init__ LocalPlace.new_run LocalPlace.take_over Run.give_up",
-    "pipeline/build/beam/learn": "_folder_in",
+    "pipeline/build/beam/jobs": "_folder_in",
     "pipeline/build/beam/runners": "PrivateGrpcServer.__init__",
     "pipeline/build/beam/steps": "_write probe_temp",
     "pipeline/build/build": "_leased",

@@ -24,5 +24,5 @@ def test_multi_threading_loses_what_is_written_while_its_buffer_is_flushed() -> 
     stream.write(b"last")
     stream.close()
     assert b"".join(received) == b"firstlast", (
-        "nothing was lost: `pipeline.build.beam.write_shards` may allow multi_threading again"
+        "nothing was lost: `pipeline.build.beam.jobs` may allow multi_threading again"
     )

@@ -120,7 +120,6 @@ class Journal:
         return {}
 
     def _rows_so_far(self) -> dict[str, int]:
-        """Returns the rows of an unfinished build from its counters."""
         if self._planned is None:
             return {}
         counts = self._progress()

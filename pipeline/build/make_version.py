@@ -18,12 +18,11 @@ from recordmill.pipeline.build.attempt.reject_limits import RejectLimits
 from recordmill.pipeline.build.base.inherited import read_spans
 from recordmill.pipeline.build.base.live_analysis import LearnedAnewError
 from recordmill.pipeline.build.beam.filesystem import use_options
-from recordmill.pipeline.build.beam.learn import learn
+from recordmill.pipeline.build.beam.jobs import is_counted, learn, run_job
 from recordmill.pipeline.build.beam.placement import place
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.beam.steps import probe_workers
-from recordmill.pipeline.build.beam.write_shards import is_counted, run_job
 from recordmill.pipeline.build.context.arrow_files import FileDigests
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
@@ -167,10 +166,8 @@ class _Attempt:
             workspace=run.workspace,
             shards=run.shards,
         )
-        kept, holds_shards = run.kept.bytes if run.kept else 0, is_local(planned.shards.url)
-        note = check_free_space(
-            self.plan, run.folder, holds_shards=holds_shards, holds_rows=not planned.inline, kept=kept
-        )
+        kept, is_here = run.kept.bytes if run.kept else 0, is_local(planned.shards.url)
+        note = check_free_space(self.plan, run.folder, holds_shards=is_here, holds_rows=not planned.inline, kept=kept)
         if note is not None:
             self.listener.on_note(note)
         if run.kept is not None:
@@ -200,7 +197,6 @@ class _Attempt:
             run_job(context, chunks, finished, self.runner, attempts.rest_of(run, self.plan))
 
     def _check_mended(self, results: Results) -> None:
-        """Refuses to publish a repeated build with the same rejects."""
         before = find_version(self.build, self.plan)
         digest = hashlib.sha256(results.rejects_jsonl).hexdigest()
         if before is not None and digest in [file.get("sha256") for file in before.rejects.get("files", [])]:
@@ -253,7 +249,6 @@ class _Attempt:
         return published
 
     def _note_ids(self, results: Results, features: Mapping[str, Description]) -> None:
-        """Notes new, moved and unused ids."""
         labels = sum(results.sums.labels.values(), Counter[int]())
         kept = {} if self.plan.frozen else self.plan.given.inherited.names  # a frozen analysis is of other rows
         notes = list(names_gone(kept, self.plan.spec.label, results.statistics, labels))

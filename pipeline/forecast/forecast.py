@@ -41,6 +41,7 @@ PIXEL_BYTES = 12  # of memory while decoding
 UNFINISHED = (history.RUNNING, history.KILLED, "stopped", "failed")  # ends that may leave work for the next build
 ONE_CLASS = 0.99  # a share of one class that leaves little to learn
 ENOUGH = 1_000  # sampled rows that make an empty split worth a warning
+MINUTE, HOUR = 60, 3600
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,6 @@ def _whole_builds(entries: Iterable[history.Entry]) -> Iterator[history.Entry]:
 
 
 def _space(plan: BuildPlan, planned: PlannedBuild, output: str | None) -> Iterator[Warned]:
-    """Warns where the disk is short of what a build needs."""
     try:
         run, holds_shards = os.path.dirname(planned.scratch), output is None or is_local(output)
         if note := check_free_space(plan, run, holds_shards=holds_shards, holds_rows=not planned.inline):
@@ -297,9 +297,6 @@ def _moved_ids(
         yield f"'{name}': {len(changes.moved):,} names get other ids than {live.version} has{first_few(changes.moved)}"
     if changes.lost:
         yield f"'{name}': {len(changes.lost):,} names of {live.version} get no id{first_few(changes.lost)}"
-
-
-MINUTE, HOUR = 60, 3600
 
 
 def lines_of(forecast: Forecast) -> Iterator[str]:

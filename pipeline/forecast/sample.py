@@ -194,7 +194,6 @@ def _view(name: str, column: str, options: base.FeatureOptions, optional: bool, 
 
 
 def _is_missing(value: Any) -> bool:
-    """Whether a value stands for a missing one."""
     return value in (None, b"", []) or (isinstance(value, float) and math.isnan(value))
 
 

@@ -31,6 +31,14 @@ OPEN, CLOSE, BRACKET, CARRIAGE_RETURN, NEWLINE = b"{}[\r\n"
 
 Rows = npt.NDArray[np.int64]  # ascending numbers of lines, records or bytes in a piece
 CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2"}  # by the file's ending, in any case
+INVALID = b"\xff"  # never occurs in UTF-8
+MARK_INVALID = "recordmill.mark_invalid"
+PLAIN = re.compile(r"utf-8(-sig)?|ascii|iso8859-\d+|cp125\d|koi8-[rtu]")
+"""Encodings in which bytes below 128 are always ASCII."""
+INPUT_BYTES = 64 << 10  # 64 KiB
+OUTPUT_BYTES = 64 << 10
+WINDOW = zlib.MAX_WBITS | 32  # gzip or zlib, by its header
+NO_MEMORY = "Error -4 "  # Z_MEM_ERROR
 
 
 def codec(path: str) -> str | None:
@@ -58,12 +66,6 @@ def open_plain(files: Files, path: str) -> BinaryIO:
     """Opens a file, decompressed; a compressed one cannot seek. Raises OSError, also while reading damaged data."""
     file, name = files.open(path), codec(path)
     return cast(BinaryIO, pa.CompressedInputStream(pa.PythonFile(file, "r"), name)) if name else file
-
-
-INVALID = b"\xff"  # never occurs in UTF-8
-MARK_INVALID = "recordmill.mark_invalid"
-PLAIN = re.compile(r"utf-8(-sig)?|ascii|iso8859-\d+|cp125\d|koi8-[rtu]")
-"""Encodings in which bytes below 128 are always ASCII."""
 
 
 def _mark_invalid(error: UnicodeError) -> tuple[str | bytes, int]:
@@ -103,8 +105,7 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
         self._left = end and end - start
         self._decoder = None if is_utf8(encoding) else codecs.getincrementaldecoder(encoding)(MARK_INVALID)
         self._waiting = b""
-        self.mark_bytes = 0
-        """The length of the skipped byte order mark."""
+        self.mark_bytes = 0  # the length of the skipped byte order mark
         if not start and (head := self.read(len(BYTE_ORDER_MARK))) == BYTE_ORDER_MARK:
             self.mark_bytes = len(BYTE_ORDER_MARK)
         elif not start:
@@ -143,15 +144,12 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
                 return more
 
 
+Readable = BinaryIO | EncodedFile
+
+
 def open_utf8(files: Files, path: str, encoding: str = "utf-8", start: int = 0, end: int | None = None) -> EncodedFile:
     """Opens a file as UTF-8; `start` needs `can_start_anywhere`. Raises: SourceError: no byte order mark."""
     return EncodedFile(open_plain(files, path), path, encoding, start, end)
-
-
-INPUT_BYTES = 64 << 10  # 64 KiB
-OUTPUT_BYTES = 64 << 10
-WINDOW = zlib.MAX_WBITS | 32  # gzip or zlib, by its header
-NO_MEMORY = "Error -4 "  # Z_MEM_ERROR
 
 
 class DamagedDataError(Exception):
@@ -162,7 +160,6 @@ class Inflated(io.BufferedReader):
     """Decompressed bytes of a gzip (of any members) or zlib stream, no seek; raises DamagedDataError and OSError."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Takes a file at the stream's start."""
         self._inflating = _Inflating(file)
         super().__init__(self._inflating, OUTPUT_BYTES)
 
@@ -261,7 +258,6 @@ class Lines:
     """The lines of a piece, stripped of whitespace."""
 
     def __init__(self, data: bytes) -> None:
-        """Finds the lines of non-empty bytes."""
         buffer = np.frombuffer(data, np.uint8)
         newlines = np.flatnonzero(buffer == NEWLINE)
         starts = np.concatenate([[0], newlines + 1])

@@ -44,6 +44,9 @@ REASONS = {
     DUPLICATE: "another row has the same key; the first by source, path and position stays",
 }
 """Every reason code and its meaning; `docs/rejects.md` prints this table."""
+Mask = npt.NDArray[np.bool_]  # selects rows, shape [rows]
+Ints = npt.NDArray[np.int64]
+Rows = Sequence[int] | npt.NDArray[np.signedinteger[Any]]
 
 
 @dataclass(frozen=True)
@@ -67,11 +70,6 @@ class Reject:
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON object, keyed by the fields' names."""
         return dict(self.__dict__)
-
-
-Mask = npt.NDArray[np.bool_]  # selects rows, shape [rows]
-Ints = npt.NDArray[np.int64]
-Rows = Sequence[int] | npt.NDArray[np.signedinteger[Any]]
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,16 @@ from recordmill.pipeline.sources.batches import pack, unpack
 from recordmill.pipeline.versions.stores.base import TooLargeError
 from recordmill.pipeline.versions.stores.open_store import open_object, open_stream
 
+MACHINE = {
+    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO,
+    errno.ESTALE,
+}  # fmt: skip
+"""A full or failing disk, too many open files, no memory."""
+ABSENT = {
+    errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENXIO, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG
+}  # fmt: skip
+"""Errors of a single file."""
+
 
 class FileInfo(NamedTuple):
     """A matched file: its full path, size in bytes and modification time (Unix seconds)."""
@@ -239,17 +249,6 @@ class StoreFiles:
                     odd[path] = path[:start] + "/".join(part for part in parts if part not in NO_PARTS)
             self._objects[prefix] = files, odd
         return self._objects[prefix]
-
-
-MACHINE = {
-    errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO,
-    errno.ESTALE,
-}  # fmt: skip
-"""A full or failing disk, too many open files, no memory."""
-ABSENT = {
-    errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENXIO, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG
-}  # fmt: skip
-"""Errors of a single file."""
 
 
 class OutOfMemoryError(UserError):

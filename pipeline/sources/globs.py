@@ -39,6 +39,9 @@ ANY = "[^/]*"
 FOLDERS = rf"(?:{NOT_HIDDEN}[^/]++/)*"
 STORES = ("s3://", "gs://")  # object stores: each slash of a key counts
 FIXED = "\0"  # marks placeholders in a `Template`'s pattern: the text around one decides its value
+DIGITS = {"YYYY": 4, "MM": 2, "DD": 2, "HH": 2}
+DAY = re.compile(r"(?P<YYYY>[0-9]{4})-(?P<MM>[0-9]{2})-(?P<DD>[0-9]{2})(?:T(?P<HH>[0-9]{2}))?")
+PLACEHOLDER = re.compile(r"\{(span|YYYY|MM|DD|HH)\}")
 
 
 def is_glob(path: str) -> bool:
@@ -119,11 +122,6 @@ def _translate(token: re.Match[str]) -> str:
     if not parts:
         return "[^/]" if negated else "(?!)"
     return f"(?!/)[{'^' if negated else ''}{''.join(parts)}]"
-
-
-DIGITS = {"YYYY": 4, "MM": 2, "DD": 2, "HH": 2}
-DAY = re.compile(r"(?P<YYYY>[0-9]{4})-(?P<MM>[0-9]{2})-(?P<DD>[0-9]{2})(?:T(?P<HH>[0-9]{2}))?")
-PLACEHOLDER = re.compile(r"\{(span|YYYY|MM|DD|HH)\}")
 
 
 @dataclass(frozen=True)

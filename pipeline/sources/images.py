@@ -27,6 +27,8 @@ from recordmill.pipeline.sources.paths import Inside, inside, join
 
 FILE, PIECE, SCRATCH, INLINE, SIZED = b"f", b"p", b"s", b"i", b"z"
 SIDES = re.compile(r"[1-9]\d* x [1-9]\d*")
+DATA_URL = "data:"
+Refusal = tuple[str, str]  # a reason code and a message
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +90,6 @@ def parse(reference: bytes) -> Reference:
     return Reference(path.decode(), int(offset), int(length), in_scratch=kind == SCRATCH)
 
 
-DATA_URL = "data:"
-
-
 def references(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> pa.Array:
     """Makes references, Arrow `binary`, from paths and `data:` URLs: shape [rows], null if missing or bad."""
     made = list[bytes | None]()
@@ -112,9 +111,6 @@ def inlined(values: pa.Array) -> pa.Array:
 def empty_images(values: pa.Array) -> pa.Array:
     """Makes references to an empty image for empty bytes, else null: loading one refuses it as a missing value."""
     return pc.if_else(pc.equal(pc.binary_length(values), 0), pa.scalar(inline(b"")), pa.scalar(None, pa.binary()))
-
-
-Refusal = tuple[str, str]  # a reason code and a message
 
 
 def _reference(value: bytes, links: Inside, folder: str, ending: str = "") -> bytes | Refusal:

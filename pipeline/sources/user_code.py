@@ -37,6 +37,11 @@ from recordmill.pipeline.errors import UserError, did_you_mean
 from recordmill.pipeline.safe_text import HIDDEN, SHORTEST
 from recordmill.pipeline.sources.options import REFERENCE
 
+OURS = ("recordmill",)
+MESSAGE = 300  # characters of an exception's message
+_LOCK, _BEFORE = threading.Lock(), list[str]()
+"""The working folders before each thread entered the user's code; threads share one working folder."""
+
 
 def is_installed(name: str) -> bool:
     """Whether importing `name` would load an installed package."""
@@ -77,10 +82,6 @@ def _places(spec: ModuleSpec | None) -> set[str]:
         return set()
     places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or ())
     return set(map(os.path.realpath, places))
-
-
-OURS = ("recordmill",)
-MESSAGE = 300  # characters of an exception's message
 
 
 class UserCodeError(UserError):
@@ -143,10 +144,6 @@ def _is_file(text: str, error: BaseException) -> bool:
     return is_opened or os.path.lexists(path) or ("/" in text.strip("./") and os.path.isdir(path.parent))
 
 
-_LOCK, _BEFORE = threading.Lock(), list[str]()
-"""The working folders before each thread entered the user's code; threads share one working folder."""
-
-
 @contextmanager
 def in_its_folder() -> Iterator[None]:
     """Changes to the spec's folder, which may be missing on a cluster's worker."""
@@ -164,7 +161,6 @@ def in_its_folder() -> Iterator[None]:
 
 
 def _line(error: BaseException, reference: str) -> str:
-    """Names the last of the user's lines in the traceback."""
     if isinstance(error, SyntaxError) and error.filename:
         return f" in {os.path.basename(error.filename)}, line {error.lineno}"
     module = sys.modules.get(reference.partition(":")[0])

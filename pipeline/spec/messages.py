@@ -23,6 +23,29 @@ FORMS = {
 """The wanted value in words, by pattern."""
 TAGS = ("kind", "format")
 """The keys that select a mapping's options."""
+NAME = "a name: a letter, then letters, digits and underscores"
+FUNCTION = "a function, written `module:function`"
+WANTED: dict[str, Callable[[dict[str, Any]], str]] = {
+    "dict_type": lambda _: "a mapping",
+    "finite_number": lambda _: "a finite number",
+    "float_parsing": lambda _: "a number",
+    "float_type": lambda _: "a number",
+    "greater_than_equal": lambda context: f"{context['ge']:g} or more",
+    "int_type": lambda _: "a whole number",
+    "less_than_equal": lambda context: f"{context['le']:g} or less",
+    "literal_error": lambda context: context["expected"],
+    "model_attributes_type": lambda _: "a mapping",
+    "model_type": lambda _: "a mapping",
+    "none_required": lambda _: "left out: the format lacks this option",
+    "string_pattern_mismatch": lambda context: FORMS.get(
+        context["pattern"], FUNCTION if ":" in context["pattern"] else NAME
+    ),
+    "string_too_long": lambda context: f"text of at most {context['max_length']} characters",
+    "string_type": lambda _: "text",
+    "too_long": lambda context: f"a list of at most {context['max_length']} items",
+    "tuple_type": lambda _: "a list",
+}
+"""The wanted value in words, by pydantic's error type."""
 
 
 def explain(error: ValidationError, document: Document, model: type[BaseModel]) -> Iterator[str]:
@@ -77,31 +100,6 @@ def _message(problem: Any, path: Path, document: Document, model: type[BaseModel
     if kind in WANTED:
         return f"should be {WANTED[kind](context)}, got {_got(problem, path, document)}"
     return f"{problem['msg'][:1].lower()}{problem['msg'][1:]}, got {_got(problem, path, document)}"
-
-
-NAME = "a name: a letter, then letters, digits and underscores"
-FUNCTION = "a function, written `module:function`"
-WANTED: dict[str, Callable[[dict[str, Any]], str]] = {
-    "dict_type": lambda _: "a mapping",
-    "finite_number": lambda _: "a finite number",
-    "float_parsing": lambda _: "a number",
-    "float_type": lambda _: "a number",
-    "greater_than_equal": lambda context: f"{context['ge']:g} or more",
-    "int_type": lambda _: "a whole number",
-    "less_than_equal": lambda context: f"{context['le']:g} or less",
-    "literal_error": lambda context: context["expected"],
-    "model_attributes_type": lambda _: "a mapping",
-    "model_type": lambda _: "a mapping",
-    "none_required": lambda _: "left out: the format lacks this option",
-    "string_pattern_mismatch": lambda context: FORMS.get(
-        context["pattern"], FUNCTION if ":" in context["pattern"] else NAME
-    ),
-    "string_too_long": lambda context: f"text of at most {context['max_length']} characters",
-    "string_type": lambda _: "text",
-    "too_long": lambda context: f"a list of at most {context['max_length']} items",
-    "tuple_type": lambda _: "a list",
-}
-"""The wanted value in words, by pydantic's error type."""
 
 
 def _got(problem: Any, path: Path, document: Document) -> str:

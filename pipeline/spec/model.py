@@ -26,17 +26,16 @@ from recordmill.pipeline.spec.features.feature import Together, check_together
 from recordmill.pipeline.spec.gate import Gate, GateOrFalse
 from recordmill.pipeline.spec.messages import LANGUAGE, LINE, WEB_PAGE, explain
 from recordmill.pipeline.spec.split_by import Pack, Packs, check_packs
-from recordmill.pipeline.yaml_document import Options, SpecError, load_yaml
+from recordmill.pipeline.yaml_document import Options, SpecError, load_yaml, one_or_list
 from recordmill.transforms.contract.kinds.base import FeatureOptions, argument_name
+
+Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$", max_length=MOST_CHARACTERS)]
 
 
 def _power_of_two(count: int) -> int:
     if count & (count - 1):
         raise ValueError(f"should be a power of two, such as {1 << count.bit_length() - 1}, got {count}")
     return count
-
-
-Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$", max_length=MOST_CHARACTERS)]
 
 
 def _source(value: Any) -> Any:
@@ -46,11 +45,7 @@ def _source(value: Any) -> Any:
 
 OneSource = Annotated[AnySource, BeforeValidator(_source, AnySource | str)]
 Sources = Annotated[
-    tuple[OneSource, ...],
-    Field(min_length=1),
-    BeforeValidator(
-        lambda value: value if isinstance(value, list | tuple) else (value,), OneSource | tuple[OneSource, ...]
-    ),
+    tuple[OneSource, ...], Field(min_length=1), BeforeValidator(one_or_list, OneSource | tuple[OneSource, ...])
 ]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=100_000)]
 Line = Annotated[str, StringConstraints(pattern=LINE, max_length=1000)]
@@ -153,7 +148,6 @@ class Spec(Options):
     """Rows of several records, such as `{length: 4096, features: [ids, mask]}`; or a list, one for each length."""
     shards: ShardCounts | None = None
     """The number of shards per split, or a mapping by split; by default a power of two, for about 128 MiB a shard."""
-
     rejects: Rejects = Rejects()
     """The limits on bad rows."""
     gate: GateOrFalse = Gate()

@@ -18,7 +18,7 @@ from recordmill.pipeline.sources.globs import Template
 from recordmill.pipeline.sources.options import PATHS, Names, SourceOptions, is_template
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.feature import Feature, feature_named
-from recordmill.pipeline.yaml_document import Options
+from recordmill.pipeline.yaml_document import Options, one_or_list
 
 Places = npt.NDArray[np.int64]
 """The index of each row's split in the spec's `splits`, shape [rows]; -1: none."""
@@ -30,6 +30,13 @@ SPLITS = {word: split for split, words in SYNONYMS.items() for word in (split, *
 Instant = Annotated[
     str, BeforeValidator(lambda value: value.isoformat() if isinstance(value, date) else value, str | date)
 ]
+SECONDS = (1e8, 1e10)
+"""Unix seconds from 1973 to 2286; smaller numbers are years, months, days (`20250131`) or Excel's days."""
+HOUR = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])\d\d")
+"""Hours such as `2025013112` or `2025013124`; as seconds they would mean 2030 to 2036."""
+DISTANCE = 6
+"""106 of 1.3 million pairs of emoji are nearer, variants of one drawing, as are 99 % of half-size copies (docs)."""
+Action = Literal["keep", "drop", "same_split", "fail"]
 
 
 class SplitBy(Options):
@@ -101,12 +108,6 @@ def _at(when: datetime | None, starts: list[tuple[datetime, int]]) -> int:
     return -1 if when is None else next((index for start, index in starts if when >= start), starts[-1][1])
 
 
-SECONDS = (1e8, 1e10)
-"""Unix seconds from 1973 to 2286; smaller numbers are years, months, days (`20250131`) or Excel's days."""
-HOUR = re.compile(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])\d\d")
-"""Hours such as `2025013112` or `2025013124`; as seconds they would mean 2030 to 2036."""
-
-
 @lru_cache(maxsize=1 << 16)
 def instant(text: str) -> datetime | None:
     """Reads a time in ISO 8601 or Unix seconds; None for anything else, and for a number that may be an hour."""
@@ -123,11 +124,6 @@ def instant(text: str) -> datetime | None:
     except ValueError:
         return None
     return when.replace(tzinfo=UTC) if when.tzinfo is None else when
-
-
-DISTANCE = 6
-"""106 of 1.3 million pairs of emoji are nearer, variants of one drawing, as are 99 % of half-size copies (docs)."""
-Action = Literal["keep", "drop", "same_split", "fail"]
 
 
 class Duplicates(Options):
@@ -250,10 +246,7 @@ class Pack(Options):
     """Values after a row's records, by feature; by default 0, for a text its padding id."""
 
 
-Packs = Annotated[
-    tuple[Pack, ...],
-    BeforeValidator(lambda value: value if isinstance(value, list | tuple) else (value,), Pack | tuple[Pack, ...]),
-]
+Packs = Annotated[tuple[Pack, ...], BeforeValidator(one_or_list, Pack | tuple[Pack, ...])]
 
 
 def check_packs(packs: Sequence[Pack], features: Mapping[str, Feature]) -> None:
@@ -264,9 +257,8 @@ def check_packs(packs: Sequence[Pack], features: Mapping[str, Feature]) -> None:
             raise WrongValueError(f"two packs have the length {pack.length}: a reader chooses by it", "pack")
         for name in (*pack.features, *pack.padding):
             if not feature_named(name, features, "pack").is_packable:
-                raise WrongValueError(
-                    f"'{name}' is no text, no labels of tokens, no `raw` list of int64: leave it out", "pack"
-                )
+                message = f"'{name}' is no text, no labels of tokens, no `raw` list of int64: leave it out"
+                raise WrongValueError(message, "pack")
             if pack.features.count(name) != 1:
                 raise WrongValueError(f"`features` should name '{name}' once", "pack")
             alone = all(each == name or getattr(features.get(each), "text", None) == name for each in pack.features)

@@ -16,9 +16,9 @@ from recordmill.pipeline.build.attempt import attempts
 from recordmill.pipeline.build.base.inherited import Inherited
 from recordmill.pipeline.build.base.live_analysis import ANALYSIS, LiveAnalysis, names_kept_by
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
+from recordmill.pipeline.build.beam.jobs import run_job
 from recordmill.pipeline.build.beam.placement import place
 from recordmill.pipeline.build.beam.runners import make_runner
-from recordmill.pipeline.build.beam.write_shards import run_job
 from recordmill.pipeline.build.context.graph import pack_graph
 from recordmill.pipeline.build.inputs.input_table import Listings, take_times
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan

@@ -14,8 +14,7 @@ class ImageError(Exception):
         self.reason = reason
         """`unsupported_format`, `too_many_pixels`, `too_slow`, …, as in `pipeline.sources.faults`."""
         self.message = message
-        self.path = path
-        """The path in the source of a file that was missing or could not be opened."""
+        self.path = path  # the path in the source of a file that was missing or could not be opened
 
 
 class Bound(NamedTuple):

@@ -164,6 +164,9 @@ def numbers_of(data: bytes, form: str) -> tuple[str, int]:
     """Returns the type of a file's numbers, such as `uint16`, and its bands; its header is checked.
 
     The type may be one that no feature has. Raises: ImageError: `unsupported_format` or `too_slow`.
+
+    >>> numbers_of(bytes.fromhex("89504e470d0a1a0a 0000000d 49484452 00000007 00000005 1000"), "PNG")
+    ('uint16', 1)
     """
     if form == "PNG":
         if data[25] not in COLOURS or any(kind == b"tRNS" for kind, *_ in image_header.png_chunks(data)):

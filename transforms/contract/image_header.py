@@ -21,6 +21,25 @@ from typing import Any
 from recordmill.transforms.contract import bounds, image_parts
 from recordmill.transforms.contract.bounds import ImageError as ImageError
 
+JPEG = b"\xff\xd8\xff"
+PNG = b"\x89PNG\r\n\x1a\n"
+FROM_JPEG = b"Source\0JPEG"
+"""Marks a PNG that the build made from a JPEG in another colour space, to be stored as JPEG again."""
+LOSSLESS = 0xC3  # the only 8-bit frame header that TensorFlow's libjpeg refuses
+PROGRESSIVE = (0xC2, 0xCA)
+END, SCAN, APP0, APP1, APP2 = 0xD9, 0xDA, 0xE0, 0xE1, 0xE2  # markers of JPEG
+MARKER = re.compile(rb"\xff[\x02-\xcf\xd9-\xfe]")  # neither standalone markers nor fill bytes
+AFTER_SCAN = re.compile(rb"\xff[\xc0-\xcf\xd8-\xfe]")
+"""The marker that ends a scan, unlike stuffed bytes, restarts, and damaged bytes that decoders skip."""
+FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+FULL_SCANS = 20  # for `max_pixels`, more for smaller images; programs write 10, for CMYK 18
+TURNED = re.compile(rb"\x01\x12\0\x03\0{3}\x01\0[\x05-\x08]|\x12\x01\x03\0\x01\0{3}[\x05-\x08]\0|irot")
+"""EXIF's tag of an orientation that swaps width and height, in either byte order, and HEIF's rotation box."""
+WIDTH, LENGTH, TILE_WIDTH, TILE_LENGTH = 256, 257, 322, 323  # TIFF's tags
+
+Size = tuple[int, int] | None  # width and height in pixels; None if the header lacks them
+Read = tuple[Size, bool, int]  # `Header`'s size, in_graph and scans
+
 
 @dataclass(frozen=True)
 class ImageFormat:
@@ -70,25 +89,6 @@ HEAD = 512  # bytes to search for OTHERS
 def format_of(data: bytes) -> ImageFormat | None:
     """Returns the format of a file by its first bytes; None if unsupported."""
     return next((each for each in FORMATS if _MAGIC[each.name].match(data)), None)
-
-
-JPEG = b"\xff\xd8\xff"
-PNG = b"\x89PNG\r\n\x1a\n"
-FROM_JPEG = b"Source\0JPEG"
-"""Marks a PNG that the build made from a JPEG in another colour space, to be stored as JPEG again."""
-LOSSLESS = 0xC3  # the only 8-bit frame header that TensorFlow's libjpeg refuses
-PROGRESSIVE = (0xC2, 0xCA)
-END, SCAN, APP0, APP1, APP2 = 0xD9, 0xDA, 0xE0, 0xE1, 0xE2  # markers of JPEG
-MARKER = re.compile(rb"\xff[\x02-\xcf\xd9-\xfe]")  # neither standalone markers nor fill bytes
-AFTER_SCAN = re.compile(rb"\xff[\xc0-\xcf\xd8-\xfe]")
-"""The marker that ends a scan, unlike stuffed bytes, restarts, and damaged bytes that decoders skip."""
-FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-FULL_SCANS = 20  # for `max_pixels`, more for smaller images; programs write 10, for CMYK 18
-TURNED = re.compile(rb"\x01\x12\0\x03\0{3}\x01\0[\x05-\x08]|\x12\x01\x03\0\x01\0{3}[\x05-\x08]\0|irot")
-"""EXIF's tag of an orientation that swaps width and height, in either byte order, and HEIF's rotation box."""
-WIDTH, LENGTH, TILE_WIDTH, TILE_LENGTH = 256, 257, 322, 323  # TIFF's tags
-
-Size = tuple[int, int] | None  # width and height in pixels; None if the header lacks them
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +161,6 @@ def _unsupported(data: bytes) -> ImageError:
     what = f"the file is {other}" if data else "the file is empty"
     *names, last = (form.name for form in FORMATS)
     return ImageError("unsupported_format", f"{what}; {', '.join(names)} and {last} are read")
-
-
-Read = tuple[Size, bool, int]  # `Header`'s size, in_graph and scans
 
 
 def _jpeg(data: bytes) -> Read:

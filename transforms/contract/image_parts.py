@@ -30,6 +30,17 @@ RAW = "Raw profile type exif"  # keyword of hexadecimal EXIF in a PNG's text, wh
 BYTES = (1, 2, 7)  # types that Pillow does not split
 TYPES = dict(enumerate("- B B H I 2I b B h i 2i f d I - - Q".split()))
 SIZES = {kind: struct.calcsize(f"={code}") for kind, code in TYPES.items() if code != "-"}
+Box = tuple[bytes, int, int]  # name, and the content's start and end
+INSIDE = {
+    b"": (b"meta", b"moov"),
+    b"meta": (b"iprp", b"iloc"),
+    b"iprp": (b"ipco",),
+    b"ipco": (b"ispe", b"colr", b"av1C", b"hvcC", b"auxC"),
+    b"moov": (b"trak", b"meta"),
+    b"trak": (b"tkhd", b"meta"),
+}
+"""The boxes to visit, by their parent; the empty name is the file."""
+VERSION_BYTES = 4  # version and flags before the content of `meta` and `ispe`
 
 
 def tiff_values(data: bytes, *tags: int, is_second: bool = False) -> dict[int, Any]:
@@ -107,19 +118,6 @@ def check_exif(data: bytes | memoryview) -> None:
         bounds.EXIF_TAGS.check(tags)
         bounds.EXIF_SHARED.check(held - len(data))
         bounds.EXIF_NUMBERS.check(numbers)
-
-
-Box = tuple[bytes, int, int]  # name, and the content's start and end
-INSIDE = {
-    b"": (b"meta", b"moov"),
-    b"meta": (b"iprp", b"iloc"),
-    b"iprp": (b"ipco",),
-    b"ipco": (b"ispe", b"colr", b"av1C", b"hvcC", b"auxC"),
-    b"moov": (b"trak", b"meta"),
-    b"trak": (b"tkhd", b"meta"),
-}
-"""The boxes to visit, by their parent; the empty name is the file."""
-VERSION_BYTES = 4  # version and flags before the content of `meta` and `ispe`
 
 
 def largest_size(data: bytes) -> tuple[int, int] | None:

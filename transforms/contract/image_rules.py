@@ -21,6 +21,7 @@ import numpy as np
 from recordmill.transforms.contract.kinds.image import MAX_SIDE, PixelOptions
 
 TAG = 0x0112  # EXIF's tag
+MAX_STRIP = 64  # longest strip to scale, in widths; its ends are cut first
 
 
 def is_transposed(orientation: Any) -> Any:
@@ -32,9 +33,6 @@ def mirrored(orientation: Any) -> tuple[Any, Any]:
     """Returns whether top and bottom, and left and right, are swapped; 5..8 mirror as 1..4 do."""
     turn = (orientation - 1) % 4
     return turn >= 2, (turn == 1) | (turn == 2)
-
-
-MAX_STRIP = 64  # longest strip to scale, in widths; its ends are cut first
 
 
 class Placement(NamedTuple):

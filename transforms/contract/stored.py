@@ -21,12 +21,11 @@ from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.base import Stored as Stored
 
 KEY = "key"  # feature of an Example with the row's key, a reserved name
-
 UNENCODED = "@pixels"  # suffix of the graph's output of images before JPEG encoding
-
 LENGTHS = "lengths"  # suffix of a served input: the number of values in each row's list
-
 IMAGES = ("image", "image_sequence")  # kinds with a column of images
+LONGEST = "longest"
+TYPES = {bool: "True or False", int: "a whole number", str: "a string", Path: "a Path", NoneType: "None"}
 
 
 def part_name(feature: str, part: str) -> str:
@@ -92,10 +91,6 @@ class RowError(Exception):
         super().__init__(message)
         self.row = row
         self.message = message
-
-
-LONGEST = "longest"
-TYPES = {bool: "True or False", int: "a whole number", str: "a string", Path: "a Path", NoneType: "None"}
 
 
 @dataclass(frozen=True, kw_only=True)

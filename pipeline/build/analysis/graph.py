@@ -48,6 +48,7 @@ from recordmill.transforms.tensorflow.transform_graph import Preprocessing
 STORED = ("string", "int64", "float32")
 BATCH = 4096  # rows in one call of the analysis graph
 EMPTY = {pa.binary(): b"", pa.float32(): 0.0, pa.int64(): 0}
+ANALYZED = "reports/analyzed"  # the report of the user's own analyzers: the export's name
 
 
 class PreprocessingError(UserError):
@@ -154,9 +155,6 @@ def _lists(values: pa.Array) -> pa.Array:
     if pa.types.is_list(values.type):
         return values
     return pa.ListArray.from_arrays(pa.array(np.arange(len(values) + 1, dtype=np.int32)), values)
-
-
-ANALYZED = "reports/analyzed"  # the report of the user's own analyzers: the export's name
 
 
 @dataclass(frozen=True)

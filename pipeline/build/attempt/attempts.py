@@ -49,6 +49,8 @@ from recordmill.pipeline.versions.stores.open_store import is_local, open_bucket
 PLAN = build_folders.PLAN_FILE.removesuffix(".json")
 """The first report of an attempt: a digest of its chunks, and in a bucket the version's name."""
 PASSES = ("placement", "look")  # the folders of the jobs before the writing one: every file in them is finished
+Report = dict[str, Any]
+Piece = tuple[int, str, int]  # a chunk's source, file and bytes
 
 
 @dataclass(frozen=True)
@@ -240,10 +242,6 @@ class BucketPlace:
         build_folders.end_upload(self._store, run.version)
 
 
-Report = dict[str, Any]
-Piece = tuple[int, str, int]  # a chunk's source, file and bytes
-
-
 def begin(
     output: str,
     building: str,
@@ -336,6 +334,5 @@ def _is_whole(report: Report, sizes: dict[str, int]) -> bool:
 
 
 def _rejects(workspace: Store) -> Iterator[Reject]:
-    """Reads the rejects of all jobs of an attempt."""
     names = [name for folder in ("rejects", *PASSES) for name in workspace.names(folder)]
     return reports.read_rejects(workspace, [name for name in names if name.endswith(".jsonl")])

@@ -19,6 +19,7 @@ REMEDIES = {
     errno.EACCES: "give the permission",
     errno.EPERM: "give the permission",
 }
+LOOK_SECONDS = 0.5
 
 
 class DiskError(UserError):
@@ -63,9 +64,6 @@ def _file(error: BaseException, number: int) -> str | None:
         return os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else None
     named = re.search(rf"{re.escape(os.strerror(number))}: (?:'[^'\n]+' -> )?'([^'\n]+)'", str(error))
     return named[1] if named else None
-
-
-LOOK_SECONDS = 0.5
 
 
 class Watch:

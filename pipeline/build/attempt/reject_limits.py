@@ -18,6 +18,11 @@ from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.sources.faults import DUPLICATE, Reject
 
+MIN_ROWS = 20  # the least for `max_share_per_file`: in smaller files a single bad row is a large share
+SHOWN_REASONS = 3
+STEP = re.compile(rf"(reports|{LOOK_REPORTS})/(chunk|shard)-\d+\.json")
+WHAT_NEXT = "Mend the rows, or raise the limit if the others are enough; then run the same command."
+
 
 def one_line(text: str) -> str:
     """Formats a text of the data for a message: one line, with control characters escaped."""
@@ -72,12 +77,6 @@ class RejectPlaces:
         column = "" if reject.column is None else f", column '{reject.column}'"
         words = f"{self.words(reject.chunk, reject.position)}{column}: {self.published(reject)['message']}"
         return one_line(words)
-
-
-MIN_ROWS = 20  # the least for `max_share_per_file`: in smaller files a single bad row is a large share
-SHOWN_REASONS = 3
-STEP = re.compile(rf"(reports|{LOOK_REPORTS})/(chunk|shard)-\d+\.json")
-WHAT_NEXT = "Mend the rows, or raise the limit if the others are enough; then run the same command."
 
 
 class TooManyRejectsError(UserError):

@@ -102,7 +102,7 @@ def _span_fault(spec: Spec, base: Base, frozen: bool, options: RunOptions) -> st
 class KeptSpan(NamedTuple):
     """A span that a build keeps."""
 
-    report: Report
+    report: Report  # rows by source, rejects by reason, duplicates, and the reports of the shards
     rejected: bytes  # the lines of rejected rows
 
 

@@ -36,6 +36,22 @@ from recordmill.transforms.contract.image_facts import COUNTS
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 
+GRAPH_PACKAGES = ("recordmill", "tensorflow", "tensorflow-text", "tensorflow-transform")
+"""The packages that make the graph; other packages change records only."""
+PACKAGES = ("apache-beam", "numpy", "pillow", "pyarrow", "sentencepiece", *GRAPH_PACKAGES[1:])
+"""All packages that the bytes depend on."""
+LEARNED_FOLDERS = ("transform_fn", "transformed_metadata", "tokenizers")
+"""The folders of a version that its graph and its tokenizers lie in."""
+FROM_SHARDS = ("lengths", *COUNTS)  # statistics by feature that are counted in shards; the others are learned before
+SUMMARIES = "summaries"  # the folder of mergeable sums of the rows, of a version and of each span
+ANALYSIS = "analysis"
+FEATURE_FILES = "feature_files"
+SAMPLE_SHARE = "sample_share"
+LEARNED_PROFILE = "profile/learned.json"  # the profile of the rows behind a graph, beside that of the version's rows
+SHOWN = 5
+Names = Mapping[str, tuple[str, ...]]  # names of classes by id, by feature
+KEPT_NAMES = "kept_names"
+
 
 def published_path(path: str) -> str:
     """Removes private parts of a source's path: a URL's password and query, or a local path's folder."""
@@ -52,23 +68,6 @@ def published_spec(spec: Spec) -> dict[str, Any]:
     for name, feature in spec.features.items():
         published["features"][name] |= {option: published_path(path) for option, path in feature.files().items()}
     return published
-
-
-GRAPH_PACKAGES = ("recordmill", "tensorflow", "tensorflow-text", "tensorflow-transform")
-"""The packages that make the graph; other packages change records only."""
-PACKAGES = ("apache-beam", "numpy", "pillow", "pyarrow", "sentencepiece", *GRAPH_PACKAGES[1:])
-"""All packages that the bytes depend on."""
-LEARNED_FOLDERS = ("transform_fn", "transformed_metadata", "tokenizers")
-"""The folders of a version that its graph and its tokenizers lie in."""
-FROM_SHARDS = ("lengths", *COUNTS)
-"""Statistics by feature that are counted in shards; the others are learned before."""
-SUMMARIES = "summaries"  # the folder of mergeable sums of the rows, of a version and of each span
-ANALYSIS = "analysis"
-FEATURE_FILES = "feature_files"
-SAMPLE_SHARE = "sample_share"
-LEARNED_PROFILE = "profile/learned.json"
-"""The profile of the rows behind a graph, beside that of the version's rows."""
-SHOWN = 5
 
 
 def package_versions() -> dict[str, str]:
@@ -236,10 +235,6 @@ def _changes(where: str, before: Mapping[str, Any], after: Mapping[str, Any]) ->
         if before.get(key) != after.get(key):
             shown = (json.dumps(old) if not isinstance(old, str) else old for old in (before.get(key), after.get(key)))
             yield f"{where}{key}: {' → '.join(map(cut, shown))}"
-
-
-Names = Mapping[str, tuple[str, ...]]  # names of classes by id, by feature
-KEPT_NAMES = "kept_names"
 
 
 def names_to_keep(spec: Spec, folder: Location, manifest: Manifest) -> Names:

@@ -220,7 +220,6 @@ class RunningJob:
 
 
 def _in_thread(function: Callable[[], None]) -> Future[None]:
-    """Calls a function in a daemon thread."""
     future: Future[None] = Future()
 
     def run() -> None:

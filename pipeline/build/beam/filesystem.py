@@ -28,7 +28,6 @@ def use_options(make: Callable[[], Any]) -> None:
 
 
 def _filesystems() -> Any:
-    """Returns Beam's class `FileSystems`."""
     try:
         from apache_beam.io.filesystems import FileSystems
     except ModuleNotFoundError as error:

@@ -29,6 +29,9 @@ from recordmill.pipeline.build.worker import placement
 from recordmill.pipeline.build.worker.packing import Packed
 from recordmill.pipeline.sources.source_reader import Chunk
 
+FOLDER = "decisions"
+UNITS = "units"
+
 
 @composite
 def FindDuplicates(
@@ -104,10 +107,6 @@ def _read_shard(planned: PlannedBuild, column: str, near: bool, group: int) -> I
         yield from steps.send(planned, by_hash(rows, column, len(buckets), buckets.start))
 
 
-FOLDER = "decisions"
-UNITS = "units"
-
-
 def place(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> RowDecisions:
     """Decides the rows' places, or reuses an earlier attempt's decisions. Raises: DuplicatesError: as `fail` asks."""
     by, action = planned.schema.split_by, planned.duplicates.action
@@ -128,7 +127,6 @@ def place(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> Row
 
 
 def _resolve(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> PlannedBuild:
-    """Returns the build with the decisions on duplicates."""
     with runner.pipeline(planned) as pipeline:
         _ = (
             pipeline
@@ -150,7 +148,6 @@ def _resolve(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> 
 
 
 def _stratify(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> Strata:
-    """Cuts each class of the stratified feature."""
     with runner.pipeline(planned) as pipeline:
         _ = (
             pipeline
@@ -228,14 +225,12 @@ def _read_contents(planned: PlannedBuild, reader: placement.ContentReader, chunk
 
 
 def _read_classes(planned: PlannedBuild, chunk: Chunk) -> Iterator[tuple[int, Packed]]:
-    """Sends a chunk's classes and hashes to the buckets of the hashes."""
     table = placement.read_classes(planned, chunk)
     if table.num_rows:
         yield from steps.send(planned, _by_hash(planned, "hash")(table))
 
 
 def _spread(planned: PlannedBuild, element: tuple[int, dict[str, Iterable[Packed]]]) -> Iterator[tuple[int, Packed]]:
-    """Sends the moves of a bucket of units to these units' chunks."""
     moved, of_chunks = (list(element[1][name]) for name in ("moves", "units"))
     if moved:
         found = decisions.moves_of_chunks(steps.rows_of(moved), steps.rows_of(of_chunks))

@@ -34,8 +34,7 @@ class Runner:
         self.options, self.is_local, self._runner = options, is_local, runner
         self.attempts = attempts
         """The number of attempts at a build; `pipeline` raises `JobFailedError` where another attempt may succeed."""
-        self.threads = 0
-        """The number of threads of a worker's transform graph; 0 for one per core of the worker."""
+        self.threads = 0  # the number of threads of a worker's transform graph; 0 for one per core of the worker
         self._build_key, self._listener, self._checks = "", Listener(), list[Callable[[], None]]()
 
     def begin(self, build_key: str, listener: Listener, checks: Sequence[Callable[[], None]]) -> None:

@@ -33,6 +33,8 @@ from recordmill.pipeline.versions.stores.open_store import is_local
 
 Bucket = tuple[int, Packed | Iterable[Packed]]
 TableStep = Callable[[pa.Table], pa.Table]
+QUESTION, ANSWER = "probe/driver", "probe/worker"
+TEMP = "give a gs:// URL, or a network folder under one path on every machine; TensorFlow opens no s3:// or hdfs://"
 
 
 class Composite(beam.PTransform):  # type: ignore[misc]
@@ -124,12 +126,6 @@ def send(planned: PlannedBuild, table: pa.Table) -> Iterator[tuple[int, Packed]]
 def rows_of(packed: Packed | Iterable[Packed]) -> pa.Table:
     """Reads the rows of a bucket."""
     return unpack([packed] if isinstance(packed, Packed) else packed).drop_columns([BUCKET])
-
-
-QUESTION, ANSWER = "probe/driver", "probe/worker"
-TEMP = (
-    "give a gs:// URL, or a network folder under one path on every machine; TensorFlow opens neither s3:// nor hdfs://"
-)
 
 
 class UnreachableError(UserError):

@@ -39,6 +39,9 @@ Strata = Mapping[str, Sequence[int]]
 IMAGE_BATCH = 32  # rows that go through the graph at once; constants, because a batch's bounds must not depend
 ROW_BATCH = 1024  # on cores or memory
 MAX_BUCKETS = 1024  # each chunk and shard sends an element to each
+FOLDER = "chunks"
+PAGE_CHUNKS = 500  # 10 million chunks are 20,000 pages, and their bounds and digests take 0.5 MB of the graph
+WRITERS = 8
 
 
 @dataclass(frozen=True)
@@ -234,11 +237,6 @@ class PlannedBuild:
         """Whether the data of all splits decide the label's classes."""
         names = self.label_names()
         return names is not None and not names.classes
-
-
-FOLDER = "chunks"
-PAGE_CHUNKS = 500  # 10 million chunks are 20,000 pages, and their bounds and digests take 0.5 MB of the graph
-WRITERS = 8
 
 
 @dataclass(frozen=True)

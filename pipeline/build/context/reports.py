@@ -29,8 +29,7 @@ from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC, by_kind
 
 FOLDERS = ("scratch", "progress", "version")
-ANALYSIS = "analysis"
-"""The step between reading chunks and building shards: learned values, and the graph with them."""
+ANALYSIS = "analysis"  # the step between reading chunks and building shards: learned values, and the graph with them
 LOOK_REPORTS = "look/reports"
 """The folder of a look's chunk reports; on runners that shuffle rows, the next job reads the chunks again."""
 SECONDS = 0.3  # between two writes of a counter's file

@@ -54,8 +54,7 @@ class Counts:
     """By earlier and later split, the later's rows with duplicates in the earlier."""
     astride: list[DuplicatePair] = field(default_factory=list)
     """The lowest 5 clusters in several splits, each with its first row of another split."""
-    seconds: list[DuplicatePair] = field(default_factory=list)
-    """The lowest 5 clusters, each with its second row."""
+    seconds: list[DuplicatePair] = field(default_factory=list)  # the lowest 5 clusters, each with its second row
 
     def to_json(self) -> Json:
         """Makes a bucket's report."""
@@ -203,9 +202,7 @@ def published(counts: Counts, names: Sequence[str], contents: Contents) -> Json:
         "rows": counts.rows,
         "within": {names[split]: number for split, number in sorted(counts.within.items())},
         "across": across,
-        "examples": [
-            [example(pair.first, pair.first_split), example(pair.second, pair.second_split)] for pair in examples
-        ],
+        "examples": [[example(*pair[:2]), example(*pair[2:])] for pair in examples],
     }
 
 

@@ -31,8 +31,7 @@ from recordmill.pipeline.build.duplicates import fingerprints
 from recordmill.pipeline.build.duplicates.fingerprints import Numbers, Rows, as_numbers, pairs, replaced, values
 from recordmill.pipeline.errors import UserError
 
-COLOUR_DISTANCE = 12
-"""The largest difference, of 255, between mean colours of lookalikes; 20 % more contrast makes 9."""
+COLOUR_DISTANCE = 12  # the largest difference, of 255, between mean colours of lookalikes; 20 % more contrast makes 9
 PART_ROWS = 4 << 20  # about 400 MiB with the order and the pairs of one step
 SPREAD = np.uint64(0x9E3779B97F4A7C15)  # Knuth's multiplier: the high bits depend on all bits
 
@@ -236,8 +235,7 @@ class Components:
     """Connected components of a graph."""
 
     def __init__(self, count: int) -> None:
-        self.roots: Rows = np.arange(count)
-        """The lowest node of each node's component."""
+        self.roots: Rows = np.arange(count)  # the lowest node of each node's component
 
     def join(self, first: Rows, second: Rows) -> None:
         """Links pairs of nodes: hangs the higher root under the lower one until nothing changes."""

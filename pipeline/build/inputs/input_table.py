@@ -56,6 +56,8 @@ SCHEMA = pa.schema(
     }
 )
 """The columns of `inputs.arrow`, a Feather file; `source` is the number of the source in the spec."""
+ROWS_AT_A_TIME = 1 << 12  # as Python objects, rows take 300 bytes each
+Digest = bytes | None  # the SHA-256 of a file; None while unknown, for unreadable files, and for objects of a store
 
 
 class Times:
@@ -180,11 +182,6 @@ def encoded(path: str) -> bytes:
     return path.encode("utf-8", "surrogateescape")
 
 
-ROWS_AT_A_TIME = 1 << 12  # as Python objects, rows take 300 bytes each
-Digest = bytes | None
-"""The SHA-256 of a file; None while unknown, for unreadable files, and for objects of a store."""
-
-
 class TableInMaking:
     """Digests local files in a thread, except remembered ones, and images, which the job reads."""
 
@@ -252,7 +249,6 @@ class Listings(Files):
     """Files with cached listings, which have identity times."""
 
     def __init__(self, files: Files, times: Times | None = None) -> None:
-        """Takes the files, and the identity times of some."""
         self.files, self.times = files, times or Times()
         self._listed: dict[str, Sequence[FileInfo]] = {}
 
@@ -307,7 +303,6 @@ class Listings(Files):
 
 
 def _differences(before: Sequence[FileInfo], now: Sequence[FileInfo]) -> Iterator[tuple[str, str]]:
-    """Compares two listings sorted by path, streaming."""
     both = merge(
         ((file, "is gone") for file in before), ((file, "is new") for file in now), key=lambda pair: pair[0].path
     )

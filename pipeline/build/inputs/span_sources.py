@@ -25,6 +25,7 @@ from recordmill.pipeline.spec.model import Spec
 
 BASE = "base"  # the span of sources without placeholders
 COMPACT = "compact"  # the span that `--compact` merges all rows into
+ADDED = re.compile(r"added-([0-9]+)")
 
 
 @dataclass(frozen=True)
@@ -37,8 +38,7 @@ class SpanSource:
     span: str | None = None  # of its rows, if the spec has spans
     member: str | None = None  # span in its files' names, where `--compact` merges spans
     key_prefix: str = ""  # the prefix of default keys: two days' `1.jpg` are two rows
-    files: Sequence[FileInfo] | None = None
-    """The files that it reads, with paths relative to its root; None for all."""
+    files: Sequence[FileInfo] | None = None  # the files that it reads, with paths relative to its root; None for all
 
     @property
     def reader(self) -> SourceReader[Any]:
@@ -172,9 +172,6 @@ def _patterns(source: options.SourceOptions, path: str) -> list[str]:
     """Returns the patterns of the files at a path and below it, which name spans."""
     below = f"{without_slash(path)}/**"
     return [below] if isinstance(source, options.ImageFolder) else [path, below]
-
-
-ADDED = re.compile(r"added-([0-9]+)")
 
 
 def _by_added(whole: Sequence[SpanSource], files: Files, base: Manifest, inputs: pa.Table) -> Iterator[SpanSource]:

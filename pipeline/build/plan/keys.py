@@ -1,4 +1,4 @@
-"""The keys of a build and of spans: digests of everything that decides a byte; spans of an unchanged key are kept.
+"""The givens of a build, and its keys: digests of all that decides a byte; spans of an unchanged key are kept.
 
 Digested are the spec, the versions of Recordmill and its packages, the user's modules, and the listed inputs with sizes
 and times. `BuildPlan.build_key` adds the live version's part. No file of a kept span is opened.
@@ -12,24 +12,88 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from recordmill.pipeline.build.base.inherited import SpanError
+import pyarrow as pa
+
+from recordmill.pipeline.build.base.inherited import Inherited, SpanError, inherit
 from recordmill.pipeline.build.base.live_analysis import package_versions
-from recordmill.pipeline.build.inputs.span_sources import BASE, COMPACT, ListedSpan, SpanSource, digest_of, list_groups
-from recordmill.pipeline.build.plan.given import Given, digest_files, user_code
+from recordmill.pipeline.build.inputs.span_sources import (
+    BASE,
+    COMPACT,
+    ListedSpan,
+    SpanSource,
+    by_span,
+    digest_of,
+    list_groups,
+    list_spans,
+)
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.dataset.file_names import REPORT, span_file
 from recordmill.pipeline.dataset.manifest import Manifest, Span
 from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.sources.files import Files
-from recordmill.pipeline.sources.paths import note
+from recordmill.pipeline.sources.options import UserRows
+from recordmill.pipeline.sources.paths import note, planning
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import Spec
+from recordmill.pipeline.versions.base import Base
 
 NO_PART_OF_THE_KEY = {"rejects", "gate", "analysis", "about"}
 """Stopped builds continue with a raised limit; an inherited graph is in the build key; descriptions change no byte."""
 RECIPE, SOURCES = "recipe_sha256", "sources_sha256"
 """Names in a manifest's provenance: the digests of what decides the records of all spans, and of the sources."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """Everything that a build starts from, each listed once."""
+
+    code: UserCode | None  # of the functions that the spec names
+    feature_files: Mapping[str, str]
+    """The SHA-256 of each file that features name, in hexadecimal, by feature and option."""
+    inherited: Inherited
+    sources: tuple[SpanSource, ...]  # sources, by span; with `--span` only those of the named spans
+    spans: Mapping[str, ListedSpan]  # spans with files of rows; empty where the spec has none
+
+    @classmethod
+    def of(
+        cls,
+        spec: Spec,
+        files: Files,
+        base: Base | None = None,
+        inputs: pa.Table | None = None,
+        options: RunOptions = RunOptions(),  # noqa: B008 - frozen
+        *,
+        keeps_spans: bool = True,
+    ) -> "Given":
+        """Lists everything, without opening a source's file; the arguments and errors are those of `make_plan`."""
+        code, feature_files = user_code(spec), digest_files(spec, files)
+        inherited = inherit(spec, base, options, feature_files, keeps_spans=keeps_spans)
+        if options.spans and options.compact:
+            raise SpanError("--span builds some spans and --compact reads all: give one of them")
+        if options.spans and not spec.has_templates:
+            raise SpanError("--span: no source names spans: give a `path` with {span} or {YYYY}, {MM} and {DD}")
+        sources = by_span(spec, files, options.spans, inherited.base, inputs)
+        spans = list_spans(sources, files) if spec.has_spans else {}
+        if spec.has_spans and not spans and not options.spans:
+            raise SourceError(f"{', '.join(source.path for source in spec.source)}: no file holds a row")
+        return cls(code, feature_files, inherited, sources, spans)
+
+
+def user_code(spec: Spec) -> UserCode | None:
+    """Returns the user's modules that the spec names; None if it names no function."""
+    references = [name for source in spec.source if isinstance(source, UserRows) for name in source.references()]
+    references += [spec.preprocessing] if spec.preprocessing else []
+    return UserCode.of(references, spec.folder) if references else None
+
+
+def digest_files(spec: Spec, files: Files) -> dict[str, str]:
+    """Returns the SHA-256 of each file that features name. Raises: SourceError."""
+    digests = dict[str, str]()
+    for name, path in spec.files().items():
+        with planning(path), files.open(path) as file:
+            digests[name] = hashlib.sha256(file.read()).hexdigest()
+    return digests
 
 
 class NoDataError(SourceError):

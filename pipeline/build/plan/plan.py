@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
 from recordmill.pipeline.build.inputs.span_sources import Group, SpanSource, digest_of, list_spans
-from recordmill.pipeline.build.plan.given import Given
-from recordmill.pipeline.build.plan.keys import Keys, SpanChoice, choose, sha256_of, spans_digest
+from recordmill.pipeline.build.plan.keys import Given, Keys, SpanChoice, choose, sha256_of, spans_digest
 from recordmill.pipeline.build.run_options import CHUNK_BYTES, RunOptions
 from recordmill.pipeline.dataset.placement import Layout, shard_count
 from recordmill.pipeline.errors import UserError
@@ -35,6 +34,7 @@ GUESSED_FRAMES = 8
 TRIAL_BYTES = 256 << 20  # 256 MiB of rows: a trial version reads no more, in pieces from everywhere
 TRIAL_CHUNKS = 32
 SERVED_IDS = "features that the serving model takes as ids, which `Dataset.tokenizer` makes"
+SURELY = 0.25  # of the estimate is certain to be written: ids and numbers may take a quarter of their text
 
 
 @dataclass(frozen=True)
@@ -267,9 +267,6 @@ def inputs_digest(plan: BuildPlan, files: Files) -> str:
     if not plan.spec.has_spans:
         return digest_of(enumerate(each.planned(files, CHUNK_BYTES).inputs for each in plan.sources))
     return spans_digest(plan.spans.kept, plan.keys.of_spans(list_spans(plan.sources, files, again=True)))
-
-
-SURELY = 0.25  # of the estimate is certain to be written: ids and numbers may take a quarter of their text
 
 
 class NoSpaceError(UserError):

@@ -25,6 +25,8 @@ from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.forgotten import source_key_of
 from recordmill.pipeline.versions.stores.base import OutputError
 
+SHOWN = 3
+
 
 @dataclass(frozen=True)
 class Build:
@@ -119,9 +121,6 @@ class Build:
             if not base.missing:
                 return {source_key_of(live), *base.latest.same}
         return set()
-
-
-SHOWN = 3
 
 
 class InputsChangedError(UserError):

@@ -51,6 +51,8 @@ from recordmill.transforms.tensorflow.kind import DTYPES
 ASSETS = "transform_fn/assets"
 STORED = {dtype: name for name, dtype in DTYPES.items()}
 Described = dict[str, Description]  # by feature
+REJECTS_FILE = "rejects/rejected-00000-of-00001.jsonl"
+SERVING_FOLDER = "serving"
 
 
 def describe_features(results: Results) -> Described:
@@ -162,10 +164,6 @@ def write_span_files(results: Results, assembled: Path) -> None:
         for name, data in files.items():
             if data:
                 path_within(assembled, span_file(span, name)).write_bytes(data)
-
-
-REJECTS_FILE = "rejects/rejected-00000-of-00001.jsonl"
-SERVING_FOLDER = "serving"
 
 
 def assemble(

@@ -11,16 +11,9 @@ from typing import Any
 from recordmill.pipeline.build.attempt.reject_limits import RejectLimits, RejectPlaces, by_frequency
 from recordmill.pipeline.build.base.inherited import KeptSpan, add_up_duplicates, shards_by_group
 from recordmill.pipeline.build.base.live_analysis import published_path
+from recordmill.pipeline.build.context import reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import unpack_graph
-from recordmill.pipeline.build.context.reports import (
-    ANALYSIS,
-    chunk_step,
-    read_rejects,
-    read_reports,
-    shard_step,
-    take_groups,
-)
 from recordmill.pipeline.build.duplicates.counts import manifest_entry
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.worker.shard_report import ShardSums
@@ -30,6 +23,11 @@ from recordmill.pipeline.dataset.profile import Lengths, Profiles, add_up_length
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.transforms.contract.image_facts import COUNTS
+
+Report = dict[str, Any]
+COUNTED = ("read", "written", "rejected", "duplicates")
+"""The counts of rows: the first is the sum of the others and FORGOTTEN."""
+FORGOTTEN = "forgotten"
 
 
 class ReconcileError(UserError):
@@ -71,12 +69,6 @@ def check_look(seen: Mapping[str, int], packed: Mapping[str, int]) -> None:
             )
 
 
-Report = dict[str, Any]
-COUNTED = ("read", "written", "rejected", "duplicates")
-"""The counts of rows: the first is the sum of the others and FORGOTTEN."""
-FORGOTTEN = "forgotten"
-
-
 class NothingToPublishError(UserError):
     """No row of the train split became a record."""
 
@@ -106,7 +98,7 @@ class Results:
     def rejects(self) -> list[Reject]:
         """All rejects of the job, by source, file and position."""
         names = [report["rejects"] for report in [*self.chunks, *self.built.values()] if report["rejects"]]
-        rejects = read_rejects(self.context.workspace, names)
+        rejects = reports.read_rejects(self.context.workspace, names)
         return sorted(rejects, key=lambda reject: (reject.chunk, reject.position, reject.column or ""))
 
     @cached_property
@@ -233,14 +225,16 @@ def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, KeptSpan]
     Raises: ReconcileError: rows were lost or counted twice. TooManyRejectsError: more rows were rejected than the spec
     allows. NothingToPublishError: the train split is empty.
     """
-    steps = [chunk_step(chunk.index) for chunk in plan.chunks]
+    steps = [reports.chunk_step(chunk.index) for chunk in plan.chunks]
     chunks, expected = list[Report](), Counter[int]()
-    for step, report in zip(steps, read_reports(context.workspace, steps), strict=True):
+    for step, report in zip(steps, reports.read_reports(context.workspace, steps), strict=True):
         chunks.append(_needed(step, report))
-        expected.update(take_groups(chunks[-1]))
+        expected.update(reports.take_groups(chunks[-1]))
     groups = sorted(expected)
     shards, sums = dict[int, Report](), ShardSums()
-    for group, report in zip(groups, read_reports(context.workspace, map(shard_step, groups)), strict=True):
+    for group, report in zip(
+        groups, reports.read_reports(context.workspace, map(reports.shard_step, groups)), strict=True
+    ):
         if report is not None:
             rest = sums.add(report)
             shards[group] = report if plan.spec.has_spans else rest  # a later version keeps spans with their counts
@@ -249,7 +243,7 @@ def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, KeptSpan]
     for group, report in shards_by_group(kept, plan.layout).items():
         sums.add(report)
         shards[group] = report
-    analysis = _needed(ANALYSIS, next(read_reports(context.workspace, [ANALYSIS])))
+    analysis = _needed(reports.ANALYSIS, next(reports.read_reports(context.workspace, [reports.ANALYSIS])))
     export = unpack_graph(context.workspace, analysis["export"])
     if analysis["rows"] is not None:  # there was a look
         packed = Counter[str]()
@@ -275,7 +269,6 @@ def _needed(name: str, report: Report | None) -> Report:
 
 
 def _add_images(statistics: dict[str, Report], shards: Iterable[Report]) -> None:
-    """Adds the counts of images by `COUNTS` to each feature's statistics."""
     total: Counter[tuple[str, str]] = Counter()
     for shard in shards:
         for count in COUNTS:
@@ -286,7 +279,6 @@ def _add_images(statistics: dict[str, Report], shards: Iterable[Report]) -> None
 
 
 def _add_lengths(statistics: dict[str, Report], shards: Sequence[Report]) -> None:
-    """Adds the lengths of the train split's texts to each text's statistics."""
     measured: dict[str, list[Lengths]] = {}
     for shard in shards:
         for feature, lengths in shard["lengths"].items():

@@ -11,7 +11,7 @@ from recordmill.pipeline.build.context.build_context import RowSchema
 from recordmill.pipeline.build.images.image_files import ImageFiles
 from recordmill.pipeline.build.inputs.input_table import Remembered, file_sha256
 from recordmill.pipeline.build.inputs.span_sources import Group, SpanSource, by_span
-from recordmill.pipeline.build.plan.given import user_code
+from recordmill.pipeline.build.plan.keys import user_code
 from recordmill.pipeline.build.run_options import CHUNK_BYTES
 from recordmill.pipeline.build.worker.keyed_rows import RowKeys
 from recordmill.pipeline.dataset.manifest import Location, Manifest
@@ -80,7 +80,6 @@ def _rows(spec: Spec, each: SpanSource, key: bytes, files: Files) -> Iterator[tu
 
 
 def _since(remembered: Remembered | None, group: Group, path: str, files: Files) -> str:
-    """Compares a file with the version's input."""
     now = next((file for file in group.files if file.path == path), None)
     if remembered is None or now is None:
         return "the version does not say whether it has changed since"

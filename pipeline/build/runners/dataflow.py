@@ -142,7 +142,6 @@ def _pairs(value: str) -> list[str]:
 
 
 def _unfit(options: Options) -> Iterator[str]:
-    """Finds contradicting options."""
     if options.get("worker_region") and options.get("worker_zone"):
         yield "--worker_region and --worker_zone exclude each other: leave one out"
     workers, most = options.get("num_workers"), options.get("max_num_workers")

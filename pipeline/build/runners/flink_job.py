@@ -31,8 +31,7 @@ TIMEOUT_SECONDS = 10.0
 OPENER = build_opener(ProxyHandler({}))  # Flink's own client, in the job server, uses no proxy either
 ENDED = frozenset({"FINISHED", "FAILED", "CANCELED"})  # final states
 BAD_REQUEST, NOT_FOUND, CONFLICT = 400, 404, 409
-LIFE_SECONDS: Final = 120.0
-"""A job ends this long after its driver's last sign of life (`client.heartbeat.timeout`)."""
+LIFE_SECONDS: Final = 120.0  # a job ends this long after its driver's last sign of life (`client.heartbeat.timeout`)
 POLL_SECONDS = 0.5
 FAILURE_SECONDS = 5.0
 JAVA = re.compile(
@@ -99,8 +98,7 @@ class FlinkRest:
                 f"--flink-master '{master}' is not an address: give HOST:PORT of the JobManager's REST interface, such "
                 "as localhost:8081"
             ) from None
-        self.address = f"{parts.hostname}:{parts.port}"
-        """The address for Beam's job server."""
+        self.address = f"{parts.hostname}:{parts.port}"  # the address for Beam's job server
 
     def overview(self) -> Overview:
         """Reads the cluster's version and slots."""

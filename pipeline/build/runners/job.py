@@ -21,6 +21,8 @@ from recordmill.pipeline.safe_text import summary_of
 POLL_SECONDS = 1.0
 CHECK_SECONDS = 5.0  # a lease is a file of the output, which may be an object store
 CANCEL_SECONDS = 60.0  # the time for a cancelled job to end
+NEVER = float("inf")
+T = TypeVar("T")
 
 
 class RunnerError(UserError):
@@ -132,10 +134,6 @@ def _repeated(function: Callable[[], bool], seconds: float) -> Iterator[None]:
     finally:
         done.set()
         thread.join(CANCEL_SECONDS)
-
-
-NEVER = float("inf")
-T = TypeVar("T")
 
 
 class OvertakenError(UserError):

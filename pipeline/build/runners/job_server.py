@@ -34,6 +34,12 @@ OLDEST_JAVA = 11
 # Beam's Java side reads private fields, which Java 17 refuses by default.
 OPENS = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "nio", "util")]
 LOG_BYTES = 64 << 10  # the end of the log, to be searched for a reason
+REPOSITORY = "RECORDMILL_MAVEN"  # the variable for a Maven repository, such as a mirror, in place of Maven Central
+MAVEN_CENTRAL = "https://repo.maven.apache.org/maven2"
+COORDINATES = re.compile(r"\w[\w.-]*:\w[\w.-]*:\w[\w.-]*")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+TIMEOUT_SECONDS = 60.0
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class JobServerError(UserError):
@@ -71,8 +77,7 @@ class JobServer:
     def __init__(self, command: Sequence[str], folder: str) -> None:
         self._command, self._folder = command, Path(folder)
         self._process: subprocess.Popen[bytes] | None = None
-        self.endpoint = ""
-        """Its address, such as localhost:41234, for `--job_endpoint`."""
+        self.endpoint = ""  # its address, such as localhost:41234, for `--job_endpoint`
         self.log = self._folder / "job-server.log"
 
     def start(self) -> None:
@@ -145,15 +150,6 @@ def free_port() -> int:
         return int(listener.getsockname()[1])
 
 
-REPOSITORY = "RECORDMILL_MAVEN"
-"""The variable for a Maven repository, such as a mirror, in place of Maven Central."""
-MAVEN_CENTRAL = "https://repo.maven.apache.org/maven2"
-COORDINATES = re.compile(r"\w[\w.-]*:\w[\w.-]*:\w[\w.-]*")
-SHA256 = re.compile(r"[0-9a-f]{64}")
-TIMEOUT_SECONDS = 60.0
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
 @dataclass(frozen=True)
 class VersionPair:
     """A minor version of Flink, and the job server for it."""
@@ -170,10 +166,7 @@ class VersionPair:
 
 PAIRS = (
     VersionPair("1.19", "2.62.0", was_run=True),
-    VersionPair("1.20", "2.77.0", was_run=False),
-    VersionPair("2.0", "2.77.0", was_run=False),
-    VersionPair("2.1", "2.77.0", was_run=False),
-    VersionPair("2.2", "2.77.0", was_run=False),
+    *(VersionPair(flink, "2.77.0", was_run=False) for flink in ("1.20", "2.0", "2.1", "2.2")),
 )
 """The Flink versions that Beam 2.77 supports; the first has been run."""
 

@@ -19,6 +19,11 @@ TENSORFLOW = {
 THREADS = "RECORDMILL_WORKER_THREADS"
 """The variable that gives a worker fewer threads than its cores, if several workers share a machine."""
 M_ARENA_MAX = -8  # malloc.h of glibc
+CLIENTS = (
+    "boto3 google.cloud.bigquery google.cloud.bigquery_storage_v1 google.cloud.bigtable google.cloud.dataflow "
+    "google.cloud.pubsub google.cloud.spanner google.cloud.storage googleapiclient pymongo"
+).split()
+"""Half of the CPU for loading Beam, and 40 MB; TensorFlow imports the last but one."""
 
 
 def set_tensorflow_variables() -> None:
@@ -41,13 +46,6 @@ def worker_threads() -> int:
     with suppress(KeyError, ValueError):
         return max(1, int(os.environ[THREADS]))
     return cores()
-
-
-CLIENTS = (
-    "boto3 google.cloud.bigquery google.cloud.bigquery_storage_v1 google.cloud.bigtable google.cloud.dataflow "
-    "google.cloud.pubsub google.cloud.spanner google.cloud.storage googleapiclient pymongo"
-).split()
-"""Half of the CPU for loading Beam, and 40 MB; TensorFlow imports the last but one."""
 
 
 @contextmanager

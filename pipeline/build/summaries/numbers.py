@@ -32,16 +32,18 @@ from recordmill.transforms.tensorflow.number import used_statistics
 SUMS = ("count", "total", "high", "cross", "low")
 """The number of values, the sum of their integers, and the sums of the parts' products."""
 WAYS = dict.fromkeys(SUMS, "sum") | {"minimum": "min", "maximum": "max"}
+EXTREMES = ("minimum", "maximum")
 MOMENTS_SCHEMA = pa.schema(
-    [
-        ("feature", pa.string()),
-        ("exponent", pa.int64()),
-        *((name, pa.int64()) for name in SUMS),
-        ("minimum", pa.float64()),
-        ("maximum", pa.float64()),
-    ]
+    {"feature": pa.string(), **dict.fromkeys(("exponent", *SUMS), pa.int64()), **dict.fromkeys(EXTREMES, pa.float64())}
 )
 HISTOGRAM_SCHEMA = pa.schema({"feature": pa.string(), "lost": pa.int64(), "value": pa.int64(), "count": pa.int64()})
+ROW_COLUMNS = ("@sample", "@source", "@key", "@chunk", "@position")
+PIXEL_SUMS = ("images", "pixels", "total", "squares")
+LOW = (1 << 32) - 1
+Whole = npt.NDArray[np.int64]
+KEYS = ("feature", "channel", "level")
+"""An image's level is how often the sample can be halved and still hold the image."""
+SCHEMA = pa.schema([(KEYS[0], pa.string()), *((name, pa.int64()) for name in (*KEYS[1:], *PIXEL_SUMS))])
 
 
 def sums(feature: str, values: npt.NDArray[np.float32]) -> pa.Table:
@@ -180,15 +182,6 @@ def _parts(table: pa.Table, feature: str) -> list[Histogram]:
     own = table.filter(pc.equal(table["feature"], feature))
     parts = [own.filter(pc.equal(own["lost"], lost)) for lost in own["lost"].unique()]
     return [Histogram(part["lost"][0].as_py(), part["value"].to_numpy(), part["count"].to_numpy()) for part in parts]
-
-
-ROW_COLUMNS = ("@sample", "@source", "@key", "@chunk", "@position")
-PIXEL_SUMS = ("images", "pixels", "total", "squares")
-LOW = (1 << 32) - 1
-Whole = npt.NDArray[np.int64]
-KEYS = ("feature", "channel", "level")
-"""An image's level is how often the sample can be halved and still hold the image."""
-SCHEMA = pa.schema([(KEYS[0], pa.string()), *((name, pa.int64()) for name in (*KEYS[1:], *PIXEL_SUMS))])
 
 
 class PixelSums(Summary[dict[str, dict[str, Any]]]):

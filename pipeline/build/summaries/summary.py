@@ -1,6 +1,6 @@
 """The contract of a summary: a fact about all rows, added up exactly, that a build needs before it writes them.
 
-A look (`pipeline.build.beam.learn`) reads every chunk once, for all of its summaries:
+A look (`pipeline.build.beam.jobs`) reads every chunk once, for all of its summaries:
 
     of_rows   a worker makes a small Arrow table of each block of keyed rows
     add       a worker adds up a chunk's tables, and writes the chunk's file, which a later attempt keeps
@@ -50,8 +50,7 @@ class Summary(ABC, Generic[Result]):
     name: ClassVar[str]  # names its files; unique in a look
     rows_at_once: ClassVar[int] = 4096
     """The most rows of one call of `of_rows`; fewer if rows are slow, such as images."""
-    of_read_rows: ClassVar[bool] = False
-    """True: the driver needs it for the rows read, without those of kept spans."""
+    of_read_rows: ClassVar[bool] = False  # true: the driver needs it for the rows read, without those of kept spans
     planned: PlannedBuild
 
     @cached_property
@@ -119,8 +118,7 @@ class Fold:
         self._summary = summary
         self._tables: list[pa.Table] = []
         self._waiting = 0
-        self.rows = 0
-        """The rows of the sum, without waiting tables."""
+        self.rows = 0  # the rows of the sum, without waiting tables
 
     def add(self, table: pa.Table) -> None:
         """Adds a table."""

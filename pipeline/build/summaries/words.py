@@ -24,6 +24,7 @@ from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.contract.kinds.text import TextOptions, vocabulary_owner
 
 NO_WORD = b" "  # the only line of an empty vocabulary: TensorFlow refuses an empty file, and words are never blank
+CANDIDATES = WORDS.append(pa.field("distinct", pa.int64()))
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,6 @@ def class_names(frequent: Sequence[bytes], kept: Sequence[bytes], most: int | No
     new = [name for name in frequent if name not in known]
     new = new if most is None else new[: max(0, most - len(kept))]
     return [*kept, *(sorted(new) if order == "alphabetical" else new)]
-
-
-CANDIDATES = WORDS.append(pa.field("distinct", pa.int64()))
 
 
 def counted(feature: str, words: tf.Tensor) -> pa.Table:

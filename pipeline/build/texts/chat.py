@@ -29,6 +29,13 @@ ALIASES = {"human": "user", "gpt": "assistant", "function_call": "assistant", "o
 """ShareGPT's roles."""
 Spans = list[tuple[int, int]]
 REASONING = ("reasoning_content", "thinking", "reasoning")
+PROBE = [{"role": role, "content": "a"} for role in ("user", "assistant")]
+BEGINS = "the chat begins with the assistant, and the template has no header for that"
+UNTOLD = (
+    "renders a turn differently when more turns follow, or another header than `add_generation_prompt` adds: the "
+    "assistant's text cannot be told. Put {% generation %} and {% endgeneration %} around it in a copy of the "
+    "template, and name that as `template`, or choose `train: all`"
+)
 
 
 @dataclass(frozen=True)
@@ -152,15 +159,6 @@ def _template(options: ChatOptions) -> "ChatTemplate":
     where = options.template or options.config or "the chat template"
     made: ChatTemplate = _jinja().ChatTemplate(options.template_source, options.named_tokens, where)
     return made
-
-
-PROBE = [{"role": role, "content": "a"} for role in ("user", "assistant")]
-BEGINS = "the chat begins with the assistant, and the template has no header for that"
-UNTOLD = (
-    "renders a turn differently when more turns follow, or another header than `add_generation_prompt` adds: the "
-    "assistant's text cannot be told. Put {% generation %} and {% endgeneration %} around it in a copy of the "
-    "template, and name that as `template`, or choose `train: all`"
-)
 
 
 def trained_spans(template: "ChatTemplate", chat: Chat, train: str) -> tuple[str, Spans]:

@@ -29,6 +29,8 @@ from recordmill.transforms.numpy.tokenizers import Encoded, TextTokenizer
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a batch is one thread's: workers run several at a time
 
+Columns: TypeAlias = dict[str, pa.Array]  # the columns of a feature's ids, "", and of their parts
+
 
 def encoded_name(feature: str, part: str = "") -> str:
     """Returns the internal column of a feature's ids or labels, or of a part that comes with them."""
@@ -39,9 +41,6 @@ def graph_column(rows: pa.Table, feature: str) -> pa.ChunkedArray:
     """Returns a feature's column as the graph takes it."""
     ids = encoded_name(feature)
     return rows[ids if ids in rows.column_names else feature]
-
-
-Columns: TypeAlias = dict[str, pa.Array]  # the columns of a feature's ids, "", and of their parts
 
 
 class RowEncoder:
@@ -65,7 +64,6 @@ class RowEncoder:
         return rows, faults
 
     def _encoded(self, rows: pa.Table) -> Iterator[tuple[str, Columns, Faults]]:
-        """Yields each feature's columns and faults."""
         for name, encoder in self._encoders.items():
             labels = {label: each for label, each in self._labels.items() if each.text == name}
             if labels and isinstance(encoder, TextEncoder):
@@ -148,7 +146,6 @@ def _encoder(options: FeatureOptions) -> TextEncoder | PairEncoder | ChatEncoder
 
 
 def _strings(column: pa.Array) -> list[Any]:
-    """Returns texts, or each text's words."""
     return column.cast(pa.list_(pa.string()) if pa.types.is_list(column.type) else pa.string()).to_pylist()  # type: ignore[no-any-return]
 
 

@@ -87,7 +87,6 @@ class Labeller:
             return error.fault
 
     def _labels(self, encoding: Any, tagged: Iterable[tuple[str, Sequence[int]]]) -> list[int]:
-        """Labels the tokens of each tag."""
         labels = [self._options.ignore] * len(encoding.ids)
         for tag, tokens in tagged:
             for token, each in zip(tokens, spread(tag, len(tokens), self._options.scheme), strict=True):

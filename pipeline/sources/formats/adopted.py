@@ -18,18 +18,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.pipeline.dataset import manifest as manifests
 from recordmill.pipeline.dataset.adopted_files import allow
 from recordmill.pipeline.dataset.examples import Example
 from recordmill.pipeline.dataset.file_names import shard_paths
-from recordmill.pipeline.dataset.manifest import (
-    MANIFEST_FILE,
-    Location,
-    Manifest,
-    Shard,
-    read_latest,
-    read_manifest,
-    version_folder,
-)
+from recordmill.pipeline.dataset.manifest import Location, Manifest, Shard
 from recordmill.pipeline.dataset.paths import read_inner
 from recordmill.pipeline.errors import listed
 from recordmill.pipeline.sources.batches import even_parts, pack, unpack
@@ -113,9 +106,9 @@ class AdoptedReader(TFRecordReader):
     def _version(self) -> Version:
         path = self.source.path if "://" in self.source.path else os.path.abspath(self.source.path)
         folder = open_location(path)
-        if not (folder / MANIFEST_FILE).is_file():
-            folder = version_folder(folder, read_latest(folder).version)
-        manifest = allow(read_manifest(folder), folder)
+        if not (folder / manifests.MANIFEST_FILE).is_file():
+            folder = manifests.version_folder(folder, manifests.read_latest(folder).version)
+        manifest = allow(manifests.read_manifest(folder), folder)
         if not manifest.adopted:
             raise SourceError(f"{self.source.path} holds a built dataset, not adopted files: give that build's sources")
         of_files = dict[str, dict[str, Shard]]()

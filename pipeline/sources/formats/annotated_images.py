@@ -27,15 +27,7 @@ from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import annotated_rows as annotated
-from recordmill.pipeline.sources.formats.annotated_rows import (
-    LEAVING,
-    AnnotatedRow,
-    Found,
-    Lists,
-    Names,
-    PointShape,
-    class_name,
-)
+from recordmill.pipeline.sources.formats.annotated_rows import Found, Lists, Names, PointShape
 from recordmill.pipeline.sources.formats.coco import read_coco
 from recordmill.pipeline.sources.formats.csv import CsvReader
 from recordmill.pipeline.sources.formats.grouped import Groups, Joined, add_chunks
@@ -67,10 +59,21 @@ COLUMNS = {
 SLACK = 0.01  # of an image's side, for rounded numbers
 CHUNK_BYTES = 8 << 20  # 8 MiB
 BLOCK_ROWS = 1024
+VOC_BOX = ("xmin", "ymin", "xmax", "ymax")
+DECLARED = re.compile(rb"""<\?xml[^>]{1,100}?encoding\s*=\s*["']([\w.:-]{1,40})""")
+MULTIBYTE = re.compile("utf-8|gb|hz|big5|cp9|euc_|johab|shift_jis|iso2022")
+"""Encodings, by Python's names, that expat cannot read, at least by some names; others have one byte a character."""
+VOC_FLAGS = ("difficult", "truncated")
+VOC_LISTS = ("boxes", "categories", *VOC_FLAGS)
+YOLO_LISTS = ("boxes", "categories", "shapes")
+MEASURED = {"boxes", "shapes", "keypoints"}  # the columns with numbers for an image of the annotated size
 
 
 def read_open_images(files: Files, root: str, paths: Sequence[str], images: Sequence[str], names: Names) -> Found:
-    """Reads the boxes of existing images. Raises: SourceError: a file is not such a CSV; OSError."""
+    """Reads the boxes of existing images by name, from Open Images' CSV (`train-annotations-bbox.csv`).
+
+    Raises: SourceError: a file is not such a CSV; OSError.
+    """
     stems = [posixpath.splitext(posixpath.basename(path))[0] for path in images]
     first = dict(zip(reversed(stems), reversed(images), strict=True))
     ids = [stem if first[stem] is path else path for stem, path in zip(stems, images, strict=True)]
@@ -84,7 +87,7 @@ def read_open_images(files: Files, root: str, paths: Sequence[str], images: Sequ
         "lines with another number of cells than the header, left out": groups.lost,
     }
     notes = [f"{what}: {count:,}" for what, count in counts.items() if count]
-    notes += note(LEAVING, list(_leaving(joined)))
+    notes += note(annotated.LEAVING, list(_leaving(joined)))
     return Found(_rows(joined, images, names), [0] * len(images), ("boxes", "categories", *FLAGS), notes)
 
 
@@ -108,25 +111,14 @@ def _boxes(part: pa.Table) -> pa.ListArray:
     return interleaved([part[side].combine_chunks() for side in BOX])
 
 
-def _rows(joined: Joined, images: Sequence[str], names: Names) -> Iterator[AnnotatedRow]:
-    """Yields the images with their boxes, in the order of the files."""
+def _rows(joined: Joined, images: Sequence[str], names: Names) -> Iterator[annotated.AnnotatedRow]:
     for start, part in _blocks(joined):
         columns = [_boxes(part).to_pylist(), *(part[name].to_pylist() for name in (LABEL, *FLAGS.values()))]
         for number, (image, *lists) in enumerate(zip(images[start:], *columns, strict=False), start):
             row = dict(zip(("boxes", "categories", *FLAGS), lists, strict=True))
-            row["categories"] = [class_name(code, names) for code in row["categories"]]
+            row["categories"] = [annotated.class_name(code, names) for code in row["categories"]]
             unnamed = Fault("malformed_row", "a `LabelName` is not in `names`") if None in row["categories"] else None
-            yield AnnotatedRow(image, joined.faults.get(number) or unnamed or row)
-
-
-VOC_BOX = ("xmin", "ymin", "xmax", "ymax")
-DECLARED = re.compile(rb"""<\?xml[^>]{1,100}?encoding\s*=\s*["']([\w.:-]{1,40})""")
-MULTIBYTE = re.compile("utf-8|gb|hz|big5|cp9|euc_|johab|shift_jis|iso2022")
-"""Encodings, by Python's names, that expat cannot read, at least by some names; others have one byte a character."""
-VOC_FLAGS = ("difficult", "truncated")
-VOC_LISTS = ("boxes", "categories", *VOC_FLAGS)
-YOLO_LISTS = ("boxes", "categories", "shapes")
-MEASURED = {"boxes", "shapes", "keypoints"}  # the columns with numbers for an image of the annotated size
+            yield annotated.AnnotatedRow(image, joined.faults.get(number) or unnamed or row)
 
 
 class _Bounded(ElementTree.TreeBuilder):
@@ -267,9 +259,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
         stated = found.stated or classes.stated
         return Plan(chunks, len(found.bytes), notes=found.notes, names=columns_found, is_exact=True, stated=stated)
 
-    def _found(
-        self, files: Files, root: str, inputs: Sequence[FileInfo], names: Names, columns: Columns
-    ) -> annotated.Found:
+    def _found(self, files: Files, root: str, inputs: Sequence[FileInfo], names: Names, columns: Columns) -> Found:
         listed, paths = annotated.ImageList.read(files, self.source.image_list), [file.path for file in inputs]
         if self.source.format == "coco":
             images = None if self.source.images is None else self.image_root(files)
@@ -285,8 +275,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
             found = self._pairs(root, inputs, root_of_images, there)
         return replace(found, notes=[*found.notes, *listed.notes()])
 
-    def _pairs(self, root: str, inputs: Sequence[FileInfo], image_root: str, images: Sequence[str]) -> annotated.Found:
-        """Pairs each image with its annotation file, by name."""
+    def _pairs(self, root: str, inputs: Sequence[FileInfo], image_root: str, images: Sequence[str]) -> Found:
         by_key = {annotated.image_key(join(root, file.path)): file for file in inputs}
         pairs = [by_key.get(annotated.image_key(join(image_root, path))) for path in images]
         rows = [
@@ -305,7 +294,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
             *note("images without an annotation file, read with empty lists", without),
             *note("annotation files without an image, left out", left),
         ]
-        return annotated.Found(rows, [row.bytes for row in rows], FILE_LISTS[self.source.format], notes)
+        return Found(rows, [row.bytes for row in rows], FILE_LISTS[self.source.format], notes)
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads rows, parsing their files; the default key is the image's path."""

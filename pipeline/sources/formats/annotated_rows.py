@@ -38,8 +38,7 @@ PointShape = tuple[int, int]  # the number of key points, and of each one's numb
 class AnnotatedRow(NamedTuple):
     """An image and its annotations."""
 
-    image: str | None
-    """The path, relative to the folder of images, or as a table gives it; None if it gives none."""
+    image: str | None  # the path, relative to the folder of images, or as a table gives it; None if it gives none
     annotations: Lists | Fault | None = None  # None if a file holds them, or they are missing
     file: str | None = None  # the image's own annotation file, or the table that lists it
     number: int | None = None  # the image's number in the table, from 1

@@ -303,7 +303,6 @@ def _listed(
 
 
 def _box_around(polygons: Any) -> list[float] | None:
-    """Returns the box around polygons; None for anything else."""
     try:
         left, top, right, bottom = box_around(polygons_of(polygons))
     except ValueError:

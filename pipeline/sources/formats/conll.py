@@ -76,10 +76,8 @@ class Sentences:
 
     def __init__(self, file: EncodedFile, source: Conll) -> None:
         self._file, self._source = file, source
-        self.lines = 0
-        """The number of lines read so far."""
-        self.skipped = Counter[str]()
-        """The numbers of skipped lines."""
+        self.lines = 0  # the number of lines read so far
+        self.skipped = Counter[str]()  # the numbers of skipped lines
 
     def __iter__(self) -> Iterator[Sentence]:
         is_conllu, current = self._source.format == "conllu", None

@@ -40,6 +40,7 @@ SEPARATORS = ",;\t|"
 SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)  # the first line of files for Excel
 BATCH_RECORDS = 16_384  # of 550 bytes: about 8 MiB
 LONG_NAME = 64  # characters: longer cells are sentences, not column names
+Broken = dict[int, tuple[str, str | None]]  # invalid records: a message, and the default key if asked for and known
 
 
 class CsvReader(TableReader[DelimitedOptions]):
@@ -61,7 +62,6 @@ class CsvReader(TableReader[DelimitedOptions]):
         return Plan(chunks, rows, names=list(names), is_exact=True)
 
     def _whole(self, files: Files, path: str, columns: Columns) -> RecordRange:
-        """Returns a file's whole range, after checking its columns."""
         dialect, skip = Dialect.of(self.source), self.source.skip
         given, encoding, needed = self.source.header, self.source.encoding, required(columns)
         first = list[str]()
@@ -106,7 +106,6 @@ class CsvReader(TableReader[DelimitedOptions]):
 
 
 def _check_first(path: str, cells: Sequence[str], separator: str, header: Any, needed: Sequence[str]) -> None:
-    """Refuses a first record that is neither header nor row."""
     line, skips = separator.join(cells), "skip it by `skip: 1`"
     if SEPARATOR_LINE.fullmatch(line):
         raise SourceError(f"{path} begins with the line {line!r}: {skips}, and set `separator: {line[4]!r}`")
@@ -201,10 +200,6 @@ def _remedy(record: bytes, dialect: Dialect, extra: Sequence[str] = ()) -> str:
     if extra and not any(extra):
         return "; if separators end every line, name all columns by `header`, and skip the file's own by `skip: 1`"
     return ""
-
-
-Broken = dict[int, tuple[str, str | None]]
-"""Invalid records: a message, and the default key if asked for and known."""
 
 
 def read_cells(

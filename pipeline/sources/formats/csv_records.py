@@ -12,20 +12,12 @@ this limits the cost of an open quote.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.sources.encoded import (
-    MAX_LINE_BYTES,
-    PIECE_BYTES,
-    TAIL_BYTES,
-    EncodedFile,
-    Rows,
-    can_start_anywhere,
-    open_utf8,
-)
+from recordmill.pipeline.sources import encoded
+from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, PIECE_BYTES, TAIL_BYTES, Readable, Rows
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.options import DelimitedOptions
 from recordmill.pipeline.sources.source_reader import Chunk
@@ -108,7 +100,7 @@ class CsvRecords:
         return self.data[self.starts[record] : stop]
 
 
-def read_records(file: BinaryIO | EncodedFile, dialect: Dialect, size: int | None = None) -> Iterator[CsvRecords]:
+def read_records(file: Readable, dialect: Dialect, size: int | None = None) -> Iterator[CsvRecords]:
     """Yields all records from the file's position on, about `size` (8 MiB) at a time, or one longer record."""
     rest, size = b"", size or PIECE_BYTES
     while True:
@@ -201,7 +193,7 @@ def _walk(data: bytes, quotes: list[int], breaks: Rows, beside: bytes) -> tuple[
     return np.array(bounds, np.int64), broken
 
 
-def _too_large(file: BinaryIO | EncodedFile, data: bytes) -> tuple[CsvRecords, bytes]:
+def _too_large(file: Readable, data: bytes) -> tuple[CsvRecords, bytes]:
     """Skips a record until the first line break after its first 64 MiB; returns it empty, and the bytes read beyond."""
     held = data[-1:] if data.endswith(b"\r") else b""
     lines = len(_line_breaks(data, np.frombuffer(data, np.uint8), is_last=False))
@@ -236,11 +228,11 @@ class RecordRange:
         encodings without visible lines, stay whole. Raises: SourceError: the encoding is wrong.
         """
         path = f"{root}/{file.path}"
-        can_cut = can_start_anywhere(path, self.encoding)
+        can_cut = encoded.can_start_anywhere(path, self.encoding)
         parts = -(-file.bytes // chunk_bytes) if can_cut else 1
         starts, wanted = [self], np.array([file.bytes * part // parts for part in range(1, parts)], np.int64)
         seen, line = -self.head, 0
-        with open_utf8(files, path, "utf-8" if can_cut else self.encoding) as opened:
+        with encoded.open_utf8(files, path, "utf-8" if can_cut else self.encoding) as opened:
             first = opened.mark_bytes
             for records in read_records(opened, self.dialect):
                 rows = records.filled[max(0, 1 - seen) :]  # keeps the header and a row in the first range
@@ -261,7 +253,7 @@ class RecordRange:
     def read(self, files: Files, path: str) -> Iterator[tuple[CsvRecords, Rows, int]]:
         """Yields a range's records, the rows among them (neither blank nor header), and their first line in it."""
         to_skip, line = 0 if self.start else self.head, 0
-        with open_utf8(files, path, self.encoding, self.start, self.end) as file:
+        with encoded.open_utf8(files, path, self.encoding, self.start, self.end) as file:
             for records in read_records(file, self.dialect):
                 filled = records.filled
                 yield records, filled[to_skip:], line

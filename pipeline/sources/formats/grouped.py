@@ -165,7 +165,6 @@ class Groups:
 
 
 def _digest(reference: bytes) -> str:
-    """Returns the key of an image inside a row."""
     return content_digest(parse(reference).data or b"").decode()
 
 
@@ -179,7 +178,6 @@ def _filled(values: pa.Array) -> Any:
 
 
 def _lists(values: pa.Array, rows: Ints, bounds: Ints) -> tuple[pa.Array, Ints]:
-    """Returns all values of the groups, and the bounds of each."""
     values = values.take(pa.array(rows))
     if not arrays.is_list(values.type):
         return values, bounds

@@ -19,14 +19,8 @@ from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.encoded import can_start_anywhere, is_utf8, naming_damage, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.formats.json_document import (
-    READ_BYTES,
-    JsonDamageError,
-    Window,
-    elements,
-    naming_place,
-    rows_of,
-)
+from recordmill.pipeline.sources.formats import json_document
+from recordmill.pipeline.sources.formats.json_document import READ_BYTES, JsonDamageError, Window, naming_place
 from recordmill.pipeline.sources.formats.jsonl import PEEKED_BYTES, PEEKED_LINES, find_field, read_objects
 from recordmill.pipeline.sources.formats.jsonl_parser import Fields, Parser, peek
 from recordmill.pipeline.sources.options import Json, json_steps
@@ -67,13 +61,13 @@ class RowsPath:
 
     def elements(self, window: Window, outer: dict[str, str]) -> Iterator[tuple[int, str]]:
         """Yields the elements of the first list, up to the document's end; completes `outer`."""
-        yield from elements(window, self.first, self.kept, outer)
+        yield from json_document.elements(window, self.first, self.kept, outer)
         window.end()
 
     def rows(self, element: str, outer: Mapping[str, str]) -> list[bytes | Fault]:
         """Returns the rows in an element, or one fault."""
         try:
-            texts = list(rows_of(element, self.inner, self.kept[len(self.first) :], outer))
+            texts = list(json_document.rows_of(element, self.inner, self.kept[len(self.first) :], outer))
         except (JsonDamageError, json.JSONDecodeError, RecursionError) as error:
             why = getattr(error, "msg", str(error))
             return [Fault("malformed_row", f"the element of `{''.join(self.first)}` around rows: {why}")]
@@ -113,9 +107,7 @@ class JsonReader(TableReader[Json]):
             raise SourceError(f"{what} holds no JSON object in its first rows{said}")
         for name in (json_steps(path)[-1] for path in self.source.keep):
             if any(comes_twice(row, name) for row in rows):
-                raise SourceError(
-                    f"{what} has rows with a {name!r}, also the name of a value in `keep`: leave that out"
-                )
+                raise SourceError(f"{what} has rows with {name!r}, also the name of a value in `keep`: leave that out")
         return rows
 
     def _scan(self, files: Files, path: str, scan: "_Scan", chunk_bytes: int) -> None:
@@ -184,10 +176,10 @@ class _Scan:
     def chunks(self, file: FileInfo) -> list[Chunk]:
         """Returns the chunks, without fields."""
         sizes = np.diff([*self.starts, max(file.bytes, *self.starts)]).tolist() if self.starts else []
-        work = (
-            JsonElements(start, count, self.outer, {}) for start, count in zip(self.starts, self.counts, strict=True)
-        )
-        return [Chunk(0, 0, file.path, size, each) for size, each in zip(sizes, work, strict=True)]
+        parts = zip(self.starts, self.counts, sizes, strict=True)
+        return [
+            Chunk(0, 0, file.path, size, JsonElements(start, count, self.outer, {})) for start, count, size in parts
+        ]
 
     def keys(self) -> list[str]:
         """Returns the keys of the first element, if it is an object."""

@@ -10,9 +10,10 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.sources.encoded import Readable
 from recordmill.pipeline.sources.paths import listed
 
 READ_BYTES = 1 << 20  # 1 MiB
@@ -22,16 +23,12 @@ BRACKETS = re.compile(r'"(?:[^"\\]|\\.)*+"?|[\[\]{}]', re.DOTALL)
 DECODER = json.JSONDecoder()
 SKIMMER = json.JSONDecoder(parse_int=str)  # of any digits, at half the speed
 DAMAGE = "\x01"  # invalid in JSON, also in a string
+Kept = Sequence[Mapping[str, str]]
+"""The names of values to keep, by key, in the object that each step of a path lies in."""
 
 
 class JsonDamageError(ValueError):
     """Raised for text that is not JSON of the wanted form; the message says why and where."""
-
-
-class Readable(Protocol):
-    """An open file, or one decoded on the way."""
-
-    def read(self, size: int, /) -> bytes: ...
 
 
 class Window:
@@ -44,8 +41,7 @@ class Window:
         """Takes a file, or the whole text."""
         self._file, self._decode = file, codecs.getincrementaldecoder(encoding)().decode
         self._text, self._at, self._ended = text, 0, file is None
-        self.passed = 0
-        """The number of characters before the window."""
+        self.passed = 0  # the number of characters before the window
 
     @property
     def at(self) -> int:
@@ -230,10 +226,6 @@ def json_items(file: Readable) -> Iterator[tuple[str, Any]]:
                     yield key, window.value()
             else:
                 window.value()
-
-
-Kept = Sequence[Mapping[str, str]]
-"""The names of values to keep, by key, in the object that each step of a path lies in."""
 
 
 def elements(window: Window, steps: Sequence[str], kept: Kept, outer: dict[str, str]) -> Iterator[tuple[int, str]]:

@@ -115,7 +115,6 @@ def read_objects(
 
 
 def _chunks(file: FileInfo, fields: Fields, chunk_bytes: int, encoding: str) -> list[Chunk]:
-    """Cuts a file into about equal ranges of at most `chunk_bytes`."""
     if codec(file.path) or not is_utf8(encoding):
         return [Chunk(0, 0, file.path, file.bytes, JsonRange(0, sys.maxsize, fields))]
     parts = max(1, -(-file.bytes // chunk_bytes))

@@ -57,8 +57,7 @@ class Page(NamedTuple):
 class Expected:
     """The values and bytes of a column chunk, by its page headers or the footer."""
 
-    ends: npt.NDArray[np.int64]
-    """The number of values at the beginning and at each page's end, shape [pages + 1]."""
+    ends: npt.NDArray[np.int64]  # the number of values at the beginning and at each page's end, shape [pages + 1]
     sums: npt.NDArray[np.int64]  # the decompressed bytes there
     repeated: int  # the bytes of the longest value stored once for many rows; 0 without one
     rows: int

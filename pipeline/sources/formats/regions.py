@@ -32,6 +32,8 @@ MOVED = "images found by name, elsewhere than stated"
 NAMELESS = f"images of regions without attribute: their class is {CLASS}"
 CORNERS = 64  # of an ellipse's polygon, at most 0.12 % of the radius inside it
 AT_ONCE = 256  # files
+Region = tuple[Any, str, Sequence[float] | None, Any]
+"""A region's class, its kind of shape, its polygon, None without area, and its group: one object in the same class."""
 
 
 class Entry(NamedTuple):
@@ -42,10 +44,6 @@ class Entry(NamedTuple):
     attribute: str | None = None  # the attribute of regions that names their class
     sides: str = ""
     is_embedded: bool = False
-
-
-Region = tuple[Any, str, Sequence[float] | None, Any]
-"""A region's class, its kind of shape, its polygon, None without area, and its group: one object in the same class."""
 
 
 def _labelme(document: Mapping[str, Any], attribute: str | None) -> list[Entry]:

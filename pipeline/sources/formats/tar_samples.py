@@ -43,10 +43,8 @@ class Tar:
         self._stream = Inflated(file) if size is None else None
         self._file = _Forward(self._stream or file, can_seek=size is not None)
         self._size = size
-        self.has_end = False
-        """True once the end mark was read."""
-        self.has_global_headers = False
-        """True once a header for all later members was read."""
+        self.has_end = False  # true once the end mark was read
+        self.has_global_headers = False  # true once a header for all later members was read
 
     def __iter__(self) -> Iterator[tarfile.TarInfo]:
         """Yields the members; a regular one's bytes are at `offset_data`. Raises: DamagedTarError."""
@@ -106,12 +104,9 @@ class _Forward:
     def __init__(self, file: BinaryIO, can_seek: bool) -> None:
         self._file, self._can_seek = file, can_seek
         self._offset = file.tell() if can_seek else 0
-        self.last = b""
-        """The bytes read last."""
-        self.header = self._offset
-        """Their offset."""
-        self.headers = 0
-        """The bytes of the current member's headers so far."""
+        self.last = b""  # the bytes read last
+        self.header = self._offset  # their offset
+        self.headers = 0  # the bytes of the current member's headers so far
 
     def tell(self) -> int:
         return self._offset

@@ -19,18 +19,10 @@ import pyarrow as pa
 
 from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.errors import did_you_mean
+from recordmill.pipeline.sources import encoded
 from recordmill.pipeline.sources.batches import batches, cut, even_parts, pack
 from recordmill.pipeline.sources.columns import Columns, required
-from recordmill.pipeline.sources.encoded import (
-    CODECS,
-    MAX_LINE_BYTES,
-    PIECE_BYTES,
-    EncodedFile,
-    Rows,
-    can_start_anywhere,
-    codec,
-    open_utf8,
-)
+from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, PIECE_BYTES, Rows, can_start_anywhere, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files, is_machine_fault, why_absent
 from recordmill.pipeline.sources.formats.csv_records import Dialect, RecordRange, read_records
@@ -46,6 +38,13 @@ from recordmill.pipeline.sources.typing.values import typed_values
 LINES = Dialect(quote=None)
 STRIDE = 1_024  # lines: a billion take 8 MB a file
 Cells = tuple[bytes | None, ...]  # a row's line of each file, without line breaks; None for one over 64 MiB
+READERS = 16  # files read at once: a remote filesystem mostly waits
+READ_FILES = 128  # read files that may wait in memory
+READ_BYTES = 64 << 10  # 64 KiB, read first
+TEXT, FILE_NAME, LABEL, LINE = OF_TEXT
+TOO_LARGE = Fault("too_large", "the line is longer than 64 MiB")
+BATCH_LINES = 16_384
+FILE_BYTES = 2 << 10  # 2 KiB, the least cost of a file when a list of files is cut
 
 
 @dataclass(frozen=True)
@@ -67,7 +66,7 @@ class JoinedLines:
             yield from zip(*map(_lines, opened), strict=True)
 
 
-def _lines(file: EncodedFile) -> Iterator[bytes | None]:
+def _lines(file: encoded.EncodedFile) -> Iterator[bytes | None]:
     for records in read_records(file, LINES):
         yield from [None] if records.is_too_large else map(records.text, range(len(records.starts)))
 
@@ -115,20 +114,10 @@ def _places(files: Files, path: str, encoding: str) -> tuple[Rows, int]:
 
 
 def _bounds(places: Sequence[Rows], chunk_bytes: int) -> list[int]:
-    """Returns the places at which chunks begin, the first at 0."""
     total, bounds = np.sum(places, axis=0), [0]
     while (at := int(np.searchsorted(total, total[bounds[-1]] + chunk_bytes))) < len(total):
         bounds.append(max(at, bounds[-1] + 1))
     return bounds
-
-
-READERS = 16  # files read at once: a remote filesystem mostly waits
-READ_FILES = 128  # read files that may wait in memory
-READ_BYTES = 64 << 10  # 64 KiB, read first
-TEXT, FILE_NAME, LABEL, LINE = OF_TEXT
-TOO_LARGE = Fault("too_large", "the line is longer than 64 MiB")
-BATCH_LINES = 16_384
-FILE_BYTES = 2 << 10  # 2 KiB, the least cost of a file when a list of files is cut
 
 
 @dataclass(frozen=True)
@@ -188,7 +177,6 @@ class TextReader(TableReader[TextFiles]):
         return Plan(chunks, rows, names=mentioned, notes=self._left_out(files, root))
 
     def _left_out(self, files: Files, root: str) -> list[str]:
-        """Makes a note of a folder's other files."""
         if self.source.joined or not files.is_folder(self.source.path):
             return []
         read = tuple(pattern.rpartition("*")[2] for pattern in self._patterns(files))
@@ -217,7 +205,7 @@ class TextReader(TableReader[TextFiles]):
         if not files.is_folder(self.source.path):
             return super()._patterns(files)
         folder = escape(without_slash(self.source.path))
-        return [f"{folder}/**/*{ending}{codec}" for ending in self.endings for codec in ("", *CODECS)]
+        return [f"{folder}/**/*{ending}{codec}" for ending in self.endings for codec in ("", *encoded.CODECS)]
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads a chunk; the default key is the digest of a line's text, or a file's path."""
@@ -347,6 +335,6 @@ def _unreadable(error: OSError, files: Files, root: str, path: str, what: str) -
         if why is None:
             raise
         return Fault("unreadable", f"{what} cannot be read: {why}", path=path)
-    if codec(path) is None:
+    if encoded.codec(path) is None:
         raise error
     return Fault("unreadable", f"{what} cannot be read: its compressed data is damaged: {error.strerror}")

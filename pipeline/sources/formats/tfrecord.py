@@ -36,6 +36,14 @@ from recordmill.pipeline.sources.typing.values import typed_values
 
 MAX_RECORD_BYTES = 1 << 30  # 1 GiB; a protocol buffer has at most 2
 SKIPPED_BYTES = 1 << 20  # skipped at once
+BYTES, PIECES = "bytes_list", "pieces"
+ARROW = {BYTES: pa.binary(), PIECES: pa.binary(), "float_list": pa.float32(), "int64_list": pa.int64()}
+"""Arrow types by kind of values; `PIECES` are ready references to images."""
+HEAD = 64  # bytes of an image, enough to find it
+BLOCK_RECORDS = 8192
+HEAD_RECORDS, HEAD_BYTES = 1_000, 1 << 20  # read by the plan
+NO_EXAMPLE = Fault("malformed_row", "the record is not a tf.train.Example, or has no features")
+FramedRecord = tuple[int, bytes | Fault]  # a record's offset in bytes, and its data or fault
 
 
 class _LostError(Exception):
@@ -102,16 +110,6 @@ def _skip(file: BinaryIO, name: str, length: int) -> None:
         if not read:
             raise _LostError(f"the file is cut off in {name}")
         length -= read
-
-
-BYTES, PIECES = "bytes_list", "pieces"
-ARROW = {BYTES: pa.binary(), PIECES: pa.binary(), "float_list": pa.float32(), "int64_list": pa.int64()}
-"""Arrow types by kind of values; `PIECES` are ready references to images."""
-HEAD = 64  # bytes of an image, enough to find it
-BLOCK_RECORDS = 8192
-HEAD_RECORDS, HEAD_BYTES = 1_000, 1 << 20  # read by the plan
-NO_EXAMPLE = Fault("malformed_row", "the record is not a tf.train.Example, or has no features")
-FramedRecord = tuple[int, bytes | Fault]  # a record's offset in bytes, and its data or fault
 
 
 class TFRecordReader(ArchiveReader[TFRecord]):
@@ -260,7 +258,6 @@ class ExampleColumn:
     """A column of some rows, gathered example by example, which keeps few parsed ones in memory."""
 
     def __init__(self, name: str, column: Column) -> None:
-        """Takes the column, named like its feature."""
         self._name, self._column = name, column
         self._many, self._is_image = column.is_list, column.type is ColumnType.IMAGE
         self._parts: dict[str, _ValuesOfKind] = {}

@@ -151,7 +151,6 @@ def _called(call: Callable[[], Any], reference: str, options: Mapping[str, Any])
 
 
 def _bytes(value: Any) -> int:
-    """Estimates a value's bytes."""
     if isinstance(value, str | bytes | bytearray):
         return len(value)
     if isinstance(value, list | tuple):

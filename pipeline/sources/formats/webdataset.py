@@ -36,6 +36,8 @@ KEY = "__key__"
 BLOCK_SAMPLES = 4096
 HEAD_SAMPLES = 100  # read by the plan
 GZIP = (".gz", ".tgz")
+SamplePart = tuple[str, str | None]
+"""A column's part of a sample: a member's extension, and a field of its JSON object, or None."""
 
 
 @dataclass
@@ -158,10 +160,6 @@ def _names(columns: Columns, found: list[str]) -> list[str]:
     used = set().union(*ways.values())
     there = [name for name, names in ways.items() if name == KEY or not names.isdisjoint(found)]
     return there + [name for name in found if name not in used]
-
-
-SamplePart = tuple[str, str | None]
-"""A column's part of a sample: a member's extension, and a field of its JSON object, or None."""
 
 
 def parts(name: str) -> list[SamplePart]:

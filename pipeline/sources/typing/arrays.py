@@ -22,6 +22,12 @@ from recordmill.pipeline.sources.faults import Fault, Faults, Ints, Mask, Rows, 
 from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, ArrayLayout
 
 ARROW_TYPES = {kind: pa.type_for_alias(name) for kind, name in ARROW_NAMES.items()}
+Group = tuple[Rows, Callable[[Faults], pa.Array]]
+"""Rows, and a function that makes their values and adds their faults, numbered within the group."""
+OBJECTS = "a list of objects, or its JSON"
+NULL = "the array holds a null"
+PYTHON_NAMES = {bool: "a boolean", int: "an integer", float: "a float", str: "a string", dict: "an object"}
+"""Names of types in messages, like those of Arrow's types."""
 
 
 def arrow_type(column: Column) -> pa.DataType:
@@ -114,10 +120,6 @@ def encoded(text: str) -> bytes:
         return text.encode("utf-8", "surrogatepass")
 
 
-Group = tuple[Rows, Callable[[Faults], pa.Array]]
-"""Rows, and a function that makes their values and adds their faults, numbered within the group."""
-
-
 def in_groups(rows: int, kind: pa.DataType, groups: Sequence[Group], faults: Faults) -> pa.Array:
     """Combines groups of rows into one array of type `kind`, shape [rows]; null for rows in no group."""
     parts = []
@@ -196,9 +198,6 @@ def cuts(name: str) -> list[tuple[str, str | None]]:
     return [(name, None), *((name[:dot], name[dot + 1 :]) for dot in dots)]
 
 
-OBJECTS = "a list of objects, or its JSON"
-
-
 def json_of_objects(name: str, values: Sequence[object], faults: Faults) -> pa.Array:
     """Makes Arrow `string` from lists of objects, or their JSON: shape [rows], null if None, blank or invalid.
 
@@ -257,11 +256,6 @@ def _without_nulls(value: Any) -> Any:
 
 def _found(value: object) -> str:
     return "another list" if isinstance(value, list | tuple) else _type_name(type(value))
-
-
-NULL = "the array holds a null"
-PYTHON_NAMES = {bool: "a boolean", int: "an integer", float: "a float", str: "a string", dict: "an object"}
-"""Names of types in messages, like those of Arrow's types."""
 
 
 def arrays_of_objects(name: str, layout: ArrayLayout, values: Sequence[object], faults: Faults) -> pa.Array:

@@ -30,8 +30,7 @@ from recordmill.pipeline.sources.typing import arrays
 from recordmill.pipeline.sources.typing.blocks import IN_LIST
 from recordmill.pipeline.sources.typing.values import OBJECT, typed_values, typed_whole, wrong_type
 
-BIG, BEYOND = pa.decimal256(76, 0), 10**76
-"""The type of integers beyond 64 bits, and the least integer beyond it."""
+BIG, BEYOND = pa.decimal256(76, 0), 10**76  # the type of integers beyond 64 bits, and the least integer beyond it
 STRUCT = pa.struct({"bytes": pa.binary(), "path": pa.string()})
 Sorted = tuple[Hashable, Any]
 """A value's sort (an Arrow type, `list`, or a NumPy dtype and whether it is an array; a string names a refused type),
@@ -72,7 +71,6 @@ def _typed(name: str, column: Column, sort: Hashable, group: list[Any], base: Im
 
 
 def _of_arrays(group: list[Any], dtype: Any, are_lists: bool) -> pa.Array:
-    """Makes Arrow values, or lists, from NumPy arrays of one dtype."""
     flat = pa.array(np.concatenate([array.ravel() for array in group]).astype(dtype, copy=False))
     if not are_lists:
         return flat

@@ -42,6 +42,13 @@ from recordmill.pipeline.sources.images import empty_images, inlined, references
 from recordmill.pipeline.sources.typing import arrays
 from recordmill.pipeline.sources.typing.blocks import ABSENT, IN_LIST
 
+DECIMAL_COMMA = r"^\s*[+-]?\d+,\d+\s*$"
+NO_NUMBER = ("", "?", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL", "None")
+"""Cells that mean a missing number."""
+NO_JSON = "wanted a list, found brackets without valid JSON: write lists by Python's `json.dumps`"
+PARSE_HINT = "; `number` and `numbers` read it with `parse: true`"
+LIST, OBJECT, TEXTS = "a list", "an object", ("a string", "bytes")
+
 
 def typed_values(
     name: str, column: Column, values: pa.Array, base: ImageBase, faults: Faults, *, as_cells: bool = False
@@ -178,11 +185,6 @@ def _part(values: pa.StructArray, part: str) -> pa.Array:
     return field.cast(pa.binary()) if pt.is_null(field.type) else field
 
 
-DECIMAL_COMMA = r"^\s*[+-]?\d+,\d+\s*$"
-NO_NUMBER = ("", "?", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL", "None")
-"""Cells that mean a missing number."""
-
-
 def numbers(kind: ColumnType, cells: pa.Array) -> tuple[pa.Array, Mask]:
     """Reads Arrow strings as NUMBER or INTEGER, null for `NO_NUMBER`, stripped, and marks the rows without a number."""
     filled = pc.if_else(pc.equal(cells, ""), pa.scalar(None, pa.string()), cells)
@@ -299,11 +301,6 @@ def _integer(values: pa.Array) -> pa.Array:
     except pa.ArrowInvalid:
         whole = [value if value is None else int(value) for value in values.to_pylist()]
         return pa.array([value if value is not None and value in INT64 else None for value in whole], pa.int64())
-
-
-NO_JSON = "wanted a list, found brackets without valid JSON: write lists by Python's `json.dumps`"
-PARSE_HINT = "; `number` and `numbers` read it with `parse: true`"
-LIST, OBJECT, TEXTS = "a list", "an object", ("a string", "bytes")
 
 
 class Rule(NamedTuple):

@@ -76,7 +76,6 @@ class Feature(Options):
         return self._make(self.contract, is_label=is_label)
 
     def _changed(self) -> set[str]:
-        """Names the options with values other than the default."""
         return {name for name, field in type(self).model_fields.items() if getattr(self, name) != field.get_default()}
 
     def _make(self, kind: type[Contract], **more: Any) -> Contract:

@@ -43,9 +43,8 @@ def _imputable(value: Any) -> Any:
 
 Float32 = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_fits)]
 Boundaries = Annotated[tuple[Float32, ...], Field(min_length=1, max_length=10_000), AfterValidator(_ascending)]
-Impute = Annotated[
-    Literal["mean", "median"] | Float32, BeforeValidator(_imputable, Literal["mean", "median"] | Float32)
-]
+MeanOrMedian = Literal["mean", "median"]
+Impute = Annotated[MeanOrMedian | Float32, BeforeValidator(_imputable, MeanOrMedian | Float32)]
 
 
 class ScaledFeature(Feature):
@@ -82,9 +81,7 @@ class ScaledFeature(Feature):
         if self.quantiles is not None and self.boundaries is not None:
             raise ValueError("`quantiles` and `boundaries` exclude each other: both set the buckets")
         if self.is_bucket and self.normalize != "none":
-            raise ValueError(
-                "`quantiles` and `boundaries` store a bucket's id, never normalized: leave out `normalize`"
-            )
+            raise ValueError("`quantiles` and `boundaries` store bucket ids, never normalized: leave out `normalize`")
         low, high = self.clip or (None, None)
         if self.clip == (None, None) or (low is not None and high is not None and low >= high):
             raise ValueError(f"`clip` should be [low, high], one of them may be null, got [{low}, {high}]")

@@ -15,6 +15,7 @@ from recordmill.pipeline.yaml_document import Options, number_or_list
 from recordmill.transforms.contract.kinds import text as kinds
 from recordmill.transforms.contract.kinds.base import Description
 
+Names = AbstractSet[str]  # of options
 SHARED_ALIKE = (
     *("tokenizer", "model_type", "special_tokens", "pattern"),
     *("normalize", "case", "ngrams", "oov_buckets", "begin", "end"),
@@ -22,7 +23,7 @@ SHARED_ALIKE = (
 """Options that features with a shared vocabulary must agree on, because they decide the meaning of an id."""
 
 
-def _wrong(text: kinds.TextOptions, changed: AbstractSet[str], given: AbstractSet[str]) -> Iterator[tuple[str, str]]:
+def _wrong(text: kinds.TextOptions, changed: Names, given: Names) -> Iterator[tuple[str, str]]:
     """Yields contradictory options and the reasons; `changed` differ from the default, `given` are in the spec."""
     if text.normalize == "nfc" and text.case == "fold":
         yield "normalize", "`case: fold` is NFKC case folding: leave `normalize` out, or take `case: lower`"
@@ -38,8 +39,7 @@ def _wrong(text: kinds.TextOptions, changed: AbstractSet[str], given: AbstractSe
         yield "ngrams", f"should be ascending widths such as [1, 2], got {list(text.ngrams)}"
 
 
-def _wrong_tokens(text: kinds.TextOptions, changed: AbstractSet[str]) -> Iterator[tuple[str, str]]:
-    """Yields options that contradict the tokenizer or hashing."""
+def _wrong_tokens(text: kinds.TextOptions, changed: Names) -> Iterator[tuple[str, str]]:
     for option in ("ngrams", "oov_buckets", "hash_buckets"):
         if option in changed and text.tokenizer not in kinds.WORD_TOKENIZERS:
             tokenizers = ", ".join(kinds.WORD_TOKENIZERS)
@@ -54,10 +54,7 @@ def _wrong_tokens(text: kinds.TextOptions, changed: AbstractSet[str]) -> Iterato
         yield "minimum_count", f"does not apply, since the vocabulary {where}: leave it out"
 
 
-def _wrong_model(
-    text: kinds.TextOptions, changed: AbstractSet[str], given: AbstractSet[str]
-) -> Iterator[tuple[str, str]]:
-    """Yields options that contradict a learned or given model."""
+def _wrong_model(text: kinds.TextOptions, changed: Names, given: Names) -> Iterator[tuple[str, str]]:
     if isinstance(text.vocabulary, str) and text.tokenizer in kinds.MODEL_TOKENIZERS:
         yield "vocabulary", f"give a {text.tokenizer} model as `model: {text.vocabulary}`"
     if "model_type" in changed and (text.tokenizer != "sentencepiece" or text.model is not None):
@@ -73,9 +70,7 @@ def _wrong_model(
         yield "model", "was trained on one case: say which, `case: keep` or `case: lower`"
 
 
-def wrong_library(
-    text: kinds.TextOptions, changed: AbstractSet[str], given: AbstractSet[str]
-) -> Iterator[tuple[str, str]]:
+def wrong_library(text: kinds.TextOptions, changed: Names, given: Names) -> Iterator[tuple[str, str]]:
     """Yields options that contradict a tokenizer that runs before the graph, or belong to one."""
     for option in ("begin", "end"):
         value = getattr(text, option)

@@ -11,20 +11,15 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.category import Classes, ListedClasses
 from recordmill.pipeline.spec.features.feature import Feature, feature_named
 from recordmill.pipeline.spec.features.text import Text
+from recordmill.transforms.contract.kinds import token_labels as kinds
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.token_labels import (
-    OUTSIDE,
-    PREFIXES,
-    TokenLabelsDescription,
-    TokenLabelsOptions,
-)
 
 
 class TokenLabels(ListedClasses):
     """Labels of the tokens of a text, such as named entities."""
 
     column_type = ColumnType.CATEGORY
-    contract = TokenLabelsOptions
+    contract = kinds.TokenLabelsOptions
     kind: Literal["token_labels"]
     is_packable: ClassVar[bool] = True
     text: str
@@ -53,18 +48,18 @@ class TokenLabels(ListedClasses):
 
     def _wrong_classes(self) -> str | None:
         """Says why tags contradict the other options; None for a file not yet read."""
-        tags, prefixes = self.classes or (), PREFIXES[self.scheme]
+        tags, prefixes = self.classes or (), kinds.PREFIXES[self.scheme]
         if 0 <= self.ignore < len(tags):
             return f"gives {tags[self.ignore]!r} the id {self.ignore}, which `ignore` takes: change it, such as to -100"
         if self.scheme != "none":
             for tag in tags:
-                if tag != OUTSIDE and not (tag.startswith(prefixes) and tag[2:]):
+                if tag != kinds.OUTSIDE and not (tag.startswith(prefixes) and tag[2:]):
                     known = ", ".join(f"{prefix}…" for prefix in prefixes)
                     return f"holds {cut(repr(tag))}, neither O nor {known}: `scheme: none` takes any tags"
         if not tags or not (self.spans or self.label == "all"):
             return None
-        types = dict.fromkeys(tag[2:] for tag in tags if tag != OUTSIDE) if self.scheme != "none" else {}
-        needed = [*([OUTSIDE] if self.spans else []), *(prefix + name for name in types for prefix in prefixes)]
+        types = dict.fromkeys(tag[2:] for tag in tags if tag != kinds.OUTSIDE) if self.scheme != "none" else {}
+        needed = [*([kinds.OUTSIDE] if self.spans else []), *(prefix + name for name in types for prefix in prefixes)]
         why = "`spans: true`" if self.spans else "`label: all`"
         return next((f"lacks {cut(repr(tag))}, which {why} needs: add it" for tag in needed if tag not in tags), None)
 
@@ -98,9 +93,9 @@ class TokenLabels(ListedClasses):
             )
             raise WrongValueError(message, "text")
 
-    def options(self, *, is_label: bool = False) -> TokenLabelsOptions:
+    def options(self, *, is_label: bool = False) -> kinds.TokenLabelsOptions:
         return self._make(self.contract, classes=self.classes or ())
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes the labels; `statistics` hold the text's `max_length`."""
-        return self._make(TokenLabelsDescription, padding_id=self.ignore, max_length=statistics["max_length"])
+        return self._make(kinds.TokenLabelsDescription, padding_id=self.ignore, max_length=statistics["max_length"])

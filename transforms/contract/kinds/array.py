@@ -212,6 +212,7 @@ class ArrayDescription(base.Description):
     """One array a row, stored as bytes: little-endian, in C order."""
 
     kind: ClassVar[str] = "array"
+    length: ClassVar[str] = "varying"  # the entries along the first side; only ragged arrays are padded
     stored: str = "bytes"
     dtype: str
     shape: tuple[Count | None, ...]
@@ -235,11 +236,6 @@ class ArrayDescription(base.Description):
     @property
     def blank(self) -> bytes:
         return bytes(self.layout.unit)
-
-    @property
-    def length(self) -> str:
-        """The number of entries along the first side; only ragged arrays are padded."""
-        return "varying"
 
     @classmethod
     def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:

@@ -19,9 +19,10 @@ from recordmill.pipeline.json_values import Count, read_as
 from recordmill.pipeline.safe_text import cut
 
 TFDS = "tensorflow_datasets.core.features"
-
-
 DTYPES = ("bytes", "int64", "float32")
+Json = Mapping[str, Any]
+Value = TypeVar("Value")
+UNKNOWN = "[UNK]"  # the name of an unknown word or class
 
 
 @dataclass(frozen=True)
@@ -122,11 +123,6 @@ class Export(Protocol):
         """Adds a sentence about values that an import does not restore."""
 
 
-Json = Mapping[str, Any]
-Value = TypeVar("Value")
-UNKNOWN = "[UNK]"  # the name of an unknown word or class
-
-
 @dataclass(frozen=True, kw_only=True)
 class FeatureOptions:
     """The options that the graph and the workers need."""
@@ -159,8 +155,7 @@ class StoredAs:
     names: tuple[str, ...]
     """One; the four lists of boxes, in the order y_min, x_min, y_max, x_max; none for the constant 1."""
     dtype: str
-    optional: bool = left_out(False)
-    """Whether a record may lack it; then the part is 0, empty bytes or an empty list."""
+    optional: bool = left_out(False)  # whether a record may lack it; then the part is 0, empty bytes or an empty list
     is_missing: bool = left_out(False)  # whether the part is 1 for a record that lacks the feature, else 0
 
     def __post_init__(self) -> None:

@@ -8,6 +8,7 @@ from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds import base
 
 MOST_IN_SPEC = 40  # classes listed in an export's spec; more go to a file
+PaddingId: TypeAlias = Annotated[int, range(-1, 2**63)]  # -1 for labels: no id of a class
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,9 +138,6 @@ class CategoryDescription(_Ids, base.Description):
         return {"pythonClassName": f"{base.TFDS}.class_label_feature.ClassLabel", "classLabel": size}
 
 
-PaddingId: TypeAlias = Annotated[int, range(-1, 2**63)]  # -1 for labels: no id of a class
-
-
 @dataclass(frozen=True, kw_only=True)
 class _IdLists(base.ListDescription):
     read: str  # `ids`, or `multi_hot`
@@ -160,8 +158,7 @@ class CategoriesDescription(_Ids, _IdLists):
 
     def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
         if self.hash_buckets is not None:
-            self.export_hashes(
-                into, base.ExportColumn(name, "int64", name, lambda ids: [id_ or 0 for id_ in ids], depth=1)
-            )
+            hashes = base.ExportColumn(name, "int64", name, lambda ids: [id_ or 0 for id_ in ids], depth=1)
+            self.export_hashes(into, hashes)
         else:
             into.add(name, self.with_classes(into, name, options), base.ExportColumn(name, "string", name, depth=1))

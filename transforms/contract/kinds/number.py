@@ -179,9 +179,7 @@ class NumbersDescription(base.ListDescription, Scaled):
     def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
         """Adds lists of numbers in their original unit, or as stored if a build could not restore them."""
         if self.buckets is not None:
-            ids = base.ExportColumn(
-                name, "int64", name, lambda numbers: [_bucket_id(each) for each in numbers], depth=1
-            )
+            ids = base.ExportColumn(name, "int64", name, lambda numbers: [*map(_bucket_id, numbers)], depth=1)
             self.export_buckets(into, ids)
         elif self.normalize != "none" and into.is_learned_elsewhere:
             export_as_stored(into, name, self.parts(), LEARNED_ELSEWHERE)

@@ -86,7 +86,6 @@ class OwnDescription(base.Description):
 
 
 def _value(stored: Any) -> Any:
-    """Converts stored numbers or bytes to Python values."""
     if isinstance(stored, bytes | memoryview):
         return bytes(stored)
     if isinstance(stored, list):

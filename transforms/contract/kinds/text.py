@@ -30,6 +30,15 @@ TOKENS = {
     **dict.fromkeys(LIBRARY_TOKENIZERS, "token"),
 }
 PACKED = np.dtype("<i4")  # the ids of packed rows
+WINDOW_PARTS = ("window", "start")
+"""A window's number in its row, from 0, and the place of its first id in the text's ids."""
+SPACE = "▁"  # U+2581, a space in SentencePiece and in characters
+BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+_VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
+_BYTES = [*_VISIBLE, *sorted({*range(256)} - {*_VISIBLE})]
+BYTE_CHARACTERS = {byte: chr(byte if n < len(_VISIBLE) else 256 + n - len(_VISIBLE)) for n, byte in enumerate(_BYTES)}
+"""The visible character of each byte in byte-level pieces, as in GPT-2 (Radford et al. 2019)."""
+_BYTE_OF = {character: byte for byte, character in BYTE_CHARACTERS.items()}
 
 
 @dataclass(frozen=True)
@@ -59,10 +68,6 @@ class Window:
 
     length: Count
     stride: Count
-
-
-WINDOW_PARTS = ("window", "start")
-"""A window's number in its row, from 0, and the place of its first id in the text's ids."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -331,10 +336,6 @@ class DecodedText:
         return text if self.window is None else f"[window {self.window}, from id {self.start}] {text}"
 
 
-SPACE = "▁"  # U+2581, a space in SentencePiece and in characters
-BYTE = re.compile(r"<0x([0-9A-F]{2})>")
-
-
 def _spaced(pieces: Sequence[str]) -> str:
     """Joins characters or SentencePieces, including byte pieces."""
     text = "".join(pieces)
@@ -345,13 +346,6 @@ def _spaced(pieces: Sequence[str]) -> str:
 
 def _bytes(digits: Sequence[str]) -> str:
     return bytes.fromhex("".join(digits)).decode("utf-8", "replace")
-
-
-_VISIBLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
-_BYTES = [*_VISIBLE, *sorted({*range(256)} - {*_VISIBLE})]
-BYTE_CHARACTERS = {byte: chr(byte if n < len(_VISIBLE) else 256 + n - len(_VISIBLE)) for n, byte in enumerate(_BYTES)}
-"""The visible character of each byte in byte-level pieces, as in GPT-2 (Radford et al. 2019)."""
-_BYTE_OF = {character: byte for byte, character in BYTE_CHARACTERS.items()}
 
 
 def _byte_level(pieces: Sequence[str]) -> str:
