@@ -293,13 +293,13 @@ def with_poses(image: Image.Image, poses: Iterable[Pose]) -> Image.Image:
 
 
 def painted(mask: Levels, image: Levels | None, ignored: int | None) -> Image.Image:
-    """Paints a mask, uint8 [height, width, 1], half over its image, but not zeros; hatches what it ignores.
+    """Paints a mask, [height, width, 1], half over its image, but not zeros; hatches what it ignores.
 
     A deep image is stretched.
     """
-    colors = np.array(list(map(ImageColor.getrgb, COLORS)), np.uint8)[(np.arange(256) - 1) % len(COLORS)]
-    values, under = mask[..., 0], np.zeros_like(mask) if image is None else for_people(image)
-    pixels = np.where(mask > 0, under // 2 + colors[values] // 2, under)
+    values, under = mask[..., 0], np.zeros(mask.shape, np.uint8) if image is None else for_people(image)
+    colors = np.array(list(map(ImageColor.getrgb, COLORS)), np.uint8)[(values.astype(int) - 1) % len(COLORS)]
+    pixels = np.where(mask > 0, under // 2 + colors // 2, under)
     return Image.fromarray(pixels if ignored is None else _striped(pixels, values == ignored))
 
 

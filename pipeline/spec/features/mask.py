@@ -13,7 +13,7 @@ from recordmill.pipeline.spec.features.image import MAX_BYTES, Byte, Image
 from recordmill.transforms.contract.kinds import mask as kinds
 from recordmill.transforms.contract.kinds.base import Description
 
-Value = Annotated[int, Field(ge=0, le=255)]
+Value = Annotated[int, Field(ge=0, le=65_535)]
 Color = Annotated[
     Annotated[Byte, Tag("a level")] | Annotated[tuple[Byte, Byte, Byte], Tag("a colour")],
     Discriminator(lambda value: "a level" if isinstance(value, int) else "a colour"),
@@ -37,6 +37,8 @@ class Mask(Feature):
     classes: MaskClasses | None = None
     """The classes' names, ordered by value, or by value, `{0: background, 15: person}`. Other values are rejects. By
     default all values are good."""
+    dtype: Literal["uint8", "uint16"] = "uint8"
+    """The type of a pixel: uint16 for values above 255, such as the numbers of many objects."""
     ignore: Value | None = None
     """The value of pixels that count for no class, also of padding. By default none, and padding is 0."""
     colors: dict[ClassName, Color] | None = None
@@ -50,7 +52,7 @@ class Mask(Feature):
     crowd: Literal["ignore", "draw"] = "ignore"
     """ignore: drawn groups, COCO's crowds, get the value `ignore`, which they need. draw: as other objects."""
     store: Literal["png", "raw"] = "png"
-    """png; raw: uint8."""
+    """png; raw: `dtype`."""
     max_pixels: int = Field(default=64_000_000, ge=1, strict=True)
     """The largest number of pixels; masks with more, by their header, are rejected before decoding."""
     max_bytes: int = Field(default=MAX_BYTES, ge=1, le=1 << 30, strict=True)
@@ -60,6 +62,7 @@ class Mask(Feature):
     @model_validator(mode="after")
     def _check(self) -> "Mask":
         names = {name: value for value, name in self.named}
+        self._check_dtype({"classes": max(names.values(), default=0), "ignore": self.ignore or 0})
         if self.ignore is not None:
             if self.ignore in names.values():
                 raise WrongValueError(f"{self.ignore} is the value of a class: give one that no class has", "ignore")
@@ -76,6 +79,11 @@ class Mask(Feature):
         if self.draw and self.colors:
             raise WrongValueError("are of files, and `draw` makes masks of shapes: leave one out", "colors")
         return self
+
+    def _check_dtype(self, largest: Mapping[str, int]) -> None:
+        for option, value in largest.items():
+            if value >= kinds.levels_of(self.dtype):
+                raise WrongValueError(f"{value} is above {self.dtype}'s 255: give `dtype: uint16`", option)
 
     @property
     def named(self) -> tuple[tuple[int, str], ...]:
@@ -115,6 +123,7 @@ class Mask(Feature):
             fill=float(self.ignore or 0),
             resize="nearest",
             channels=1,
+            pixel=self.dtype,
             color="ignore",
         )
 
@@ -128,7 +137,7 @@ class Mask(Feature):
             stored="bytes",
             encoding=self.store,
             shape=(*(self._sides().get("size") or (None, None)), 1),
-            dtype="uint8",
+            pixel=self.dtype,
             offset=(0.0,),
             scale=(1.0,),
             classes={str(value): name for value, name in self.named} or None,

@@ -6,9 +6,12 @@ from typing import Any, ClassVar
 
 from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds import base
-from recordmill.transforms.contract.kinds.image import ImageDescription, ImageOptions
+from recordmill.transforms.contract.kinds.image import PIXEL_BYTES, ImageDescription, ImageOptions
 
-LEVELS = 256  # values of a pixel
+
+def levels_of(pixel: str) -> int:
+    """Counts the values of a pixel of this type."""
+    return int(256 ** PIXEL_BYTES[pixel])
 
 
 @dataclass(frozen=True, kw_only=True)
