@@ -34,7 +34,7 @@ from recordmill.pipeline.reader.order import combine, uniform
 from recordmill.pipeline.reader.rows import AUGMENT
 from recordmill.pipeline.safe_text import cut, printable
 from recordmill.transforms.contract.kinds.boxes import Box
-from recordmill.transforms.contract.kinds.mask import MaskDescription
+from recordmill.transforms.contract.kinds.mask import Masked
 from recordmill.transforms.numpy.augment.base import Augmentation
 from recordmill.transforms.numpy.augment.chain import acting, apply_acting, check, lanes, parameters
 from recordmill.transforms.numpy.augment.lying import Lying, MovedBoxes, MovedKeypoints
@@ -203,7 +203,7 @@ def _augmented(
     changes: Sequence[Augmentation],
     position: int,
     epoch: int,
-    mask: MaskDescription | None = None,
+    mask: Masked | None = None,
 ) -> Any:
     """Augments an image, and in place what lies on it, by the random numbers of a position in an epoch."""
     checked = check(changes)

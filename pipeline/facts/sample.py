@@ -31,7 +31,7 @@ from recordmill.transforms.contract.kinds.boxes import Box, BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.kinds.keypoints import VISIBLE, KeypointsDescription
-from recordmill.transforms.contract.kinds.mask import MaskDescription
+from recordmill.transforms.contract.kinds.mask import Masked
 from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.numpy.pixels import for_people
 
@@ -175,7 +175,7 @@ class FeatureRoles:
     texts: Sequence[str]
     names: Sequence[str]  # features with several names per row; they name the boxes of a row, if as many
     backgrounds: Mapping[str, Color]  # the padding's colour of padded images
-    masks: Mapping[str, MaskDescription]
+    masks: Mapping[str, Masked]
 
     @classmethod
     def of(cls, dataset: DatasetVersion) -> "FeatureRoles":
@@ -193,7 +193,7 @@ class FeatureRoles:
             [name for name, each in known.items() if isinstance(each, TextDescription)],
             [name for name, each in known.items() if isinstance(each, CategoriesDescription)],
             {name: color for name, color in backgrounds.items() if color is not None},
-            {name: each for name, each in known.items() if isinstance(each, MaskDescription)},
+            {name: each for name, each in known.items() if isinstance(each, Masked)},
         )
 
     def chosen(self, records: Sequence[Record]) -> list[Record]:

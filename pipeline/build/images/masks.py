@@ -21,7 +21,7 @@ from recordmill.pipeline.sources.files import is_machine_fault
 from recordmill.transforms.contract.image_header import NAMED, PNG, ImageError, check_header, check_pixels, read_header
 from recordmill.transforms.contract.image_rules import TAG, is_transposed
 from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, npy_integers
-from recordmill.transforms.contract.kinds.mask import MaskOptions, levels_of
+from recordmill.transforms.contract.kinds.mask import MaskOptions, MasksOptions, levels_of
 from recordmill.transforms.numpy.image_decode import upright
 
 Values: TypeAlias = npt.NDArray[np.uint8 | np.uint16]
@@ -50,20 +50,37 @@ class Frame(NamedTuple):
         return cls(*sides, 1)
 
 
-def mask_png(data: bytes, options: MaskOptions, frame: Frame) -> bytes:
-    """Makes an upright grey PNG of a mask's file, or of JSON shapes.
+def mask_png(data: bytes, options: MaskOptions, frame: Frame, number: int = 1) -> bytes:
+    """Makes an upright grey PNG of a mask's file, or of JSON shapes, of the row's object `number` and further ones.
 
     Raises: ImageError: `unequal_sides`: another size than the frame; `unknown_class`; others as `values` and `drawn`.
     """
     if options.draw is not None:
-        found = drawn(data, options, frame.height, frame.width)
+        found = drawn(data, options, frame.height, frame.width, number)
     else:
-        found = values(data, options.max_pixels, options.colors, options.pixel)
+        found = file_values(data, options)
         if found.shape != frame[:2]:
             has, wanted = (f"{width} x {height}" for height, width in (found.shape, frame[:2]))
             raise ImageError("unequal_sides", f"the mask has {has} pixels, its image '{options.image}' {wanted}")
-        _check(found, options)
-    return png(upright(found[..., np.newaxis], frame.turn)[..., 0], [])
+    level = int(isinstance(options, MasksOptions))  # a row may have many, mostly zeros
+    return png(upright(found[..., np.newaxis], frame.turn)[..., 0], [], level)
+
+
+def file_values(data: bytes, options: MaskOptions) -> Values:
+    """Returns the checked value of each pixel of a file; of an object, 1. Raises: ImageError: as `mask_png`."""
+    if isinstance(options, MasksOptions):
+        return _of_object(values(data, options.max_pixels, None, "uint16"))
+    found = values(data, options.max_pixels, options.colors, options.pixel)
+    _check(found, options)
+    return found
+
+
+def _of_object(found: Values) -> Values:
+    known = np.unique(found[found > 0])
+    if len(known) > 1:
+        shown = ", ".join(map(str, known[:SHOWN])) + (f" and {len(known) - SHOWN} more" if len(known) > SHOWN else "")
+        raise ImageError("unknown_class", f"the values {shown}: a mask of one object has 0 and one other")
+    return (found > 0).astype(np.uint8)
 
 
 def values(data: bytes, max_pixels: int, colors: Colors | None, pixel: str = "uint8") -> Values:
@@ -73,7 +90,9 @@ def values(data: bytes, max_pixels: int, colors: Colors | None, pixel: str = "ui
     beyond the type; others as `transcode.decodable`.
     """
     try:
-        return _of_array(data, max_pixels, pixel) if data.startswith(MAGIC) else _of_image(data, max_pixels, colors, pixel)
+        return (
+            _of_array(data, max_pixels, pixel) if data.startswith(MAGIC) else _of_image(data, max_pixels, colors, pixel)
+        )
     except ImageError:
         raise
     except Exception as error:  # hostile bytes raise any

@@ -22,15 +22,15 @@ Values: TypeAlias = npt.NDArray[np.uint8 | np.uint16]
 MARGIN = 2  # sides around the image: for polygons further outside, pycocotools takes memory without a limit
 
 
-def drawn(shapes: bytes, options: MaskOptions, height: int, width: int) -> Values:
-    """Draws a row's shapes, JSON, in order: [height, width], 0 where none is.
+def drawn(shapes: bytes, options: MaskOptions, height: int, width: int, first: int = 1) -> Values:
+    """Draws a row's shapes, JSON, in order: [height, width], 0 where none is. `first` numbers the first.
 
     Raises: ImageError: `malformed_row`: not shapes, or not of this size; `unknown_class`: a name without a value, or a
     crowd without the value `ignore`; `too_large`: too many objects for numbers.
     """
     canvas = np.zeros((height, width), options.pixel, order="F")  # as pycocotools' masks
     known = {name: value for value, name in options.classes or ()}
-    for number, shape in enumerate(json.loads(shapes), 1):
+    for number, shape in enumerate(json.loads(shapes), first):
         try:
             runs = _runs(shape, height, width)
         except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
@@ -43,6 +43,8 @@ def drawn(shapes: bytes, options: MaskOptions, height: int, width: int) -> Value
 
 
 def _value(shape: Mapping[str, Any], number: int, known: Mapping[str, int], options: MaskOptions) -> int:
+    if options.draw == "objects":
+        return 1
     name = str(shape.get("name"))
     if shape.get("crowd") and options.crowd == "ignore":
         if options.ignore is None:

@@ -10,7 +10,7 @@ from recordmill.pipeline.spec.features.category import Categories, Category
 from recordmill.pipeline.spec.features.chat import Chat
 from recordmill.pipeline.spec.features.image import Image, ImageSequence
 from recordmill.pipeline.spec.features.keypoints import Keypoints
-from recordmill.pipeline.spec.features.mask import Mask
+from recordmill.pipeline.spec.features.mask import Mask, Masks
 from recordmill.pipeline.spec.features.number import Number, Numbers
 from recordmill.pipeline.spec.features.pair import Pair
 from recordmill.pipeline.spec.features.raw import Raw
@@ -21,6 +21,7 @@ AnyFeature = Annotated[
     Image
     | ImageSequence
     | Mask
+    | Masks
     | Boxes
     | Keypoints
     | Text
