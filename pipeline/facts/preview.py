@@ -181,7 +181,7 @@ def _tiles(
     pixels, mask, poses = image.array(), roles.masks.get(name), roles.poses(record, name)
     boxes, under = list(roles.named_boxes(record, name)), roles.under(record, name) if mask else None
     stored = painted(pixels, under, mask.ignore) if mask else hatched(_image(pixels), roles.backgrounds.get(name))
-    word = ", stretched" if image.pixels.planes else ""
+    word = ", stretched" if image.pixels.planes and not mask else ""
     yield _tile(f"{name if len(roles.images) > 1 else 'stored'}{word}", stored, boxes, poses)
     augmented = partial(_augmented, changes=changes, position=record.position)
     for epoch in range(DRAWS if changes else 0):

@@ -229,7 +229,8 @@ class FeatureRoles:
                 shown = notebook.small(hatched(pixels, self.backgrounds.get(name)), side)
                 shown = with_poses(shown, self.poses(record, name))
                 boxes = tuple(self._boxes(record, name, *shown.size))
-                size = f"{pixels.width}×{pixels.height}{', stretched' if image.pixels.planes else ''}"
+                is_stretched = image.pixels.planes and name not in self.masks
+                size = f"{pixels.width}×{pixels.height}{', stretched' if is_stretched else ''}"
                 thumbnails.append(Thumbnail(name, notebook.data_url(shown), *shown.size, size, boxes))
         return ShownRecord(record.key, record.split, self.label_of(record), thumbnails, *self.words_of(record))
 
