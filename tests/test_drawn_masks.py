@@ -83,6 +83,10 @@ def check(seeds: range) -> None:
             for crowd, ignore in (("ignore", 255), ("draw", None)):
                 got = drawn(data, options(draw, crowd=crowd, ignore=ignore), height, width)
                 np.testing.assert_array_equal(got, expected(height, width, shapes, draw, ignore), str(seed))
+        for number, shape in enumerate(shapes, 1):
+            alone = drawn(json.dumps([shape]).encode(), options("objects"), height, width, number)
+            pixels = as_coco_does(shape, height, width)
+            np.testing.assert_array_equal(alone, np.zeros_like(alone) if pixels is None else pixels, str(seed))
 
 
 def test_shapes_are_drawn_as_pycocotools_draws_them() -> None:
@@ -145,6 +149,8 @@ def test_objects_beyond_the_numbers_are_rejects(ignore: int | None) -> None:
     with raises(ImageError, f"object {most}", most) as caught:
         drawn(json.dumps([*shapes, shapes[0]]).encode(), options("instances", ignore=ignore), 10, 10)
     assert caught.value.reason == "too_large"
+    wider = options("instances", ignore=60_000, pixel="uint16")
+    assert drawn(json.dumps([*shapes, *shapes]).encode(), wider, 10, 10).max() == 2 * len(shapes)
 
 
 def every_run(rng: np.random.Generator) -> Iterator[np.ndarray]:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
+import tifffile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Picture
@@ -77,6 +78,12 @@ def as_npy(found: Values) -> bytes:
     return into.getvalue()
 
 
+def tiff(found: Values, **keys: Any) -> bytes:
+    into = io.BytesIO()
+    tifffile.imwrite(into, found, **keys)
+    return into.getvalue()
+
+
 FORMS: dict[str, tuple[int, Callable[[Values], bytes]]] = {
     "palette PNG": (255, palette),
     "palette PNG, 2 colours": (1, palette),
@@ -97,6 +104,11 @@ FORMS: dict[str, tuple[int, Callable[[Values], bytes]]] = {
     "uint8 .npy": (255, as_npy),
     "int64 .npy": (255, lambda found: as_npy(found.astype(np.int64))),
     "columns first .npy": (255, lambda found: as_npy(np.asfortranarray(found.astype(">u2")))),
+    "PNG of 16 bits": (65_535, lambda found: saved(Picture.fromarray(found.astype(np.uint16)))),
+    "TIFF of 16 bits": (65_535, lambda found: saved(Picture.fromarray(found.astype(np.uint16)), "TIFF")),
+    "big-endian TIFF": (65_535, lambda found: tiff(found.astype(np.uint16), byteorder=">")),
+    "TIFF of 32 bits": (65_535, lambda found: tiff(found.astype(np.int32), compression="zlib")),
+    "16 bits .npy": (65_535, lambda found: as_npy(found.astype(np.uint16))),
 }  # fmt: skip
 sides = st.tuples(st.integers(1, 25), st.integers(1, 25))
 
@@ -105,8 +117,11 @@ sides = st.tuples(st.integers(1, 25), st.integers(1, 25))
 @given(sides, st.integers(0, 1 << 30))
 def test_a_pixel_is_its_index_or_level(form: str, shape: tuple[int, int], seed: int) -> None:
     most, write = FORMS[form]
-    found = np.random.default_rng(seed).integers(0, most + 1, shape, np.uint8)
-    np.testing.assert_array_equal(values(write(found), MANY_PIXELS, None), found)
+    dtype = "uint8" if most < 256 else "uint16"
+    found = np.random.default_rng(seed).integers(0, most + 1, shape, dtype)
+    got = values(write(found), MANY_PIXELS, None, dtype)
+    np.testing.assert_array_equal(got, found)
+    assert got.dtype == dtype
 
 
 @given(sides, st.integers(0, 1 << 30), st.booleans())
@@ -133,13 +148,14 @@ RED = np.zeros((3, 4, 3), np.uint8) + np.array([128, 0, 0], np.uint8)
         (saved(Picture.fromarray(RAMP), "TIFF", compression="jpeg"), "unsupported_format", ["TIFF", "PNG"]),
         (saved(Picture.fromarray(RED)), "unsupported_format", ["`colors`"]),
         (saved(Picture.fromarray(CLEAR)), "unsupported_format", ["alpha"]),
-        (saved(Picture.fromarray(RAMP.astype(np.uint16) + 250)), "unknown_class", ["256", "6"]),
+        (saved(Picture.fromarray(RAMP.astype(np.uint16) + 250)), "unknown_class", ["256", "6", "`dtype: uint16`"]),
         (saved(Picture.fromarray(RAMP / np.float32(2)), "TIFF"), "unknown_class", ["0.5", "6"]),
         (saved(Picture.fromarray(RAMP * np.float32(np.nan)), "TIFF"), "unknown_class", ["nan", "12"]),
         (saved(Picture.fromarray(RAMP - np.uint8(1)), "TIFF", tiffinfo={339: 2}), "unknown_class", ["-1"]),
         (saved(Picture.fromarray(RAMP), "TIFF", tiffinfo={262: 0}), "unsupported_format", ["white", "PNG"]),
-        (as_npy(RAMP.astype(np.int64) - 1), "unsupported_format", ["0 to 255"]),
+        (as_npy(RAMP.astype(np.int64) - 1), "unknown_class", ["-1"]),
         (as_npy(RAMP.astype(np.float32)), "unsupported_format", ["float32"]),
+        (tiff(np.stack([RAMP] * 3, -1) * np.uint16(257), photometric="rgb"), "unsupported_format", ["16", "grey"]),
         (as_npy(RAMP[..., np.newaxis]), "unsupported_format", ["[3, 4, 1]"]),
         (saved(Picture.fromarray(RAMP))[:50], "undecodable_image", []),
         (b"text", "unsupported_format", []),
@@ -211,7 +227,7 @@ def taken(before: int, after: int) -> list[int]:
 
 def nearest(found: Values, size: tuple[int, int]) -> Values:
     rows, columns = map(taken, found.shape, size)
-    return np.array([[found[row][column] for column in columns] for row in rows], np.uint8)
+    return np.array([[found[row][column] for column in columns] for row in rows], found.dtype)
 
 
 def placed(found: Values, of_image: Mapping[str, Any], outside: int) -> Values:
@@ -233,20 +249,20 @@ def placed(found: Values, of_image: Mapping[str, Any], outside: int) -> Values:
         min(size[0], rounded(Fraction(height * size[1], width))),
         min(size[1], rounded(Fraction(width * size[0], height))),
     )
-    full = np.full(size, outside, np.uint8)
+    full = np.full(size, outside, found.dtype)
     top, left = (size[0] - scaled[0]) // 2, (size[1] - scaled[1]) // 2
     full[top : top + scaled[0], left : left + scaled[1]] = nearest(found, scaled)
     return full
 
 
 def in_batch(masks: list[Values], outside: int) -> Values:
-    full = np.full((len(masks), *np.max([mask.shape for mask in masks], 0)), outside, np.uint8)
+    full = np.full((len(masks), *np.max([mask.shape for mask in masks], 0)), outside, masks[0].dtype)
     for row, mask in zip(full, masks, strict=True):
         row[: mask.shape[0], : mask.shape[1]] = mask
     return full
 
 
-@pytest.mark.parametrize("ignore", [None, 255])
+@pytest.mark.parametrize(("ignore", "dtype"), [(None, "uint8"), (255, "uint8"), (60_001, "uint16")])
 @pytest.mark.parametrize(
     ("of_image", "store"),
     [
@@ -262,16 +278,18 @@ def in_batch(masks: list[Values], outside: int) -> Values:
 @settings(max_examples=12)
 @given(st.lists(sides, min_size=1, max_size=3), st.integers(0, 1 << 30))
 def test_a_mask_takes_the_nearest_pixel_of_its_images_place(
-    ignore: int | None, of_image: dict[str, Any], store: str, shapes: list[tuple[int, int]], seed: int
+    ignore: int | None, dtype: str, of_image: dict[str, Any], store: str, shapes: list[tuple[int, int]], seed: int
 ) -> None:
-    options, description = of_spec(of_image, store=store, ignore=ignore)
+    options, description = of_spec(of_image, store=store, ignore=ignore, dtype=dtype)
     rng = np.random.default_rng(seed)
-    found = [rng.integers(0, 255, shape, np.uint8) for shape in shapes]
-    files = [mask_png(palette(each), options, Frame(*each.shape, 1)) for each in found]
+    found = [rng.integers(0, np.iinfo(dtype).max, shape, dtype) for shape in shapes]
+    files = [mask_png(saved(Picture.fromarray(each)), options, Frame(*each.shape, 1)) for each in found]
     outside = ignore or 0
     expected = in_batch([placed(each, of_image, outside) for each in found], outside)[..., np.newaxis]
     stored = image.prepare(options, tf.constant(files), Context()).store(Statistics())
-    np.testing.assert_array_equal(image.features(description, stored)[""].numpy(), expected)
+    read = image.features(description, stored)[""].numpy()
+    np.testing.assert_array_equal(read, expected)
+    assert read.dtype == dtype
     reader = ImageReader("mask", description, None)
     np.testing.assert_array_equal(reader.images(stored[""].numpy().tolist())[""], expected)
 
@@ -293,6 +311,8 @@ def test_a_missing_mask_is_all_ignored() -> None:
     [
         ({"image": "no"}, ["'no'"]),
         ({"classes": ["a", "b"], "ignore": 1}, ["1", "value of a class"]),
+        ({"ignore": 256}, ["256", "`dtype: uint16`"]),
+        ({"classes": {300: "a"}}, ["300", "`dtype: uint16`"]),
         ({"draw": "classes"}, ["`draw: classes`"]),
         ({"draw": "instances", "classes": VOC}, ["`draw: instances`"]),
         ({"classes": VOC, "colors": {"persn": 255}}, ["persn", "person"]),

@@ -26,7 +26,7 @@ from recordmill.pipeline.reader.order import combine, uniform
 from recordmill.pipeline.reader.rows import AUGMENT
 from recordmill.pipeline.safe_text import cut, printable
 from recordmill.transforms.contract.kinds.boxes import Box
-from recordmill.transforms.contract.kinds.mask import MaskDescription as Mask
+from recordmill.transforms.contract.kinds.mask import Masked
 from recordmill.transforms.numpy.augment.base import Augmentation
 from recordmill.transforms.numpy.augment.chain import acting, apply_acting, check, lanes, parameters
 from recordmill.transforms.numpy.augment.lying import Lying, MovedBoxes, MovedKeypoints
@@ -169,7 +169,7 @@ def _tiles(roles: FeatureRoles, record: Record, name: str, image: StoredImage, c
     pixels, mask, poses = image.array(), roles.masks.get(name), roles.poses(record, name)
     boxes, under = list(roles.named_boxes(record, name)), roles.under(record, name) if mask else None
     stored = painted(pixels, under, mask.ignore) if mask else hatched(_image(pixels), roles.backgrounds.get(name))
-    word = ", stretched" if image.pixels.planes else ""
+    word = ", stretched" if image.pixels.planes and not mask else ""
     yield _tile(f"{name if len(roles.images) > 1 else 'stored'}{word}", stored, boxes, poses)
     for epoch in range(DRAWS if changes else 0):
         augmented = partial(_augmented, changes, record.position, epoch)
@@ -184,7 +184,7 @@ def _tiles(roles: FeatureRoles, record: Record, name: str, image: StoredImage, c
 
 
 def _augmented(
-    changes: Changes, position: int, epoch: int, pixels: Any, lying: Sequence[Lying] = (), mask: Mask | None = None
+    changes: Changes, position: int, epoch: int, pixels: Any, lying: Sequence[Lying] = (), mask: Masked | None = None
 ) -> Any:
     """Augments an image, and in place what lies on it, by the random numbers of a position in an epoch."""
     checked = check(changes)

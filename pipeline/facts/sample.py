@@ -31,7 +31,7 @@ from recordmill.transforms.contract.kinds.boxes import Box, BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.kinds.keypoints import VISIBLE, KeypointsDescription
-from recordmill.transforms.contract.kinds.mask import MaskDescription
+from recordmill.transforms.contract.kinds.mask import Masked
 from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.numpy.pixels import for_people
 
@@ -173,7 +173,7 @@ class FeatureRoles:
     texts: Sequence[str]
     names: Sequence[str]  # features with several names per row; they name the boxes of a row, if as many
     backgrounds: Mapping[str, Color]  # the padding's colour of padded images
-    masks: Mapping[str, MaskDescription]
+    masks: Mapping[str, Masked]
 
     @classmethod
     def of(cls, dataset: DatasetVersion) -> "FeatureRoles":
@@ -191,7 +191,7 @@ class FeatureRoles:
             [name for name, each in known.items() if isinstance(each, TextDescription)],
             [name for name, each in known.items() if isinstance(each, CategoriesDescription)],
             {name: color for name, color in backgrounds.items() if color is not None},
-            {name: each for name, each in known.items() if isinstance(each, MaskDescription)},
+            {name: each for name, each in known.items() if isinstance(each, Masked)},
         )
 
     def chosen(self, records: Sequence[Record]) -> list[Record]:
@@ -227,7 +227,8 @@ class FeatureRoles:
                 shown = notebook.small(hatched(pixels, self.backgrounds.get(name)), side)
                 shown = with_poses(shown, self.poses(record, name))
                 boxes = tuple(self._boxes(record, name, *shown.size))
-                size = f"{pixels.width}×{pixels.height}{', stretched' if image.pixels.planes else ''}"
+                is_stretched = image.pixels.planes and name not in self.masks
+                size = f"{pixels.width}×{pixels.height}{', stretched' if is_stretched else ''}"
                 thumbnails.append(Thumbnail(name, notebook.data_url(shown), *shown.size, size, boxes))
         return ShownRecord(record.key, record.split, self.label_of(record), thumbnails, *self.words_of(record))
 
@@ -289,13 +290,13 @@ def with_poses(image: Image.Image, poses: Iterable[Pose]) -> Image.Image:
 
 
 def painted(mask: Levels, image: Levels | None, ignored: int | None) -> Image.Image:
-    """Paints a mask, uint8 [height, width, 1], half over its image, but not zeros; hatches what it ignores.
+    """Paints a mask, [height, width, 1], half over its image, but not zeros; hatches what it ignores.
 
     A deep image is stretched.
     """
-    colors = np.array(list(map(ImageColor.getrgb, COLORS)), np.uint8)[(np.arange(256) - 1) % len(COLORS)]
-    values, under = mask[..., 0], np.zeros_like(mask) if image is None else for_people(image)
-    pixels = np.where(mask > 0, under // 2 + colors[values] // 2, under)
+    values, under = mask[..., 0], np.zeros(mask.shape, np.uint8) if image is None else for_people(image)
+    colors = np.array(list(map(ImageColor.getrgb, COLORS)), np.uint8)[(values.astype(int) - 1) % len(COLORS)]
+    pixels = np.where(mask > 0, under // 2 + colors // 2, under)
     return Image.fromarray(pixels if ignored is None else _striped(pixels, values == ignored))
 
 

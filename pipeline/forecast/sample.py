@@ -124,7 +124,7 @@ def _open_images(sample: RowSample, planned: PlannedBuild, name: str, options: i
             header = image_header.check_header(data, options.max_pixels, parse(reference).sides)
             profile = color_profile.foreign_profile(data, header.format) if options.converts_colors else b""
             if isinstance(options, MaskOptions):
-                _ = masks.values(data, options.max_pixels, options.colors)
+                _ = masks.file_values(data, options)
             elif decodable(data, decoding_of(options)) is not data:
                 pixels += header.width * header.height
             else:

@@ -167,7 +167,8 @@ def _check_forms(given: ReadOptions, features: Mapping[str, Description], manife
         raise DatasetError(f"dtype='{given.dtype}' needs an image, and none is read: leave it out")
     for name in images_of(features):
         pixel = getattr(features[name], "pixel", "")
-        if given.dtype in ("uint8", "uint16") and given.dtype != pixel:
+        is_cast = not isinstance(features[name], mask.Masked)
+        if is_cast and given.dtype in ("uint8", "uint16") and given.dtype != pixel:
             raise DatasetError(f"dtype='{given.dtype}' takes stored pixels, and '{name}' has {pixel}: leave dtype out")
     stored = [name for name, description in manifest.features.items() if description.get("kind") in IMAGES]
     if given.text == "bucketed" and stored:
@@ -202,7 +203,7 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
     if given and not images:
         raise DatasetError("augment needs an image, and none is read: leave it out")
     mixtures: list[BatchAugmentation] = []
-    of_image = {name: each.image for name, each in features.items() if isinstance(each, mask.MaskDescription)}
+    of_image = {name: each.image for name, each in features.items() if isinstance(each, mask.Masked)}
     masks = frozenset(of_image)
     if isinstance(given, Mapping):
         given = {**{name: given[image] for name, image in of_image.items() if image in given}, **given}
@@ -218,7 +219,7 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
     try:
         augment = {name: chain.check(changes) for name, changes in by_feature.items() if changes}
         for name, changes in augment.items():
-            if getattr(features[name], "planes", 0):
+            if name not in masks and getattr(features[name], "planes", False):
                 chain.check_deep(changes)
     except ValueError as error:
         raise DatasetError(str(error)) from None

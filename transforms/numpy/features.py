@@ -24,7 +24,7 @@ from recordmill.transforms.contract.kinds.category import CategoriesDescription,
 from recordmill.transforms.contract.kinds.chat import ChatDescription
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription, Pixels
 from recordmill.transforms.contract.kinds.keypoints import KeypointsDescription
-from recordmill.transforms.contract.kinds.mask import MaskDescription
+from recordmill.transforms.contract.kinds.mask import MaskDescription, MasksDescription
 from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
 from recordmill.transforms.contract.kinds.pair import PairDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
@@ -169,6 +169,11 @@ def _image_sequence(batch: Batch, name: str, description: ImageSequenceDescripti
     return _with_length(description, rows, lambda length: batch.images(name, description).sequences(rows, length))
 
 
+def _masks(batch: Batch, name: str, description: MasksDescription) -> Parts:
+    ready = _image_sequence(batch, name, description)
+    return {**ready, "": ready[""][..., 0]}
+
+
 def _places(batch: Batch, name: str, description: PlacesDescription) -> Parts:
     return _padded(batch, description, batch.places[name])
 
@@ -233,6 +238,7 @@ KINDS: Mapping[type[Description], Callable[[Batch, str, Any], Parts]] = {
     ImageDescription: _image,
     ImageSequenceDescription: _image_sequence,
     MaskDescription: _image,
+    MasksDescription: _masks,
     BoxesDescription: _places,
     KeypointsDescription: _places,
     TextDescription: _text,

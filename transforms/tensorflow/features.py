@@ -174,6 +174,7 @@ KINDS: Mapping[str, Kind] = {
     "image": Kind(image.prepare, image.features),
     "image_sequence": Kind(each(image.prepare), image.sequence_features),
     "mask": Kind(image.prepare, image.features),
+    "masks": Kind(each(image.prepare), image.masks_features),
     "boxes": Kind(boxes.prepare, boxes.features),
     "keypoints": Kind(keypoints.prepare, boxes.features),
     "text": Kind(text.prepare, text.features),

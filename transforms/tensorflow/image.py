@@ -172,6 +172,12 @@ def sequence_features(description: ImageSequenceDescription, stored: Parts) -> P
     return padded(description, encoded.with_flat_values(pixels))
 
 
+def masks_features(description: ImageSequenceDescription, stored: Parts) -> Parts:
+    """Decodes a mask for each object, as `sequence_features`: uint8 [rows, objects, height, width]."""
+    ready = sequence_features(description, stored)
+    return {**ready, "": ready[""][..., 0]}
+
+
 def normalized_images(
     description: AnyImages, stored: tf.Tensor, turns: tf.Tensor | None = None
 ) -> dict[str, tf.Tensor]:

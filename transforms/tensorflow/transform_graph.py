@@ -26,7 +26,7 @@ from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
 
 from recordmill.transforms.contract.kinds.base import FeatureOptions, argument_name
 from recordmill.transforms.contract.kinds.image import ImageOptions
-from recordmill.transforms.contract.kinds.mask import MaskDescription
+from recordmill.transforms.contract.kinds.mask import Masked
 from recordmill.transforms.contract.kinds.number import NumberOptions
 from recordmill.transforms.contract.kinds.text import vocabulary_owner
 from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
@@ -148,10 +148,10 @@ class ServingModel(tf.Module):
 def export_serving(export: str, descriptions: Features, inputs: Inputs, label: str | None, folder: str) -> None:
     """Writes the SavedModel into a new folder."""
     model = ServingModel(export)
-    masks = {name for name, each in descriptions.items() if isinstance(each, MaskDescription)}
+    masks = {name for name, each in descriptions.items() if isinstance(each, Masked)}
     inputs = {name: spec for name, spec in inputs.items() if name not in masks}
     others = {name: spec for name, spec in inputs.items() if name != label}
-    unserved = TokenLabelsDescription | MaskDescription
+    unserved = TokenLabelsDescription | Masked
     served = {name: each for name, each in descriptions.items() if not isinstance(each, unserved)}
     wanted = {name: description for name, description in served.items() if name != label}
     signatures = {"serving_default": model.signature(others, wanted)}

@@ -1,4 +1,4 @@
-"""Masks before the graph: files, or drawn shapes, become grey PNGs of 8 bits that hold each pixel's value.
+"""Masks before the graph: files, or drawn shapes, become grey PNGs that hold each pixel's value.
 
 Without `colors`, a palette's pixels are its indices, and grey ones of 1 to 8 bits their values, never scaled. Formats
 that blur edges, such as JPEG, are refused. `pycocotools` draws shapes, COCO's own code.
@@ -20,15 +20,16 @@ from recordmill.pipeline.build.images.transcode import UndecodableError, open_im
 from recordmill.pipeline.sources.files import is_machine_fault
 from recordmill.transforms.contract.image_header import NAMED, PNG, ImageError, check_header, check_pixels, read_header
 from recordmill.transforms.contract.image_rules import TAG, is_transposed
-from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, npy_levels
-from recordmill.transforms.contract.kinds.mask import LEVELS, MaskOptions
+from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, npy_integers
+from recordmill.transforms.contract.kinds.mask import MaskOptions, MasksOptions, levels_of
 from recordmill.transforms.numpy.image_decode import upright
 
-Values: TypeAlias = npt.NDArray[np.uint8]
+Values: TypeAlias = npt.NDArray[np.uint8 | np.uint16]
 Colors: TypeAlias = Sequence[tuple[tuple[int, int, int], int]]
 EXACT = ("PNG", "TIFF", "BMP", "GIF")  # formats that keep values
 BLURRED = ("jpeg", "tiff_jpeg", "webp")  # TIFF's compressions that do not
 BITS, SPACE, SIGNED = 258, 262, 339  # TIFF's tags
+OPAQUE = 255
 SHOWN = 3
 
 
@@ -49,30 +50,49 @@ class Frame(NamedTuple):
         return cls(*sides, 1)
 
 
-def mask_png(data: bytes, options: MaskOptions, frame: Frame) -> bytes:
-    """Makes an upright grey PNG of a mask's file, or of JSON shapes.
+def mask_png(data: bytes, options: MaskOptions, frame: Frame, number: int = 1) -> bytes:
+    """Makes an upright grey PNG of a mask's file, or of JSON shapes, of the row's object `number` and further ones.
 
     Raises: ImageError: `unequal_sides`: another size than the frame; `unknown_class`; others as `values` and `drawn`.
     """
     if options.draw is not None:
-        found = drawn(data, options, frame.height, frame.width)
+        found = drawn(data, options, frame.height, frame.width, number)
     else:
-        found = values(data, options.max_pixels, options.colors)
+        found = file_values(data, options)
         if found.shape != frame[:2]:
             has, wanted = (f"{width} x {height}" for height, width in (found.shape, frame[:2]))
             raise ImageError("unequal_sides", f"the mask has {has} pixels, its image '{options.image}' {wanted}")
-        _check(found, options)
-    return png(upright(found[..., np.newaxis], frame.turn)[..., 0], [])
+    level = int(isinstance(options, MasksOptions))  # a row may have many, mostly zeros
+    return png(upright(found[..., np.newaxis], frame.turn)[..., 0], [], level)
 
 
-def values(data: bytes, max_pixels: int, colors: Colors | None) -> Values:
-    """Returns the value of each pixel of a file, uint8 [height, width], or by the colours of classes.
+def file_values(data: bytes, options: MaskOptions) -> Values:
+    """Returns the checked value of each pixel of a file; of an object, 1. Raises: ImageError: as `mask_png`."""
+    if isinstance(options, MasksOptions):
+        return _of_object(values(data, options.max_pixels, None, "uint16"))
+    found = values(data, options.max_pixels, options.colors, options.pixel)
+    _check(found, options)
+    return found
+
+
+def _of_object(found: Values) -> Values:
+    known = np.unique(found[found > 0])
+    if len(known) > 1:
+        shown = ", ".join(map(str, known[:SHOWN])) + (f" and {len(known) - SHOWN} more" if len(known) > SHOWN else "")
+        raise ImageError("unknown_class", f"the values {shown}: a mask of one object has 0 and one other")
+    return (found > 0).astype(np.uint8)
+
+
+def values(data: bytes, max_pixels: int, colors: Colors | None, pixel: str = "uint8") -> Values:
+    """Returns the value of each pixel of a file, [height, width] of the type `pixel`, or by the colours of classes.
 
     Raises: ImageError: `unsupported_format`: not an exact format, or transparent; `unknown_class`: a colour or a value
-    above 255; others as `transcode.decodable`.
+    beyond the type; others as `transcode.decodable`.
     """
     try:
-        return _of_array(data, max_pixels) if data.startswith(MAGIC) else _of_image(data, max_pixels, colors)
+        return (
+            _of_array(data, max_pixels, pixel) if data.startswith(MAGIC) else _of_image(data, max_pixels, colors, pixel)
+        )
     except ImageError:
         raise
     except Exception as error:  # hostile bytes raise any
@@ -81,42 +101,44 @@ def values(data: bytes, max_pixels: int, colors: Colors | None) -> Values:
         raise UndecodableError("undecodable_image", "the mask is cut off or damaged") from None
 
 
-def _of_array(data: bytes, max_pixels: int) -> Values:
+def _of_array(data: bytes, max_pixels: int, pixel: str) -> Values:
     try:
-        found = npy_levels(data)
+        found = npy_integers(data)
     except ArrayError as error:
         raise ImageError("unsupported_format", str(error)) from None
     if found.ndim != 2:
         raise ImageError("unsupported_format", f"the array has the shape {list(found.shape)}: save [height, width]")
     height, width = found.shape
     check_pixels(width, height, max_pixels)
-    return found
+    return _levels(found, pixel)
 
 
-def _of_image(data: bytes, max_pixels: int, colors: Colors | None) -> Values:
+def _of_image(data: bytes, max_pixels: int, colors: Colors | None, pixel: str) -> Values:
     header = check_header(data, max_pixels)
     with open_image(data, NAMED[header.format], max_pixels) as image:
         if header.format not in EXACT or image.info.get("compression") in BLURRED:
             raise ImageError("unsupported_format", f"the mask is {header.format}, which changes values: save it as PNG")
         image.load()
-        found = _plain(image, data) if colors is None else _of_colors(image, colors)
+        bits = data[24] if data.startswith(PNG) else _tags(image).get(BITS, (8,))[0]
+        if bits > 8 and len(image.getbands()) > 1:  # Pillow would cut them to 8
+            raise ImageError("unsupported_format", f"the mask has {bits} bits a channel: save it as grey, one channel")
+        found = _plain(image, bits, pixel) if colors is None else _of_colors(image, colors, pixel)
         return upright(found[..., np.newaxis], image.getexif().get(TAG, 1))[..., 0]
 
 
-def _plain(image: Image.Image, data: bytes) -> Values:
+def _plain(image: Image.Image, bits: int, pixel: str) -> Values:
     pixels, tags = np.asarray(image), _tags(image)
     if tags.get(SPACE) == 0:
         raise ImageError("unsupported_format", "the TIFF counts from white, and libraries invert it: save it as PNG")
     if pixels.ndim == 2:
-        bits = data[24] if data.startswith(PNG) else tags.get(BITS, (8,))[0]
         scaled = pixels.view(np.int8) if tags.get(SIGNED) == (2,) and bits == 8 else pixels
-        return _levels(scaled // _step(bits) if image.mode == "L" else scaled)
+        return _levels(scaled // _step(bits) if image.mode == "L" else scaled, pixel)
     colours, alpha = pixels[..., : 3 if image.mode.startswith("RGB") else 1], pixels[..., -1]
-    if image.mode in ("LA", "RGBA") and (alpha < LEVELS - 1).any():
+    if image.mode in ("LA", "RGBA") and (alpha < OPAQUE).any():
         raise ImageError("unsupported_format", "the mask has transparent pixels: save it without alpha")
     if image.mode not in ("LA", "RGB", "RGBA") or (colours != colours[..., :1]).any():
         raise ImageError("unsupported_format", "the mask has colours: give `colors`, the colour of each class")
-    return colours[..., 0]
+    return colours[..., 0].astype(pixel)
 
 
 def _tags(image: Image.Image) -> Mapping[int, Any]:
@@ -125,35 +147,40 @@ def _tags(image: Image.Image) -> Mapping[int, Any]:
 
 def _step(bits: int) -> int:
     """Returns the step between grey levels: Pillow scales those of 2 and 4 bits to 0..255."""
-    return (LEVELS - 1) // ((1 << min(bits, 8)) - 1)
+    return 255 // ((1 << min(bits, 8)) - 1)
 
 
-def _of_colors(image: Image.Image, colors: Colors) -> Values:
+def _of_colors(image: Image.Image, colors: Colors, pixel: str) -> Values:
     codes = np.asarray(image.convert("RGBA")).view("<u4")[..., 0]
-    known = np.array(sorted((int.from_bytes((*color, LEVELS - 1), "little"), value) for color, value in colors))
+    known = np.array(sorted((int.from_bytes((*color, OPAQUE), "little"), value) for color, value in colors))
     places = np.searchsorted(known[:, 0], codes).clip(max=len(known) - 1)
     lost = codes[known[places, 0] != codes]
     if lost.size:
         *colour, alpha = int(lost[0]).to_bytes(4, "little")
-        clear = "" if alpha == LEVELS - 1 else f" of alpha {alpha}"
+        clear = "" if alpha == OPAQUE else f" of alpha {alpha}"
         raise ImageError("unknown_class", f"the colour {colour}{clear} in {lost.size:,} pixels is not among `colors`")
-    return known[places, 1].astype(np.uint8)
+    return known[places, 1].astype(pixel)
 
 
-def _levels(pixels: npt.NDArray[Any]) -> Values:
-    """Returns whole numbers as uint8. Raises: ImageError."""
-    wrong = pixels[~((pixels >= 0) & (pixels < LEVELS) & (pixels == np.floor(pixels)))]
+def _levels(pixels: npt.NDArray[Any], pixel: str) -> Values:
+    """Returns whole numbers as the type `pixel`. Raises: ImageError."""
+    most = levels_of(pixel) - 1
+    wrong = pixels[~((pixels >= 0) & (pixels <= most) & (pixels == np.floor(pixels)))]
     if wrong.size:
         what = f"the value {wrong[0]} in {wrong.size:,} pixels"
-        raise ImageError("unknown_class", f"{what} is not a whole number from 0 to 255")
-    return pixels.astype(np.uint8)
+        raise ImageError("unknown_class", f"{what} is not a whole number from 0 to {most}{_remedy(wrong[0], pixel)}")
+    return pixels.astype(pixel)
+
+
+def _remedy(wrong: float, pixel: str) -> str:
+    return ": `dtype: uint16` takes it" if pixel == "uint8" and 255 < wrong < levels_of("uint16") else ""
 
 
 def _check(found: Values, options: MaskOptions) -> None:
     """Refuses values outside the classes. Raises: ImageError."""
     if options.classes is None:
         return
-    counts = np.bincount(found.ravel(), minlength=LEVELS)
+    counts = np.bincount(found.ravel(), minlength=levels_of(options.pixel))
     counts[[value for value, _ in options.classes]] = 0
     if options.ignore is not None:
         counts[options.ignore] = 0

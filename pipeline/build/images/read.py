@@ -153,8 +153,10 @@ class BuildImageReader(ImageFiles):
         profiles = [("profiles", named)] if profile else []
         return Loaded(ready, data, needs, file, [*transcoded, *profiles, *lost])
 
-    def load_mask(self, source: int, data: bytes, options: MaskOptions, image: "Loaded | None") -> "Loaded":
-        """Reads the mask of an image, by reference or as shapes, as a grey PNG.
+    def load_mask(
+        self, source: int, data: bytes, options: MaskOptions, image: "Loaded | None", number: int
+    ) -> "Loaded":
+        """Reads the mask of an image, or of its object `number`, by reference or as shapes, as a grey PNG.
 
         Raises: ImageError: as `load` and `masks.mask_png`, or `missing_value`: the row has no image. OSError,
         OutOfMemoryError: as `load`.
@@ -167,7 +169,7 @@ class BuildImageReader(ImageFiles):
         if options.is_reference:
             file, data = self.whole_file(source, data), self.read(source, data, options.max_bytes)
             self._decode_apart(data, options)
-        make = lambda: masks.mask_png(data, options, frame)  # noqa: E731 - tried twice
+        make = lambda: masks.mask_png(data, options, frame, number)  # noqa: E731 - tried twice
         ready = retry_alone(make, f"decode a mask of {len(data):,} bytes", (UndecodableError,), needs)
         return Loaded(ready, data, needs, file)
 

@@ -15,22 +15,22 @@ import numpy.typing as npt
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.image_header import ImageError
-from recordmill.transforms.contract.kinds.mask import LEVELS, MaskOptions
+from recordmill.transforms.contract.kinds.mask import MaskOptions, levels_of
 from recordmill.transforms.contract.shapes import polygons_of, runs_size
 
-Values: TypeAlias = npt.NDArray[np.uint8]
+Values: TypeAlias = npt.NDArray[np.uint8 | np.uint16]
 MARGIN = 2  # sides around the image: for polygons further outside, pycocotools takes memory without a limit
 
 
-def drawn(shapes: bytes, options: MaskOptions, height: int, width: int) -> Values:
-    """Draws a row's shapes, JSON, in order: uint8 [height, width], 0 where none is.
+def drawn(shapes: bytes, options: MaskOptions, height: int, width: int, first: int = 1) -> Values:
+    """Draws a row's shapes, JSON, in order: [height, width], 0 where none is. `first` numbers the first.
 
     Raises: ImageError: `malformed_row`: not shapes, or not of this size; `unknown_class`: a name without a value, or a
     crowd without the value `ignore`; `too_large`: too many objects for numbers.
     """
-    canvas = np.zeros((height, width), np.uint8, order="F")  # as pycocotools' masks
+    canvas = np.zeros((height, width), options.pixel, order="F")  # as pycocotools' masks
     known = {name: value for value, name in options.classes or ()}
-    for number, shape in enumerate(json.loads(shapes), 1):
+    for number, shape in enumerate(json.loads(shapes), first):
         try:
             runs = _runs(shape, height, width)
         except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
@@ -43,6 +43,8 @@ def drawn(shapes: bytes, options: MaskOptions, height: int, width: int) -> Value
 
 
 def _value(shape: Mapping[str, Any], number: int, known: Mapping[str, int], options: MaskOptions) -> int:
+    if options.draw == "objects":
+        return 1
     name = str(shape.get("name"))
     if shape.get("crowd") and options.crowd == "ignore":
         if options.ignore is None:
@@ -50,9 +52,10 @@ def _value(shape: Mapping[str, Any], number: int, known: Mapping[str, int], opti
             raise ImageError("unknown_class", f"{what}: give the value `ignore`, or `crowd: draw`")
         return options.ignore
     if options.draw == "instances":
-        if number >= LEVELS or number == options.ignore:
-            most = options.ignore or LEVELS
-            raise ImageError("too_large", f"object {number} is one too many: numbers are below {most}")
+        levels = levels_of(options.pixel)
+        if number >= levels or number == options.ignore:
+            most, more = options.ignore or levels, " of `dtype: uint8`" if options.pixel == "uint8" else ""
+            raise ImageError("too_large", f"object {number} is one too many: numbers{more} are below {most}")
         return number
     if name not in known:
         raise ImageError("unknown_class", f"object {number} is of {cut(repr(name))}, which is not among `classes`")

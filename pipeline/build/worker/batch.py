@@ -161,12 +161,12 @@ def _load(
     beside: Sequence[Loaded],
 ) -> list[Loaded]:
     """Loads a feature's images of one row: one or none, or any number from a list; `beside` is a mask's image."""
-    loaded, size = list[Loaded](), 0
-    if isinstance(options, MaskOptions):
-        image = beside[0] if beside else None
-        return [reader.load_mask(source, data, options, image) for data in read.kept(references, options)]
-    for reference in read.kept(references, options):
-        loaded.append(reader.load(source, reference, options))
+    loaded, size, image = list[Loaded](), 0, beside[0] if beside else None
+    for number, reference in enumerate(read.kept(references, options), 1):
+        if isinstance(options, MaskOptions):
+            loaded.append(reader.load_mask(source, reference, options, image, number))
+        else:
+            loaded.append(reader.load(source, reference, options))
         size += len(loaded[-1].data) + (len(loaded[-1].source) if loaded[-1].data is not loaded[-1].source else 0)
         if len(loaded) > 1 and size > ROW_BYTES:
             raise ImageError("too_large", f"the row's images have more than {ROW_BYTES >> 20} MiB together")

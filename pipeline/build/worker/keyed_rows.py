@@ -35,6 +35,9 @@ UNKNOWN_SPLIT = "the row's value names none of the spec's splits, or is no time 
 FROZEN_LABEL = "the label is not among the classes of the frozen analysis: `analysis: refresh` gives it an id"
 
 
+LISTS = pa.list_(pa.string())
+
+
 class KeyedBlock(NamedTuple):
     """The keyed rows of a block, and its other rows."""
 
@@ -233,7 +236,10 @@ class RowKeys:
 
     def _lengths(self, column: str) -> npt.NDArray[np.int64]:
         """Returns the number of a column's values in each row; 0 for a missing list."""
-        return lengths(self._table[column].combine_chunks()) // self._schema.columns[column].multiple
+        values = self._table[column].combine_chunks()
+        if self._schema.columns[column].type is ColumnType.OBJECTS:
+            values = _each_object(values)
+        return lengths(values) // self._schema.columns[column].multiple
 
     def column(self, name: str) -> pa.ChunkedArray:
         """Returns a feature's column; several as lists, or as JSON objects, null where the first is null.
@@ -242,7 +248,8 @@ class RowKeys:
         """
         fields = self._schema.fields.get(name)
         if fields is None:
-            return self._table[self._schema.features[name]]
+            column = self._table[self._schema.features[name]]
+            return pa.chunked_array([_each_object(column)]) if name in self._schema.objects else column
         if self._schema.columns[self._schema.features[name]].many:
             lists = [self._table[column].combine_chunks() for column in fields.values()]
             return pa.chunked_array([interleaved(lists)])
@@ -289,6 +296,11 @@ def unequal(group: Sequence[str], counts: npt.NDArray[np.int64], columns: Mappin
         message = f"lists that belong together have different lengths: {found}"
         faults[row] = Fault("unequal_lists", message, columns[differs])
     return faults
+
+
+def _each_object(rows: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Splits lists of objects, JSON, into lists of JSON, one object each."""
+    return pa.array([row and [json.dumps([each]) for each in json.loads(row)] for row in rows.to_pylist()], LISTS)
 
 
 def _object(fields: dict[str, str | None]) -> str:

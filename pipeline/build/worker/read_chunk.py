@@ -99,7 +99,7 @@ class ChunkReader:
         if planned.inline:
             return rows
         moved: dict[str, pa.ChunkedArray] = {}
-        for name in planned.images():
+        for name in (name for name, each in planned.images().items() if each.is_reference):
             column = planned.schema.features[name]
             if column not in moved:
                 moved[column] = spill.move(rows[name])

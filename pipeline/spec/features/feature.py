@@ -157,6 +157,6 @@ def check_together(groups: tuple[Group, ...], features: Mapping[str, Feature]) -
         for name in group:
             feature = feature_named(name, features, "together")
             column = feature.raw_column()
-            if column is None or not column.many:
+            if column is None or not (column.many or isinstance(feature, ListFeature)):
                 message = f"'{name}' is of kind {feature.kind}, one value a row: only lists have a length"
                 raise WrongValueError(message, "together")

@@ -1,19 +1,19 @@
-"""Masks of an image: an index for each pixel, from images, or drawn from the shapes of objects."""
+"""Masks of an image, from files or drawn: an index for each pixel, or a mask for each object."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
 
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.category import Classes, ClassName, distinct
-from recordmill.pipeline.spec.features.feature import Feature, feature_named
+from recordmill.pipeline.spec.features.feature import Feature, ListFeature, feature_named
 from recordmill.pipeline.spec.features.image import MAX_BYTES, Byte, Image
 from recordmill.transforms.contract.kinds import mask as kinds
 from recordmill.transforms.contract.kinds.base import Description
 
-Value = Annotated[int, Field(ge=0, le=255)]
+Value = Annotated[int, Field(ge=0, le=65_535)]
 Color = Annotated[
     Annotated[Byte, Tag("a level")] | Annotated[tuple[Byte, Byte, Byte], Tag("a colour")],
     Discriminator(lambda value: "a level" if isinstance(value, int) else "a colour"),
@@ -26,40 +26,71 @@ MaskClasses = Annotated[
 IGNORED = "ignore"  # the name in `colors` of the ignored value
 
 
-class Mask(Feature):
-    """An index for each pixel of an image: its class, or the number of its object."""
+class OfImage(Feature):
+    """A feature with values for each pixel of an image."""
 
     column_type = ColumnType.IMAGE
-    contract = kinds.MaskOptions
-    kind: Literal["mask"]
+    contract: ClassVar[type[kinds.MaskOptions]]
     image: str = Field(min_length=1)
     """The feature of kind image with the masked pixels: gives the mask its `size`, `shorter_side` and `fit`."""
-    classes: MaskClasses | None = None
-    """The classes' names, ordered by value, or by value, `{0: background, 15: person}`. Other values are rejects. By
-    default all values are good."""
-    ignore: Value | None = None
-    """The value of pixels that count for no class, also of padding. By default none, and padding is 0."""
-    colors: dict[ClassName, Color] | None = None
-    """The colour of each class in the files, or its grey level; `ignore` names the ignored value. By default the pixels
-    are the values: a palette's indices, or levels of grey."""
     oriented: Literal["upright", "file"] = "upright"
     """The mask's frame if EXIF rotates the image. upright: the displayed image. file: the pixels in the file."""
-    draw: Literal["classes", "instances"] | None = None
-    """Draws the column's shapes, polygons and run lengths. classes: later objects cover earlier ones. instances: the
-    object's number in the row, from 1. By default the column holds images."""
-    crowd: Literal["ignore", "draw"] = "ignore"
-    """ignore: drawn groups, COCO's crowds, get the value `ignore`, which they need. draw: as other objects."""
     store: Literal["png", "raw"] = "png"
-    """png; raw: uint8."""
+    """png; raw: pixels."""
     max_pixels: int = Field(default=64_000_000, ge=1, strict=True)
     """The largest number of pixels; masks with more, by their header, are rejected before decoding."""
     max_bytes: int = Field(default=MAX_BYTES, ge=1, le=1 << 30, strict=True)
     """The largest number of bytes; larger masks are rejected before reading."""
     _image: Image | None = PrivateAttr(default=None)
 
+    def check(self, features: Mapping[str, Feature]) -> None:
+        """Checks the feature named by `image`, and takes over its size."""
+        image = feature_named(self.image, features, "image")
+        if not isinstance(image, Image) or image.kind != "image":
+            wanted = f"'{self.image}' is of kind {image.kind}: a mask needs one of kind image"
+            raise WrongValueError(wanted, "image")
+        self._image = image
+
+    def _options(self, **more: Any) -> kinds.MaskOptions:
+        nearest = {"resize": "nearest", "channels": 1, "color": "ignore"}
+        return self._make(self.contract, **self._sides(), **nearest, **more)
+
+    def _sides(self) -> dict[str, Any]:
+        """Returns the image's options that decide a pixel's place."""
+        return {name: getattr(self._image, name) for name in ("size", "shorter_side", "fit")} if self._image else {}
+
+    def _pixels(self, dtype: str) -> dict[str, Any]:
+        """Returns the fields of the description for decoding."""
+        shape = (*(self._sides().get("size") or (None, None)), 1)
+        stored = {"stored": "bytes", "encoding": self.store, "shape": shape}
+        return {**stored, "pixel": dtype, "dtype": dtype, "offset": (0.0,), "scale": (1.0,)}
+
+
+class Mask(OfImage):
+    """An index for each pixel of an image: its class, or the number of its object."""
+
+    contract = kinds.MaskOptions
+    kind: Literal["mask"]
+    classes: MaskClasses | None = None
+    """The classes' names, ordered by value, or by value, `{0: background, 15: person}`. Other values are rejects. By
+    default all values are good."""
+    dtype: Literal["uint8", "uint16"] = "uint8"
+    """The type of a pixel: uint16 for values above 255, such as the numbers of many objects."""
+    ignore: Value | None = None
+    """The value of pixels that count for no class, also of padding. By default none, and padding is 0."""
+    colors: dict[ClassName, Color] | None = None
+    """The colour of each class in the files, or its grey level; `ignore` names the ignored value. By default the pixels
+    are the values: a palette's indices, or levels of grey."""
+    draw: Literal["classes", "instances"] | None = None
+    """Draws the column's shapes, polygons and run lengths. classes: later objects cover earlier ones. instances: the
+    object's number in the row, from 1. By default the column holds images."""
+    crowd: Literal["ignore", "draw"] = "ignore"
+    """ignore: drawn groups, COCO's crowds, get the value `ignore`, which they need. draw: as other objects."""
+
     @model_validator(mode="after")
     def _check(self) -> "Mask":
         names = {name: value for value, name in self.named}
+        self._check_dtype({"classes": max(names.values(), default=0), "ignore": self.ignore or 0})
         if self.ignore is not None:
             if self.ignore in names.values():
                 raise WrongValueError(f"{self.ignore} is the value of a class: give one that no class has", "ignore")
@@ -77,6 +108,11 @@ class Mask(Feature):
             raise WrongValueError("are of files, and `draw` makes masks of shapes: leave one out", "colors")
         return self
 
+    def _check_dtype(self, largest: Mapping[str, int]) -> None:
+        for option, value in largest.items():
+            if value >= kinds.levels_of(self.dtype):
+                raise WrongValueError(f"{value} is above {self.dtype}'s 255: give `dtype: uint16`", option)
+
     @property
     def named(self) -> tuple[tuple[int, str], ...]:
         """The values of classes, with their names."""
@@ -86,13 +122,6 @@ class Mask(Feature):
     def _colors(self) -> dict[str, tuple[int, int, int]]:
         given = (self.colors or {}).items()
         return {name: color if isinstance(color, tuple) else (color, color, color) for name, color in given}
-
-    def check(self, features: Mapping[str, Feature]) -> None:
-        """Checks the feature named by `image`, and takes over its size."""
-        image = feature_named(self.image, features, "image")
-        if not isinstance(image, Image) or image.kind != "image":
-            raise WrongValueError(f"'{self.image}' is of kind {image.kind}: a mask needs one of kind image", "image")
-        self._image = image
 
     def _column(self) -> Column:
         return Column(ColumnType.OBJECTS if self.draw else ColumnType.IMAGE, optional=self.optional)
@@ -107,29 +136,37 @@ class Mask(Feature):
 
     def options(self, *, is_label: bool = False) -> kinds.MaskOptions:
         values = {IGNORED: self.ignore, **{name: value for value, name in self.named}}
-        return self._make(
-            self.contract,
-            **self._sides(),
-            classes=self.named or None,
-            colors=tuple((color, values[name]) for name, color in self._colors.items()) or None,
-            fill=float(self.ignore or 0),
-            resize="nearest",
-            channels=1,
-            color="ignore",
-        )
-
-    def _sides(self) -> dict[str, Any]:
-        """Returns the image's options that decide a pixel's place."""
-        return {name: getattr(self._image, name) for name in ("size", "shorter_side", "fit")} if self._image else {}
+        colors = tuple((color, values[name]) for name, color in self._colors.items()) or None
+        return self._options(classes=self.named or None, colors=colors, fill=float(self.ignore or 0), pixel=self.dtype)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._make(
-            kinds.MaskDescription,
-            stored="bytes",
-            encoding=self.store,
-            shape=(*(self._sides().get("size") or (None, None)), 1),
-            dtype="uint8",
-            offset=(0.0,),
-            scale=(1.0,),
-            classes={str(value): name for value, name in self.named} or None,
-        )
+        names = {str(value): name for value, name in self.named} or None
+        return self._make(kinds.MaskDescription, **self._pixels(self.dtype), classes=names)
+
+
+class Masks(OfImage, ListFeature):
+    """A list of masks, one an object of an image: 1 in the object, else 0."""
+
+    contract = kinds.MasksOptions
+    kind: Literal["masks"]
+    draw: Literal["objects"] | None = None
+    """Draws the column's shapes, polygons and run lengths, a mask an object, crowds as others. By default the column
+    holds lists of images, with 0 outside of the object and one other value inside."""
+
+    def check(self, features: Mapping[str, Feature]) -> None:
+        """Checks the feature named by `image`: its size is that of all masks."""
+        super().check(features)
+        if self._image and self._image.size is None:
+            message = f"'{self.image}' keeps its images' sizes: masks of objects need its `size`"
+            raise WrongValueError(message, "image")
+        if self.draw and self.length:
+            raise WrongValueError("is for lists of images: of drawn objects give `max_length`", "length")
+
+    def _column(self) -> Column:
+        return Column(ColumnType.OBJECTS, optional=self.optional) if self.draw else super()._column()
+
+    def options(self, *, is_label: bool = False) -> kinds.MaskOptions:
+        return self._options(crowd="draw")
+
+    def describe(self, statistics: dict[str, Any]) -> Description:
+        return self._make(kinds.MasksDescription, **self._pixels("uint8"), length=self.read_length)

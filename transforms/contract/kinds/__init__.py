@@ -11,6 +11,7 @@ DESCRIPTIONS: Mapping[str, str] = {
     "image": "image.ImageDescription",
     "image_sequence": "image.ImageSequenceDescription",
     "mask": "mask.MaskDescription",
+    "masks": "mask.MasksDescription",
     "boxes": "boxes.BoxesDescription",
     "keypoints": "keypoints.KeypointsDescription",
     "text": "text.TextDescription",

@@ -179,10 +179,10 @@ class ArrayLayout:
         return dtype, tuple(sides), order[1] == "True", start + length
 
 
-def npy_levels(data: bytes) -> npt.NDArray[np.uint8]:
-    """Returns the whole numbers of a `.npy` file, 0 to 255, in its shape. Raises: ArrayError: other numbers."""
-    _, shape, *_ = ArrayLayout("uint8", (1,))._npy_header(data)
-    return np.frombuffer(ArrayLayout("uint8", shape).from_npy(data), np.uint8).reshape(shape)
+def npy_integers(data: bytes) -> npt.NDArray[np.int64]:
+    """Returns the whole numbers of a `.npy` file in its shape. Raises: ArrayError: other numbers."""
+    _, shape, *_ = ArrayLayout("int64", (1,))._npy_header(data)
+    return np.frombuffer(ArrayLayout("int64", shape).from_npy(data), np.int64).reshape(shape)
 
 
 def _not_finite(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

@@ -1,14 +1,25 @@
-"""Masks: the class, or the number, of each pixel of an image. Pixels of a mask only move, and keep their values."""
+"""Masks: the class, or the number, of each pixel of an image, or a mask for each of its objects.
+
+Pixels of a mask only move, and keep their values.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds import base
-from recordmill.transforms.contract.kinds.image import ImageDescription, ImageOptions
+from recordmill.transforms.contract.kinds.image import (
+    PIXEL_BYTES,
+    ImageDescription,
+    ImageOptions,
+    ImageSequenceDescription,
+)
 
-LEVELS = 256  # values of a pixel
+
+def levels_of(pixel: str) -> int:
+    """Counts the values of a pixel of this type."""
+    return int(256 ** PIXEL_BYTES[pixel])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +33,7 @@ class MaskOptions(ImageOptions):
     ignore: int | None = None  # the value outside all classes, also of padding
     colors: tuple[tuple[tuple[int, int, int], int], ...] | None = None  # values by colour; None: pixels are values
     oriented: str = "upright"
-    draw: str | None = None  # `classes` or `instances`: the column holds shapes, not images
+    draw: str | None = None  # `classes`, `instances` or `objects`: the column holds shapes, not images
     crowd: str = "ignore"  # `ignore` or `draw`
 
     @property
@@ -33,6 +44,13 @@ class MaskOptions(ImageOptions):
     def planes(self) -> int:
         """One: the graph gets the grey PNG that the worker makes of any mask, and reads no colours."""
         return 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class MasksOptions(MaskOptions):
+    """The options of a mask for each object: 1 in the object, else 0."""
+
+    kind: ClassVar[str] = "masks"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,5 +75,28 @@ class MaskDescription(ImageDescription):
 
     def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
         """Adds images of values, upright as their image."""
-        again = {key: value for key, value in options.items() if key not in ("colors", "oriented", "draw", "crowd")}
-        super().export(into, name, again)
+        super().export(into, name, _of_files(options))
+
+
+@dataclass(frozen=True, kw_only=True)
+class MasksDescription(ImageSequenceDescription):
+    """Any number of masks a row, 0 and 1, all of one size."""
+
+    kind: ClassVar[str] = "masks"
+    is_mask: ClassVar[bool] = True
+    ignore: ClassVar[None] = None
+    image: str
+
+    def words(self) -> str:
+        return f"{super().words()} of objects of {self.image}"
+
+    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
+        super().export(into, name, _of_files(options))
+
+
+Masked: TypeAlias = MaskDescription | MasksDescription
+
+
+def _of_files(options: dict[str, Any]) -> dict[str, Any]:
+    """Returns a spec's options without those for other files than values, upright as their image."""
+    return {key: value for key, value in options.items() if key not in ("colors", "oriented", "draw", "crowd")}

@@ -193,7 +193,7 @@ def apply_acting(
     """
     if outside:
         assert not isinstance(pixels, ImagePart)  # noqa: S101 - of JPEGs, which hold no masks
-        hidden = np.uint8(outside)
+        hidden = pixels.dtype.type(outside)
         return apply_acting(pixels ^ hidden, lying, changes, mask=mask) ^ hidden  # changes show zeros there
     resizing = sum([change.resizes for change, _ in changes])
     for change, values in changes:
