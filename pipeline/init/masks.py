@@ -39,11 +39,14 @@ def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Gu
                 found |= {*values(data, MOST_PIXELS, None).ravel().tolist()} if data else set()
             except ImageError as error:
                 if "`colors`" not in error.message:
-                    return left_out(item.column, f"masks by their names, but {error.message}", item.reading)
+                    wrong = left_out(item.column, f"masks by their names, but {error.message}", item.reading)
+                    return wrong if MASK_COLUMN.fullmatch(item.column) else item
                 with Image.open(io.BytesIO(data)) as picture:
                     colors.update({color: pixels for pixels, color in picture.convert("RGB").getcolors(1 << 24) or ()})
     kept = {option: choice for option, choice in item.options.items() if option == "optional"}
     options: dict[str, Choice] = {"kind": ("mask", "by its name"), "image": (name, ""), **kept}
+    if max(len(found), len(colors)) > MOST_CLASSES and not MASK_COLUMN.fullmatch(item.column):
+        return item  # depth, or another picture of the same
     item = replace(item, headers=_headers(item, image))
     of = f"in {count(looked, 'mask')}; names are yours to give"
     if len(colors) > LEVELS:
