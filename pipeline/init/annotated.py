@@ -30,6 +30,7 @@ IS_COCO = re.compile(rb'\s*\{.*"(images|annotations)"\s*:\s*\[', re.DOTALL)
 COCO_NAME = re.compile(r"(?:instances|captions|person_keypoints|stuff|image_info)_(.+\.json)")
 FILE_NAME = re.compile(rb'"file_?name"\s*:\s*("(?:[^"\\]|\\.)*")')
 IS_LABELME = re.compile(rb'\s*\{.*"shapes"\s*:\s*\[', re.DOTALL)
+HOLDS_IMAGE = re.compile(rb'"imageData"\s*:\s*"')
 IS_VIA = re.compile(rb'\s*\{.*"(_via_img_metadata|shape_attributes)"\s*:\s*\{', re.DOTALL)
 IS_VOC = re.compile(b"|".join("<annotation".encode(name) for name in ("utf-8", "utf-16-le", "utf-16-be")))
 IS_YOLO = re.compile(rb"\s*\d++(?:\.\d*+)?([ \t]++-?(?:\d++\.?\d*+|\.\d++)([eE]-?\d++)?){4,}[ \t\r]*(\n|\Z)")
@@ -120,7 +121,9 @@ def recognize_annotated(files: Files, path: str, in_folder: Sequence[FileInfo] |
     found = next(filter(None, (look(listing) for look in LOOKS)), None)
     remedy = f"As rows with masks: `format: image_folder`, `beside: {json.dumps(beside)}`; lists: `image_list`"
     doubts = (
-        [Doubt(f"{folder}", f"{count(len(masks), 'mask')} beside the images are left out", remedy)] if masks else []
+        [Doubt(posixpath.basename(folder), f"{count(len(masks), 'mask')} beside the images are left out", remedy)]
+        if masks
+        else []
     )
     return found and replace(found, doubts=[*found.doubts, *doubts])
 
@@ -214,11 +217,13 @@ def _voc(listing: Listing) -> Recognized | None:
 
 def _labelme(listing: Listing) -> Recognized | None:
     paired = _paired(listing, ".json", IS_LABELME.match)
-    alone = [file.path for file, head in listing.heads(listing.ending(".json")) if IS_LABELME.match(head)]
-    if alone and not listing.images:
-        return listing.recognized([], [], "", alone)
+    found = [] if listing.images else listing.heads(listing.ending(".json"))
+    alone = {file: head for file, head in found if IS_LABELME.match(head)}
     sources = _by_folder(listing, paired, "labelme") if paired else []
-    return listing.recognized(sources, _shown(listing, paired), "LabelMe's JSON") if paired else None
+    if any(map(HOLDS_IMAGE.search, alone.values())):
+        sources = [{"format": "labelme", "path": listing.folder, "split": None}]
+    shown, without = [*_shown(listing, paired), *alone], [] if sources else [file.path for file in alone]
+    return listing.recognized(sources, shown, "LabelMe's JSON", without) if paired or alone else None
 
 
 def _yolo(listing: Listing) -> Recognized | None:

@@ -128,10 +128,15 @@ def _on_image(
         names[image.column] = IMAGE
     if guesses.get("shapes", image).kind == MASK and MASK not in names.values():
         names["shapes"] = MASK
-    beside, name = sample.data.sources[0].get("beside", ()), names[image.column]
-    masks = [each for each in images if each.column in beside or MASK_COLUMN.fullmatch(each.column)]
-    found = {**guesses, **{each.column: guess_mask(sample, each, name, image) for each in masks if each is not image}}
-    known = sample.data.known
+    known, name = sample.data.known, names[image.column]
+    masks = {
+        *sample.data.sources[0].get("beside", ()),
+        *(each.column for each in images if MASK_COLUMN.fullmatch(each.column)),
+    }
+    found = {
+        column: guess_mask(sample, item, name, image) if column in masks and item is not image else item
+        for column, item in guesses.items()
+    }
     return {column: guess_boxes(item, name, image, answers, known.get(column, {})) for column, item in found.items()}
 
 

@@ -230,7 +230,7 @@ def _served_images(work: PlannedBuild) -> dict[str, ImageOptions]:
 
 
 def _with_images(work: PlannedBuild, rows: pa.Table) -> RawRows:
-    rows = RowEncoder(work.features, work.schema.features).good(rows)
+    rows = RowEncoder(work.features, work.schema.named).good(rows)
     columns = {name: graph_column(rows, name).to_pylist() for name in work.schema.features}
     loader, sources, good = image_reader(work), rows["@source"].to_pylist(), set(range(rows.num_rows))
     for name, options in _served_images(work).items():

@@ -247,7 +247,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
                     typed[name] = path_column(name, column, paths, faults)
                 else:
                     values = paths if name in self.of_path else [each.get(name) for each in lists]
-                    if column.type is ColumnType.IMAGE:
+                    if name == IMAGE and column.type is ColumnType.IMAGE:
                         embedded = {row: rows[row].file for row, each in enumerate(lists) if each.get(EMBEDDED)}
                         values = image_data(files, self.root(files), embedded, values)
                     typed[name] = typed_objects(name, column, values, base, faults)
