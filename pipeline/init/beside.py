@@ -7,7 +7,7 @@ all have one of the same name. Names or pixels must tell that they are no images
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,18 +25,33 @@ from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS
 EXACT = (".png", ".tif", ".tiff", ".gif", ".bmp", ARRAY)  # formats of masks
 ENDINGS = re.compile(r"([ _-][A-Za-z][A-Za-z0-9]*)+$"), re.compile(r"^([A-Za-z][A-Za-z0-9]*[ _-])+")
 WORD = re.compile(r"[ _-]?[A-Za-z0-9]+[ _-]?")
-SPLIT_WORD = re.compile(r"(?i)(training|train|validation|valid|val|test)(?=[^a-z]*[a-z])")
+SPLIT_WORD = re.compile(r"(?i)(?<![a-z])(training|train|validation|valid|val|test)(?=[^a-z]*[a-z])")
 MASK_NAME = re.compile(rf"(?i)(^|(?<!with)(?<!without)[ _*/-]|train|val|test)({MASKS})(s|ids)?\d*([*/]|$)")
-MOST_FOLDERS, MOST_NAMES, LOOKED_AT, OPENED, FLAT = 16, 16, 64, 4, 64
+MOST_FOLDERS, MOST_NAMES, LOOKED_AT, OPENED, FLAT = 16, 16, 500, 4, 64
 
 
 @dataclass(frozen=True)
 class Part:
-    """Files that may lie beside others, or be the images: their pattern, and their paths by key."""
+    """Files that may lie beside others, or be the images: their folder and pattern, and the folder's paths."""
 
     folder: str
     pattern: str
-    keys: Mapping[str, str]
+    paths: Sequence[str]
+
+    def keyed(self, paths: Sequence[str]) -> dict[str, str]:
+        """Returns the paths of the pattern by key."""
+        key = Pattern.of(self.pattern).key
+        return {each: path for path in paths if (each := key(path)) is not None}
+
+    @cached_property
+    def keys(self) -> dict[str, str]:
+        """All paths of the pattern by key."""
+        return self.keyed(self.paths)
+
+    @cached_property
+    def name(self) -> str:
+        """The end of the files' names."""
+        return self.pattern.rpartition("*")[2] if "*" in self.pattern else ""
 
     @cached_property
     def is_named(self) -> bool:
@@ -49,10 +64,10 @@ class Part:
         return self.pattern == "*" or "*" not in self.pattern
 
     @cached_property
-    def some(self) -> list[str]:
-        """Some keys; empty if a file's format is none of masks."""
-        some = spread([*self.keys], LOOKED_AT)
-        return some if all(self.keys[key].lower().endswith(EXACT) for key in some) else []
+    def some(self) -> dict[str, str]:
+        """Some paths by key; empty if a file's format is none of masks."""
+        some = self.keyed(spread(self.paths, LOOKED_AT))
+        return some if all(path.lower().endswith(EXACT) for path in some.values()) else {}
 
     def is_beside(self, image: "Part") -> bool:
         """Whether nearly all files have an image; half of those with a mask's name."""
@@ -70,20 +85,24 @@ def find_beside(files: Files, folder: str, found: Sequence[FileInfo]) -> tuple[d
     if not any(path.lower().endswith(EXACT) for path in paths):
         return {}, []
     parts = [part for name, some in _folders(paths).items() for part in _parts(name, some)]
-    pairs = [(image, [each for each in parts if each.is_beside(image)]) for image in parts if not image.is_named]
+    images = [
+        part
+        for part in parts
+        if not part.is_named and (part.is_plain or part.folder == parts[-1].folder or part.folder)
+    ]
+    pairs = [(image, [each for each in parts if each.is_beside(image)]) for image in images]
     flat = dict[str, bool]()
     for image, others in pairs:
         others[:] = [each for each in others if each.is_named or _tells(files, folder, each, image, flat)]
-    pairs.sort(key=lambda pair: (len(pair[1]), len(pair[0].keys), not pair[0].folder, pair[0].is_plain))
+    pairs.sort(key=lambda pair: (len(pair[1]), len(pair[0].keys), pair[0].is_plain, bool(pair[0].folder)))
     image, others = pairs[-1]
     if not others:
         return {}, []
-    others.sort(key=lambda each: (not each.is_named, each.pattern.count("*"), each.pattern))
+    others.sort(key=lambda each: (not each.is_named, not MASK_NAME.search(each.name), each.pattern))
     chosen = {each.folder: each for each in reversed(others)}
     beside = dict[str, str]()
     for each in sorted(chosen.values(), key=others.index):
-        name = re.sub(r"\W", "", each.pattern.rpartition("*")[2] or each.pattern).strip("_") if beside else "mask"
-        beside[name] = each.pattern
+        beside[re.sub(r"\W", "", each.name or each.pattern).strip("_") if beside else "mask"] = each.pattern
     left = [each.pattern for each in others if each.pattern not in beside.values()]
     with_images = {IMAGE: image.pattern, **beside}
     is_needed = any(is_image(file.path) for file in Beside.pair(found, with_images)[1])
@@ -107,16 +126,18 @@ def _folders(paths: Sequence[str]) -> dict[str, list[str]]:
 def _parts(folder: str, paths: Sequence[str]) -> Iterator[Part]:
     """Yields the files of a folder: all, of a folder inside it, and of common beginnings and endings of names."""
     names, inner = [""], Counter(path.rpartition("/")[0].partition(f"{folder}/")[2] for path in paths if folder)
-    names += [name for name, count in _affixes(paths).most_common(MOST_NAMES) if 10 * count >= len(paths)]
+    names += [
+        name
+        for name, count in _affixes(spread(paths, LOOKED_AT)).most_common(MOST_NAMES)
+        if 10 * count >= min(LOOKED_AT, len(paths))
+    ]
     deeper = [
         f"{folder}/{name}" for name in inner if len(inner) == 1 and name and not {*name.split("/")} & SPLITS.keys()
     ]
     for place in (folder, *deeper):
         for name in names:
-            text = posixpath.join(place, name or "*")
-            key = Pattern.of(text).key
-            keys = {each: path for path in paths if (each := key(path)) is not None}
-            yield Part(folder, place if place and not name and "*" not in place else text, keys)
+            is_plain = place and not name and "*" not in place
+            yield Part(folder, place if is_plain else posixpath.join(place, name or "*"), paths)
 
 
 def _affixes(paths: Sequence[str]) -> Counter[str]:
@@ -147,8 +168,8 @@ def _is_flat(files: Files, path: str) -> bool:
         return False
     try:
         with files.open(path) as file, Image.open(file) as picture:
-            return picture.mode in ("1", "L", "P") or 1 < len(picture.convert("RGB").getcolors(FLAT) or ())
-    except (OSError, ValueError, Image.DecompressionBombError):
+            return picture.mode[0] in "1LPIF" or 1 < len(picture.convert("RGB").getcolors(FLAT) or ())
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
         return path.endswith(ARRAY)
 
 
