@@ -177,16 +177,12 @@ def image_lists(
     files: Files, images: Sequence[FileInfo], others: Sequence[FileInfo]
 ) -> dict[str, tuple[FileInfo, list[str]]]:
     """Finds the list of each split's images, as in VOC's `ImageSets/Segmentation`, with their paths."""
-    groups = dict[str, dict[str, FileInfo]]()
+    groups = dict[str, dict[str, tuple[FileInfo, list[str]]]]()
     for file in others:
         folder, name = posixpath.split(file.path)
         if name.endswith(".txt") and (split := SPLITS.get(name[:-4].lower())):
-            groups.setdefault(folder, {})[split] = file
-    folder = max(groups, key=lambda each: (each.endswith("Segmentation"), each), default="")
-    read = {split: (file, ImageList.read(files, file.path)) for split, file in groups.get(folder, {}).items()}
-    found = {
-        split: (file, [image.path for image in images if image.path in listed])
-        for split, (file, listed) in read.items()
-    }
-    found = {split: found[split] for split in SYNONYMS if found.get(split, ("", ()))[1]}
-    return found if "train" in found and len(found) > 1 else {}
+            named = ImageList.read(files, file.path)
+            groups.setdefault(folder, {})[split] = file, [image.path for image in images if image.path in named]
+    whole = [each for each, found in groups.items() if len(found) > 1 and all(some for _, some in found.values())]
+    found = groups[max(whole, key=lambda each: each.endswith("Segmentation"))] if whole else {}
+    return {split: found[split] for split in SYNONYMS if split in found} if "train" in found else {}

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recordmill.pipeline.init import guess as guessing
-from recordmill.pipeline.init.boxes import Answers, doubts_of_columns, guess_boxes, guess_columns
+from recordmill.pipeline.init.boxes import Answers, doubts_of_columns, guess_columns, on_image
 from recordmill.pipeline.init.doubts import (
     CODE,
     PART_FOLDER,
@@ -23,8 +23,7 @@ from recordmill.pipeline.init.doubts import (
     value_doubts,
 )
 from recordmill.pipeline.init.guess import Choice, Guess
-from recordmill.pipeline.init.images import guess_image
-from recordmill.pipeline.init.masks import GUESSES, MASK_COLUMN, guess_mask
+from recordmill.pipeline.init.images import GUESSES, MASK, guess_image
 from recordmill.pipeline.init.recognize import Recognized, naming_classes
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
@@ -41,7 +40,7 @@ from recordmill.pipeline.spec.split_by import SPLITS
 PARTS = ("missing", "length", "orientation", "loss_mask", "token_types")  # other tensors, `<feature>_<part>`
 PAIRS = {"question": "answer", "premise": "hypothesis", "sentence1": "sentence2", "query": "passage"}
 MESSAGE = re.compile(r"\.(role|from)$")  # columns inside messages
-MASK, WHY_LABEL = "mask", "the learned feature; the others are inputs"
+WHY_LABEL = "the learned feature; the others are inputs"
 SURE_IDS = ("id", "key", "uuid")
 SHARES = {"train": 80, "validation": 10, "test": 10}
 DIVIDED_ROWS = 100  # with fewer, a split of 10 % may be empty
@@ -95,7 +94,7 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
         guesses[codes.column] = with_classes(guesses[codes.column], sample, codes)
     names = feature_names(column for column, item in guesses.items() if item.kind)
     has_image = any(item.kind == IMAGE for item in guesses.values())
-    guesses = _on_image(sample, guesses, names, answers) if has_image else guesses
+    guesses = on_image(sample, guesses, names, answers) if has_image else guesses
     features = {names[column]: item for column, item in guesses.items() if item.kind}
     if not features:
         reasons = "; ".join(f"{column}: {item.options['#'][1]}" for column, item in guesses.items())
@@ -116,28 +115,6 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     unused = [item for item in guesses.values() if not item.kind]
     doubts = [*sample.data.doubts, *together, *_doubts(sample, guesses, has_image=has_image)]
     return Draft(sample.data, rows, features, unused, target, doubts)
-
-
-def _on_image(
-    sample: SourceSample, guesses: Mapping[str, Guess], names: dict[str, str], answers: Answers
-) -> dict[str, Guess]:
-    """Guesses masks and boxes of the first image, and names these."""
-    images = [item for item in guesses.values() if item.kind == IMAGE]
-    image = next((item for item in images if not MASK_COLUMN.fullmatch(item.column)), images[0])
-    if guessing.ID.fullmatch(image.column) and IMAGE not in names.values():
-        names[image.column] = IMAGE
-    if guesses.get("shapes", image).kind == MASK and MASK not in names.values():
-        names["shapes"] = MASK
-    known, name = sample.data.known, names[image.column]
-    masks = {
-        *sample.data.sources[0].get("beside", ()),
-        *(each.column for each in images if MASK_COLUMN.fullmatch(each.column)),
-    }
-    found = {
-        column: guess_mask(sample, item, name, image) if column in masks and item is not image else item
-        for column, item in guesses.items()
-    }
-    return {column: guess_boxes(item, name, image, answers, known.get(column, {})) for column, item in found.items()}
 
 
 def valid_name(text: str, default: str) -> str:
