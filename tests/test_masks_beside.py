@@ -1,5 +1,7 @@
 """Masks beside images: paired by name by the source `image_folder`, found by `init` with the values as classes."""
 
+import base64
+import io
 import json
 import os
 from collections.abc import Sequence
@@ -347,3 +349,33 @@ def test_init_knows_masks_of_a_table(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     text = starter(str(tmp_path / "rows.jsonl"), FILES)
     assert_names(text, "kind: mask", "image: image", "{0: class_0, 1: class_1, 2: class_2}", "in 3 masks")
+
+
+def test_init_doubts_annotations_of_other_tools(tmp_path: Path) -> None:
+    write_pairs(tmp_path, "img/*.jpg", "masks/*.png", "grey")
+    (tmp_path / "boxes.json").write_text(json.dumps({f"{number}": {"bbox": [1, 2, 3, 4]} for number in range(12)}))
+    assert_names(first_lines(starter(str(tmp_path), FILES))[0], "boxes.json", "COCO")
+    (tmp_path / "ann").mkdir()
+    for number in range(12):
+        (tmp_path / f"ann/{number}.jpg.json").write_text(json.dumps({"objects": []}))
+    assert_names(first_lines(starter(str(tmp_path), FILES))[0], "ann/0.jpg.json", "COCO")
+
+
+@pytest.mark.parametrize("data", [None, "aGk="])
+def test_init_says_that_labelme_lacks_its_images(tmp_path: Path, data: str | None) -> None:
+    if data:
+        made = io.BytesIO()
+        Image.new("RGB", (6, 4)).save(made, "PNG")
+        data = base64.b64encode(made.getvalue()).decode()
+    shape = {"label": "dog", "points": [[0, 0], [3, 0], [3, 3]], "shape_type": "polygon"}
+    for number in range(3):
+        entry = {"shapes": [shape], "imagePath": f"{number}.jpg", "imageHeight": 4, "imageWidth": 6, "imageData": data}
+        (tmp_path / "labels").mkdir(exist_ok=True)
+        (tmp_path / f"labels/{number}.json").write_text(json.dumps(entry))
+    if data:
+        found = yaml.safe_load(starter(str(tmp_path), FILES))
+        assert found["source"]["format"] == "labelme"
+        assert {name: each["kind"] for name, each in found["features"].items()}["boxes"] == "boxes"
+    else:
+        with raises(UserError, "labels/0.json", "give the folder that holds both"):
+            starter(str(tmp_path), FILES)

@@ -237,9 +237,11 @@ def _images(
 def _annotations(files: Files, images: Sequence[FileInfo], left: Sequence[FileInfo]) -> list[str]:
     """Lists the files that may annotate images: named as one, else with an image's name in the first bytes."""
     keys = {image_key(file.path) for file in images}
-    words = [posixpath.basename(file.path).encode() for file in spread(images, SHOWN)]
+    names = {posixpath.basename(file.path) for file in images}  # of `1.jpg.json`
+    some = [posixpath.basename(file.path) for file in spread(images, SHOWN)]
+    words = [word.encode() for name in some for word in (name, f'"{posixpath.splitext(name)[0]}"')]
     texts = [file.path for file in left if file.path.lower().endswith((".txt", ".xml", ".json"))]
-    named = [path for path in texts if image_key(path) in keys]
+    named = [path for path in texts if image_key(path) in keys or posixpath.basename(path).rpartition(".")[0] in names]
     return named or [path for path in spread(texts, FILES) if any(map(read_head(files, path).__contains__, words))]
 
 
