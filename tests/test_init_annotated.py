@@ -362,7 +362,7 @@ def test_a_mask_that_would_not_build_is_a_comment(
     published.write_json(tmp_path / "data/instances_train2017.json", one)
     published.write(tmp_path / "data/000000000001.jpg", published.jpeg())
     if not package:
-        monkeypatch.setattr("recordmill.pipeline.init.masks.find_spec", lambda name: None)
+        monkeypatch.setattr("recordmill.pipeline.init.images.find_spec", lambda name: None)
     text = guessed(tmp_path)[1]
     assert kinds_of(tmp_path) == {}
     assert_names(text, "# shapes: ", "41" if package else "recordmill[masks]", '"draw": "classes"')

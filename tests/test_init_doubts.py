@@ -156,7 +156,7 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
     ("documents", documents, "data", [], ["document: file", "label: label"]),
     ("two texts a row", summaries, "data", [["articles", "digests", "beside", "a column a file"]], ["document: file"]),
     ("images and masks", image_folders("images/{n}.png", "masks/{n}.png"), "data",
-     [], ["# label: FEATURE", "beside: {mask: masks}", "kind: mask"]),
+     [], ["\nlabel: mask", "beside: {mask: masks}", "kind: mask"]),
     ("masks beside", image_folders("cat/{n}.png", "dog/a{n}.png", "dog/a{n}_mask.png"), "data",
      [], ["label: label", "beside: {mask: '*_mask'}", "kind: mask"]),
     ("images and JPEG masks", image_folders("images/{n}.png", "masks/{n}.jpg"), "data",

@@ -1,7 +1,10 @@
 """Masks beside images: paired by name by the source `image_folder`, found by `init` with the values as classes."""
 
+import base64
+import io
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,8 @@ from PIL import Image
 from pydantic import ValidationError
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.init.starter import starter
+from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.init.starter import first_lines, starter
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.images import parse
@@ -61,6 +65,9 @@ def paired(folder: Path, chunk_bytes: int = 1 << 23, **beside: str) -> tuple[dic
          {"1.jpg": "1_mask.png", "a/2.png": "a/2_mask.png"}),
         ("mask_*", ["1.jpg", "mask_1.png"], {"1.jpg": "mask_1.png"}),
         ("masks/*_seg0", ["images/1.jpg", "masks/1_seg0.png"], {"images/1.jpg": "masks/1_seg0.png"}),
+        ("*_labels/*_L", ["train/1.png", "val/1.png", "train_labels/1_L.png", "val_labels/1_L.png"],
+         {"train/1.png": "train_labels/1_L.png", "val/1.png": "val_labels/1_L.png"}),
+        ("*annot/*", ["train/1.png", "trainannot/1.png"], {"train/1.png": "trainannot/1.png"}),
     ],
 )  # fmt: skip
 def test_files_pair_by_name(
@@ -96,7 +103,44 @@ def test_metadata_names_files_itself(tmp_path: Path) -> None:
         paired(tmp_path, mask="masks")
 
 
-@pytest.mark.parametrize("pattern", ["*", "a/*/b", "**_mask", ""])
+def test_a_pattern_of_images_leaves_others_out(tmp_path: Path) -> None:
+    city = "train/aachen/aachen_000000_000019"
+    names = [f"gt/{city}_gt_{each}.png" for each in ("color", "labelIds")]
+    beside = {"image": "left/*_left", "mask": "gt/*_gt_labelIds"}
+    folder = fill(tmp_path, f"left/{city}_left.png", *names, "left/test/berlin/berlin_1_left.png")
+    found, notes = paired(folder, **beside)
+    assert found == {f"left/{city}_left.png": names[1], "left/test/berlin/berlin_1_left.png": None}
+    assert_names(notes, 1, names[0])
+    columns = {**COLUMNS, **dict.fromkeys(("split", "label"), Column(ColumnType.CATEGORY))}
+    source = reader_of(ImageFolder(format="image_folder", path=str(folder), beside=beside))
+    [chunk] = source.plan(FILES, columns, 1 << 23).chunks
+    rows = [row for block in source.read(chunk, FILES, columns, None) for row in block.table.to_pylist()]
+    assert [(row["split"], row["label"]) for row in rows] == [("test", "berlin"), ("train", "aachen")]
+    with raises(SourceError, "`photos`"):
+        paired(folder, image="photos", mask="gt/*_gt_labelIds")
+
+
+@pytest.mark.parametrize("where", ["lists/train.txt", "../train.txt"])
+def test_a_list_names_the_rows(tmp_path: Path, where: str) -> None:
+    folder = fill(tmp_path / "voc", *(f"{kind}/{n}.png" for kind in ("JPEGImages", "masks") for n in range(4)))
+    (folder / where).parent.mkdir(exist_ok=True)
+    (folder / where).write_text("1\n3\n7\n")
+    source = ImageFolder(
+        format="image_folder", path=str(folder), beside={"mask": "masks"}, image_list=os.path.normpath(folder / where)
+    )
+    reader = reader_of(source)
+    plan = reader.plan(FILES, COLUMNS, 1 << 23)
+    assert plan.rows == 2
+    assert {file.path for file in plan.inputs} == {
+        *(f"{k}/{n}.png" for k in ("JPEGImages", "masks") for n in "13"),
+        where,
+    }
+    assert {file.path for file in reader.list_inputs(FILES, COLUMNS)} >= {file.path for file in plan.inputs}
+    assert all(os.path.exists(reader.input_path(FILES)(file.path)) for file in plan.inputs)
+    assert_names(plan.notes, 2, "JPEGImages/0.png", "JPEGImages/2.png", "(7)")
+
+
+@pytest.mark.parametrize("pattern", ["*", "a/*/b", "**_mask", "", "a*/b", "a**/*"])
 def test_wrong_patterns_are_named(pattern: str) -> None:
     with raises(ValidationError, pattern):
         ImageFolder(format="image_folder", path="x", beside={"mask": pattern})
@@ -107,8 +151,10 @@ def test_wrong_patterns_are_named(pattern: str) -> None:
 PALETTE = bytes(range(200)) + bytes(568)
 
 
-def write_pairs(folder: Path, image: str, mask: str, form: str, skip: tuple[int, ...] = ()) -> None:
-    for number in range(12):
+def write_pairs(
+    folder: Path, image: str, mask: str, form: str, skip: tuple[int, ...] = (), numbers: Sequence[int] = range(12)
+) -> None:
+    for number in numbers:
         found = np.arange(24, dtype=np.uint8).reshape(4, 6) % (4 + number)
         picture = Image.fromarray(found)
         if form == "palette":
@@ -160,6 +206,93 @@ def test_init_finds_masks_and_their_values(
     else:
         assert found["features"]["mask"] == {"kind": "mask", "image": "image", **wanted}
     assert "In doubt" not in text
+
+
+SPLITS = {"train": range(12), "val": range(20, 26)}
+
+
+@pytest.mark.parametrize(
+    ("pairs", "beside", "label"),
+    [
+        ([("leftImg8bit/{0}/ulm/ulm_*_000019_leftImg8bit.png", "gtFine/{0}/ulm/ulm_*_000019_gtFine_labelIds.png")],
+         {"image": "leftImg8bit/*_leftImg8bit", "mask": "gtFine/*_gtFine_labelIds"}, "mask"),
+        ([("{0}/*.png", "{0}_labels/*_L.png")], {"mask": "*_labels/*_L"}, "mask"),
+        ([("{0}/*.png", "{0}annot/*.png")], {"mask": "*annot/*"}, "mask"),
+        ([("images/{0}/*.jpg", "annotations/{0}/*.png")], {"mask": "annotations"}, "mask"),
+        ([("images/*.jpg", "annotations/trimaps/*.png")], {"mask": "annotations/trimaps"}, "mask"),
+        ([("{0}/*.jpg", "{0}_masks/*_mask.gif")], {"mask": "*_masks/*_mask"}, "mask"),
+        ([("img/img_*.jpg", "truth/gt_*.png")], {"image": "img/img_*", "mask": "truth/gt_*"}, "mask"),
+        ([("Task1_{0}_Input/a_*.jpg", "Task1_{0}_GroundTruth/a_*_segmentation.png")],
+         {"image": "Task1_*_Input/*", "mask": "Task1_*_GroundTruth/*_segmentation"}, "mask"),
+        ([("images/*.jpg", "masks/*.png"), ("images/*.jpg", "edges/*.png")], {"mask": "masks", "edges": "edges"}, None),
+    ],
+)  # fmt: skip
+def test_init_finds_usual_layouts(
+    tmp_path: Path, pairs: list[tuple[str, str]], beside: dict[str, str], label: str | None
+) -> None:
+    for image, mask in pairs:
+        for split, numbers in SPLITS.items():
+            write_pairs(tmp_path, image.format(split), mask.format(split), "grey", numbers=numbers)
+    spec = parse_spec(text := starter(str(tmp_path), FILES))
+    assert spec.source[0].beside == beside
+    assert spec.label == label
+    assert "label" not in spec.features
+    if "{0}" in pairs[0][0]:
+        assert {*spec.splits} == {"train", "validation"}
+        assert spec.split_by
+    assert "In doubt" not in text
+
+
+def test_init_names_other_files_of_the_images(tmp_path: Path) -> None:
+    for kind in ("labelIds", "instanceIds"):
+        write_pairs(tmp_path, "left/*_left.png", f"gt/*_gt_{kind}.png", "grey")
+    text = starter(str(tmp_path), FILES)
+    assert yaml.safe_load(text)["source"]["beside"] == {"image": "left/*_left", "mask": "gt/*_gt_labelIds"}
+    assert_names(first_lines(text)[0], "gt/*_gt_instanceIds", "`beside`")
+
+
+def test_init_takes_lists_of_segmentation(tmp_path: Path) -> None:
+    write_pairs(tmp_path, "JPEGImages/*.jpg", "SegmentationClass/*.png", "palette", skip=(1, 5))
+    for name, numbers in (("train", (0, 2, 3)), ("val", (4, 6)), ("trainval", (0, 2, 3, 4, 6))):
+        (tmp_path / f"ImageSets/Segmentation/{name}.txt").parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / f"ImageSets/Segmentation/{name}.txt").write_text("".join(f"{number}\n" for number in numbers))
+    text = starter(str(tmp_path), FILES)
+    spec = parse_spec(text)
+    assert [(each.split, os.path.basename(each.image_list)) for each in spec.source] == [
+        ("train", "train.txt"), ("validation", "val.txt")]  # fmt: skip
+    assert spec.label == "mask"
+    assert_names(text, "5 masks", "left out: 7")
+
+
+def test_init_counts_images_and_masks_alone(tmp_path: Path) -> None:
+    write_pairs(tmp_path, "images/*.jpg", "masks/*.png", "palette", skip=(1, 5, 7, 9))
+    Image.new("L", (6, 4)).save(tmp_path / "masks/77.png")
+    text = starter(str(tmp_path), FILES)
+    assert_names(text, "'mask': 4 (images/1.jpg", "1 (masks/77.png)", "# label: mask")
+    with raises(UserError, "'mask'", "`optional`"):
+        parse_spec(text.replace("# label: mask", "label: mask"))
+
+
+def test_init_keeps_depth_an_image(tmp_path: Path) -> None:
+    write_pairs(tmp_path, "images/*.jpg", "masks/*.png", "grey")
+    for number in range(12):
+        (tmp_path / "depth").mkdir(exist_ok=True)
+        Image.fromarray(np.full((4, 6), 256 + number, np.uint16)).save(tmp_path / f"depth/{number}.png")
+    found = yaml.safe_load(starter(str(tmp_path), FILES))
+    assert found["source"]["beside"] == {"mask": "masks", "depth": "depth"}
+    assert (found["features"]["depth"]["kind"], found["features"]["depth"]["dtype"]) == ("image", "uint16")
+
+
+def test_init_takes_no_masks_for_images_of_voc(tmp_path: Path) -> None:
+    write_pairs(tmp_path, "JPEGImages/*.jpg", "SegmentationClass/*.png", "palette")
+    for number in range(12):
+        xml = tmp_path / f"Annotations/{number}.xml"
+        xml.parent.mkdir(exist_ok=True)
+        xml.write_text("<annotation><object><name>cat</name><bndbox><xmin>1</xmin><ymin>1</ymin><xmax>3</xmax>"
+                       "<ymax>3</ymax></bndbox></object></annotation>")  # fmt: skip
+    text = starter(str(tmp_path), FILES)
+    assert yaml.safe_load(text)["source"]["images"].rstrip("/").endswith("JPEGImages")
+    assert_names(first_lines(text)[0], "12 masks", '`beside: {"mask": "SegmentationClass"}`', "`image_list`")
 
 
 def test_init_reads_masks_of_arrays(tmp_path: Path) -> None:
@@ -216,3 +349,33 @@ def test_init_knows_masks_of_a_table(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     text = starter(str(tmp_path / "rows.jsonl"), FILES)
     assert_names(text, "kind: mask", "image: image", "{0: class_0, 1: class_1, 2: class_2}", "in 3 masks")
+
+
+def test_init_doubts_annotations_of_other_tools(tmp_path: Path) -> None:
+    write_pairs(tmp_path, "img/*.jpg", "masks/*.png", "grey")
+    (tmp_path / "boxes.json").write_text(json.dumps({f"{number}": {"bbox": [1, 2, 3, 4]} for number in range(12)}))
+    assert_names(first_lines(starter(str(tmp_path), FILES))[0], "boxes.json", "COCO")
+    (tmp_path / "ann").mkdir()
+    for number in range(12):
+        (tmp_path / f"ann/{number}.jpg.json").write_text(json.dumps({"objects": []}))
+    assert_names(first_lines(starter(str(tmp_path), FILES))[0], "ann/0.jpg.json", "COCO")
+
+
+@pytest.mark.parametrize("data", [None, "aGk="])
+def test_init_says_that_labelme_lacks_its_images(tmp_path: Path, data: str | None) -> None:
+    if data:
+        made = io.BytesIO()
+        Image.new("RGB", (6, 4)).save(made, "PNG")
+        data = base64.b64encode(made.getvalue()).decode()
+    shape = {"label": "dog", "points": [[0, 0], [3, 0], [3, 3]], "shape_type": "polygon"}
+    for number in range(3):
+        entry = {"shapes": [shape], "imagePath": f"{number}.jpg", "imageHeight": 4, "imageWidth": 6, "imageData": data}
+        (tmp_path / "labels").mkdir(exist_ok=True)
+        (tmp_path / f"labels/{number}.json").write_text(json.dumps(entry))
+    if data:
+        found = yaml.safe_load(starter(str(tmp_path), FILES))
+        assert found["source"]["format"] == "labelme"
+        assert {name: each["kind"] for name, each in found["features"].items()}["boxes"] == "boxes"
+    else:
+        with raises(UserError, "labels/0.json", "give the folder that holds both"):
+            starter(str(tmp_path), FILES)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from recordmill.pipeline.init.beside import find_beside
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
 from recordmill.pipeline.init.guess import Choice
 from recordmill.pipeline.init.recognize import SMALL_FILES, Recognized, divided, read_head, split_of
@@ -17,6 +18,7 @@ from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import YAML_ENDINGS, ImageList, image_key
+from recordmill.pipeline.sources.formats.beside import Beside
 from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.paths import is_image, listed, note
@@ -28,6 +30,7 @@ IS_COCO = re.compile(rb'\s*\{.*"(images|annotations)"\s*:\s*\[', re.DOTALL)
 COCO_NAME = re.compile(r"(?:instances|captions|person_keypoints|stuff|image_info)_(.+\.json)")
 FILE_NAME = re.compile(rb'"file_?name"\s*:\s*("(?:[^"\\]|\\.)*")')
 IS_LABELME = re.compile(rb'\s*\{.*"shapes"\s*:\s*\[', re.DOTALL)
+HOLDS_IMAGE = re.compile(rb'"imageData"\s*:\s*"')
 IS_VIA = re.compile(rb'\s*\{.*"(_via_img_metadata|shape_attributes)"\s*:\s*\{', re.DOTALL)
 IS_VOC = re.compile(b"|".join("<annotation".encode(name) for name in ("utf-8", "utf-16-le", "utf-16-be")))
 IS_YOLO = re.compile(rb"\s*\d++(?:\.\d*+)?([ \t]++-?(?:\d++\.?\d*+|\.\d++)([eE]-?\d++)?){4,}[ \t\r]*(\n|\Z)")
@@ -55,6 +58,8 @@ class Listing:
     folder: str
     images: Sequence[FileInfo]
     others: Sequence[FileInfo]
+    has_masks: bool = False
+    """Whether the folder has other images, which are masks of these."""
 
     def ending(self, *endings: str) -> list[FileInfo]:
         """Lists the other files with given endings."""
@@ -108,8 +113,19 @@ def recognize_annotated(files: Files, path: str, in_folder: Sequence[FileInfo] |
     others = [file for file in filled if not is_image(file.path) and (alone is None or _is_used(file.path, alone))]
     if any(posixpath.basename(file.path) in NAMES for file in others):
         return None
-    listing = Listing(files, folder, images, others)
-    return next(filter(None, (look(listing) for look in LOOKS)), None)
+    cut = len(folder) + 1
+    inside = [file._replace(path=file.path[cut:]) for file in images] if others else []
+    beside = find_beside(files, folder, inside)[0]
+    masks = {file.path for file in Beside.pair(inside, beside)[2].files()}
+    listing = Listing(files, folder, [file for file in images if file.path[cut:] not in masks], others, bool(masks))
+    found = next(filter(None, (look(listing) for look in LOOKS)), None)
+    remedy = f"As rows with masks: `format: image_folder`, `beside: {json.dumps(beside)}`; lists: `image_list`"
+    doubts = (
+        [Doubt(posixpath.basename(folder), f"{count(len(masks), 'mask')} beside the images are left out", remedy)]
+        if masks
+        else []
+    )
+    return found and replace(found, doubts=[*found.doubts, *doubts])
 
 
 def _is_annotation(files: Files, path: str) -> bool:
@@ -183,8 +199,15 @@ def _voc(listing: Listing) -> Recognized | None:
         return None
     lists = [file for file in listing.ending(".txt") if posixpath.dirname(file.path).endswith("/ImageSets/Main")]
     splits = [SPLITS.get(posixpath.basename(file.path)[:-4].lower()) for file in lists]
+    images = {"images": _common(paired)} if listing.has_masks else {}
     sources: list[Source] = [
-        {"format": "voc", "path": file.path.rpartition("/ImageSets/")[0], "image_list": file.path, "split": split}
+        {
+            "format": "voc",
+            "path": file.path.rpartition("/ImageSets/")[0],
+            **images,
+            "image_list": file.path,
+            "split": split,
+        }
         for file, split in zip(lists, splits, strict=True)
         if split
     ]
@@ -194,8 +217,13 @@ def _voc(listing: Listing) -> Recognized | None:
 
 def _labelme(listing: Listing) -> Recognized | None:
     paired = _paired(listing, ".json", IS_LABELME.match)
+    found = [] if listing.images else listing.heads(listing.ending(".json"))
+    alone = {file: head for file, head in found if IS_LABELME.match(head)}
     sources = _by_folder(listing, paired, "labelme") if paired else []
-    return listing.recognized(sources, _shown(listing, paired), "LabelMe's JSON") if paired else None
+    if any(map(HOLDS_IMAGE.search, alone.values())):
+        sources = [{"format": "labelme", "path": listing.folder, "split": None}]
+    shown, without = [*_shown(listing, paired), *alone], [] if sources else [file.path for file in alone]
+    return listing.recognized(sources, shown, "LabelMe's JSON", without) if paired or alone else None
 
 
 def _yolo(listing: Listing) -> Recognized | None:

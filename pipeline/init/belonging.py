@@ -13,11 +13,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from recordmill.pipeline.init.doubts import MASKS, PART_FOLDER, Doubt, UnknownDataError
+from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.encoded import uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo
-from recordmill.pipeline.sources.formats.beside import Beside, Pattern
 from recordmill.pipeline.sources.formats.conll import DOCUMENT_START, cells_of
 from recordmill.pipeline.sources.formats.json_document import closed
 from recordmill.pipeline.sources.formats.jsonl import lines_hint
@@ -253,31 +252,3 @@ def _orient(head: bytes) -> str | None:
         if isinstance(first, dict) and len(first) > 1 and all(other.keys() == first.keys() for other in others):
             return "columns" if len(others) < len(first) else "index"
     return None
-
-
-MASK_FOLDER, MASK_SUFFIX = re.compile(rf"(?i)({MASKS})s?$"), re.compile(rf"(?i)[ _-]({MASKS})s?\d*$")
-EXACT = (".png", ".tif", ".tiff", ".gif", ".bmp", ".npy")  # formats of masks
-
-
-def masks_beside(found: Sequence[FileInfo]) -> dict[str, str]:
-    """Finds the masks among a folder's files, as the source's `beside`: by column, where nearly all have an image.
-
-    >>> names = ["images/1.jpg", "masks/1.png", "images/2.jpg", "masks/2.png"]
-    >>> masks_beside([FileInfo(name, 9, 0.0) for name in names])
-    {'mask': 'masks'}
-    """
-    folders, suffixes = Counter[str](), Counter[str]()
-    for file in found:
-        if file.path.lower().endswith(EXACT):
-            *parts, name = file.path.rpartition(".")[0].split("/")
-            folders.update({part for part in parts if PART_FOLDER.fullmatch(part) and MASK_FOLDER.search(part)})
-            suffixes.update(match[0] for match in [MASK_SUFFIX.search(name)] if match)
-    both = [f"{folder}/*{suffix}" for folder in folders for suffix in suffixes]
-    beside = dict[str, str]()
-    for pattern in (*both, *sorted(folders), *(f"*{suffix}" for suffix in sorted(suffixes))):
-        name = re.sub(r"\W", "", pattern.rpartition("*")[2] or pattern).strip("_") if beside else "mask"
-        _, _, pairs = Beside.pair(found, {**beside, name: pattern})
-        masks = sum(Pattern.of(pattern).key(file.path) is not None for file in found)
-        if 10 * len({file for file in pairs.columns[name] if file}) >= 9 * max(1, masks):
-            beside[name] = pattern
-    return beside

@@ -11,11 +11,12 @@ import numpy.typing as npt
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.doubts import Doubt
-from recordmill.pipeline.init.guess import BOXES, FITS, Choice, Guess, feature, left_out, plain_name
-from recordmill.pipeline.init.images import are_named
+from recordmill.pipeline.init.guess import BOXES, FITS, ID, Choice, Guess, feature, left_out, plain_name
+from recordmill.pipeline.init.images import MASK, MASK_COLUMN, are_named, guess_mask
 from recordmill.pipeline.init.recognize import NAMING
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.paths import listed
 from recordmill.pipeline.spec.features.boxes import ORDERS
 
@@ -191,3 +192,25 @@ def fitting_orders(boxes: Boxes, side: float) -> list[str]:
         for order, (start, end) in ends.items()
     }
     return [order for order, fits in possible.items() if fits.mean() >= ENOUGH]
+
+
+def on_image(
+    sample: SourceSample, guesses: Mapping[str, Guess], names: dict[str, str], answers: Answers
+) -> dict[str, Guess]:
+    """Guesses masks and boxes of the first image, and names these."""
+    images = [item for item in guesses.values() if item.kind == IMAGE]
+    image = next((item for item in images if not MASK_COLUMN.fullmatch(item.column)), images[0])
+    if ID.fullmatch(image.column) and IMAGE not in names.values():
+        names[image.column] = IMAGE
+    if guesses.get("shapes", image).kind == MASK and MASK not in names.values():
+        names["shapes"] = MASK
+    known, name = sample.data.known, names[image.column]
+    masks = {
+        *sample.data.sources[0].get("beside", ()),
+        *(each.column for each in images if MASK_COLUMN.fullmatch(each.column)),
+    }
+    found = {
+        column: guess_mask(sample, item, name, image) if column in masks and item is not image else item
+        for column, item in guesses.items()
+    }
+    return {column: guess_boxes(item, name, image, answers, known.get(column, {})) for column, item in found.items()}

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recordmill.pipeline.init import guess as guessing
-from recordmill.pipeline.init.boxes import Answers, doubts_of_columns, guess_boxes, guess_columns
+from recordmill.pipeline.init.boxes import Answers, doubts_of_columns, guess_columns, on_image
 from recordmill.pipeline.init.doubts import (
     CODE,
     PART_FOLDER,
@@ -23,8 +23,7 @@ from recordmill.pipeline.init.doubts import (
     value_doubts,
 )
 from recordmill.pipeline.init.guess import Choice, Guess
-from recordmill.pipeline.init.images import guess_image
-from recordmill.pipeline.init.masks import GUESSES, MASK_COLUMN, guess_mask
+from recordmill.pipeline.init.images import GUESSES, MASK, guess_image
 from recordmill.pipeline.init.recognize import Recognized, naming_classes
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
@@ -41,7 +40,7 @@ from recordmill.pipeline.spec.split_by import SPLITS
 PARTS = ("missing", "length", "orientation", "loss_mask", "token_types")  # other tensors, `<feature>_<part>`
 PAIRS = {"question": "answer", "premise": "hypothesis", "sentence1": "sentence2", "query": "passage"}
 MESSAGE = re.compile(r"\.(role|from)$")  # columns inside messages
-MASK = "mask"
+WHY_LABEL = "the learned feature; the others are inputs"
 SURE_IDS = ("id", "key", "uuid")
 SHARES = {"train": 80, "validation": 10, "test": 10}
 DIVIDED_ROWS = 100  # with fewer, a split of 10 % may be empty
@@ -94,21 +93,8 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     elif codes:
         guesses[codes.column] = with_classes(guesses[codes.column], sample, codes)
     names = feature_names(column for column, item in guesses.items() if item.kind)
-    images = [item for item in guesses.values() if item.kind == IMAGE]
-    image = next((item for item in images if not MASK_COLUMN.fullmatch(item.column)), next(iter(images), None))
-    if image:
-        if guessing.ID.fullmatch(image.column) and IMAGE not in names.values():
-            names[image.column] = IMAGE
-        if guesses.get("shapes", image).kind == MASK and MASK not in names.values():
-            names["shapes"] = MASK
-        beside = sample.data.sources[0].get("beside", ())
-        called = [item.column for item in images if item is not image and MASK_COLUMN.fullmatch(item.column)]
-        masks = [guesses[column] for column in (*beside, *called)]
-        guesses |= {item.column: guess_mask(sample, item, names[image.column], image) for item in masks}
-        guesses = {
-            column: guess_boxes(item, names[image.column], image, answers, sample.data.known.get(column, {}))
-            for column, item in guesses.items()
-        }
+    has_image = any(item.kind == IMAGE for item in guesses.values())
+    guesses = on_image(sample, guesses, names, answers) if has_image else guesses
     features = {names[column]: item for column, item in guesses.items() if item.kind}
     if not features:
         reasons = "; ".join(f"{column}: {item.options['#'][1]}" for column, item in guesses.items())
@@ -120,9 +106,14 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     groups, together = _groups(sample, guesses) if not split else ({}, [])
     no_key: Choice = ("COLUMN", "by default a path, a name or a digest of the row")
     rows = {**({"key": (key[0], f"different in {key[1].of}")} if key else {"# key": no_key}), **splits, **groups}
-    target = {"label": (names[label.column], why_label)} if label else {"# label": ("FEATURE", why_label)}
+    masks = [item for item in guesses.values() if item.kind == MASK and item.column != "shapes"]
+    target: dict[str, Choice] = {"# label": ("FEATURE", why_label)}
+    if label or len(masks) == 1:
+        item = label or masks[0]
+        lacking = item.options.get("optional") and "some images lack it: without `optional` they would be rejects"
+        target = {"# label" if lacking else "label": (names[item.column], lacking or WHY_LABEL)}
     unused = [item for item in guesses.values() if not item.kind]
-    doubts = [*sample.data.doubts, *together, *_doubts(sample, guesses, has_image=bool(image))]
+    doubts = [*sample.data.doubts, *together, *_doubts(sample, guesses, has_image=has_image)]
     return Draft(sample.data, rows, features, unused, target, doubts)
 
 
@@ -191,6 +182,9 @@ def _guess_other(sample: SourceSample, name: str) -> Guess | None:
         return None
     if len(classes.distinct) < 2:
         return guessing.left_out(LABEL, f"only one folder, {next(iter(classes.distinct))}", classes)
+    if any("/" in each or "*" not in each for each in sample.data.sources[0].get("beside", {}).values()):
+        why = f"folders of masked images, {guessing.distinct(classes)}: as classes, `label: {{kind: category}}`"
+        return guessing.left_out(LABEL, why, classes)
     if all(map(PART_FOLDER.fullmatch, classes.distinct)):
         return guessing.left_out(LABEL, f"folders of parts, not classes: {listed(sorted(classes.distinct))}", classes)
     return guessing.feature(LABEL, "category", f"the folders: {guessing.distinct(classes)}", classes)
@@ -217,7 +211,7 @@ def _find_label(sample: SourceSample, guesses: Mapping[str, Guess], codes: Codes
     options = dict(item.options)
     if lacking := options.pop("optional", None):
         options["# optional"] = (False, f"{lacking[1]}: rejects, since a label is not optional")
-    return replace(item, options=options), "the learned feature; the others are inputs"
+    return replace(item, options=options), ""
 
 
 def _find_split(sample: SourceSample) -> Named:

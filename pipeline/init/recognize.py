@@ -15,10 +15,10 @@ from recordmill.pipeline.init.belonging import (
     Joined,
     files_of_rows,
     join_files,
-    masks_beside,
     one_row,
     rows_inside,
 )
+from recordmill.pipeline.init.beside import find_beside, image_lists
 from recordmill.pipeline.init.dialect import cell_options, find_encoding
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError, document_doubts, folder_doubts
 from recordmill.pipeline.safe_text import count
@@ -26,11 +26,11 @@ from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, naming_damage, open_plain, uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import image_key
-from recordmill.pipeline.sources.formats.beside import Beside
+from recordmill.pipeline.sources.formats.beside import Beside, image_place
 from recordmill.pipeline.sources.formats.image_folder import NAMES, captions_of
 from recordmill.pipeline.sources.formats.text import count_lines
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob, without_slash
-from recordmill.pipeline.sources.paths import is_image, listed, note
+from recordmill.pipeline.sources.paths import is_image, join, listed, note
 from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS
 
 ENDINGS = {
@@ -194,15 +194,22 @@ def _images(
     """Recognizes a folder of images: a table named as one of its folders, metadata, else captions by name."""
     metadata, whole = list(filter(_is_metadata, others)), {file.path: file for file in (*images, *others)}
     inside = [file._replace(path=path[len(folder) + 1 :]) for path, file in whole.items()]
-    beside = {} if metadata else masks_beside(inside)
-    images, others = ([whole[f"{folder}/{file.path}"] for file in some] for some in Beside.pair(inside, beside)[:2])
-    masks = [file for file in whole.values() if file not in {*images, *others}]
+    beside, unsure = ({}, []) if metadata else find_beside(files, folder, inside)
+    rows, rest, pairs = Beside.pair(inside, beside)
+    images, others, masks = ([whole[f"{folder}/{file.path}"] for file in some] for some in (rows, rest, pairs.files()))
+    options = {"format": IMAGES, "path": folder, **({"beside": beside} if beside else {})}
+    sources, lists = [options], list[FileInfo]()
+    if found := image_lists(files, images, others) if beside else {}:
+        sources = [{**options, "image_list": file.path, "split": split} for split, (file, _) in found.items()]
+        lists, known = [file for file, _ in found.values()], {path for _, some in found.values() for path in some}
+        pairs = Beside.pair(inside, beside, lambda path: join(folder, path) in known)[2]
+        images = [file for file in images if file.path in known]
     shown = spread(images, SMALL_FILES)
     captions = captions_of(images, others)
-    used = {file.path for file in (*metadata, *captions)}
+    used = {file.path for file in (*metadata, *captions, *lists)}
     left = [file for file in others if file.path not in used]
     names = listed([file.path[len(folder) + 1 :] for file in metadata], SHOWN)
-    rows = f"; the rows are those of {names}" if metadata else ", each one a row"
+    each = f"; the rows are those of {names}" if metadata else ", each one a row"
     tops = [file.path for file in left if posixpath.dirname(file.path) == folder]
     tables = [path for path in tops if format_by_name(path) in NAMING and not metadata]
     tables.sort(key=lambda path: split_of(posixpath.basename(path)) != "train")  # before `sample_submission.csv`
@@ -217,22 +224,24 @@ def _images(
     for path in _annotations(files, images, left)[:1] if not metadata else ():
         doubts.append(Doubt(path, "left out, though it may annotate these images", "If so: write COCO, VOC or YOLO"))
     return Recognized(
-        [{"format": IMAGES, "path": folder, **({"beside": beside} if beside else {})}],
-        metadata or [*shown, *captions_of(shown, captions), *masks],
+        sources,
+        metadata or [*shown, *captions_of(shown, captions), *masks, *lists],
         bool(metadata) or len(shown) == len(images),
-        {"format": f"{count(len(images), 'image')}{rows}", "beside": f"{count(len(masks), 'mask')}, by their names"},
-        _left_out(folder, left),
-        [] if metadata else sorted({posixpath.dirname(file.path[len(folder) + 1 :]) for file in images}),
-        doubts=[*([] if metadata else folder_doubts([file.path for file in images])), *doubts],
+        {"format": f"{count(len(images), 'image')}{each}", "beside": f"{count(len(masks), 'mask')}, by their names"},
+        [*pairs.notes, *_left_out(folder, left)],
+        [] if metadata else sorted({posixpath.dirname(image_place(beside)(file.path) or "") for file in rows}),
+        doubts=[*([] if metadata else folder_doubts([file.path for file in images])), *unsure, *doubts],
     )
 
 
 def _annotations(files: Files, images: Sequence[FileInfo], left: Sequence[FileInfo]) -> list[str]:
     """Lists the files that may annotate images: named as one, else with an image's name in the first bytes."""
     keys = {image_key(file.path) for file in images}
-    words = [posixpath.basename(file.path).encode() for file in spread(images, SHOWN)]
+    names = {posixpath.basename(file.path) for file in images}  # of `1.jpg.json`
+    some = [posixpath.basename(file.path) for file in spread(images, SHOWN)]
+    words = [word.encode() for name in some for word in (name, f'"{posixpath.splitext(name)[0]}"')]
     texts = [file.path for file in left if file.path.lower().endswith((".txt", ".xml", ".json"))]
-    named = [path for path in texts if image_key(path) in keys]
+    named = [path for path in texts if image_key(path) in keys or posixpath.basename(path).rpartition(".")[0] in names]
     return named or [path for path in spread(texts, FILES) if any(map(read_head(files, path).__contains__, words))]
 
 

@@ -91,9 +91,12 @@ Names = Annotated[
 ]
 
 
-def _of_one_star(pattern: str) -> str:
-    if pattern.rpartition("/")[2].count("*") > 1 or "*" in pattern.rpartition("/")[0] or not pattern.strip("/*"):
-        raise ValueError(f"should be a folder, or a name with one `*` for the image's, as `*_mask`, got {pattern!r}")
+def _of_stars(pattern: str) -> str:
+    *folders, name = pattern.strip("/").split("/")
+    is_wrong = any(part.count("*") > 1 for part in (*folders, name)) or "*" in folders
+    if is_wrong or not pattern.strip("/*") or ("*" in pattern and "*" not in name):
+        what = "should be a folder, `masks`, or a name with one `*` for the image's, `*_mask`"
+        raise ValueError(f"{what}, or both, `*_labels/*_L` beside `train/`, got {pattern!r}")
     return pattern.strip("/")
 
 
@@ -124,9 +127,12 @@ class ImageFolder(SourceOptions):
     format: Literal["image_folder"]
     path: str = Field(min_length=1)
     """The folder."""
-    beside: dict[str, Annotated[str, AfterValidator(_of_one_star)]] = {}
+    beside: dict[str, Annotated[str, AfterValidator(_of_stars)]] = {}
     """Files beside the images, by column: `{mask: masks}` of the image's name in another folder, `{mask: "*_mask"}` of
-    a longer name, or both, `masks/*_mask`. Not with metadata files, which name files themselves."""
+    a longer name, or both, `masks/*_mask`, `*_labels/*_L`. `{image: photos/*_photo, …}` says the same of the images,
+    whose `label` and `split` are then folders below `photos`. Not with metadata files, which name files themselves."""
+    image_list: str | None = Field(default=None, min_length=1)
+    """A file that lists the rows' images, one a line, by name or path; by default all are rows. Not with metadata."""
 
 
 class TableOptions(SourceOptions):

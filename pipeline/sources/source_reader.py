@@ -139,9 +139,9 @@ class SourceReader(ABC, Generic[SourceOf]):
                 yield block
 
     def input_path(self, files: Files) -> Callable[[str], str]:
-        """Returns a function that maps a path of `Plan.inputs` to its full path."""
+        """Returns a function that maps a path of `Plan.inputs` to its full path; lists of images may lie anywhere."""
         root = self.root(files)
-        return lambda path: f"{root}/{path}"
+        return lambda path: path if "://" in path else f"{root}/{path}"
 
     @abstractmethod
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:

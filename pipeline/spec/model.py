@@ -258,7 +258,8 @@ class Spec(Options):
             known = f"{', '.join(self.features)}{did_you_mean(self.label, self.features)}"
             raise WrongValueError(f"unknown feature '{self.label}', known: {known}", "label")
         if self.features[self.label].optional:
-            raise WrongValueError(f"'{self.label}' is the label: it cannot be optional", "features", self.label)
+            what = "the label, which is not optional: remove `optional`, and rows without it are rejects, or the label"
+            raise WrongValueError(f"'{self.label}' is {what}", "features", self.label)
         check_not_crossed(self.label, self.features)
 
     @property

@@ -222,7 +222,7 @@ def _read_chunk(work: PlannedBuild, chunk: Chunk) -> Iterator[pa.Table]:
 
 
 def _with_images(work: PlannedBuild, rows: pa.Table) -> RawRows:
-    rows = RowEncoder(work.features, work.schema.features).good(rows)
+    rows = RowEncoder(work.features, work.schema.named).good(rows)
     columns = {name: graph_column(rows, name).to_pylist() for name in work.schema.features}
     loader, sources, good = image_reader(work), rows["@source"].to_pylist(), set(range(rows.num_rows))
     served = {name: each for name, each in work.images().items() if not isinstance(each, MaskOptions)}

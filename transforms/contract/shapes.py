@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 LEAST = 6  # numbers of a polygon: x and y of three corners; of four, pycocotools makes a box
+REMEDY = "write them by pycocotools' `mask.encode`, or polygons"
 DIGITS = 6  # of 5 bits: 30 bits hold every count of pixels
 
 
@@ -50,7 +51,8 @@ def runs_size(rle: Mapping[str, Any]) -> tuple[int, int]:
         raise ValueError("wanted a text or whole numbers in `counts`")
     found = run_lengths(counts).tolist() if isinstance(counts, str) else counts
     if min(found, default=0) < 0 or sum(found) != size[0] * size[1]:
-        raise ValueError(f"the `counts` add up to {sum(found)} pixels, and `size` is {size[0]} x {size[1]}")
+        what = f"the `counts` add up to {sum(found)} pixels, and `size` is {size[0]} x {size[1]}"
+        raise ValueError(f"{what}: is `size` height, then width? {REMEDY}")
     return size[0], size[1]
 
 
@@ -64,7 +66,7 @@ def run_lengths(counts: str) -> npt.NDArray[np.int64]:
     last = np.flatnonzero(codes & 32 == 0)
     size = np.diff(last, prepend=-1)
     if size.sum() < len(codes) or size.max(initial=0) > DIGITS or not ((codes >= 0) & (codes < 64)).all():
-        raise ValueError("the compressed `counts` are damaged")
+        raise ValueError(f"the compressed `counts` are damaged: {REMEDY}")
     first = last + 1 - size
     places = 5 * (np.arange(len(codes)) - np.repeat(first, size))
     found = np.add.reduceat((codes & 31) << places, first) if len(codes) else codes

@@ -17,7 +17,7 @@ import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
 
 from recordmill.pipeline.build.analysis import graph
-from recordmill.pipeline.build.analysis.graph import PreprocessingError, analysis_batches, tensor_config
+from recordmill.pipeline.build.analysis.own_preprocessing import PreprocessingError, analysis_batches, tensor_config
 from recordmill.pipeline.build.attempt.attempts import Kept
 from recordmill.pipeline.build.base.live_analysis import LearnedAnewError, LiveAnalysis
 from recordmill.pipeline.build.beam.placement import CountDuplicates

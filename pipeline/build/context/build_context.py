@@ -67,6 +67,12 @@ class RowSchema:
     key_prefixes: tuple[bytes, ...] = ()  # prefix of default keys, by source; empty without spans
 
     @property
+    def named(self) -> dict[str, str]:
+        """The column of each feature in messages; both of a pair."""
+        pairs = {name: fields for name, fields in self.fields.items() if "second" in fields}
+        return {**self.features, **{name: ", ".join(fields.values()) for name, fields in pairs.items()}}
+
+    @property
     def joined_lists(self) -> list[list[str]]:
         """The columns of each feature that joins lists."""
         every = [list(fields.values()) for fields in self.fields.values()]

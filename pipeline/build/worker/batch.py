@@ -214,7 +214,7 @@ class TextLoader:
     """Encodes texts and chats of batches before the graph; may be called from several threads."""
 
     def __init__(self, context: PlannedBuild) -> None:
-        self._encode = RowEncoder(context.features, context.schema.features)
+        self._encode = RowEncoder(context.features, context.schema.named)
 
     def __call__(self, batch: RowBatch) -> RowBatch:
         """Returns the rows with their ids and the parts that come with them, and the rejects of the others."""

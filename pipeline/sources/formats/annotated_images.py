@@ -8,7 +8,6 @@ which only the plan reads: its chunks carry their rows.
 """
 
 import codecs
-import os
 import posixpath
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -308,7 +307,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
                     typed[name] = path_column(name, column, paths, faults)
                 else:
                     values = paths if name in self.of_path else [each.get(name) for each in lists]
-                    if column.type is ColumnType.IMAGE:
+                    if name == IMAGE and column.type is ColumnType.IMAGE:
                         embedded = {row: rows[row].file for row, each in enumerate(lists) if each.get(EMBEDDED)}
                         values = image_data(files, self.root(files), embedded, values)
                     typed[name] = typed_objects(name, column, values, base, faults)
@@ -357,15 +356,9 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
 
     def _images(self, files: Files, columns: Columns) -> Iterable[FileInfo]:
         """Lists the images, which may be rows, and the files of names and images."""
-        root, others = self.root(files), filter(None, (self.source.names, self.source.image_list))
-        named = (file._replace(path=_from(root, path)) for path in others for file in files.match(escape(path)))
+        named = annotated.files_at(files, self.root(files), self.source.names, self.source.image_list)
         is_lax = self.source.format == "coco"
         return chain(super()._images(files, columns) if is_lax else self._image_files(files), named)
 
     def _image_files(self, files: Files) -> Iterable[FileInfo]:
         return images_below(files, self.image_root(files))
-
-
-def _from(root: str, path: str) -> str:
-    """Makes a path relative to a folder, stable if both move; a URL outside it stays whole."""
-    return path.removeprefix(f"{root}/") if "://" in path else os.path.relpath(path, root)

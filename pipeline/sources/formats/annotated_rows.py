@@ -7,6 +7,7 @@ True
 """
 
 import csv
+import os
 import posixpath
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 
 from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, open_utf8
 from recordmill.pipeline.sources.faults import Fault
-from recordmill.pipeline.sources.files import Files
+from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.paths import is_image, note
 from recordmill.pipeline.sources.source_reader import SourceError, unpacked
@@ -112,6 +113,15 @@ class ImageList:
     def notes(self) -> list[str]:
         """Returns a note of the listed images that are missing."""
         return note("missing listed images", sorted(self._missing))
+
+
+def files_at(files: Files, root: str, *paths: str | None) -> list[FileInfo]:
+    """Lists files that options name, which may lie anywhere: relative to `root`, stable if both move; URLs whole."""
+    found = [(path, file) for path in filter(None, paths) for file in files.match(escape(path))]
+    return [
+        file._replace(path=path.removeprefix(f"{root}/") if "://" in path else os.path.relpath(path, root))
+        for path, file in found
+    ]
 
 
 def _listed(line: str) -> str:

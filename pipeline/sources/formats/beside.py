@@ -1,60 +1,69 @@
 """Files beside a folder's images, such as masks: they pair by name.
 
-`masks/*` is the file of an image's name in the folder `masks`, which takes the place of any of the image's folders;
-`*_mask` is the one with this ending of its name. `masks` alone means `masks/*`.
+A pattern says where files lie and what their names have around the part in common: `masks/*` is the folder `masks` in
+an image's path, `*_mask` an ending of the name, `*_labels/*_L` both, of `train/1.png` the file `train_labels/1_L.png`.
+`masks` alone means `masks/*`. The pattern of `image` says the same of the images; by default all others are images, and
+any of their folders may stand for the file's.
 
->>> Pattern.of("masks").key("train/masks/1.png"), Pattern.of("*_mask").key("1_mask.png")
-('train/1', '1')
->>> Pattern.of("masks").find({"train/1": FileInfo("train/masks/1.png", 9, 0.0)}, "train/images/1.jpg").path
+>>> Pattern.of("masks").key("train/masks/1.png"), Pattern.of("*_labels/*_L").key("train_labels/1_L.png")
+('train/1', 'train/1')
+>>> Pattern.of("masks").find({"train/1": FileInfo("train/masks/1.png", 9, 0.0)}, "train/images/1").path
 'train/masks/1.png'
 """
 
 import posixpath
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
-from typing import NamedTuple, Self
+from itertools import chain, compress
+from typing import NamedTuple, Self, TypeAlias
 
 from recordmill.pipeline.sources.batches import pack
 from recordmill.pipeline.sources.files import FileInfo, FileList
+from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.paths import is_image, note
 from recordmill.pipeline.sources.source_reader import WholeFiles
 
 ARRAY = ".npy"
+Place: TypeAlias = Callable[[str], str | None]
 
 
 class Pattern(NamedTuple):
-    """The folder of files, and what is before and after an image's name in theirs."""
+    """The folders of files, and their names, each as an expression of the part in common."""
 
-    folder: Sequence[str]
-    before: str
-    after: str
+    folders: Sequence[re.Pattern[str]]
+    name: re.Pattern[str]
 
     @classmethod
     def of(cls, text: str) -> Self:
-        """Reads `masks`, `masks/*` or `*_mask`."""
-        folder, _, name = (text if "*" in text else f"{text}/*").rpartition("/")
-        before, _, after = name.partition("*")
-        return cls(folder.split("/") if folder else [], before, after)
+        """Reads `masks`, `masks/*`, `*_mask` or `*_labels/*_L`."""
+        parts = (text if "*" in text else f"{text}/*").split("/")
+        *folders, name = (re.compile(re.escape(part).replace(r"\*", "(.+)"), re.DOTALL) for part in parts)
+        return cls(folders, name)
 
     def key(self, path: str) -> str | None:
-        """Returns the path of a file's image, without folder and ending; None for other files."""
-        *folders, name = path.split("/")
-        stem, count = posixpath.splitext(name)[0], len(self.folder)
-        places = [place for place in range(len(folders) + 1) if folders[place : place + count] == [*self.folder]]
-        is_named = stem.startswith(self.before) and stem.endswith(self.after)
-        if not places or not is_named or len(stem) <= len(self.before) + len(self.after):
-            return None
-        image = stem[len(self.before) : len(stem) - len(self.after)]
-        return "/".join([*folders[: places[0]], *folders[places[0] + count :], image])
+        """Returns the path of a file's image, without what the pattern adds, and ending; None for other files."""
+        *folders, name = posixpath.splitext(path)[0].split("/")
+        named, count = self.name.fullmatch(name), len(self.folders)
+        for place in range(len(folders) - count + 1 if named else 0):
+            found = [each.fullmatch(part) for each, part in zip(self.folders, folders[place:], strict=False)]
+            if named and all(found):
+                kept = [part for each in found if each for part in each.groups()]
+                return "/".join([*folders[:place], *kept, *folders[place + count :], named[1]])
+        return None
 
     def find(self, files: Mapping[str, FileInfo], image: str) -> FileInfo | None:
-        """Finds the file of an image among those by key."""
-        *folders, name = posixpath.splitext(image)[0].split("/")
+        """Finds the file of an image's key among those by key."""
+        *folders, name = image.split("/")
         ways = [folders]
-        if self.folder:
+        if self.folders:
             ways += [[*folders[:place], *folders[place + 1 :]] for place in range(len(folders))]
         return next((files[key] for way in ways if (key := "/".join([*way, name])) in files), None)
+
+
+def image_place(beside: Mapping[str, str]) -> Place:
+    """Returns a function that takes an image's path to its key: by the pattern of `image`, else without the ending."""
+    return Pattern.of(beside.get(IMAGE, "*")).key
 
 
 @dataclass(frozen=True)
@@ -65,9 +74,12 @@ class Beside:
     notes: Sequence[str] = ()
 
     @classmethod
-    def pair(cls, found: Sequence[FileInfo], given: Mapping[str, str]) -> tuple[FileList, FileList, Self]:
-        """Splits files into images, with those beside them, and others."""
-        patterns = {column: Pattern.of(text) for column, text in given.items()}
+    def pair(
+        cls, found: Sequence[FileInfo], given: Mapping[str, str], takes: Callable[[str], bool] = bool
+    ) -> tuple[FileList, FileList, Self]:
+        """Splits files into images, with those beside them, and others; without the images that `takes` refuses."""
+        patterns = {column: Pattern.of(text) for column, text in given.items() if column != IMAGE}
+        place = image_place(given)
         keyed = {column: dict[str, FileInfo]() for column in patterns}
         images, others = FileList(), FileList()
         for file in found:
@@ -76,15 +88,20 @@ class Beside:
             for name, key in keys[:1]:
                 keyed[name].setdefault(key, file)
             if not keys or keyed[keys[0][0]][keys[0][1]] is not file:
-                (images if is_image(file.path) and not keys else others).append(file)
-        columns, notes = {}, list[str]()
+                (images if is_image(file.path) and not keys and place(file.path) else others).append(file)
+        are_taken = [takes(image.path) for image in images]
+        left = [image.path for image, is_taken in zip(images, are_taken, strict=True) if not is_taken]
+        columns, notes = {}, note("images that the list lacks, left out", left)
         for name, pattern in patterns.items():
-            files = [pattern.find(keyed[name], image.path) for image in images]
+            files = [pattern.find(keyed[name], place(image.path) or "") for image in images]
             alone = sorted({file.path for file in keyed[name].values()} - {file.path for file in files if file})
-            notes += [f"images without a file of '{name}': {files.count(None):,}"] if None in files else []
+            columns[name] = [*compress(files, are_taken)]
+            without = [
+                image.path for image, file in zip(compress(images, are_taken), columns[name], strict=True) if not file
+            ]
+            notes += note(f"images without a file of '{name}'", without)
             notes += note(f"files of '{name}' without an image, left out", alone)
-            columns[name] = files
-        return images, others, cls(columns, notes)
+        return FileList(compress(images, are_taken)), others, cls(columns, notes)
 
     def asked(self, names: Collection[str]) -> "Beside":
         """Keeps some columns."""

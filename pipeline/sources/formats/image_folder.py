@@ -13,6 +13,7 @@ in Unicode's composed form (NFC). Hidden files and folders are ignored.
 """
 
 import posixpath
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,9 +29,10 @@ from recordmill.pipeline.sources.columns import Column, Columns, ColumnType, req
 from recordmill.pipeline.sources.faults import Fault, Faults, Ints
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import image_fields
-from recordmill.pipeline.sources.formats.beside import Beside
+from recordmill.pipeline.sources.formats.annotated_rows import ImageList, files_at
+from recordmill.pipeline.sources.formats.beside import Beside, Place, image_place
 from recordmill.pipeline.sources.formats.csv import CsvReader
-from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, OF_PATH, ImageFields
+from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, IMAGE, LABEL, OF_PATH, SPLIT, ImageFields
 from recordmill.pipeline.sources.formats.jsonl import JsonLinesReader
 from recordmill.pipeline.sources.formats.parquet import ParquetReader
 from recordmill.pipeline.sources.formats.text import read_texts
@@ -66,36 +68,40 @@ def _listing(
     source: ImageFolder, root: str, found: Sequence[FileInfo], files: Files, columns: Columns, chunk_bytes: int
 ) -> Plan:
     """Plans the images among files relative to `root`. Raises: SourceError: no image, or an asked column is missing."""
-    path, (images, others, beside) = source.path, Beside.pair(found, source.beside)
+    path, listed = source.path, ImageList.read(files, source.image_list)
+    images, others, beside = Beside.pair(found, source.beside, lambda image: join(root, image) in listed)
     if not images:
-        raise SourceError(f"{path} holds no metadata file and no image ({', '.join(sorted(SUFFIXES))})")
+        named = " and ".join(f"`{each}`" for each in (source.beside.get(IMAGE), source.image_list) if each)
+        raise SourceError(f"{path} holds no metadata file and no image ({named or ', '.join(sorted(SUFFIXES))})")
     side = _Captions(images, others)
     endings = _endings([name for name in columns if name not in (*OF_PATH, *source.beside)], side)
-    check_names(path, required(columns), names := [*side.columns(files, root), *source.beside], _where(side.endings))
+    names = [*dict.fromkeys([*side.columns(files, root), *source.beside])]
+    check_names(path, required(columns), names, _where(side.endings))
     read = {name for ending in endings for name in side.names(ending)}
     inputs = FileList(file for file in found if file.path in read or is_image(file.path)) if read else images
     chunks, of_captions = _chunks(images, side, endings, asked := beside.asked(columns), chunk_bytes)
-    total, notes = sum(chunk.bytes for chunk in chunks), [*_notes(others, side, endings), *beside.notes]
-    if source.beside:
-        inputs = FileList([*images, *(file for file in others if file.path in read), *asked.files()])
+    notes = [*_notes(others, side, endings), *beside.notes, *listed.notes()]
+    if source.beside or source.image_list:
+        used = (file for file in others if file.path in read)
+        inputs = FileList([*images, *used, *asked.files(), *files_at(files, root, source.image_list)])
+    total = sum(chunk.bytes for chunk in chunks)
     return Plan(chunks, len(images), total, inputs, notes, True, names, OF_PATH, referred_bytes=total - of_captions)
 
 
 def captions_of(images: Iterable[FileInfo], others: Iterable[FileInfo]) -> list[FileInfo]:
     """Lists possible captions of images: files with the same name except for the ending."""
     captions = [file for file in others if file.path.endswith(CAPTION_ENDINGS)]
-    stems = {posixpath.splitext(file.path)[0] for file in images} if captions else frozenset[str]()
+    stems = {posixpath.splitext(file.path)[0] for file in images} if captions else ()
     return [file for file in captions if posixpath.splitext(file.path)[0] in stems]
 
 
 class _Captions:
     def __init__(self, images: Sequence[FileInfo], others: Sequence[FileInfo]) -> None:
-        captions = captions_of(images, others)
+        captions = [(*posixpath.splitext(file.path), file.bytes) for file in captions_of(images, others)]
         self._stems = [posixpath.splitext(file.path)[0] for file in images] if captions else []
-        self._sizes: dict[str, dict[str, int]] = {ending: {} for ending in CAPTION_ENDINGS}
-        for file in captions:
-            stem, ending = posixpath.splitext(file.path)
-            self._sizes[ending][stem] = file.bytes
+        self._sizes = {
+            ending: {stem: size for stem, own, size in captions if own == ending} for ending in CAPTION_ENDINGS
+        }
 
     @property
     def endings(self) -> list[str]:
@@ -145,8 +151,7 @@ def _chunks(
 
 def _bytes(captions: Captions, images: int) -> Ints:
     """Returns the bytes of files beside each image, shape [images]."""
-    sizes = (np.array([size or 0 for size in each], np.int64) for each in captions.values())
-    return sum(sizes, np.zeros(images, np.int64))
+    return sum((np.array([size or 0 for size in each]) for each in captions.values()), np.zeros(images, np.int64))
 
 
 def _of(captions: Captions, images: slice) -> Captions:
@@ -166,12 +171,13 @@ def _notes(others: Sequence[FileInfo], side: _Captions, endings: list[str]) -> l
     return notes + note("other files, left out", [file.path for file in others if file.path not in left])
 
 
-def _read_listing(chunk: Chunk, root: str, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+def _read_listing(chunk: Chunk, place: Place, root: str, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
     listing, names = chunk.work, chunk.work.names
     for part in even_parts(ROW_BYTES + _bytes(listing.captions, len(names)), BLOCK_BYTES):
         paths, faults = names[part], Faults()
         is_split = image_fields.reads_split(columns)
-        beside = {name: [path or None for path in each.names[part]] for name, each in listing.beside.items()}
+        beside = dict.fromkeys((LABEL, SPLIT), [*map(place, paths)])  # their folders
+        beside |= {name: [path or None for path in each.names[part]] for name, each in listing.beside.items()}
         others = {name: column for name, column in columns.items() if name not in {*OF_PATH, *listing.beside}}
         read = {
             name: image_fields.path_column(name, columns[name], beside.get(name, paths), faults, reads_split=is_split)
@@ -193,7 +199,7 @@ def read_captions(
     read = {}
     if TEXT_ENDING in captions and TEXT in columns:
         texts = _contents(files, root, paths, TEXT_ENDING, captions[TEXT_ENDING], faults, TEXT)
-        cells = pa.array([text and _without_line_end(text) for text in texts], pa.binary())
+        cells = pa.array([text and re.sub(rb"\r?\n\Z", b"", text) for text in texts], pa.binary())
         read[TEXT] = typed_values(TEXT, columns[TEXT], cells.view(pa.string()), (root, ""), faults, as_cells=True)
     asked = {name: column for name, column in columns.items() if name not in read}
     if OBJECT_ENDING in captions and asked:
@@ -204,19 +210,11 @@ def read_captions(
     return read
 
 
-def _without_line_end(data: bytes) -> bytes:
-    return data.removesuffix(b"\n").removesuffix(b"\r") if data.endswith(b"\n") else data
-
-
 def _json(files: Files, root: str, paths: Sequence[str], sizes: Sizes, faults: Faults) -> list[dict[str, Any] | None]:
     """Parses the objects beside images; None for missing and bad ones."""
-    rows = list[dict[str, Any] | None]()
-    for row, data in enumerate(_contents(files, root, paths, OBJECT_ENDING, sizes, faults)):
-        value = data if data is None else json_object(data, f"the {OBJECT_ENDING} beside the image")
-        if isinstance(value, Fault):
-            faults.setdefault(row, value)
-        rows.append(None if isinstance(value, Fault) else value)
-    return rows
+    found = _contents(files, root, paths, OBJECT_ENDING, sizes, faults)
+    what = f"the {OBJECT_ENDING} beside the image"
+    return _good([None if data is None else json_object(data, what) for data in found], faults)
 
 
 def _contents(
@@ -226,12 +224,15 @@ def _contents(
     beside = [
         None if size is None else posixpath.splitext(path)[0] + ending for path, size in zip(paths, sizes, strict=True)
     ]
-    contents = list[bytes | None]()
-    for row, content in enumerate(read_texts(files, root, beside, what=f"the {ending} beside the image")):
-        if isinstance(content, Fault):
-            faults.setdefault(row, replace(content, column=column))
-        contents.append(None if isinstance(content, Fault) else content)
-    return contents
+    return _good([*read_texts(files, root, beside, what=f"the {ending} beside the image")], faults, column)
+
+
+def _good(found: Sequence[Any], faults: Faults, column: str | None = None) -> list[Any]:
+    """Returns values, None in place of faults, which it adds."""
+    for row, value in enumerate(found):
+        if isinstance(value, Fault):
+            faults.setdefault(row, replace(value, column=column))
+    return [None if isinstance(value, Fault) else value for value in found]
 
 
 def _typed(name: str, column: Column, values: list[Any], root: str, paths: Sequence[str], faults: Faults) -> pa.Array:
@@ -277,8 +278,8 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         with planning(self.source.path):
             root, listed = self.root(files), self._listed(files)
             if metadata := metadata_files(listed, root):
-                if self.source.beside:
-                    raise SourceError(f"{metadata[0].path} names files by its columns: leave `beside` out")
+                if self.source.beside or self.source.image_list:
+                    raise SourceError(f"{metadata[0].path} names all files: leave `beside` and `image_list` out")
                 return self._plan_metadata(listed, metadata, files, columns, chunk_bytes)
             return _listing(self.source, root, listed, files, columns, chunk_bytes)
 
@@ -320,8 +321,8 @@ class ImageFolderReader(SourceReader[ImageFolder]):
     def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
         """Lists images and captions; with metadata, which may name any file, all files."""
         listed = self._listed(files)
-        if self.source.beside or metadata_files(listed, self.root(files)):
-            return listed
+        if self.source.beside or self.source.image_list or metadata_files(listed, self.root(files)):
+            return FileList([*listed, *files_at(files, self.root(files), self.source.image_list)])
         captions = {file.path for file in captions_of((file for file in listed if is_image(file.path)), listed)}
         return FileList(file for file in listed if is_image(file.path) or file.path in captions)
 
@@ -340,7 +341,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         """Reads a chunk's rows, without images; the default key is the path in `file_name`, else all fields' paths."""
         root, work = self.root(files), chunk.work
         if isinstance(work, Listing):
-            yield from _read_listing(chunk, root, files, columns, key)
+            yield from _read_listing(chunk, image_place(self.source.beside), root, files, columns, key)
             return
         asked, inner = work.fields.asked(columns), replace(chunk, work=work.work)
         for block in _table(root, chunk.file).read(inner, files, asked, work.fields.asked_key(key, asked)):

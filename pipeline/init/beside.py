@@ -1,0 +1,188 @@
+"""Finds the files beside images, such as masks, as `beside` of the source `image_folder`.
+
+Files of one folder, or with one beginning or ending of their names, belong together; they lie beside images if nearly
+all have one of the same name. Names or pixels must tell that they are no images themselves.
+"""
+
+import posixpath
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from PIL import Image
+
+from recordmill.pipeline.init.doubts import MASKS, PART_FOLDER, Doubt
+from recordmill.pipeline.sources.batches import spread
+from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.formats.annotated_rows import ImageList
+from recordmill.pipeline.sources.formats.beside import ARRAY, Beside, Pattern
+from recordmill.pipeline.sources.formats.image_fields import IMAGE
+from recordmill.pipeline.sources.paths import is_image, join, listed
+from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS
+
+EXACT = (".png", ".tif", ".tiff", ".gif", ".bmp", ARRAY)  # formats of masks
+ENDINGS = re.compile(r"([ _-][A-Za-z][A-Za-z0-9]*)+$"), re.compile(r"^([A-Za-z][A-Za-z0-9]*[ _-])+")
+WORD = re.compile(r"[ _-]?[A-Za-z0-9]+[ _-]?")
+SPLIT_WORD = re.compile(r"(?i)(?<![a-z])(training|train|validation|valid|val|test)(?=[^a-z]*[a-z])")
+MASK_NAME = re.compile(rf"(?i)(^|(?<!with)(?<!without)[ _*/-]|train|val|test)({MASKS})(s|ids)?\d*([*/]|$)")
+MOST_FOLDERS, MOST_NAMES, LOOKED_AT, OPENED, FLAT = 16, 16, 500, 4, 64
+
+
+@dataclass(frozen=True)
+class Part:
+    """Files that may lie beside others, or be the images: their folder and pattern, and the folder's paths."""
+
+    folder: str
+    pattern: str
+    paths: Sequence[str]
+
+    def keyed(self, paths: Sequence[str]) -> dict[str, str]:
+        """Returns the paths of the pattern by key."""
+        key = Pattern.of(self.pattern).key
+        return {each: path for path in paths if (each := key(path)) is not None}
+
+    @cached_property
+    def keys(self) -> dict[str, str]:
+        """All paths of the pattern by key."""
+        return self.keyed(self.paths)
+
+    @cached_property
+    def name(self) -> str:
+        """The end of the files' names."""
+        return self.pattern.rpartition("*")[2] if "*" in self.pattern else ""
+
+    @cached_property
+    def is_named(self) -> bool:
+        """Whether a word for masks is in the pattern."""
+        return bool(MASK_NAME.search(self.pattern))
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether the names are the images' own."""
+        return self.pattern == "*" or "*" not in self.pattern
+
+    @cached_property
+    def some(self) -> dict[str, str]:
+        """Some paths by key; empty if a file's format is none of masks."""
+        some = self.keyed(spread(self.paths, LOOKED_AT))
+        return some if all(path.lower().endswith(EXACT) for path in some.values()) else {}
+
+    def is_beside(self, image: "Part") -> bool:
+        """Whether nearly all files have an image; half of those with a mask's name."""
+        is_own = self.folder == image.folder != "" or self.pattern == image.pattern
+        has_image = 10 * sum(key in image.keys for key in self.some) >= (5 if self.is_named else 9) * len(self.some)
+        return bool(self.some) and not is_own and self.pattern != "*" and has_image
+
+
+def find_beside(files: Files, folder: str, found: Sequence[FileInfo]) -> tuple[dict[str, str], list[Doubt]]:
+    """Finds the files beside a folder's images, by column, and the images' own pattern where it is needed.
+
+    Takes files relative to the folder; returns `beside`, empty without any, and doubts about other files of the images.
+    """
+    paths = [file.path for file in found if is_image(file.path) or file.path.endswith(ARRAY)]
+    if not any(path.lower().endswith(EXACT) for path in paths):
+        return {}, []
+    parts = [part for name, some in _folders(paths).items() for part in _parts(name, some)]
+    images = [
+        part
+        for part in parts
+        if not part.is_named and (part.is_plain or part.folder == parts[-1].folder or part.folder)
+    ]
+    pairs = [(image, [each for each in parts if each.is_beside(image)]) for image in images]
+    flat = dict[str, bool]()
+    for image, others in pairs:
+        others[:] = [each for each in others if each.is_named or _tells(files, folder, each, image, flat)]
+    pairs.sort(key=lambda pair: (len(pair[1]), len(pair[0].keys), pair[0].is_plain, bool(pair[0].folder)))
+    image, others = pairs[-1]
+    if not others:
+        return {}, []
+    others.sort(key=lambda each: (not each.is_named, not MASK_NAME.search(each.name), each.pattern))
+    chosen = {each.folder: each for each in reversed(others)}
+    beside = dict[str, str]()
+    for each in sorted(chosen.values(), key=others.index):
+        beside[re.sub(r"\W", "", each.name or each.pattern).strip("_") if beside else "mask"] = each.pattern
+    left = [each.pattern for each in others if each.pattern not in beside.values()]
+    with_images = {IMAGE: image.pattern, **beside}
+    is_needed = any(is_image(file.path) for file in Beside.pair(found, with_images)[1])
+    doubt = Doubt(listed(left, 3), "files of these names are left out", "Others: name them in `beside`")
+    is_needed |= not image.is_plain or "/" in image.pattern  # a folder alone may stand anywhere
+    return with_images if is_needed else beside, [doubt] if left else []
+
+
+def _folders(paths: Sequence[str]) -> dict[str, list[str]]:
+    """Groups paths by the folder that tells what they are, as a pattern; all are in ''."""
+    groups = dict[str, list[str]]()
+    for path in paths:
+        parts = path.split("/")[:-1]
+        called = next((part for part in parts if PART_FOLDER.fullmatch(part)), None)
+        called = called or next((part for part in parts if part.lower() not in SPLITS), "")
+        if called:
+            groups.setdefault(SPLIT_WORD.sub("*", called, count=1), []).append(path)
+    return {"": [*paths], **dict(sorted(groups.items(), key=lambda item: -len(item[1]))[:MOST_FOLDERS])}
+
+
+def _parts(folder: str, paths: Sequence[str]) -> Iterator[Part]:
+    """Yields the files of a folder: all, of a folder inside it, and of common beginnings and endings of names."""
+    names, inner = [""], Counter(path.rpartition("/")[0].partition(f"{folder}/")[2] for path in paths if folder)
+    names += [
+        name
+        for name, count in _affixes(spread(paths, LOOKED_AT)).most_common(MOST_NAMES)
+        if 10 * count >= min(LOOKED_AT, len(paths))
+    ]
+    deeper = [
+        f"{folder}/{name}" for name in inner if len(inner) == 1 and name and not {*name.split("/")} & SPLITS.keys()
+    ]
+    for place in (folder, *deeper):
+        for name in names:
+            is_plain = place and not name and "*" not in place
+            yield Part(folder, place if is_plain else posixpath.join(place, name or "*"), paths)
+
+
+def _affixes(paths: Sequence[str]) -> Counter[str]:
+    """Counts the words at the beginnings and ends of names, as patterns."""
+    found = Counter[str]()
+    for path in paths:
+        stem = posixpath.splitext(posixpath.basename(path))[0]
+        for is_start, match in enumerate(each.search(stem) for each in ENDINGS):
+            words = WORD.findall(match[0]) if match and match[0] != stem else []
+            for count in range(1, len(words) + 1):
+                found[f"{''.join(words[:count])}*" if is_start else f"*{''.join(words[-count:])}"] += 1
+    return found
+
+
+def _tells(files: Files, folder: str, part: Part, image: Part, flat: dict[str, bool]) -> bool:
+    """Whether files have few colours, and their images many."""
+    for each in (part, image):
+        if each.pattern not in flat:
+            flat[each.pattern] = all(
+                _is_flat(files, join(folder, path)) for path in spread([*each.keys.values()], OPENED)
+            )
+    return flat[part.pattern] and not flat[image.pattern]
+
+
+def _is_flat(files: Files, path: str) -> bool:
+    """Whether a picture is one of indices, or of few colours."""
+    if not path.lower().endswith(EXACT):
+        return False
+    try:
+        with files.open(path) as file, Image.open(file) as picture:
+            return picture.mode[0] in "1LPIF" or 1 < len(picture.convert("RGB").getcolors(FLAT) or ())
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+        return path.endswith(ARRAY)
+
+
+def image_lists(
+    files: Files, images: Sequence[FileInfo], others: Sequence[FileInfo]
+) -> dict[str, tuple[FileInfo, list[str]]]:
+    """Finds the list of each split's images, as in VOC's `ImageSets/Segmentation`, with their paths."""
+    groups = dict[str, dict[str, tuple[FileInfo, list[str]]]]()
+    for file in others:
+        folder, name = posixpath.split(file.path)
+        if name.endswith(".txt") and (split := SPLITS.get(name[:-4].lower())):
+            named = ImageList.read(files, file.path)
+            groups.setdefault(folder, {})[split] = file, [image.path for image in images if image.path in named]
+    whole = [each for each, found in groups.items() if len(found) > 1 and all(some for _, some in found.values())]
+    found = groups[max(whole, key=lambda each: each.endswith("Segmentation"))] if whole else {}
+    return {split: found[split] for split in SYNONYMS if split in found} if "train" in found else {}
