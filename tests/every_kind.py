@@ -76,6 +76,7 @@ ARRAYS = f"""
   mask: {{kind: mask, image: any, column: photo, optional: true}}
   any: {{kind: image, fit: none, column: image}}
   drawn: {{kind: mask, image: image, column: shapes, draw: instances}}
+  objects: {{kind: masks, image: image, column: shapes, draw: objects}}
   found: {{kind: token_labels, column: said, text: known, spans: true, classes: [O, B-A, I-A]}}
 """
 """Kinds that no golden dataset holds; only their columns are read."""

@@ -182,7 +182,7 @@ ALL = {number: f"class_{number}" for number in range(15)}
         ("image/*.jpg", "label/*.png", "grey", "label", {"classes": ALL}),
         ("JPEGImages/*.jpg", "SegmentationClass/*.png", "border", "SegmentationClass",
          {"classes": {number: f"class_{number}" for number in range(3)}, "ignore": 255}),
-        ("*.jpg", "*_mask.png", "two levels", "*_mask", {"classes": {0: "class_0", 255: "class_255"}}),
+        ("*.jpg", "*_mask.png", "two levels", "*_mask", {"classes": {0: "background", 255: "foreground"}}),
         ("*.png", "*_seg0.png", "palette", "*_seg0", {"classes": ALL}),
         ("images/*.jpg", "masks/*_segmentation.tif", "grey", "masks/*_segmentation", {"classes": ALL}),
         ("images/*.jpg", "masks/*.png", "colours", "masks", {

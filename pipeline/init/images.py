@@ -14,6 +14,8 @@ from importlib.util import find_spec
 from itertools import chain
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 from PIL import Image
 
 from recordmill.pipeline.build.images.masks import values
@@ -206,6 +208,14 @@ def images_by_name(sample: SourceSample, files: Files) -> tuple[str, str] | None
 
 
 MASK, LEVELS, IGNORED = "mask", 256, 255
+SURE: dict[tuple[int, ...], tuple[str, ...]]
+SURE = {(0, 1): ("background", "foreground"), (0, 255): ("background", "foreground")}
+SURE |= {(0, grey, 255): ("background", "unknown", "foreground") for grey in (127, 128)}
+"""The names of the only values of masks; the last are of trimaps."""
+BLURRED_VALUES, BLURRED_SHARE = 16, 0.8
+"""More values than this, and at least this share of pixels black or white: edges are blurred."""
+SHOWN = 4  # values with their shares
+YOURS = "names are yours to give"
 MASK_COLUMN = re.compile(r"(?i)(\w*_)?(mask|seg|segmentation)s?")
 """Names of columns of masks in a table."""
 
@@ -213,13 +223,13 @@ MASK_COLUMN = re.compile(r"(?i)(\w*_)?(mask|seg|segmentation)s?")
 def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Guess:
     """Turns a guess into a mask of the image `name`, with the values, or the colours, of its pixels as classes."""
     blocks, is_all = sample.take({item.column: Column(ColumnType.IMAGE, optional=True)})
-    found, colors, looked = set[int](), Counter[Any](), 0
+    found, colors, looked = Counter[int](), Counter[Any](), 0
     for number, block in blocks:
         for reference in filter(None, block.table[item.column].to_pylist()):
             data = _read(sample, number, reference)
             looked += bool(data)
             try:
-                found |= {*values(data, MAX_PIXELS, None).ravel().tolist()} if data else set()
+                found.update(_pixels(values(data, MAX_PIXELS, None, "uint16")) if data else {})
             except ImageError as error:
                 if "`colors`" not in error.message:
                     wrong = left_out(item.column, f"masks by their names, but {error.message}", item.reading)
@@ -231,20 +241,44 @@ def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Gu
     if max(len(found), len(colors)) > MOST_CLASSES and not MASK_COLUMN.fullmatch(item.column):
         return item  # depth, or another picture of the same
     item = replace(item, headers=_headers(item, image))
-    of = f"in {count(looked, 'mask')}; names are yours to give"
+    of, edges = f"in {count(looked, 'mask')}", "as of blurred edges: save one value, or one colour, a class"
     if len(colors) > LEVELS:
-        why = f"{len(colors):,} colours in {looked:,} masks, as of blurred edges: save a colour a class"
+        return left_out(item.column, f"{len(colors):,} colours {of}, {edges}", item.reading)
+    if len(found) > BLURRED_VALUES and found[0] + found[255] >= BLURRED_SHARE * found.total():
+        why = f"{len(found):,} values {of}, by pixels {_shares(found)}, {edges}"
         return left_out(item.column, why, item.reading)
     if colors:
         names = {f"class_{number}": list(color) for number, (color, _) in enumerate(colors.most_common(LEVELS))}
-        options |= {"classes": (list(names), f"a colour each, {of}"), "colors": (names, "")}
+        options |= {
+            "classes": (list(names), f"a colour each, {of}, by pixels {_shares(colors)}; {YOURS}"),
+            "colors": (names, ""),
+        }
         return replace(item, options=options)
-    if IGNORED in found and len(found) > 2:
-        options["ignore"] = (IGNORED, "by custom")
-        found.remove(IGNORED)
-    named = {value: f"class_{value}" for value in sorted(found)}
-    options["classes" if is_all else "# classes"] = (named, f"the values {of}")
-    return replace(item, options=options)
+    return replace(item, options=options | _classes(found, of, is_all=is_all))
+
+
+def _pixels(mask: npt.NDArray[Any]) -> dict[int, int]:
+    counts = np.bincount(mask.ravel())
+    return {value: int(counts[value]) for value in np.flatnonzero(counts).tolist()}
+
+
+def _shares(found: Counter[Any]) -> str:
+    """Shows the most frequent values with their shares of pixels: `0: 91.0%, 255: 9.0%`."""
+    shown = ", ".join(f"{value}: {pixels / found.total():.1%}" for value, pixels in found.most_common(SHOWN))
+    return f"{shown}, …" if len(found) > SHOWN else shown
+
+
+def _classes(found: Counter[int], of: str, *, is_all: bool) -> dict[str, Choice]:
+    """Returns the options about values, with the pixels of each."""
+    known, names = sorted(found), SURE.get(tuple(sorted(found)))
+    if known and known[-1] >= LEVELS:
+        return {"dtype": ("uint16", f"{len(known):,} values to {known[-1]:,} {of}")}
+    options, why = dict[str, Choice](), f"the values {of}, by pixels {_shares(found)}; {YOURS}"
+    if names is None and len(known) > 2 and known[-1] == IGNORED != known[-2] + 1:
+        options["ignore"] = (IGNORED, f"by custom; {found[IGNORED] / found.total():.1%} of the pixels")
+        known.pop()
+    named = {value: f"class_{value}" for value in known} if names is None else dict(zip(known, names, strict=True))
+    return {**options, "classes" if is_all else "# classes": (named, why)}
 
 
 def _read(sample: SourceSample, number: int, reference: bytes) -> bytes:
@@ -296,7 +330,10 @@ def guess_shapes(sample: SourceSample) -> Guess:
         options["classes"] = [background, "…"] if are_many else options["classes"]
         shown = {"kind": "mask", "image": IMAGE, "column": "shapes", **options}
         return left_out("shapes", f"{why}; as a feature: {json.dumps(shown, ensure_ascii=False)}", reading)
-    reasons = {"draw": "or `instances`, without `classes`", "ignore": "for crowds, and around padded images"}
+    reasons = {
+        "draw": "or `instances`, without `classes`; or `kind: masks`, `draw: objects`",
+        "ignore": "for crowds, and around padded images",
+    }
     chosen = {option: (value, reasons.get(option, "")) for option, value in options.items()}
     return feature("shapes", "mask", "drawn from the objects' shapes", reading, image=(IMAGE, ""), **chosen)
 
