@@ -44,6 +44,7 @@ WHERE = {
     "ImageSequence": ("image_sequences.md", "Options"),
     "Boxes": ("boxes.md", "Boxes"),
     "Mask": ("segmentation.md", "Masks"),
+    "Masks": ("segmentation.md", "A mask for each object"),
     "Keypoints": ("keypoints.md", "Key points"),
     "Text": ("text.md", "Options"),
     "Texts": ("text.md", "Several texts a row"),
