@@ -7,7 +7,7 @@ all have one of the same name. Names or pixels must tell that they are no images
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -109,6 +109,11 @@ def find_beside(files: Files, folder: str, found: Sequence[FileInfo]) -> tuple[d
     doubt = Doubt(listed(left, 3), "files of these names are left out", "Others: name them in `beside`")
     is_needed |= not image.is_plain or "/" in image.pattern  # a folder alone may stand anywhere
     return with_images if is_needed else beside, [doubt] if left else []
+
+
+def in_folders(beside: Mapping[str, str]) -> bool:
+    """Whether files lie in folders of their own: then the images' folders are no classes."""
+    return any("/" in each or "*" not in each for each in beside.values())
 
 
 def _folders(paths: Sequence[str]) -> dict[str, list[str]]:

@@ -18,7 +18,7 @@ from recordmill.pipeline.init.belonging import (
     one_row,
     rows_inside,
 )
-from recordmill.pipeline.init.beside import find_beside, image_lists
+from recordmill.pipeline.init.beside import find_beside, image_lists, in_folders
 from recordmill.pipeline.init.dialect import cell_options, find_encoding
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError, document_doubts, folder_doubts
 from recordmill.pipeline.safe_text import count
@@ -230,7 +230,11 @@ def _images(
         {"format": f"{count(len(images), 'image')}{each}", "beside": f"{count(len(masks), 'mask')}, by their names"},
         [*pairs.notes, *_left_out(folder, left)],
         [] if metadata else sorted({posixpath.dirname(image_place(beside)(file.path) or "") for file in rows}),
-        doubts=[*([] if metadata else folder_doubts([file.path for file in images])), *unsure, *doubts],
+        doubts=[
+            *([] if metadata or in_folders(beside) else folder_doubts([file.path for file in images])),
+            *unsure,
+            *doubts,
+        ],
     )
 
 

@@ -48,7 +48,7 @@ from recordmill.pipeline.sources.typing.values import typed_values
 
 TEXT, TEXT_ENDING, OBJECT_ENDING = "text", ".txt", ".json"
 CAPTION_ENDINGS = (TEXT_ENDING, OBJECT_ENDING)
-PEEKED_FILES = 100
+PEEKED_FILES, BESIDE = 100, "the .json beside the image"
 ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row; 8 MiB are 4,096 images
 Sizes = Sequence[int | None]
 """The size in bytes of the file beside each image; None without one."""
@@ -213,8 +213,7 @@ def read_captions(
 def _json(files: Files, root: str, paths: Sequence[str], sizes: Sizes, faults: Faults) -> list[dict[str, Any] | None]:
     """Parses the objects beside images; None for missing and bad ones."""
     found = _contents(files, root, paths, OBJECT_ENDING, sizes, faults)
-    what = f"the {OBJECT_ENDING} beside the image"
-    return _good([None if data is None else json_object(data, what) for data in found], faults)
+    return _good([None if data is None else json_object(data, BESIDE) for data in found], faults)
 
 
 def _contents(
