@@ -65,7 +65,7 @@ class Part:
 
     @cached_property
     def some(self) -> dict[str, str]:
-        """Some paths by key; empty if a file's format is none of masks."""
+        """Some paths by key; empty if a file's format may blur masks."""
         some = self.keyed(spread(self.paths, LOOKED_AT))
         return some if all(path.lower().endswith(EXACT) for path in some.values()) else {}
 
