@@ -1,7 +1,7 @@
 """Finds the files beside images, such as masks, as `beside` of the source `image_folder`.
 
 Files of one folder, or with one beginning or ending of their names, belong together; they lie beside images if nearly
-all have one of the same name. Names or pixels must tell that they are no images themselves.
+all have one of the same name. Names or pixels must tell them from images.
 """
 
 import posixpath
@@ -60,7 +60,7 @@ class Part:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether the names are the images' own."""
+        """Whether the names are just the images'."""
         return self.pattern == "*" or "*" not in self.pattern
 
     @cached_property
@@ -77,7 +77,7 @@ class Part:
 
 
 def find_beside(files: Files, folder: str, found: Sequence[FileInfo]) -> tuple[dict[str, str], list[Doubt]]:
-    """Finds the files beside a folder's images, by column, and the images' own pattern where it is needed.
+    """Finds the files beside a folder's images, by column, and the images' pattern if needed.
 
     Takes files relative to the folder; returns `beside`, empty without any, and doubts about other files of the images.
     """
@@ -112,7 +112,7 @@ def find_beside(files: Files, folder: str, found: Sequence[FileInfo]) -> tuple[d
 
 
 def in_folders(beside: Mapping[str, str]) -> bool:
-    """Whether files lie in folders of their own: then the images' folders are no classes."""
+    """Whether files lie in other folders than images, which then name no classes."""
     return any("/" in each or "*" not in each for each in beside.values())
 
 

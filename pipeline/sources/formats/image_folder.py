@@ -69,11 +69,12 @@ def _listing(
 ) -> Plan:
     """Plans the images among files relative to `root`. Raises: SourceError: no image, or an asked column is missing."""
     path, listed = source.path, ImageList.read(files, source.image_list)
-    images, others, beside = Beside.pair(found, source.beside, lambda image: join(root, image) in listed)
+    images, rest, beside = Beside.pair(found, source.beside, lambda image: join(root, image) in listed)
     if not images:
         named = " and ".join(f"`{each}`" for each in (source.beside.get(IMAGE), source.image_list) if each)
         raise SourceError(f"{path} holds no metadata file and no image ({named or ', '.join(sorted(SUFFIXES))})")
-    side = _Captions(images, others)
+    lists = files_at(files, root, source.image_list)
+    side = _Captions(images, others := [file for file in rest if file not in lists])
     endings = _endings([name for name in columns if name not in (*OF_PATH, *source.beside)], side)
     names = [*dict.fromkeys([*side.columns(files, root), *source.beside])]
     check_names(path, required(columns), names, _where(side.endings))
@@ -82,8 +83,7 @@ def _listing(
     chunks, of_captions = _chunks(images, side, endings, asked := beside.asked(columns), chunk_bytes)
     notes = [*_notes(others, side, endings), *beside.notes, *listed.notes()]
     if source.beside or source.image_list:
-        used = (file for file in others if file.path in read)
-        inputs = FileList([*images, *used, *asked.files(), *files_at(files, root, source.image_list)])
+        inputs = FileList([*images, *(file for file in others if file.path in read), *asked.files(), *lists])
     total = sum(chunk.bytes for chunk in chunks)
     return Plan(chunks, len(images), total, inputs, notes, True, names, OF_PATH, referred_bytes=total - of_captions)
 
