@@ -59,7 +59,7 @@ class Listing:
     images: Sequence[FileInfo]
     others: Sequence[FileInfo]
     has_masks: bool = False
-    """Whether the folder has other images, which are masks of these."""
+    """Whether the folder also has masks of these images."""
 
     def ending(self, *endings: str) -> list[FileInfo]:
         """Lists the other files with given endings."""

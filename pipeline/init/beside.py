@@ -1,13 +1,13 @@
 """Finds the files beside images, such as masks, as `beside` of the source `image_folder`.
 
 Files of one folder, or with one beginning or ending of their names, belong together; they lie beside images if nearly
-all have one of the same name. Names or pixels must tell that they are no images themselves.
+all have one of the same name. Names or pixels must tell them from images.
 """
 
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -60,12 +60,12 @@ class Part:
 
     @cached_property
     def is_plain(self) -> bool:
-        """Whether the names are the images' own."""
+        """Whether the names are just the images'."""
         return self.pattern == "*" or "*" not in self.pattern
 
     @cached_property
     def some(self) -> dict[str, str]:
-        """Some paths by key; empty if a file's format is none of masks."""
+        """Some paths by key; empty if a file's format may blur masks."""
         some = self.keyed(spread(self.paths, LOOKED_AT))
         return some if all(path.lower().endswith(EXACT) for path in some.values()) else {}
 
@@ -77,7 +77,7 @@ class Part:
 
 
 def find_beside(files: Files, folder: str, found: Sequence[FileInfo]) -> tuple[dict[str, str], list[Doubt]]:
-    """Finds the files beside a folder's images, by column, and the images' own pattern where it is needed.
+    """Finds the files beside a folder's images, by column, and the images' pattern if needed.
 
     Takes files relative to the folder; returns `beside`, empty without any, and doubts about other files of the images.
     """
@@ -109,6 +109,11 @@ def find_beside(files: Files, folder: str, found: Sequence[FileInfo]) -> tuple[d
     doubt = Doubt(listed(left, 3), "files of these names are left out", "Others: name them in `beside`")
     is_needed |= not image.is_plain or "/" in image.pattern  # a folder alone may stand anywhere
     return with_images if is_needed else beside, [doubt] if left else []
+
+
+def in_folders(beside: Mapping[str, str]) -> bool:
+    """Whether files lie in other folders than images, which then name no classes."""
+    return any("/" in each or "*" not in each for each in beside.values())
 
 
 def _folders(paths: Sequence[str]) -> dict[str, list[str]]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recordmill.pipeline.init import guess as guessing
+from recordmill.pipeline.init.beside import in_folders
 from recordmill.pipeline.init.boxes import Answers, doubts_of_columns, guess_columns, on_image
 from recordmill.pipeline.init.doubts import (
     CODE,
@@ -182,7 +183,7 @@ def _guess_other(sample: SourceSample, name: str) -> Guess | None:
         return None
     if len(classes.distinct) < 2:
         return guessing.left_out(LABEL, f"only one folder, {next(iter(classes.distinct))}", classes)
-    if any("/" in each or "*" not in each for each in sample.data.sources[0].get("beside", {}).values()):
+    if in_folders(sample.data.sources[0].get("beside", {})):
         why = f"folders of masked images, {guessing.distinct(classes)}: as classes, `label: {{kind: category}}`"
         return guessing.left_out(LABEL, why, classes)
     if all(map(PART_FOLDER.fullmatch, classes.distinct)):

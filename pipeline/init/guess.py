@@ -133,7 +133,8 @@ def _strings(sample: SourceSample, name: str, texts: Reading) -> Guess:
     if is_id(name) and not has_words:
         return _identifier(name, texts)
     if _is_category(name, texts) and not (has_words and TEXTS.fullmatch(plain_name(name))):
-        return _category(name, sample.read(name, ColumnType.CATEGORY))
+        names = sample.read(name, ColumnType.CATEGORY)
+        return feature(name, "category", distinct(names), names)
     if has_words or _is_unspaced(filled):
         return _text(name, "text", texts, filled)
     return feature(name, "raw", f"strings without spaces, {distinct(texts)}: names rather than classes", texts)
@@ -237,10 +238,6 @@ def _repeats(names: Reading) -> bool:
     return 2 * len(names.distinct) <= count and len(names.distinct) <= MANY_CLASSES
 
 
-def _category(name: str, names: Reading) -> Guess:
-    return feature(name, "category", distinct(names), names)
-
-
 def is_id(name: str) -> bool:
     """Whether a column is named as an identifier and not as a label."""
     return bool(ID.fullmatch(plain_name(name))) and not is_label(name)
@@ -279,7 +276,7 @@ def _numbers(sample: SourceSample, name: str) -> Guess | None:
     is_whole = all(map(float.is_integer, numbers.distinct))
     names = sample.read(name, ColumnType.CATEGORY)  # refuses floats, even whole ones
     if is_whole and is_label(name) and names.fit >= FITS and (_repeats(numbers) or len(numbers.distinct) <= 2):
-        return _category(name, names)
+        return feature(name, "category", distinct(names), names)
     if is_whole and is_id(name):
         return _identifier(name, sample.read(name, ColumnType.INTEGER), type=("int64", ""))
     are_few = 1 < len(numbers.distinct) <= FEW_CLASSES and _repeats(numbers)
@@ -299,7 +296,7 @@ def _names(sample: SourceSample, name: str) -> Guess | None:
     if names.fit < FITS:
         return None
     if _is_category(name, names) or set(names.distinct) <= {"true", "false"}:
-        return _category(name, names)
+        return feature(name, "category", distinct(names), names)
     return left_out(name, f"{distinct(names)}: as a category each would be a class", names)
 
 

@@ -18,7 +18,7 @@ from recordmill.pipeline.init.belonging import (
     one_row,
     rows_inside,
 )
-from recordmill.pipeline.init.beside import find_beside, image_lists
+from recordmill.pipeline.init.beside import find_beside, image_lists, in_folders
 from recordmill.pipeline.init.dialect import cell_options, find_encoding
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError, document_doubts, folder_doubts
 from recordmill.pipeline.safe_text import count
@@ -143,7 +143,9 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
             form = by_ending[ending] = "tfrecord" if _is_framed(files, file.path) else ""
         by_format.setdefault(form, []).append(file)
     images, tables = by_format.get(IMAGES, []), [file for form in TABLES for file in by_format.get(form, ())]
-    if images and (any(map(_is_metadata, tables)) or _bytes(images) >= _bytes(tables)):
+    if images and (
+        any(map(_is_metadata, tables)) or sum(file.bytes for file in images) >= sum(file.bytes for file in tables)
+    ):
         return _images(files, folder, images, [file for file in filled if not is_image(file.path)], encoding)
     form = next((form for form in TABLES if form in by_format), None)
     form = form or max(("text", "json"), key=lambda form: len(by_format.get(form, ())))
@@ -197,41 +199,50 @@ def _images(
     beside, unsure = ({}, []) if metadata else find_beside(files, folder, inside)
     rows, rest, pairs = Beside.pair(inside, beside)
     images, others, masks = ([whole[f"{folder}/{file.path}"] for file in some] for some in (rows, rest, pairs.files()))
-    options = {"format": IMAGES, "path": folder, **({"beside": beside} if beside else {})}
-    sources, lists = [options], list[FileInfo]()
-    if found := image_lists(files, images, others) if beside else {}:
-        sources = [{**options, "image_list": file.path, "split": split} for split, (file, _) in found.items()]
-        lists, known = [file for file, _ in found.values()], {path for _, some in found.values() for path in some}
+    sources: list[dict[str, Any]] = [{"format": IMAGES, "path": folder, **({"beside": beside} if beside else {})}]
+    lists = image_lists(files, images, others) if beside else {}
+    if lists:
+        sources = [{**sources[0], "image_list": file.path, "split": split} for split, (file, _) in lists.items()]
+        known = {path for _, some in lists.values() for path in some}
         pairs = Beside.pair(inside, beside, lambda path: join(folder, path) in known)[2]
         images = [file for file in images if file.path in known]
+    of_lists = [file for file, _ in lists.values()]
     shown = spread(images, SMALL_FILES)
     captions = captions_of(images, others)
-    used = {file.path for file in (*metadata, *captions, *lists)}
+    used = {file.path for file in (*metadata, *captions, *of_lists)}
     left = [file for file in others if file.path not in used]
     names = listed([file.path[len(folder) + 1 :] for file in metadata], SHOWN)
     each = f"; the rows are those of {names}" if metadata else ", each one a row"
-    tops = [file.path for file in left if posixpath.dirname(file.path) == folder]
-    tables = [path for path in tops if format_by_name(path) in NAMING and not metadata]
+    tops = [] if metadata else [file.path for file in left if posixpath.dirname(file.path) == folder]
+    tables = [path for path in tops if format_by_name(path) in NAMING]
     tables.sort(key=lambda path: split_of(posixpath.basename(path)) != "train")  # before `sample_submission.csv`
-    for path in tables:
-        stem = posixpath.splitext(path)[0]  # `train.csv` and the images of `train/`, or `images/`
-        places = (f"{stem}/", f"{stem}_images/", f"{stem.removesuffix('train')}images/")
-        if any(image.path.startswith(places) for image in images):
-            form, table = format_by_name(path) or "", [file for file in left if file.path == path]
-            unread = [file for file in others if file.path != path]
-            return _table(files, form, [(path, None, table)], encoding, _left_out(folder, unread))
+    if path := _table_of(images, tables):
+        form, table = format_by_name(path) or "", [file for file in left if file.path == path]
+        unread = [file for file in others if file.path != path]
+        return _table(files, form, [(path, None, table)], encoding, _left_out(folder, unread))
+    unsure += [] if metadata or in_folders(beside) else folder_doubts([file.path for file in images])
     doubts = [Doubt(path, "its rows may name these images", f"If so: recordmill init {path}") for path in tables[:1]]
     for path in _annotations(files, images, left)[:1] if not metadata else ():
         doubts.append(Doubt(path, "left out, though it may annotate these images", "If so: write COCO, VOC or YOLO"))
     return Recognized(
         sources,
-        metadata or [*shown, *captions_of(shown, captions), *masks, *lists],
+        metadata or [*shown, *captions_of(shown, captions), *masks, *of_lists],
         bool(metadata) or len(shown) == len(images),
         {"format": f"{count(len(images), 'image')}{each}", "beside": f"{count(len(masks), 'mask')}, by their names"},
         [*pairs.notes, *_left_out(folder, left)],
         [] if metadata else sorted({posixpath.dirname(image_place(beside)(file.path) or "") for file in rows}),
-        doubts=[*([] if metadata else folder_doubts([file.path for file in images])), *unsure, *doubts],
+        doubts=[*unsure, *doubts],
     )
+
+
+def _table_of(images: Sequence[FileInfo], tables: Sequence[str]) -> str | None:
+    """Finds the table named as a folder of the images: `train.csv` of `train/`, or `images/`."""
+    for path in tables:
+        stem = posixpath.splitext(path)[0]
+        places = (f"{stem}/", f"{stem}_images/", f"{stem.removesuffix('train')}images/")
+        if any(image.path.startswith(places) for image in images):
+            return path
+    return None
 
 
 def _annotations(files: Files, images: Sequence[FileInfo], left: Sequence[FileInfo]) -> list[str]:
@@ -247,10 +258,6 @@ def _annotations(files: Files, images: Sequence[FileInfo], left: Sequence[FileIn
 
 def _is_metadata(file: FileInfo) -> bool:
     return posixpath.basename(file.path) in NAMES
-
-
-def _bytes(some: Sequence[FileInfo]) -> int:
-    return sum(file.bytes for file in some)
 
 
 def _sources(folder: str, chosen: Sequence[FileInfo], filled: Sequence[FileInfo]) -> list[SourceFiles]:

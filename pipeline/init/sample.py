@@ -94,14 +94,11 @@ def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows:
     rows *= TOKENS if form in SENTENCES else 1
     most = math.inf if source.joined else PART_BYTES  # joined files keep equally many lines
     encoding = getattr(source, "encoding", "utf-8")
-    if is_plain(encoding):
-        with open_plain(files, path) as opened:
-            part = _cut_document(opened) if form == "json" else _cut(opened, dialect, rows, most)
-    else:
-        with open_utf8(files, path, encoding) as decoded:
-            part = _cut_document(decoded) if form == "json" else _cut(decoded, dialect, rows, most)
+    with open_plain(files, path) if is_plain(encoding) else open_utf8(files, path, encoding) as opened:
+        part = _cut_document(opened) if form == "json" else _cut(opened, dialect, rows, most)
+    if part and not is_plain(encoding):
         errors = "surrogatepass" if encoding.lower().startswith("utf") else "surrogateescape"  # keeps invalid bytes
-        part = part and part.decode("utf-8", "surrogateescape").encode(encoding, errors)
+        part = part.decode("utf-8", "surrogateescape").encode(encoding, errors)
     if part is None or not codec(path):
         return part
     sink = pa.BufferOutputStream()

@@ -48,7 +48,7 @@ from recordmill.pipeline.sources.typing.values import typed_values
 
 TEXT, TEXT_ENDING, OBJECT_ENDING = "text", ".txt", ".json"
 CAPTION_ENDINGS = (TEXT_ENDING, OBJECT_ENDING)
-PEEKED_FILES = 100
+PEEKED_FILES, BESIDE = 100, "the .json beside the image"
 ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row; 8 MiB are 4,096 images
 Sizes = Sequence[int | None]
 """The size in bytes of the file beside each image; None without one."""
@@ -69,11 +69,12 @@ def _listing(
 ) -> Plan:
     """Plans the images among files relative to `root`. Raises: SourceError: no image, or an asked column is missing."""
     path, listed = source.path, ImageList.read(files, source.image_list)
-    images, others, beside = Beside.pair(found, source.beside, lambda image: join(root, image) in listed)
+    images, rest, beside = Beside.pair(found, source.beside, lambda image: join(root, image) in listed)
     if not images:
         named = " and ".join(f"`{each}`" for each in (source.beside.get(IMAGE), source.image_list) if each)
         raise SourceError(f"{path} holds no metadata file and no image ({named or ', '.join(sorted(SUFFIXES))})")
-    side = _Captions(images, others)
+    lists = files_at(files, root, source.image_list)
+    side = _Captions(images, others := [file for file in rest if file not in lists])
     endings = _endings([name for name in columns if name not in (*OF_PATH, *source.beside)], side)
     names = [*dict.fromkeys([*side.columns(files, root), *source.beside])]
     check_names(path, required(columns), names, _where(side.endings))
@@ -82,8 +83,7 @@ def _listing(
     chunks, of_captions = _chunks(images, side, endings, asked := beside.asked(columns), chunk_bytes)
     notes = [*_notes(others, side, endings), *beside.notes, *listed.notes()]
     if source.beside or source.image_list:
-        used = (file for file in others if file.path in read)
-        inputs = FileList([*images, *used, *asked.files(), *files_at(files, root, source.image_list)])
+        inputs = FileList([*images, *(file for file in others if file.path in read), *asked.files(), *lists])
     total = sum(chunk.bytes for chunk in chunks)
     return Plan(chunks, len(images), total, inputs, notes, True, names, OF_PATH, referred_bytes=total - of_captions)
 
@@ -213,8 +213,7 @@ def read_captions(
 def _json(files: Files, root: str, paths: Sequence[str], sizes: Sizes, faults: Faults) -> list[dict[str, Any] | None]:
     """Parses the objects beside images; None for missing and bad ones."""
     found = _contents(files, root, paths, OBJECT_ENDING, sizes, faults)
-    what = f"the {OBJECT_ENDING} beside the image"
-    return _good([None if data is None else json_object(data, what) for data in found], faults)
+    return _good([None if data is None else json_object(data, BESIDE) for data in found], faults)
 
 
 def _contents(
