@@ -54,18 +54,13 @@ class Adopted:
     notes: Sequence[str] = ()  # lines on guesses, losses and features left out
 
 
-OnPlan = Callable[[int], OnBytes]  # takes the bytes to read
+OnPlan = Callable[[int], OnBytes]  # takes the bytes to read, and returns a function of each read's number of bytes
 
 
 def adopt(
     adoption: Adoption, on_wait: OnWait = lambda _: None, on_plan: OnPlan = lambda size: lambda read: None
 ) -> Adopted:
     """Adopts files, and publishes a version unless nothing changed since the live one.
-
-    Args:
-        adoption: the files, the output and the options.
-        on_wait: called with the process that holds the output's lease.
-        on_plan: takes the bytes to read, and returns a function that takes each read's number of bytes.
 
     Raises:
         AdoptError: a file is missing or no TFRecord, or the options do not fit the records.

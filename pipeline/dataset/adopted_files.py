@@ -33,10 +33,7 @@ def dataset_folder(version: Location) -> str:
 def allow(manifest: Manifest, version: Location, files: Iterable[str] = ()) -> Manifest:
     """Marks the roots of adopted files that readers may open; others are refused when a reader needs them.
 
-    Args:
-        manifest: a version's.
-        version: its folder.
-        files: folders, files, globs or URLs that the caller allows.
+    `version` is the version's folder, and `files` are folders, files, globs or URLs that the caller allows.
     """
     if not manifest.adopted:
         return manifest

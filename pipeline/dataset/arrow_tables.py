@@ -24,13 +24,9 @@ HEADER = 2  # the field of a `Message` with the batch
 
 
 def read_table(folder: Location, path: str, data: bytes, schema: pa.Schema | None = None) -> pa.Table:
-    """Reads a table of plain columns from the bytes of a file or a stream.
+    """Reads a table of plain columns, of `schema` or all, from the bytes of a file or a stream.
 
-    Args:
-        folder: the version's, for messages.
-        path: the file's, relative to it.
-        data: its bytes.
-        schema: the columns to read; None for all.
+    Messages name the version's folder and the file's path in it.
 
     Raises:
         DatasetError: the data exceeds 64 MiB and 32 times the file's bytes, lacks a column, has a column of another

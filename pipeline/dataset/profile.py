@@ -219,10 +219,7 @@ def add_up_lengths(measured: Sequence[Lengths]) -> Lengths:
 def describe_lengths(lengths: Lengths, *, max_length: int | None, packed: int | None = None) -> str:
     """Describes the lengths of texts, and the share of padding for each way to batch them.
 
-    Args:
-        lengths: the result of `add_up_lengths`.
-        max_length: the text's limit or None.
-        packed: the number of ids of a packed row.
+    `max_length` is the text's limit, if any, and `packed` the number of ids of a packed row.
     """
     if not lengths["ids"]:
         return "no ids"

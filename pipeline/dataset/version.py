@@ -216,15 +216,10 @@ def without_blank(words: Iterable[str]) -> tuple[str, ...]:
 
 
 def to_words(vocabulary: Sequence[str], ids: Any, padding_id: int | None) -> list[Any]:
-    """Replaces ids by words without padding, and keeps the nesting of lists.
+    """Replaces ids by words, and keeps the nesting of lists; drops the `padding_id`, if any.
 
-    Args:
-        vocabulary: the words by id.
-        ids: a list, an array or an eager tensor of whole numbers, of one or more dimensions.
-        padding_id: the id to drop, or None.
-
-    Raises:
-        DatasetError: `ids` is a single number, or an id is out of range.
+    `ids` are a list, an array or an eager tensor of whole numbers, of one or more dimensions.
+    Raises: DatasetError: `ids` is a single number, or an id is out of range.
     """
     nested = _to_list(ids)
     if not isinstance(nested, list):

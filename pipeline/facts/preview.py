@@ -62,14 +62,9 @@ def preview(
 ) -> Image.Image:
     """Draws records, a card each, in an RGB image up to 1,680 pixels or one card wide.
 
-    Args:
-        dataset: the records' version.
-        records: at least one.
-        changes: augmentations; shows each image as in the first epochs of a training with `seed=0`.
-        sources: the folder with the sources' images at the keys; None: does not show them.
-
-    Raises:
-        DatasetError: `records` is empty; an image is damaged; an augmentation does not fit the images.
+    With augmentations, `changes`, also shows each image as in the first epochs of a training with `seed=0`; with the
+    folder `sources`, the sources' images at the keys.
+    Raises: DatasetError: `records` is empty; an image is damaged; an augmentation does not fit the images.
     """
     roles = FeatureRoles.of(dataset)
     if changes and not roles.images:

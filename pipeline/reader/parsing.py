@@ -8,7 +8,7 @@ The walk relies on Examples by one writer, with the same features in the same or
 its head, the bytes before its values: tags, nested lengths, the name. So each head is made once per size, and compared.
 Records of another layout are scanned.
 
-Records of other programs hold our parts in features of their own (`Stored.held`): these are parsed first.
+Records of other programs hold our parts in other features (`Stored.held`), which are parsed first.
 
 >>> parse([example.SerializeToString()], {"label": Stored("int64"), "ids": Stored("int64", None)})  # doctest: +SKIP
 {'label': array([3]), 'ids': Ragged(values=array([5, 9, 2]), splits=array([0, 3]))}
