@@ -5,6 +5,7 @@ from typing import Any
 
 from recordmill.pipeline.sources.formats.adopted import AdoptedReader
 from recordmill.pipeline.sources.formats.annotated_images import AnnotatedImagesReader
+from recordmill.pipeline.sources.formats.arrays import ArraysReader
 from recordmill.pipeline.sources.formats.conll import ConllReader
 from recordmill.pipeline.sources.formats.csv import CsvReader
 from recordmill.pipeline.sources.formats.grouped import GroupedReader
@@ -29,6 +30,7 @@ READERS: Mapping[str, type[SourceReader[Any]]] = {
     "text": TextReader,
     **dict.fromkeys(("conll", "conllu"), ConllReader),
     "tfrecord": TFRecordReader,
+    "arrays": ArraysReader,
     "adopted": AdoptedReader,
     "webdataset": WebDatasetReader,
     "python": UserRowsReader,
