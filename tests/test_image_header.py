@@ -55,7 +55,7 @@ THUMBNAIL = struct.pack(">III", 0, 9, 6)
 @pytest.mark.parametrize(
     ("data", "facts"),
     [
-        (b"", ("empty", "JPEG, PNG, GIF, BMP,", "WebP, TIFF, AVIF and HEIF")),
+        (b"", ("empty", "JPEG, PNG, GIF, BMP,", "WebP, TIFF, AVIF, HEIF and NPY")),
         (b"hello, world", ("no image", "JPEG")),
         (b'<?xml version="1.0"?>\n<svg xmlns="x">', ("SVG",)),
         (b"\0\0\0\x1cftypheic", ("as HEIF", "size")),

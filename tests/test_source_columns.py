@@ -68,6 +68,12 @@ def write_tfrecord(folder: Path) -> str:
     return "tfrecord, path: FOLDER/rows.tfrecord"
 
 
+def write_arrays(folder: Path) -> str:
+    columns = map(np.array, zip(*ROWS, strict=True))
+    np.savez(folder / "rows.npz", **dict(zip(OWN.values(), columns, strict=True)))
+    return "arrays, path: FOLDER/rows.npz"
+
+
 def write_adopted(folder: Path) -> str:
     write_tfrecord(folder)
     adopt(Adoption({"": [f"{folder}/rows.tfrecord"]}, f"{folder}/adopted"))
@@ -106,6 +112,7 @@ FORMATS: dict[str, tuple[Callable[[Path], str], dict[str, str]]] = {
     "text": (write_lines, OWN),
     "parquet": (write_parquet, OWN),
     "tfrecord": (write_tfrecord, OWN),
+    "arrays": (write_arrays, OWN),
     "adopted": (write_adopted, OWN),
     "webdataset": (write_tar, {"caption": "txt;text", "price": "json.p", "class": "json.c"}),
     "python": (write_python, OWN),

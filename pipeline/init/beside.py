@@ -17,9 +17,9 @@ from recordmill.pipeline.init.doubts import MASKS, PART_FOLDER, Doubt
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import ImageList
-from recordmill.pipeline.sources.formats.beside import ARRAY, Beside, Pattern
+from recordmill.pipeline.sources.formats.beside import Beside, Pattern
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
-from recordmill.pipeline.sources.paths import is_image, join, listed
+from recordmill.pipeline.sources.paths import ARRAY, is_image, join, listed, may_be_image
 from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS
 
 EXACT = (".png", ".tif", ".tiff", ".gif", ".bmp", ARRAY)  # formats of masks
@@ -81,7 +81,7 @@ def find_beside(files: Files, folder: str, found: Sequence[FileInfo]) -> tuple[d
 
     Takes files relative to the folder; returns `beside`, empty without any, and doubts about other files of the images.
     """
-    paths = [file.path for file in found if is_image(file.path) or file.path.endswith(ARRAY)]
+    paths = [file.path for file in found if may_be_image(file.path)]
     if not any(path.lower().endswith(EXACT) for path in paths):
         return {}, []
     parts = [part for name, some in _folders(paths).items() for part in _parts(name, some)]

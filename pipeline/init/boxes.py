@@ -200,7 +200,7 @@ def on_image(
     """Guesses masks and boxes of the first image, and names these."""
     images = [item for item in guesses.values() if item.kind == IMAGE]
     image = next((item for item in images if not MASK_COLUMN.fullmatch(item.column)), images[0])
-    if ID.fullmatch(image.column) and IMAGE not in names.values():
+    if (ID.fullmatch(image.column) or "*" in image.column) and IMAGE not in names.values():
         names[image.column] = IMAGE
     if guesses.get("shapes", image).kind == MASK and MASK not in names.values():
         names["shapes"] = MASK

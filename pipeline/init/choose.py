@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recordmill.pipeline.init import guess as guessing
+from recordmill.pipeline.init.arrays import guess_pixels
 from recordmill.pipeline.init.beside import in_folders
 from recordmill.pipeline.init.boxes import Answers, doubts_of_columns, guess_columns, on_image
 from recordmill.pipeline.init.doubts import (
@@ -153,7 +154,7 @@ def _guesses(sample: SourceSample) -> dict[str, Guess]:
     messages = dict.fromkeys(name.rpartition(".")[0] for name in sample.names if MESSAGE.search(name))
     guesses |= {name: chat for name in messages if (chat := guessing.chat(sample, name))}
     tools = {item.options["tools"][0] for item in guesses.values() if "tools" in item.options}
-    for attempt in (guess_image, _guess_other):
+    for attempt in (guess_image, guess_pixels, _guess_other):
         if any(item.kind == IMAGE for item in guesses.values()):
             guesses |= guess_columns(sample)
             tools |= {name for item in guesses.values() for name in item.options.get("columns", ((), ""))[0]}

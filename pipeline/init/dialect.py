@@ -9,6 +9,7 @@ r"""Finds how text files are written, by their first bytes: encoding, and for ce
 
 import codecs
 import csv
+import math
 import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -27,6 +28,7 @@ UNDEFINED = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")  # bytes undefined in cp1252
 HIGH = re.compile(rb"[\x80-\xff]")
 WORD = re.compile(rb"[^\s,;\"']+")
 NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)  # a number in a cell
+LEAST_SIDE, BYTE = 8, re.compile(r"\d\d?|1\d\d|2[0-4]\d|25[0-5]")  # of images in columns
 POINT = re.compile(r"[+-]?\d+\.\d+")
 SHOWN, SHOWN_LINES, SENTENCE = 3, 1_000, 4
 WRITTEN: tuple[dict[str, Any], ...] = ({}, {"escape": "\\"}, {"trim": True}, {"escape": "\\", "trim": True})
@@ -82,7 +84,7 @@ def cell_options(
     behind = [] if "skip" in options else more
     firsts, doubts = [names, *(next(csv.reader([line], delimiter=separator), []) for line in behind)], list[Doubt]()
     if "header" not in options and (data := _not_names(firsts, columns)):
-        options["header"] = [f"column_{number}" for number in range(1, len(names) + 1)]
+        options["header"] = _invented(names, columns)
         doubts = [Doubt(path, f"the first line is a row: {data}", "Name the columns in `header`, or remove it")]
     elif tuple(names) in zip(*columns, strict=True):
         doubts = [Doubt(path, f"the header is repeated: {listed(names, SHOWN)}", "Two tables? Remove that header")]
@@ -96,6 +98,16 @@ def cell_options(
     if is_decimal and not any(map(POINT.fullmatch, chain.from_iterable(columns))):
         options["decimal"], why["decimal"] = ",", "numbers such as 1,5, and none such as 1.5"
     return options, why, doubts
+
+
+def _invented(names: Sequence[str], columns: Sequence[Sequence[str]]) -> list[str]:
+    """Names columns: `column_1` and so on, or a label beside a square image's pixels, whose corners hardly vary."""
+    side, cells = math.isqrt(len(names) - 1) if names else 0, {*names, *chain.from_iterable(columns)}
+    if side < LEAST_SIDE or side * side + 1 != len(names) or not all(map(BYTE.fullmatch, cells)):
+        return [f"column_{number}" for number in range(1, len(names) + 1)]
+    pixels = [f"pixel{number}" for number in range(side * side)]
+    is_last = bool(columns) and len({*columns[0]}) == 1 < len({*columns[-1]})
+    return [*pixels, "label"] if is_last else ["label", *pixels]
 
 
 def _not_names(firsts: Sequence[Sequence[str]], columns: Sequence[Sequence[str]]) -> str:

@@ -129,7 +129,7 @@ def comma_doubts(name: str, cells: Sequence[str], kind: str) -> list[Doubt]:
 def column_doubts(names: Sequence[str]) -> list[Doubt]:
     """Doubts that hundreds of numbered columns are as many features."""
     starts = Counter(re.sub(r"\d+", "…", name) for name in names if name[-1:].isdecimal())
-    remedy = "Pixels: write images. A vector: write one column of lists (`numbers`, `array`)"
+    remedy = "Of CSV one feature: `column: f*`, of `kind: image` with a `shape`, or `array`. Else write one of lists"
     many = [(start, count) for start, count in starts.items() if count >= MANY_COLUMNS]
     return [Doubt(f"columns {start}", f"{count:,} numbered columns, each a feature", remedy) for start, count in many]
 

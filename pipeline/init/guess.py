@@ -45,7 +45,7 @@ Choice = tuple[Any, str]
 """A value in the spec, and the reason."""
 Header = tuple[int, int, Sequence[str], Sequence[str], tuple[str, int] | None] | str
 """An image's width and height in pixels by its header, the names of its colour profile unless sRGB, its pixels' losses,
-and the type and the bands of a deep one; or the reason code of its reject."""
+and the type and the bands of a deep one; or the reason code of its reject, perhaps with a message."""
 
 
 @dataclass(frozen=True)

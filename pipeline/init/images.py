@@ -28,12 +28,13 @@ from recordmill.pipeline.sources.files import Files, why_absent
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.images import DATA_URL, file_path, parse
-from recordmill.pipeline.sources.paths import Inside, is_image, join
+from recordmill.pipeline.sources.paths import Inside, is_image, join, may_be_image
 from recordmill.pipeline.spec.features.image import MAX_BYTES
 from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
 from recordmill.transforms.contract.image_facts import deep_numbers, losses
 from recordmill.transforms.contract.image_header import ImageError, check_colours, check_pixels, read_header
 from recordmill.transforms.contract.image_parts import TIFFS
+from recordmill.transforms.contract.kinds.array import ArrayError, npy_numbers
 
 LOOKED_AT = 200
 HEAD_BYTES = 1 << 20  # 1 MiB, enough for a header after metadata
@@ -61,7 +62,7 @@ def read_headers(sample: SourceSample, name: str, *, many: bool) -> list[list[He
 
 
 def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
-    """Returns an image's size, colour profile and losses, or the reason code of its reject."""
+    """Returns an image's size, colour profile and losses, or the reason of its reject and a message."""
     parsed, data = parse(reference), parse(reference).data
     path = join(sample.readers[number].image_root(sample.files), parsed.path)
     try:
@@ -75,7 +76,7 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
         check_pixels(header.width, header.height, MAX_PIXELS)
         profile = foreign_profile(data, header.format)
     except ImageError as error:
-        return error.reason
+        return f"{error.reason}: {error.message}"
     except OSError as error:
         if why_absent(error, path, sample.files) is None:
             raise
@@ -85,7 +86,11 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
         check_colours(data, header.format)
     except ImageError as error:
         lost = (error.reason,)  # if the images are read as colours
-    return header.width, header.height, profiles, lost, deep_numbers(data, header.format)
+    deep = deep_numbers(data, header.format)
+    if header.format == "NPY":
+        with suppress(ArrayError):
+            deep = "uint8", npy_numbers(data, "uint8").reshape(header.height, header.width, -1).shape[2]
+    return header.width, header.height, profiles, lost, deep
 
 
 def guess_image(sample: SourceSample, name: str) -> Guess | None:
@@ -113,7 +118,9 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
         kind, deep, more = "image_sequence" if many else "image", _deep_type(each), dict[str, Choice]()
         headers = [[_read_as(header, deep) for header in row] for row in headers]
         if deep:
-            more = {"dtype": (deep[0], "the type of the files' numbers"), "channels": (deep[1], "the files' bands")}
+            more["channels"] = deep[1], "the files' bands"
+        if deep and deep[0] != "uint8":
+            more["dtype"] = deep[0], "the type of the files' numbers"
             more["normalize"] = "none", "or `zero_one`, with the `range` that counts"
         return replace(feature(name, kind, what, images, size=_common_size(sizes), fit=fit, **more), headers=headers)
     return None
@@ -142,7 +149,7 @@ def are_named(texts: Reading) -> bool:
 def _is_named(value: str) -> bool:
     """Whether a string is an image's path, or a `data:` URL."""
     path = value.strip()
-    return path[:5].lower() == DATA_URL or (is_image(path) and "\n" not in path and "://" not in path)
+    return path[:5].lower() == DATA_URL or (may_be_image(path) and "\n" not in path and "://" not in path)
 
 
 def _common_size(sizes: Sequence[tuple[int, int]]) -> Choice:

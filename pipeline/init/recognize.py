@@ -30,7 +30,7 @@ from recordmill.pipeline.sources.formats.beside import Beside, image_place
 from recordmill.pipeline.sources.formats.image_folder import NAMES, captions_of
 from recordmill.pipeline.sources.formats.text import count_lines
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob, without_slash
-from recordmill.pipeline.sources.paths import is_image, join, listed, note
+from recordmill.pipeline.sources.paths import image_test, is_image, join, listed, note
 from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS
 
 ENDINGS = {
@@ -54,7 +54,9 @@ PICTURE = "is not read: convert all to PNG (`magick mogrify -format png FILES`),
 FOREIGN = {
     **dict.fromkeys((".zip", ".rar", ".7z"), ARCHIVE),
     **dict.fromkeys((".xlsx", ".xls"), WORKBOOK),
-    **dict.fromkeys((".npy", ".npz"), f"a NumPy array, which no source reads: {ROWS}"),
+    **dict.fromkeys(
+        (".npy", ".npz"), f"a NumPy array, alone, damaged or of no rows: give a folder of images, or {ROWS}"
+    ),
     ".arrow": f"an Arrow file of Hugging Face's `save_to_disk`, which no source reads: {HUGGING_FACE}",
     **dict.fromkeys((".yaml", ".yml"), "YAML, not data: give the data that it describes"),
     **dict.fromkeys((".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".dng", ".psd", ".exr"), f"an image, which {PICTURE}"),
@@ -132,21 +134,20 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
     if not filled:
         raise UnknownDataError(f"{folder} holds no file, or only empty and hidden ones")
     by_format, by_ending = dict[str, list[FileInfo]](), dict[str, str]()
+    is_row = image_test(file.path for file in filled)
     for file in filled:
         if _describes(files, file.path):
             continue
         if posixpath.basename(file.path) == MANIFEST_FILE and b'"build_key"' in read_head(files, file.path):
             raise UnknownDataError(f"{folder} holds a built dataset: see `recordmill show`")
         ending = posixpath.splitext(SHARD.sub("", file.path))[1]
-        form = IMAGES if is_image(file.path) else format_by_name(file.path) or by_ending.get(ending)
+        form = IMAGES if is_row(file.path) else format_by_name(file.path) or by_ending.get(ending)
         if form is None:
             form = by_ending[ending] = "tfrecord" if _is_framed(files, file.path) else ""
         by_format.setdefault(form, []).append(file)
     images, tables = by_format.get(IMAGES, []), [file for form in TABLES for file in by_format.get(form, ())]
-    if images and (
-        any(map(_is_metadata, tables)) or sum(file.bytes for file in images) >= sum(file.bytes for file in tables)
-    ):
-        return _images(files, folder, images, [file for file in filled if not is_image(file.path)], encoding)
+    if images and (any(map(_is_metadata, tables)) or _bytes(images) >= _bytes(tables)):
+        return _images(files, folder, images, [file for file in filled if not is_row(file.path)], encoding)
     form = next((form for form in TABLES if form in by_format), None)
     form = form or max(("text", "json"), key=lambda form: len(by_format.get(form, ())))
     chosen, unequal = by_format.get(form, filled), list[str]()

@@ -3,8 +3,9 @@
 import io
 import math
 import posixpath
+import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -41,6 +42,7 @@ PARTS: Columns = {
 ROWS, CHUNKS = 1_000, 32
 TOKENS = 16  # lines of a sentence
 ALL_ROWS = 1 << 40
+LEAST_PIXELS = 64  # fewer are columns by themselves
 WHOLE_BYTES = 32 << 20  # 32 MiB: one column of it is read in about a second
 PIECE_BYTES = 64 << 10  # 64 KiB, read at once for the first rows
 PART_BYTES = 16 << 20  # 16 MiB: later rows are not read, unless one row is larger
@@ -300,8 +302,27 @@ def _thinned(block: Block, limit: int) -> Block:
     return replace(block, table=block.table.filter(chosen), rejects=rejects)
 
 
+def numbered_pixels(names: Iterable[str]) -> list[str]:
+    """Replaces columns of a square image's pixels by one name.
+
+    >>> numbered_pixels(["label", *(f"pixel{number}" for number in range(64))])
+    ['label', 'pixel*']
+    """
+    every = [(name, re.sub("[0-9]+", "*", name)) for name in names]
+    stars = Counter(star for _, star in every if re.search(r"(?i)pix|px|^\*x\*$", star))
+    are_one = {star for star, columns in stars.items() if columns >= LEAST_PIXELS and is_square(columns)}
+    return list(dict.fromkeys(star if star in are_one else name for name, star in every))
+
+
+def is_square(numbers: int) -> bool:
+    """Whether a square image has as many numbers, of one or three channels."""
+    return any(channels * math.isqrt(numbers // channels) ** 2 == numbers for channels in (1, 3))
+
+
 def _columns(source: SourceOptions, plan: Plan) -> list[str]:
-    """Lists a source's columns; the images of a tar file's samples, of any format, are one column."""
+    """Lists a source's columns; the images of a tar file's samples, of any format, are one, as are numbered pixels."""
+    if source.format in CELLS:
+        return numbered_pixels(source.by_asked_names(dict.fromkeys(plan.names)))
     if source.format != "webdataset":
         return list(source.by_asked_names(dict.fromkeys(plan.names)))
     images = [name for name in plan.names if f".{name}" in SUFFIXES]

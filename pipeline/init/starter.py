@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.annotated import list_folder, recognize_annotated
+from recordmill.pipeline.init.arrays import recognize_arrays
 from recordmill.pipeline.init.boxes import Answers, shared_images
 from recordmill.pipeline.init.choose import Draft, make_draft, valid_name, without_unlabelled
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
@@ -66,7 +67,8 @@ def starter(
     written = partial(written_path, folder=os.path.abspath(folder or "."), keep=os.path.isabs(path))
     _checked("--encoding", Encoding, answers.encoding or "utf-8")
     filled = list_folder(files, whole)
-    data = recognize_annotated(files, whole, filled) or recognize(files, whole, filled, answers.encoding)
+    data = recognize_annotated(files, whole, filled) or recognize_arrays(files, whole, filled)
+    data = data or recognize(files, whole, filled, answers.encoding)
     sample = without_unlabelled(SourceSample(files, data))
     if answers.encoding and not isinstance(sample.sources[0], EncodedOptions):
         raise UserError(f"--encoding is for files of text; {path} is of format {sample.sources[0].format}")
@@ -173,7 +175,9 @@ def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, li
         lines += facts
     if not keys or 0 < images == bad.total():
         where = sample.data.sources[0]["path"]
-        raise UserError(f"{where}: no row is good: a build would be empty. {' '.join(lines)}")
+        faults = (header for item in draft.features.values() for row in item.headers for header in row)
+        first = next((header for header in faults if isinstance(header, str)), "")
+        raise UserError(f"{where}: no row is good: a build would be empty. {' '.join([*lines, first])}".strip())
     shares = {"max_share": share + bad.total() / max(images, 1), "max_duplicate_share": again / max(rows, 1)}
     tried, accepted = _together(spec, [block for _, block in blocks], words), spec.rejects.max_share or 0.0
     twice = {name: min(1.0, math.floor(2_000 * seen) / 1_000) for name, seen in shares.items()}
@@ -205,7 +209,7 @@ def _bad_images(features: Iterable[Guess]) -> tuple[int, Rejects]:
     """Counts the rows with image headers, and the faults among them."""
     rows = [(item.column, headers) for item in features for headers in item.headers]
     faults = [(column, [header for header in headers if isinstance(header, str)]) for column, headers in rows]
-    return len(rows), Rejects((reasons[0], column) for column, reasons in faults if reasons)
+    return len(rows), Rejects((reasons[0].partition(":")[0], column) for column, reasons in faults if reasons)
 
 
 def _facts(features: Iterable[Guess]) -> tuple[list[str], Counter[str]]:

@@ -9,7 +9,7 @@ import re
 
 LABELS = tuple(
     "label labels class cls category target classes categories class_name label_name label_id class_id category_id "
-    "sentiment rating".split()
+    "sentiment emotion rating".split()
 )
 """Usual names of labels, the surest first."""
 NUMBERED = re.compile(r"(\d+)[\s,:=]++(.*\S)")  # a line with a code and its name

@@ -52,6 +52,7 @@ class Column:
     """Whether a source must have the column, even if it is optional: only values may be missing."""
     parse: bool = False  # whether a NUMBER may also be a string, read as CSV cells are
     array: ArrayLayout | None = None
+    """The layout of an ARRAY, or of an IMAGE given as numbers."""
     presence: bool = False
     """Whether only the presence of an IMAGE matters: a source may give any reference instead of reading the bytes."""
 
@@ -64,6 +65,11 @@ class Column:
     def is_blob(self) -> bool:
         """Whether the bytes of a single value, such as a `.npy` file or JSON, may hold all values of a row."""
         return self.array is not None or self.type is ColumnType.OBJECTS
+
+    @property
+    def is_file(self) -> bool:
+        """Whether values are images' files or bytes, not images' numbers."""
+        return self.type is ColumnType.IMAGE and self.array is None
 
     @property
     def innermost(self) -> str:

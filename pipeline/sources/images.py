@@ -18,12 +18,14 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.sources.columns import ImageBase
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.paths import Inside, inside, join
+from recordmill.transforms.contract.kinds.array import ArrayLayout, head
 
 FILE, PIECE, SCRATCH, INLINE, SIZED = b"f", b"p", b"s", b"i", b"z"
 SIDES = re.compile(r"[1-9]\d* x [1-9]\d*")
@@ -106,6 +108,17 @@ def references(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> 
 def inlined(values: pa.Array) -> pa.Array:
     """Makes references that hold images' bytes, Arrow `binary` of shape [rows]; empty bytes become null."""
     return pa.array([inline(data) if data else None for data in values.to_pylist()], pa.binary())
+
+
+def of_arrays(layout: ArrayLayout, made: pa.Array) -> pa.Array:
+    """Makes references to images of the layout's arrays: `.npy` files, their channels last."""
+    sides = layout.inner
+    is_planar = len(sides) == 3 and sides[0] < sides[2]
+    start = head(layout.numpy.str, (*sides[1:], sides[0]) if is_planar else sides)
+    rows = made.to_pylist()
+    if is_planar:
+        rows = [data and np.moveaxis(layout.decode(data), 0, -1).tobytes() for data in rows]
+    return pa.array([data and inline(start + data) for data in rows], pa.binary())
 
 
 def empty_images(values: pa.Array) -> pa.Array:

@@ -307,6 +307,14 @@ class TFRecord(ArchiveOptions):
     """The files' compression; `auto` checks their first bytes."""
 
 
+class Arrays(ArchiveOptions):
+    """Arrays of rows, along their first side: NumPy's `.npz` and `.npy`, and idx, the format of MNIST."""
+
+    format: Literal["arrays"]
+    path: str = Field(min_length=1)
+    """A `.npz` file, or a folder of `.npy` and idx files; a column is an array of the one, or a file of the other."""
+
+
 class Adopted(ArchiveOptions):
     """The records of an adopted dataset."""
 
@@ -373,7 +381,7 @@ class UserRows(SourceOptions):
 
 
 _Images = ImageFolder | AnnotatedImages
-_Archives = TFRecord | Adopted | WebDataset
+_Archives = TFRecord | Arrays | Adopted | WebDataset
 _Rows = Csv | Tsv | JsonLines | Json | Parquet | TextFiles | Conll
 AnySource = Annotated[_Images | _Rows | _Archives | UserRows, Field(discriminator="format")]
 

@@ -4,7 +4,7 @@ import os
 import posixpath
 import re
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 from recordmill.pipeline.errors import did_you_mean
@@ -14,6 +14,7 @@ from recordmill.transforms.contract.image_header import SUFFIXES as SUFFIXES
 
 NOTED = 3
 ODD = "left out, because their names have empty or dotted parts"
+ARRAY = ".npy"
 MAX_PATH = 4096  # Linux's limit, in bytes
 
 
@@ -108,6 +109,16 @@ def check_names(file: str, asked: Iterable[str], found: Collection[str], where: 
 def is_image(path: str) -> bool:
     """Whether a file's ending is an image's."""
     return posixpath.splitext(path)[1].lower() in SUFFIXES and is_utf8(path)
+
+
+def may_be_image(path: str) -> bool:
+    """Whether a file may be an image by its ending, as `.npy` may be any array."""
+    return is_image(path) or (path.lower().endswith(ARRAY) and is_utf8(path))
+
+
+def image_test(paths: Iterable[str]) -> Callable[[str], bool]:
+    """Returns the test for images among a folder's files: `.npy` files are some if others are absent."""
+    return is_image if any(map(is_image, paths)) else may_be_image
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from recordmill.pipeline.sources.encoded import CODECS
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob, without_slash
 from recordmill.pipeline.sources.options import TableOptions
-from recordmill.pipeline.sources.paths import check_names, is_image, join, listed, note, planning
+from recordmill.pipeline.sources.paths import check_names, is_image, join, listed, may_be_image, note, planning
 from recordmill.pipeline.sources.source_reader import Chunk, Plan, SourceError, SourceReader
 
 SHOWN_COLUMNS = 10
@@ -69,7 +69,7 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
     def input_path(self, files: Files) -> Callable[[str], str]:
         """Returns a function that makes full paths: images have their own root."""
         root, images = self.root(files), self.image_root(files)
-        return lambda path: join(images if is_image(path) else root, path)
+        return lambda path: join(images if may_be_image(path) else root, path)
 
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Lists and cuts the files. Raises: SourceError: no file, or an asked column is missing."""
@@ -117,7 +117,7 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
         """Lists all images in the folder of images, so that a changed image is a changed input."""
         if not has_images(columns):
             return ()
-        return images_below(files, self.image_root(files))
+        return images_below(files, self.image_root(files), may_be_image)
 
 
 @dataclass(frozen=True)
@@ -154,9 +154,9 @@ class ArchiveReader(TableReader[TableOf], Generic[TableOf]):
         return ()
 
 
-def images_below(files: Files, root: str) -> Iterator[FileInfo]:
+def images_below(files: Files, root: str, is_one: Callable[[str], bool] = is_image) -> Iterator[FileInfo]:
     """Lists the images in a folder, recursively, with paths relative to it."""
-    return _below(root, (file for file in files.match(f"{escape(root)}/**") if is_image(file.path)))
+    return _below(root, (file for file in files.match(f"{escape(root)}/**") if is_one(file.path)))
 
 
 def has_images(columns: Columns) -> bool:

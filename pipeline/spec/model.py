@@ -17,7 +17,17 @@ from recordmill.pipeline import VERSION
 from recordmill.pipeline.dataset.paths import MOST_CHARACTERS, NAME, write_atomically
 from recordmill.pipeline.errors import UserError, WrongValueError, did_you_mean
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.options import PATHS, AnySource, Conll, Names, in_folder, is_template
+from recordmill.pipeline.sources.options import (
+    PATHS,
+    AnnotatedImages,
+    AnySource,
+    Conll,
+    ImageFolder,
+    Names,
+    WebDataset,
+    in_folder,
+    is_template,
+)
 from recordmill.pipeline.spec import split_by as rules
 from recordmill.pipeline.spec.features import AnyFeature
 from recordmill.pipeline.spec.features.category import ListedClasses, NamedClasses, check_not_crossed
@@ -234,6 +244,13 @@ class Spec(Options):
             near = did_you_mean(name, columns)
             message = f"`columns` names the unread column '{name}'{near}; read are {', '.join(columns)}"
             raise WrongValueError(message, "source")
+        for name in (name for name, feature in self.features.items() if getattr(feature, "shape", None)):
+            of_files = [each for each in self.source if isinstance(each, ImageFolder | AnnotatedImages | WebDataset)]
+            if self.features[name].kind == "image" and of_files:
+                message = (
+                    f"is of numbers, and `{of_files[0].format}` reads files: leave it out, or save [height, width, …]"
+                )
+                raise WrongValueError(message, "features", name, "shape")
 
     def _check_features(self) -> None:
         for name, feature in self.features.items():

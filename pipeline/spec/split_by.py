@@ -23,7 +23,11 @@ from recordmill.pipeline.yaml_document import Options, one_or_list
 Places = npt.NDArray[np.int64]
 """The index of each row's split in the spec's `splits`, shape [rows]; -1: none."""
 BEGINNING = datetime.min.replace(tzinfo=UTC)
-SYNONYMS = {"train": ("training",), "validation": ("valid", "val", "dev", "eval"), "test": ("testing",)}
+SYNONYMS = {
+    "train": ("training",),
+    "validation": ("valid", "val", "dev", "eval", "publictest"),
+    "test": ("testing", "privatetest"),
+}
 SPLITS = {word: split for split, words in SYNONYMS.items() for word in (split, *words)}
 """The split by its usual names."""
 

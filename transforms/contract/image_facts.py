@@ -18,6 +18,7 @@ from recordmill.transforms.contract import bounds, image_header
 from recordmill.transforms.contract.bounds import GIF_BLOCKS
 from recordmill.transforms.contract.image_header import ImageError, png_chunks
 from recordmill.transforms.contract.image_parts import leaf_boxes, tiff_numbers, tiff_values
+from recordmill.transforms.contract.kinds.array import header_of
 from recordmill.transforms.contract.kinds.image import MOST_BANDS, PIXEL_BYTES, PixelOptions
 from recordmill.transforms.contract.kinds.number import TINY
 
@@ -172,8 +173,12 @@ def numbers_of(data: bytes, form: str) -> tuple[str, int]:
         if data[25] not in COLOURS or any(kind == b"tRNS" for kind, *_ in image_header.png_chunks(data)):
             raise _unread("the PNG has a palette or a clear colour: save it without")
         return f"uint{data[24]}", COLOURS[data[25]]
+    if form == "NPY":
+        found = header_of(data)
+        whole = "uint8" if found.descr[1:] in ("u1", "i1") else "uint16"
+        return "float32" if "f" in found.descr else whole, (*found.shape, 1)[2]
     if form != "TIFF":
-        raise _unread(f"the file is {form}, and `dtype` and `bands` read the numbers of PNG and TIFF: convert it")
+        raise _unread(f"the file is {form}, and `dtype` and `bands` read the numbers of PNG, TIFF and NPY: convert it")
     bits, code, colours, bands, kind = tiff_numbers(data, BITS, COMPRESSION, PHOTOMETRIC, BANDS, KIND)
     width, second = tiff_numbers(data, image_header.WIDTH, 254, is_second=True)
     if colours == PALETTE:

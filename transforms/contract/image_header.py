@@ -20,6 +20,8 @@ from typing import Any
 
 from recordmill.transforms.contract import bounds, image_parts
 from recordmill.transforms.contract.bounds import ImageError as ImageError
+from recordmill.transforms.contract.kinds.array import ArrayError, header_of
+from recordmill.transforms.contract.kinds.image import MOST_BANDS
 
 JPEG = b"\xff\xd8\xff"
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -70,6 +72,7 @@ FORMATS = (
         plugin="pillow_heif.HeifImagePlugin",
         extra="heif",
     ),  # fmt: skip
+    ImageFormat("NPY", (), rb"\x93NUMPY", ""),  # an ending `.npy` may be any array's
 )
 NAMED = {each.name: each for each in FORMATS}
 _MAGIC = {each.name: re.compile(each.magic, re.DOTALL) for each in FORMATS}
@@ -333,6 +336,21 @@ def _iso(data: bytes) -> Read:
     return image_parts.largest_size(data), False, 1
 
 
+def _npy(data: bytes) -> Read:
+    """Reads the sides of an array: [height, width], or [height, width, channels]."""
+    try:
+        shape = header_of(data).shape
+    except ArrayError as error:
+        raise ImageError("unsupported_format", str(error)) from None
+    if len(shape) not in (2, 3) or not 1 <= (*shape, 1)[2] <= min(MOST_BANDS, shape[0]):
+        wanted = f"wanted [height, width] or [height, width, channels], of 1 to {MOST_BANDS} channels"
+        remedy = (
+            "`shape` reads numbers of rows in another order, `np.moveaxis(array, 0, -1)` moves the channels of a file"
+        )
+        raise ImageError("unsupported_format", f"{wanted}, found an array of the shape {list(shape[:9])}: {remedy}")
+    return (shape[1], shape[0]), False, 1
+
+
 READERS: Mapping[str, Callable[[bytes], Read]] = {
     "JPEG": _jpeg,
     "PNG": _png,
@@ -342,5 +360,6 @@ READERS: Mapping[str, Callable[[bytes], Read]] = {
     "TIFF": _tiff,
     "AVIF": _iso,
     "HEIF": _iso,
+    "NPY": _npy,
 }
 """The readers of headers, by format (`FORMATS`)."""

@@ -93,7 +93,7 @@ class RowSchema:
         group = self.split_by.group if self.split_by else None
         needed = {self.content_key, group, *(self.key or ()), *(self.features[name] for name in images)}
         return {
-            name: replace(column, presence=column.type is ColumnType.IMAGE and name not in needed)
+            name: replace(column, presence=column.is_file and name not in needed)
             for name, column in self.columns.items()
         }
 

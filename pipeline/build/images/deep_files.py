@@ -1,4 +1,4 @@
-"""Reads PNG and TIFF as numbers, band by band, and lays them out for the graph: a grey PNG of planes.
+"""Reads PNG, TIFF and NPY as numbers, band by band, and lays them out for the graph: a grey PNG of planes.
 
 The numbers are the file's own: no colour profile, gamma, transparency or photometric interpretation changes them.
 Files of another type than the feature's, palettes, signed and 64-bit numbers, and several pages are rejects. `bands`
@@ -24,6 +24,7 @@ from PIL.PngImagePlugin import putchunk
 from recordmill.transforms.contract import image_header, image_parts, image_rules
 from recordmill.transforms.contract.image_facts import numbers_of
 from recordmill.transforms.contract.image_header import Header, ImageError
+from recordmill.transforms.contract.kinds.array import ArrayError, npy_numbers
 from recordmill.transforms.contract.kinds.image import MOST_PIXELS, PIXEL_BYTES, PixelOptions
 
 Pixels = npt.NDArray[Any]
@@ -54,7 +55,7 @@ def read(data: bytes, header: Header, wanted: PixelOptions) -> tuple[Pixels, byt
     """
     pixel, channels, bands = wanted.pixel, wanted.channels, wanted.bands
     found, held = numbers_of(data, header.format)
-    if found != pixel:
+    if found != pixel and header.format != "NPY":
         remedy = f"`dtype: {found}` reads it" if found in PIXEL_BYTES else "convert it"
         raise ImageError(
             "unsupported_format", f"the {header.format} holds {found}, not the feature's {pixel}: {remedy}"
@@ -65,12 +66,12 @@ def read(data: bytes, header: Header, wanted: PixelOptions) -> tuple[Pixels, byt
         raise ImageError("unsupported_format", f"{message}: name some by `bands`, or give their number by `channels`")
     samples = max(held * (2 if pixel == "float32" else 1), wanted.planes)
     image_header.check_pixels(header.width * samples, header.height, MOST_PIXELS)
-    image, exif = (_tiff if header.format == "TIFF" else _png)(data)
+    image, exif = READERS[header.format](data, pixel)
     image = image.reshape(header.height, header.width, held)
     return np.ascontiguousarray(image[..., [band - 1 for band in taken]], pixel), exif
 
 
-def _png(data: bytes) -> tuple[Pixels, bytes]:
+def _png(data: bytes, pixel: str) -> tuple[Pixels, bytes]:
     with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
         exif = image.info.get("exif", b"").removeprefix(image_parts.EXIF)
         if package(data, "PNG"):  # Pillow would cut colours to 8 bits
@@ -78,7 +79,7 @@ def _png(data: bytes) -> tuple[Pixels, bytes]:
         return np.asarray(image), exif
 
 
-def _tiff(data: bytes) -> tuple[Pixels, bytes]:
+def _tiff(data: bytes, pixel: str) -> tuple[Pixels, bytes]:
     with import_module("tifffile").TiffFile(io.BytesIO(data)) as file:
         page = file.pages[0]
         image_header.check_pixels(page.tilewidth or 1, page.tilelength or 1, MOST_PIXELS)
@@ -87,6 +88,16 @@ def _tiff(data: bytes) -> tuple[Pixels, bytes]:
     exif = Image.Exif()
     exif[image_rules.TAG] = image_parts.tiff_numbers(data, image_rules.TAG)[0] or 1
     return image, exif.tobytes().removeprefix(image_parts.EXIF)
+
+
+def _npy(data: bytes, pixel: str) -> tuple[Pixels, bytes]:
+    try:
+        return npy_numbers(data, pixel), b""
+    except ArrayError as error:
+        raise ImageError("unsupported_format", str(error)) from None
+
+
+READERS = {"PNG": _png, "TIFF": _tiff, "NPY": _npy}
 
 
 def planes(image: Pixels) -> Pixels:

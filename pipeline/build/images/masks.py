@@ -20,7 +20,7 @@ from recordmill.pipeline.build.images.transcode import UndecodableError, open_im
 from recordmill.pipeline.sources.files import is_machine_fault
 from recordmill.transforms.contract.image_header import NAMED, PNG, ImageError, check_header, check_pixels, read_header
 from recordmill.transforms.contract.image_rules import TAG, is_transposed
-from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, npy_integers
+from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, npy_numbers
 from recordmill.transforms.contract.kinds.mask import MaskOptions, MasksOptions, levels_of
 from recordmill.transforms.numpy.image_decode import upright
 
@@ -103,7 +103,7 @@ def values(data: bytes, max_pixels: int, colors: Colors | None, pixel: str = "ui
 
 def _of_array(data: bytes, max_pixels: int, pixel: str) -> Values:
     try:
-        found = npy_integers(data)
+        found = npy_numbers(data, "int64")
     except ArrayError as error:
         raise ImageError("unsupported_format", str(error)) from None
     if found.ndim != 2:

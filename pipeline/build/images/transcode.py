@@ -1,7 +1,7 @@
 """Transcodes images by Pillow: to PNG before the graph, for images it would decode wrongly; to JPEG after it.
 
 JPEG, PNG, still WebP and plain BMP pass unchanged. GIF and AVIF (first frame), TIFF (first page), HEIF (primary image),
-animated WebP, other BMP and lossless JPEG become 8-bit PNG, with transparency and orientation. So do images with a
+animated WebP, other BMP, lossless JPEG and NPY become 8-bit PNG, with transparency and orientation. So do images with a
 colour profile other than sRGB's; `transforms.numpy.color` converts their colours. libjpeg-turbo decodes JPEG, Pillow
 all else. A client of the serving model calls the same function; it needs Pillow and this package, but no TensorFlow.
 Deep images, of more than 8 bits or other than 1 or 3 channels, become a PNG of planes (`deep_files`).
@@ -30,7 +30,8 @@ from recordmill.pipeline.build.images import deep_files
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import is_machine_fault
 from recordmill.transforms.contract import color_profile, image_header, image_metadata, image_parts, image_rules
-from recordmill.transforms.contract.kinds.image import ImageOptions
+from recordmill.transforms.contract.image_facts import numbers_of
+from recordmill.transforms.contract.kinds.image import ImageOptions, PixelOptions
 from recordmill.transforms.numpy.color import to_srgb
 from recordmill.transforms.numpy.image_decode import inks, jpeg, warn_of_old_pillow, without_ink
 
@@ -88,12 +89,14 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
     header = image_header.check_header(data, options["max_pixels"])
     wanted, color = deep_files.wanted_pixels(options), options.get("color", "srgb")
     is_deep = wanted.keeps_numbers
+    if header.format == "NPY" and not is_deep:
+        wanted, is_deep = PixelOptions(channels=3 if numbers_of(data, "NPY")[1] == 3 else 1), True
     profile = color_profile.foreign_profile(data, header.format) if color == "srgb" and not is_deep else b""
     if deep_files.is_ready(data, header, wanted) if is_deep else header.in_graph and not profile:
         return data
     try:
         if is_deep:
-            return _to_planes(data, header, options)
+            return _to_planes(data, header, options, wanted)
         return _to_png(data, header, profile, options["max_pixels"], options.get("compress", True))
     except image_header.ImageError:
         raise
@@ -153,12 +156,11 @@ def require_decoder(data: bytes, form: image_header.ImageFormat, options: Mappin
         require(deep_files.package(data, form.name), f"{form.name} read as numbers", "deep")
 
 
-def _to_planes(data: bytes, header: image_header.Header, options: Mapping[str, Any]) -> bytes:
+def _to_planes(data: bytes, header: image_header.Header, options: Mapping[str, Any], wanted: PixelOptions) -> bytes:
     """Makes a PNG of planes, or for 1 or 3 bands of 8 bits a plain one."""
     require_decoder(data, image_header.NAMED[header.format], options)
     if header.format == "PNG":
         open_image(data, image_header.NAMED["PNG"], options["max_pixels"]).close()
-    wanted = deep_files.wanted_pixels(options)
     image, exif = deep_files.read(data, header, wanted)
     pixels = deep_files.planes(image) if wanted.planes else image
     return deep_files.png(pixels, [(b"eXIf", exif)] if exif else [], level=int(options.get("compress", True)))

@@ -18,6 +18,7 @@ READERS: Mapping[str, str] = {
     "text": "text.TextReader",
     **dict.fromkeys(("conll", "conllu"), "conll.ConllReader"),
     "tfrecord": "tfrecord.TFRecordReader",
+    "arrays": "arrays.ArraysReader",
     "adopted": "adopted.AdoptedReader",
     "webdataset": "webdataset.WebDatasetReader",
     "python": "user_rows.UserRowsReader",

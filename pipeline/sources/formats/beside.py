@@ -21,10 +21,9 @@ from typing import NamedTuple, Self, TypeAlias
 from recordmill.pipeline.sources.batches import pack
 from recordmill.pipeline.sources.files import FileInfo, FileList
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
-from recordmill.pipeline.sources.paths import is_image, note
+from recordmill.pipeline.sources.paths import image_test, may_be_image, note
 from recordmill.pipeline.sources.source_reader import WholeFiles
 
-ARRAY = ".npy"
 Place: TypeAlias = Callable[[str], str | None]
 
 
@@ -81,14 +80,17 @@ class Beside:
         patterns = {column: Pattern.of(text) for column, text in given.items() if column != IMAGE}
         place = image_place(given)
         keyed = {column: dict[str, FileInfo]() for column in patterns}
-        images, others = FileList(), FileList()
+        rest, again = list[FileInfo](), list[FileInfo]()
         for file in found:
-            can_be = is_image(file.path) or file.path.endswith(ARRAY)
+            can_be = may_be_image(file.path)
             keys = [(name, key) for name, each in patterns.items() if can_be and (key := each.key(file.path))]
             for name, key in keys[:1]:
-                keyed[name].setdefault(key, file)
-            if not keys or keyed[keys[0][0]][keys[0][1]] is not file:
-                (images if is_image(file.path) and not keys and place(file.path) else others).append(file)
+                again += [file] if keyed[name].setdefault(key, file) is not file else []
+            rest += [] if keys else [file]
+        is_one = image_test(file.path for file in rest)
+        is_row = [is_one(file.path) and bool(place(file.path)) for file in rest]
+        images = FileList(compress(rest, is_row))
+        others = FileList([*compress(rest, (not each for each in is_row)), *again])
         are_taken = [takes(image.path) for image in images]
         left = [image.path for image, is_taken in zip(images, are_taken, strict=True) if not is_taken]
         columns, notes = {}, note("images that the list lacks, left out", left)

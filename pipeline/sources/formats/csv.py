@@ -11,6 +11,7 @@ import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -58,7 +59,7 @@ class CsvReader(TableReader[DelimitedOptions]):
             ranges, count = whole.cut(files, root, file, chunk_bytes)
             chunks += ranges
             rows += count
-            names |= dict.fromkeys(whole.names)
+            names |= dict.fromkeys(with_numbered(whole.names, columns))
         return Plan(chunks, rows, names=list(names), is_exact=True)
 
     def _whole(self, files: Files, path: str, columns: Columns) -> RecordRange:
@@ -75,7 +76,7 @@ class CsvReader(TableReader[DelimitedOptions]):
                 raise SourceError(f"{path} has one column; set `separator`, perhaps to {near!r}")
         if given is True and _is_row(names):
             _check_header(path, needed, names)
-        check_names(path, needed, names)
+        check_names(path, needed, with_numbered(names, columns))
         for name in columns:
             if names.count(name) > 1:
                 raise SourceError(f"{path} has two columns {name!r}; rename one")
@@ -84,8 +85,8 @@ class CsvReader(TableReader[DelimitedOptions]):
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads a chunk's records; the default key is the digest of a row's cells."""
         part: RecordRange = chunk.work
-        numbers = {name: part.names.index(name) for name in columns if name in part.names}
-        needed = range(len(part.names)) if key is None else sorted(set(numbers.values()))
+        numbers = {name: numbered(name, part.names) for name in columns}
+        needed = range(len(part.names)) if key is None else sorted({*chain.from_iterable(numbers.values())})
         base = self.image_base(files, chunk)
         for records, rows, first in part.read(files, join(self.root(files), chunk.file)):
             reason = "too_large" if records.is_too_large else "malformed_row"
@@ -95,7 +96,8 @@ class CsvReader(TableReader[DelimitedOptions]):
                 absent, faults = pa.nulls(len(good), pa.string()), Faults()
                 typed = dict[str, pa.Array]()
                 for name, column in columns.items():
-                    values = cells.get(numbers.get(name, -1), absent)
+                    some = [cells[number] for number in numbers[name] if number in cells]
+                    values = pc.binary_join_element_wise(*some, " ") if len(some) > 1 else (*some, absent)[0]
                     if self.source.decimal == "," and column.type is ColumnType.NUMBER and not column.many:
                         values = pc.replace_substring(pc.replace_substring(values, ".", "_"), ",", ".")
                     typed[name] = typed_values(name, column, values, base, faults, as_cells=True)
@@ -103,6 +105,26 @@ class CsvReader(TableReader[DelimitedOptions]):
                             for record, (message, row_key) in broken.items()]  # fmt: skip
                 raw = TypedRows(typed, lines[good], keys, covered, faults, unparsed)
                 yield make_block(chunk, raw, columns, key, self.source.encoding)
+
+
+def numbered(name: str, names: Sequence[str]) -> list[int]:
+    """Returns the places of a column, or of those that `pixel*` means, in the order of the numbers for its `*`.
+
+    >>> numbered("pixel*", ["label", "pixel10", "pixel9"])
+    [2, 1]
+    """
+    if name in names or "*" not in name:
+        return [names.index(name)] if name in names else []
+    is_one = re.compile(re.escape(name).replace(r"\*", "([0-9]+)"))
+    found = [(found, place) for place, each in enumerate(names) if (found := is_one.fullmatch(each))]
+    return [place for _, place in sorted((list(map(int, each.groups())), place) for each, place in found)]
+
+
+def with_numbered(names: Sequence[str], columns: Iterable[str]) -> list[str]:
+    """Returns names with those that `pixel*` means replaced by it, of asked columns."""
+    means = {name: {names[place] for place in numbered(name, names)} for name in columns if name not in names}
+    inside = set().union(*means.values())
+    return [*(name for name in names if name not in inside), *(name for name, some in means.items() if some)]
 
 
 def _check_first(path: str, cells: Sequence[str], separator: str, header: Any, needed: Sequence[str]) -> None:

@@ -38,7 +38,16 @@ from recordmill.pipeline.sources.formats.parquet import ParquetReader
 from recordmill.pipeline.sources.formats.text import read_texts
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.options import Csv, ImageFolder, JsonLines, Parquet, Tsv
-from recordmill.pipeline.sources.paths import SUFFIXES, check_names, is_image, join, note, path_key, planning
+from recordmill.pipeline.sources.paths import (
+    SUFFIXES,
+    check_names,
+    image_test,
+    is_image,
+    join,
+    note,
+    path_key,
+    planning,
+)
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, SourceReader, WholeFiles
 from recordmill.pipeline.sources.table import TableReader, unused
 from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, python_field, python_names
@@ -79,7 +88,8 @@ def _listing(
     names = [*dict.fromkeys([*side.columns(files, root), *source.beside])]
     check_names(path, required(columns), names, _where(side.endings))
     read = {name for ending in endings for name in side.names(ending)}
-    inputs = FileList(file for file in found if file.path in read or is_image(file.path)) if read else images
+    is_row = image_test(file.path for file in images)
+    inputs = FileList(file for file in found if file.path in read or is_row(file.path)) if read else images
     chunks, of_captions = _chunks(images, side, endings, asked := beside.asked(columns), chunk_bytes)
     notes = [*_notes(others, side, endings), *beside.notes, *listed.notes()]
     if source.beside or source.image_list:
@@ -322,8 +332,9 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         listed = self._listed(files)
         if self.source.beside or self.source.image_list or metadata_files(listed, self.root(files)):
             return FileList([*listed, *files_at(files, self.root(files), self.source.image_list)])
-        captions = {file.path for file in captions_of((file for file in listed if is_image(file.path)), listed)}
-        return FileList(file for file in listed if is_image(file.path) or file.path in captions)
+        is_row = image_test(file.path for file in listed)
+        captions = {file.path for file in captions_of((file for file in listed if is_row(file.path)), listed)}
+        return FileList(file for file in listed if is_row(file.path) or file.path in captions)
 
     def _listed(self, files: Files) -> FileList:
         path, root = self.source.path, self.root(files)

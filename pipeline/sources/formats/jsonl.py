@@ -176,7 +176,7 @@ def _in_lists(values: Iterable[Any], depth: int, found: list[tuple[int, Any]]) -
 def _type(column: Column, steps: Steps, leaf: pa.DataType) -> pa.DataType:
     is_text, may_be_text = pt.is_string(leaf), column.is_list
     is_one_string = may_be_text and is_text and not any(depth for _, depth in steps)
-    if column.type is ColumnType.IMAGE or is_one_string or (column.parse and is_text):
+    if column.is_file or is_one_string or (column.parse and is_text):
         return pa.string()
     if column.type is ColumnType.CATEGORY and not pt.is_floating(leaf):
         return leaf

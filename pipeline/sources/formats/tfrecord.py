@@ -22,7 +22,7 @@ from recordmill.pipeline.dataset.examples import SEVERAL, Example, parse_example
 from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, compression_of, masked_crc, record_length
 from recordmill.pipeline.sources.batches import batches
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
+from recordmill.pipeline.sources.columns import Column, Columns
 from recordmill.pipeline.sources.encoded import DamagedDataError, Inflated
 from recordmill.pipeline.sources.faults import Fault, Faults, Reject, add_faults
 from recordmill.pipeline.sources.files import FileInfo, Files
@@ -259,7 +259,7 @@ class ExampleColumn:
 
     def __init__(self, name: str, column: Column) -> None:
         self._name, self._column = name, column
-        self._many, self._is_image = column.is_list, column.type is ColumnType.IMAGE
+        self._many, self._is_image = column.is_list, column.is_file
         self._parts: dict[str, _ValuesOfKind] = {}
         self._faults: Faults = {}
 

@@ -287,22 +287,25 @@ def _type_name(kind: type) -> str:
 
 
 def _of_text(layout: ArrayLayout, data: bytes) -> bytes | None:
-    """Reads a `.npy` file's bytes, or JSON; None if blank."""
-    if not data.strip():
-        return None
+    """Reads a `.npy` file's bytes, JSON, or numbers with blanks or commas between; None if blank."""
     if data.startswith(MAGIC):
         return layout.from_npy(data)
-    if not data.lstrip().startswith(b"["):
-        raise ArrayError(layout.wrong_type("a text or bytes, neither a JSON list nor a .npy file"))
+    if not (text := data.strip()):
+        return None
+    if not text.startswith(b"["):
+        text = b"[%b]" % (text if b"," in text else b",".join(text.split()))
     try:
-        return _of_lists(layout, json.loads(data))
+        return _of_lists(layout, json.loads(text))
     except (ValueError, RecursionError):
-        raise ArrayError(layout.wrong_type("a text, not a JSON list")) from None
+        found = "a text or bytes, neither numbers, a JSON list nor a .npy file"
+        raise ArrayError(layout.wrong_type(found)) from None
 
 
 def _of_lists(layout: ArrayLayout, lists: Sequence[Any]) -> bytes:
     """Encodes nested lists of Python numbers or NumPy arrays."""
-    types = set(map(type, flat_values(lists)))
+    types = set(map(type, lists))
+    if not types.isdisjoint((list, tuple, np.ndarray)):
+        types = set(map(type, flat_values(lists)))
     if type(None) in types:
         raise ArrayError(NULL)
     if types <= {int, float, Decimal}:

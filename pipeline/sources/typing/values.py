@@ -6,8 +6,8 @@
 | CATEGORY | the same, whole numbers (`7`), booleans (`true`), dates and times in ISO 8601 (`2026-11-20T12:00:00Z`) |
 | NUMBER | integers, floats and decimals of any width; strings and bytes of numbers, only with `parse` |
 | INTEGER | integers and decimals without a fraction, within 64 bits |
-| IMAGE | strings (paths and `data:` URLs), bytes, structs of `bytes` and `path` (bytes first) |
-| ARRAY | lists of numbers, nested as the shape, or flat; JSON of these; bytes of `.npy` files (`arrays`) |
+| IMAGE | strings (paths and `data:` URLs), bytes, structs of `bytes` and `path` (bytes first); with a shape, an ARRAY |
+| ARRAY | lists of numbers, nested as the shape, or flat; JSON of these; numbers in a text; bytes of `.npy` files |
 | OBJECTS | lists of structs; JSON of these, as strings or bytes (`arrays`) |
 
 All formats convert here, Python and JSON values in groups of one type (`typing.python_values`), so a value has one
@@ -38,7 +38,7 @@ import pyarrow.types as pt
 
 from recordmill.pipeline.sources.columns import INT64, Column, ColumnType, ImageBase
 from recordmill.pipeline.sources.faults import Fault, Faults, Ints, Mask, add_faults, add_inner
-from recordmill.pipeline.sources.images import empty_images, inlined, references
+from recordmill.pipeline.sources.images import empty_images, inlined, of_arrays, references
 from recordmill.pipeline.sources.typing import arrays
 from recordmill.pipeline.sources.typing.blocks import ABSENT, IN_LIST
 
@@ -47,6 +47,7 @@ NO_NUMBER = ("", "?", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL", 
 """Cells that mean a missing number."""
 NO_JSON = "wanted a list, found brackets without valid JSON: write lists by Python's `json.dumps`"
 PARSE_HINT = "; `number` and `numbers` read it with `parse: true`"
+SHAPE_HINT = "; `shape: [height, width]` reads an image's numbers"
 LIST, OBJECT, TEXTS = "a list", "an object", ("a string", "bytes")
 
 
@@ -62,7 +63,7 @@ def typed_values(
         if wrong := misfit(column, values.type):
             add_faults(faults, ~arrays.absent(values), Fault("wrong_type", wrong, name))
             return pa.nulls(len(values), arrays.ARROW_TYPES[column.type])
-        return arrays.typed_arrays(name, column.array, values, faults)
+        return _as_asked(column, arrays.typed_arrays(name, column.array, values, faults))
     if column.type is ColumnType.OBJECTS:
         return arrays.json_of_objects(name, arrays.python_objects(name, values, faults), faults)
     if not column.many and column.type is ColumnType.IMAGE and not column.optional:
@@ -84,7 +85,13 @@ def typed_whole(name: str, column: Column, values: Sequence[object], faults: Fau
     """Makes an array of Python values of a type that takes them as they are; None where Arrow's types come first."""
     if column.type is ColumnType.OBJECTS:
         return arrays.json_of_objects(name, values, faults)
-    return None if column.array is None else arrays.arrays_of_objects(name, column.array, values, faults)
+    if column.array is None:
+        return None
+    return _as_asked(column, arrays.arrays_of_objects(name, column.array, values, faults))
+
+
+def _as_asked(column: Column, made: pa.Array) -> pa.Array:
+    return of_arrays(column.array, made) if column.array and column.type is ColumnType.IMAGE else made
 
 
 def misfit(column: Column, kind: pa.DataType) -> str | None:
@@ -109,6 +116,7 @@ def _misfit(kind: ColumnType, given: pa.DataType) -> str | None:
 def wrong_type(kind: ColumnType, found: str) -> str:
     """Makes the message for a value of the wrong type; `found` names its type."""
     hint = PARSE_HINT if kind is ColumnType.NUMBER and found in TEXTS else ""
+    hint = SHAPE_HINT if kind is ColumnType.IMAGE and found == LIST else hint
     return f"wanted {RULES[kind].wanted}, found {found}{hint}"
 
 

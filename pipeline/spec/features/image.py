@@ -1,15 +1,17 @@
 """Images, one per row or several: decoded, oriented by EXIF, scaled, stored encoded. The reader normalizes them."""
 
 import math
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from recordmill.pipeline.errors import WrongValueError
-from recordmill.pipeline.sources.columns import ColumnType
+from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, ListFeature
 from recordmill.pipeline.yaml_document import Options, number_or_list
 from recordmill.transforms.contract.kinds import image as kinds
+from recordmill.transforms.contract.kinds.array import ArrayLayout
 from recordmill.transforms.contract.kinds.base import Description
 
 Byte = Annotated[int, Field(ge=0, le=255, strict=True)]
@@ -74,6 +76,9 @@ class Image(Feature):
     """The method. auto: area averaging when shrinking, bilinear when enlarging."""
     antialias: bool = True
     """Whether the kernel widens when shrinking, as in Pillow; ignored by auto, area and nearest."""
+    shape: tuple[Side, Side] | tuple[Side, Side, Side] | None = None
+    """The shape of an image's numbers in a cell, a list or an array: [height, width], [height, width, channels]
+    or [channels, height, width]. None: the column holds files."""
     dtype: Literal["uint8", "uint16", "float32"] = "uint8"
     """The type of a pixel. uint16 and float32 take files of 9 to 16 bits or of floats, and keep every number."""
     channels: int = Field(default=3, ge=1, le=kinds.MOST_BANDS, strict=True)
@@ -133,6 +138,7 @@ class Image(Feature):
     @model_validator(mode="after")
     def _check(self) -> "Image":
         self._check_size()
+        self._check_shape()
         self._check_channels()
         self._check_depth()
         self._check_background()
@@ -196,6 +202,15 @@ class Image(Feature):
             message = f"should be {max(self.size)} or more, the larger side of `size`, got `{self.shorter_side}`"
             raise WrongValueError(message, "shorter_side")
 
+    def _check_shape(self) -> None:
+        """Checks the channels of numbers, the smaller of the first and the last side."""
+        sides = self.shape or ()
+        held = min(sides[0], sides[2]) if len(sides) == 3 else 1
+        allowed = held <= kinds.MOST_BANDS if self.bands else held in ((self.channels,) if self._is_deep else (1, 3))
+        if sides and not allowed:
+            wanted = f"[height, width], or with the {self.channels} `channels` as the last or the first side"
+            raise WrongValueError(f"should be {wanted}, got {list(sides)}", "shape")
+
     def _check_channels(self) -> None:
         is_family = self.normalize == "caffe" or self.normalize in OF_THREE_CHANNELS
         if is_family and (self.channels != 3 or self._is_deep):
@@ -207,6 +222,9 @@ class Image(Feature):
                 if len(numbers) != self.channels:
                     message = f"should be a list of {self.channels}, one for each channel, got {list(numbers)}"
                     raise WrongValueError(message, "normalize", name)
+
+    def _column(self) -> Column:
+        return replace(super()._column(), array=self.shape and ArrayLayout(self.dtype, self.shape))
 
     def options(self, *, is_label: bool = False) -> kinds.ImageOptions:
         return self._make(self.contract, measured=self.normalize == "dataset", **self._pixel())
@@ -274,6 +292,8 @@ class ImageSequence(Image, ListFeature):
 
     contract = kinds.ImageSequenceOptions
     kind: Literal["image_sequence"]  # type: ignore[assignment]
+    shape: None = None
+    """None: the images are files."""
     size: Sides
     """Height and width in pixels, or one number for both."""
     fit: Literal["pad", "crop", "stretch"] = "pad"

@@ -11,11 +11,12 @@ b'\x01\x02\x03\x04'
 """
 
 import importlib
+import io
 import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,14 +30,26 @@ DTYPES = ("uint8", "int16", "int32", "int64", "float16", "bfloat16", "float32")
 MAGIC = b"\x93NUMPY"  # the beginning of a `.npy` file
 MOST_HEADER = 4096  # bytes of a `.npy` header at most; NumPy writes 118
 MOST_DIMENSIONS = 32
-_NUMBERS = re.compile(r"'descr':\s*'([<>|=]?(?:[ui][1248]|f[248]))'")
-_BFLOAT16 = re.compile(r"'descr':\s*'[<|]V2'")  # as ml_dtypes writes it
+_DESCR = re.compile(r"'descr':\s*'([^']*)'")
 _FORTRAN = re.compile(r"'fortran_order':\s*(True|False)")
 _SHAPE = re.compile(r"'shape':\s*\(([\d, ]*)\)")
+_NUMBERS = re.compile(r"[<>|=]?(?:[ui][1248]|f[248])")
+_BFLOAT16 = re.compile(r"[<|]V2")  # as ml_dtypes writes it
 
 
 class ArrayError(Exception):
     """A value does not fit the layout; the message says why."""
+
+
+class Npy(NamedTuple):
+    """The header of a `.npy` file."""
+
+    descr: str
+    """The type of the numbers, such as `<f4`; not yet checked."""
+    shape: tuple[int, ...]
+    is_fortran: bool
+    start: int
+    """The offset of the first number, in bytes."""
 
 
 def numpy_dtype(name: str, otherwise: str = "") -> "np.dtype[Any]":
@@ -139,8 +152,9 @@ class ArrayLayout:
 
     def wrong_type(self, found: str) -> str:
         """Makes the message about values of another type."""
-        kind = "whole numbers" if self.holds_integers and "float" in found else "numbers"
-        return f"wanted an array of {kind}, found {found}"
+        is_rounded = self.holds_integers and "float" in found
+        kind, hint = ("whole numbers", ": `dtype: float32` keeps them") if is_rounded else ("numbers", "")
+        return f"wanted an array of {kind}, found {found}{hint}"
 
     def wrong_shape(self) -> str:
         """Makes the message about an array of another shape."""
@@ -148,7 +162,8 @@ class ArrayLayout:
 
     def from_npy(self, data: bytes) -> bytes:
         """Returns the array bytes of a `.npy` file. Raises: ArrayError: not a `.npy` file, or another array."""
-        dtype, shape, is_fortran, start = self._npy_header(data)
+        descr, shape, is_fortran, start = header_of(data)
+        dtype = self._npy_dtype(descr)
         if not self.fits(shape):
             raise ArrayError(self.wrong_shape())
         if len(data) - start != math.prod(shape) * dtype.itemsize:
@@ -157,32 +172,44 @@ class ArrayLayout:
         array = np.frombuffer(data, dtype, offset=start).reshape(shape, order="F" if is_fortran else "C")
         return self.encode(array)
 
-    def _npy_header(self, data: bytes) -> tuple["np.dtype[Any]", tuple[int, ...], bool, int]:
-        """Reads the dtype, the shape, the Fortran flag, and the offset of the numbers."""
-        if not data.startswith(MAGIC) or len(data) < 12:
-            raise ArrayError(self.wrong_type("bytes of another format than .npy"))
-        wide = data[6] > 1
-        start = 12 if wide else 10
-        length = int.from_bytes(data[8:start], "little")
-        if length > min(MOST_HEADER, len(data) - start):
-            raise ArrayError("the .npy file's header is longer than the file, or than NumPy writes")
-        text = data[start : start + length].decode("latin-1")
-        numbers, order, shape = _NUMBERS.search(text), _FORTRAN.search(text), _SHAPE.search(text)
-        if order is None or shape is None or (numbers is None and not _BFLOAT16.search(text)):
-            raise ArrayError(self.wrong_type("a .npy file of something else"))
-        sides = [int(side[:20]) for side in shape[1].replace(",", " ").split()]
-        if len(sides) > MOST_DIMENSIONS:
-            raise ArrayError(self.wrong_shape())
-        if numbers is None and self.dtype != "bfloat16":
-            raise ArrayError(self.wrong_type("a .npy file of the type V2"))
-        dtype = self.numpy if numbers is None else np.dtype(numbers[1])
-        return dtype, tuple(sides), order[1] == "True", start + length
+    def _npy_dtype(self, descr: str) -> "np.dtype[Any]":
+        """Returns the dtype of a `.npy` file's numbers. Raises: ArrayError: they are none."""
+        if _BFLOAT16.fullmatch(descr) and self.dtype == "bfloat16":
+            return self.numpy
+        if not _NUMBERS.fullmatch(descr):
+            raise ArrayError(self.wrong_type(f"a .npy file of something else, {descr[:20]}"))
+        return np.dtype(descr)
 
 
-def npy_integers(data: bytes) -> npt.NDArray[np.int64]:
-    """Returns the whole numbers of a `.npy` file in its shape. Raises: ArrayError: other numbers."""
-    _, shape, *_ = ArrayLayout("int64", (1,))._npy_header(data)
-    return np.frombuffer(ArrayLayout("int64", shape).from_npy(data), np.int64).reshape(shape)
+def header_of(data: bytes) -> Npy:
+    """Reads the header of a `.npy` file. Raises: ArrayError."""
+    if not data.startswith(MAGIC) or len(data) < 12:
+        raise ArrayError("wanted an array of numbers, found bytes of another format than .npy")
+    start = 12 if data[6] > 1 else 10
+    length = int.from_bytes(data[8:start], "little")
+    if length > min(MOST_HEADER, len(data) - start):
+        raise ArrayError("the .npy file's header is longer than the file, or than NumPy writes")
+    text = data[start : start + length].decode("latin-1")
+    numbers, order, shape = _DESCR.search(text), _FORTRAN.search(text), _SHAPE.search(text)
+    if order is None or shape is None or numbers is None or "O" in numbers[1]:
+        raise ArrayError("wanted an array of numbers, found a .npy file of something else: no Python object is loaded")
+    sides = tuple(int(side[:20]) for side in shape[1].replace(",", " ").split())
+    if len(sides) > MOST_DIMENSIONS:
+        raise ArrayError(f"the .npy file's array has {len(sides)} sides, more than {MOST_DIMENSIONS}")
+    return Npy(numbers[1], sides, order[1] == "True", start + length)
+
+
+def head(descr: str, shape: tuple[int, ...]) -> bytes:
+    """Returns the header of a `.npy` file in C order."""
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": descr, "fortran_order": False, "shape": shape})
+    return file.getvalue()
+
+
+def npy_numbers(data: bytes, dtype: str) -> npt.NDArray[Any]:
+    """Returns the numbers of a `.npy` file as a dtype, in its shape. Raises: ArrayError: other numbers."""
+    layout = ArrayLayout(dtype, header_of(data).shape or (1,))
+    return layout.decode(layout.from_npy(data))
 
 
 def _not_finite(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

@@ -1,0 +1,121 @@
+"""Recognizes arrays of rows, and an image's numbers in a cell, a list or numbered columns."""
+
+import math
+import posixpath
+import re
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from recordmill.pipeline.init.guess import Choice, Guess, feature
+from recordmill.pipeline.init.recognize import Recognized
+from recordmill.pipeline.init.sample import LEAST_PIXELS, SourceSample, is_square
+from recordmill.pipeline.safe_text import count
+from recordmill.pipeline.sources.columns import ColumnType
+from recordmill.pipeline.sources.encoded import uncompressed_name
+from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.formats.arrays import NPY, NPZ, ArrayInFile, arrays_in
+from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL
+from recordmill.pipeline.sources.globs import escape
+from recordmill.pipeline.sources.paths import is_image, note
+from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS
+
+IS_ARRAYS = re.compile(r".*([.-]idx\d-?ubyte|\.idx|\.np[yz])")
+SPLIT_WORDS, LABEL_WORDS = {"t10k": "test", **SPLITS}, {"y", "label", "labels", "target", "targets"}
+MOST_FILES = 16  # more `.npy` files are an image each
+ROWS = 100  # rows to look at
+CELL = re.compile(r"(\s*\d+(\.\d*)?(?!\S))+\s*")
+
+
+def recognize_arrays(files: Files, path: str, in_folder: Sequence[FileInfo] | None) -> Recognized | None:
+    """Finds the sources of a `.npz`, or of a folder of idx, or of few `.npy` with labels; None without any."""
+    every = files.match(escape(path)) if in_folder is None else in_folder
+    found = _files_of_arrays(every)
+    folder, arrays = posixpath.dirname(found[0].path) if found else "", dict[str, ArrayInFile]()
+    for file in found:
+        held = arrays_in(files, folder, file._replace(path=posixpath.basename(file.path)))
+        arrays |= {name: each for name, each in held.items() if not each.fault}
+    by_split = dict[str | None, dict[str, ArrayInFile]]()
+    for name, array in arrays.items():
+        by_split.setdefault(next((SPLIT_WORDS[word] for word in _words(name) if word in SPLIT_WORDS), None), {})[
+            name
+        ] = array
+    splits = [split for split in SYNONYMS if split in by_split] if "train" in by_split else []
+    columns = {split: _columns(by_split[split]) for split in splits} if len(splits) > 1 else {None: _columns(arrays)}
+    if not found or (found[0].path.endswith(NPY) and not all(LABEL in each for each in columns.values())):
+        return None
+    path = found[0].path if found[0].path.endswith(NPZ) else folder
+    sources = [
+        {"format": "arrays", "path": path, "columns": each, **({"split": split} if split else {})}
+        for split, each in columns.items()
+    ]
+    left = [name for name in arrays if not any(name in each.values() for each in columns.values())]
+    left += [file.path.rpartition("/")[2] for file in every if file not in found]
+    why = {"format": f"{count(len(arrays), 'array')}, whose first side is rows"}
+    return Recognized(sources, found, True, why, note("left out", left))
+
+
+def _files_of_arrays(every: Sequence[FileInfo]) -> list[FileInfo]:
+    """Returns a `.npz`, else the idx and `.npy` files of one folder, if they hold rows and not an image each."""
+    named = [(uncompressed_name(file.path), file) for file in reversed(every)]  # a `.gz` first
+    found = {name: file for name, file in named if IS_ARRAYS.fullmatch(name)}
+    packed = [file for name, file in found.items() if name.endswith(NPZ)]
+    are_others = len({posixpath.dirname(name) for name in found}) > 1 or any(is_image(file.path) for file in every)
+    return [] if are_others or len(found) > MOST_FILES else packed[-1:] or sorted(found.values())
+
+
+def _words(name: str) -> list[str]:
+    return re.findall("[a-z0-9]+", name.lower())
+
+
+def _columns(arrays: dict[str, ArrayInFile]) -> dict[str, str]:
+    """Names the columns of arrays with as many rows as the largest: image, label, or as the array."""
+    rows = max(arrays.values(), key=lambda each: each.row_bytes).shape[0] if arrays else 0
+    columns = dict[str, str]()
+    for name, array in arrays.items():
+        numbers, words = math.prod(array.shape[1:]), _words(name)
+        are_pixels = numbers >= LEAST_PIXELS and (len(array.shape) > 2 or is_square(numbers))
+        role = IMAGE if are_pixels else LABEL if numbers == 1 and LABEL_WORDS & {*words} else ""
+        own = "_".join(word for word in words if word not in SPLIT_WORDS)
+        if array.shape[0] == rows:
+            columns[role if role and role not in columns else own] = name
+    return columns
+
+
+def guess_pixels(sample: SourceSample, name: str) -> Guess | None:
+    """Guesses whole numbers of 0 to 255, as many in each row as a square image has, as an image."""
+    reading = sample.read(name, ColumnType.TEXT)
+    are_numbers = all(map(CELL.fullmatch, reading.values[:ROWS]))
+    if not are_numbers and "*" not in name:
+        return None
+    rows: list[list[str]] = [text.split() for text in reading.values[:ROWS]]
+    if not reading.values:
+        reading = sample.read(name, ColumnType.NUMBER, many=True)
+        rows = reading.values[:ROWS]
+    sizes = [len(row) for row in rows]
+    size = max(sizes, key=sizes.count, default=0)
+    if size < LEAST_PIXELS:
+        return None
+    numbers = np.array([row for row in rows if len(row) == size and are_numbers], np.float64)
+    shape = _shape(numbers) if are_numbers else None
+    if shape is None or numbers.min() < 0 or not 1 < numbers.max() <= 255 or (numbers % 1).any():
+        return feature(name, "array", "numbered columns", reading, shape=([size], "")) if "*" in name else None
+    order = "" if len(shape) == 2 else "by the smoother of this and the other order of the channels"
+    side, channels = max(shape), 1 if len(shape) == 2 else 3
+    options: dict[str, Choice] = {"shape": (shape, order), "size": ([side, side], ""), "channels": (channels, "")}
+    if "." in str(rows[0]) and reading.values and isinstance(reading.values[0], str):
+        options |= {"dtype": ("float32", "written as floats"), "normalize": ("none", "or `zero_one`, with `range`")}
+    return feature(name, "image", f"{count(size, 'number')} a row are one image", reading, **options)
+
+
+def _shape(numbers: npt.NDArray[np.float64]) -> list[int] | None:
+    """Returns the shape of square images of some rows; of colours, that of the least differences of neighbours."""
+    size = numbers.shape[1]
+    side, colour = math.isqrt(size), math.isqrt(size // 3)
+    if side * side == size:
+        return [side, side]
+    if 3 * colour * colour != size:
+        return None
+    shapes = [[colour, colour, 3], [3, colour, colour]]
+    return min(shapes, key=lambda shape: float(np.abs(np.diff(numbers.reshape(-1, *shape), axis=2)).mean()))
