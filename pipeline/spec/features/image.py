@@ -1,12 +1,13 @@
 """Images, one per row or several: decoded, oriented by EXIF, scaled, stored encoded. The reader normalizes them."""
 
 import math
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from recordmill.pipeline.errors import WrongValueError
-from recordmill.pipeline.sources.columns import ColumnType
+from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, ListFeature
 from recordmill.pipeline.yaml_document import Options, number_or_list
 from recordmill.transforms.contract.kinds import image as kinds
@@ -280,6 +281,12 @@ class ImageSequence(Image, ListFeature):
     """pad: the whole image, centred on the background; crop: a centre that fills the size; stretch: each side alone."""
     store: Literal["auto", "jpeg", "png", "raw"] = "auto"
     """auto: JPEG for JPEG sources, else PNG; raw: uint8 pixels."""
+    pages: Literal["first", "all"] = "first"
+    """first: each file is an image; all: each page or frame of a file (TIFF, GIF, PNG, WebP, AVIF) is one, in order."""
+
+    def _column(self) -> Column:
+        """Returns the column; files' pages, not files, have a `length`."""
+        return super()._column() if self.pages == "first" else replace(super()._column(), length=None)
 
     @model_validator(mode="before")
     @classmethod
