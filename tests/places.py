@@ -79,7 +79,7 @@ WRITERS = {
     "pipeline/build/beam/steps": "_write probe_temp",
     "pipeline/build/build": "_leased",
     "pipeline/build/context/graph": "_unpack pack_graph",
-    "pipeline/build/images/transcode": "_to_png as_jpeg",
+    "pipeline/build/images/transcode": "_png_of as_jpeg",
     "pipeline/build/make_version": "_Attempt._cause",
     "pipeline/build/metrics": "write_metrics",
     "pipeline/build/publish/assemble": (

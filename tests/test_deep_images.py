@@ -346,4 +346,4 @@ features:
     for read in (batch, {name: each.numpy() for name, each in other.items()}):
         assert np.array_equal(read["bands"], np.repeat(held, 2, -1))
         assert np.allclose(read["image"], (held - whole.mean()) / whole.std(), atol=1e-5)
-    assert "stretched" in report_of(open_dataset(tmp_path / "out")).decode()
+    assert "black…white" in report_of(open_dataset(tmp_path / "out")).decode()

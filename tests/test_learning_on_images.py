@@ -164,7 +164,7 @@ def test_a_model_learns_depth(tmp_path: Path) -> None:
     small = layers.Conv2D(4, 3, padding="same", activation="relu")(layers.AveragePooling2D(8)(xray))
     model = keras.Model(xray, layers.UpSampling2D(4)(layers.Conv2D(1, 3, padding="same")(small)))
     assert learned("depth", dataset, "scans", model, "xray")["loss"] < 0.05
-    assert "stretched" in report_of(dataset).decode()
+    assert "black…white" in report_of(dataset).decode()
 
 
 def scans(folder: Path) -> Iterator[dict[str, Any]]:

@@ -24,7 +24,7 @@ from recordmill.dataset import open_dataset
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.images.masks import Frame, mask_png, values
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.facts.sample import painted
+from recordmill.pipeline.facts.painting import painted
 from recordmill.pipeline.spec.model import Spec, load_spec
 from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.kinds.mask import MaskDescription, MaskOptions

@@ -242,6 +242,7 @@ def test_people_see_both_texts() -> None:
     decoding = Decoding(words, {}, lambda *_: None)
     shown = DESCRIBED.value({"": np.array(IDS[2]), "token_types": np.array(TYPES[2])}, decoding)
     assert str(shown) == "w w w [SEP] y y [SEP]"
+    assert shown.texts == ("w w w [SEP]", "y y [SEP]")
     assert shown.ids == tuple(IDS[2])
     empty = DESCRIBED.value({"": np.array(IDS[1]), "token_types": np.array(TYPES[1])}, decoding)
     assert str(empty) == "[SEP] [SEP]"

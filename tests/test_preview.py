@@ -18,8 +18,8 @@ from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.manifest import Split, read_manifest
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.facts import preview
+from recordmill.pipeline.facts.painting import STRIPES, mask_classes, mask_color, painted
 from recordmill.pipeline.facts.preview import augmentations_of, draw, reject_cards
-from recordmill.pipeline.facts.sample import STRIPES, painted
 from recordmill.pipeline.facts.sidecars import card
 from recordmill.pipeline.facts.version import shown_split
 from recordmill.pipeline.inspection.values import COLORS, raw_image
@@ -87,6 +87,25 @@ def test_boxes_move_with_augmented_pixels(dataset: Dataset) -> None:
 
 
 MASK = np.uint8([[0, 1, 255]] * 3)[..., np.newaxis]
+
+
+def test_a_legend_names_classes_with_their_shares_and_colours() -> None:
+    given = {"stored": "bytes", "encoding": "png", "shape": (2, 4, 1), "dtype": "uint8", "offset": (), "scale": ()}
+    mask = MaskDescription(**given, image="image", classes={"0": "ground", "1": "cat", "9": "dog"}, ignore=255)
+    pixels = np.array([0, 0, 0, 0, 1, 1, 9, 255], np.uint8).reshape(2, 4, 1)
+    found = mask_classes(mask, [pixels, pixels])
+    assert [(each.name, each.share) for each in found[:3]] == [("ground", 0.5), ("cat", 0.25), ("dog", 0.125)]
+    assert "255" in found[3].name
+    assert found[3].share == 0.125
+    shown = np.asarray(painted(pixels, None, 255))
+    colors = np.array([ImageColor.getrgb(each.color) for each in found[1:3]])
+    assert shown[1, 1:3].tolist() == (colors // 2).tolist()
+    bare = replace(mask, classes=None, ignore=None)
+    assert [each.name for each in mask_classes(bare, [pixels])] == ["value 0", "value 1", "value 9", "value 255"]
+
+
+def test_colours_of_256_values_differ() -> None:
+    assert len({mask_color(value) for value in range(1, 256)}) == 255
 
 
 def test_masks_tint_their_image_and_hatch_ignored_pixels() -> None:

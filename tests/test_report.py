@@ -21,7 +21,8 @@ from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.facts.charts import HistogramChart, histogram, names, places, short
 from recordmill.pipeline.facts.contents import read_contents
 from recordmill.pipeline.facts.page import report_of
-from recordmill.pipeline.facts.sample import background_of, dataset_html, hatched
+from recordmill.pipeline.facts.painting import hatched
+from recordmill.pipeline.facts.sample import background_of, dataset_html
 from recordmill.pipeline.facts.sidecars import SIDECARS
 from recordmill.pipeline.inspection.values import color_of
 from tests import published, shown

@@ -18,10 +18,11 @@ import recordmill.augment
 from recordmill.pipeline.dataset.manifest import Json
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError, did_you_mean
-from recordmill.pipeline.facts.sample import MOST_IN_ROW, FeatureRoles, Pose, hatched, images_of, painted, with_poses
+from recordmill.pipeline.facts.painting import MaskClass, Pose, hatched, mask_classes, painted, range_words, with_poses
+from recordmill.pipeline.facts.sample import MOST_IN_ROW, FeatureRoles, images_of
 from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.inspection.records import Record
-from recordmill.pipeline.inspection.values import COLORS, StoredImage, color_of, raw_image
+from recordmill.pipeline.inspection.values import COLORS, StoredImage, as_image, color_of, raw_image
 from recordmill.pipeline.reader.order import combine, uniform
 from recordmill.pipeline.reader.rows import AUGMENT
 from recordmill.pipeline.safe_text import cut, printable
@@ -30,7 +31,6 @@ from recordmill.transforms.contract.kinds.mask import Masked
 from recordmill.transforms.numpy.augment.base import Augmentation
 from recordmill.transforms.numpy.augment.chain import acting, apply_acting, check, lanes, parameters
 from recordmill.transforms.numpy.augment.lying import Lying, MovedBoxes, MovedKeypoints
-from recordmill.transforms.numpy.pixels import for_people
 
 TILE = 192  # pixels of an image's longer side
 GAP = 10
@@ -69,7 +69,29 @@ def preview(
     roles = FeatureRoles.of(dataset)
     if changes and not roles.images:
         raise DatasetError(f"augmentations are for images, and {dataset.name} has none: leave them out")
-    return draw([_card(roles, record, changes, sources) for record in records])
+    records = list(records)
+    page = draw([_card(roles, record, changes, sources) for record in records])
+    for name, description in roles.class_masks.items():
+        masks = (image.array() for record in records for image in images_of(record, name))
+        page = _with_legend(page, name, mask_classes(description, masks))
+    return page
+
+
+def _with_legend(page: Image.Image, name: str, classes: Sequence[MaskClass]) -> Image.Image:
+    """Adds lines below: a mask's classes, their colours, and their shares of the pixels."""
+    x, y, placed = GAP, page.height, list[tuple[int, int, str, str]]()
+    for words, color in [(f"{name}:", PAGE), *((f"{each.name} {each.share:.1%}", each.color) for each in classes)]:
+        width = LINE + 2 * GAP + round(font().getlength(printable(words)))
+        x, y = (GAP, y + LINE) if x > GAP and x + width > page.width else (x, y)
+        placed.append((x, y, printable(words), color))
+        x += width
+    whole = Image.new("RGB", (page.width, y + LINE + GAP), PAGE)
+    whole.paste(page)
+    pen = ImageDraw.Draw(whole)
+    for x, y, words, color in placed:
+        pen.rectangle((x, y + 3, x + LINE - 6, y + LINE - 3), color, PAGE if words.endswith(":") else SOFT)
+        pen.text((x + LINE, y), words, INK, font())
+    return whole
 
 
 def draw(cards: Sequence[Card]) -> Image.Image:
@@ -163,9 +185,8 @@ def _reject_card(sources: Path | None, reject: Json) -> Card:
 def _tiles(roles: FeatureRoles, record: Record, name: str, image: StoredImage, changes: Changes) -> Iterator[Tile]:
     pixels, mask, poses = image.array(), roles.masks.get(name), roles.poses(record, name)
     boxes, under = list(roles.named_boxes(record, name)), roles.under(record, name) if mask else None
-    stored = painted(pixels, under, mask.ignore) if mask else hatched(_image(pixels), roles.backgrounds.get(name))
-    word = ", stretched" if image.pixels.planes and not mask else ""
-    yield _tile(f"{name if len(roles.images) > 1 else 'stored'}{word}", stored, boxes, poses)
+    stored = painted(pixels, under, mask.ignore) if mask else hatched(as_image(pixels), roles.backgrounds.get(name))
+    yield _tile((name if len(roles.images) > 1 else "stored") + range_words(image, pixels), stored, boxes, poses)
     for epoch in range(DRAWS if changes else 0):
         augmented = partial(_augmented, changes, record.position, epoch)
         moved = np.array([box for box, _ in boxes], np.float32).reshape(-1, 4)
@@ -173,7 +194,7 @@ def _tiles(roles: FeatureRoles, record: Record, name: str, image: StoredImage, c
         lying: list[Lying] = [MovedBoxes(moved)] if boxes else []
         lying += [MovedKeypoints(points, each.partners) for each, points in moved_poses]
         changed, behind = augmented(pixels, lying, mask), None if under is None else augmented(under)
-        shown = painted(changed, behind, mask.ignore) if mask else _image(changed)
+        shown = painted(changed, behind, mask.ignore) if mask else as_image(changed)
         kept = [(Box(*box), name) for box, (_, name) in zip(moved.tolist(), boxes, strict=True) if any(box)]
         yield _tile(f"augmented {epoch + 1}", shown, kept, moved_poses)
 
@@ -189,11 +210,6 @@ def _augmented(
         return apply_acting(pixels, lying, row, mask=mask is not None, outside=outside)
     except ValueError as error:
         raise DatasetError(str(error)) from None
-
-
-def _image(pixels: Any) -> Image.Image:
-    shown = for_people(pixels)
-    return Image.fromarray(shown[..., 0] if shown.shape[-1] == 1 else np.ascontiguousarray(shown)).convert("RGB")
 
 
 def _tile(what: str, image: Image.Image, boxes: Sequence[tuple[Box, str]] = (), poses: Sequence[Pose] = ()) -> Tile:

@@ -1,39 +1,47 @@
 """A small sample of a version's records, for people: some to show, and counts of the others; in notebooks a table.
 
-Records are ordered by the hash of the key, so a split's first ones are a reproducible random sample. Padding by
-`fit: pad` is found at the margins, and hatched: it has the background's colour, is as wide on two opposite sides, and
-on one axis only.
-
->>> hatched(Image.new("RGB", (4, 4)), None).getpixel((0, 0))
-(0, 0, 0)
+Records are ordered by the hash of the key, so a split's first ones are a reproducible random sample.
+>>> in_words(["cat", "dog", "cat"])
+'cat ×2, dog'
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, cycle
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageColor, ImageDraw, ImageStat
+from PIL import Image, ImageStat
 
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.facts.painting import (
+    Color,
+    Levels,
+    MaskClass,
+    Pose,
+    hatched,
+    mask_classes,
+    painted,
+    range_words,
+    with_poses,
+)
 from recordmill.pipeline.facts.version import VersionFacts, shown_split
 from recordmill.pipeline.inspection.records import Record, read_records
-from recordmill.pipeline.inspection.values import BOXED_SIDE, COLORS, StoredImage, color_of
+from recordmill.pipeline.inspection.values import BOXED_SIDE, StoredImage, as_image, color_of
 from recordmill.pipeline.reader import notebook
-from recordmill.transforms.contract.image_rules import luma
+from recordmill.pipeline.safe_text import count
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.boxes import Box, BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.image import Pixels
-from recordmill.transforms.contract.kinds.keypoints import VISIBLE, KeypointsDescription
-from recordmill.transforms.contract.kinds.mask import Masked
+from recordmill.transforms.contract.kinds.keypoints import KeypointsDescription
+from recordmill.transforms.contract.kinds.mask import MaskDescription, Masked
+from recordmill.transforms.contract.kinds.pair import FIELDS
 from recordmill.transforms.contract.kinds.text import TextDescription
-from recordmill.transforms.numpy.pixels import for_people
 
 MOST_RECORDS = 1_000  # sampled
 MOST_SPANS = 32  # in a bucket, each costs some requests
@@ -45,12 +53,6 @@ MOST_PIXELS = 60_000_000  # decoded in all: about half a second
 MOST_IN_ROW = 4  # images shown of a sequence
 MOST_VALUES = 8  # different values shown of a list
 TABLE_ROWS = 10  # records shown without images
-TOLERANCE, SPREAD = 10, 8  # levels, pixels: differences at an edge by JPEG's blocks
-STRIPES = np.array([[176, 184, 194], [226, 230, 235]], np.uint8)
-Color = tuple[int, int, int]
-Levels = npt.NDArray[np.uint8]
-Pose = tuple[KeypointsDescription, npt.NDArray[np.float32]]
-"""The key points of one feature on an image, [objects, points, 3]."""
 
 
 class Drawn(NamedTuple):
@@ -108,6 +110,8 @@ class RecordSample:
     boxes: Mapping[str, npt.NDArray[np.float64]]  # [n, 4]: `y_min, x_min, y_max, x_max`, 0 to 1
     boxes_a_row: Mapping[str, Histogram]
     is_padded: bool = False  # whether images have padding, shown hatched
+    has_points: bool = False  # whether key points are drawn on images
+    masks: Mapping[str, Sequence[MaskClass]] = field(default_factory=dict)  # of the examples
 
     @property
     def legend(self) -> list[tuple[str, int]]:
@@ -124,6 +128,7 @@ class RecordSample:
 class _Measured(NamedTuple):
     brightness: list[float]
     channels: list[tuple[list[float], list[float]]]  # means and standard deviations of each image's channels
+    values: list[Levels]  # of masks, [height, width, 1]
 
 
 def read_sample(dataset: DatasetVersion) -> RecordSample | None:
@@ -132,14 +137,16 @@ def read_sample(dataset: DatasetVersion) -> RecordSample | None:
     if split is None:
         return None
     records = list(_first_records(dataset, split))
-    roles, measured = FeatureRoles.of(dataset), defaultdict[str, _Measured](lambda: _Measured([], []))
+    roles, measured = FeatureRoles.of(dataset), defaultdict[str, _Measured](lambda: _Measured([], [], []))
     examples = tuple(roles.example(record, measured) for record in roles.chosen(records))
     counted = [name for name in roles.images if name not in roles.masks]
     images = {name: _image_counts(records, name, measured[name]) for name in counted}
     boxes = {name: [record.values[name] for record in records] for name in roles.boxes}
     flat = {name: np.array([*chain(*rows)], np.float64).reshape(-1, 4) for name, rows in boxes.items()}
     a_row = {name: _histogram(map(len, rows)) for name, rows in boxes.items()}
-    return RecordSample(split, len(records), examples, images, flat, a_row, bool(roles.backgrounds))
+    masks = {name: mask_classes(each, measured[name].values) for name, each in roles.class_masks.items()}
+    are_drawn = bool(roles.backgrounds), bool(roles.keypoints)
+    return RecordSample(split, len(records), examples, images, flat, a_row, *are_drawn, masks)
 
 
 def read_examples(dataset: DatasetVersion, records: Sequence[Record]) -> list[ShownRecord]:
@@ -194,6 +201,11 @@ class FeatureRoles:
             {name: each for name, each in known.items() if isinstance(each, Masked)},
         )
 
+    @property
+    def class_masks(self) -> dict[str, MaskDescription]:
+        """The masks with one value a class, unlike those of each object."""
+        return {name: each for name, each in self.masks.items() if isinstance(each, MaskDescription)}
+
     def chosen(self, records: Sequence[Record]) -> list[Record]:
         """Chooses the records to show, sorted by class: as many of each class, within the limit of pixels."""
         if not self.images:
@@ -215,11 +227,14 @@ class FeatureRoles:
 
     def example(self, record: Record, measured: Mapping[str, _Measured] | None = None) -> ShownRecord:
         """Decodes a record's images to thumbnails with boxes and key points; adds their measures to `measured`."""
-        thumbnails = []
+        thumbnails, ranges = [], dict[str, str]()
         for name in self.images:
             for image in images_of(record, name)[:MOST_IN_ROW]:
-                pixels = self.painted(record, name, image) if name in self.masks else image.pillow()
-                if measured is not None and not image.pixels.planes:  # those are shown stretched
+                array = image.array()
+                pixels = self.painted(record, name, array) if name in self.masks else as_image(array)
+                if measured is not None and name in self.masks:
+                    measured[name].values.append(array)
+                elif measured is not None and not image.pixels.planes:  # those are shown stretched
                     colors = ImageStat.Stat(pixels)
                     measured[name].channels.append((colors.mean, colors.stddev))
                     measured[name].brightness.append(ImageStat.Stat(pixels.convert("L")).mean[0])
@@ -227,14 +242,16 @@ class FeatureRoles:
                 shown = notebook.small(hatched(pixels, self.backgrounds.get(name)), side)
                 shown = with_poses(shown, self.poses(record, name))
                 boxes = tuple(self._boxes(record, name, *shown.size))
-                is_stretched = image.pixels.planes and name not in self.masks
-                size = f"{pixels.width}×{pixels.height}{', stretched' if is_stretched else ''}"
+                size = f"{pixels.width}×{pixels.height}{range_words(image, array)}"
+                if words := range_words(image, array):
+                    ranges.setdefault(name, f"black…white{words.replace(',', ' ', 1)}")
                 thumbnails.append(Thumbnail(name, notebook.data_url(shown), *shown.size, size, boxes))
-        return ShownRecord(record.key, record.split, self.label_of(record), thumbnails, *self.words_of(record))
+        texts, values = self.words_of(record)
+        return ShownRecord(record.key, record.split, self.label_of(record), thumbnails, texts, ranges | values)
 
-    def painted(self, record: Record, name: str, mask: StoredImage) -> Image.Image:
+    def painted(self, record: Record, name: str, mask: Levels) -> Image.Image:
         """Paints a mask over its image, a colour a value; 0 shows the image."""
-        return painted(mask.array(), self.under(record, name), self.masks[name].ignore)
+        return painted(mask, self.under(record, name), self.masks[name].ignore)
 
     def under(self, record: Record, mask: str) -> Levels | None:
         """Returns the pixels of a mask's image, if any."""
@@ -247,9 +264,14 @@ class FeatureRoles:
 
     def words_of(self, record: Record) -> tuple[dict[str, str], dict[str, str]]:
         """Describes a record's texts, and by feature its values that no picture shows."""
-        texts = {name: in_words(record.values[name]) for name in self.texts if name in record.values}
-        shown = {*self.images, *self.boxes, *self.keypoints, *texts, self.label}
-        return texts, {name: in_words(value) for name, value in record.values.items() if name not in shown}
+        texts = dict[str, str]()
+        for name in (name for name in self.texts if name in record.values):
+            value = record.values[name]
+            pair = {f"{name}, {of}": text for of, text in zip(FIELDS, getattr(value, "texts", ()), strict=False)}
+            texts |= {of: in_words(text) for of, text in (pair or {name: value}).items()}
+        shown = {*self.images, *self.boxes, *self.keypoints, *self.texts, self.label}
+        lists = {name: count(len(value), "image") for name, value in record.values.items() if _is_sequence(value)}
+        return texts, lists | {name: in_words(value) for name, value in record.values.items() if name not in shown}
 
     def _boxes(self, record: Record, image: str, width: int, height: int) -> Iterator[Drawn]:
         for box, name in self.named_boxes(record, image):
@@ -273,31 +295,8 @@ class FeatureRoles:
         return [(each, np.array(points, np.float32).reshape(-1, *each.shape)) for each, points in on_it]
 
 
-def with_poses(image: Image.Image, poses: Iterable[Pose]) -> Image.Image:
-    """Draws key points joined by their skeletons, one colour an object; hidden points are hollow."""
-    drawn, radius = image.convert("RGB"), max(1.5, max(image.size) / 90)
-    pen = ImageDraw.Draw(drawn)
-    for description, objects in poses:
-        for points, color in zip(objects, cycle(COLORS), strict=False):
-            places, shown = points[:, 1::-1] * image.size - 0.5, points[:, 2]
-            for one, other in description.skeleton:
-                if shown[one] and shown[other]:
-                    pen.line([*places[one], *places[other]], color, max(1, round(radius / 2)))
-            for place, visibility in zip(places[shown > 0], shown[shown > 0], strict=True):
-                fill = color if visibility == VISIBLE else None
-                pen.ellipse([*(place - radius), *(place + radius)], fill, color)
-    return drawn
-
-
-def painted(mask: Levels, image: Levels | None, ignored: int | None) -> Image.Image:
-    """Paints a mask, [height, width, 1], half over its image, but not zeros; hatches what it ignores.
-
-    A deep image is stretched.
-    """
-    values, under = mask[..., 0], np.zeros(mask.shape, np.uint8) if image is None else for_people(image)
-    colors = np.array(list(map(ImageColor.getrgb, COLORS)), np.uint8)[(values.astype(int) - 1) % len(COLORS)]
-    pixels = np.where(mask > 0, under // 2 + colors // 2, under)
-    return Image.fromarray(pixels if ignored is None else _striped(pixels, values == ignored))
+def _is_sequence(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], StoredImage)
 
 
 def images_of(record: Record, feature: str) -> list[StoredImage]:
@@ -384,33 +383,3 @@ def background_of(options: Mapping[str, Any]) -> Color | None:
     is_padded = options.get("fit") == "pad" and options.get("size") is not None
     colour = options.get("background")
     return tuple(colour) if is_padded and isinstance(colour, list | tuple) and len(colour) == 3 else None
-
-
-def hatched(image: Image.Image, background: Color | None) -> Image.Image:
-    """Hatches an image's padding, if any."""
-    if background is None:
-        return image
-    pixels, color = np.asarray(image), luma(*background) if image.mode == "L" else background
-    near = np.abs(pixels.astype(int) - color) <= TOLERANCE
-    is_background = np.all(near.reshape(*pixels.shape[:2], -1), axis=2)
-    above, beside = _margins(is_background), _margins(is_background.T)
-    if above is None or beside is None or any(above) == any(beside):
-        return image
-    rows, columns = np.indices(is_background.shape)
-    place, size, (before, after) = (rows, image.height, above) if any(above) else (columns, image.width, beside)
-    is_padding = (place < before) | (place >= size - after)
-    return Image.fromarray(_striped(np.asarray(image.convert("RGB")), is_padding))
-
-
-def _striped(pixels: Levels, where: npt.NDArray[np.bool_]) -> Levels:
-    rows, columns = np.indices(where.shape)
-    stripes = STRIPES[(rows + columns) // max(2, max(where.shape) // 32) % 2]
-    return np.where(where[..., None], stripes, pixels)
-
-
-def _margins(is_background: npt.NDArray[np.bool_]) -> tuple[int, int] | None:
-    """Returns the rows of background above and below; None if unequal, or the whole image."""
-    rows: Any = is_background.all(1)
-    before, after = int(rows.argmin()), int(rows[::-1].argmin())
-    is_one_sided = (before > 0) != (after > 0) and before + after > 1  # padding of one row is below
-    return None if rows.all() or is_one_sided or abs(before - after) > SPREAD else (before, after)

@@ -42,7 +42,7 @@ READERS = 16  # images read at once: a remote store mostly waits
 SMALL_SIDE, USUAL_SIDE = 256, 224
 FOLDERS = ("train", "train_images", "images")
 """Usual folders of a table's images, besides one named as the table."""
-UNREAD = "unsupported_format"
+UNREAD, FRAMES = "unsupported_format", "further frames"
 MAX_PIXELS = 64_000_000  # the default of `max_pixels`
 
 
@@ -85,7 +85,7 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
     try:
         check_colours(data, header.format)
     except ImageError as error:
-        lost = (error.reason,)  # if the images are read as colours
+        lost = (error.reason, *({FRAMES} & {*lost}))  # if the images are read as colours
     deep = deep_numbers(data, header.format)
     if header.format == "NPY":
         with suppress(ArrayError):
@@ -116,7 +116,12 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
         what = f"{'lists of ' if many else ''}images, by their {'paths' if are_texts else 'bytes'}"
         fit = ("pad", "the whole image, padded; or `crop`, `stretch`")
         kind, deep, more = "image_sequence" if many else "image", _deep_type(each), dict[str, Choice]()
-        headers = [[_read_as(header, deep) for header in row] for row in headers]
+        stacks = [header for header in each if isinstance(header, tuple) and FRAMES in header[3]]
+        are_stacks = bool(deep) and 2 * len(stacks) > len(sizes)
+        headers = [[_read_as(header, deep, are_stacks) for header in row] for row in headers]
+        if are_stacks:
+            share = share_of(len(stacks), len(sizes), count(len(sizes), "file"))
+            kind, more = "image_sequence", {"pages": ("all", f"several in {share}")}
         if deep:
             more["channels"] = deep[1], "the files' bands"
         if deep and deep[0] != "uint8":
@@ -133,11 +138,12 @@ def _deep_type(headers: Sequence[Header]) -> tuple[str, int] | None:
     return deep if images >= FITS * found.total() else None
 
 
-def _read_as(header: Header, deep: tuple[str, int] | None) -> Header:
-    """Forgets the losses of a deep image; one of another type than the others becomes a reject."""
-    if isinstance(header, str) or (deep is None and header[3] != (UNREAD,)):
+def _read_as(header: Header, deep: tuple[str, int] | None, are_stacks: bool) -> Header:
+    """Forgets the losses of a deep image; one of another type than the others, or a lone stack, becomes a reject."""
+    if isinstance(header, str) or (deep is None and header[3][:1] != (UNREAD,)):
         return header
-    return UNREAD if deep is None or header[4] != deep else (*header[:3], (), deep)
+    is_lone = FRAMES in header[3] and not are_stacks
+    return UNREAD if deep is None or header[4] != deep or is_lone else (*header[:3], (), deep)
 
 
 def are_named(texts: Reading) -> bool:

@@ -261,6 +261,10 @@ def _is_metadata(file: FileInfo) -> bool:
     return posixpath.basename(file.path) in NAMES
 
 
+def _bytes(some: Sequence[FileInfo]) -> int:
+    return sum(file.bytes for file in some)
+
+
 def _sources(folder: str, chosen: Sequence[FileInfo], filled: Sequence[FileInfo]) -> list[SourceFiles]:
     """Returns the sources that read some of a folder's files: one for each split in their names."""
     by_split = divided(chosen, lambda file: file.path[len(folder) + 1 :].split("/"))

@@ -21,6 +21,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps
 
@@ -207,8 +208,7 @@ class StoredImage:
 
     def pillow(self) -> Image.Image:
         """Returns `array()`, stretched if deep, as Pillow's L or RGB. Raises: DatasetError, as `array`."""
-        array = for_people(self.array())
-        return Image.fromarray(array[..., 0] if array.shape[-1] == 1 else array)
+        return as_image(self.array())
 
     @cached_property
     def _header(self) -> tuple[str, int, int]:
@@ -221,6 +221,12 @@ class StoredImage:
             return "unknown", 0, 0
         sides = (header.width, header.height // max(1, self.pixels.planes))
         return header.format, *(sides[::-1] if is_transposed(self.orientation) else sides)
+
+
+def as_image(pixels: npt.NDArray[Any]) -> Image.Image:
+    """Shows pixels as Pillow's L or RGB, stretched if deep."""
+    shown = for_people(pixels)
+    return Image.fromarray(shown[..., 0] if shown.shape[-1] == 1 else np.ascontiguousarray(shown))
 
 
 BOXED_SIDE = 256  # pixels of an image with boxes drawn

@@ -22,7 +22,7 @@ from recordmill.pipeline.build.analysis.graph import complete_options
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
-from recordmill.pipeline.build.images.read import image_reader, kept
+from recordmill.pipeline.build.images.read import image_reader
 from recordmill.pipeline.build.inputs.input_table import Listings, take_times
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
@@ -229,7 +229,7 @@ def _with_images(work: PlannedBuild, rows: pa.Table) -> RawRows:
     for name, options in served.items():
         for row, references in enumerate(columns[name]):
             try:
-                data = [loader.load(sources[row], image, options).data for image in kept(references, options)]
+                data = [image.data for image in loader.load_all(sources[row], references, options)]
             except ImageError:
                 good.discard(row)  # rejected, or unreadable now
                 continue

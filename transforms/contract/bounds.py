@@ -51,6 +51,7 @@ EXIF_TAGS = Bound("TIFF or EXIF", "tags", 4_096)  # real ones hold about 100
 EXIF_NUMBERS = Bound("TIFF or EXIF", "numbers in tags", 300_000)  # such as the places of strips, 11 µs each
 EXIF_SHARED = Bound("TIFF or EXIF", "bytes of tags beyond its own", 1 << 20)  # tags may share an array
 EXIF_HEADS = Bound("EXIF", "heads", 16)  # Pillow copies what follows for each
+PAGES = Bound("image", "pages or frames", 10_000)  # copies and masks in a TIFF, too
 TIFF_SHARED = Bound("TIFF of JPEGs", "bytes of strips or tiles beyond its own", 1 << 20)
 ISO_EXIF = Bound("AVIF or HEIF", "blocks of EXIF", 100)
 ISO_EXTENTS = Bound("AVIF or HEIF", "items and their extents", 10_000)

@@ -17,7 +17,7 @@ import numpy as np
 from recordmill.transforms.contract import bounds, image_header
 from recordmill.transforms.contract.bounds import GIF_BLOCKS
 from recordmill.transforms.contract.image_header import ImageError, png_chunks
-from recordmill.transforms.contract.image_parts import leaf_boxes, tiff_numbers, tiff_values
+from recordmill.transforms.contract.image_parts import has_more_pages, leaf_boxes, tiff_numbers, tiff_pages, tiff_values
 from recordmill.transforms.contract.kinds.array import header_of
 from recordmill.transforms.contract.kinds.image import MOST_BANDS, PIXEL_BYTES, PixelOptions
 from recordmill.transforms.contract.kinds.number import TINY
@@ -31,12 +31,14 @@ LOSSES = {
     "extra bands": ("left out", "give their number by `channels`, or name them by `bands`"),
     "alpha": ("laid on the `background`", "save it as a grey image, for another feature"),
     TINY: ("taken for 0", "scale them in the source"),  # numbers
-    "further frames": ("left out", "save each as a file, for a row or for `kind: image_sequence`"),
+    "further frames": ("left out", "read them by `kind: image_sequence` with `pages: all`"),
 }
 """Each loss: what happens, and the remedy, empty if pixels are right. Names end in `bits` for `16 bits`."""
 VOC = bytes.fromhex("000000 800000 008000 808000 000080 800080 008080 808080 400000 c00000")
 """The first colours of the palette of Pascal VOC, DAVIS and labelme; Windows' differs in the eighth or ninth."""
 
+PAGED = ("GIF", "PNG", "WebP", "TIFF", "AVIF")
+"""Formats whose pages or frames `pages: all` reads."""
 PALETTES = [0] * 128 + [6 << (flags & 7) for flags in range(128, 256)]  # bytes of a GIF's palette, by flags
 
 
@@ -65,10 +67,17 @@ def loss_words(counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
 def losses(data: bytes, form: str, options: PixelOptions = PixelOptions()) -> tuple[str, ...]:  # noqa: B008 - frozen
     """Names the losses of a file of one of `FORMATS`, with a checked header. Raises: ImageError: as that check."""
     found = READERS[form](data) if form in READERS else ()
+    if options.pages == "all" and form in PAGED:
+        found = (each for each in found if each != "further frames")
     if options.keeps_numbers:
         return ("further frames",) if "further frames" in found else ()
     names = (_of_palette(each, options) if isinstance(each, bytes) else each for each in found)
     return tuple(sorted({*names} - {""}))
+
+
+def has_pages(data: bytes, form: str) -> bool:
+    """Whether a file has pages or frames after the first, for `pages: all`. Raises: ImageError: as `losses`."""
+    return form in PAGED and "further frames" in READERS[form](data)
 
 
 def _of_palette(colours: bytes, options: PixelOptions) -> str:
@@ -130,8 +139,7 @@ def _tiff(data: bytes) -> Iterator[str | bytes]:
     extra = max(0, samples - {2: 3, 5: 4, 6: 3, 8: 3}.get(space, 1))  # after RGB, CMYK, YCbCr, Lab or grey
     alphas = min(extra, int(np.isin(tags.get(338, 2), (1, 2)).sum()))  # by default one is alpha, as in Pillow
     yield from [f"{bits} bits"] * (bits > 8) + ["alpha"] * (alphas > 0) + ["extra bands"] * (extra > alphas)
-    width, kind = tiff_numbers(data, 256, 254, is_second=True)
-    yield from ["further frames"] * (width > 0 and not kind & 0b101)  # neither a smaller copy nor a mask
+    yield from ["further frames"] * has_more_pages(data)
     if space == 3 and 320 in tags:
         yield (tags[320][: tags[320].size // 3 * 3].reshape(3, -1).T >> 8).astype(np.uint8).tobytes()
 
@@ -161,10 +169,11 @@ SIZES = (279, 325)  # of strips and tiles in bytes
 PALETTE = 3
 
 
-def numbers_of(data: bytes, form: str) -> tuple[str, int]:
+def numbers_of(data: bytes, form: str, at: int | None = None) -> tuple[str, int]:
     """Returns the type of a file's numbers, such as `uint16`, and its bands; its header is checked.
 
-    The type may be one that no feature has. Raises: ImageError: `unsupported_format` or `too_slow`.
+    `at` is the offset of one page's directory; None: a TIFF has one page. The type may be one that no
+    feature has. Raises: ImageError: `unsupported_format` or `too_slow`.
 
     >>> numbers_of(bytes.fromhex("89504e470d0a1a0a 0000000d 49484452 00000007 00000005 1000"), "PNG")
     ('uint16', 1)
@@ -179,27 +188,26 @@ def numbers_of(data: bytes, form: str) -> tuple[str, int]:
         return "float32" if "f" in found.descr else whole, (*found.shape, 1)[2]
     if form != "TIFF":
         raise _unread(f"the file is {form}, and `dtype` and `bands` read the numbers of PNG, TIFF and NPY: convert it")
-    bits, code, colours, bands, kind = tiff_numbers(data, BITS, COMPRESSION, PHOTOMETRIC, BANDS, KIND)
-    width, second = tiff_numbers(data, image_header.WIDTH, 254, is_second=True)
+    bits, code, colours, bands, kind = tiff_numbers(data, BITS, COMPRESSION, PHOTOMETRIC, BANDS, KIND, at=at)
     if colours == PALETTE:
         raise _unread("the TIFF has a palette: save it without")
     if (code or 1) not in LOSSLESS:
         raise _unread(f"the TIFF has the compression {code}: save it with {', '.join(sorted({*LOSSLESS.values()}))}")
-    if width and not second & 0b101:  # a smaller copy or a mask may follow
-        raise _unread("the TIFF has several pages: save each as a file")
-    sizes = sum(sum(each.tolist()) for each in tiff_values(data, *SIZES).values())
+    if at is None and has_more_pages(data):
+        raise _unread("the TIFF has several pages: read them by `kind: image_sequence` with `pages: all`")
+    sizes = sum(sum(each.tolist()) for each in tiff_values(data, *SIZES, at=at).values())
     bounds.TIFF_SHARED.check(sizes - len(data))
     name = KINDS.get(kind or 1, "complex")
     return f"{name}{16 if name == 'uint' and 8 < bits < 16 else bits or 1}", bands or 1
 
 
 def deep_numbers(data: bytes, form: str) -> tuple[str, int] | None:
-    """Returns `numbers_of` a file that grey or RGB of 8 bits would not hold; None for others.
+    """Returns `numbers_of` a file's first page that grey or RGB of 8 bits would not hold; None for others.
 
     A PNG of 16-bit colours counts as a picture: those are mostly exports of cameras and programs.
     """
     with suppress(ImageError):
-        kind, bands = numbers_of(data, form)
+        kind, bands = numbers_of(data, form, next(tiff_pages(data), (0, None))[1] if form == "TIFF" else None)
         is_picture = bands <= 4 and (kind == "uint8" or form == "PNG" and bands > 1)
         return (kind, bands) if kind in PIXEL_BYTES and bands <= MOST_BANDS and not is_picture else None
     return None

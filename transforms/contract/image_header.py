@@ -15,7 +15,7 @@ import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import count
+from itertools import count, islice
 from typing import Any
 
 from recordmill.transforms.contract import bounds, image_parts
@@ -112,16 +112,43 @@ def check_header(data: bytes, max_pixels: int, stated: str = "") -> Header:
     ImageError: `unsupported_format`, `too_many_pixels`, `too_slow` or `malformed_row`; no other.
     """
     header = read_header(data)
-    check_pixels(header.width, header.height, max_pixels)
+    _check(header, max_pixels)
     has, turned = f"{header.width} x {header.height}", f"{header.height} x {header.width}"
     if stated not in ("", has) and not (stated == turned and TURNED.search(data)):
         wrong = f"the annotation states {stated} pixels, and the image has {has}: correct the annotation's size"
         raise ImageError("malformed_row", wrong)
+    return header
+
+
+def _check(header: Header, max_pixels: int) -> None:
+    """Refuses too many pixels or scans. Raises: ImageError: `too_many_pixels` or `too_slow`."""
+    check_pixels(header.width, header.height, max_pixels)
     allowed = min(bounds.JPEG_SCANS.most, FULL_SCANS * max_pixels // (header.width * header.height))
     if header.scans > allowed:
         size = f"{header.width} x {header.height} pixels in {header.scans} scans"
         raise ImageError("too_slow", f"the {header.format} has {size}, above the limit of {allowed} for this size")
-    return header
+
+
+def check_together(pixels: int, max_pixels: int) -> None:
+    """Refuses too many pixels of all pages. Raises: ImageError: `too_many_pixels`."""
+    if pixels > FULL_SCANS * max_pixels:
+        allowed = f"`max_pixels` allows {FULL_SCANS * max_pixels:,}, or give `max_length`"
+        raise ImageError("too_many_pixels", f"the pages read have {pixels:,} pixels or more together; {allowed}")
+
+
+def tiff_pages(data: bytes, max_pixels: int, most: int | None) -> dict[int, int | None]:
+    """Maps the numbers of a TIFF's first `most` pages to the offsets of their directories; checks each.
+
+    A file of nothing but smaller copies and masks has one page, its first. Raises: ImageError: as `check_header`.
+    """
+    pages: dict[int, int | None] = {**dict(islice(image_parts.tiff_pages(data), most))}
+    image_parts.check_exif(data, [*pages.values()] or [None])
+    pixels = 0
+    for start in pages.values():
+        width, height = image_parts.tiff_numbers(data, WIDTH, LENGTH, at=start)
+        _check(Header("TIFF", width, max(1, height), False, _tiff_scans(data, start)), max_pixels)
+        check_together(pixels := pixels + width * height, max_pixels)
+    return pages or {0: None}
 
 
 def check_pixels(width: int, height: int, max_pixels: int) -> None:
@@ -240,9 +267,9 @@ def _png(data: bytes) -> Read:
     return struct.unpack_from(">II", data, 16) if has_size else None, True, 1
 
 
-def png_chunks(data: bytes) -> Iterator[image_parts.Box]:
-    """Yields a PNG's chunks as boxes. Raises: ImageError: `too_slow`: too many chunks."""
-    start, kind, chunks = len(PNG) + 8, b"", count(1)
+def png_chunks(data: bytes, at: int = 0) -> Iterator[image_parts.Box]:
+    """Yields the chunks, as boxes, of a PNG that begins `at` this byte. Raises: ImageError: `too_slow`: too many."""
+    start, kind, chunks = at + len(PNG) + 8, b"", count(1)
     while start <= len(data) and kind != b"IEND":
         bounds.PNG_CHUNKS.check(next(chunks))
         size, kind = struct.unpack_from(">I4s", data, start - 8)
@@ -325,10 +352,15 @@ def _is_plain_bmp(data: bytes) -> bool:
 def _tiff(data: bytes) -> Read:
     image_parts.check_exif(data)
     width, height = image_parts.tiff_numbers(data, WIDTH, LENGTH)
-    parts = image_parts.jpeg_parts(data)
+    return (width, height), False, _tiff_scans(data)
+
+
+def _tiff_scans(data: bytes, at: int | None = None) -> int:
+    """Counts the scans of a page's JPEG strips or tiles, by default the first's, on average."""
+    parts = image_parts.jpeg_parts(data, at)
     bounds.TIFF_SHARED.check(sum(size for _, size in parts) - len(data))
     scans = sum(data.count(b"\xff\xda", start, start + size) for start, size in parts)
-    return (width, height), False, max(1, scans // max(1, len(parts)))
+    return max(1, scans // max(1, len(parts)))
 
 
 def _iso(data: bytes) -> Read:

@@ -9,7 +9,7 @@ An EXIF block is a TIFF; what Pillow would read of one is counted. AVIF and HEIF
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import count
 from typing import Any
@@ -24,6 +24,7 @@ EXIF = b"Exif\0\0"
 STARTS = (b"II*\0", b"MM\0*", b"II\0*", b"MM*\0", EXIF * (bounds.EXIF_HEADS.most + 1))
 """The first bytes of blocks that Pillow takes for EXIF, the last with too many heads."""
 INNER = (34_665, 34_853, 40_965)  # tags of further directories: EXIF, GPS, interoperability
+WIDTH, SUBFILE, COPY_OR_MASK = 256, 254, 0b101  # TIFF's tags, and the bits of pages that are none
 COMPRESSION, JPEGS = 259, (6, 7)  # TIFF's compression tag, and the codes of JPEG
 PARTS = {273: 0, 324: 0, 279: 1, 325: 1}  # tags of strips and tiles: 0 for offsets, 1 for sizes
 RAW = "Raw profile type exif"  # keyword of hexadecimal EXIF in a PNG's text, which the graph ignores
@@ -43,14 +44,12 @@ INSIDE = {
 VERSION_BYTES = 4  # version and flags before the content of `meta` and `ispe`
 
 
-def tiff_values(data: bytes, *tags: int, is_second: bool = False) -> dict[int, Any]:
-    """Maps tags of a TIFF's first directory, or second, to arrays of numbers or bytes; truncated data gives fewer."""
+def tiff_values(data: bytes, *tags: int, at: int | None = None) -> dict[int, Any]:
+    """Maps tags of a TIFF's first directory, or one at an offset, to arrays; truncated data gives fewer."""
     order, big = TIFFS[data[:4]]
     found, word = dict[int, Any](), order + ("Q" if big else "I")
     with suppress(OverflowError, struct.error):
-        entries, end = _directory(data, order, big, None)
-        if is_second:
-            entries, end = _directory(data, order, big, struct.unpack_from(word, data, end)[0] or len(data))
+        entries, end = _directory(data, order, big, at)
         for tag, kind, values, field in entries if end else ():
             if tag in tags and TYPES.get(kind, "-") in "BHIQ":
                 size = SIZES[kind]
@@ -61,10 +60,34 @@ def tiff_values(data: bytes, *tags: int, is_second: bool = False) -> dict[int, A
     return found
 
 
-def tiff_numbers(data: bytes, *tags: int, is_second: bool = False) -> list[int]:
+def tiff_numbers(data: bytes, *tags: int, at: int | None = None) -> list[int]:
     """Returns the greatest number of each tag (`tiff_values`); 0 for a missing tag."""
-    found = tiff_values(data, *tags, is_second=is_second)
+    found = tiff_values(data, *tags, at=at)
     return [int(found[tag].max(initial=0)) if tag in found else 0 for tag in tags]
+
+
+def tiff_pages(data: bytes) -> Iterator[tuple[int, int]]:
+    """Yields the numbers and offsets of pages' directories, leaving out smaller copies and masks.
+
+    Raises: ImageError: `too_slow`: too many directories.
+    """
+    (order, big), seen, held = TIFFS[data[:4]], set[int](), 0
+    word, place = order + ("Q" if big else "I"), 8 if big else 4
+    with suppress(OverflowError, struct.error):
+        while (start := struct.unpack_from(word, data, place)[0]) and start not in seen:
+            bounds.PAGES.check(len(seen) + 1)
+            width, kind = tiff_numbers(data, WIDTH, SUBFILE, at=start)
+            if width and not kind & COPY_OR_MASK:
+                yield len(seen), start
+            seen.add(start)
+            place = _directory(data, order, big, start)[1] or len(data)
+            held += place - start
+            bounds.EXIF_SHARED.check(held - len(data))
+
+
+def has_more_pages(data: bytes) -> bool:
+    """Whether a page follows a TIFF's first directory."""
+    return any(number for number, _ in tiff_pages(data))
 
 
 def _directory(
@@ -85,23 +108,26 @@ def _directory(
     return struct.iter_unpack(order + entry, data[start:end]), end if whole == wanted else 0
 
 
-def jpeg_parts(data: bytes) -> list[tuple[int, int]]:
-    """Returns offsets and sizes of a TIFF's first image's JPEG strips or tiles; none for others or damaged ones."""
-    found = tiff_values(data, COMPRESSION, *PARTS)
+def jpeg_parts(data: bytes, at: int | None = None) -> list[tuple[int, int]]:
+    """Returns offsets and sizes of a TIFF's first page's JPEG strips or tiles, or those of one at an offset; if any."""
+    found = tiff_values(data, COMPRESSION, *PARTS, at=at)
     if not np.isin(found.pop(COMPRESSION, 0), JPEGS).any():
         return []
     parts = {PARTS[tag]: numbers.tolist() for tag, numbers in found.items() if numbers.itemsize > 1}
     return list(zip(parts.get(0, ()), parts.get(1, ()), strict=False))
 
 
-def check_exif(data: bytes | memoryview) -> None:
-    """Counts what Pillow reads of EXIF or a TIFF. Raises: ImageError: `too_slow`; no other, whatever the bytes."""
+def check_exif(data: bytes | memoryview, pages: Sequence[int | None] = (None,)) -> None:
+    """Counts what Pillow reads of EXIF or a TIFF's pages, by default the first, by the offsets of their directories.
+
+    Raises: ImageError: `too_slow`; no other, whatever the bytes.
+    """
     data, heads = memoryview(data), 0
     while data[:6] == EXIF:
         data, heads = data[6:], heads + 1
         bounds.EXIF_HEADS.check(heads)
     order, big = {b"II": "<", b"MM": ">"}.get(bytes(data[:2]), ""), bytes(data[2:3]) == b"+"
-    places: list[int | None] = [None] if order else []
+    places: list[int | None] = [*pages] if order else []
     inline, offset, tags, numbers, held = 8 if big else 4, order + ("Q" if big else "I"), 0, 0, 0
     for start in places:
         with suppress(OverflowError, struct.error):  # damaged: Pillow stops there, too
@@ -110,12 +136,12 @@ def check_exif(data: bytes | memoryview) -> None:
                 if size > inline and size + struct.unpack(offset, field)[0] > len(data):
                     break
                 held += size
+                numbers += 1 if kind in BYTES else values if size else 0
                 if kind not in BYTES:
-                    numbers += values if size else 0
                     if tag in INNER and values == 1 and TYPES.get(kind, "-") in "BHIbhiQ":
                         inner = struct.unpack_from(order + TYPES[kind], field)[0]
                         places += [inner] if inner not in places else []
-        bounds.EXIF_TAGS.check(tags)
+        bounds.EXIF_TAGS.check(tags // len(pages))
         bounds.EXIF_SHARED.check(held - len(data))
         bounds.EXIF_NUMBERS.check(numbers)
 

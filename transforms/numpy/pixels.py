@@ -210,11 +210,17 @@ def stretched(pixels: Array) -> Array:
 
     Of two channels it shows the first, of four and more the first three. NaN and infinities become 0.
     """
-    shown = pixels[..., : 1 if pixels.shape[2] < 3 else 3].astype(np.float64)
-    finite = shown[np.isfinite(shown).all(-1)]
-    low, high = np.percentile(finite, [1, 99], axis=0) if len(finite) else (0.0, 1.0)
+    shown, (low, high) = pixels[..., : 1 if pixels.shape[2] < 3 else 3].astype(np.float64), black_and_white(pixels)
     scaled = (np.where(np.isfinite(shown), shown, low) - low) * (255 / np.maximum(high - low, 1e-30))
     return np.rint(scaled.clip(0, 255)).astype(np.uint8)
+
+
+def black_and_white(pixels: Array) -> Array:
+    """Returns the pixels that `stretched` shows as black and as white: float64 [2, 1 or 3]."""
+    shown = pixels[..., : 1 if pixels.shape[2] < 3 else 3].astype(np.float64)
+    finite = shown[np.isfinite(shown).all(-1)]
+    bounds: Array = np.percentile(finite, [1, 99], axis=0) if len(finite) else np.array([[0.0], [1.0]])
+    return bounds
 
 
 def _as_they_are(pixels: Array, out: Array) -> None:

@@ -1,8 +1,8 @@
 """Reads PNG, TIFF and NPY as numbers, band by band, and lays them out for the graph: a grey PNG of planes.
 
 The numbers are the file's own: no colour profile, gamma, transparency or photometric interpretation changes them.
-Files of another type than the feature's, palettes, signed and 64-bit numbers, and several pages are rejects. `bands`
-takes some of a file's bands. EXIF's orientation is kept for the graph.
+Files of another type than the feature's, palettes, signed and 64-bit numbers are rejects, and several pages, unless
+`pages` are read. `bands` takes some of a file's bands. EXIF's orientation is kept for the graph.
 
 >>> image = np.array([[[1.5, -2.0]]], np.float32)
 >>> planes(image).tolist()  # the high halves of both channels, then the low ones
@@ -12,7 +12,7 @@ takes some of a file's bands. EXIF's orientation is kept for the graph.
 import io
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -31,8 +31,8 @@ Pixels = npt.NDArray[Any]
 
 
 def wanted_pixels(options: Mapping[str, Any]) -> PixelOptions:
-    """Returns `pixel`, `channels` and `bands` of the options of `transcode.decodable`."""
-    return PixelOptions(**{name: options[name] for name in ("pixel", "channels", "bands") if name in options})
+    """Returns `pixel`, `channels`, `bands` and `pages` of the options of `transcode.decodable`."""
+    return PixelOptions(**{name: options[name] for name in ("pixel", "channels", "bands", "pages") if name in options})
 
 
 def package(data: bytes, form: str) -> str:
@@ -48,30 +48,53 @@ def is_ready(data: bytes, header: Header, wanted: PixelOptions) -> bool:
     return is_one and header.format == "PNG" and numbers_of(data, "PNG") == ("uint16", 1)
 
 
-def read(data: bytes, header: Header, wanted: PixelOptions) -> tuple[Pixels, bytes]:
-    """Reads a file: [height, width, channels] of the wanted `pixel`, and EXIF for the graph, or b"".
+def read(
+    data: bytes, header: Header, wanted: PixelOptions, pages: Mapping[int, int | None]
+) -> Iterator[tuple[Pixels, bytes]]:
+    """Reads a file's page, or several: [height, width, channels] of the wanted `pixel`, and EXIF for the graph, or b"".
 
-    Raises: ImageError: `unsupported_format` or `too_many_pixels`; others: a damaged file.
+    `pages` are as of `image_header.tiff_pages`. Raises: ImageError: `unsupported_format` or `too_many_pixels`; others:
+    a damaged file.
     """
+    if header.format != "TIFF":
+        held = _check(data, header.format, header.width, header.height, wanted)
+        image, exif = _png(data) if header.format == "PNG" else (_npy(data, wanted.pixel), b"")
+        yield _taken(image.reshape(header.height, header.width, held), wanted), exif
+        return
+    with import_module("tifffile").TiffFile(io.BytesIO(data)) as file:
+        for number, at in pages.items():
+            page = file.pages[number]
+            held = _check(data, header.format, page.imagewidth, page.imagelength, wanted, at)
+            image_header.check_pixels(page.tilewidth or 1, page.tilelength or 1, MOST_PIXELS)
+            image, turn = page.asarray(maxworkers=1), Image.Exif()
+            image = np.moveaxis(image, 0, -1) if page.axes == "SYX" else image
+            turn[image_rules.TAG] = image_parts.tiff_numbers(data, image_rules.TAG, at=at)[0] or 1
+            image = image.reshape(page.imagelength, page.imagewidth, held)
+            yield _taken(image, wanted), turn.tobytes().removeprefix(image_parts.EXIF)
+
+
+def _check(data: bytes, form: str, width: int, height: int, wanted: PixelOptions, at: int | None = None) -> int:
+    """Checks a page by its header, and returns the bands that it holds. Raises: ImageError: as `read`."""
     pixel, channels, bands = wanted.pixel, wanted.channels, wanted.bands
-    found, held = numbers_of(data, header.format)
-    if found != pixel and header.format != "NPY":
+    found, held = numbers_of(data, form, at)
+    if found != pixel and form != "NPY":
         remedy = f"`dtype: {found}` reads it" if found in PIXEL_BYTES else "convert it"
-        raise ImageError(
-            "unsupported_format", f"the {header.format} holds {found}, not the feature's {pixel}: {remedy}"
-        )
+        raise ImageError("unsupported_format", f"the {form} holds {found}, not the feature's {pixel}: {remedy}")
     taken = bands or range(1, channels + 1)
     if max(taken) > held or (bands is None and held != channels):
-        message = f"the {header.format} has {held} bands, the feature takes {list(bands) if bands else channels}"
+        message = f"the {form} has {held} bands, the feature takes {list(bands) if bands else channels}"
         raise ImageError("unsupported_format", f"{message}: name some by `bands`, or give their number by `channels`")
     samples = max(held * (2 if pixel == "float32" else 1), wanted.planes)
-    image_header.check_pixels(header.width * samples, header.height, MOST_PIXELS)
-    image, exif = READERS[header.format](data, pixel)
-    image = image.reshape(header.height, header.width, held)
-    return np.ascontiguousarray(image[..., [band - 1 for band in taken]], pixel), exif
+    image_header.check_pixels(width * samples, height, MOST_PIXELS)
+    return held
 
 
-def _png(data: bytes, pixel: str) -> tuple[Pixels, bytes]:
+def _taken(image: Pixels, wanted: PixelOptions) -> Pixels:
+    bands = wanted.bands or range(1, wanted.channels + 1)
+    return np.ascontiguousarray(image[..., [band - 1 for band in bands]], wanted.pixel)
+
+
+def _png(data: bytes) -> tuple[Pixels, bytes]:
     with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
         exif = image.info.get("exif", b"").removeprefix(image_parts.EXIF)
         if package(data, "PNG"):  # Pillow would cut colours to 8 bits
@@ -79,25 +102,11 @@ def _png(data: bytes, pixel: str) -> tuple[Pixels, bytes]:
         return np.asarray(image), exif
 
 
-def _tiff(data: bytes, pixel: str) -> tuple[Pixels, bytes]:
-    with import_module("tifffile").TiffFile(io.BytesIO(data)) as file:
-        page = file.pages[0]
-        image_header.check_pixels(page.tilewidth or 1, page.tilelength or 1, MOST_PIXELS)
-        image = page.asarray(maxworkers=1)
-        image = np.moveaxis(image, 0, -1) if page.axes == "SYX" else image
-    exif = Image.Exif()
-    exif[image_rules.TAG] = image_parts.tiff_numbers(data, image_rules.TAG)[0] or 1
-    return image, exif.tobytes().removeprefix(image_parts.EXIF)
-
-
-def _npy(data: bytes, pixel: str) -> tuple[Pixels, bytes]:
+def _npy(data: bytes, pixel: str) -> Pixels:
     try:
-        return npy_numbers(data, pixel), b""
+        return npy_numbers(data, pixel)
     except ArrayError as error:
         raise ImageError("unsupported_format", str(error)) from None
-
-
-READERS = {"PNG": _png, "TIFF": _tiff, "NPY": _npy}
 
 
 def planes(image: Pixels) -> Pixels:

@@ -25,7 +25,7 @@ from recordmill.pipeline.build.images.deep_files import wanted_pixels
 from recordmill.pipeline.build.images.transcode import UndecodableError, require_decoder
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.parallel import waiting_pair
-from recordmill.transforms.contract.image_header import NAMED, ImageError, check_header
+from recordmill.transforms.contract.image_header import FULL_SCANS, NAMED, ImageError, check_header
 
 PROCESS = "recordmill.pipeline.build.images.isolated_decoder"
 DECODER = f"{PROCESS}:decode"
@@ -74,9 +74,9 @@ class Isolation:
         """
         header = check_header(data, options["max_pixels"])
         require_decoder(data, NAMED[header.format], options)
-        seconds = (
-            self._seconds + header.width * header.height * max(1, wanted_pixels(options).planes) // PIXELS_A_SECOND
-        )
+        wanted, pixels = wanted_pixels(options), header.width * header.height
+        pixels = FULL_SCANS * options["max_pixels"] if wanted.pages == "all" else pixels
+        seconds = self._seconds + pixels * max(1, wanted.planes) // PIXELS_A_SECOND
         decoder = self._idle.pop() if self._idle else self._fork()
         decoder.channel.settimeout(seconds * self._wall)
         try:

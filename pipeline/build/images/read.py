@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -24,7 +25,7 @@ from recordmill.pipeline.build.images import masks
 from recordmill.pipeline.build.images.image_files import ImageFiles, most_bytes
 from recordmill.pipeline.build.images.isolation import Isolation, shared_isolation
 from recordmill.pipeline.build.images.perceptual_hash import NONE, perceptual_hash
-from recordmill.pipeline.build.images.transcode import UndecodableError, decodable, decoding_of, is_converted
+from recordmill.pipeline.build.images.transcode import UndecodableError, decodable, decoding_of, is_converted, pages_of
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.sources.files import OutOfMemoryError
 from recordmill.pipeline.sources.images import parse
@@ -141,7 +142,8 @@ class BuildImageReader(ImageFiles):
         )
         needs = header.width * header.height * pixel_bytes
         lost = [("losses", name) for name in image_facts.losses(data, header.format, options)]
-        if header.in_graph and not profile and not options.keeps_numbers and self.isolation is None:
+        is_plain = header.in_graph and not profile and not options.keeps_numbers
+        if is_plain and options.pages == "first" and self.isolation is None:
             return Loaded(data, data, needs, file, lost)
         decoder = decodable if self.isolation is None else self.isolation.decodable
         purpose = f"decode an image of {len(data):,} bytes"
@@ -152,6 +154,12 @@ class BuildImageReader(ImageFiles):
         named = color_profile.profile_name(profile) if is_converted(ready) else "broken"
         profiles = [("profiles", named)] if profile else []
         return Loaded(ready, data, needs, file, [*transcoded, *profiles, *lost])
+
+    def load_all(self, source: int, references: "References", options: ImageOptions) -> Iterator["Loaded"]:
+        """Reads a row's stored images one by one, with `pages: all` the pages of its files. Raises: as `load`."""
+        files = (self.load(source, reference, options) for reference in kept(references or b"", options))
+        images = files if options.pages == "first" else chain.from_iterable(map(Loaded.pages, files))
+        return islice(images, options.max_length)
 
     def load_mask(
         self, source: int, data: bytes, options: MaskOptions, image: "Loaded | None", number: int
@@ -197,10 +205,16 @@ class Loaded(NamedTuple):
     """An image for the graph."""
 
     data: bytes
-    source: bytes  # the original file
+    source: bytes  # the original file; empty for its further pages
     needs: int  # estimated bytes of memory to decode it
     file: str | None = None  # its name, if it is a whole local file (`ImageFiles.whole_file`)
     counts: Sequence[tuple[str, str]] = ()  # entries in `COUNTS`, each with a format, profile or loss
+
+    def pages(self) -> Iterator["Loaded"]:
+        """Yields a file's pages; the first carries the counts of the file."""
+        first, *others = pages_of(self.data)
+        yield self._replace(data=first)
+        yield from (Loaded(page, b"", self.needs) for page in others)
 
 
 def image_reader(context: PlannedBuild) -> BuildImageReader:
@@ -286,12 +300,12 @@ class PixelMeter:
         total = np.zeros(1 + 2 * self._options.channels, np.int64)
         for reference in kept(references or b"", self._options):
             try:
-                loaded = reader.load(source, reference, self._options)
+                for loaded in reader.load_all(source, [reference], self._options):
+                    with suppress(*UNDECODABLE):
+                        sums = self._decoded(loaded.data, loaded.needs)
+                        total += np.concatenate([np.ravel(part.numpy()) for part in sums])
             except ImageError as error:  # building the shard rejects the row
                 on_bad(error)
-                continue
-            with suppress(*UNDECODABLE):
-                total += np.concatenate([np.ravel(part.numpy()) for part in self._decoded(loaded.data, loaded.needs)])
         return total
 
     def is_decodable(self, data: bytes) -> bool:

@@ -16,10 +16,11 @@ import io
 import re
 import warnings
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -29,15 +30,22 @@ from PIL.PngImagePlugin import PngInfo
 from recordmill.pipeline.build.images import deep_files
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import is_machine_fault
-from recordmill.transforms.contract import color_profile, image_header, image_metadata, image_parts, image_rules
-from recordmill.transforms.contract.image_facts import numbers_of
+from recordmill.transforms.contract import (
+    bounds,
+    color_profile,
+    image_facts,
+    image_header,
+    image_metadata,
+    image_parts,
+    image_rules,
+)
 from recordmill.transforms.contract.kinds.image import ImageOptions, PixelOptions
 from recordmill.transforms.numpy.color import to_srgb
 from recordmill.transforms.numpy.image_decode import inks, jpeg, warn_of_old_pillow, without_ink
 
 EIGHT_BITS = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "YCbCr": "RGB"}
 """The 8-bit mode for each mode without transparency."""
-PHOTOMETRIC, BITS = 262, 258  # TIFF's tags
+PHOTOMETRIC, BITS, PROFILE = 262, 258, 34_675  # TIFF's tags
 WHITE_IS_ZERO = 0
 UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -53,6 +61,7 @@ TURNED_BACK = UPRIGHT | {6: UPRIGHT[8], 8: UPRIGHT[6]}  # inverses: only quarter
 NETPBM = re.compile(rb"P([56]) (\d{5}) (\d{5}) 255 ")
 JPEG_MODES = {b"5": "L", b"6": "RGB"}
 IN_SRGB = (b"sRGB", b"\1")  # PNG's chunk, behind the header, for sRGB pixels by relative colorimetric intent
+ROW_BYTES = 512 << 20  # 512 MiB: the most that the images of one row may have together
 DENSITY = (300, 300)
 INTERVALS = {16: (2, 3, 4, 5, 6, 7, 8), 8: (4, 3, 5, 2, 6, 7, 8)}
 """MCUs between two markers, by an MCU's width in pixels, best first: fewer cost bytes, more cut less finely."""
@@ -72,16 +81,17 @@ class MissingPluginError(UserError, ImportError):
 
 
 def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
-    """Returns an image file's bytes, or a PNG's if the graph would decode them wrongly.
+    """Returns an image file's bytes, or a PNG's if the graph would decode them wrongly; with `pages`, one for each.
 
     Args:
         data: the file.
         options: an image's `max_pixels` and `color`, by default `srgb`. `compress: False` makes a larger PNG in a tenth
             of the time. `pixel`, `channels` and `bands` of deep images, by default uint8, 3 and None, as in
-            `contract.kinds.image`; their colours are not converted.
+            `contract.kinds.image`; their colours are not converted. `pages: "all"` gives a file's pages or frames, at
+            most `max_length`, as joined files, for `pages_of`.
 
     Raises:
-        ImageError: `unsupported_format`, `too_many_pixels`, `too_slow`, `too_large`: its colour profile;
+        ImageError: `unsupported_format`, `too_many_pixels`, `too_slow`, `too_large`: its colour profile, or its pages;
             UndecodableError: `undecodable_image`.
         MissingPluginError: an extra is not installed.
         MemoryError, ImportError, OSError: the machine failed (`pipeline.sources.files`).
@@ -90,14 +100,19 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
     wanted, color = deep_files.wanted_pixels(options), options.get("color", "srgb")
     is_deep = wanted.keeps_numbers
     if header.format == "NPY" and not is_deep:
-        wanted, is_deep = PixelOptions(channels=3 if numbers_of(data, "NPY")[1] == 3 else 1), True
+        channels = 3 if image_facts.numbers_of(data, "NPY")[1] == 3 else 1
+        wanted, is_deep = PixelOptions(channels=channels, pages=wanted.pages), True
+    has_pages = wanted.pages == "all" and image_facts.has_pages(data, header.format)
     profile = color_profile.foreign_profile(data, header.format) if color == "srgb" and not is_deep else b""
-    if deep_files.is_ready(data, header, wanted) if is_deep else header.in_graph and not profile:
+    is_ready = deep_files.is_ready(data, header, wanted) if is_deep else header.in_graph and not profile
+    if is_ready and not has_pages:
         return data
     try:
         if is_deep:
-            return _to_planes(data, header, options, wanted)
-        return _to_png(data, header, profile, options["max_pixels"], options.get("compress", True))
+            return _joined(_to_planes(data, header, options, wanted))
+        frames: Iterable[_Frame] = _frames(data, header, profile, options)
+        frames = frames if has_pages else [*frames]  # of one, the file is closed: 4 bytes a pixel
+        return _joined(_png_of(frame, header, options.get("compress", True)) for frame in frames) or data
     except image_header.ImageError:
         raise
     except Image.DecompressionBombError:
@@ -112,7 +127,29 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
 
 def decoding_of(options: ImageOptions) -> dict[str, Any]:
     """Returns the options for `decodable`."""
-    return {name: getattr(options, name) for name in ("max_pixels", "color", "pixel", "channels", "bands")}
+    names = ("max_pixels", "color", "pixel", "channels", "bands", "pages", "max_length")
+    return {name: getattr(options, name) for name in names}
+
+
+def pages_of(joined: bytes) -> list[bytes]:
+    """Cuts joined PNGs (`decodable`); any other file is one page."""
+    pages, at = list[bytes](), 0
+    while joined.startswith(image_header.PNG, at):
+        *_, (_, _, end) = image_header.png_chunks(joined, at)
+        pages.append(joined[at : end + 4])
+        at = end + 4
+    return pages if pages and at == len(joined) else [joined]
+
+
+def _joined(pages: Iterable[bytes]) -> bytes:
+    """Joins pages. Raises: ImageError: `too_large`: together."""
+    held, size = list[bytes](), 0
+    for page in pages:
+        held.append(page)
+        size += len(page)
+        if len(held) > 1 and size > ROW_BYTES:
+            raise image_header.ImageError("too_large", f"the pages have more than {ROW_BYTES >> 20} MiB together")
+    return b"".join(held)
 
 
 def open_image(data: bytes, form: image_header.ImageFormat, max_pixels: int) -> Image.Image:
@@ -156,30 +193,71 @@ def require_decoder(data: bytes, form: image_header.ImageFormat, options: Mappin
         require(deep_files.package(data, form.name), f"{form.name} read as numbers", "deep")
 
 
-def _to_planes(data: bytes, header: image_header.Header, options: Mapping[str, Any], wanted: PixelOptions) -> bytes:
-    """Makes a PNG of planes, or for 1 or 3 bands of 8 bits a plain one."""
+def _to_planes(
+    data: bytes, header: image_header.Header, options: Mapping[str, Any], wanted: PixelOptions
+) -> Iterator[bytes]:
+    """Makes a PNG of planes of each page, or for 1 or 3 bands of 8 bits a plain one."""
     require_decoder(data, image_header.NAMED[header.format], options)
     if header.format == "PNG":
         open_image(data, image_header.NAMED["PNG"], options["max_pixels"]).close()
-    image, exif = deep_files.read(data, header, wanted)
-    pixels = deep_files.planes(image) if wanted.planes else image
-    return deep_files.png(pixels, [(b"eXIf", exif)] if exif else [], level=int(options.get("compress", True)))
+    level = int(options.get("compress", True))
+    pages: Mapping[int, int | None] = {0: None}
+    if wanted.pages == "all" and header.format == "TIFF":
+        pages = image_header.tiff_pages(data, options["max_pixels"], options.get("max_length"))
+    for image, exif in deep_files.read(data, header, wanted, pages):
+        pixels = deep_files.planes(image) if wanted.planes else image
+        yield deep_files.png(pixels, [(b"eXIf", exif)] if exif else [], level)
 
 
-def _to_png(data: bytes, header: image_header.Header, profile: bytes, max_pixels: int, compress: bool) -> bytes:
-    form, facts = image_header.NAMED[header.format], PngInfo()
-    image_header.check_colours(data, form.name)
-    with open_image(data, form, max_pixels) as image:
-        convert = to_srgb(profile, image.mode) if profile else None
-        if header.in_graph and not convert:
-            return data
+_Frame = tuple[Image.Image, Callable[[Image.Image], Image.Image] | None, int, Any]
+"""A frame of 8 bits, or CMYK to convert; its conversion to sRGB; EXIF's orientation, and metadata to keep."""
+
+
+def _frames(data: bytes, header: image_header.Header, profile: bytes, options: Mapping[str, Any]) -> Iterator[_Frame]:
+    """Decodes a file's first frame, or with `pages` all; yields none if the graph decodes the file."""
+    image_header.check_colours(data, header.format)
+    has_pages = options.get("pages") == "all" and image_facts.has_pages(data, header.format)
+    with open_image(data, image_header.NAMED[header.format], options["max_pixels"]) as image:
+        for tags in _sought(image, data, options) if has_pages else [getattr(image, "tag_v2", {})]:
+            convert = to_srgb(profile, image.mode) if profile else None
+            if header.in_graph and not (convert or has_pages):
+                return
+            turn = 1 if header.in_graph else image.getexif().get(image_rules.TAG, 1)
+            metadata = image.info.get("exif", b"") if header.in_graph else Image.Exif()  # the graph has its own rule
+            frame = _of_jpeg(data, image.mode) if header.format == "JPEG" else image
+            frame.load()
+            yield frame if convert and frame.mode == "CMYK" else _plain(frame, tags), convert, turn, metadata
+
+
+def _sought(image: Any, data: bytes, options: Mapping[str, Any]) -> Iterator[Mapping[int, Any]]:
+    """Seeks each page or frame, composed as viewers show it, within the limits; yields its tags."""
+    max_pixels, most, pixels, profiles = options["max_pixels"], options.get("max_length"), 0, set[bytes | None]()
+    numbers: Iterable[int] = count()  # of a GIF: counting frames takes as long as decoding them
+    if image.format == "TIFF":
+        numbers = image_header.tiff_pages(data, max_pixels, most)
+    elif image.format != "GIF":
+        numbers = range(int(getattr(image, "default_image", False)), image.n_frames)
+    for done, number in enumerate(islice(numbers, most)):
+        try:
+            image.seek(number)
+        except EOFError:
+            if image.format == "GIF":
+                return
+            raise
+        bounds.PAGES.check(done + 1)
+        image_header.check_pixels(image.width, image.height, max_pixels)
+        image_header.check_together(pixels := pixels + image.width * image.height, max_pixels)
         tags: Mapping[int, Any] = getattr(image, "tag_v2", {})
-        turn = 1 if header.in_graph else image.getexif().get(image_rules.TAG, 1)
-        metadata: Any = image.info.get("exif", b"") if header.in_graph else Image.Exif()  # the graph has its own rule
-        image = _of_jpeg(data, image.mode) if form.name == "JPEG" else image
-        image.load()
-        plain = image if convert and image.mode == "CMYK" else _plain(image, tags)
-    del image  # 4 bytes a pixel
+        image_header.check_tile(tags, max_pixels)
+        profiles.add(tags.get(PROFILE))
+        if len(profiles) > 1 and options.get("color", "srgb") == "srgb":
+            message = f"page {number + 1} has another colour profile than the first: `color: ignore` ignores all"
+            raise image_header.ImageError("unsupported_format", message)
+        yield tags
+
+
+def _png_of(frame: _Frame, header: image_header.Header, compress: bool) -> bytes:
+    (plain, convert, turn, metadata), facts = frame, PngInfo()
     if convert:
         plain = convert(plain)
         facts.add(*IN_SRGB)
@@ -188,7 +266,7 @@ def _to_png(data: bytes, header: image_header.Header, profile: bytes, max_pixels
     plain.info.clear()  # a broken colour profile would make a broken PNG
     if turn in TURNED_BACK:
         metadata[image_rules.TAG] = turn  # the graph turns it, and knows that it did
-        if form.turned_by_pillow:
+        if image_header.NAMED[header.format].turned_by_pillow:
             plain = plain.transpose(TURNED_BACK[turn])
     if not compress:
         return _uncompressed(plain, facts, metadata.tobytes() if turn in TURNED_BACK else metadata or b"")

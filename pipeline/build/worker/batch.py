@@ -4,7 +4,7 @@ Rejects only the rows with an image that cannot be loaded or decoded.
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, compress
@@ -20,7 +20,7 @@ from recordmill.pipeline.build.context.graph import as_tensor, input_specs, unpa
 from recordmill.pipeline.build.context.reports import reject_row
 from recordmill.pipeline.build.images import read
 from recordmill.pipeline.build.images.read import UNDECODABLE, BuildImageReader, Loaded
-from recordmill.pipeline.build.images.transcode import as_jpeg
+from recordmill.pipeline.build.images.transcode import ROW_BYTES, as_jpeg
 from recordmill.pipeline.build.texts.encode import RowEncoder, encoded_name, graph_column
 from recordmill.pipeline.build.worker.shard_report import ShardTotals, Stored
 from recordmill.pipeline.sources.faults import Fault, Reject
@@ -33,7 +33,6 @@ from recordmill.transforms.tensorflow.transform_graph import transform_graph
 
 ImageBytes = bytes | list[bytes]
 """The bytes of a row's image, or of its images."""
-ROW_BYTES = 512 << 20  # 512 MiB: the most that the images of one row may have together
 PART_BYTES = 8 << 20  # 8 MiB: the image that reaches it ends the batch; a thread holds several times as much
 MESSAGE = "the header is good, the pixels cannot be decoded: the file is cut off or damaged"
 
@@ -127,9 +126,10 @@ class ImageLoader:
             for reference, (name, parts) in zip(references, loaded.items(), strict=True):
                 data = [part.data for part in parts]
                 images[name].append(data if isinstance(reference, list) else b"".join(data))
-                digests = [hashlib.sha256(part.source).digest() for part in parts]
+                of_files = [part for part in parts if part.source]  # without further pages
+                digests = [hashlib.sha256(part.source).digest() for part in of_files]
                 files[name].append(b"".join(digests))
-                totals.whole |= {part.file: digest for part, digest in zip(parts, digests, strict=True) if part.file}
+                totals.whole |= {part.file: digest for part, digest in zip(of_files, digests, strict=True) if part.file}
                 if name in looks:
                     looks[name].append(read.perceptual_hash_of(parts, self._images[name]))
                 totals.facts.update((count, f"{name} {of}") for part in parts for count, of in part.counts)
@@ -161,15 +161,18 @@ def _load(
     beside: Sequence[Loaded],
 ) -> list[Loaded]:
     """Loads a feature's images of one row: one or none, or any number from a list; `beside` is a mask's image."""
-    loaded, size, image = list[Loaded](), 0, beside[0] if beside else None
-    for number, reference in enumerate(read.kept(references, options), 1):
-        if isinstance(options, MaskOptions):
-            loaded.append(reader.load_mask(source, reference, options, image, number))
-        else:
-            loaded.append(reader.load(source, reference, options))
+    loaded, size, beside_it = list[Loaded](), 0, beside[0] if beside else None
+    images: Iterable[Loaded] = reader.load_all(source, references, options)
+    if isinstance(options, MaskOptions):
+        each = enumerate(read.kept(references, options), 1)
+        images = (reader.load_mask(source, reference, options, beside_it, number) for number, reference in each)
+    for image in images:
+        loaded.append(image)
         size += len(loaded[-1].data) + (len(loaded[-1].source) if loaded[-1].data is not loaded[-1].source else 0)
         if len(loaded) > 1 and size > ROW_BYTES:
             raise ImageError("too_large", f"the row's images have more than {ROW_BYTES >> 20} MiB together")
+    if options.pages == "all" and options.length not in (None, len(loaded)):
+        raise ImageError("wrong_type", f"the row has {len(loaded)} pages, `length` allows {options.length}")
     return loaded
 
 

@@ -300,6 +300,12 @@ class ImageSequence(Image, ListFeature):
     """pad: the whole image, centred on the background; crop: a centre that fills the size; stretch: each side alone."""
     store: Literal["auto", "jpeg", "png", "raw"] = "auto"
     """auto: JPEG for JPEG sources, else PNG; raw: uint8 pixels."""
+    pages: Literal["first", "all"] = "first"
+    """first: each file is an image; all: each page or frame of a file (TIFF, GIF, PNG, WebP, AVIF) is one, in order."""
+
+    def _column(self) -> Column:
+        """Returns the column; files' pages, not files, have a `length`."""
+        return super()._column() if self.pages == "first" else replace(super()._column(), length=None)
 
     @model_validator(mode="before")
     @classmethod

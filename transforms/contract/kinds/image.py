@@ -50,6 +50,8 @@ class PixelOptions:
     """The number around a padded deep image, in place of `background`."""
     bands: tuple[int, ...] | None = base.left_out(None)
     """The file's bands to take, from 1; None: all, one for each channel."""
+    pages: str = base.left_out("first")
+    """`all`: the pages or frames of each file are images of a sequence."""
 
     @property
     def planes(self) -> int:
@@ -77,6 +79,7 @@ class ImageOptions(PixelOptions, base.FeatureOptions):
     max_pixels: int
     max_bytes: int
     max_length: int | None = None  # keeps the first images of a sequence; None: all
+    length: int | None = None  # a sequence's only number of images
 
     @property
     def is_encoded(self) -> bool:

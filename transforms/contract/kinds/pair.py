@@ -36,8 +36,10 @@ class PairDescription(TextDescription):
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> "DecodedPair":
         """Returns both texts, with the separators."""
         stored = replace(self, padding_id=self.vocabulary_size, end_id=None)  # ids that may also separate
-        both = stored.text(parts[""].tolist(), decoding)
-        return DecodedPair(both.ids, both.words, both.text, token_types=tuple(parts[TYPES].tolist()))
+        ids, types = parts[""], parts[TYPES]
+        both = stored.text(ids.tolist(), decoding)
+        each = tuple(str(stored.text(ids[types == of].tolist(), decoding)) for of in (0, 1))
+        return DecodedPair(both.ids, both.words, both.text, token_types=tuple(types.tolist()), texts=each)
 
 
 @dataclass(frozen=True)
@@ -45,3 +47,4 @@ class DecodedPair(DecodedText):
     """Two texts as the model reads them."""
 
     token_types: tuple[int, ...] = ()  # for each id
+    texts: tuple[str, ...] = ()  # each by itself
