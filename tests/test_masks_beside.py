@@ -321,6 +321,30 @@ def test_init_names_blurred_edges(tmp_path: Path) -> None:
     assert_names(text, "colours in 12 masks", "blurred")
 
 
+@pytest.mark.parametrize(
+    ("made", "wanted"),
+    [
+        (lambda found: found > 3, {"classes": {0: "background", 1: "foreground"}}),
+        (lambda found: (found > 3) * 127 + (found > 5) * 128,
+         {"classes": {0: "background", 127: "unknown", 255: "foreground"}}),
+        (lambda found: found * 1000, {"dtype": "uint16"}),
+        (lambda found: np.where(found > 270, found - 260, 255 * (found > 99)), None),
+    ],
+)  # fmt: skip
+def test_init_names_only_what_is_sure(tmp_path: Path, made: Any, wanted: dict[str, Any] | None) -> None:
+    write_pairs(tmp_path, "images/*.jpg", "masks/*.png", "grey")
+    found = made(np.arange(24).reshape(4, 6)) if wanted else made(np.arange(1200).reshape(4, 300) % 300)
+    for number in range(12):
+        Image.new("RGB", found.shape[::-1]).save(tmp_path / f"images/{number}.jpg")
+        Image.fromarray(found.astype(np.uint16 if found.max() > 255 else np.uint8)).save(
+            tmp_path / f"masks/{number}.png"
+        )
+    text = starter(str(tmp_path), FILES)
+    features = yaml.safe_load(text)["features"]
+    assert features.get("mask") == (wanted and {"kind": "mask", "image": "image", **wanted})
+    assert_names(text, *([] if wanted and "dtype" in wanted else ["%", "in 12 masks"]))
+
+
 def test_init_lets_images_lack_a_mask(tmp_path: Path) -> None:
     write_pairs(tmp_path, "JPEGImages/*.jpg", "SegmentationClass/*.png", "palette", skip=(1, 5))
     write_pairs(tmp_path, "JPEGImages/*.jpg", "SegmentationObject/*.png", "palette", skip=(1, 5))

@@ -251,7 +251,8 @@ def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Gu
                     colors.update({color: pixels for pixels, color in picture.convert("RGB").getcolors(1 << 24) or ()})
     kept = {option: choice for option, choice in item.options.items() if option == "optional"}
     options: dict[str, Choice] = {"kind": ("mask", "by its name"), "image": (name, ""), **kept}
-    if max(len(found), len(colors)) > MOST_CLASSES and not MASK_COLUMN.fullmatch(item.column):
+    are_many = max(len(found), len(colors)) > MOST_CLASSES or max(found, default=0) >= LEVELS
+    if are_many and not MASK_COLUMN.fullmatch(item.column):
         return item  # depth, or another picture of the same
     item = replace(item, headers=_headers(item, image))
     of, edges = f"in {count(looked, 'mask')}", "as of blurred edges: save one value, or one colour, a class"
