@@ -248,7 +248,7 @@ def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Gu
 
 
 def _read(sample: SourceSample, number: int, reference: bytes) -> bytes:
-    """Reads a mask's file; nothing if it is missing, or no file of its own."""
+    """Reads a mask's file; nothing if missing, or inside another file."""
     path = file_path(reference)
     with suppress(OSError):
         if path is not None:
