@@ -296,7 +296,7 @@ def _classes(found: Counter[int], of: str, *, is_all: bool) -> dict[str, Choice]
 
 
 def _read(sample: SourceSample, number: int, reference: bytes) -> bytes:
-    """Reads a mask's file; nothing if it is missing, or no file of its own."""
+    """Reads a mask's file; nothing if missing, or inside another file."""
     path = file_path(reference)
     with suppress(OSError):
         if path is not None:
