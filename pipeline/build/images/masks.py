@@ -164,6 +164,8 @@ def _of_colors(image: Image.Image, colors: Colors, pixel: str) -> Values:
 
 def _levels(pixels: npt.NDArray[Any], pixel: str) -> Values:
     """Returns whole numbers as the type `pixel`. Raises: ImageError."""
+    if pixels.dtype == pixel:
+        return pixels.astype(pixel, copy=False)
     most = levels_of(pixel) - 1
     wrong = pixels[~((pixels >= 0) & (pixels <= most) & (pixels == np.floor(pixels)))]
     if wrong.size:
@@ -180,10 +182,11 @@ def _check(found: Values, options: MaskOptions) -> None:
     """Refuses values outside the classes. Raises: ImageError."""
     if options.classes is None:
         return
+    known = [value for value, _ in options.classes] + ([] if options.ignore is None else [options.ignore])
+    if options.pixel == "uint8":  # `bincount` of all pixels takes five times as long
+        found = np.frombuffer(found.tobytes().translate(None, bytes(known)), np.uint8)
     counts = np.bincount(found.ravel(), minlength=levels_of(options.pixel))
-    counts[[value for value, _ in options.classes]] = 0
-    if options.ignore is not None:
-        counts[options.ignore] = 0
+    counts[known] = 0
     if wrong := np.flatnonzero(counts).tolist():
         shown = ", ".join(f"{value} in {counts[value]:,}" for value in wrong[:SHOWN])
         more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
