@@ -57,10 +57,9 @@ def composite(add: Callable[..., Any]) -> Callable[..., Composite]:
 def ListChunks(begin: beam.pvalue.PBegin, workspace: Store, chunks: Sequence[Chunk]) -> beam.PCollection:
     """Spreads chunks over the workers: the graph holds their number, the workers read them from the workspace."""
     pages = ChunkPages.write(workspace, chunks)
-    positions = (
-        begin | "CountChunks" >> beam.Create([len(pages)]) | "NumberChunks" >> beam.FlatMap(lambda count: range(count))
-    )
-    if len(pages) > 1:
+    count = len(pages)
+    positions = begin | "Begin" >> beam.Impulse() | "NumberChunks" >> beam.FlatMap(lambda _: range(count))
+    if count > 1:
         positions |= "SpreadChunks" >> beam.Reshuffle()
     return positions | "ReadPages" >> beam.Map(partial(read_chunk, pages))
 
