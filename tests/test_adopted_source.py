@@ -159,6 +159,8 @@ def test_files_in_a_bucket(old: Path, place: str) -> None:
         expected = read(source(adopted(old)), ASKED)
         found = read(source(output), ASKED, files=StoreFiles(LocalFiles()))
         assert (found.rows, found.keys) == (expected.rows, expected.keys)
+        if place != "beside":  # a build reads as above, wherever the version lies
+            return
         built = build(parse_spec(SPEC.format(output=output)), str(old / "out/y")).manifest
         assert {name: split.records for name, split in built.splits.items()} == {"train": 5, "validation": 3}
 
