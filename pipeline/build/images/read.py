@@ -229,7 +229,7 @@ def give_back_large_blocks() -> None:
     """Makes glibc return freed blocks of `LARGE_BLOCK` and more at once, for the rest of this process.
 
     By default it keeps up to 32 MiB of each: images of 64 million pixels left 0.3 GB behind. Of smaller blocks a heap
-    keeps `KEPT` bytes: without, it returned pages that the next image faulted in again, a hundred an image.
+    keeps `KEPT` bytes: without, it may return pages that the next image faults in again.
     """
     with suppress(AttributeError):  # another C library
         mallopt = ctypes.CDLL(None).mallopt
