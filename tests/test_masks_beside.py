@@ -308,7 +308,8 @@ def test_init_counts_masks_of_another_size_and_no_palette(tmp_path: Path) -> Non
     write_pairs(tmp_path, "images/*.jpg", "masks/*.png", "palette")
     assert "palette" not in starter(str(tmp_path), FILES)
     Image.new("L", (3, 4)).save(tmp_path / "masks/7.png")
-    assert_names(starter(str(tmp_path), FILES), "1 unequal_sides in column mask")
+    text = starter(str(tmp_path), FILES)
+    assert_names(text, "1 unequal_sides in column mask", "headers in 12 rows", "max_share: 8.3% ", "16.6%")
 
 
 def test_init_names_blurred_edges(tmp_path: Path) -> None:

@@ -24,12 +24,14 @@ from recordmill.transforms.contract.kinds.number import TINY
 
 COUNTS = ("transcoded", "profiles", "losses")  # statistics of images, by shard and by version
 MASK = "read classes of pixels as `kind: mask`"
+UNLEARNED = "`ignore` and no class but 0"
 LOSSES = {
     "bits": ("cut to 8", "give `dtype: uint16`, and the `range` that counts"),
     "palette indices": ("stored as colours or luma", MASK),
     "palette colours": ("stored as such, and no index", ""),
     "extra bands": ("left out", "give their number by `channels`, or name them by `bands`"),
     "alpha": ("laid on the `background`", "save it as a grey image, for another feature"),
+    UNLEARNED: ("which teach nothing", "name an object's value in `classes`, and ignore another"),
     TINY: ("taken for 0", "scale them in the source"),  # numbers
     "further frames": ("left out", "read them by `kind: image_sequence` with `pages: all`"),
 }
