@@ -71,6 +71,7 @@ def framed_values(data: bytes, options: MaskOptions, frame: Frame, number: int =
 
 
 def upright_png(found: Values, options: MaskOptions, frame: Frame) -> bytes:
+    """Makes an upright grey PNG of a mask's values, which are as its file or drawn."""
     level = int(isinstance(options, MasksOptions))  # a row may have many, mostly zeros
     return png(upright(found[..., np.newaxis], frame.turn)[..., 0], [], level)
 
