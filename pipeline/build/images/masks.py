@@ -71,13 +71,13 @@ def framed_values(data: bytes, options: MaskOptions, frame: Frame, number: int =
 
 
 def upright_png(found: Values, options: MaskOptions, frame: Frame) -> bytes:
-    """Makes an upright grey PNG of a mask's values, which are as its file or drawn."""
+    """Makes an upright grey PNG of a mask's values."""
     level = int(isinstance(options, MasksOptions))  # a row may have many, mostly zeros
     return png(upright(found[..., np.newaxis], frame.turn)[..., 0], [], level)
 
 
 def is_unlearned(found: Values, options: MaskOptions) -> bool:
-    """Whether a file has ignored pixels and else only zeros, as an object whose value is taken for `ignore`."""
+    """Whether a file has ignored pixels and else only zeros, as if an object's value were given as `ignore`."""
     if options.ignore is None or options.draw is not None:
         return False
     is_ignored = found == options.ignore
