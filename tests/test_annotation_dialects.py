@@ -15,7 +15,7 @@ from recordmill.pipeline.sources.formats.annotated_rows import ImageList
 from recordmill.pipeline.sources.options import AnnotatedImages
 from recordmill.pipeline.sources.source_reader import SourceError
 from tests import published_formats as published
-from tests.messages import raises
+from tests.messages import assert_names, raises
 from tests.read_source import CATEGORY, FILES, IMAGE, Read, read
 
 NAMES = Column(ColumnType.CATEGORY, many=True)
@@ -155,6 +155,14 @@ def test_a_segmentation_that_gives_no_box_costs_its_row(segmentation: Any, word:
     assert reason == "malformed_row"
     assert "annotation 3 " in message
     assert word in message
+
+
+def test_panoptic_annotations_name_their_converter(tmp_path: Path) -> None:
+    segments = [{"id": 513, "category_id": 1, "iscrowd": 0, "bbox": [4, 4, 5, 5]}]
+    found = coco(tmp_path, {"annotations": [{"image_id": 1, "file_name": "1.png", "segments_info": segments}]})
+    ((reason, _, message),) = found.faults
+    assert reason == "malformed_row"
+    assert_names(message, "`segments_info`", "`panopticapi`")
 
 
 XML = (

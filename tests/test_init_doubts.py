@@ -239,6 +239,19 @@ def test_a_part_of_the_images_has_a_mask() -> None:
     assert folder_doubts([]) == folder_doubts(["a.png"]) == []
 
 
+def test_folders_of_an_image_and_its_masks() -> None:
+    paths = [
+        f"stage1_train/i{n}/{part}" for n in range(9) for part in (f"images/i{n}.png", "masks/a.png", f"masks/{n}.png")
+    ]
+    (doubt,) = folder_doubts(paths)
+    assert_names(str(doubt), "i0/images, i0/masks", "JSON Lines", "`kind: masks`")
+
+
+def test_viewer_exports_of_regions() -> None:
+    (doubt,) = column_doubts(["filename", "region_count", "region_shape_attributes"])
+    assert_names(str(doubt), "'region_shape_attributes'", "JSON", "`init`")
+
+
 @pytest.mark.parametrize(
     ("sizes", "is_doubted"),
     [([150_000] * 22, True), ([150_000] * 100, False), ([2_000] * 22, False), ([2_000] * 12, True), ([1], True)],

@@ -21,17 +21,21 @@ from PIL import ImageOps
 
 from recordmill.augment import CutMix, RandomAffine, RandomCrop, RandomFlip, RandomRotation90
 from recordmill.dataset import open_dataset
+from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.images.masks import Frame, mask_png, values
+from recordmill.pipeline.build.images.read import BuildImageReader, Loaded
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.facts.painting import painted
+from recordmill.pipeline.sources.images import inline
 from recordmill.pipeline.spec.model import Spec, load_spec
+from recordmill.transforms.contract.image_facts import UNLEARNED, loss_lines
 from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.kinds.mask import MaskDescription, MaskOptions
 from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.tensorflow import image
 from recordmill.transforms.tensorflow.kind import Context, Statistics
-from tests.messages import raises
+from tests.messages import assert_names, raises
 
 Values = np.ndarray
 VOC = {0: "background", 1: "aeroplane", 15: "person", 16: "plant"}
@@ -188,9 +192,24 @@ def test_unknown_values_are_named_and_counted() -> None:
 
 def test_another_size_than_the_images_names_both() -> None:
     options, _ = of_spec()
-    with raises(ImageError, "4 x 3", "3 x 4", "'image'") as caught:
+    with raises(ImageError, "4 x 3", "3 x 4", "'image'", "`oriented: file`") as caught:
         mask_png(palette(RAMP), options, Frame(4, 3, 1))
     assert caught.value.reason == "unequal_sides"
+
+
+@pytest.mark.parametrize(
+    ("found", "ignore", "is_counted"),
+    [([0, 255], 255, True), ([255, 255], 255, True), ([0, 1, 255], 255, False), ([0, 1], 255, False),
+     ([0, 0], None, False), ([0, 0], 0, True), ([0, 5], 0, False)],
+)  # fmt: skip
+def test_ignored_objects_are_counted(found: list[int], ignore: int | None, is_counted: bool) -> None:
+    options, _ = of_spec(ignore=ignore)
+    files = BuildImageReader(BeamFiles(), [""], "")
+    image = Loaded(saved(Picture.new("RGB", (len(found), 1))), b"", 0)
+    loaded = files.load_mask(0, inline(saved(Picture.fromarray(np.array([found], np.uint8)))), options, image, 1)
+    assert [*loaded.counts] == [("losses", UNLEARNED)] * is_counted
+    lines = [*loss_lines({UNLEARNED: 3})]
+    assert_names(lines[0], "3 with", "`ignore`", "`classes`")
 
 
 @pytest.mark.parametrize("turn", range(1, 9))

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import yaml
 from PIL import Image
+from pyarrow import parquet
 from pydantic import ValidationError
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
@@ -308,7 +310,8 @@ def test_init_counts_masks_of_another_size_and_no_palette(tmp_path: Path) -> Non
     write_pairs(tmp_path, "images/*.jpg", "masks/*.png", "palette")
     assert "palette" not in starter(str(tmp_path), FILES)
     Image.new("L", (3, 4)).save(tmp_path / "masks/7.png")
-    assert_names(starter(str(tmp_path), FILES), "1 unequal_sides in column mask")
+    text = starter(str(tmp_path), FILES)
+    assert_names(text, "1 unequal_sides in column mask", "headers in 12 rows", "max_share: 8.3% ", "16.6%")
 
 
 def test_init_names_blurred_edges(tmp_path: Path) -> None:
@@ -361,6 +364,40 @@ def test_init_takes_no_class_or_photo_for_a_mask(tmp_path: Path) -> None:
     (tmp_path / "masks").mkdir()
     Image.new("L", (6, 4)).save(tmp_path / "masks/0.jpg")
     assert "beside" not in yaml.safe_load(starter(str(tmp_path), FILES))["source"]
+
+
+@pytest.mark.parametrize(
+    ("column", "made", "kind"),
+    [
+        ("annotation", 2, "mask"),
+        ("label", 2, "mask"),
+        ("mask", 2, "mask"),
+        ("label", 90, "image"),
+        ("next", 2, "image"),
+    ],
+)
+def test_init_knows_masks_of_bytes(tmp_path: Path, column: str, made: int, kind: str) -> None:
+    def saved(picture: Image.Image) -> dict[str, Any]:
+        picture.save(into := io.BytesIO(), "PNG")
+        return {"bytes": into.getvalue(), "path": None}
+
+    found = np.arange(100, dtype=np.uint8).reshape(10, 10) % made
+    rows = [
+        {"image": saved(Image.new("RGB", (10, 10), (n, 9, 9))), column: saved(Image.fromarray(found))} for n in (1, 2)
+    ]
+    parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    features = yaml.safe_load(starter(str(tmp_path / "rows.parquet"), FILES))["features"]
+    assert (features["image"]["kind"], features[column]["kind"]) == ("image", kind)
+    assert features[column].get("classes") == ({0: "background", 1: "foreground"} if kind == "mask" else None)
+
+
+def test_init_finds_images_beside_the_tables_folder(tmp_path: Path) -> None:
+    (tmp_path / "meta").mkdir()
+    (tmp_path / "imgs").mkdir()
+    Image.new("RGB", (8, 6)).save(tmp_path / "imgs/1.png")
+    (tmp_path / "meta/rows.csv").write_text("image\nimgs\\1.png\n")
+    found = yaml.safe_load(starter(str(tmp_path / "meta/rows.csv"), FILES))
+    assert os.path.samefile(found["source"]["images"], tmp_path)
 
 
 def test_init_knows_masks_of_a_table(tmp_path: Path) -> None:

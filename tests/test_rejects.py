@@ -5,6 +5,7 @@ import io
 import threading
 import zlib
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +22,7 @@ from recordmill.pipeline.build.images.transcode import decodable
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.results.results import Results
-from recordmill.pipeline.build.worker.batch import BatchTransformer, RowBatch
+from recordmill.pipeline.build.worker.batch import BatchTransformer, RowBatch, StoredGraph
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.sources.encoded import Inflated
 from recordmill.pipeline.sources.faults import REASONS, Reject
@@ -217,6 +218,17 @@ def test_a_good_row_whose_graph_fails_once_is_kept_and_a_bad_one_is_not(
 def test_an_error_that_no_image_causes_is_raised(batch: RowBatch) -> None:
     with raises(tf.errors.InvalidArgumentError, "Invalid JPEG data"):
         BatchTransformer(graph(), {"image": "photo"}, lambda name, data: True)(batch)
+
+
+def test_inputs_that_do_not_fit_the_graph_fail_in_every_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    replaced = {"input_specs": {"x": tf.TensorSpec([None], tf.int64)}, "unpack_graph": "", "transform_graph": dict}
+    for name, value in replaced.items():
+        monkeypatch.setattr(f"{StoredGraph.__module__}.{name}", lambda *_, value=value: value)
+    stored = StoredGraph(SimpleNamespace(texts=dict, images=dict, features={}, workspace=None, export=""))  # type: ignore[arg-type]
+    wrong = RowBatch(pa.table({"x": pa.array([1.5], pa.float32())}), {}, {}, {}, 0)
+    for _ in range(2):  # a lock that a thread keeps stops the next
+        with ThreadPoolExecutor(1) as pool, pytest.raises((TypeError, ValueError)):
+            pool.submit(stored, wrong).result()
 
 
 def test_rows_are_not_rejected_because_memory_is_short(batch: RowBatch) -> None:

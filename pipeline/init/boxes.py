@@ -12,7 +12,7 @@ import numpy.typing as npt
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.doubts import Doubt
 from recordmill.pipeline.init.guess import BOXES, FITS, ID, Choice, Guess, feature, left_out, plain_name
-from recordmill.pipeline.init.images import MASK, MASK_COLUMN, are_named, guess_mask
+from recordmill.pipeline.init.images import MASK, MAYBE_MASK, are_named, guess_mask
 from recordmill.pipeline.init.recognize import NAMING
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.sources.columns import Column, ColumnType
@@ -199,7 +199,7 @@ def on_image(
 ) -> dict[str, Guess]:
     """Guesses masks and boxes of the first image, and names these."""
     images = [item for item in guesses.values() if item.kind == IMAGE]
-    image = next((item for item in images if not MASK_COLUMN.fullmatch(item.column)), images[0])
+    image = next((item for item in images if not MAYBE_MASK.fullmatch(item.column)), images[0])
     if (ID.fullmatch(image.column) or "*" in image.column) and IMAGE not in names.values():
         names[image.column] = IMAGE
     if guesses.get("shapes", image).kind == MASK and MASK not in names.values():
@@ -207,7 +207,7 @@ def on_image(
     known, name = sample.data.known, names[image.column]
     masks = {
         *sample.data.sources[0].get("beside", ()),
-        *(each.column for each in images if MASK_COLUMN.fullmatch(each.column)),
+        *(each.column for each in images if MAYBE_MASK.fullmatch(each.column)),
     }
     found = {
         column: guess_mask(sample, item, name, image) if column in masks and item is not image else item

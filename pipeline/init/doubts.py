@@ -66,8 +66,11 @@ def folder_doubts(paths: Sequence[str]) -> list[Doubt]:
     are_paired = 10 * twice >= 9 * len(times) and not folders.keys() <= SPLITS.keys()
     names = {folder for folder in folders if are_paired or (len(folders) > 1 and PART_FOLDER.fullmatch(folder))}
     names |= {folder or "." for folder, some in folders.items() if 10 * len(set(some)) <= 9 * len(some)}
+    alone = {posixpath.dirname(folder) for folder in names if len(folders.get(folder, "")) == 1}
     remedy = "Masks, if no JPEG: `beside: {mask: FOLDER}`. Pairs: a table, a row a pair, a column a file"
     remedy += ". One part alone: give its folder to `init`"
+    if len(alone) > 1 and not are_paired:  # a folder an image
+        remedy = 'A mask an object, an image a folder: JSON Lines of {"image": FILE, "masks": [FILE, …]}, `kind: masks`'
     what = "each file is a row, but by the names may be a part of one, such as an image or its mask"
     return [Doubt(f"folders {listed(sorted(names), 3)}", what, remedy)] if names else []
 
@@ -127,7 +130,10 @@ def comma_doubts(name: str, cells: Sequence[str], kind: str) -> list[Doubt]:
 
 
 def column_doubts(names: Sequence[str]) -> list[Doubt]:
-    """Doubts that hundreds of numbered columns are as many features."""
+    """Doubts that hundreds of numbered columns are as many features, and VIA's regions a text."""
+    if (via := "region_shape_attributes") in names:
+        export = "Export annotations as JSON in VIA, and give `init` that file"
+        return [Doubt(f"column '{via}'", "VIA's regions, whose boxes and shapes are read from its JSON alone", export)]
     starts = Counter(re.sub(r"\d+", "…", name) for name in names if name[-1:].isdecimal())
     remedy = "Of CSV one feature: `column: f*`, of `kind: image` with a `shape`, or `array`. Else write one of lists"
     many = [(start, count) for start, count in starts.items() if count >= MANY_COLUMNS]

@@ -187,7 +187,8 @@ def images_folder(sample: SourceSample, files: Files) -> str | None:
     if path is None:
         return None
     own = posixpath.dirname(sample.files.match(sample.sources[0].path)[0].path)
-    near = files.match(f"{escape(own)}/**/{escape(path)}")
+    above = posixpath.dirname(own) if "://" not in own or own.count("/") > 2 else own  # no other bucket
+    near = files.match(f"{escape(own)}/**/{escape(path)}") or files.match(f"{escape(above)}/{escape(path)}")
     folders = [image.path.removesuffix(f"/{path}") for image in near]
     folder = own if own in folders else next(iter(folders), None)
     if folder and not Inside(folder).holds(path):  # a build follows no link out of the folder
@@ -230,7 +231,8 @@ BLURRED_VALUES, BLURRED_SHARE = 16, 0.8
 SHOWN = 4  # values with their shares
 YOURS = "names are yours to give"
 MASK_COLUMN = re.compile(r"(?i)(\w*_)?(mask|seg|segmentation)s?")
-"""Names of columns of masks in a table."""
+MAYBE_MASK = re.compile(rf"{MASK_COLUMN.pattern}|(annotation|label|target|gt)s?|labels?_?map|ground_?truth")
+"""Names of columns of masks in a table; and of images that are masks if their values are few."""
 
 
 def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Guess:
@@ -296,8 +298,10 @@ def _classes(found: Counter[int], of: str, *, is_all: bool) -> dict[str, Choice]
 
 
 def _read(sample: SourceSample, number: int, reference: bytes) -> bytes:
-    """Reads a mask's file; nothing if missing, or inside another file."""
+    """Reads a mask's file, or its bytes in the row; nothing if missing, or a piece of another file."""
     path = file_path(reference)
+    if (data := parse(reference).data) is not None:
+        return data
     with suppress(OSError):
         if path is not None:
             with sample.files.open(join(sample.readers[number].image_root(sample.files), path)) as file:

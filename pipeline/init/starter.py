@@ -5,7 +5,7 @@ import os
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, takewhile
@@ -173,12 +173,12 @@ def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, li
         headers = f"By the images' headers in {count(images, 'row')}"
         lines.append(f"{headers}: {_rejected(bad) or none}; no pixel was decoded.")
         lines += facts
-    if not keys or 0 < images == bad.total():
+    if not keys or 0 < sum(len(item.headers) for item in draft.features.values()) == bad.total():
         where = sample.data.sources[0]["path"]
         faults = (header for item in draft.features.values() for row in item.headers for header in row)
         first = next((header for header in faults if isinstance(header, str)), "")
         raise UserError(f"{where}: no row is good: a build would be empty. {' '.join([*lines, first])}".strip())
-    shares = {"max_share": share + bad.total() / max(images, 1), "max_duplicate_share": again / max(rows, 1)}
+    shares = {"max_share": min(1.0, share + bad.total() / max(images, 1)), "max_duplicate_share": again / max(rows, 1)}
     tried, accepted = _together(spec, [block for _, block in blocks], words), spec.rejects.max_share or 0.0
     twice = {name: min(1.0, math.floor(2_000 * seen) / 1_000) for name, seen in shares.items()}
     limits = dict.fromkeys(shares, accepted)
@@ -205,11 +205,12 @@ def _together(spec: Spec, blocks: Sequence[Block], of: str) -> dict[str, Choice]
     return {"together": (found if len(found) > 1 else found[0], f"lists of equal lengths in {of}")} if found else {}
 
 
-def _bad_images(features: Iterable[Guess]) -> tuple[int, Rejects]:
-    """Counts the rows with image headers, and the faults among them."""
+def _bad_images(features: Collection[Guess]) -> tuple[int, Rejects]:
+    """Counts the rows with image headers, and the features with faults in them."""
     rows = [(item.column, headers) for item in features for headers in item.headers]
     faults = [(column, [header for header in headers if isinstance(header, str)]) for column, headers in rows]
-    return len(rows), Rejects((reasons[0].partition(":")[0], column) for column, reasons in faults if reasons)
+    reasons = Rejects((reasons[0].partition(":")[0], column) for column, reasons in faults if reasons)
+    return max((len(item.headers) for item in features), default=0), reasons
 
 
 def _facts(features: Iterable[Guess]) -> tuple[list[str], Counter[str]]:

@@ -24,12 +24,14 @@ from recordmill.transforms.contract.kinds.number import TINY
 
 COUNTS = ("transcoded", "profiles", "losses")  # statistics of images, by shard and by version
 MASK = "read classes of pixels as `kind: mask`"
+UNLEARNED = "`ignore` and no class but 0"
 LOSSES = {
     "bits": ("cut to 8", "give `dtype: uint16`, and the `range` that counts"),
     "palette indices": ("stored as colours or luma", MASK),
     "palette colours": ("stored as such, and no index", ""),
     "extra bands": ("left out", "give their number by `channels`, or name them by `bands`"),
     "alpha": ("laid on the `background`", "save it as a grey image, for another feature"),
+    UNLEARNED: ("which teach nothing", "name an object's value in `classes`, and ignore another"),
     TINY: ("taken for 0", "scale them in the source"),  # numbers
     "further frames": ("left out", "read them by `kind: image_sequence` with `pages: all`"),
 }
@@ -38,7 +40,7 @@ VOC = bytes.fromhex("000000 800000 008000 808000 000080 800080 008080 808080 400
 """The first colours of the palette of Pascal VOC, DAVIS and labelme; Windows' differs in the eighth or ninth."""
 
 PAGED = ("GIF", "PNG", "WebP", "TIFF", "AVIF")
-"""Formats whose pages or frames `pages: all` reads."""
+"""Formats with pages or frames for `pages: all`."""
 PALETTES = [0] * 128 + [6 << (flags & 7) for flags in range(128, 256)]  # bytes of a GIF's palette, by flags
 
 

@@ -51,19 +51,37 @@ class Frame(NamedTuple):
 
 
 def mask_png(data: bytes, options: MaskOptions, frame: Frame, number: int = 1) -> bytes:
-    """Makes an upright grey PNG of a mask's file, or of JSON shapes, of the row's object `number` and further ones.
+    """Makes an upright grey PNG of a mask's file or shapes. Raises: ImageError: as `framed_values`."""
+    return upright_png(framed_values(data, options, frame, number), options, frame)
+
+
+def framed_values(data: bytes, options: MaskOptions, frame: Frame, number: int = 1) -> Values:
+    """Returns the values of a mask's file, or of JSON shapes, of the row's object `number` and further ones.
 
     Raises: ImageError: `unequal_sides`: another size than the frame; `unknown_class`; others as `values` and `drawn`.
     """
     if options.draw is not None:
-        found = drawn(data, options, frame.height, frame.width, number)
-    else:
-        found = file_values(data, options)
-        if found.shape != frame[:2]:
-            has, wanted = (f"{width} x {height}" for height, width in (found.shape, frame[:2]))
-            raise ImageError("unequal_sides", f"the mask has {has} pixels, its image '{options.image}' {wanted}")
+        return drawn(data, options, frame.height, frame.width, number)
+    found = file_values(data, options)
+    if found.shape != frame[:2]:
+        has, wanted = (f"{width} x {height}" for height, width in (found.shape, frame[:2]))
+        turned = "; if EXIF turns the image, `oriented: file` turns the mask with it" * (found.shape == frame[1::-1])
+        raise ImageError("unequal_sides", f"the mask has {has} pixels, its image '{options.image}' {wanted}{turned}")
+    return found
+
+
+def upright_png(found: Values, options: MaskOptions, frame: Frame) -> bytes:
+    """Makes an upright grey PNG of a mask's values."""
     level = int(isinstance(options, MasksOptions))  # a row may have many, mostly zeros
     return png(upright(found[..., np.newaxis], frame.turn)[..., 0], [], level)
+
+
+def is_unlearned(found: Values, options: MaskOptions) -> bool:
+    """Whether a file has ignored pixels and else only zeros, as if an object's value were given as `ignore`."""
+    if options.ignore is None or options.draw is not None:
+        return False
+    is_ignored = found == options.ignore
+    return bool(is_ignored.any() and (is_ignored | (found == 0)).all())
 
 
 def file_values(data: bytes, options: MaskOptions) -> Values:

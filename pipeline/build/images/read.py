@@ -166,7 +166,7 @@ class BuildImageReader(ImageFiles):
     ) -> "Loaded":
         """Reads the mask of an image, or of its object `number`, by reference or as shapes, as a grey PNG.
 
-        Raises: ImageError: as `load` and `masks.mask_png`, or `missing_value`: the row has no image. OSError,
+        Raises: ImageError: as `load` and `masks.framed_values`, or `missing_value`: the row has no image. OSError,
         OutOfMemoryError: as `load`.
         """
         if image is None:
@@ -177,9 +177,13 @@ class BuildImageReader(ImageFiles):
         if options.is_reference:
             file, data = self.whole_file(source, data), self.read(source, data, options.max_bytes)
             self._decode_apart(data, options)
-        make = lambda: masks.mask_png(data, options, frame, number)  # noqa: E731 - tried twice
-        ready = retry_alone(make, f"decode a mask of {len(data):,} bytes", (UndecodableError,), needs)
-        return Loaded(ready, data, needs, file)
+
+        def make() -> tuple[bytes, bool]:
+            found = masks.framed_values(data, options, frame, number)
+            return masks.upright_png(found, options, frame), masks.is_unlearned(found, options)
+
+        ready, is_unlearned = retry_alone(make, f"decode a mask of {len(data):,} bytes", (UndecodableError,), needs)
+        return Loaded(ready, data, needs, file, [("losses", image_facts.UNLEARNED)] * is_unlearned)
 
     def _decode_apart(self, mask: bytes, options: MaskOptions) -> None:
         """Decodes a mask once where its decoder may crash. Raises: UndecodableError: it did."""

@@ -185,14 +185,14 @@ class StoredGraph:
         self._beside = {part_name(name, part): encoded_name(name, part) for name in library for part in library[name]}
         self._beside |= {name: encoded_name(name) for name, each in context.features.items() if not each.is_input}
         self._images = context.images()
-        graph = transform_graph(unpack_graph(context.workspace, context.export))
+        self._loaded = transform_graph(unpack_graph(context.workspace, context.export))  # keeps the graph's tables
 
         def unencoded(raw: Stored) -> Stored:
-            stored = graph(raw)
+            stored = self._loaded(raw)
             return {name: stored[name] for name in stored if part_name(name, UNENCODED) not in stored}
 
-        self._graph = tf.function(unencoded, input_signature=[self._specs], autograph=False)
-        self._graph.get_concrete_function()  # traces here, not in the threads
+        # Traced here, not in the threads; a `tf.function` itself keeps its lock for ever if inputs do not match.
+        self._graph = tf.function(unencoded, input_signature=[self._specs], autograph=False).get_concrete_function()
 
     def __call__(self, batch: RowBatch) -> Stored:
         """Returns the stored tensors by feature. Raises: tf.errors.InvalidArgumentError: an image cannot be decoded."""

@@ -33,6 +33,7 @@ POINT_BYTES = 3 * 8  # x, y and visibility, float64
 LARGEST = 1 << 1000  # larger integers overflow float64
 BOXLESS = "`caption`, and no `bbox` of four finite numbers, nor polygons, with an `iscrowd` of 0 or 1"
 MASK = "; for a `segmentation` in run lengths, pycocotools' `mask.toBbox` makes a `bbox`"
+PANOPTIC = "; `segments_info` are of panoptic PNGs: `panopticapi` converts them to COCO's detection format"
 NO_VALUES: list[Any] = []
 NO_NUMBERS: "array[Any]" = array("d")
 """The shared, never modified lists of images without annotations: an image may take three bytes of JSON."""
@@ -78,6 +79,7 @@ class CocoImage:
             self._add_box(known, box, annotation.get("category_id"), int(crowd), parts)
         elif not isinstance(caption, str):
             hint = MASK if isinstance(annotation.get("segmentation"), dict) else ""
+            hint = PANOPTIC if "segments_info" in annotation else hint
             self._refuse(f"the annotation {_shown(known)} has no {BOXLESS}{hint}")
 
     def _add_caption(self, known: Any, caption: str) -> None:
