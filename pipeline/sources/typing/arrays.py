@@ -292,7 +292,7 @@ def _of_text(layout: ArrayLayout, data: bytes) -> bytes | None:
         return layout.from_npy(data)
     if not (text := data.strip()):
         return None
-    if b"," not in text:  # as `str` of a NumPy array
+    if b"," not in text and text.count(b"[") == text.count(b"]"):  # as `str` of a NumPy array
         text = b",".join(text.replace(b"[", b" ").replace(b"]", b" ").split())
     if not text.startswith(b"["):
         text = b"[%b]" % text
