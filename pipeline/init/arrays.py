@@ -36,24 +36,19 @@ def recognize_arrays(files: Files, path: str, in_folder: Sequence[FileInfo] | No
     """Finds the sources of a `.npz`, or of a folder of idx, or of few `.npy` with labels; None without any."""
     every = files.match(escape(path)) if in_folder is None else in_folder
     found = _files_of_arrays(every)
-    folder, arrays, faults = (
-        posixpath.dirname(found[0].path) if found else "",
-        dict[str, ArrayInFile](),
-        dict[str, str](),
-    )
+    folder, arrays = posixpath.dirname(found[0].path) if found else "", dict[str, ArrayInFile]()
     for file in found:
-        held = arrays_in(files, folder, file._replace(path=posixpath.basename(file.path)))
-        arrays |= {name: each for name, each in held.items() if not each.fault}
-        faults |= {name: each.fault for name, each in held.items() if each.fault}
+        arrays |= arrays_in(files, folder, file._replace(path=posixpath.basename(file.path)))
+    faults = {name: each.fault for name, each in arrays.items() if each.fault}
+    arrays = {name: each for name, each in arrays.items() if not each.fault}
     if faults and not arrays and found[0].path.endswith(NPZ):
         raise UnknownDataError(f"{found[0].path}: no array can be read: {'; '.join(map(': '.join, faults.items()))}")
     needed = "If you need it, save it as numbers or texts"
     doubts = [Doubt(f"array {name}", f"left out: {fault}", needed) for name, fault in faults.items()]
     by_split = dict[str | None, dict[str, ArrayInFile]]()
     for name, array in arrays.items():
-        by_split.setdefault(next((SPLIT_WORDS[word] for word in _words(name) if word in SPLIT_WORDS), None), {})[
-            name
-        ] = array
+        split = next((SPLIT_WORDS[word] for word in _words(name) if word in SPLIT_WORDS), None)
+        by_split.setdefault(split, {})[name] = array
     splits = [split for split in SYNONYMS if split in by_split] if "train" in by_split else []
     columns = {split: _columns(by_split[split]) for split in splits} if len(splits) > 1 else {None: _columns(arrays)}
     if not found or (found[0].path.endswith(NPY) and not all(LABEL in each for each in columns.values())):
