@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats import reader_of
@@ -225,3 +226,58 @@ def test_a_stored_member_with_an_extra_field_is_found(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.npz", "w") as archive:
         archive.writestr(info, npy(LABELS))
     assert [row["x"] for row in read(source(tmp_path / "a.npz"), {"x": NUMBER}).rows] == LABELS.tolist()
+
+
+def test_a_wrong_checksum_of_a_stored_member_is_refused(tmp_path: Path) -> None:
+    path, _ = write_npz(tmp_path, {"x": GREY})
+    data = bytearray(path.read_bytes())
+    data[1000] ^= 1
+    path.write_bytes(data)
+    with raises(SourceError, "a.npz", "damaged"):
+        read(source(path, image="x"), {"image": IMAGE})
+
+
+def test_init_refuses_a_cut_off_npz_in_one_line(tmp_path: Path) -> None:
+    path, _ = write_npz(tmp_path, {"x": GREY, "y": LABELS})
+    path.write_bytes(path.read_bytes()[:500])
+    with raises(SourceError, "a.npz", "damaged"):
+        starter(str(tmp_path), FILES)
+
+
+@pytest.mark.parametrize(
+    ("array", "facts"),
+    [
+        (np.asfortranarray(GREY), ("In doubt: array x", "ascontiguousarray")),
+        (np.array(["a", "b"] * 25, object), ("In doubt: array x", "left out")),
+    ],
+)
+def test_init_doubts_arrays_that_it_cannot_read(tmp_path: Path, array: Any, facts: tuple[str, ...]) -> None:
+    path, _ = write_npz(tmp_path, {"x": array, "y": LABELS, "images": GREY})
+    assert_names(starter(str(path), FILES), *facts)
+
+
+def test_init_doubts_one_of_several_npz(tmp_path: Path) -> None:
+    for name in ("train-imgs", "train-labels"):
+        np.savez(tmp_path / f"{name}.npz", GREY)
+    assert_names(starter(str(tmp_path), FILES), "one of 2 `.npz`", "numpy.savez")
+
+
+@pytest.mark.parametrize("rows", [[30, 30], [120, 50], [99, 100]])
+def test_init_refuses_rows_of_pixels_as_images(tmp_path: Path, rows: list[int]) -> None:
+    for name, count in zip(("cat", "dog"), rows, strict=True):
+        np.save(tmp_path / f"{name}.npy", np.zeros((count, 784), np.uint8))
+    with raises(UserError, "cat.npy", f"{rows[0]} rows of 784", "numpy.savez"):
+        starter(str(tmp_path), FILES)
+
+
+@pytest.mark.parametrize(("array", "dtype"), [(GREY.astype(np.int16) - 9, "float32"), (GREY * np.int64(9), "uint16")])
+def test_init_takes_the_type_that_holds_all_numbers(tmp_path: Path, array: Any, dtype: str) -> None:
+    path, _ = write_npz(tmp_path, {"x": array, "y": LABELS})
+    image: Any = parse_spec(starter(str(path), FILES)).features["image"]
+    assert image.dtype == dtype
+
+
+def test_an_array_without_readable_rows_is_refused_by_its_name(tmp_path: Path) -> None:
+    path, _ = write_npz(tmp_path, {"image": GREY > 9})
+    with raises(UserError, "a.npz", "image", "bool", "np.uint8"):
+        starter(str(path), FILES)

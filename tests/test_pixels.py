@@ -60,10 +60,14 @@ def write_columns(path: Path, names: list[str], images: Any = GREY) -> Path:
 
 
 def test_numbers_of_a_cell_are_an_image(tmp_path: Path) -> None:
-    forms = [" ".join, ",".join, "  ".join, lambda numbers: f"[{', '.join(numbers)}]"]
-    cells = [forms[number % 4](map(str, image.ravel().tolist())) for number, image in enumerate(GREY)]
+    forms = [" ".join, ",".join, "  ".join, lambda numbers: f"[{', '.join(numbers)}]", _as_numpy_prints]
+    cells = [forms[number % 5](map(str, image.ravel().tolist())) for number, image in enumerate(GREY)]
     source = reader_of(Csv(format="csv", path=str(write_cells(tmp_path / "a.csv", cells))))
     assert np.array_equal([pixels(row["pixels"]) for row in read(source, {"pixels": shaped(8, 8)}).rows], GREY)
+
+
+def _as_numpy_prints(numbers: Any) -> str:
+    return str(np.array(list(numbers), int).reshape(8, 8))
 
 
 CELLS: list[tuple[str, str, tuple[str, ...]]] = [
@@ -265,3 +269,46 @@ def test_the_numbers_of_a_source_are_read_again(tmp_path: Path) -> None:
         ]
         wanted = sorted(image.tobytes() for image in GREY)
         assert sorted(image.tobytes() for image in np.concatenate(found)) == wanted
+
+
+FLOATS = (GREY / 255).round(6)
+
+
+@pytest.mark.parametrize(
+    ("form", "images", "dtype"),
+    [
+        (lambda image: image.tolist(), GREY, "uint8"),
+        (lambda image: ",".join(map(str, image.ravel())), GREY, "uint8"),
+        (str, GREY, "uint8"),
+        (lambda image: " ".join(map(str, image.ravel())), FLOATS, "float32"),
+        (lambda image: " ".join(map(str, image.ravel())), GREY * np.int64(9), "uint16"),
+    ],
+)
+def test_init_reads_images_in_cells(tmp_path: Path, form: Any, images: Any, dtype: str) -> None:
+    spec = written(write_cells(tmp_path / "a.csv", [str(form(image)) for image in images]))
+    image: Any = spec.features["pixels"]
+    assert (image.kind, image.shape, image.dtype) == ("image", (8, 8), dtype)
+
+
+def test_init_reads_floats_in_columns_and_lists(tmp_path: Path) -> None:
+    columns = written(write_columns(tmp_path / "a.csv", [f"pixel{n}" for n in range(64)], FLOATS))
+    pq.write_table(pa.table({"image": FLOATS.tolist(), "embedding": FLOATS.tolist()}), tmp_path / "a.parquet")
+    lists = written(tmp_path / "a.parquet").features
+    assert [columns.features["image"].kind, lists["image"].kind, lists["embedding"].kind] == [
+        "image",
+        "image",
+        "numbers",
+    ]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_init_reads_names_that_count_as_a_header(tmp_path: Path, first: int) -> None:
+    spec = written(write_columns(tmp_path / "a.csv", [str(first + n) for n in range(64)]))
+    [source], image = spec.source, spec.features["image"]
+    assert (source.header, image.column, image.shape) == (True, "*", (8, 8))
+
+
+def test_init_divides_tables_by_the_ends_of_their_names(tmp_path: Path) -> None:
+    for name in ("mnist_train", "mnist_test"):
+        write_columns(tmp_path / f"{name}.csv", [f"pixel{n}" for n in range(64)])
+    assert [source.split for source in written(tmp_path).source] == ["train", "test"]

@@ -3,14 +3,15 @@
 import math
 import posixpath
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
 from recordmill.pipeline.init.guess import Choice, Guess, feature
 from recordmill.pipeline.init.recognize import Recognized
-from recordmill.pipeline.init.sample import LEAST_PIXELS, SourceSample, is_square
+from recordmill.pipeline.init.sample import LEAST_PIXELS, PIXELS, SourceSample, is_square
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.encoded import uncompressed_name
@@ -24,8 +25,11 @@ from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS
 IS_ARRAYS = re.compile(r".*([.-]idx\d-?ubyte|\.idx|\.np[yz])")
 SPLIT_WORDS, LABEL_WORDS = {"t10k": "test", **SPLITS}, {"y", "label", "labels", "target", "targets"}
 MOST_FILES = 16  # more `.npy` files are an image each
+SAVE = "save both in one file by `numpy.savez(FILE, image=…, label=…)`"
 ROWS = 100  # rows to look at
-CELL = re.compile(r"(\s*\d+(\.\d*)?(?!\S))+\s*")
+NUMBER = re.compile(r"[\d.]+")
+CELL = re.compile(r"([\s,\[]*+\d++(\.\d*+)?+(?![^\s,\]])[\s\]]*+)++")
+NAMED = re.compile(rf"(?i){PIXELS.pattern}|im(a?ge?)s?")
 
 
 def recognize_arrays(files: Files, path: str, in_folder: Sequence[FileInfo] | None) -> Recognized | None:
@@ -34,16 +38,21 @@ def recognize_arrays(files: Files, path: str, in_folder: Sequence[FileInfo] | No
     found = _files_of_arrays(every)
     folder, arrays = posixpath.dirname(found[0].path) if found else "", dict[str, ArrayInFile]()
     for file in found:
-        held = arrays_in(files, folder, file._replace(path=posixpath.basename(file.path)))
-        arrays |= {name: each for name, each in held.items() if not each.fault}
+        arrays |= arrays_in(files, folder, file._replace(path=posixpath.basename(file.path)))
+    faults = {name: each.fault for name, each in arrays.items() if each.fault}
+    arrays = {name: each for name, each in arrays.items() if not each.fault}
+    if faults and not arrays and found[0].path.endswith(NPZ):
+        raise UnknownDataError(f"{found[0].path}: no array can be read: {'; '.join(map(': '.join, faults.items()))}")
+    needed = "If you need it, save it as numbers or texts"
+    doubts = [Doubt(f"array {name}", f"left out: {fault}", needed) for name, fault in faults.items()]
     by_split = dict[str | None, dict[str, ArrayInFile]]()
     for name, array in arrays.items():
-        by_split.setdefault(next((SPLIT_WORDS[word] for word in _words(name) if word in SPLIT_WORDS), None), {})[
-            name
-        ] = array
+        split = next((SPLIT_WORDS[word] for word in _words(name) if word in SPLIT_WORDS), None)
+        by_split.setdefault(split, {})[name] = array
     splits = [split for split in SYNONYMS if split in by_split] if "train" in by_split else []
     columns = {split: _columns(by_split[split]) for split in splits} if len(splits) > 1 else {None: _columns(arrays)}
     if not found or (found[0].path.endswith(NPY) and not all(LABEL in each for each in columns.values())):
+        _check_rows(arrays)
         return None
     path = found[0].path if found[0].path.endswith(NPZ) else folder
     sources = [
@@ -52,8 +61,22 @@ def recognize_arrays(files: Files, path: str, in_folder: Sequence[FileInfo] | No
     ]
     left = [name for name in arrays if not any(name in each.values() for each in columns.values())]
     left += [file.path.rpartition("/")[2] for file in every if file not in found]
+    packed = [file for file in every if file.path.endswith(NPZ)]
+    if len(packed) > 1:
+        what = f"one of {len(packed)} `.npz`; the others are left out"
+        doubts.append(Doubt(posixpath.basename(path), what, f"Images and labels: {SAVE}"))
     why = {"format": f"{count(len(arrays), 'array')}, whose first side is rows"}
-    return Recognized(sources, found, True, why, note("left out", left))
+    return Recognized(sources, found, True, why, note("left out", left), doubts=doubts)
+
+
+def _check_rows(arrays: Mapping[str, ArrayInFile]) -> None:
+    """Checks that `.npy` files are an image each. Raises: UnknownDataError: rows of as many numbers."""
+    shapes = {name: array.shape for name, array in arrays.items() if len(array.shape) == 2}
+    widths = {numbers for _, numbers in shapes.values()}
+    for name, (rows, numbers) in shapes.items():
+        are_pixels = len(widths) == 1 and numbers >= LEAST_PIXELS and is_square(numbers)
+        if are_pixels and (len({*shapes.values()}) > 1 or not 1 / 4 < rows / numbers < 4):
+            raise UnknownDataError(f"{name} holds {rows:,} rows of {numbers:,} numbers, without labels: {SAVE}")
 
 
 def _files_of_arrays(every: Sequence[FileInfo]) -> list[FileInfo]:
@@ -89,7 +112,7 @@ def guess_pixels(sample: SourceSample, name: str) -> Guess | None:
     are_numbers = all(map(CELL.fullmatch, reading.values[:ROWS]))
     if not are_numbers and "*" not in name:
         return None
-    rows: list[list[str]] = [text.split() for text in reading.values[:ROWS]]
+    rows: list[list[str]] = [NUMBER.findall(text) for text in reading.values[:ROWS]]
     if not reading.values:
         reading = sample.read(name, ColumnType.NUMBER, many=True)
         rows = reading.values[:ROWS]
@@ -99,14 +122,25 @@ def guess_pixels(sample: SourceSample, name: str) -> Guess | None:
         return None
     numbers = np.array([row for row in rows if len(row) == size and are_numbers], np.float64)
     shape = _shape(numbers) if are_numbers else None
-    if shape is None or numbers.min() < 0 or not 1 < numbers.max() <= 255 or (numbers % 1).any():
+    dtype = _pixel(numbers, name) if shape else ""
+    if shape is None or not dtype:
         return feature(name, "array", "numbered columns", reading, shape=([size], "")) if "*" in name else None
     order = "" if len(shape) == 2 else "by the smoother of this and the other order of the channels"
     side, channels = max(shape), 1 if len(shape) == 2 else 3
     options: dict[str, Choice] = {"shape": (shape, order), "size": ([side, side], ""), "channels": (channels, "")}
     if "." in str(rows[0]) and reading.values and isinstance(reading.values[0], str):
-        options |= {"dtype": ("float32", "written as floats"), "normalize": ("none", "or `zero_one`, with `range`")}
+        dtype = "float32"
+    if dtype != "uint8":
+        options |= {"dtype": (dtype, "as they are written"), "normalize": ("none", "or `zero_one`, with `range`")}
     return feature(name, "image", f"{count(size, 'number')} a row are one image", reading, **options)
+
+
+def _pixel(numbers: npt.NDArray[np.float64], name: str) -> str:
+    """Returns the `dtype` of pixels; "" for numbers that only a column's name could make pixels."""
+    most, are_whole = numbers.max(), not (numbers % 1).any()
+    if numbers.min() < 0 or not (NAMED.search(name) or (are_whole and 1 < most <= 255)):
+        return ""
+    return next((kind for kind, end in (("uint8", 255), ("uint16", 65_535)) if are_whole and most <= end), "float32")
 
 
 def _shape(numbers: npt.NDArray[np.float64]) -> list[int] | None:

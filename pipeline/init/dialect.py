@@ -101,7 +101,7 @@ def cell_options(
 
 
 def _invented(names: Sequence[str], columns: Sequence[Sequence[str]]) -> list[str]:
-    """Names columns: `column_1` and so on, or a label beside a square image's pixels, whose corners hardly vary."""
+    """Names columns: `column_1` and so on, or a label beside a square image's pixels: its corners hardly vary."""
     side, cells = math.isqrt(len(names) - 1) if names else 0, {*names, *chain.from_iterable(columns)}
     if side < LEAST_SIDE or side * side + 1 != len(names) or not all(map(BYTE.fullmatch, cells)):
         return [f"column_{number}" for number in range(1, len(names) + 1)]
@@ -113,6 +113,9 @@ def _invented(names: Sequence[str], columns: Sequence[Sequence[str]]) -> list[st
 def _not_names(firsts: Sequence[Sequence[str]], columns: Sequence[Sequence[str]]) -> str:
     """Returns why the cells of files' first lines are not column names; '' if they may be."""
     names, are_alike = firsts[0], len(set(map(len, firsts))) == 1 < len(firsts)
+    digits = [int(cell) for cell in names if cell.isdecimal()]
+    if len(digits) > LEAST_SIDE and digits == list(range(digits[0], digits[0] + len(digits))) and digits[0] < 2:
+        return ""  # pandas' names of an array's columns
     data = [cell for cell in names if is_image(cell) or NUMERIC.fullmatch(cell)]
     again = [name for name, cells in zip(names, columns, strict=False) if name and name in cells]
     if data or 0 < len(again) < len(names):  # all names again: a file was appended with its header

@@ -35,6 +35,7 @@ from recordmill.transforms.contract.image_facts import deep_numbers, losses
 from recordmill.transforms.contract.image_header import ImageError, check_colours, check_pixels, read_header
 from recordmill.transforms.contract.image_parts import TIFFS
 from recordmill.transforms.contract.kinds.array import ArrayError, npy_numbers
+from recordmill.transforms.contract.kinds.image import PIXEL_BYTES
 
 LOOKED_AT = 200
 HEAD_BYTES = 1 << 20  # 1 MiB, enough for a header after metadata
@@ -88,8 +89,9 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
         lost = (error.reason, *({FRAMES} & {*lost}))  # if the images are read as colours
     deep = deep_numbers(data, header.format)
     if header.format == "NPY":
-        with suppress(ArrayError):
-            deep = "uint8", npy_numbers(data, "uint8").reshape(header.height, header.width, -1).shape[2]
+        for dtype in reversed(PIXEL_BYTES):  # the smallest type that holds all numbers
+            with suppress(ArrayError):
+                deep = dtype, npy_numbers(data, dtype).reshape(header.height, header.width, -1).shape[2]
     return header.width, header.height, profiles, lost, deep
 
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
@@ -60,6 +61,8 @@ FOREIGN = {
     ".arrow": f"an Arrow file of Hugging Face's `save_to_disk`, which no source reads: {HUGGING_FACE}",
     **dict.fromkeys((".yaml", ".yml"), "YAML, not data: give the data that it describes"),
     **dict.fromkeys((".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".dng", ".psd", ".exr"), f"an image, which {PICTURE}"),
+    ".dcm": "a DICOM image, which no source reads: save its `pixel_array` as .npy or TIFF, and give the folder",
+    **dict.fromkeys((".mat", ".h5", ".hdf5"), "a file of arrays, which no source reads: save them by `numpy.savez`"),
     **dict.fromkeys((".pkl", ".pickle"), f"a Python pickle, which no source reads: {ROWS}"),
 }
 """The commonest unsupported files: what they are, and the remedy, by ending."""
@@ -70,6 +73,7 @@ CELLS, JSON, IMAGES = ("csv", "tsv"), ("json", "jsonl"), "image_folder"
 TEXTS = (*CELLS, *SENTENCES, "jsonl", "json", "text")  # formats with an encoding
 CLASS_NAMES = re.compile(r"(?i)[^/]*(class|label|categor|names|synset|mapping)[^/]*\.(txt|json)|[^/]+\.names")
 """Usual names of files of class names."""
+FIRST_OR_LAST = re.compile("^[a-z]+|[a-z]+$")
 SHOWN, FIRST_LINE = 3, 1 << 16
 FILES = 16  # files of a source to look at
 SMALL_FILES = 1_000  # the same for files that are rows: images and documents
@@ -149,6 +153,9 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
     if images and (any(map(_is_metadata, tables)) or _bytes(images) >= _bytes(tables)):
         return _images(files, folder, images, [file for file in filled if not is_row(file.path)], encoding)
     form = next((form for form in TABLES if form in by_format), None)
+    largest = max(filled, key=lambda file: file.bytes)
+    if form is None and largest in by_format.get("", ()):
+        format_of(files, largest.path)
     form = form or max(("text", "json"), key=lambda form: len(by_format.get(form, ())))
     chosen, unequal = by_format.get(form, filled), list[str]()
     texts = [*by_format.get("text", []), *by_format.get("", [])] if form == "text" else []
@@ -285,9 +292,9 @@ def divided(
 
 
 def split_of(*names: str) -> str | None:
-    """Returns the first split that a file or folder name begins with: `train2017`, `val`."""
-    words = (re.match(r"[A-Za-z]+", name) for name in names)
-    return next(filter(None, (SPLITS.get(word[0].lower()) for word in words if word)), None)
+    """Returns the first split that a file or folder name begins or ends with: `train2017`, `val`, `mnist_train`."""
+    words = chain.from_iterable(FIRST_OR_LAST.findall(name.partition(".")[0].lower()) for name in names)
+    return next(filter(None, map(SPLITS.get, words)), None)
 
 
 def _path(folder: str, some: Sequence[str], every: Collection[str]) -> str:
@@ -379,7 +386,7 @@ def format_of(files: Files, path: str) -> str:
         raise UnknownDataError(f"{path} is one image: give the folder of the images, {posixpath.dirname(path) or '.'}")
     form = format_by_name(path) or ("tfrecord" if _is_framed(files, path) else None)
     if form is None and b"\0" in read_head(files, path):
-        raise UnknownDataError(f"{path} has no known format by its name: {ROWS}, or give a folder of images")
+        raise UnknownDataError(f"{path} has no known format by its name: {ROWS}, or give a folder of images or a .npz")
     return form or "text"
 
 

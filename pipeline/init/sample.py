@@ -43,6 +43,8 @@ ROWS, CHUNKS = 1_000, 32
 TOKENS = 16  # lines of a sentence
 ALL_ROWS = 1 << 40
 LEAST_PIXELS = 64  # fewer are columns by themselves
+PIXELS = re.compile(r"(?i)pix|px|^\*(x\*)?$")
+"""Names of pixels' columns, each number in them a `*`."""
 WHOLE_BYTES = 32 << 20  # 32 MiB: one column of it is read in about a second
 PIECE_BYTES = 64 << 10  # 64 KiB, read at once for the first rows
 PART_BYTES = 16 << 20  # 16 MiB: later rows are not read, unless one row is larger
@@ -309,7 +311,7 @@ def numbered_pixels(names: Iterable[str]) -> list[str]:
     ['label', 'pixel*']
     """
     every = [(name, re.sub("[0-9]+", "*", name)) for name in names]
-    stars = Counter(star for _, star in every if re.search(r"(?i)pix|px|^\*x\*$", star))
+    stars = Counter(star for _, star in every if PIXELS.search(star))
     are_one = {star for star, columns in stars.items() if columns >= LEAST_PIXELS and is_square(columns)}
     return list(dict.fromkeys(star if star in are_one else name for name, star in every))
 

@@ -49,6 +49,8 @@ class ArrayInFile(NamedTuple):
     """The bytes before the first number."""
     member: str = ""
     """The member of a `.npz`, if it is compressed."""
+    stored: str = ""
+    """The member of a `.npz`, if it is not."""
     fault: str = ""
 
     @property
@@ -117,17 +119,24 @@ def arrays_in(files: Files, root: str, file: FileInfo) -> dict[str, ArrayInFile]
     if not file.path.endswith(NPZ):
         with naming_damage(path), open_plain(files, path) as opened:
             return {file.path: _described(file.path, opened.read(HEAD_BYTES), None if codec(path) else file.bytes)}
-    with files.open(path) as raw, zipfile.ZipFile(raw) as archive:
+    with files.open(path) as raw, _archive(path, raw) as archive:
         for info in (info for info in archive.infolist() if info.filename.endswith(NPY)):
             with archive.open(info) as member:
                 array = _described(file.path, member.read(HEAD_BYTES), info.file_size)
             if info.compress_type == zipfile.ZIP_STORED:
                 raw.seek(info.header_offset + 26)  # the lengths of the name and of the extra field, before the content
                 start = info.header_offset + 30 + sum(struct.unpack("<HH", raw.read(4)))
-                found[info.filename.removesuffix(NPY)] = array._replace(start=start + array.start)
+                found[info.filename.removesuffix(NPY)] = array._replace(start=start + array.start, stored=info.filename)
             else:
                 found[info.filename.removesuffix(NPY)] = array._replace(member=info.filename)
     return found
+
+
+def _archive(path: str, file: IO[bytes]) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(file)
+    except zipfile.BadZipFile as error:
+        raise SourceError(f"{path} cannot be read as .npz: {error}; is it cut off or damaged?") from None
 
 
 def _described(path: str, data: bytes, size: int | None) -> ArrayInFile:
@@ -138,6 +147,8 @@ def _described(path: str, data: bytes, size: int | None) -> ArrayInFile:
     except (ArrayError, TypeError) as error:
         return ArrayInFile(path, fault=str(error))
     stated = start + math.prod(shape[:1]) * array.row_bytes
+    if descr == "|b1" and len(shape) > 2:
+        return array._replace(fault="its pixels are bool: save `array.astype(np.uint8)`")
     if is_fortran and len(shape) > 1:
         return array._replace(fault="its rows are not in C order: save `np.ascontiguousarray(array)`")
     if not shape or not math.prod(shape) or array.row_bytes > MAX_LINE_BYTES:
@@ -182,6 +193,10 @@ def _blocks(files: Files, root: str, array: ArrayInFile, work: ArrayRows, step: 
     """Yields an array's rows, `step` at a time. Raises: SourceError: it has others than its header states."""
     path, states = join(root, array.path), f"its header states {array.shape[0]:,} rows: copy it again"
     with naming_damage(path), open_plain(files, path) as opened:
+        if array.stored and not work.first:  # once: its checksum is of all rows
+            with _archive(path, opened).open(array.stored) as member:
+                while member.read(1 << 20):
+                    pass
         file: IO[bytes] = zipfile.ZipFile(opened).open(array.member) if array.member else opened
         if array.is_compressed:
             file.read(array.start)

@@ -74,9 +74,10 @@ class CsvReader(TableReader[DelimitedOptions]):
             near = max(SEPARATORS, key=names[0].count)
             if near in names[0] and near != self.source.separator:
                 raise SourceError(f"{path} has one column; set `separator`, perhaps to {near!r}")
+        replaced = with_numbered(names, columns)
         if given is True and _is_row(names):
-            _check_header(path, needed, names)
-        check_names(path, needed, with_numbered(names, columns))
+            _check_header(path, [name for name in needed if name not in replaced], names)
+        check_names(path, needed, replaced)
         for name in columns:
             if names.count(name) > 1:
                 raise SourceError(f"{path} has two columns {name!r}; rename one")

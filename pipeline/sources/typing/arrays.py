@@ -287,13 +287,15 @@ def _type_name(kind: type) -> str:
 
 
 def _of_text(layout: ArrayLayout, data: bytes) -> bytes | None:
-    """Reads a `.npy` file's bytes, JSON, or numbers with blanks or commas between; None if blank."""
+    """Reads a `.npy` file's bytes, JSON, `str` of an array, or numbers with blanks or commas between; None if blank."""
     if data.startswith(MAGIC):
         return layout.from_npy(data)
     if not (text := data.strip()):
         return None
+    if b"," not in text and text.count(b"[") == text.count(b"]"):  # as `str` of a NumPy array
+        text = b",".join(text.replace(b"[", b" ").replace(b"]", b" ").split())
     if not text.startswith(b"["):
-        text = b"[%b]" % (text if b"," in text else b",".join(text.split()))
+        text = b"[%b]" % text
     try:
         return _of_lists(layout, json.loads(text))
     except (ValueError, RecursionError):
