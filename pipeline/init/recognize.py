@@ -209,7 +209,7 @@ def _images(
         images = [file for file in images if file.path in known]
     of_lists = [file for file, _ in lists.values()]
     shown = spread(images, SMALL_FILES)
-    captions = captions_of(images, others)
+    captions = captions_of(images, others).files()
     used = {file.path for file in (*metadata, *captions, *of_lists)}
     left = [file for file in others if file.path not in used]
     names = listed([file.path[len(folder) + 1 :] for file in metadata], SHOWN)
@@ -227,7 +227,7 @@ def _images(
         doubts.append(Doubt(path, "left out, though it may annotate these images", "If so: write COCO, VOC or YOLO"))
     return Recognized(
         sources,
-        metadata or [*shown, *captions_of(shown, captions), *masks, *of_lists],
+        metadata or [*dict.fromkeys([*shown, *captions_of(shown, others).files(), *masks, *of_lists])],
         bool(metadata) or len(shown) == len(images),
         {"format": f"{count(len(images), 'image')}{each}", "beside": f"{count(len(masks), 'mask')}, by their names"},
         [*pairs.notes, *_left_out(folder, left)],

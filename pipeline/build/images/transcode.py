@@ -41,23 +41,13 @@ from recordmill.transforms.contract import (
 )
 from recordmill.transforms.contract.kinds.image import ImageOptions, PixelOptions
 from recordmill.transforms.numpy.color import to_srgb
-from recordmill.transforms.numpy.image_decode import inks, jpeg, warn_of_old_pillow, without_ink
+from recordmill.transforms.numpy.image_decode import inks, jpeg, upright, warn_of_old_pillow, without_ink
 
 EIGHT_BITS = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "YCbCr": "RGB"}
 """The 8-bit mode for each mode without transparency."""
 PHOTOMETRIC, BITS, PROFILE = 262, 258, 34_675  # TIFF's tags
 WHITE_IS_ZERO = 0
-UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""Pillow's transposition that makes an EXIF orientation upright."""
-TURNED_BACK = UPRIGHT | {6: UPRIGHT[8], 8: UPRIGHT[6]}  # inverses: only quarter turns differ
+TURNS = range(2, 9)  # EXIF's orientations, but the upright one
 NETPBM = re.compile(rb"P([56]) (\d{5}) (\d{5}) 255 ")
 JPEG_MODES = {b"5": "L", b"6": "RGB"}
 IN_SRGB = (b"sRGB", b"\1")  # PNG's chunk, behind the header, for sRGB pixels by relative colorimetric intent
@@ -264,12 +254,13 @@ def _png_of(frame: _Frame, header: image_header.Header, compress: bool) -> bytes
         if header.format == "JPEG" and header.in_graph:
             facts.add(b"tEXt", image_header.FROM_JPEG)
     plain.info.clear()  # a broken colour profile would make a broken PNG
-    if turn in TURNED_BACK:
+    if turn in TURNS:
         metadata[image_rules.TAG] = turn  # the graph turns it, and knows that it did
         if image_header.NAMED[header.format].turned_by_pillow:
-            plain = plain.transpose(TURNED_BACK[turn])
+            back = {6: 8, 8: 6}.get(turn, turn)  # only quarter turns are not their own inverses
+            plain = Image.fromarray(upright(np.asarray(plain), back))
     if not compress:
-        return _uncompressed(plain, facts, metadata.tobytes() if turn in TURNED_BACK else metadata or b"")
+        return _uncompressed(plain, facts, metadata.tobytes() if turn in TURNS else metadata or b"")
     file = io.BytesIO()
     plain.save(file, "PNG", compress_level=1, compress_type=zlib.Z_RLE, exif=metadata, pnginfo=facts)
     return file.getvalue()
