@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import yaml
 from PIL import Image
@@ -363,15 +365,19 @@ def test_init_takes_no_class_or_photo_for_a_mask(tmp_path: Path) -> None:
     assert "beside" not in yaml.safe_load(starter(str(tmp_path), FILES))["source"]
 
 
-def test_init_knows_masks_of_a_table(tmp_path: Path) -> None:
+@pytest.mark.parametrize("are_files", [True, False])
+def test_init_knows_masks_of_a_table(tmp_path: Path, are_files: bool) -> None:
     rows = [{"mask": f"{n}_m.png", "image": f"{n}.png"} for n in range(3)]
     for n, row in enumerate(rows):
         Image.new("RGB", (8, 6), (n, 9, 9)).save(tmp_path / row["image"])
         mask = Image.new("P", (8, 6), n)
         mask.putpalette([0, 0, 0, 128, 0, 0, 0, 128, 0])
         mask.save(tmp_path / row["mask"])
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    text = starter(str(tmp_path / "rows.jsonl"), FILES)
+    (table := tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if not are_files:  # as Hugging Face's datasets hold them
+        held = [{name: {"bytes": (tmp_path / path).read_bytes()} for name, path in row.items()} for row in rows]
+        pq.write_table(pa.Table.from_pylist(held), table := tmp_path / "rows.parquet")
+    text = starter(str(table), FILES)
     assert_names(text, "kind: mask", "image: image", "{0: class_0, 1: class_1, 2: class_2}", "in 3 masks")
 
 

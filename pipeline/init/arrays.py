@@ -11,6 +11,7 @@ import numpy.typing as npt
 from recordmill.pipeline.init.guess import Choice, Guess, feature
 from recordmill.pipeline.init.recognize import Recognized
 from recordmill.pipeline.init.sample import LEAST_PIXELS, SourceSample, is_square
+from recordmill.pipeline.init.splits import divided, taken
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.encoded import uncompressed_name
@@ -19,10 +20,10 @@ from recordmill.pipeline.sources.formats.arrays import NPY, NPZ, ArrayInFile, ar
 from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.paths import is_image, note
-from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS
+from recordmill.pipeline.spec.split_by import SPLITS
 
 IS_ARRAYS = re.compile(r".*([.-]idx\d-?ubyte|\.idx|\.np[yz])")
-SPLIT_WORDS, LABEL_WORDS = {"t10k": "test", **SPLITS}, {"y", "label", "labels", "target", "targets"}
+LABEL_WORDS = {"y", "label", "labels", "target", "targets"}
 MOST_FILES = 16  # more `.npy` files are an image each
 ROWS = 100  # rows to look at
 CELL = re.compile(r"(\s*\d+(\.\d*)?(?!\S))+\s*")
@@ -36,13 +37,8 @@ def recognize_arrays(files: Files, path: str, in_folder: Sequence[FileInfo] | No
     for file in found:
         held = arrays_in(files, folder, file._replace(path=posixpath.basename(file.path)))
         arrays |= {name: each for name, each in held.items() if not each.fault}
-    by_split = dict[str | None, dict[str, ArrayInFile]]()
-    for name, array in arrays.items():
-        by_split.setdefault(next((SPLIT_WORDS[word] for word in _words(name) if word in SPLIT_WORDS), None), {})[
-            name
-        ] = array
-    splits = [split for split in SYNONYMS if split in by_split] if "train" in by_split else []
-    columns = {split: _columns(by_split[split]) for split in splits} if len(splits) > 1 else {None: _columns(arrays)}
+    parts = divided(arrays, _words)
+    columns = {split: _columns({name: arrays[name] for name in parts[split]}) for split in taken(parts)}
     if not found or (found[0].path.endswith(NPY) and not all(LABEL in each for each in columns.values())):
         return None
     path = found[0].path if found[0].path.endswith(NPZ) else folder
@@ -66,7 +62,7 @@ def _files_of_arrays(every: Sequence[FileInfo]) -> list[FileInfo]:
 
 
 def _words(name: str) -> list[str]:
-    return re.findall("[a-z0-9]+", name.lower())
+    return re.findall("[a-z0-9]+", name.lower().replace("t10k", "test"))
 
 
 def _columns(arrays: dict[str, ArrayInFile]) -> dict[str, str]:
@@ -77,7 +73,7 @@ def _columns(arrays: dict[str, ArrayInFile]) -> dict[str, str]:
         numbers, words = math.prod(array.shape[1:]), _words(name)
         are_pixels = numbers >= LEAST_PIXELS and (len(array.shape) > 2 or is_square(numbers))
         role = IMAGE if are_pixels else LABEL if numbers == 1 and LABEL_WORDS & {*words} else ""
-        own = "_".join(word for word in words if word not in SPLIT_WORDS)
+        own = "_".join(word for word in words if word not in SPLITS)
         if array.shape[0] == rows:
             columns[role if role and role not in columns else own] = name
     return columns

@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -18,9 +18,10 @@ from recordmill.pipeline.init.belonging import (
     one_row,
     rows_inside,
 )
-from recordmill.pipeline.init.beside import find_beside, image_lists, in_folders
+from recordmill.pipeline.init.beside import find_beside, in_folders
 from recordmill.pipeline.init.dialect import cell_options, find_encoding
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError, document_doubts, folder_doubts
+from recordmill.pipeline.init.splits import divided, image_lists, split_of, taken
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, naming_damage, open_plain, uncompressed_name
@@ -31,7 +32,6 @@ from recordmill.pipeline.sources.formats.image_folder import NAMES, captions_of
 from recordmill.pipeline.sources.formats.text import count_lines
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob, without_slash
 from recordmill.pipeline.sources.paths import image_test, is_image, join, listed, note
-from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS
 
 ENDINGS = {
     "csv": ".csv", "tsv": ".tsv .tab", "jsonl": ".jsonl .ndjson", "parquet": ".parquet .pq", "webdataset": ".tar .tgz",
@@ -170,9 +170,8 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
 def _joined(folder: str, filled: Sequence[FileInfo], joined: Sequence[Joined], written: Recognized) -> Recognized:
     """Returns a source for each group of joined files, with its split; `written` has options of all."""
     by_first = {next(iter(each.files.values())): each for each in joined}
-    splits = divided(list(by_first), lambda file: file.path[len(folder) + 1 :].split("/"))
-    taken = SYNONYMS if len(splits) > 1 else [None]
-    chosen = [(split, by_first[file]) for split in taken for file in splits.get(split, ())]
+    splits = divided(by_first, lambda file: file.path[len(folder) + 1 :].split("/"))
+    chosen = [(split, by_first[file]) for split in taken(splits) for file in splits[split]]
     sources = [
         {"format": "text", "path": each.folder, "columns": each.columns, **written.sources[0]}
         | ({"split": split} if split else {})
@@ -269,25 +268,10 @@ def _sources(folder: str, chosen: Sequence[FileInfo], filled: Sequence[FileInfo]
     """Returns the sources that read some of a folder's files: one for each split in their names."""
     by_split = divided(chosen, lambda file: file.path[len(folder) + 1 :].split("/"))
     names = sorted(file.path for file in filled)
-    taken = SYNONYMS if len(by_split) > 1 else [None]
-    ordered = [(split, by_split[split]) for split in taken if split in by_split]
-    return [(_path(folder, sorted(file.path for file in some), names), split, some) for split, some in ordered]
-
-
-def divided(
-    files: Sequence[FileInfo], names: Callable[[FileInfo], Iterable[str]]
-) -> dict[str | None, Sequence[FileInfo]]:
-    """Groups files by the split in their names (parts of a path); all under None unless train and another appear."""
-    by_split = dict[str | None, list[FileInfo]]()
-    for file in files:
-        by_split.setdefault(split_of(*names(file)), []).append(file)
-    return {**by_split} if "train" in by_split and len(by_split.keys() - {None}) > 1 else {None: files}
-
-
-def split_of(*names: str) -> str | None:
-    """Returns the first split that a file or folder name begins with: `train2017`, `val`."""
-    words = (re.match(r"[A-Za-z]+", name) for name in names)
-    return next(filter(None, (SPLITS.get(word[0].lower()) for word in words if word)), None)
+    return [
+        (_path(folder, sorted(file.path for file in by_split[split]), names), split, by_split[split])
+        for split in taken(by_split)
+    ]
 
 
 def _path(folder: str, some: Sequence[str], every: Collection[str]) -> str:

@@ -18,6 +18,7 @@ from recordmill.pipeline.build.images.deep_files import png
 from recordmill.pipeline.build.images.shapes import drawn
 from recordmill.pipeline.build.images.transcode import UndecodableError, open_image
 from recordmill.pipeline.sources.files import is_machine_fault
+from recordmill.transforms.contract.image_facts import BITS, KIND, PHOTOMETRIC
 from recordmill.transforms.contract.image_header import NAMED, PNG, ImageError, check_header, check_pixels, read_header
 from recordmill.transforms.contract.image_rules import TAG, is_transposed
 from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, npy_numbers
@@ -28,7 +29,6 @@ Values: TypeAlias = npt.NDArray[np.uint8 | np.uint16]
 Colors: TypeAlias = Sequence[tuple[tuple[int, int, int], int]]
 EXACT = ("PNG", "TIFF", "BMP", "GIF")  # formats that keep values
 BLURRED = ("jpeg", "tiff_jpeg", "webp")  # TIFF's compressions that do not
-BITS, SPACE, SIGNED = 258, 262, 339  # TIFF's tags
 OPAQUE = 255
 SHOWN = 3
 
@@ -128,10 +128,10 @@ def _of_image(data: bytes, max_pixels: int, colors: Colors | None, pixel: str) -
 
 def _plain(image: Image.Image, bits: int, pixel: str) -> Values:
     pixels, tags = np.asarray(image), _tags(image)
-    if tags.get(SPACE) == 0:
+    if tags.get(PHOTOMETRIC) == 0:
         raise ImageError("unsupported_format", "the TIFF counts from white, and libraries invert it: save it as PNG")
     if pixels.ndim == 2:
-        scaled = pixels.view(np.int8) if tags.get(SIGNED) == (2,) and bits == 8 else pixels
+        scaled = pixels.view(np.int8) if tags.get(KIND) == (2,) and bits == 8 else pixels
         return _levels(scaled // _step(bits) if image.mode == "L" else scaled, pixel)
     colours, alpha = pixels[..., : 3 if image.mode.startswith("RGB") else 1], pixels[..., -1]
     if image.mode in ("LA", "RGBA") and (alpha < OPAQUE).any():

@@ -45,8 +45,7 @@ from recordmill.transforms.numpy.image_decode import inks, jpeg, upright, warn_o
 
 EIGHT_BITS = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "YCbCr": "RGB"}
 """The 8-bit mode for each mode without transparency."""
-PHOTOMETRIC, BITS, PROFILE = 262, 258, 34_675  # TIFF's tags
-WHITE_IS_ZERO = 0
+PROFILE, WHITE_IS_ZERO = 34_675, 0  # TIFF's tag, and the value of another
 TURNS = range(2, 9)  # EXIF's orientations, but the upright one
 NETPBM = re.compile(rb"P([56]) (\d{5}) (\d{5}) 255 ")
 JPEG_MODES = {b"5": "L", b"6": "RGB"}
@@ -260,7 +259,10 @@ def _png_of(frame: _Frame, header: image_header.Header, compress: bool) -> bytes
             back = {6: 8, 8: 6}.get(turn, turn)  # only quarter turns are not their own inverses
             plain = Image.fromarray(upright(np.asarray(plain), back))
     if not compress:
-        return _uncompressed(plain, facts, metadata.tobytes() if turn in TURNS else metadata or b"")
+        exif = metadata.tobytes() if turn in TURNS else metadata or b""
+        kept = [(kind, data) for kind, data, *_ in facts.chunks]
+        kept += [(b"eXIf", exif.removeprefix(image_parts.EXIF))] if exif else []
+        return deep_files.png(np.asarray(plain), kept)
     file = io.BytesIO()
     plain.save(file, "PNG", compress_level=1, compress_type=zlib.Z_RLE, exif=metadata, pnginfo=facts)
     return file.getvalue()
@@ -273,11 +275,6 @@ def _of_jpeg(data: bytes, mode: str) -> Image.Image:
     return Image.frombuffer(mode, (width, height), pixels, "raw", mode, 0, 1)
 
 
-def _uncompressed(image: Image.Image, facts: PngInfo, metadata: bytes) -> bytes:
-    exif = [(b"eXIf", metadata.removeprefix(image_parts.EXIF))] if metadata else []
-    return deep_files.png(np.asarray(image), [*((kind, data) for kind, data, *_ in facts.chunks), *exif])
-
-
 def is_converted(ready: bytes) -> bool:
     """Whether `decodable` applied a colour profile to this PNG."""
     return ready[37:41] == IN_SRGB[0]
@@ -286,8 +283,8 @@ def is_converted(ready: bytes) -> bool:
 def _plain(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
     """Converts an image to 8 bits: grey, RGB or RGBA."""
     if image.mode.startswith("I;16"):  # grey of 9 to 16 bits
-        grey = (np.asarray(image) >> (tags.get(BITS, (16,))[0] - 8)).astype(np.uint8)
-        return Image.fromarray(255 - grey if tags.get(PHOTOMETRIC) == WHITE_IS_ZERO else grey)
+        grey = (np.asarray(image) >> (tags.get(image_facts.BITS, (16,))[0] - 8)).astype(np.uint8)
+        return Image.fromarray(255 - grey if tags.get(image_facts.PHOTOMETRIC) == WHITE_IS_ZERO else grey)
     if image.mode == "CMYK":
         return Image.fromarray(without_ink(np.asarray(image)))
     if image.has_transparency_data:
