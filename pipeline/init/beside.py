@@ -22,8 +22,8 @@ from recordmill.pipeline.sources.paths import ARRAY, is_image, join, listed, may
 from recordmill.pipeline.spec.split_by import SPLITS
 
 EXACT = (".png", ".tif", ".tiff", ".gif", ".bmp", ARRAY)  # formats of masks
-START, END = re.compile(r"([A-Za-z][A-Za-z0-9]*[ _-])+"), re.compile(r"([A-Za-z0-9]*[A-Za-z][ _-])+")
-"""Words at the beginning of a name, and at its end, read backwards in linear time."""
+START = re.compile(r"([A-Za-z][A-Za-z0-9]*[ _-])+")  # words at the beginning of a name
+END = re.compile(r"([A-Za-z0-9]*[A-Za-z][ _-])+")  # at its end, read backwards in linear time
 WORD = re.compile(r"[ _-]?[A-Za-z0-9]+[ _-]?")
 SPLIT_WORD = re.compile(r"(?i)(?<![a-z])(training|train|validation|valid|val|test)(?=[^a-z]*[a-z])")
 MASK_NAME = re.compile(rf"(?i)(^|(?<!with)(?<!without)[ _*/-]|train|val|test)({MASKS})(s|ids)?\d*([*/]|$)")

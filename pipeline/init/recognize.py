@@ -208,12 +208,11 @@ def _images(
         images = [file for file in images if file.path in known]
     of_lists = [file for file, _ in lists.values()]
     shown = spread(images, SMALL_FILES)
-    captions = captions_of(images, others).files()
-    used = {file.path for file in (*metadata, *captions, *of_lists)}
-    left = [file for file in others if file.path not in used]
+    used = {*metadata, *captions_of(images, others).files(), *of_lists}
+    left = [file for file in others if file not in used]
     names = listed([file.path[len(folder) + 1 :] for file in metadata], SHOWN)
     each = f"; the rows are those of {names}" if metadata else ", each one a row"
-    tops = [] if metadata else [file.path for file in left if posixpath.dirname(file.path) == folder]
+    tops = [file.path for file in left if posixpath.dirname(file.path) == folder and not metadata]
     tables = [path for path in tops if format_by_name(path) in NAMING]
     tables.sort(key=lambda path: split_of(posixpath.basename(path)) != "train")  # before `sample_submission.csv`
     if path := _table_of(images, tables):
@@ -221,9 +220,7 @@ def _images(
         unread = [file for file in others if file.path != path]
         return _table(files, form, [(path, None, table)], encoding, _left_out(folder, unread))
     unsure += [] if metadata or in_folders(beside) else folder_doubts([file.path for file in images])
-    doubts = [Doubt(path, "its rows may name these images", f"If so: recordmill init {path}") for path in tables[:1]]
-    for path in _annotations(files, images, left)[:1] if not metadata else ():
-        doubts.append(Doubt(path, "left out, though it may annotate these images", "If so: write COCO, VOC or YOLO"))
+    unsure += [] if metadata else _doubts_of_left(tables, _annotations(files, images, left))
     return Recognized(
         sources,
         metadata or [*dict.fromkeys([*shown, *captions_of(shown, others).files(), *masks, *of_lists])],
@@ -231,8 +228,15 @@ def _images(
         {"format": f"{count(len(images), 'image')}{each}", "beside": f"{count(len(masks), 'mask')}, by their names"},
         [*pairs.notes, *_left_out(folder, left)],
         [] if metadata else sorted({posixpath.dirname(image_place(beside)(file.path) or "") for file in rows}),
-        doubts=[*unsure, *doubts],
+        doubts=unsure,
     )
+
+
+def _doubts_of_left(tables: Sequence[str], annotations: Sequence[str]) -> list[Doubt]:
+    """Doubts about the first table, and the first annotations, beside images that are rows."""
+    doubts = [Doubt(path, "its rows may name these images", f"If so: recordmill init {path}") for path in tables[:1]]
+    remedy = "If so: write COCO, VOC or YOLO"
+    return doubts + [Doubt(path, "left out, though it may annotate these images", remedy) for path in annotations[:1]]
 
 
 def _table_of(images: Sequence[FileInfo], tables: Sequence[str]) -> str | None:

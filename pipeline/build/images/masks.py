@@ -16,8 +16,7 @@ from PIL import Image
 
 from recordmill.pipeline.build.images.deep_files import png
 from recordmill.pipeline.build.images.shapes import drawn
-from recordmill.pipeline.build.images.transcode import UndecodableError, open_image
-from recordmill.pipeline.sources.files import is_machine_fault
+from recordmill.pipeline.build.images.transcode import naming_damage, open_image
 from recordmill.transforms.contract.image_facts import BITS, KIND, PHOTOMETRIC
 from recordmill.transforms.contract.image_header import NAMED, PNG, ImageError, check_header, check_pixels, read_header
 from recordmill.transforms.contract.image_rules import TAG, is_transposed
@@ -89,16 +88,9 @@ def values(data: bytes, max_pixels: int, colors: Colors | None, pixel: str = "ui
     Raises: ImageError: `unsupported_format`: not an exact format, or transparent; `unknown_class`: a colour or a value
     beyond the type; others as `transcode.decodable`.
     """
-    try:
-        return (
-            _of_array(data, max_pixels, pixel) if data.startswith(MAGIC) else _of_image(data, max_pixels, colors, pixel)
-        )
-    except ImageError:
-        raise
-    except Exception as error:  # hostile bytes raise any
-        if is_machine_fault(error):
-            raise
-        raise UndecodableError("undecodable_image", "the mask is cut off or damaged") from None
+    with naming_damage("mask"):
+        is_array = data.startswith(MAGIC)
+        return _of_array(data, max_pixels, pixel) if is_array else _of_image(data, max_pixels, colors, pixel)
 
 
 def _of_array(data: bytes, max_pixels: int, pixel: str) -> Values:

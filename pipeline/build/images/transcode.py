@@ -17,6 +17,7 @@ import re
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -96,21 +97,28 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
     is_ready = deep_files.is_ready(data, header, wanted) if is_deep else header.in_graph and not profile
     if is_ready and not has_pages:
         return data
-    try:
+    with naming_damage(header.format):
         if is_deep:
             return _joined(_to_planes(data, header, options, wanted))
         frames: Iterable[_Frame] = _frames(data, header, profile, options)
         frames = frames if has_pages else [*frames]  # of one, the file is closed: 4 bytes a pixel
         return _joined(_png_of(frame, header, options.get("compress", True)) for frame in frames) or data
+
+
+@contextmanager
+def naming_damage(what: str) -> Iterator[None]:
+    """Raises: ImageError: instead of a decoder's error; faults of the machine pass."""
+    try:
+        yield
     except image_header.ImageError:
         raise
     except Image.DecompressionBombError:
-        message = f"Pillow decodes {2 * (Image.MAX_IMAGE_PIXELS or 0)} pixels of a {header.format} at most"
+        message = f"Pillow decodes {2 * (Image.MAX_IMAGE_PIXELS or 0)} pixels of a {what} at most"
         raise image_header.ImageError("too_many_pixels", message) from None
     except Exception as error:  # hostile bytes raise any: struct.error, KeyError, OverflowError, …
         if is_machine_fault(error):
             raise
-        message = f"the {header.format} is cut off, damaged, or of a kind that Pillow does not decode"
+        message = f"the {what} is cut off, damaged, or of a kind that Pillow does not decode"
         raise UndecodableError("undecodable_image", message) from None
 
 
