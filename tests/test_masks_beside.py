@@ -400,15 +400,19 @@ def test_init_finds_images_beside_the_tables_folder(tmp_path: Path) -> None:
     assert os.path.samefile(found["source"]["images"], tmp_path)
 
 
-def test_init_knows_masks_of_a_table(tmp_path: Path) -> None:
+@pytest.mark.parametrize("are_files", [True, False])
+def test_init_knows_masks_of_a_table(tmp_path: Path, are_files: bool) -> None:
     rows = [{"mask": f"{n}_m.png", "image": f"{n}.png"} for n in range(3)]
     for n, row in enumerate(rows):
         Image.new("RGB", (8, 6), (n, 9, 9)).save(tmp_path / row["image"])
         mask = Image.new("P", (8, 6), n)
         mask.putpalette([0, 0, 0, 128, 0, 0, 0, 128, 0])
         mask.save(tmp_path / row["mask"])
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    text = starter(str(tmp_path / "rows.jsonl"), FILES)
+    (table := tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    if not are_files:  # as Hugging Face's datasets hold them
+        held = [{name: {"bytes": (tmp_path / path).read_bytes()} for name, path in row.items()} for row in rows]
+        parquet.write_table(pa.Table.from_pylist(held), table := tmp_path / "rows.parquet")
+    text = starter(str(table), FILES)
     assert_names(text, "kind: mask", "image: image", "{0: class_0, 1: class_1, 2: class_2}", "in 3 masks")
 
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageStat
+from PIL import ImageStat
 
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.version import DatasetVersion
@@ -231,8 +231,9 @@ class FeatureRoles:
         for name in self.images:
             for image in images_of(record, name)[:MOST_IN_ROW]:
                 array = image.array()
-                pixels = self.painted(record, name, array) if name in self.masks else as_image(array)
-                if measured is not None and name in self.masks:
+                mask, words = self.masks.get(name), range_words(image, array)
+                pixels = painted(array, self.under(record, name), mask.ignore) if mask else as_image(array)
+                if measured is not None and mask:
                     measured[name].values.append(array)
                 elif measured is not None and not image.pixels.planes:  # those are shown stretched
                     colors = ImageStat.Stat(pixels)
@@ -242,16 +243,12 @@ class FeatureRoles:
                 shown = notebook.small(hatched(pixels, self.backgrounds.get(name)), side)
                 shown = with_poses(shown, self.poses(record, name))
                 boxes = tuple(self._boxes(record, name, *shown.size))
-                size = f"{pixels.width}×{pixels.height}{range_words(image, array)}"
-                if words := range_words(image, array):
+                size = f"{pixels.width}×{pixels.height}{words}"
+                if words:
                     ranges.setdefault(name, f"black…white{words.replace(',', ' ', 1)}")
                 thumbnails.append(Thumbnail(name, notebook.data_url(shown), *shown.size, size, boxes))
         texts, values = self.words_of(record)
         return ShownRecord(record.key, record.split, self.label_of(record), thumbnails, texts, ranges | values)
-
-    def painted(self, record: Record, name: str, mask: Levels) -> Image.Image:
-        """Paints a mask over its image, a colour a value; 0 shows the image."""
-        return painted(mask, self.under(record, name), self.masks[name].ignore)
 
     def under(self, record: Record, mask: str) -> Levels | None:
         """Returns the pixels of a mask's image, if any."""

@@ -13,7 +13,8 @@ from typing import Any
 from recordmill.pipeline.init.beside import find_beside
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
 from recordmill.pipeline.init.guess import Choice
-from recordmill.pipeline.init.recognize import SMALL_FILES, Recognized, divided, read_head, split_of
+from recordmill.pipeline.init.recognize import SMALL_FILES, Recognized, read_head
+from recordmill.pipeline.init.splits import divided, split_of
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import FileInfo, Files

@@ -12,6 +12,7 @@ from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
 from recordmill.pipeline.init.guess import Choice, Guess, feature
 from recordmill.pipeline.init.recognize import Recognized
 from recordmill.pipeline.init.sample import LEAST_PIXELS, PIXELS, SourceSample, is_square
+from recordmill.pipeline.init.splits import divided, taken
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.encoded import uncompressed_name
@@ -20,10 +21,10 @@ from recordmill.pipeline.sources.formats.arrays import NPY, NPZ, ArrayInFile, ar
 from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.paths import is_image, note
-from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS
+from recordmill.pipeline.spec.split_by import SPLITS
 
 IS_ARRAYS = re.compile(r".*([.-]idx\d-?ubyte|\.idx|\.np[yz])")
-SPLIT_WORDS, LABEL_WORDS = {"t10k": "test", **SPLITS}, {"y", "label", "labels", "target", "targets"}
+LABEL_WORDS = {"y", "label", "labels", "target", "targets"}
 MOST_FILES = 16  # more `.npy` files are an image each
 SAVE = "save both in one file by `numpy.savez(FILE, image=…, label=…)`"
 ROWS = 100  # rows to look at
@@ -45,12 +46,8 @@ def recognize_arrays(files: Files, path: str, in_folder: Sequence[FileInfo] | No
         raise UnknownDataError(f"{found[0].path}: no array can be read: {'; '.join(map(': '.join, faults.items()))}")
     needed = "If you need it, save it as numbers or texts"
     doubts = [Doubt(f"array {name}", f"left out: {fault}", needed) for name, fault in faults.items()]
-    by_split = dict[str | None, dict[str, ArrayInFile]]()
-    for name, array in arrays.items():
-        split = next((SPLIT_WORDS[word] for word in _words(name) if word in SPLIT_WORDS), None)
-        by_split.setdefault(split, {})[name] = array
-    splits = [split for split in SYNONYMS if split in by_split] if "train" in by_split else []
-    columns = {split: _columns(by_split[split]) for split in splits} if len(splits) > 1 else {None: _columns(arrays)}
+    parts = divided(arrays, _words)
+    columns = {split: _columns({name: arrays[name] for name in parts[split]}) for split in taken(parts)}
     if not found or (found[0].path.endswith(NPY) and not all(LABEL in each for each in columns.values())):
         _check_rows(arrays)
         return None
@@ -89,7 +86,7 @@ def _files_of_arrays(every: Sequence[FileInfo]) -> list[FileInfo]:
 
 
 def _words(name: str) -> list[str]:
-    return re.findall("[a-z0-9]+", name.lower())
+    return re.findall("[a-z0-9]+", name.lower().replace("t10k", "test"))
 
 
 def _columns(arrays: dict[str, ArrayInFile]) -> dict[str, str]:
@@ -100,7 +97,7 @@ def _columns(arrays: dict[str, ArrayInFile]) -> dict[str, str]:
         numbers, words = math.prod(array.shape[1:]), _words(name)
         are_pixels = numbers >= LEAST_PIXELS and (len(array.shape) > 2 or is_square(numbers))
         role = IMAGE if are_pixels else LABEL if numbers == 1 and LABEL_WORDS & {*words} else ""
-        own = "_".join(word for word in words if word not in SPLIT_WORDS)
+        own = "_".join(word for word in words if word not in SPLITS)
         if array.shape[0] == rows:
             columns[role if role and role not in columns else own] = name
     return columns

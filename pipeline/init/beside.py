@@ -7,23 +7,23 @@ all have one of the same name. Names or pixels must tell them from images.
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from PIL import Image
 
 from recordmill.pipeline.init.doubts import MASKS, PART_FOLDER, Doubt
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.formats.annotated_rows import ImageList
 from recordmill.pipeline.sources.formats.beside import Beside, Pattern
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.paths import ARRAY, is_image, join, listed, may_be_image
-from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS
+from recordmill.pipeline.spec.split_by import SPLITS
 
 EXACT = (".png", ".tif", ".tiff", ".gif", ".bmp", ARRAY)  # formats of masks
-ENDINGS = re.compile(r"([ _-][A-Za-z][A-Za-z0-9]*)+$"), re.compile(r"^([A-Za-z][A-Za-z0-9]*[ _-])+")
+START = re.compile(r"([A-Za-z][A-Za-z0-9]*[ _-])+")  # words at the beginning of a name
+END = re.compile(r"([A-Za-z0-9]*[A-Za-z][ _-])+")  # at its end, read backwards in linear time
 WORD = re.compile(r"[ _-]?[A-Za-z0-9]+[ _-]?")
 SPLIT_WORD = re.compile(r"(?i)(?<![a-z])(training|train|validation|valid|val|test)(?=[^a-z]*[a-z])")
 MASK_NAME = re.compile(rf"(?i)(^|(?<!with)(?<!without)[ _*/-]|train|val|test)({MASKS})(s|ids)?\d*([*/]|$)")
@@ -48,7 +48,7 @@ class Part:
         """All paths of the pattern by key."""
         return self.keyed(self.paths)
 
-    @cached_property
+    @property
     def name(self) -> str:
         """The end of the files' names."""
         return self.pattern.rpartition("*")[2] if "*" in self.pattern else ""
@@ -91,9 +91,9 @@ def find_beside(files: Files, folder: str, found: Sequence[FileInfo]) -> tuple[d
         if not part.is_named and (part.is_plain or part.folder == parts[-1].folder or part.folder)
     ]
     pairs = [(image, [each for each in parts if each.is_beside(image)]) for image in images]
-    flat = dict[str, bool]()
+    is_flat = cache(lambda path: _is_flat(files, join(folder, path)))
     for image, others in pairs:
-        others[:] = [each for each in others if each.is_named or _tells(files, folder, each, image, flat)]
+        others[:] = [each for each in others if each.is_named or _tells(is_flat, each, image)]
     pairs.sort(key=lambda pair: (len(pair[1]), len(pair[0].keys), pair[0].is_plain, bool(pair[0].folder)))
     image, others = pairs[-1]
     if not others:
@@ -150,21 +150,18 @@ def _affixes(paths: Sequence[str]) -> Counter[str]:
     found = Counter[str]()
     for path in paths:
         stem = posixpath.splitext(posixpath.basename(path))[0]
-        for is_start, match in enumerate(each.search(stem) for each in ENDINGS):
-            words = WORD.findall(match[0]) if match and match[0] != stem else []
+        for is_start, match in enumerate((END.match(stem[::-1]), START.match(stem))):
+            text = match[0][:: 1 if is_start else -1] if match else stem
+            words = WORD.findall(text) if text != stem else []
             for count in range(1, len(words) + 1):
                 found[f"{''.join(words[:count])}*" if is_start else f"*{''.join(words[-count:])}"] += 1
     return found
 
 
-def _tells(files: Files, folder: str, part: Part, image: Part, flat: dict[str, bool]) -> bool:
+def _tells(is_flat: Callable[[str], bool], part: Part, image: Part) -> bool:
     """Whether files have few colours, and their images many."""
-    for each in (part, image):
-        if each.pattern not in flat:
-            flat[each.pattern] = all(
-                _is_flat(files, join(folder, path)) for path in spread([*each.keys.values()], OPENED)
-            )
-    return flat[part.pattern] and not flat[image.pattern]
+    are_flat, are_images = (all(map(is_flat, spread([*each.keys.values()], OPENED))) for each in (part, image))
+    return are_flat and not are_images
 
 
 def _is_flat(files: Files, path: str) -> bool:
@@ -176,18 +173,3 @@ def _is_flat(files: Files, path: str) -> bool:
             return picture.mode[0] in "1LPIF" or 1 < len(picture.convert("RGB").getcolors(FLAT) or ())
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
         return path.endswith(ARRAY)
-
-
-def image_lists(
-    files: Files, images: Sequence[FileInfo], others: Sequence[FileInfo]
-) -> dict[str, tuple[FileInfo, list[str]]]:
-    """Finds the list of each split's images, as in VOC's `ImageSets/Segmentation`, with their paths."""
-    groups = dict[str, dict[str, tuple[FileInfo, list[str]]]]()
-    for file in others:
-        folder, name = posixpath.split(file.path)
-        if name.endswith(".txt") and (split := SPLITS.get(name[:-4].lower())):
-            named = ImageList.read(files, file.path)
-            groups.setdefault(folder, {})[split] = file, [image.path for image in images if image.path in named]
-    whole = [each for each, found in groups.items() if len(found) > 1 and all(some for _, some in found.values())]
-    found = groups[max(whole, key=lambda each: each.endswith("Segmentation"))] if whole else {}
-    return {split: found[split] for split in SYNONYMS if split in found} if "train" in found else {}

@@ -101,7 +101,7 @@ def cell_options(
 
 
 def _invented(names: Sequence[str], columns: Sequence[Sequence[str]]) -> list[str]:
-    """Names columns: `column_1` and so on, or a label beside a square image's pixels: its corners hardly vary."""
+    """Names columns: `column_1` and so on, or a label beside a square image's pixels: corners hardly vary."""
     side, cells = math.isqrt(len(names) - 1) if names else 0, {*names, *chain.from_iterable(columns)}
     if side < LEAST_SIDE or side * side + 1 != len(names) or not all(map(BYTE.fullmatch, cells)):
         return [f"column_{number}" for number in range(1, len(names) + 1)]

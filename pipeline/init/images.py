@@ -15,9 +15,9 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 from PIL import Image
 
+from recordmill.pipeline.build.images.image_files import ImageFiles
 from recordmill.pipeline.build.images.masks import values
 from recordmill.pipeline.init.guess import FITS, Choice, Guess, Header, feature, left_out, share_of
 from recordmill.pipeline.init.recognize import NAMING
@@ -27,7 +27,7 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.files import Files, why_absent
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.globs import escape
-from recordmill.pipeline.sources.images import DATA_URL, file_path, parse
+from recordmill.pipeline.sources.images import DATA_URL, parse
 from recordmill.pipeline.sources.paths import Inside, is_image, join, may_be_image
 from recordmill.pipeline.spec.features.image import MAX_BYTES
 from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
@@ -239,20 +239,11 @@ MAYBE_MASK = re.compile(rf"{MASK_COLUMN.pattern}|(annotation|label|target|gt)s?|
 
 def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Guess:
     """Turns a guess into a mask of the image `name`, with the values, or the colours, of its pixels as classes."""
-    blocks, is_all = sample.take({item.column: Column(ColumnType.IMAGE, optional=True)})
-    found, colors, looked = Counter[int](), Counter[Any](), 0
-    for number, block in blocks:
-        for reference in filter(None, block.table[item.column].to_pylist()):
-            data = _read(sample, number, reference)
-            looked += bool(data)
-            try:
-                found.update(_pixels(values(data, MAX_PIXELS, None, "uint16")) if data else {})
-            except ImageError as error:
-                if "`colors`" not in error.message:
-                    wrong = left_out(item.column, f"masks by their names, but {error.message}", item.reading)
-                    return wrong if MASK_COLUMN.fullmatch(item.column) else item
-                with Image.open(io.BytesIO(data)) as picture:
-                    colors.update({color: pixels for pixels, color in picture.convert("RGB").getcolors(1 << 24) or ()})
+    try:
+        found, colors, looked, is_all = _counted(sample, item.column)
+    except ImageError as error:
+        wrong = left_out(item.column, f"masks by their names, but {error.message}", item.reading)
+        return wrong if MASK_COLUMN.fullmatch(item.column) else item
     kept = {option: choice for option, choice in item.options.items() if option == "optional"}
     options: dict[str, Choice] = {"kind": ("mask", "by its name"), "image": (name, ""), **kept}
     are_many = max(len(found), len(colors)) > MOST_CLASSES or max(found, default=0) >= LEVELS
@@ -275,9 +266,26 @@ def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Gu
     return replace(item, options=options | _classes(found, of, is_all=is_all))
 
 
-def _pixels(mask: npt.NDArray[Any]) -> dict[int, int]:
-    counts = np.bincount(mask.ravel())
-    return {value: int(counts[value]) for value in np.flatnonzero(counts).tolist()}
+def _counted(sample: SourceSample, column: str) -> tuple[Counter[int], Counter[Any], int, bool]:
+    """Counts pixels by value, or by colour, and masks; says whether these are all. Raises: ImageError: no mask."""
+    blocks, is_all = sample.take({column: Column(ColumnType.IMAGE, optional=True)})
+    files = ImageFiles(sample.files, [reader.image_root(sample.files) for reader in sample.readers], "")
+    found, colors, looked = Counter[int](), Counter[Any](), 0
+    for number, block in blocks:
+        for reference in filter(None, block.table[column].to_pylist()):
+            data = b""
+            with suppress(ImageError):  # unreadable, as its header tells
+                data = files.read(number, reference)
+            looked += bool(data)
+            try:
+                counts = np.bincount(values(data, MAX_PIXELS, None, "uint16").ravel()) if data else np.zeros(0, int)
+                found.update({value: int(counts[value]) for value in np.flatnonzero(counts).tolist()})
+            except ImageError as error:
+                if "`colors`" not in error.message:
+                    raise
+                with Image.open(io.BytesIO(data)) as picture:
+                    colors.update({color: pixels for pixels, color in picture.convert("RGB").getcolors(1 << 24) or ()})
+    return found, colors, looked, is_all
 
 
 def _shares(found: Counter[Any]) -> str:
@@ -297,18 +305,6 @@ def _classes(found: Counter[int], of: str, *, is_all: bool) -> dict[str, Choice]
         known.pop()
     named = {value: f"class_{value}" for value in known} if names is None else dict(zip(known, names, strict=True))
     return {**options, "classes" if is_all else "# classes": (named, why)}
-
-
-def _read(sample: SourceSample, number: int, reference: bytes) -> bytes:
-    """Reads a mask's file, or its bytes in the row; nothing if missing, or a piece of another file."""
-    path = file_path(reference)
-    if (data := parse(reference).data) is not None:
-        return data
-    with suppress(OSError):
-        if path is not None:
-            with sample.files.open(join(sample.readers[number].image_root(sample.files), path)) as file:
-                return file.read()
-    return b""
 
 
 def _headers(item: Guess, image: Guess) -> list[list[Header]]:

@@ -2,10 +2,9 @@
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
 from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
@@ -19,9 +18,10 @@ from recordmill.pipeline.init.belonging import (
     one_row,
     rows_inside,
 )
-from recordmill.pipeline.init.beside import find_beside, image_lists, in_folders
+from recordmill.pipeline.init.beside import find_beside, in_folders
 from recordmill.pipeline.init.dialect import cell_options, find_encoding
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError, document_doubts, folder_doubts
+from recordmill.pipeline.init.splits import divided, image_lists, split_of, taken
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, naming_damage, open_plain, uncompressed_name
@@ -32,7 +32,6 @@ from recordmill.pipeline.sources.formats.image_folder import NAMES, captions_of
 from recordmill.pipeline.sources.formats.text import count_lines
 from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob, without_slash
 from recordmill.pipeline.sources.paths import image_test, is_image, join, listed, note
-from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS
 
 ENDINGS = {
     "csv": ".csv", "tsv": ".tsv .tab", "jsonl": ".jsonl .ndjson", "parquet": ".parquet .pq", "webdataset": ".tar .tgz",
@@ -73,7 +72,6 @@ CELLS, JSON, IMAGES = ("csv", "tsv"), ("json", "jsonl"), "image_folder"
 TEXTS = (*CELLS, *SENTENCES, "jsonl", "json", "text")  # formats with an encoding
 CLASS_NAMES = re.compile(r"(?i)[^/]*(class|label|categor|names|synset|mapping)[^/]*\.(txt|json)|[^/]+\.names")
 """Usual names of files of class names."""
-FIRST_OR_LAST = re.compile("^[a-z]+|[a-z]+$")
 SHOWN, FIRST_LINE = 3, 1 << 16
 FILES = 16  # files of a source to look at
 SMALL_FILES = 1_000  # the same for files that are rows: images and documents
@@ -177,9 +175,8 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
 def _joined(folder: str, filled: Sequence[FileInfo], joined: Sequence[Joined], written: Recognized) -> Recognized:
     """Returns a source for each group of joined files, with its split; `written` has options of all."""
     by_first = {next(iter(each.files.values())): each for each in joined}
-    splits = divided(list(by_first), lambda file: file.path[len(folder) + 1 :].split("/"))
-    taken = SYNONYMS if len(splits) > 1 else [None]
-    chosen = [(split, by_first[file]) for split in taken for file in splits.get(split, ())]
+    splits = divided(by_first, lambda file: file.path[len(folder) + 1 :].split("/"))
+    chosen = [(split, by_first[file]) for split in taken(splits) for file in splits[split]]
     sources = [
         {"format": "text", "path": each.folder, "columns": each.columns, **written.sources[0]}
         | ({"split": split} if split else {})
@@ -216,12 +213,11 @@ def _images(
         images = [file for file in images if file.path in known]
     of_lists = [file for file, _ in lists.values()]
     shown = spread(images, SMALL_FILES)
-    captions = captions_of(images, others)
-    used = {file.path for file in (*metadata, *captions, *of_lists)}
-    left = [file for file in others if file.path not in used]
+    used = {*metadata, *captions_of(images, others).files(), *of_lists}
+    left = [file for file in others if file not in used]
     names = listed([file.path[len(folder) + 1 :] for file in metadata], SHOWN)
     each = f"; the rows are those of {names}" if metadata else ", each one a row"
-    tops = [] if metadata else [file.path for file in left if posixpath.dirname(file.path) == folder]
+    tops = [file.path for file in left if posixpath.dirname(file.path) == folder and not metadata]
     tables = [path for path in tops if format_by_name(path) in NAMING]
     tables.sort(key=lambda path: split_of(posixpath.basename(path)) != "train")  # before `sample_submission.csv`
     if path := _table_of(images, tables):
@@ -229,18 +225,23 @@ def _images(
         unread = [file for file in others if file.path != path]
         return _table(files, form, [(path, None, table)], encoding, _left_out(folder, unread))
     unsure += [] if metadata or in_folders(beside) else folder_doubts([file.path for file in images])
-    doubts = [Doubt(path, "its rows may name these images", f"If so: recordmill init {path}") for path in tables[:1]]
-    for path in _annotations(files, images, left)[:1] if not metadata else ():
-        doubts.append(Doubt(path, "left out, though it may annotate these images", "If so: write COCO, VOC or YOLO"))
+    unsure += [] if metadata else _doubts_of_left(tables, _annotations(files, images, left))
     return Recognized(
         sources,
-        metadata or [*shown, *captions_of(shown, captions), *masks, *of_lists],
+        metadata or [*dict.fromkeys([*shown, *captions_of(shown, others).files(), *masks, *of_lists])],
         bool(metadata) or len(shown) == len(images),
         {"format": f"{count(len(images), 'image')}{each}", "beside": f"{count(len(masks), 'mask')}, by their names"},
         [*pairs.notes, *_left_out(folder, left)],
         [] if metadata else sorted({posixpath.dirname(image_place(beside)(file.path) or "") for file in rows}),
-        doubts=[*unsure, *doubts],
+        doubts=unsure,
     )
+
+
+def _doubts_of_left(tables: Sequence[str], annotations: Sequence[str]) -> list[Doubt]:
+    """Doubts about the first table, and the first annotations, beside images that are rows."""
+    doubts = [Doubt(path, "its rows may name these images", f"If so: recordmill init {path}") for path in tables[:1]]
+    remedy = "If so: write COCO, VOC or YOLO"
+    return doubts + [Doubt(path, "left out, though it may annotate these images", remedy) for path in annotations[:1]]
 
 
 def _table_of(images: Sequence[FileInfo], tables: Sequence[str]) -> str | None:
@@ -276,25 +277,10 @@ def _sources(folder: str, chosen: Sequence[FileInfo], filled: Sequence[FileInfo]
     """Returns the sources that read some of a folder's files: one for each split in their names."""
     by_split = divided(chosen, lambda file: file.path[len(folder) + 1 :].split("/"))
     names = sorted(file.path for file in filled)
-    taken = SYNONYMS if len(by_split) > 1 else [None]
-    ordered = [(split, by_split[split]) for split in taken if split in by_split]
-    return [(_path(folder, sorted(file.path for file in some), names), split, some) for split, some in ordered]
-
-
-def divided(
-    files: Sequence[FileInfo], names: Callable[[FileInfo], Iterable[str]]
-) -> dict[str | None, Sequence[FileInfo]]:
-    """Groups files by the split in their names (parts of a path); all under None unless train and another appear."""
-    by_split = dict[str | None, list[FileInfo]]()
-    for file in files:
-        by_split.setdefault(split_of(*names(file)), []).append(file)
-    return {**by_split} if "train" in by_split and len(by_split.keys() - {None}) > 1 else {None: files}
-
-
-def split_of(*names: str) -> str | None:
-    """Returns the first split that a file or folder name begins or ends with: `train2017`, `val`, `mnist_train`."""
-    words = chain.from_iterable(FIRST_OR_LAST.findall(name.partition(".")[0].lower()) for name in names)
-    return next(filter(None, map(SPLITS.get, words)), None)
+    return [
+        (_path(folder, sorted(file.path for file in by_split[split]), names), split, by_split[split])
+        for split in taken(by_split)
+    ]
 
 
 def _path(folder: str, some: Sequence[str], every: Collection[str]) -> str:

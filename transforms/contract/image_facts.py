@@ -40,7 +40,7 @@ VOC = bytes.fromhex("000000 800000 008000 808000 000080 800080 008080 808080 400
 """The first colours of the palette of Pascal VOC, DAVIS and labelme; Windows' differs in the eighth or ninth."""
 
 PAGED = ("GIF", "PNG", "WebP", "TIFF", "AVIF")
-"""Formats with pages or frames for `pages: all`."""
+"""Formats of several pages or frames, for `pages: all`."""
 PALETTES = [0] * 128 + [6 << (flags & 7) for flags in range(128, 256)]  # bytes of a GIF's palette, by flags
 
 

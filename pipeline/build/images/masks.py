@@ -16,8 +16,8 @@ from PIL import Image
 
 from recordmill.pipeline.build.images.deep_files import png
 from recordmill.pipeline.build.images.shapes import drawn
-from recordmill.pipeline.build.images.transcode import UndecodableError, open_image
-from recordmill.pipeline.sources.files import is_machine_fault
+from recordmill.pipeline.build.images.transcode import naming_damage, open_image
+from recordmill.transforms.contract.image_facts import BITS, KIND, PHOTOMETRIC
 from recordmill.transforms.contract.image_header import NAMED, PNG, ImageError, check_header, check_pixels, read_header
 from recordmill.transforms.contract.image_rules import TAG, is_transposed
 from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, npy_numbers
@@ -28,7 +28,6 @@ Values: TypeAlias = npt.NDArray[np.uint8 | np.uint16]
 Colors: TypeAlias = Sequence[tuple[tuple[int, int, int], int]]
 EXACT = ("PNG", "TIFF", "BMP", "GIF")  # formats that keep values
 BLURRED = ("jpeg", "tiff_jpeg", "webp")  # TIFF's compressions that do not
-BITS, SPACE, SIGNED = 258, 262, 339  # TIFF's tags
 OPAQUE = 255
 SHOWN = 3
 
@@ -107,16 +106,9 @@ def values(data: bytes, max_pixels: int, colors: Colors | None, pixel: str = "ui
     Raises: ImageError: `unsupported_format`: not an exact format, or transparent; `unknown_class`: a colour or a value
     beyond the type; others as `transcode.decodable`.
     """
-    try:
-        return (
-            _of_array(data, max_pixels, pixel) if data.startswith(MAGIC) else _of_image(data, max_pixels, colors, pixel)
-        )
-    except ImageError:
-        raise
-    except Exception as error:  # hostile bytes raise any
-        if is_machine_fault(error):
-            raise
-        raise UndecodableError("undecodable_image", "the mask is cut off or damaged") from None
+    with naming_damage("mask"):
+        is_array = data.startswith(MAGIC)
+        return _of_array(data, max_pixels, pixel) if is_array else _of_image(data, max_pixels, colors, pixel)
 
 
 def _of_array(data: bytes, max_pixels: int, pixel: str) -> Values:
@@ -146,10 +138,10 @@ def _of_image(data: bytes, max_pixels: int, colors: Colors | None, pixel: str) -
 
 def _plain(image: Image.Image, bits: int, pixel: str) -> Values:
     pixels, tags = np.asarray(image), _tags(image)
-    if tags.get(SPACE) == 0:
+    if tags.get(PHOTOMETRIC) == 0:
         raise ImageError("unsupported_format", "the TIFF counts from white, and libraries invert it: save it as PNG")
     if pixels.ndim == 2:
-        scaled = pixels.view(np.int8) if tags.get(SIGNED) == (2,) and bits == 8 else pixels
+        scaled = pixels.view(np.int8) if tags.get(KIND) == (2,) and bits == 8 else pixels
         return _levels(scaled // _step(bits) if image.mode == "L" else scaled, pixel)
     colours, alpha = pixels[..., : 3 if image.mode.startswith("RGB") else 1], pixels[..., -1]
     if image.mode in ("LA", "RGBA") and (alpha < OPAQUE).any():

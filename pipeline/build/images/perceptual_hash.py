@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from recordmill.pipeline.build.images.transcode import UPRIGHT, open_image
+from recordmill.pipeline.build.images.transcode import TURNS, open_image
 from recordmill.pipeline.sources.files import is_machine_fault
 from recordmill.transforms.contract import image_header, image_parts, image_rules
 from recordmill.transforms.contract.kinds.image import PixelOptions
-from recordmill.transforms.numpy.image_decode import decode_planes
+from recordmill.transforms.numpy.image_decode import decode_planes, upright
 from recordmill.transforms.numpy.pixels import stretched
 
 COLOURS = PixelOptions()
@@ -71,10 +71,8 @@ def _small(data: bytes, form: image_header.ImageFormat, max_pixels: int) -> npt.
         image.load()
         image.info.pop(image_parts.RAW, None)
         turn = image.getexif().get(image_rules.TAG, 1)
-        small = _plain(image)
-    if turn in UPRIGHT and not form.turned_by_pillow:
-        small = small.transpose(UPRIGHT[turn])
-    return np.asarray(small, np.float64)
+        small = np.asarray(_plain(image), np.float64)
+    return upright(small, turn) if turn in TURNS and not form.turned_by_pillow else small
 
 
 def _plain(image: Image.Image) -> Image.Image:

@@ -17,6 +17,7 @@ import re
 import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -41,23 +42,12 @@ from recordmill.transforms.contract import (
 )
 from recordmill.transforms.contract.kinds.image import ImageOptions, PixelOptions
 from recordmill.transforms.numpy.color import to_srgb
-from recordmill.transforms.numpy.image_decode import inks, jpeg, warn_of_old_pillow, without_ink
+from recordmill.transforms.numpy.image_decode import inks, jpeg, upright, warn_of_old_pillow, without_ink
 
 EIGHT_BITS = {"1": "L", "L": "L", "P": "RGB", "RGB": "RGB", "RGBX": "RGB", "YCbCr": "RGB"}
 """The 8-bit mode for each mode without transparency."""
-PHOTOMETRIC, BITS, PROFILE = 262, 258, 34_675  # TIFF's tags
-WHITE_IS_ZERO = 0
-UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-"""Pillow's transposition that makes an EXIF orientation upright."""
-TURNED_BACK = UPRIGHT | {6: UPRIGHT[8], 8: UPRIGHT[6]}  # inverses: only quarter turns differ
+PROFILE, WHITE_IS_ZERO = 34_675, 0  # TIFF's tag, and the value of another
+TURNS = range(2, 9)  # EXIF's orientations, but the upright one
 NETPBM = re.compile(rb"P([56]) (\d{5}) (\d{5}) 255 ")
 JPEG_MODES = {b"5": "L", b"6": "RGB"}
 IN_SRGB = (b"sRGB", b"\1")  # PNG's chunk, behind the header, for sRGB pixels by relative colorimetric intent
@@ -107,21 +97,28 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
     is_ready = deep_files.is_ready(data, header, wanted) if is_deep else header.in_graph and not profile
     if is_ready and not has_pages:
         return data
-    try:
+    with naming_damage(header.format):
         if is_deep:
             return _joined(_to_planes(data, header, options, wanted))
         frames: Iterable[_Frame] = _frames(data, header, profile, options)
         frames = frames if has_pages else [*frames]  # of one, the file is closed: 4 bytes a pixel
         return _joined(_png_of(frame, header, options.get("compress", True)) for frame in frames) or data
+
+
+@contextmanager
+def naming_damage(what: str) -> Iterator[None]:
+    """Raises: ImageError: instead of a decoder's error; faults of the machine pass."""
+    try:
+        yield
     except image_header.ImageError:
         raise
     except Image.DecompressionBombError:
-        message = f"Pillow decodes {2 * (Image.MAX_IMAGE_PIXELS or 0)} pixels of a {header.format} at most"
+        message = f"Pillow decodes {2 * (Image.MAX_IMAGE_PIXELS or 0)} pixels of a {what} at most"
         raise image_header.ImageError("too_many_pixels", message) from None
     except Exception as error:  # hostile bytes raise any: struct.error, KeyError, OverflowError, …
         if is_machine_fault(error):
             raise
-        message = f"the {header.format} is cut off, damaged, or of a kind that Pillow does not decode"
+        message = f"the {what} is cut off, damaged, or of a kind that Pillow does not decode"
         raise UndecodableError("undecodable_image", message) from None
 
 
@@ -264,12 +261,16 @@ def _png_of(frame: _Frame, header: image_header.Header, compress: bool) -> bytes
         if header.format == "JPEG" and header.in_graph:
             facts.add(b"tEXt", image_header.FROM_JPEG)
     plain.info.clear()  # a broken colour profile would make a broken PNG
-    if turn in TURNED_BACK:
+    if turn in TURNS:
         metadata[image_rules.TAG] = turn  # the graph turns it, and knows that it did
         if image_header.NAMED[header.format].turned_by_pillow:
-            plain = plain.transpose(TURNED_BACK[turn])
+            back = {6: 8, 8: 6}.get(turn, turn)  # only quarter turns are not their own inverses
+            plain = Image.fromarray(upright(np.asarray(plain), back))
     if not compress:
-        return _uncompressed(plain, facts, metadata.tobytes() if turn in TURNED_BACK else metadata or b"")
+        exif = metadata.tobytes() if turn in TURNS else metadata or b""
+        kept = [(kind, data) for kind, data, *_ in facts.chunks]
+        kept += [(b"eXIf", exif.removeprefix(image_parts.EXIF))] if exif else []
+        return deep_files.png(np.asarray(plain), kept)
     file = io.BytesIO()
     plain.save(file, "PNG", compress_level=1, compress_type=zlib.Z_RLE, exif=metadata, pnginfo=facts)
     return file.getvalue()
@@ -282,11 +283,6 @@ def _of_jpeg(data: bytes, mode: str) -> Image.Image:
     return Image.frombuffer(mode, (width, height), pixels, "raw", mode, 0, 1)
 
 
-def _uncompressed(image: Image.Image, facts: PngInfo, metadata: bytes) -> bytes:
-    exif = [(b"eXIf", metadata.removeprefix(image_parts.EXIF))] if metadata else []
-    return deep_files.png(np.asarray(image), [*((kind, data) for kind, data, *_ in facts.chunks), *exif])
-
-
 def is_converted(ready: bytes) -> bool:
     """Whether `decodable` applied a colour profile to this PNG."""
     return ready[37:41] == IN_SRGB[0]
@@ -295,8 +291,8 @@ def is_converted(ready: bytes) -> bool:
 def _plain(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
     """Converts an image to 8 bits: grey, RGB or RGBA."""
     if image.mode.startswith("I;16"):  # grey of 9 to 16 bits
-        grey = (np.asarray(image) >> (tags.get(BITS, (16,))[0] - 8)).astype(np.uint8)
-        return Image.fromarray(255 - grey if tags.get(PHOTOMETRIC) == WHITE_IS_ZERO else grey)
+        grey = (np.asarray(image) >> (tags.get(image_facts.BITS, (16,))[0] - 8)).astype(np.uint8)
+        return Image.fromarray(255 - grey if tags.get(image_facts.PHOTOMETRIC) == WHITE_IS_ZERO else grey)
     if image.mode == "CMYK":
         return Image.fromarray(without_ink(np.asarray(image)))
     if image.has_transparency_data:

@@ -113,6 +113,10 @@ class Beside:
         """Returns the files of some images."""
         return Beside({name: files[images] for name, files in self.columns.items()})
 
+    def paths(self, column: str) -> list[str]:
+        """Lists a column's different paths."""
+        return list(dict.fromkeys(file.path for file in self.columns.get(column, ()) if file))
+
     def files(self) -> Iterator[FileInfo]:
         """Yields all files."""
         return filter(None, chain.from_iterable(self.columns.values()))

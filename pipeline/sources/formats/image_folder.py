@@ -83,80 +83,65 @@ def _listing(
         named = " and ".join(f"`{each}`" for each in (source.beside.get(IMAGE), source.image_list) if each)
         raise SourceError(f"{path} holds no metadata file and no image ({named or ', '.join(sorted(SUFFIXES))})")
     lists = files_at(files, root, source.image_list)
-    side = _Captions(images, others := [file for file in rest if file not in lists])
-    endings = _endings([name for name in columns if name not in (*OF_PATH, *source.beside)], side)
-    names = [*dict.fromkeys([*side.columns(files, root), *source.beside])]
-    check_names(path, required(columns), names, _where(side.endings))
-    read = {name for ending in endings for name in side.names(ending)}
+    others = [file for file in rest if file not in lists]
+    captions = captions_of(images, others)
+    endings = _endings([name for name in columns if name not in (*OF_PATH, *source.beside)], captions)
+    names = [*dict.fromkeys([*_columns(files, root, captions), *source.beside])]
+    check_names(path, required(columns), names, _where(captions))
+    used = captions.asked(endings)
+    read = {file.path for file in used.files()}
     is_row = image_test(file.path for file in images)
     inputs = FileList(file for file in found if file.path in read or is_row(file.path)) if read else images
-    chunks, of_captions = _chunks(images, side, endings, asked := beside.asked(columns), chunk_bytes)
-    notes = [*_notes(others, side, endings), *beside.notes, *listed.notes()]
+    asked = beside.asked(columns)
+    chunks = [*_chunks(images, used, asked, chunk_bytes)]
+    notes = [*_notes(others, captions, used), *beside.notes, *listed.notes()]
     if source.beside or source.image_list:
         inputs = FileList([*images, *(file for file in others if file.path in read), *asked.files(), *lists])
     total = sum(chunk.bytes for chunk in chunks)
-    return Plan(chunks, len(images), total, inputs, notes, True, names, OF_PATH, referred_bytes=total - of_captions)
+    referred = total - sum(file.bytes for file in used.files())
+    return Plan(chunks, len(images), total, inputs, notes, True, names, OF_PATH, referred_bytes=referred)
 
 
-def captions_of(images: Iterable[FileInfo], others: Iterable[FileInfo]) -> list[FileInfo]:
-    """Lists possible captions of images: files with the same name except for the ending."""
-    captions = [file for file in others if file.path.endswith(CAPTION_ENDINGS)]
-    stems = {posixpath.splitext(file.path)[0] for file in images} if captions else ()
-    return [file for file in captions if posixpath.splitext(file.path)[0] in stems]
+def captions_of(images: Sequence[FileInfo], others: Iterable[FileInfo]) -> Beside:
+    """Pairs images with possible captions by ending: files with the same name except for the ending."""
+    captions = {file.path: file for file in others if file.path.endswith(CAPTION_ENDINGS)}
+    stems = [posixpath.splitext(file.path)[0] for file in images] if captions else []
+    found = {ending: [captions.get(stem + ending) for stem in stems] for ending in CAPTION_ENDINGS}
+    return Beside({ending: paired for ending, paired in found.items() if any(paired)})
 
 
-class _Captions:
-    def __init__(self, images: Sequence[FileInfo], others: Sequence[FileInfo]) -> None:
-        captions = [(*posixpath.splitext(file.path), file.bytes) for file in captions_of(images, others)]
-        self._stems = [posixpath.splitext(file.path)[0] for file in images] if captions else []
-        self._sizes = {
-            ending: {stem: size for stem, own, size in captions if own == ending} for ending in CAPTION_ENDINGS
-        }
-
-    @property
-    def endings(self) -> list[str]:
-        return [ending for ending, sizes in self._sizes.items() if sizes]
-
-    def columns(self, files: Files, root: str) -> list[str]:
-        """Lists the columns of images, and of the first files beside them."""
-        texts, first = [TEXT] if TEXT_ENDING in self.endings else [], self.names(OBJECT_ENDING)[:PEEKED_FILES]
-        rows = _json(files, root, first, [0] * len(first), {})
-        return list(dict.fromkeys([*OF_PATH, *texts, *(name for row in rows for name in python_names(row or {}))]))
-
-    def sizes(self, ending: str) -> tuple[int | None, ...]:
-        return tuple(map(self._sizes[ending].get, self._stems))
-
-    def names(self, ending: str) -> list[str]:
-        return [stem + ending for stem in self._sizes[ending]]
+def _columns(files: Files, root: str, captions: Beside) -> list[str]:
+    """Lists the columns of images, and of the first files beside them."""
+    texts, first = [TEXT] if TEXT_ENDING in captions.columns else [], captions.paths(OBJECT_ENDING)[:PEEKED_FILES]
+    rows = _json(files, root, first, [0] * len(first), {})
+    return list(dict.fromkeys([*OF_PATH, *texts, *(name for row in rows for name in python_names(row or {}))]))
 
 
-def _endings(asked: Collection[str], side: _Captions) -> list[str]:
+def _endings(asked: Collection[str], captions: Beside) -> list[str]:
     """Finds the endings of files with asked columns; text files, if any, give `text`."""
-    endings = [TEXT_ENDING] if TEXT in asked and TEXT_ENDING in side.endings else []
+    endings = [TEXT_ENDING] if TEXT in asked and TEXT_ENDING in captions.columns else []
     others = [name for name in asked if not (name == TEXT and endings)]
-    return [*endings, OBJECT_ENDING] if others and OBJECT_ENDING in side.endings else endings
+    return [*endings, OBJECT_ENDING] if others and OBJECT_ENDING in captions.columns else endings
 
 
-def _where(endings: list[str]) -> str:
-    if OBJECT_ENDING in endings:
+def _where(captions: Beside) -> str:
+    if OBJECT_ENDING in captions.columns:
         return f" in the first {OBJECT_ENDING} files beside its images"
-    beside = OBJECT_ENDING if endings else f"{TEXT_ENDING} or {OBJECT_ENDING}"
+    beside = OBJECT_ENDING if captions.columns else f"{TEXT_ENDING} or {OBJECT_ENDING}"
     return f" and neither a metadata file nor {beside} beside its images"
 
 
-def _chunks(
-    images: Sequence[FileInfo], side: _Captions, endings: list[str], asked: Beside, chunk_bytes: int
-) -> tuple[list[Chunk], int]:
-    captions = {ending: side.sizes(ending) for ending in endings}
-    beside = _bytes(captions, len(images))
-    parts = even_parts(ROW_BYTES + beside, chunk_bytes)
-    chunks = list[Chunk]()
+def _chunks(images: Sequence[FileInfo], captions: Beside, asked: Beside, chunk_bytes: int) -> Iterator[Chunk]:
+    parts = even_parts(ROW_BYTES + _bytes(_sizes(captions), len(images)), chunk_bytes)
     for part, files in zip(parts, cut(images, parts), strict=True):
-        paired = asked.part(part)
-        size = sum(file.bytes for file in chain(files, paired.files())) + int(beside[part].sum())
-        listing = Listing(pack([file.path for file in files]), _of(captions, part), paired.packed())
-        chunks.append(Chunk(0, 0, "", size, listing))
-    return chunks, int(beside.sum())
+        held, paired = captions.part(part), asked.part(part)
+        size = sum(file.bytes for file in chain(files, held.files(), paired.files()))
+        listing = Listing(pack([file.path for file in files]), _sizes(held), paired.packed())
+        yield Chunk(0, 0, "", size, listing)
+
+
+def _sizes(captions: Beside) -> Captions:
+    return {ending: [file and file.bytes for file in files] for ending, files in captions.columns.items()}
 
 
 def _bytes(captions: Captions, images: int) -> Ints:
@@ -164,18 +149,14 @@ def _bytes(captions: Captions, images: int) -> Ints:
     return sum((np.array([size or 0 for size in each]) for each in captions.values()), np.zeros(images, np.int64))
 
 
-def _of(captions: Captions, images: slice) -> Captions:
-    return {ending: sizes[images] for ending, sizes in captions.items()}
-
-
-def _notes(others: Sequence[FileInfo], side: _Captions, endings: list[str]) -> list[str]:
-    notes, read = list[str](), {name for ending in endings for name in side.names(ending)}
-    alone = [file.path for file in others if file.path.endswith(tuple(endings)) and file.path not in read]
-    for ending in endings:
-        without = side.sizes(ending).count(None)
+def _notes(others: Sequence[FileInfo], captions: Beside, used: Beside) -> list[str]:
+    notes, read = list[str](), {file.path for file in used.files()}
+    alone = [file.path for file in others if file.path.endswith(tuple(used.columns)) and file.path not in read]
+    for ending, files in used.columns.items():
+        without = files.count(None)
         notes += [f"images without a {ending} beside them: {without:,}"] if without else []
         notes += note(f"{ending} without an image, left out", [path for path in alone if path.endswith(ending)])
-    unread = sorted(name for ending in side.endings if ending not in endings for name in side.names(ending))
+    unread = sorted({file.path for file in captions.files()} - read)
     notes += note("unused files beside images", unread)
     left = read.union(alone, unread)
     return notes + note("other files, left out", [file.path for file in others if file.path not in left])
@@ -194,7 +175,8 @@ def _read_listing(chunk: Chunk, place: Place, root: str, files: Files, columns: 
             for name in columns
             if name not in others
         }
-        read |= read_captions(files, root, paths, _of(listing.captions, part), others, faults)
+        captions = {ending: sizes[part] for ending, sizes in listing.captions.items()}
+        read |= _read_captions(files, root, paths, captions, others, faults)
         lacking = {name: pa.nulls(len(paths), arrow_type(columns[name])) for name in others.keys() - read.keys()}
         values = {name: (read | lacking)[name] for name in columns}
         keys = pa.array([path_key(path) for path in paths], pa.binary()) if key is None else None
@@ -202,7 +184,7 @@ def _read_listing(chunk: Chunk, place: Place, root: str, files: Files, columns: 
         yield make_block(chunk, raw, columns, key)
 
 
-def read_captions(
+def _read_captions(
     files: Files, root: str, paths: Sequence[str], captions: Captions, columns: Columns, faults: Faults
 ) -> dict[str, pa.Array]:
     """Reads the columns from files beside images, each of shape [paths], unchecked."""
@@ -333,8 +315,8 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         if self.source.beside or self.source.image_list or metadata_files(listed, self.root(files)):
             return FileList([*listed, *files_at(files, self.root(files), self.source.image_list)])
         is_row = image_test(file.path for file in listed)
-        captions = {file.path for file in captions_of((file for file in listed if is_row(file.path)), listed)}
-        return FileList(file for file in listed if is_row(file.path) or file.path in captions)
+        captions = {*captions_of([file for file in listed if is_row(file.path)], listed).files()}
+        return FileList(file for file in listed if is_row(file.path) or file in captions)
 
     def _listed(self, files: Files) -> FileList:
         path, root = self.source.path, self.root(files)

@@ -90,7 +90,9 @@ class Mask(OfImage):
     @model_validator(mode="after")
     def _check(self) -> "Mask":
         names = {name: value for value, name in self.named}
-        self._check_dtype({"classes": max(names.values(), default=0), "ignore": self.ignore or 0})
+        for option, value in {"classes": max(names.values(), default=0), "ignore": self.ignore or 0}.items():
+            if value >= kinds.levels_of(self.dtype):
+                raise WrongValueError(f"{value} is above {self.dtype}'s 255: give `dtype: uint16`", option)
         if self.ignore is not None:
             if self.ignore in names.values():
                 raise WrongValueError(f"{self.ignore} is the value of a class: give one that no class has", "ignore")
@@ -107,11 +109,6 @@ class Mask(OfImage):
         if self.draw and self.colors:
             raise WrongValueError("are of files, and `draw` makes masks of shapes: leave one out", "colors")
         return self
-
-    def _check_dtype(self, largest: Mapping[str, int]) -> None:
-        for option, value in largest.items():
-            if value >= kinds.levels_of(self.dtype):
-                raise WrongValueError(f"{value} is above {self.dtype}'s 255: give `dtype: uint16`", option)
 
     @property
     def named(self) -> tuple[tuple[int, str], ...]:

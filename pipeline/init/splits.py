@@ -1,0 +1,53 @@
+"""Finds splits in the names of files, folders and arrays, and in lists of images.
+
+>>> divided(["train/a.txt", "val2017/b.txt"], lambda path: path.split("/"))
+{'train': ['train/a.txt'], 'validation': ['val2017/b.txt']}
+"""
+
+import posixpath
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
+from typing import Any, TypeVar
+
+from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.formats.annotated_rows import ImageList
+from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS
+
+Item = TypeVar("Item")
+FIRST_OR_LAST = re.compile("^[a-z]+|[a-z]+$")
+
+
+def divided(items: Iterable[Item], names: Callable[[Item], Iterable[str]]) -> dict[str | None, list[Item]]:
+    """Groups items by the split in their names, those without last; all are so unless train and another appear."""
+    found, every = dict[str | None, list[Item]](), list(items)
+    for item in every:
+        found.setdefault(split_of(*names(item)), []).append(item)
+    is_whole = "train" not in found or len(found.keys() - {None}) < 2
+    return {None: every} if is_whole else {split: found[split] for split in (*SYNONYMS, None) if split in found}
+
+
+def taken(groups: Mapping[str | None, Any]) -> list[str | None]:
+    """Lists the splits of divided items that become sources: without the group of no split, unless it has all."""
+    return [split for split in groups if split or len(groups) == 1]
+
+
+def split_of(*names: str) -> str | None:
+    """Returns the first split that a file or folder name begins or ends with: `train2017`, `val`, `mnist_train`."""
+    words = chain.from_iterable(FIRST_OR_LAST.findall(name.partition(".")[0].lower()) for name in names)
+    return next(filter(None, map(SPLITS.get, words)), None)
+
+
+def image_lists(
+    files: Files, images: Sequence[FileInfo], others: Sequence[FileInfo]
+) -> dict[str, tuple[FileInfo, list[str]]]:
+    """Finds the list of each split's images, as in VOC's `ImageSets/Segmentation`, with their paths."""
+    groups = dict[str, dict[str, tuple[FileInfo, list[str]]]]()
+    for file in others:
+        folder, name = posixpath.split(file.path)
+        if name.endswith(".txt") and (split := SPLITS.get(name[:-4].lower())):
+            named = ImageList.read(files, file.path)
+            groups.setdefault(folder, {})[split] = file, [image.path for image in images if image.path in named]
+    whole = [each for each, found in groups.items() if len(found) > 1 and all(some for _, some in found.values())]
+    found = groups[max(whole, key=lambda each: each.endswith("Segmentation"))] if whole else {}
+    return {split: found[split] for split in SYNONYMS if split in found} if "train" in found else {}
