@@ -6,8 +6,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 NEWEST = "array"
-KIND = r"\bArray(Options|Description)\b|kind: array\b|\barrays\.md\b|\bfeatures\.array\b"
-COLUMN_TYPE = r"\bColumnType\.ARRAY\b|\bARRAY = .array\b|\bArrayLayout\b|\b(column|known|self|wanted)\.array\b(?!\()"
+KIND = r"\bArray(Options|Description)\b|kind: array\b|(?<!sources/)\barrays\.md\b|\bfeatures\.array\b"
+OF_COLUMNS = r"\b(column|known|self|wanted)\.array\b(?!\()|\bname: str, layout: ArrayLayout\b"
+COLUMN_TYPE = rf"\bColumnType\.ARRAY\b|\bARRAY = .array\b|{OF_COLUMNS}"
 
 
 def row_of(change: str) -> tuple[str, set[str]]:

@@ -68,7 +68,9 @@ def learned(page: str, dataset: Dataset, called: str, model: Any, *features: str
 
     from recordmill.augment import RandomAffine, RandomFlip
 
-    (code,) = [text for language, text in BLOCK.findall((ROOT / f"docs/{page}.md").read_text()) if language == "python"]
+    code, *_ = [
+        text for language, text in BLOCK.findall((ROOT / f"docs/{page}.md").read_text()) if language == "python"
+    ]
     names = {"keras": keras, "RandomAffine": RandomAffine, "RandomFlip": RandomFlip, called: dataset, "model": model}
     exec(compile(code, f"docs/{page}.md", "exec"), names)  # noqa: S102
     test = dataset.evaluation_input("test", batch_size=8, features=list(features))
@@ -86,10 +88,10 @@ def build_page(page: str, folder: Path, rows: Iterator[dict[str, Any]]) -> Datas
 
 
 def with_mask_as_label(spec: str) -> str:
-    """Chooses the mask as label, of objects the suggested one, as the spec's comments ask for."""
+    """Chooses the mask as label, of objects the suggested one, where the spec's comments ask for one."""
     if suggested := re.search(r"as a feature: (mask: \{.*?\})", re.sub(r"\n  # +", " ", spec)):
         spec = spec.replace("\nfeatures:\n", f"\nfeatures:\n  {suggested[1]}\n")
-    assert "\n# label: FEATURE" in spec
+    assert ("\n# label: FEATURE" in spec) != ("\nlabel: mask" in spec)
     return spec.replace("\n# label: FEATURE", "\nlabel: mask")
 
 

@@ -21,9 +21,7 @@ features:
 label: category
 splits: {train: 8, test: 2}
 """
-KINDS = (
-    "image, image_sequence, mask, boxes, keypoints, text, texts, pair, chat, token_labels, category, categories, number"
-)
+KINDS = "image, image_sequence, mask, masks, boxes, keypoints, text, texts, pair, chat, token_labels, category"
 WRONG = [
     # (part of RIGHT, its replacement, line and place, facts of the message)
     ("name: emoji\n", "", "1: name: ", "missing"),
