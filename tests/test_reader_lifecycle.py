@@ -4,6 +4,7 @@ import gc
 import multiprocessing
 import os
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -85,6 +86,20 @@ def test_a_dropped_tf_data_iterator_lets_go_too(dataset: Dataset) -> None:
     del iterator
     assert shards(dataset) == opened
     assert not mine & helpers()
+
+
+def test_the_collector_ends_an_iteration_without_waiting_for_its_threads(dataset: Dataset) -> None:
+    """It may interrupt `Thread.start`, with a lock that each ending thread takes."""
+    others, batches = helpers(), given(dataset, threads=2).as_numpy()
+    next(batches)
+    mine = helpers() - others
+    assert mine
+    vars(batches)["itself"] = batches
+    del batches
+    with threading._active_limbo_lock:  # type: ignore[attr-defined]
+        gc.collect()
+    while mine & helpers():
+        time.sleep(0.01)
 
 
 def _keys(dataset: Dataset, into: Any) -> None:

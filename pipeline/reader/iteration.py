@@ -4,6 +4,8 @@
 1
 """
 
+import _thread
+import gc
 import os
 import sys
 import weakref
@@ -67,8 +69,22 @@ class Iteration(Iterator[Any]):
             self._close()
 
 
+_collecting = set[int]()  # the threads in which the garbage collector runs
+
+
+def _note_collection(phase: str, _: object) -> None:
+    (_collecting.add if phase == "start" else _collecting.discard)(_thread.get_ident())
+
+
+gc.callbacks.append(_note_collection)
+
+
 def _close_in(process: int, close: Callable[[], None]) -> None:
-    if os.getpid() == process:
+    if os.getpid() != process:
+        return
+    if _thread.get_ident() in _collecting:  # it may have interrupted `threading`, whose locks a join would wait for
+        _thread.start_new_thread(close, ())
+    else:
         close()
 
 
