@@ -100,7 +100,7 @@ def decodable(data: bytes, options: Mapping[str, Any]) -> bytes:
     with naming_damage(header.format):
         if is_deep:
             return _joined(_to_planes(data, header, options, wanted))
-        frames: Iterable[_Frame] = _frames(data, header, profile, options)
+        frames: Iterable[_Frame] = _frames(data, header, profile, options, has_pages)
         frames = frames if has_pages else [*frames]  # of one, the file is closed: 4 bytes a pixel
         return _joined(_png_of(frame, header, options.get("compress", True)) for frame in frames) or data
 
@@ -210,10 +210,11 @@ _Frame = tuple[Image.Image, Callable[[Image.Image], Image.Image] | None, int, An
 """A frame of 8 bits, or CMYK to convert; its conversion to sRGB; EXIF's orientation, and metadata to keep."""
 
 
-def _frames(data: bytes, header: image_header.Header, profile: bytes, options: Mapping[str, Any]) -> Iterator[_Frame]:
+def _frames(
+    data: bytes, header: image_header.Header, profile: bytes, options: Mapping[str, Any], has_pages: bool
+) -> Iterator[_Frame]:
     """Decodes a file's first frame, or with `pages` all; yields none if the graph decodes the file."""
     image_header.check_colours(data, header.format)
-    has_pages = options.get("pages") == "all" and image_facts.has_pages(data, header.format)
     with open_image(data, image_header.NAMED[header.format], options["max_pixels"]) as image:
         for tags in _sought(image, data, options) if has_pages else [getattr(image, "tag_v2", {})]:
             convert = to_srgb(profile, image.mode) if profile else None
