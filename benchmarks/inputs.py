@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from documents import write_documents, write_tokenizer
-from photos import PROFILES, write_photos
+from photos import MASK_CLASSES, OUTLINE, PROFILES, write_masked, write_photos
 
 IMAGE_SPEC = """\
 name: photos
@@ -18,6 +18,17 @@ features:
   label: {{kind: category}}
 label: label
 """
+ALONE_SPEC = """\
+name: photos
+source: {{format: image_folder, path: {path}/images}}
+splits: {splits}
+features:
+  image: {{kind: image, size: [224, 224], fit: stretch, store: jpeg, normalize: none}}
+"""
+MASKED = [f"class{value}" for value in range(MASK_CLASSES + 1)]
+MASKED_SPEC = ALONE_SPEC.replace("/images", ", beside: {{mask: masks}}") + (
+    f"  mask: {{{{kind: mask, image: image, classes: {MASKED}, ignore: {OUTLINE}}}}}\n"
+)
 TEXT_SPEC = """\
 name: documents
 source: {{format: jsonl, path: {path}}}
@@ -66,6 +77,14 @@ class Inputs:
             f"documents-{origin}-{amount}.jsonl", lambda path: write_documents(path, self.source, count, size)
         )
 
+    def masked(self, count: int) -> Path:
+        """Makes photos beside masks of the same names."""
+        return self._once(f"masked-{count}", lambda path: write_masked(path, count))
+
+    def masked_specs(self, folder: Path) -> tuple[Path, Path]:
+        """The specs of photos beside masks: of both, and of the photos alone."""
+        return self._spec(folder, MASKED_SPEC, False), self._spec(folder, ALONE_SPEC, False, "-alone")
+
     def image_spec(self, photos: Path) -> Path:
         """The spec of a folder of photos."""
         return self._spec(photos, IMAGE_SPEC, photos.name == "photos-1")
@@ -82,8 +101,8 @@ class Inputs:
         """A byte-level BPE of 32,000 pieces, trained on some documents."""
         return self._once("bpe-tokenizer.json", lambda path: write_tokenizer(path, documents))
 
-    def _spec(self, data: Path, template: str, single: bool) -> Path:
-        path = self.folder / f"{data.stem}.yaml"
+    def _spec(self, data: Path, template: str, single: bool, suffix: str = "") -> Path:
+        path = self.folder / f"{data.stem}{suffix}.yaml"
         path.write_text(template.format(path=data.name, splits=ONLY_TRAIN if single else SPLITS), encoding="utf-8")
         return path
 

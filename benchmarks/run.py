@@ -3,6 +3,7 @@
     python benchmarks/run.py                       all that takes minutes: images, text, stock, fixed
     python benchmarks/run.py images --runs 3
     python benchmarks/run.py images-profiles             photos with colour profiles as people have them
+    python benchmarks/run.py masks                 photos beside masks, and the photos alone
     python benchmarks/run.py text --documents real.jsonl
     python benchmarks/run.py memory-images memory-text
     python benchmarks/run.py images text --against ../recordmill-before
@@ -34,7 +35,7 @@ ANCHORS = Path(__file__).parent / "anchors"
 PACKAGES = ("apache-beam", "tensorflow", "tensorflow-transform", "pyarrow", "numpy", "pillow")
 IMPORTS = "import apache_beam, numpy, pyarrow, pydantic, rich, tensorflow, tensorflow_transform.beam, tfx_bsl.tfxio"
 
-IMAGES = (200, 2000)
+IMAGES = (2000, 8000)
 DOCUMENTS = (40_000, 200_000)
 STOCK_DOCUMENTS = (20_000, 80_000)
 MEMORY_IMAGES = (500, 4000)
@@ -122,6 +123,19 @@ def images(setup: Setup, kind: str = "photos") -> None:
     commands["tf.data loop"] = (loop(few), loop(many))
     units = setup.inputs.scaled(IMAGES[1]) - setup.inputs.scaled(IMAGES[0])
     compare("Images, marginal", "ms an image", 1e3, marginals(commands, units, setup.runs, setup.inputs))
+
+
+def masks(setup: Setup) -> None:
+    """Compares photos beside masks with the photos alone."""
+    inputs = setup.inputs
+    specs = [inputs.masked_specs(inputs.masked(inputs.scaled(count))) for count in IMAGES]
+    (few, few_alone), (many, many_alone) = specs
+    commands = {
+        "photos and masks": (recordmill(few), recordmill(many)),
+        "photos alone": (recordmill(few_alone), recordmill(many_alone)),
+    }
+    units = inputs.scaled(IMAGES[1]) - inputs.scaled(IMAGES[0])
+    compare("Masks, marginal", "ms an image", 1e3, marginals(commands, units, setup.runs, inputs))
 
 
 def documents(title: str, name: str, subject: Subject, counts: tuple[int, int], setup: Setup) -> None:
@@ -228,6 +242,7 @@ def rebuild(setup: Setup) -> None:
 BENCHMARKS: dict[str, Callable[[Setup], None]] = {
     "images": images,
     "images-profiles": partial(images, kind="profiles"),
+    "masks": masks,
     "text": text,
     "tokens": tokens,
     "stock": stock,

@@ -23,7 +23,7 @@ from recordmill.augment import CutMix, RandomAffine, RandomCrop, RandomFlip, Ran
 from recordmill.dataset import open_dataset
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.images.masks import Frame, mask_png, values
+from recordmill.pipeline.build.images.masks import Frame, framed_values, stored_mask, values
 from recordmill.pipeline.build.images.read import BuildImageReader, Loaded
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.facts.painting import painted
@@ -34,6 +34,7 @@ from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.kinds.mask import MaskDescription, MaskOptions
 from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.tensorflow import image
+from recordmill.transforms.tensorflow.features import prepare_mask
 from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.messages import assert_names, raises
 
@@ -177,6 +178,10 @@ def test_an_unknown_colour_is_named_and_counted() -> None:
     assert caught.value.reason == "unknown_class"
 
 
+def mask_file(data: bytes, options: MaskOptions, frame: Frame) -> bytes:
+    return stored_mask(framed_values(data, options, frame), options, frame.turn)
+
+
 def decoded(file: bytes) -> Values:
     return np.asarray(Picture.open(io.BytesIO(file)))
 
@@ -184,16 +189,16 @@ def decoded(file: bytes) -> Values:
 def test_unknown_values_are_named_and_counted() -> None:
     options, _ = of_spec(classes=VOC, ignore=255)
     good = np.array([[0, 1, 255], [15, 16, 0]], np.uint8)
-    np.testing.assert_array_equal(decoded(mask_png(palette(good), options, Frame(2, 3, 1))), good)
+    np.testing.assert_array_equal(framed_values(palette(good), options, Frame(2, 3, 1)), good)
     with raises(ImageError, "7 in 2", "254 in 1") as caught:
-        mask_png(palette(np.array([[0, 7, 254], [7, 1, 255]], np.uint8)), options, Frame(2, 3, 1))
+        framed_values(palette(np.array([[0, 7, 254], [7, 1, 255]], np.uint8)), options, Frame(2, 3, 1))
     assert caught.value.reason == "unknown_class"
 
 
 def test_another_size_than_the_images_names_both() -> None:
     options, _ = of_spec()
     with raises(ImageError, "4 x 3", "3 x 4", "'image'", "`oriented: file`") as caught:
-        mask_png(palette(RAMP), options, Frame(4, 3, 1))
+        framed_values(palette(RAMP), options, Frame(4, 3, 1))
     assert caught.value.reason == "unequal_sides"
 
 
@@ -221,15 +226,15 @@ def test_a_mask_turns_as_its_file(turn: int) -> None:
     turned = Picture.fromarray(RAMP)
     turned.getexif()[0x0112] = turn
     expected = np.asarray(ImageOps.exif_transpose(turned))
-    options, _ = of_spec(oriented="file")
+    options, _ = of_spec({"fit": "none"}, oriented="file")
     frame = Frame.of(in_file, turn, "file")
     assert frame == (3, 4, turn)
-    np.testing.assert_array_equal(decoded(mask_png(palette(RAMP), options, frame)), expected)
+    np.testing.assert_array_equal(decoded(mask_file(palette(RAMP), options, frame)), expected)
     upright = Frame.of(in_file, turn, "upright")
     assert upright == (*expected.shape, 1)
-    np.testing.assert_array_equal(decoded(mask_png(palette(expected), options, upright)), expected)
+    np.testing.assert_array_equal(decoded(mask_file(palette(expected), options, upright)), expected)
     own = saved(Picture.fromarray(RAMP), exif=exif)  # a mask that EXIF turns itself
-    np.testing.assert_array_equal(decoded(mask_png(own, options, upright)), expected)
+    np.testing.assert_array_equal(decoded(mask_file(own, options, upright)), expected)
 
 
 # --- resized: the other side is plain Python
@@ -302,27 +307,25 @@ def test_a_mask_takes_the_nearest_pixel_of_its_images_place(
     options, description = of_spec(of_image, store=store, ignore=ignore, dtype=dtype)
     rng = np.random.default_rng(seed)
     found = [rng.integers(0, np.iinfo(dtype).max, shape, dtype) for shape in shapes]
-    files = [mask_png(saved(Picture.fromarray(each)), options, Frame(*each.shape, 1)) for each in found]
+    files = [mask_file(saved(Picture.fromarray(each)), options, Frame(*each.shape, 1)) for each in found]
     outside = ignore or 0
     expected = in_batch([placed(each, of_image, outside) for each in found], outside)[..., np.newaxis]
-    stored = image.prepare(options, tf.constant(files), Context()).store(Statistics())
-    read = image.features(description, stored)[""].numpy()
+    read = image.features(description, {"": tf.constant(files)})[""].numpy()
     np.testing.assert_array_equal(read, expected)
     assert read.dtype == dtype
-    reader = ImageReader("mask", description, None)
-    np.testing.assert_array_equal(reader.images(stored[""].numpy().tolist())[""], expected)
+    np.testing.assert_array_equal(ImageReader("mask", description, None).images(files)[""], expected)
 
 
 def test_a_missing_mask_is_all_ignored() -> None:
     for size in ({"size": (2, 3)}, {"fit": "none"}):
         options, description = of_spec(size, optional=True, ignore=9)
-        files = [mask_png(palette(RAMP), options, Frame(3, 4, 1)), b""]
-        stored = image.prepare(options, tf.constant(files), Context()).store(Statistics())
+        files = [mask_file(palette(RAMP), options, Frame(3, 4, 1)), b""]
+        stored = prepare_mask(options, tf.constant(files), Context()).store(Statistics())
         assert stored["missing"].numpy().tolist() == [0, 1]
         read = image.features(description, stored)[""].numpy()
         assert (read[1] == 9).all()
         assert read[1].size
-        np.testing.assert_array_equal(ImageReader("mask", description).images(stored[""].numpy().tolist())[""], read)
+        np.testing.assert_array_equal(ImageReader("mask", description).images(files)[""], read)
 
 
 @pytest.mark.parametrize(

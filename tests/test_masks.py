@@ -17,7 +17,7 @@ from pycocotools import mask as coco
 from recordmill.augment import RandomAffine, RandomCrop, RandomFlip, RandomRotation90
 from recordmill.dataset import open_dataset
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.images.masks import Frame, mask_png
+from recordmill.pipeline.build.images.masks import Frame, framed_values
 from recordmill.pipeline.spec.model import Spec, load_spec
 from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.kinds.mask import MasksOptions
@@ -161,15 +161,15 @@ def options(**keys: Any) -> MasksOptions:
 )
 def test_bad_masks_are_named(data: bytes, keys: dict[str, Any], reason: str, facts: list[str]) -> None:
     with raises(ImageError, *facts) as caught:
-        mask_png(data, options(**keys), Frame(1, 4, 1), 7)
+        framed_values(data, options(**keys), Frame(1, 4, 1), 7)
     assert caught.value.reason == reason
 
 
 @pytest.mark.parametrize("inside", [1, 255, 65_535])
 def test_one_value_inside_is_the_object(inside: int) -> None:
     pixels = np.array([[0, 1, 1, 0]], np.uint16 if inside > 255 else np.uint8)
-    file = mask_png(saved(Picture.fromarray(pixels * pixels.dtype.type(inside))), options(), Frame(1, 4, 1))
-    np.testing.assert_array_equal(np.asarray(Picture.open(io.BytesIO(file))), pixels)
+    file = saved(Picture.fromarray(pixels * pixels.dtype.type(inside)))
+    np.testing.assert_array_equal(framed_values(file, options(), Frame(1, 4, 1)), pixels)
 
 
 @pytest.mark.parametrize(

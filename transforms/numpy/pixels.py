@@ -40,7 +40,7 @@ def placed(sides: Sides, options: PixelOptions) -> Placement:
 
 
 def resize(pixels: Array, options: PixelOptions) -> Array:
-    """Resizes an image, uint8 [h, w, channels]: uint8 [height, width, channels]."""
+    """Resizes an image, [h, w, channels]: [height, width, channels] of its type."""
     goal = placed((pixels.shape[0], pixels.shape[1]), options)
     if options.size is None or options.fit != "crop":
         pixels = scale(pixels, goal.scaled, options.resize, options.antialias)
@@ -54,7 +54,7 @@ def _cut(pixels: Array, start: Sides, size: Sides) -> Array:
 
 
 def _framed(pixels: Array, goal: Placement, options: PixelOptions) -> Array:
-    framed = np.empty((*goal.output, options.channels), np.uint8)
+    framed = np.empty((*goal.output, options.channels), pixels.dtype)
     framed[...] = background_levels(options)
     _cut(framed, goal.offset, goal.scaled)[...] = pixels
     return framed
@@ -73,7 +73,7 @@ def scale(pixels: Array, size: Sides, method: str, antialias: bool, out: Array |
         method, antialias = ("area" if math.prod(size) <= math.prod(sides) else "bilinear"), False
     if method == "nearest":
         rows, columns = (_nearest(*each) for each in zip(sides, size, strict=True))
-        return pixels[rows[:, np.newaxis], columns]
+        return pixels[rows].take(columns, 1)  # both at once take three times as long and more
     if opencv.takes(pixels) and (way := _by_opencv(method, antialias, sides, size)) is not None:
         out = np.empty((*size, pixels.shape[2]), np.uint8) if out is None else out
         opencv.cv2.resize(pixels, size[::-1], dst=out, interpolation=way)

@@ -17,6 +17,7 @@ from recordmill.transforms.contract.kinds.array import ArrayDescription, ArrayOp
 from recordmill.transforms.contract.kinds.base import Description, FeatureOptions
 from recordmill.transforms.contract.kinds.base import Stored as Layout
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
+from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription, RawOptions
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
 from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
@@ -124,6 +125,12 @@ def _all_texts(description: TextsDescription, parts: Parts, options: FinishOptio
     return {**ready, "mask": tf.sequence_mask(ready["lengths"], tf.shape(ready[""])[2])}
 
 
+def prepare_mask(options: MaskOptions, column: tf.Tensor, context: Context) -> Prepared:
+    """Stores masks as they come (`pipeline.build.images.masks`); empty bytes for a missing one."""
+    missing = {"missing": tf.cast(column == "", tf.int64)} if options.optional else {}
+    return Prepared(lambda _: {"": tf.identity(column), **missing})
+
+
 def prepare_array(options: ArrayOptions, column: tf.Tensor, context: Context) -> Prepared:
     """Stores array bytes: at most `max_length` entries of a varying first side; zeros for a missing array."""
     unit, most = options.layout.unit, options.max_length
@@ -173,8 +180,8 @@ def own_features(description: OwnDescription, stored: Parts) -> Parts:
 KINDS: Mapping[str, Kind] = {
     "image": Kind(image.prepare, image.features),
     "image_sequence": Kind(each(image.prepare), image.sequence_features),
-    "mask": Kind(image.prepare, image.features),
-    "masks": Kind(each(image.prepare), image.masks_features),
+    "mask": Kind(prepare_mask, image.features),
+    "masks": Kind(each(prepare_mask), image.masks_features),
     "boxes": Kind(boxes.prepare, boxes.features),
     "keypoints": Kind(keypoints.prepare, boxes.features),
     "text": Kind(text.prepare, text.features),

@@ -118,8 +118,10 @@ def planes(image: Pixels) -> Pixels:
     return np.ascontiguousarray(stacked).reshape(-1, image.shape[1])
 
 
-def png(pixels: Pixels, chunks: Iterable[tuple[bytes, bytes]], level: int = 0) -> bytes:
-    """Writes a PNG by hand, uint8 or uint16 [height, width] or [height, width, 3 or 4].
+def png(
+    pixels: Pixels, chunks: Iterable[tuple[bytes, bytes]], level: int = 0, strategy: int = zlib.Z_DEFAULT_STRATEGY
+) -> bytes:
+    """Writes a PNG by hand, uint8 or uint16 [height, width] or [height, width, 3 or 4], with zlib's parameters.
 
     Pillow searches for the best filter even without compression, and writes other chunks in its own order.
     """
@@ -130,6 +132,7 @@ def png(pixels: Pixels, chunks: Iterable[tuple[bytes, bytes]], level: int = 0) -
     for kind, data in chunks:
         putchunk(file, kind, data)
     rows = np.ascontiguousarray(pixels, pixels.dtype.newbyteorder(">")).view(np.uint8).reshape(height, -1)
-    putchunk(file, b"IDAT", zlib.compress(np.insert(rows, 0, 0, axis=1).data, level))
+    compressor = zlib.compressobj(level, strategy=strategy)
+    putchunk(file, b"IDAT", compressor.compress(np.insert(rows, 0, 0, axis=1).data) + compressor.flush())
     putchunk(file, b"IEND")
     return file.getvalue()

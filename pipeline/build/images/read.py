@@ -34,7 +34,7 @@ from recordmill.transforms.contract.kinds.array import MAGIC
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.tensorflow.image import ImageError, pixel_sums
-from recordmill.transforms.tensorflow.image_properties import orientation
+from recordmill.transforms.tensorflow.image_properties import HEAD, orientation
 
 NO_MEMORY = (MemoryError, tf.errors.ResourceExhaustedError)
 UNDECODABLE = (tf.errors.InvalidArgumentError,)
@@ -164,14 +164,14 @@ class BuildImageReader(ImageFiles):
     def load_mask(
         self, source: int, data: bytes, options: MaskOptions, image: "Loaded | None", number: int
     ) -> "Loaded":
-        """Reads the mask of an image, or of its object `number`, by reference or as shapes, as a grey PNG.
+        """Reads the mask of an image, or of its object `number`, by reference or as shapes: as it is stored.
 
         Raises: ImageError: as `load` and `masks.framed_values`, or `missing_value`: the row has no image. OSError,
         OutOfMemoryError: as `load`.
         """
         if image is None:
             raise ImageError("missing_value", f"there is a mask, but no image '{options.image}'")
-        turn = int(_orientation()(tf.constant(image.data))) if any(name in image.data for name in EXIF) else 1
+        turn = int(_orientation()(tf.constant(image.data))) if _may_turn(image.data) else 1
         frame, file = masks.Frame.of(image.data, turn, options.oriented), None
         needs = MASK_BYTES * frame.height * frame.width
         if options.is_reference:
@@ -180,7 +180,7 @@ class BuildImageReader(ImageFiles):
 
         def make() -> tuple[bytes, bool]:
             found = masks.framed_values(data, options, frame, number)
-            return masks.upright_png(found, options, frame), masks.is_unlearned(found, options)
+            return masks.stored_mask(found, options, frame.turn), masks.is_unlearned(found, options)
 
         ready, is_unlearned = retry_alone(make, f"decode a mask of {len(data):,} bytes", (UndecodableError,), needs)
         return Loaded(ready, data, needs, file, [("losses", image_facts.UNLEARNED)] * is_unlearned)
@@ -193,11 +193,14 @@ class BuildImageReader(ImageFiles):
             self.isolation.decodable(mask, {"max_pixels": options.max_pixels, "color": "ignore"})
         except UndecodableError:
             raise
-        except ImageError:  # `mask_png` has its own rules
+        except ImageError:  # `masks` has its own rules
             pass
 
 
-EXIF = (b"Exif", b"eXIf", b"EXIF")  # in a JPEG, a PNG and a WebP
+def _may_turn(image: bytes) -> bool:
+    """Whether an image for the graph may state an orientation: to ask the graph takes longer."""
+    is_jpeg = image.startswith(image_header.JPEG)
+    return b"Exif" in image[:HEAD] if is_jpeg else b"eXIf" in image or b"EXIF" in image
 
 
 @cache

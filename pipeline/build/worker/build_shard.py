@@ -43,6 +43,7 @@ from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.parallel import in_order
 from recordmill.pipeline.sources.faults import Fault, Reject
+from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.contract.stored import KEY, Ragged, part_name
 
 ORDER = [("@hash", "ascending"), ("@key", "ascending"), ("@chunk", "ascending"), ("@position", "ascending")]
@@ -70,7 +71,7 @@ class ShardBuilder:
         meter = functools.cache(lambda name: PixelMeter(reader, images[name]))
         self._transform = BatchTransformer(
             StoredGraph(context),
-            {name: context.schema.features[name] for name in images},
+            {name: context.schema.features[name] for name, each in images.items() if not isinstance(each, MaskOptions)},
             lambda name, data: meter(name).is_decodable(data),
         )
 
