@@ -92,6 +92,7 @@ def _by_opencv(method: str, antialias: bool, sides: Sides, size: Sides) -> int |
     return int(opencv.cv2.INTER_LINEAR) if method == "bilinear" and not antialias else None
 
 
+@lru_cache(maxsize=64)
 def _nearest(source: int, target: int) -> Array:
     step = np.float32(source) / np.float32(target)
     return np.minimum(np.floor((np.arange(target, dtype=np.float32) + np.float32(0.5)) * step), source - 1).astype(int)

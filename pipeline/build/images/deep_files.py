@@ -131,8 +131,9 @@ def png(
     putchunk(file, b"IHDR", struct.pack(">II5B", width, height, 8 * pixels.itemsize, colours, 0, 0, 0))
     for kind, data in chunks:
         putchunk(file, kind, data)
-    rows = np.ascontiguousarray(pixels, pixels.dtype.newbyteorder(">")).view(np.uint8).reshape(height, -1)
+    rows = np.zeros((height, 1 + width * channels * pixels.itemsize), np.uint8)  # each begins with its filter: none
+    rows[:, 1:] = np.ascontiguousarray(pixels, pixels.dtype.newbyteorder(">")).view(np.uint8).reshape(height, -1)
     compressor = zlib.compressobj(level, strategy=strategy)
-    putchunk(file, b"IDAT", compressor.compress(np.insert(rows, 0, 0, axis=1).data) + compressor.flush())
+    putchunk(file, b"IDAT", compressor.compress(rows.data) + compressor.flush())
     putchunk(file, b"IEND")
     return file.getvalue()
