@@ -151,13 +151,14 @@ class ShardBuilder:
     def _appearance(self, batch: RowBatch, stored: Stored) -> dict[str, shard_report.Appearance]:
         """Measures the images of the shard's first rows, by feature: the stored ones if any, as they decode faster."""
         measured, count = dict[str, shard_report.Appearance](), sum(batch.rows[IS_MEASURED].to_pylist())
-        for name, options in self._context.images().items() if count else ():
+        images = self._context.images() if count else {}
+        for name, options in [each for each in images.items() if "appearance" in each[1].limits]:  # masks have none
             if name in stored and options.store != "raw":
-                images = _column(stored[name][:count]).values
+                files = _column(stored[name][:count]).values
             else:
                 rows = (each if isinstance(each, list) else [each] for each in batch.images[name][:count])
-                images = [*chain.from_iterable(rows)]
-            measure = functools.partial(appearance, images, options.max_pixels, options)
+                files = [*chain.from_iterable(rows)]
+            measure = functools.partial(appearance, files, options.max_pixels, options)
             measured[name] = retry_alone(measure, f"measure the images of '{name}'", needs=batch.needs)
         return measured
 
