@@ -47,8 +47,7 @@ KNOWN: Mapping[str, Mapping[str, Choice]] = {
 }
 """Options of boxes that the format decides, without asking the user."""
 Source = Mapping[str, Any]
-Pairs = Mapping[FileInfo, FileInfo]
-"""Images and their annotation files."""
+Pairs = Mapping[FileInfo, FileInfo]  # images and their annotation files
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,7 @@ class Listing:
     folder: str
     images: Sequence[FileInfo]
     others: Sequence[FileInfo]
-    has_masks: bool = False
-    """Whether the folder also has masks of these images."""
+    has_masks: bool = False  # whether the folder also has masks of these images
 
     def ending(self, *endings: str) -> list[FileInfo]:
         """Lists the other files with given endings."""

@@ -127,10 +127,8 @@ class Document:
     """The list of rows in a JSON document."""
 
     rows: str
-    keep: Sequence[str] = ()
-    """Single values of the objects around a row."""
-    others: Sequence[str] = ()
-    """Other lists of objects, neither around these rows nor inside them."""
+    keep: Sequence[str] = ()  # single values of the objects around a row
+    others: Sequence[str] = ()  # other lists of objects, neither around these rows nor inside them
 
 
 def find_document(head: bytes) -> Document | None:

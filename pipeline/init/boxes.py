@@ -114,8 +114,7 @@ def doubts_of_columns(items: Mapping[str, Guess]) -> Iterator[Doubt]:
 ENOUGH = 0.95  # the share of boxes that must fit an order: other images may be larger
 SLACK = 0.01  # the share of an image's side by which a box may leave it
 
-Boxes = npt.NDArray[np.float64]
-"""Boxes as in the data, shape [boxes, 4]."""
+Boxes = npt.NDArray[np.float64]  # boxes as in the data, shape [boxes, 4]
 
 
 @dataclass(frozen=True)

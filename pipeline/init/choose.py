@@ -51,8 +51,7 @@ MOST_CLASSES, NAMES_BYTES = 200, 1 << 20  # for a person to read; 1 MiB
 SYNSET = re.compile(r"n\d{8}")
 INDEX_LEVEL, INDEX_OF_CSV = re.compile(r"__index_level_\d+__"), "Unnamed: 0"
 
-Named = tuple[str, Reading] | None
-"""A column, and its values as names."""
+Named = tuple[str, Reading] | None  # a column, and its values as names
 
 
 @dataclass(frozen=True)
@@ -60,14 +59,12 @@ class Draft:
     """A spec before it is written."""
 
     data: Recognized
-    rows: Mapping[str, Choice]
-    """The options for the key and the split."""
+    rows: Mapping[str, Choice]  # the options for the key and the split
     features: Mapping[str, Guess]
     unused: Sequence[Guess]
     label: Mapping[str, Choice]
     doubts: Sequence[Doubt] = ()
-    tried: Mapping[str, Choice] = field(default_factory=dict)
-    """The options added by a trial with the sample."""
+    tried: Mapping[str, Choice] = field(default_factory=dict)  # the options added by a trial with the sample
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from recordmill.pipeline.spec.split_by import SPLITS
 MASKS = r"mask|label|annotation|annot|target|gt|ground[ _-]?truth|seg|segmentation(class|object)?"
 PARTS = rf"(image|img|input|{MASKS})s?"
 PART_FOLDER = re.compile(rf"(?i)(.*/)?((jpe?g|png|raw|train(ing)?|val(id(ation)?)?|test)?[ _-]?{PARTS}|train[ab])")
-PART_FILE = re.compile(rf"(?i)[ _-]{PARTS}$")
-"""Usual names of folders, and ends of file names, for parts of a row."""
+PART_FILE = re.compile(rf"(?i)[ _-]{PARTS}$")  # usual names of folders, and ends of file names, for parts of a row
 HARDLY_ANY, FEW_FILES, LARGE_BYTES, MANY_COLUMNS = 20, 100, 100_000, 100
 COMMAS, THOUSANDS = re.compile(r"[+-]?\d++((\.\d{3})*,\d+)*"), re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 NO_JSON_LIST = re.compile(r"\s*(\[\s*(['\"\d.-]|b'|None|True|False)|([+-]?[\d.]+\s+){3}[\s\d.+-]*$)")

@@ -33,16 +33,13 @@ MANY_CLASSES = 1_000
 FEW_CLASSES = 20
 MANY_WORDS = 4  # on average: too many for a class name
 FEW_ROWS = 20  # too few to see repetitions
-BOXES = re.compile(r"(?i)(.*_)?(b?box(es)?|bounding_?box(es)?)")
-"""Usual names of lists of boxes."""
+BOXES = re.compile(r"(?i)(.*_)?(b?box(es)?|bounding_?box(es)?)")  # usual names of lists of boxes
 WORD = r"[\p{L}\p{M}\p{N}_]+"  # as in the tokenizer `words`
-MESSAGES = re.compile(r'\s*\[\s*\{[^{}\[\]]*"(role|from)"\s*:')
-"""JSON of messages."""
+MESSAGES = re.compile(r'\s*\[\s*\{[^{}\[\]]*"(role|from)"\s*:')  # JSON of messages
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
 
-Choice = tuple[Any, str]
-"""A value in the spec, and the reason."""
+Choice = tuple[Any, str]  # a value in the spec, and the reason
 Header = tuple[int, int, Sequence[str], Sequence[str], tuple[str, int] | None] | str
 """An image's width and height in pixels by its header, the names of its colour profile unless sRGB, its pixels' losses,
 and the type and the bands of a deep one; or the reason code of its reject, perhaps with a message."""
@@ -57,8 +54,7 @@ class Guess:
     """The feature's options, its kind first. Names that begin with # are comments; # alone gives the reason for leaving
     out."""
     reading: Reading
-    headers: Sequence[Sequence[Header]] = ()
-    """Image headers of about 200 rows."""
+    headers: Sequence[Sequence[Header]] = ()  # image headers of about 200 rows
 
     @property
     def kind(self) -> str | None:

@@ -41,8 +41,7 @@ LOOKED_AT = 200
 HEAD_BYTES = 1 << 20  # 1 MiB, enough for a header after metadata
 READERS = 16  # images read at once: a remote store mostly waits
 SMALL_SIDE, USUAL_SIDE = 256, 224
-FOLDERS = ("train", "train_images", "images")
-"""Usual folders of a table's images, besides one named as the table."""
+FOLDERS = ("train", "train_images", "images")  # usual folders of a table's images, besides one named as the table
 UNREAD, FRAMES = "unsupported_format", "further frames"
 MAX_PIXELS = 64_000_000  # the default of `max_pixels`
 
@@ -381,5 +380,4 @@ def _other(name: str) -> str | None:
     return name.replace("left", "right") if "left" in name else None
 
 
-GUESSES = {"shapes": guess_shapes, "keypoints": guess_keypoints}
-"""The guesses about columns of annotated objects."""
+GUESSES = {"shapes": guess_shapes, "keypoints": guess_keypoints}  # the guesses about columns of annotated objects

@@ -75,28 +75,22 @@ CLASS_NAMES = re.compile(r"(?i)[^/]*(class|label|categor|names|synset|mapping)[^
 SHOWN, FIRST_LINE = 3, 1 << 16
 FILES = 16  # files of a source to look at
 SMALL_FILES = 1_000  # the same for files that are rows: images and documents
-SourceFiles = tuple[str, str | None, Sequence[FileInfo]]
-"""A source's path, the split of its rows, and its files."""
+SourceFiles = tuple[str, str | None, Sequence[FileInfo]]  # a source's path, the split of its rows, and its files
 
 
 @dataclass(frozen=True)
 class Recognized:
     """The sources of some data, which differ only in path and split."""
 
-    sources: Sequence[Mapping[str, Any]]
-    """Each source's options, as in the spec."""
+    sources: Sequence[Mapping[str, Any]]  # each source's options, as in the spec
     files: Sequence[FileInfo]
-    is_whole: bool
-    """Whether these are all files of the sources."""
+    is_whole: bool  # whether these are all files of the sources
     why: Mapping[str, str] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-    """Comments on unread data and missing guesses."""
-    folders: Sequence[str] = ()
-    """The folders of all images, relative to the source's, if images are rows."""
+    notes: Sequence[str] = ()  # comments on unread data and missing guesses
+    folders: Sequence[str] = ()  # the folders of all images, relative to the source's, if images are rows
     known: Mapping[str, Mapping[str, tuple[Any, str]]] = field(default_factory=dict)
     """Options of columns stated by the format, with reasons."""
-    image_column: str | None = None
-    """The column of image names without ending."""
+    image_column: str | None = None  # the column of image names without ending
     doubts: Sequence[Doubt] = ()
 
     def with_images(self, folder: str, column: str | None = None) -> "Recognized":

@@ -43,8 +43,7 @@ ROWS, CHUNKS = 1_000, 32
 TOKENS = 16  # lines of a sentence
 ALL_ROWS = 1 << 40
 LEAST_PIXELS = 64  # fewer are columns by themselves
-PIXELS = re.compile(r"(?i)pix|px|^\*(x\*)?$")
-"""Names of pixels' columns, each number in them a `*`."""
+PIXELS = re.compile(r"(?i)pix|px|^\*(x\*)?$")  # names of pixels' columns, each number in them a `*`
 WHOLE_BYTES = 32 << 20  # 32 MiB: one column of it is read in about a second
 PIECE_BYTES = 64 << 10  # 64 KiB, read at once for the first rows
 PART_BYTES = 16 << 20  # 16 MiB: later rows are not read, unless one row is larger
@@ -135,18 +134,12 @@ def _cut_document(file: BinaryIO | EncodedFile) -> bytes | None:
 class Reading:
     """A column read as one type."""
 
-    values: list[Any] = field(default_factory=list)
-    """The rows' values, in order, without missing ones."""
-    missing: int = 0
-    """The number of rows without a value."""
-    rejected: int = 0
-    """The number of rows with another type."""
-    of: str = "0 rows"
-    """The rows in words: `1,000 sampled rows`."""
-    is_all: bool = True
-    """Whether the sample has all rows."""
-    why: str = ""
-    """The reason why no row could be read, if any."""
+    values: list[Any] = field(default_factory=list)  # the rows' values, in order, without missing ones
+    missing: int = 0  # the number of rows without a value
+    rejected: int = 0  # the number of rows with another type
+    of: str = "0 rows"  # the rows in words: `1,000 sampled rows`
+    is_all: bool = True  # whether the sample has all rows
+    why: str = ""  # the reason why no row could be read, if any
 
     @property
     def rows(self) -> int:
