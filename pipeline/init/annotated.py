@@ -101,15 +101,15 @@ def recognize_annotated(files: Files, path: str, in_folder: Sequence[FileInfo] |
 
     Returns None if none of these formats is found. Raises: UnknownDataError: the images are missing; OSError.
     """
-    alone = path if in_folder is None else None
-    if alone is not None and not _is_annotation(files, alone):
-        return None
-    folder = without_slash(path) if alone is None else posixpath.dirname(path)
-    if alone is not None and posixpath.basename(folder) == "annotations":
-        folder = posixpath.dirname(folder)
-    filled = list_folder(files, folder) or [] if in_folder is None else in_folder
+    folder, filled = without_slash(path), in_folder
+    if filled is None:
+        if not _is_annotation(files, path):
+            return None
+        folder = posixpath.dirname(path)
+        folder = posixpath.dirname(folder) if posixpath.basename(folder) == "annotations" else folder
+        filled = [file for file in list_folder(files, folder) or [] if _is_used(file.path, path)]
     images = [file for file in filled if is_image(file.path)]
-    others = [file for file in filled if not is_image(file.path) and (alone is None or _is_used(file.path, alone))]
+    others = [file for file in filled if not is_image(file.path)]
     if any(posixpath.basename(file.path) in NAMES for file in others):
         return None
     cut = len(folder) + 1
@@ -119,12 +119,8 @@ def recognize_annotated(files: Files, path: str, in_folder: Sequence[FileInfo] |
     listing = Listing(files, folder, [file for file in images if file.path[cut:] not in masks], others, bool(masks))
     found = next(filter(None, (look(listing) for look in LOOKS)), None)
     remedy = f"As rows with masks: `format: image_folder`, `beside: {json.dumps(beside)}`; lists: `image_list`"
-    doubts = (
-        [Doubt(posixpath.basename(folder), f"{count(len(masks), 'mask')} beside the images are left out", remedy)]
-        if masks
-        else []
-    )
-    return found and replace(found, doubts=[*found.doubts, *doubts])
+    doubt = Doubt(posixpath.basename(folder), f"{count(len(masks), 'mask')} beside the images are left out", remedy)
+    return replace(found, doubts=[*found.doubts, doubt]) if found and masks else found
 
 
 def _is_annotation(files: Files, path: str) -> bool:
@@ -139,7 +135,8 @@ def _is_annotation(files: Files, path: str) -> bool:
 
 def _is_used(path: str, alone: str) -> bool:
     """Whether a file is read if the user gives a single file of annotations."""
-    return path == alone or posixpath.splitext(path)[1] != posixpath.splitext(alone)[1] or _describes_classes(path)
+    is_other = posixpath.splitext(path)[1] != posixpath.splitext(alone)[1]
+    return is_other or path == alone or _describes_classes(path)
 
 
 def _common(files: Iterable[FileInfo]) -> str:
@@ -197,19 +194,11 @@ def _voc(listing: Listing) -> Recognized | None:
     if not paired:
         return None
     lists = [file for file in listing.ending(".txt") if posixpath.dirname(file.path).endswith("/ImageSets/Main")]
-    splits = [SPLITS.get(posixpath.basename(file.path)[:-4].lower()) for file in lists]
-    images = {"images": _common(paired)} if listing.has_masks else {}
-    sources: list[Source] = [
-        {
-            "format": "voc",
-            "path": file.path.rpartition("/ImageSets/")[0],
-            **images,
-            "image_list": file.path,
-            "split": split,
-        }
-        for file, split in zip(lists, splits, strict=True)
-        if split
-    ]
+    images, sources = {"images": _common(paired)} if listing.has_masks else {}, list[Source]()
+    for file in lists:
+        if split := SPLITS.get(posixpath.basename(file.path)[:-4].lower()):
+            path = file.path.rpartition("/ImageSets/")[0]
+            sources.append({"format": "voc", "path": path, **images, "image_list": file.path, "split": split})
     sources = sources or _by_folder(listing, paired, "voc")
     return listing.recognized(sources, [*_shown(listing, paired), *lists], "Pascal VOC's XML")
 
@@ -260,10 +249,8 @@ def _stated(listing: Listing, paired: Pairs, path: str) -> tuple[list[Source], l
     sources = sources if any(source["split"] == "train" for source in sources) else []  # not all but `train`
     left = [image.path for image in listing.images if image not in by_split] if sources else []
     remedy = "Write paths of folders, or lists, below it; images in a list are relative to its folder"
-    notes = [
-        *note(f"images that {name} gives to two splits; folders or lists with only such images are left out", shared),
-        *note(f"left out, missing in {name}", left),
-    ]
+    notes = note(f"images that {name} gives to two splits; folders or lists with only such images are left out", shared)
+    notes += note(f"left out, missing in {name}", left)
     return sources, notes, [Doubt(name, f"images are missing at {listed(absent, 3)}", remedy)] if absent else []
 
 
@@ -309,9 +296,9 @@ def _open_images(listing: Listing) -> Recognized | None:
     for file, head in heads:
         split = split_of(*re.split(r"[-_.]", posixpath.basename(file.path)))
         ids = {line.partition(b",")[0].decode("latin-1") for line in head.split(b"\n")}
-        folders = [posixpath.dirname(image.path) for image in listing.images if _stem(image.path) in ids]
-        every = map(posixpath.dirname, (image.path for image in listing.images))
-        folders = folders or [each for each in every if split and split_of(posixpath.basename(each)) == split]
+        places = [posixpath.split(posixpath.splitext(image.path)[0]) for image in listing.images]
+        folders = [folder for folder, stem in places if stem in ids]
+        folders = folders or [each for each, _ in places if split and split_of(posixpath.basename(each)) == split]
         if folders:
             described = names[0].path if names else None
             options = {"path": file.path, "images": folders[0], "names": described, "split": split}
@@ -338,7 +325,3 @@ def _has_boxes(head: bytes) -> bool:
 
 def _describes_classes(path: str) -> bool:
     return "class-descriptions" in posixpath.basename(path)
-
-
-def _stem(path: str) -> str:
-    return posixpath.splitext(posixpath.basename(path))[0]

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.pipeline.init.dialect import LEAST_SIDE, PIXELS, square
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
 from recordmill.pipeline.init.guess import Choice, Guess, feature
 from recordmill.pipeline.init.recognize import Recognized
-from recordmill.pipeline.init.sample import LEAST_PIXELS, PIXELS, SourceSample, is_square
-from recordmill.pipeline.init.splits import divided, taken
+from recordmill.pipeline.init.sample import SourceSample
+from recordmill.pipeline.init.splits import by_split, of_split
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.encoded import uncompressed_name
@@ -46,16 +47,13 @@ def recognize_arrays(files: Files, path: str, in_folder: Sequence[FileInfo] | No
         raise UnknownDataError(f"{found[0].path}: no array can be read: {'; '.join(map(': '.join, faults.items()))}")
     needed = "If you need it, save it as numbers or texts"
     doubts = [Doubt(f"array {name}", f"left out: {fault}", needed) for name, fault in faults.items()]
-    parts = divided(arrays, _words)
-    columns = {split: _columns({name: arrays[name] for name in parts[split]}) for split in taken(parts)}
+    parts = by_split(arrays, _words).items()
+    columns = {split: _columns({name: arrays[name] for name in names}) for split, names in parts}
     if not found or (found[0].path.endswith(NPY) and not all(LABEL in each for each in columns.values())):
         _check_rows(arrays)
         return None
     path = found[0].path if found[0].path.endswith(NPZ) else folder
-    sources = [
-        {"format": "arrays", "path": path, "columns": each, **({"split": split} if split else {})}
-        for split, each in columns.items()
-    ]
+    sources = [of_split({"format": "arrays", "path": path, "columns": each}, split) for split, each in columns.items()]
     left = [name for name in arrays if not any(name in each.values() for each in columns.values())]
     left += [file.path.rpartition("/")[2] for file in every if file not in found]
     packed = [file for file in every if file.path.endswith(NPZ)]
@@ -71,7 +69,7 @@ def _check_rows(arrays: Mapping[str, ArrayInFile]) -> None:
     shapes = {name: array.shape for name, array in arrays.items() if len(array.shape) == 2}
     widths = {numbers for _, numbers in shapes.values()}
     for name, (rows, numbers) in shapes.items():
-        are_pixels = len(widths) == 1 and numbers >= LEAST_PIXELS and is_square(numbers)
+        are_pixels = len(widths) == 1 and square(numbers)
         if are_pixels and (len({*shapes.values()}) > 1 or not 1 / 4 < rows / numbers < 4):
             raise UnknownDataError(f"{name} holds {rows:,} rows of {numbers:,} numbers, without labels: {SAVE}")
 
@@ -95,7 +93,7 @@ def _columns(arrays: dict[str, ArrayInFile]) -> dict[str, str]:
     columns = dict[str, str]()
     for name, array in arrays.items():
         numbers, words = math.prod(array.shape[1:]), _words(name)
-        are_pixels = numbers >= LEAST_PIXELS and (len(array.shape) > 2 or is_square(numbers))
+        are_pixels = (numbers >= LEAST_SIDE**2 and len(array.shape) > 2) or square(numbers)
         role = IMAGE if are_pixels else LABEL if numbers == 1 and LABEL_WORDS & {*words} else ""
         own = "_".join(word for word in words if word not in SPLITS)
         if array.shape[0] == rows:
@@ -115,7 +113,7 @@ def guess_pixels(sample: SourceSample, name: str) -> Guess | None:
         rows = reading.values[:ROWS]
     sizes = [len(row) for row in rows]
     size = max(sizes, key=sizes.count, default=0)
-    if size < LEAST_PIXELS:
+    if size < LEAST_SIDE**2:
         return None
     numbers = np.array([row for row in rows if len(row) == size and are_numbers], np.float64)
     shape = _shape(numbers) if are_numbers else None
@@ -142,11 +140,8 @@ def _pixel(numbers: npt.NDArray[np.float64], name: str) -> str:
 
 def _shape(numbers: npt.NDArray[np.float64]) -> list[int] | None:
     """Returns the shape of square images of some rows; of colours, that of the least differences of neighbours."""
-    size = numbers.shape[1]
-    side, colour = math.isqrt(size), math.isqrt(size // 3)
-    if side * side == size:
-        return [side, side]
-    if 3 * colour * colour != size:
-        return None
-    shapes = [[colour, colour, 3], [3, colour, colour]]
-    return min(shapes, key=lambda shape: float(np.abs(np.diff(numbers.reshape(-1, *shape), axis=2)).mean()))
+    shape = square(numbers.shape[1])
+    if shape is None or len(shape) == 2:
+        return shape
+    ways = (shape, shape[::-1])
+    return min(ways, key=lambda way: float(np.abs(np.diff(numbers.reshape(-1, *way), axis=2)).mean()))

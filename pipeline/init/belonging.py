@@ -104,11 +104,9 @@ def find_sentences(head: bytes, form: str, *, is_cut: bool) -> tuple[str, Sequen
     sentences = sum(bool(line) and not before for before, line in zip([b"", *texts], texts, strict=False))
     (width, most), *_ = Counter(map(len, rows)).most_common(1) or [(0, 0)]
     last = [cells[-1] for cells in rows if len(cells) == width]
-    if form not in ("conll", "conllu"):
-        repeats = 2 * len({*last}) <= len(last) and 1 < sentences and 2 * sentences <= len(rows)
-        if most < len(rows) or not repeats or width > MOST_CELLS:
-            return None
-    if width < 2 or 10 * most < 9 * len(rows):
+    repeats = 2 * len({*last}) <= len(last) and 1 < sentences and 2 * sentences <= len(rows)
+    is_sure = form in SENTENCES or (most == len(rows) and repeats and width <= MOST_CELLS)
+    if not is_sure or width < 2 or 10 * most < 9 * len(rows):
         return None
     form = "conllu" if is_conllu else "conll"
     return form, () if is_conllu and width == len(CONLLU) else _names(rows, width, last)
@@ -148,7 +146,8 @@ def find_document(head: bytes) -> Document | None:
         return None
     outer = max(outermost, key=lambda path: len(lists[path]))
     inside = [path for path in sorted(lists, key=len) if path.startswith(outer)]
-    rows = next((path for path in inside if _have_ids(lists[path])), outer)
+    have_ids = (path for path in inside if not any(IDS.isdisjoint(map(str.lower, each)) for each in lists[path]))
+    rows = next(have_ids, outer)
     around = [path for path in inside if path != rows and rows.startswith(f"{path}.")]
     kept = {key: f"{path}.{key}" for path in around for key in _single(lists[path])}
     own = {key for row in lists[rows] for key in row}
@@ -176,11 +175,6 @@ def _single(objects: Sequence[dict[str, Any]]) -> list[str]:
     return [key for key in keys if not any(isinstance(each.get(key), dict | list) for each in objects)]
 
 
-def _have_ids(objects: Sequence[dict[str, Any]]) -> bool:
-    """Whether each object has an id."""
-    return all(not IDS.isdisjoint(map(str.lower, each)) for each in objects)
-
-
 def rows_inside(
     form: str, path: str, head: bytes, *, is_cut: bool
 ) -> tuple[dict[str, Any], dict[str, str], list[Doubt]]:
@@ -189,10 +183,8 @@ def rows_inside(
     Raises: UnknownDataError: a file named as sentences has none.
     """
     if form == "json" and not ORIENTS["table"].match(head.strip()) and (found := find_document(head)):
-        name, others = posixpath.basename(path), listed([f"`{each}`" for each in found.others], 3)
-        doubt = Doubt(
-            name, f"the rows are the objects of `{found.rows}`", f"Other lists of objects, for `rows`: {others}"
-        )
+        what, others = f"the rows are the objects of `{found.rows}`", listed([f"`{each}`" for each in found.others], 3)
+        doubt = Doubt(posixpath.basename(path), what, f"Other lists of objects, for `rows`: {others}")
         options = {"format": "json", "rows": found.rows} | ({"keep": [*found.keep]} if found.keep else {})
         return options, {"keep": "from the objects around a row"}, [doubt] if found.others else []
     sentences = find_sentences(head, form, is_cut=is_cut) if form in ("text", *SENTENCES) else None

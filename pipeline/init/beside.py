@@ -7,7 +7,7 @@ all have one of the same name. Names or pixels must tell them from images.
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -85,15 +85,15 @@ def find_beside(files: Files, folder: str, found: Sequence[FileInfo]) -> tuple[d
     if not any(path.lower().endswith(EXACT) for path in paths):
         return {}, []
     parts = [part for name, some in _folders(paths).items() for part in _parts(name, some)]
-    images = [
-        part
-        for part in parts
-        if not part.is_named and (part.is_plain or part.folder == parts[-1].folder or part.folder)
-    ]
-    pairs = [(image, [each for each in parts if each.is_beside(image)]) for image in images]
+    images = [part for part in parts if not part.is_named and (part.is_plain or part.folder or not parts[-1].folder)]
     is_flat = cache(lambda path: _is_flat(files, join(folder, path)))
+
+    def are_flat(part: Part) -> bool:
+        return all(map(is_flat, spread([*part.keys.values()], OPENED)))
+
+    pairs = [(image, [each for each in parts if each.is_beside(image)]) for image in images]
     for image, others in pairs:
-        others[:] = [each for each in others if each.is_named or _tells(is_flat, each, image)]
+        others[:] = [each for each in others if each.is_named or (are_flat(each) and not are_flat(image))]
     pairs.sort(key=lambda pair: (len(pair[1]), len(pair[0].keys), pair[0].is_plain, bool(pair[0].folder)))
     image, others = pairs[-1]
     if not others:
@@ -130,17 +130,12 @@ def _folders(paths: Sequence[str]) -> dict[str, list[str]]:
 
 def _parts(folder: str, paths: Sequence[str]) -> Iterator[Part]:
     """Yields the files of a folder: all, of a folder inside it, and of common beginnings and endings of names."""
-    names, inner = [""], Counter(path.rpartition("/")[0].partition(f"{folder}/")[2] for path in paths if folder)
-    names += [
-        name
-        for name, count in _affixes(spread(paths, LOOKED_AT)).most_common(MOST_NAMES)
-        if 10 * count >= min(LOOKED_AT, len(paths))
-    ]
-    deeper = [
-        f"{folder}/{name}" for name in inner if len(inner) == 1 and name and not {*name.split("/")} & SPLITS.keys()
-    ]
+    affixes, least = _affixes(spread(paths, LOOKED_AT)).most_common(MOST_NAMES), min(LOOKED_AT, len(paths))
+    inner = {path.rpartition("/")[0].partition(f"{folder}/")[2] for path in paths if folder}
+    only = next(iter(inner)) if len(inner) == 1 else ""
+    deeper = [f"{folder}/{only}"] if only and SPLITS.keys().isdisjoint(only.split("/")) else []
     for place in (folder, *deeper):
-        for name in names:
+        for name in ("", *(name for name, count in affixes if 10 * count >= least)):
             is_plain = place and not name and "*" not in place
             yield Part(folder, place if is_plain else posixpath.join(place, name or "*"), paths)
 
@@ -156,12 +151,6 @@ def _affixes(paths: Sequence[str]) -> Counter[str]:
             for count in range(1, len(words) + 1):
                 found[f"{''.join(words[:count])}*" if is_start else f"*{''.join(words[-count:])}"] += 1
     return found
-
-
-def _tells(is_flat: Callable[[str], bool], part: Part, image: Part) -> bool:
-    """Whether files have few colours, and their images many."""
-    are_flat, are_images = (all(map(is_flat, spread([*each.keys.values()], OPENED))) for each in (part, image))
-    return are_flat and not are_images
 
 
 def _is_flat(files: Files, path: str) -> bool:

@@ -40,11 +40,8 @@ def box_columns(sample: SourceSample) -> tuple[str, list[str]] | None:
     found = _named(sample.names)
     if found is None and all(map(WITHOUT_NAMES.fullmatch, sample.names)):
         fours = (sample.names[start : start + 4] for start in range(len(sample.names) - 3))
-        ends = (
-            four
-            for four in fours
-            if (rows := _rows(sample, four)) and "corners" in fitting_orders(_boxes(rows), np.inf)
-        )
+        read = ((four, _rows(sample, four)) for four in fours)
+        ends = (four for four, rows in read if rows and "corners" in fitting_orders(_boxes(rows), np.inf))
         found = next((("corners", four) for four in ends), None)
     return found if found and any(_rows(sample, found[1])) else None
 
@@ -179,18 +176,13 @@ def _without_unlikely(orders: list[str], boxes: Boxes, sides: npt.NDArray[Any]) 
 def fitting_orders(boxes: Boxes, side: float) -> list[str]:
     """Lists the orders in which nearly all boxes end after their start, inside images of at most that side."""
     first, second = boxes[:, :2], boxes[:, 2:]
-    ends: dict[str, tuple[Any, Any]] = {
-        "corners": (first, second),
-        "coco": (first, first + second),
-        "center": (first - second / 2, first + second / 2),
-        "tensorflow": (first, second),
-    }
-    slack = 0 if np.isinf(side) else SLACK * side
-    possible = {
-        order: ((start >= -slack) & (start <= end) & (end <= side + slack)).all(axis=1)
-        for order, (start, end) in ends.items()
-    }
-    return [order for order, fits in possible.items() if fits.mean() >= ENOUGH]
+    corners, half = (first, second), second / 2
+    ends = {"corners": corners, "coco": (first, first + second), "center": (first - half, first + half)}
+    slack, fitting = 0 if np.isinf(side) else SLACK * side, list[str]()
+    for order, (start, end) in {**ends, "tensorflow": corners}.items():
+        fits = ((start >= -slack) & (start <= end) & (end <= side + slack)).all(axis=1)
+        fitting += [order] if fits.mean() >= ENOUGH else []
+    return fitting
 
 
 def on_image(
@@ -204,12 +196,8 @@ def on_image(
     if guesses.get("shapes", image).kind == MASK and MASK not in names.values():
         names["shapes"] = MASK
     known, name = sample.data.known, names[image.column]
-    masks = {
-        *sample.data.sources[0].get("beside", ()),
-        *(each.column for each in images if MAYBE_MASK.fullmatch(each.column)),
-    }
-    found = {
-        column: guess_mask(sample, item, name, image) if column in masks and item is not image else item
-        for column, item in guesses.items()
-    }
+    named = {each.column for each in images if MAYBE_MASK.fullmatch(each.column)}
+    found = dict(guesses)
+    for column in guesses.keys() & {*named, *sample.data.sources[0].get("beside", ())} - {image.column}:
+        found[column] = guess_mask(sample, guesses[column], name, image)
     return {column: guess_boxes(item, name, image, answers, known.get(column, {})) for column, item in found.items()}

@@ -192,9 +192,8 @@ def _guess_other(sample: SourceSample, name: str) -> Guess | None:
 def _find_key(sample: SourceSample) -> Named:
     """Finds the key: a column with a key's name and different values in all sampled rows."""
     named = {name: sample.read(name, ColumnType.CATEGORY) for name in sample.names if guessing.ID.fullmatch(name)}
-    unique = [name for name, values in named.items() if len(values.distinct) == values.rows > 0]
-    best = min(unique, key=lambda name: (name.lower() not in SURE_IDS, len(name)), default=None)
-    return None if best is None else (best, named[best])
+    unique = [(name, values) for name, values in named.items() if len(values.distinct) == values.rows > 0]
+    return min(unique, key=lambda each: (each[0].lower() not in SURE_IDS, len(each[0])), default=None)
 
 
 def _find_label(sample: SourceSample, guesses: Mapping[str, Guess], codes: Codes | None) -> tuple[Guess | None, str]:
@@ -238,11 +237,8 @@ def _groups(sample: SourceSample, guesses: Mapping[str, Guess]) -> tuple[dict[st
     """Suggests keeping all rows of one patient, or image, in one split, by the column with the fewest groups."""
     some = {name: item for name, item in guesses.items() if item.kind in (IMAGE, "raw") and not item.reading.missing}
     counts = {name: (len(item.reading.distinct), len(item.reading.values)) for name, item in some.items()}
-    repeat = [
-        name
-        for name, (each, every) in counts.items()
-        if guessing.is_id(name) and FEW_GROUPS <= each <= guessing.FITS * every
-    ]
+    ids = {name: counts[name] for name in counts if guessing.is_id(name)}
+    repeat = [name for name, (each, every) in ids.items() if FEW_GROUPS <= each <= guessing.FITS * every]
     repeat += [name for name, (each, every) in counts.items() if some[name].kind == IMAGE and each < every]
     if sample.data.split_names or not repeat:
         return {}, []
@@ -275,10 +271,9 @@ def _column_splits(column: str, names: Reading) -> dict[str, Choice]:
     splits = {name: SHARES[name] for name, some in values.items() if some}
     others = "" if names.is_all else "; a row of another split would be a reject: add that split"
     counts = ", ".join(f"{value} {count:,}" for value, count in sorted(names.distinct.items()))
-    return {
-        "splits": (splits, f"the column decides, not the shares{others}"),
-        "split_by": ({"column": column, "values": {name: values[name] for name in splits}}, f"{counts} of {names.of}"),
-    }
+    split_by = {"column": column, "values": {name: values[name] for name in splits}}
+    why = f"the column decides, not the shares{others}"
+    return {"splits": (splits, why), "split_by": (split_by, f"{counts} of {names.of}")}
 
 
 def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> Codes | None:
@@ -293,12 +288,10 @@ def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> Codes | No
     for name in wanted:
         if columns[name] <= stated.get(name, {}).keys():
             return Codes(name, stated[name], "the schema")
+    sure = {name for name in wanted if called or guesses[name].kind == "categories"}
     for file, names in _named(sample) if columns else ():
-        fitting = {
-            name: by_code(codes, names, is_sure=bool(called) or guesses[name].kind == "categories")
-            for name, codes in wanted.items()
-        }
-        found = [Codes(name, by_code, file) for name, by_code in fitting.items() if by_code]
+        fitting = {name: by_code(codes, names, is_sure=name in sure) for name, codes in wanted.items()}
+        found = [Codes(name, of, file) for name, of in fitting.items() if of]
         if len(found) == 1:
             return found[0]
     return None

@@ -11,7 +11,8 @@ import codecs
 import csv
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import Any
@@ -29,6 +30,7 @@ HIGH = re.compile(rb"[\x80-\xff]")
 WORD = re.compile(rb"[^\s,;\"']+")
 NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)  # a number in a cell
 LEAST_SIDE, BYTE = 8, re.compile(r"\d\d?|1\d\d|2[0-4]\d|25[0-5]")  # of images in columns
+PIXELS = re.compile(r"(?i)pix|px|^\*(x\*)?$")  # names of pixels' columns, each number in them a `*`
 POINT = re.compile(r"[+-]?\d+\.\d+")
 SHOWN, SHOWN_LINES, SENTENCE = 3, 1_000, 4
 WRITTEN: tuple[dict[str, Any], ...] = ({}, {"escape": "\\"}, {"trim": True}, {"escape": "\\", "trim": True})
@@ -102,12 +104,29 @@ def cell_options(
 
 def _invented(names: Sequence[str], columns: Sequence[Sequence[str]]) -> list[str]:
     """Names columns: `column_1` and so on, or a label beside a square image's pixels: corners hardly vary."""
-    side, cells = math.isqrt(len(names) - 1) if names else 0, {*names, *chain.from_iterable(columns)}
-    if side < LEAST_SIDE or side * side + 1 != len(names) or not all(map(BYTE.fullmatch, cells)):
+    if not square(len(names) - 1) or not all(map(BYTE.fullmatch, {*names, *chain.from_iterable(columns)})):
         return [f"column_{number}" for number in range(1, len(names) + 1)]
-    pixels = [f"pixel{number}" for number in range(side * side)]
+    pixels = [f"pixel{number}" for number in range(len(names) - 1)]
     is_last = bool(columns) and len({*columns[0]}) == 1 < len({*columns[-1]})
     return [*pixels, "label"] if is_last else ["label", *pixels]
+
+
+def numbered_pixels(names: Iterable[str]) -> list[str]:
+    """Replaces columns of a square image's pixels by one name.
+
+    >>> numbered_pixels(["label", *(f"pixel{number}" for number in range(64))])
+    ['label', 'pixel*']
+    """
+    every = [(name, re.sub("[0-9]+", "*", name)) for name in names]
+    stars = Counter(star for _, star in every if PIXELS.search(star))
+    return list(dict.fromkeys(star if square(stars[star]) else name for name, star in every))
+
+
+def square(numbers: int) -> list[int] | None:
+    """Returns the shape of a square image of as many numbers, of one channel or three; None for others."""
+    side, colour = math.isqrt(max(0, numbers)), math.isqrt(max(0, numbers) // 3)
+    shape = [side, side] if side * side == numbers else [colour, colour, 3]
+    return shape if LEAST_SIDE**2 <= numbers == math.prod(shape) else None
 
 
 def _not_names(firsts: Sequence[Sequence[str]], columns: Sequence[Sequence[str]]) -> str:

@@ -125,9 +125,9 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
             kind, more = "image_sequence", {"pages": ("all", f"several in {share}")}
         if deep:
             more["channels"] = deep[1], "the files' bands"
-        if deep and deep[0] != "uint8":
-            more["dtype"] = deep[0], "the type of the files' numbers"
-            more["normalize"] = "none", "or `zero_one`, with the `range` that counts"
+            if deep[0] != "uint8":
+                more["dtype"] = deep[0], "the type of the files' numbers"
+                more["normalize"] = "none", "or `zero_one`, with the `range` that counts"
         return replace(feature(name, kind, what, images, size=_common_size(sizes), fit=fit, **more), headers=headers)
     return None
 
@@ -135,8 +135,7 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
 def _deep_type(headers: Sequence[Header]) -> tuple[str, int] | None:
     """Returns the type and the number of bands that nearly all images share, if deep."""
     found = Counter(header[4] for header in headers if isinstance(header, tuple))
-    [(deep, images)] = found.most_common(1) or [(None, 0)]
-    return deep if images >= FITS * found.total() else None
+    return next((deep for deep, images in found.most_common(1) if images >= FITS * found.total()), None)
 
 
 def _read_as(header: Header, deep: tuple[str, int] | None, are_stacks: bool) -> Header:
@@ -176,13 +175,9 @@ def images_folder(sample: SourceSample, files: Files) -> str | None:
     """Returns the folder below a table's with the sample's first image; None if missing, or in its own folder."""
     if sample.sources[0].format not in NAMING:
         return None
-    texts = [sample.read(name, ColumnType.TEXT) for name in sample.names]
-    lists = [
-        sample.read(name, ColumnType.TEXT, many=True)
-        for name, reading in zip(sample.names, texts, strict=True)
-        if not reading.values
-    ]
-    every = (value.strip() for reading in (*texts, *lists) for value in reading.distinct if _is_named(value))
+    texts = {name: sample.read(name, ColumnType.TEXT) for name in sample.names}
+    lists = [sample.read(name, ColumnType.TEXT, many=True) for name in texts if not texts[name].values]
+    every = (value.strip() for each in (*texts.values(), *lists) for value in each.distinct if _is_named(value))
     named = (value.replace("\\", "/") for value in every)  # as a build reads it
     path = next((posixpath.normpath(value) for value in named if value[:5].lower() != DATA_URL), None)
     if path is None:
@@ -257,11 +252,8 @@ def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Gu
         return left_out(item.column, why, item.reading)
     if colors:
         names = {f"class_{number}": list(color) for number, (color, _) in enumerate(colors.most_common(LEVELS))}
-        options |= {
-            "classes": (list(names), f"a colour each, {of}, by pixels {_shares(colors)}; {YOURS}"),
-            "colors": (names, ""),
-        }
-        return replace(item, options=options)
+        why = f"a colour each, {of}, by pixels {_shares(colors)}; {YOURS}"
+        return replace(item, options={**options, "classes": (list(names), why), "colors": (names, "")})
     return replace(item, options=options | _classes(found, of, is_all=is_all))
 
 
@@ -309,15 +301,13 @@ def _classes(found: Counter[int], of: str, *, is_all: bool) -> dict[str, Choice]
 def _headers(item: Guess, image: Guess) -> list[list[Header]]:
     """Forgets the losses of masks, which keep indices; one of another size than its image becomes a reject."""
     images = image.headers if len(image.headers) == len(item.headers) else item.headers  # else some lack a mask
-    rows = zip(chain.from_iterable(item.headers), chain.from_iterable(images), strict=True)
-    return [[_mask_header(mask, of)] for mask, of in rows]
-
-
-def _mask_header(mask: Header, image: Header) -> Header:
-    if isinstance(mask, str) or isinstance(image, str):
-        return mask
-    is_same = sorted(mask[:2]) == sorted(image[:2])  # EXIF may turn one
-    return (*mask[:3], (), mask[4]) if is_same else "unequal_sides"
+    headers = list[Header]()
+    for mask, of in zip(chain.from_iterable(item.headers), chain.from_iterable(images), strict=True):
+        if not isinstance(mask, str) and not isinstance(of, str):
+            is_same = sorted(mask[:2]) == sorted(of[:2])  # EXIF may turn one
+            mask = (*mask[:3], (), mask[4]) if is_same else "unequal_sides"
+        headers.append(mask)
+    return [[header] for header in headers]
 
 
 MOST_CLASSES = 40  # for a person to read
@@ -328,8 +318,8 @@ def guess_shapes(sample: SourceSample) -> Guess:
     """Guesses shapes of annotated objects as a mask; leaves them out with the reason where it would not build."""
     classes, is_known = sample.stated["classes"], True
     if not classes:
-        names = sample.whole().read("categories", ColumnType.CATEGORY, many=True)
-        classes, is_known = sorted(names.distinct), names.is_all
+        found = sample.whole().read("categories", ColumnType.CATEGORY, many=True)
+        classes, is_known = sorted(found.distinct), found.is_all
     are_many = len(classes) > MOST_CLASSES
     if are_many and sample.sources[0].format == "coco":  # its shapes make a large table larger
         reading = Reading()
@@ -340,17 +330,17 @@ def guess_shapes(sample: SourceSample) -> Guess:
     if find_spec("pycocotools") is None:
         why = 'pycocotools draws masks: pip install "recordmill[masks]"'
     background = "background" if "background" not in classes else "no_object"
-    options: dict[str, Any] = {"draw": "classes", "classes": [background, *classes], "ignore": IGNORED}
+    names = [background, "…"] if are_many else [background, *classes]
     if why:
-        options["classes"] = [background, "…"] if are_many else options["classes"]
-        shown = {"kind": "mask", "image": IMAGE, "column": "shapes", **options}
+        shown = {"kind": "mask", "image": IMAGE, "column": "shapes", "draw": "classes", "classes": names}
+        shown |= {"ignore": IGNORED}
         return left_out("shapes", f"{why}; as a feature: {json.dumps(shown, ensure_ascii=False)}", reading)
-    reasons = {
-        "draw": "or `instances`, without `classes`; or `kind: masks`, `draw: objects`",
-        "ignore": "for crowds, and around padded images",
+    options: dict[str, Choice] = {
+        "draw": ("classes", "or `instances`, without `classes`; or `kind: masks`, `draw: objects`"),
+        "classes": (names, ""),
+        "ignore": (IGNORED, "for crowds, and around padded images"),
     }
-    chosen = {option: (value, reasons.get(option, "")) for option, value in options.items()}
-    return feature("shapes", "mask", "drawn from the objects' shapes", reading, image=(IMAGE, ""), **chosen)
+    return feature("shapes", "mask", "drawn from the objects' shapes", reading, image=(IMAGE, ""), **options)
 
 
 def guess_keypoints(sample: SourceSample) -> Guess:
@@ -360,24 +350,18 @@ def guess_keypoints(sample: SourceSample) -> Guess:
     if len({*points}) < max(1, len(points)):
         objects = sum(map(len, boxes.values)) // 4
         points = [f"point_{number}" for number in range(sum(map(len, reading.values)) // (3 * max(objects, 1)))]
-    mirrored = [(one, points.index(other)) for one, name in enumerate(points) if (other := _other(name)) in points]
-    pairs = {"flip_pairs": stated.get("flip_pairs") or mirrored, "skeleton": stated.get("skeleton", [])}
-    named = {
-        option: [[points[one], points[other]] for one, other in some if {one, other} <= {*range(len(points))}]
-        for option, some in pairs.items()
-    }
     if not points:
         return left_out("keypoints", f"no key points in {reading.of}", reading)
-    flips, skeleton = named["flip_pairs"], named["skeleton"]
+    right = {name: name.replace("left", "right") for name in points if "left" in name}
+    mirrored = [(points.index(one), points.index(other)) for one, other in right.items() if other in points]
+    flips, skeleton = (
+        [[points[one], points[other]] for one, other in pairs if max(one, other) < len(points)]
+        for pairs in (stated.get("flip_pairs") or mirrored, stated.get("skeleton", []))
+    )
     options = {"unit": sample.data.known["boxes"]["unit"], "points": (points, "")}
     options["flip_pairs"] = flips, "change places in a mirrored image" if flips else "none by name: add any"
     options |= {"skeleton": (skeleton, "")} if skeleton else {}
     return feature("keypoints", "keypoints", f"of objects in {reading.of}", reading, image=(IMAGE, ""), **options)
-
-
-def _other(name: str) -> str | None:
-    """Returns the right side's point of a left one's name."""
-    return name.replace("left", "right") if "left" in name else None
 
 
 GUESSES = {"shapes": guess_shapes, "keypoints": guess_keypoints}  # the guesses about columns of annotated objects

@@ -2,7 +2,7 @@
 
 import posixpath
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -21,7 +21,7 @@ from recordmill.pipeline.init.belonging import (
 from recordmill.pipeline.init.beside import find_beside, in_folders
 from recordmill.pipeline.init.dialect import cell_options, find_encoding
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError, document_doubts, folder_doubts
-from recordmill.pipeline.init.splits import divided, image_lists, split_of, taken
+from recordmill.pipeline.init.splits import by_split, image_lists, of_split, split_of
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, naming_damage, open_plain, uncompressed_name
@@ -51,12 +51,11 @@ HUGGING_FACE = "write its rows by `Dataset.to_parquet`, and give these"
 ARCHIVE = "an archive, which no source reads: unpack it, and give the folder"
 WORKBOOK = "an Excel workbook, which no source reads: save each sheet as CSV (UTF-8), and give these"
 PICTURE = "is not read: convert all to PNG (`magick mogrify -format png FILES`), and give their folder"
+IMAGES_OR = "give a folder of images, or"
 FOREIGN = {
     **dict.fromkeys((".zip", ".rar", ".7z"), ARCHIVE),
     **dict.fromkeys((".xlsx", ".xls"), WORKBOOK),
-    **dict.fromkeys(
-        (".npy", ".npz"), f"a NumPy array, alone, damaged or of no rows: give a folder of images, or {ROWS}"
-    ),
+    **dict.fromkeys((".npy", ".npz"), f"a NumPy array, alone, damaged or of no rows: {IMAGES_OR} {ROWS}"),
     ".arrow": f"an Arrow file of Hugging Face's `save_to_disk`, which no source reads: {HUGGING_FACE}",
     **dict.fromkeys((".yaml", ".yml"), "YAML, not data: give the data that it describes"),
     **dict.fromkeys((".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".dng", ".psd", ".exr"), f"an image, which {PICTURE}"),
@@ -142,7 +141,8 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
             form = by_ending[ending] = "tfrecord" if _is_framed(files, file.path) else ""
         by_format.setdefault(form, []).append(file)
     images, tables = by_format.get(IMAGES, []), [file for form in TABLES for file in by_format.get(form, ())]
-    if images and (any(map(_is_metadata, tables)) or _bytes(images) >= _bytes(tables)):
+    of_images, of_tables = (sum(file.bytes for file in some) for some in (images, tables))
+    if images and (any(map(_is_metadata, tables)) or of_images >= of_tables):
         return _images(files, folder, images, [file for file in filled if not is_row(file.path)], encoding)
     form = next((form for form in TABLES if form in by_format), None)
     largest = max(filled, key=lambda file: file.bytes)
@@ -160,7 +160,8 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
     if form == "json" and form in by_format:
         chosen = files_of_rows(folder, chosen, [read_head(files, file.path) for file in chosen])
     form = [format_of(files, file.path) for file in spread(chosen, FILES)][-1]
-    sources = _sources(folder, chosen, filled)
+    splits = by_split(chosen, lambda file: file.path[len(folder) + 1 :].split("/"))
+    sources = [(_path(folder, some, filled), split, some) for split, some in splits.items()]
     used = {file.path for _, _, some in sources for file in some}
     left = [file for file in filled if file.path not in used]
     return _table(files, form, sources, encoding, [*_left_out(folder, left), *unequal])
@@ -168,12 +169,10 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
 
 def _joined(folder: str, filled: Sequence[FileInfo], joined: Sequence[Joined], written: Recognized) -> Recognized:
     """Returns a source for each group of joined files, with its split; `written` has options of all."""
-    by_first = {next(iter(each.files.values())): each for each in joined}
-    splits = divided(by_first, lambda file: file.path[len(folder) + 1 :].split("/"))
-    chosen = [(split, by_first[file]) for split in taken(splits) for file in splits[split]]
+    splits = by_split(joined, lambda each: next(iter(each.files.values())).path[len(folder) + 1 :].split("/"))
+    chosen = [(split, each) for split, some in splits.items() for each in some]
     sources = [
-        {"format": "text", "path": each.folder, "columns": each.columns, **written.sources[0]}
-        | ({"split": split} if split else {})
+        of_split({"format": "text", "path": each.folder, "columns": each.columns, **written.sources[0]}, split)
         for split, each in chosen
     ]
     shown = [file for _, each in chosen for file in each.files.values()]
@@ -263,22 +262,9 @@ def _is_metadata(file: FileInfo) -> bool:
     return posixpath.basename(file.path) in NAMES
 
 
-def _bytes(some: Sequence[FileInfo]) -> int:
-    return sum(file.bytes for file in some)
-
-
-def _sources(folder: str, chosen: Sequence[FileInfo], filled: Sequence[FileInfo]) -> list[SourceFiles]:
-    """Returns the sources that read some of a folder's files: one for each split in their names."""
-    by_split = divided(chosen, lambda file: file.path[len(folder) + 1 :].split("/"))
-    names = sorted(file.path for file in filled)
-    return [
-        (_path(folder, sorted(file.path for file in by_split[split]), names), split, by_split[split])
-        for split in taken(by_split)
-    ]
-
-
-def _path(folder: str, some: Sequence[str], every: Collection[str]) -> str:
+def _path(folder: str, files: Sequence[FileInfo], filled: Sequence[FileInfo]) -> str:
     """Returns a path that matches exactly some of a folder's files, if possible, else the whole folder."""
+    some, every = (sorted(file.path for file in each) for each in (files, filled))
     if len(some) == 1:
         return some[0]
     common = posixpath.commonprefix([posixpath.basename(path)[::-1] for path in some])[::-1]
@@ -286,7 +272,7 @@ def _path(folder: str, some: Sequence[str], every: Collection[str]) -> str:
     start = escape(posixpath.commonprefix(some))
     below = start[: start.rfind("/") + 1]
     patterns = (f"{below}{ending}", f"{start}{ending}", f"{below}**/{ending}", f"{below}**")
-    exact = (path for path in patterns if [name for name in every if glob_pattern(path).fullmatch(name)] == list(some))
+    exact = (path for path in patterns if [name for name in every if glob_pattern(path).fullmatch(name)] == some)
     return next(exact, f"{escape(folder)}/**")
 
 
@@ -310,10 +296,7 @@ def _table(
         why["format"] = count(len(every), "file")
     most = SMALL_FILES if options.get("document") == "file" else FILES
     shown = [file for _, _, some in sources for file in spread(some, most)]
-    splits = [
-        {**fixed, **inside, "path": path, **options, **({"split": split} if split else {})}
-        for path, split, _ in sources
-    ]
+    splits = [of_split({**fixed, **inside, "path": path, **options}, split) for path, split, _ in sources]
     return Recognized(splits, shown, len(shown) == len(every), why, notes, doubts=doubts)
 
 

@@ -3,9 +3,8 @@
 import io
 import math
 import posixpath
-import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,6 +15,7 @@ import pyarrow as pa
 from pydantic import TypeAdapter
 
 from recordmill.pipeline.init.belonging import HEAD_BYTES, SENTENCES
+from recordmill.pipeline.init.dialect import numbered_pixels
 from recordmill.pipeline.init.recognize import CELLS, IMAGES, Recognized
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
@@ -42,8 +42,7 @@ PARTS: Columns = {
 ROWS, CHUNKS = 1_000, 32
 TOKENS = 16  # lines of a sentence
 ALL_ROWS = 1 << 40
-LEAST_PIXELS = 64  # fewer are columns by themselves
-PIXELS = re.compile(r"(?i)pix|px|^\*(x\*)?$")  # names of pixels' columns, each number in them a `*`
+
 WHOLE_BYTES = 32 << 20  # 32 MiB: one column of it is read in about a second
 PIECE_BYTES = 64 << 10  # 64 KiB, read at once for the first rows
 PART_BYTES = 16 << 20  # 16 MiB: later rows are not read, unless one row is larger
@@ -295,23 +294,6 @@ def _thinned(block: Block, limit: int) -> Block:
     rejects = [reject for reject in block.rejects if reject.position in kept]
     chosen = pa.array([row in kept for row in good], pa.bool_())  # an empty array needs the type
     return replace(block, table=block.table.filter(chosen), rejects=rejects)
-
-
-def numbered_pixels(names: Iterable[str]) -> list[str]:
-    """Replaces columns of a square image's pixels by one name.
-
-    >>> numbered_pixels(["label", *(f"pixel{number}" for number in range(64))])
-    ['label', 'pixel*']
-    """
-    every = [(name, re.sub("[0-9]+", "*", name)) for name in names]
-    stars = Counter(star for _, star in every if PIXELS.search(star))
-    are_one = {star for star, columns in stars.items() if columns >= LEAST_PIXELS and is_square(columns)}
-    return list(dict.fromkeys(star if star in are_one else name for name, star in every))
-
-
-def is_square(numbers: int) -> bool:
-    """Whether a square image has as many numbers, of one or three channels."""
-    return any(channels * math.isqrt(numbers // channels) ** 2 == numbers for channels in (1, 3))
 
 
 def _columns(source: SourceOptions, plan: Plan) -> list[str]:

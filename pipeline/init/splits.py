@@ -27,9 +27,15 @@ def divided(items: Iterable[Item], names: Callable[[Item], Iterable[str]]) -> di
     return {None: every} if is_whole else {split: found[split] for split in (*SYNONYMS, None) if split in found}
 
 
-def taken(groups: Mapping[str | None, Any]) -> list[str | None]:
-    """Lists the splits of divided items that become sources: without the group of no split, unless it has all."""
-    return [split for split in groups if split or len(groups) == 1]
+def by_split(items: Iterable[Item], names: Callable[[Item], Iterable[str]]) -> dict[str | None, list[Item]]:
+    """Groups items by split, without those of none unless all are."""
+    groups = divided(items, names)
+    return {split: group for split, group in groups.items() if split or len(groups) == 1}
+
+
+def of_split(source: Mapping[str, Any], split: str | None) -> dict[str, Any]:
+    """Returns a source's options with its split, if any."""
+    return {**source, "split": split} if split else {**source}
 
 
 def split_of(*names: str) -> str | None:

@@ -180,13 +180,13 @@ def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, li
         raise UserError(f"{where}: no row is good: a build would be empty. {' '.join([*lines, first])}".strip())
     shares = {"max_share": min(1.0, share + bad.total() / max(images, 1)), "max_duplicate_share": again / max(rows, 1)}
     tried, accepted = _together(spec, [block for _, block in blocks], words), spec.rejects.max_share or 0.0
-    twice = {name: min(1.0, math.floor(2_000 * seen) / 1_000) for name, seen in shares.items()}
     limits = dict.fromkeys(shares, accepted)
-    for name in [name for name, seen in shares.items() if seen > accepted]:
-        limits[name] = twice[name]
-        tried["rejects"] = limits, "at most twice the sample's share: fix the rows, then remove this"
-        what = f"{shares[name]:.1%} of the sample {LIMITED[name]}; a limit of {twice[name]:.1%}"
-        doubts.append(Doubt(f"rejects.{name}", what, "Fix the rows, then remove it"))
+    for name, seen in shares.items():
+        if seen > accepted:
+            limits[name] = min(1.0, math.floor(2_000 * seen) / 1_000)
+            tried["rejects"] = limits, "at most twice the sample's share: fix the rows, then remove this"
+            what = f"{seen:.1%} of the sample {LIMITED[name]}; a limit of {limits[name]:.1%}"
+            doubts.append(Doubt(f"rejects.{name}", what, "Fix the rows, then remove it"))
     return replace(draft, tried=tried, doubts=doubts), lines
 
 
