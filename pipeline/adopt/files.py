@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from recordmill.pipeline.dataset.adopted_files import HERE
+from recordmill.pipeline.dataset.file_names import SPLITS
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Json
 from recordmill.pipeline.dataset.paths import check_inner, check_name, is_name
 from recordmill.pipeline.errors import DatasetError, ExitCode, UserError
@@ -28,11 +29,6 @@ BESIDE = ("features.json", "label_map.pbtxt", "labels.txt", "classes.txt", ".lab
 """Endings of the files beside the data that say what is in it."""
 MOST_BESIDE = 16 << 20  # 16 MiB of each
 FORMAT = "adopt 1"
-SPLITS = {
-    "train": "train", "training": "train", "validation": "validation", "valid": "validation", "val": "validation",
-    "dev": "validation", "test": "test", "testing": "test", "eval": "validation",
-}  # fmt: skip
-"""The split that a file's name says, by its words."""
 
 
 class AdoptError(UserError):
@@ -120,15 +116,15 @@ def _matched(files: Files, split: str, pattern: str, output: str) -> list[Found]
         check_name("split", split)
     path = pattern if "://" in pattern else os.path.abspath(pattern)
     if files.is_folder(path):
-        folder = without_slash(path)
-        matched = [file for file in files.match(f"{escape(folder)}/*") if NAMED_SO.search(file.path)]
-        path = f"{escape(folder)}/*"
+        path = f"{escape(without_slash(path))}/*"
+        matched = [file for file in files.match(path) if NAMED_SO.search(file.path)]
     else:
         matched = list(files.match(escape(path) if os.path.isfile(path) else path))
     if not matched:
         what = "holds no file with the ending of TFRecords" if is_glob(path) and path != pattern else "matches no file"
         raise AdoptError(f"{pattern} {what}: give TFRecord files, or a quoted glob of them")
-    folder = without_slash(folder_prefix(path) if is_glob(path) and not os.path.isfile(path) else _parent(path))
+    parent = posixpath.dirname(literal_prefix(path) if "://" in path else path)
+    folder = without_slash(folder_prefix(path) if is_glob(path) and not os.path.isfile(path) else parent)
     return [_found(split, folder, file, output) for file in matched]
 
 
@@ -138,10 +134,6 @@ def _found(split: str, folder: str, file: FileInfo, output: str) -> Found:
     if "://" not in real and not real.startswith(os.path.join(os.path.realpath(folder), "")):
         folder, file = os.path.dirname(real), file._replace(path=real)
     return Found(split, _root(folder, output), _name(folder, file.path), file)
-
-
-def _parent(path: str) -> str:
-    return posixpath.dirname(literal_prefix(path) if "://" in path else path)
 
 
 def _root(folder: str, output: str) -> str:

@@ -15,7 +15,8 @@ from typer.core import TyperCommand, TyperGroup
 from typer.exceptions import TyperException
 
 from recordmill.pipeline import VERSION
-from recordmill.pipeline.cli import adopt_commands, build_commands, inspect_commands, version_commands
+from recordmill.pipeline.cli import build_commands, inspect_commands
+from recordmill.pipeline.cli import version_commands as acts
 from recordmill.pipeline.cli.arguments import BeamCommand, VersionCommand
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.private_folder import end_by_signal
@@ -28,16 +29,7 @@ recordmill init DATA -o dataset.yaml   looks at data, and writes a spec
 recordmill build dataset.yaml -o DIR   builds and publishes a version
 recordmill show DIR                    shows it; open_dataset(DIR) reads it
 """
-OF_VERSIONS = (
-    version_commands.pin,
-    version_commands.unpin,
-    version_commands.rollback,
-    version_commands.approve,
-    version_commands.reject,
-    version_commands.prune,
-    version_commands.materialize,
-    version_commands.forget,
-)
+OF_VERSIONS = acts.pin, acts.unpin, acts.rollback, acts.approve, acts.reject, acts.prune, acts.materialize, acts.forget
 MOVED = {"retry": "build --again"} | {command.__name__: f"versions {command.__name__}" for command in OF_VERSIONS}
 """Commands typed at a wrong place, and the command to type."""
 
@@ -111,7 +103,7 @@ def _add(command: Callable[..., Any], panel: str = EVERYDAY, cls: type[TyperComm
 _add(build_commands.init, cls=BeamCommand)
 _add(build_commands.plan, cls=BeamCommand)
 _add(build_commands.build, cls=BeamCommand)
-_add(adopt_commands.adopt, cls=adopt_commands.AdoptCommand)
+_add(build_commands.adopt, cls=build_commands.AdoptCommand)
 _add(inspect_commands.show)
 _add(inspect_commands.head)
 _add(inspect_commands.preview)
@@ -119,11 +111,11 @@ _add(inspect_commands.report)
 _add(inspect_commands.diff, cls=VersionCommand)
 _add(inspect_commands.verify)
 _add(inspect_commands.export)
-_add(version_commands.history, MORE)
+_add(acts.history, MORE)
 _add(build_commands.doctor, MORE, cls=BeamCommand)
 _add(build_commands.schema, MORE)
 app.add_typer(of_versions, rich_help_panel=MORE)
-of_versions.command("list")(version_commands.list_)
+of_versions.command("list")(acts.list_)
 for command in OF_VERSIONS:
-    takes_keys = command is version_commands.forget  # a key may be `-1`: keys come after --
+    takes_keys = command is acts.forget  # a key may be `-1`: keys come after --
     of_versions.command(cls=None if takes_keys else VersionCommand)(command)

@@ -27,7 +27,7 @@ from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.facts import charts
 from recordmill.pipeline.facts.charts import Chart, NamesChart, histogram
 from recordmill.pipeline.facts.contents import Contents, WordCounts, lacking, read_contents, remarks, shares
-from recordmill.pipeline.facts.sample import ImageCounts, RecordSample, ShownRecord
+from recordmill.pipeline.facts.sample import ImageCounts, RecordSample
 from recordmill.pipeline.facts.version import FeatureFacts, duplicate_lines, packed_rows
 from recordmill.pipeline.sources.faults import REASONS
 from recordmill.pipeline.versions.stores.traffic import ASKED
@@ -50,7 +50,7 @@ def report_of(dataset: DatasetVersion, sources: Path | None = None, most_word_by
     style = (HERE / STYLE).read_text(encoding="utf-8")
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
     drift = manifest.drift.get("features", {}).items()
-    page = _environment().get_template(TEMPLATE)
+    page, examples = _environment().get_template(TEMPLATE), contents.sample.examples if contents.sample else ()
     text = page.render(
         style=Markup(style),  # noqa: S704 - our own file
         style_digest=digest,
@@ -61,7 +61,7 @@ def report_of(dataset: DatasetVersion, sources: Path | None = None, most_word_by
         remarks=list(remarks(contents)),
         features=list(feature_views(contents)),
         sample=contents.sample,
-        groups=list(_groups(contents)),
+        groups=[(label, list(some)) for label, some in groupby(examples, key=lambda each: each.label)],  # by class
         rejects=contents.rejects,
         reasons=REASONS,
         reject_images=contents.reject_images,
@@ -80,7 +80,12 @@ def _environment() -> Environment:
     blocks: dict[str, Any] = {"trim_blocks": True, "lstrip_blocks": True, "keep_trailing_newline": True}
     loader = FileSystemLoader(HERE)
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, finalize=visible, **blocks)
-    environment.filters |= {"data": isolated, "plain": plainly_isolated, "number": _number, "percent": "{:.1%}".format}
+    environment.filters |= {
+        "data": isolated,
+        "plain": plainly_isolated,
+        "number": lambda each: f"{each:,}" if isinstance(each, int) else f"{each:.4g}",
+        "percent": "{:.1%}".format,
+    }
     return environment
 
 
@@ -105,26 +110,12 @@ def plainly_isolated(value: Any) -> str:
     return f"{ISOLATE}{visible(str(value))}{END_ISOLATE}"
 
 
-def _number(number: float) -> str:
-    return f"{number:,}" if isinstance(number, int) else f"{number:.4g}"
-
-
-def _groups(contents: Contents) -> Iterator[tuple[str | None, Sequence[ShownRecord]]]:
-    """Yields the examples by class; without classes, all at once."""
-    examples = contents.sample.examples if contents.sample else ()
-    for label, group in groupby(examples, key=lambda example: example.label):
-        yield label, list(group)
-
-
 def _gate(manifest: Manifest) -> Iterator[tuple[str, str, float, str]]:
     """Yields the gate's nonzero figures: breaches first, then the largest of each rule."""
     breaches = {(each["rule"], each["subject"]): each["detail"] for each in manifest.gate.get("breaches", [])}
-    rows = [
-        (rule, subject, figure, breaches.get((rule, subject), ""))
-        for rule, subjects in manifest.gate.get("figures", {}).items()
-        for subject, figure in subjects.items()
-        if figure
-    ]
+    rules = manifest.gate.get("figures", {}).items()
+    figures = [(rule, subject, figure) for rule, subjects in rules for subject, figure in subjects.items() if figure]
+    rows = [(rule, subject, figure, breaches.get((rule, subject), "")) for rule, subject, figure in figures]
     rows.sort(key=lambda row: (not row[3], row[0], -row[2], row[1]))
     yield from rows[:SHOWN_FIGURES]
 
@@ -218,7 +209,7 @@ def _charts(contents: Contents, feature: FeatureFacts, profiles: BySplit) -> Ite
     sample, name = contents.sample, feature.name
     if isinstance(feature.description, text.TextDescription):
         yield histogram("Length in ids", values, whole=True)
-        yield from _word_charts(contents.words.get(name))
+        yield from _word_charts(contents.words[name]) if name in contents.words else ()
     elif isinstance(feature.description, category.CategoryDescription | category.CategoriesDescription):
         yield _category_chart(contents, feature, profiles)
     elif isinstance(feature.description, image.Pixels):
@@ -231,17 +222,13 @@ def _charts(contents: Contents, feature: FeatureFacts, profiles: BySplit) -> Ite
         yield histogram("Values", values, whole=are_whole, missing=missing)
 
 
-def _word_charts(words: WordCounts | None) -> Iterator[Chart]:
-    if words:
-        yield _word_chart("Most frequent words", words.frequent, words.total)
-        if words.distinct > len(words.frequent):
-            yield _word_chart("Rarest words", words.rare, words.total)
-
-
-def _word_chart(title: str, words: Sequence[tuple[str, int]], total: int) -> NamesChart:
-    peak = max((count for _, count in words), default=1)
-    rows = [charts.NameRow(word, (count,), (count / total,), (round(100 * count / peak, 1),)) for word, count in words]
-    return NamesChart(title, "word", ("train",), tuple(rows))
+def _word_charts(words: WordCounts) -> Iterator[Chart]:
+    lists = {"Most frequent words": words.frequent, "Rarest words": words.rare}
+    for title, some in [*lists.items()][: 2 if words.distinct > len(words.frequent) else 1]:
+        peak = max((count for _, count in some), default=1)
+        shares = [(word, count, count / words.total, round(100 * count / peak, 1)) for word, count in some]
+        rows = tuple(charts.NameRow(word, (count,), (share,), (length,)) for word, count, share, length in shares)
+        yield NamesChart(title, "word", ("train",), rows)
 
 
 def _category_chart(contents: Contents, feature: FeatureFacts, profiles: BySplit) -> NamesChart | None:

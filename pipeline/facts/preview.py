@@ -18,11 +18,11 @@ import recordmill.augment
 from recordmill.pipeline.dataset.manifest import Json
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError, did_you_mean
-from recordmill.pipeline.facts.painting import MaskClass, Pose, hatched, mask_classes, painted, range_words, with_poses
-from recordmill.pipeline.facts.sample import MOST_IN_ROW, FeatureRoles, images_of
+from recordmill.pipeline.facts.painting import MaskClass, Pose, mask_classes, with_poses
+from recordmill.pipeline.facts.sample import FeatureRoles, Picture, images_of, seen
 from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.inspection.records import Record
-from recordmill.pipeline.inspection.values import COLORS, StoredImage, as_image, color_of, raw_image
+from recordmill.pipeline.inspection.values import COLORS, color_of, raw_image
 from recordmill.pipeline.reader.order import combine, uniform
 from recordmill.pipeline.reader.rows import AUGMENT
 from recordmill.pipeline.safe_text import cut, printable
@@ -158,9 +158,8 @@ def _card(roles: FeatureRoles, record: Record, changes: Changes, sources: Path |
     tiles = list[Tile]()
     if sources is not None and roles.images and (raw := raw_image(sources, record.key)) is not None:
         tiles.append(_tile("source", raw))
-    for name in roles.images:
-        for image in images_of(record, name)[:MOST_IN_ROW]:
-            tiles += _tiles(roles, record, name, image, changes)
+    for picture in roles.pictures(record):
+        tiles += _tiles(picture, picture.feature if len(roles.images) > 1 else "stored", record.position, changes)
     label, (texts, others) = roles.label_of(record), roles.words_of(record)
     named = ", ".join(f"{name} {words}" for name, words in others.items() if words)
     lines = [*chain.from_iterable(text.split("\n") for text in map(_turns, texts.values())), named]
@@ -182,19 +181,16 @@ def _reject_card(sources: Path | None, reject: Json) -> Card:
     return Card(tiles, (str(reject.get("code")), printable(where), *message))
 
 
-def _tiles(roles: FeatureRoles, record: Record, name: str, image: StoredImage, changes: Changes) -> Iterator[Tile]:
-    pixels, mask, poses = image.array(), roles.masks.get(name), roles.poses(record, name)
-    boxes, under = list(roles.named_boxes(record, name)), roles.under(record, name) if mask else None
-    stored = painted(pixels, under, mask.ignore) if mask else hatched(as_image(pixels), roles.backgrounds.get(name))
-    yield _tile((name if len(roles.images) > 1 else "stored") + range_words(image, pixels), stored, boxes, poses)
+def _tiles(picture: Picture, what: str, position: int, changes: Changes) -> Iterator[Tile]:
+    boxes, poses, mask, under = picture.boxes, picture.poses, picture.mask, picture.under
+    yield _tile(what + picture.words, picture.shown, boxes, poses)
     for epoch in range(DRAWS if changes else 0):
-        augmented = partial(_augmented, changes, record.position, epoch)
+        augmented = partial(_augmented, changes, position, epoch)
         moved = np.array([box for box, _ in boxes], np.float32).reshape(-1, 4)
         moved_poses = [(each, points.copy()) for each, points in poses]
         lying: list[Lying] = [MovedBoxes(moved)] if boxes else []
         lying += [MovedKeypoints(points, each.partners) for each, points in moved_poses]
-        changed, behind = augmented(pixels, lying, mask), None if under is None else augmented(under)
-        shown = painted(changed, behind, mask.ignore) if mask else as_image(changed)
+        shown = seen(augmented(picture.pixels, lying, mask), None if under is None else augmented(under), mask)
         kept = [(Box(*box), name) for box, (_, name) in zip(moved.tolist(), boxes, strict=True) if any(box)]
         yield _tile(f"augmented {epoch + 1}", shown, kept, moved_poses)
 

@@ -6,14 +6,14 @@ Records are ordered by the hash of the key, so a split's first ones are a reprod
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from PIL import ImageStat
+from PIL import Image, ImageStat
 
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.version import DatasetVersion
@@ -53,6 +53,7 @@ MOST_PIXELS = 60_000_000  # decoded in all: about half a second
 MOST_IN_ROW = 4  # images shown of a sequence
 MOST_VALUES = 8  # different values shown of a list
 TABLE_ROWS = 10  # records shown without images
+Kind = TypeVar("Kind")
 
 
 class Drawn(NamedTuple):
@@ -125,10 +126,33 @@ class RecordSample:
         return f"of {self.records:,} records of {self.split}"
 
 
+class Picture(NamedTuple):
+    """An image of a record as people see it, with what lies on it."""
+
+    feature: str
+    image: StoredImage
+    pixels: npt.NDArray[Any]
+    mask: Masked | None  # its description, if it is one
+    under: Levels | None  # of a mask, the pixels of its image, if any
+    plain: Image.Image
+    shown: Image.Image  # with hatched padding
+    boxes: Sequence[tuple[Box, str]]  # with names
+    poses: Sequence[Pose]
+    words: str  # the range of a deep image's numbers; else empty
+
+
 class _Measured(NamedTuple):
     brightness: list[float]
     channels: list[tuple[list[float], list[float]]]  # means and standard deviations of each image's channels
     values: list[Levels]  # of masks, [height, width, 1]
+
+    def add(self, picture: Picture) -> None:
+        if picture.mask:
+            self.values.append(picture.pixels)
+        elif not picture.image.pixels.planes:  # those are shown stretched
+            colors = ImageStat.Stat(picture.plain)
+            self.channels.append((colors.mean, colors.stddev))
+            self.brightness.append(ImageStat.Stat(picture.plain.convert("L")).mean[0])
 
 
 def read_sample(dataset: DatasetVersion) -> RecordSample | None:
@@ -139,8 +163,7 @@ def read_sample(dataset: DatasetVersion) -> RecordSample | None:
     records = list(_first_records(dataset, split))
     roles, measured = FeatureRoles.of(dataset), defaultdict[str, _Measured](lambda: _Measured([], [], []))
     examples = tuple(roles.example(record, measured) for record in roles.chosen(records))
-    counted = [name for name in roles.images if name not in roles.masks]
-    images = {name: _image_counts(records, name, measured[name]) for name in counted}
+    images = {name: _image_counts(records, name, measured[name]) for name in roles.images if name not in roles.masks}
     boxes = {name: [record.values[name] for record in records] for name in roles.boxes}
     flat = {name: np.array([*chain(*rows)], np.float64).reshape(-1, 4) for name, rows in boxes.items()}
     a_row = {name: _histogram(map(len, rows)) for name, rows in boxes.items()}
@@ -174,32 +197,29 @@ class FeatureRoles:
 
     label: str | None  # the label, if a category
     classes: int
-    images: Sequence[str]
-    boxes: Mapping[str, str]  # features of boxes, with their image
+    images: Collection[str]
+    boxes: Mapping[str, BoxesDescription]
     keypoints: Mapping[str, KeypointsDescription]
-    texts: Sequence[str]
-    names: Sequence[str]  # features with several names per row; they name the boxes of a row, if as many
+    texts: Collection[str]
+    names: Collection[str]  # features with several names per row; they name the boxes of a row, if as many
     backgrounds: Mapping[str, Color]  # the padding's colour of padded images
     masks: Mapping[str, Masked]
 
     @classmethod
     def of(cls, dataset: DatasetVersion) -> "FeatureRoles":
         """Sorts a dataset's features. Raises: DatasetError: a kind is unknown."""
-        known = read_descriptions(dataset.features)
-        options = dataset.manifest.spec.get("features", {})
-        backgrounds = {name: background_of(options.get(name, {})) for name in known}
-        label = dataset.label if isinstance(known.get(dataset.label or ""), CategoryDescription) else None
-        return cls(
-            label,
-            known[label].vocabulary_size if label else 0,  # type: ignore[attr-defined] # it is a category
-            [name for name, each in known.items() if isinstance(each, Pixels)],
-            {name: each.image for name, each in known.items() if isinstance(each, BoxesDescription)},
-            {name: each for name, each in known.items() if isinstance(each, KeypointsDescription)},
-            [name for name, each in known.items() if isinstance(each, TextDescription)],
-            [name for name, each in known.items() if isinstance(each, CategoriesDescription)],
-            {name: color for name, color in backgrounds.items() if color is not None},
-            {name: each for name, each in known.items() if isinstance(each, Masked)},
-        )
+        known, options = read_descriptions(dataset.features), dataset.manifest.spec.get("features", {})
+
+        def of_kind(kind: type[Kind]) -> dict[str, Kind]:
+            return {name: each for name, each in known.items() if isinstance(each, kind)}
+
+        category = of_kind(CategoryDescription).get(dataset.label or "")
+        label, classes = (dataset.label, category.vocabulary_size) if category else (None, 0)
+        backgrounds = {name: color for name in known if (color := background_of(options.get(name, {})))}
+        on_images = of_kind(Pixels), of_kind(BoxesDescription), of_kind(KeypointsDescription)
+        words = of_kind(TextDescription), of_kind(CategoriesDescription)
+        masks = {name: each for name, each in known.items() if isinstance(each, Masked)}
+        return cls(label, classes, *on_images, *words, backgrounds, masks)
 
     @property
     def class_masks(self) -> dict[str, MaskDescription]:
@@ -228,32 +248,30 @@ class FeatureRoles:
     def example(self, record: Record, measured: Mapping[str, _Measured] | None = None) -> ShownRecord:
         """Decodes a record's images to thumbnails with boxes and key points; adds their measures to `measured`."""
         thumbnails, ranges = [], dict[str, str]()
-        for name in self.images:
-            for image in images_of(record, name)[:MOST_IN_ROW]:
-                array = image.array()
-                mask, words = self.masks.get(name), range_words(image, array)
-                pixels = painted(array, self.under(record, name), mask.ignore) if mask else as_image(array)
-                if measured is not None and mask:
-                    measured[name].values.append(array)
-                elif measured is not None and not image.pixels.planes:  # those are shown stretched
-                    colors = ImageStat.Stat(pixels)
-                    measured[name].channels.append((colors.mean, colors.stddev))
-                    measured[name].brightness.append(ImageStat.Stat(pixels.convert("L")).mean[0])
-                side = BOXED_SIDE if self.boxes or self.keypoints else notebook.SIDE
-                shown = notebook.small(hatched(pixels, self.backgrounds.get(name)), side)
-                shown = with_poses(shown, self.poses(record, name))
-                boxes = tuple(self._boxes(record, name, *shown.size))
-                size = f"{pixels.width}×{pixels.height}{words}"
-                if words:
-                    ranges.setdefault(name, f"black…white{words.replace(',', ' ', 1)}")
-                thumbnails.append(Thumbnail(name, notebook.data_url(shown), *shown.size, size, boxes))
+        side = BOXED_SIDE if self.boxes or self.keypoints else notebook.SIDE
+        for each in self.pictures(record):
+            if measured is not None:
+                measured[each.feature].add(each)
+            shown = with_poses(notebook.small(each.shown, side), each.poses)
+            boxes = [_drawn(box, name, *shown.size) for box, name in each.boxes]
+            size = f"{each.shown.width}×{each.shown.height}{each.words}"
+            if each.words:
+                ranges.setdefault(each.feature, f"black…white{each.words.replace(',', ' ', 1)}")
+            thumbnails.append(Thumbnail(each.feature, notebook.data_url(shown), *shown.size, size, boxes))
         texts, values = self.words_of(record)
         return ShownRecord(record.key, record.split, self.label_of(record), thumbnails, texts, ranges | values)
 
-    def under(self, record: Record, mask: str) -> Levels | None:
-        """Returns the pixels of a mask's image, if any."""
-        image = record.values.get(self.masks[mask].image)
-        return image.array() if image else None
+    def pictures(self, record: Record) -> Iterator[Picture]:
+        """Decodes a record's images. Raises: DatasetError: one is damaged."""
+        for name in self.images:
+            for image in images_of(record, name)[:MOST_IN_ROW]:
+                pixels, mask = image.array(), self.masks.get(name)
+                below = record.values.get(mask.image) if mask else None
+                under = below.array() if below else None
+                plain = seen(pixels, under, mask)
+                shown, words = hatched(plain, self.backgrounds.get(name)), range_words(image, pixels)
+                lying = list(self._named_boxes(record, name)), self._poses(record, name)
+                yield Picture(name, image, pixels, mask, under, plain, shown, *lying, words)
 
     def label_of(self, record: Record) -> str | None:
         """Returns a record's class in words, if the label is a category."""
@@ -270,26 +288,31 @@ class FeatureRoles:
         lists = {name: count(len(value), "image") for name, value in record.values.items() if _is_sequence(value)}
         return texts, lists | {name: in_words(value) for name, value in record.values.items() if name not in shown}
 
-    def _boxes(self, record: Record, image: str, width: int, height: int) -> Iterator[Drawn]:
-        for box, name in self.named_boxes(record, image):
-            left, top = min(box.x_min, box.x_max) * width, min(box.y_min, box.y_max) * height
-            across, down = abs(box.x_max - box.x_min) * width, abs(box.y_max - box.y_min) * height
-            yield Drawn(round(left, 1), round(top, 1), round(across, 1), round(down, 1), color_of(name), name)
-
-    def named_boxes(self, record: Record, image: str) -> Iterator[tuple[Box, str]]:
+    def _named_boxes(self, record: Record, image: str) -> Iterator[tuple[Box, str]]:
         """Yields an image's boxes with their names, if a feature has as many names as boxes.
 
         Otherwise a box is named after its feature, or, with a single feature of boxes, not at all.
         """
-        for feature in (name for name, of in self.boxes.items() if of == image):
+        for feature in (name for name, each in self.boxes.items() if each.image == image):
             boxes, other = record.values[feature], feature if len(self.boxes) > 1 else ""
             named = next((record.values[name] for name in self.names if len(record.values[name]) == len(boxes)), None)
             yield from zip(boxes, map(in_words, named or [other] * len(boxes)), strict=True)
 
-    def poses(self, record: Record, image: str) -> list[Pose]:
+    def _poses(self, record: Record, image: str) -> list[Pose]:
         """Returns an image's key points, by feature."""
         on_it = ((each, record.values[name]) for name, each in self.keypoints.items() if each.image == image)
         return [(each, np.array(points, np.float32).reshape(-1, *each.shape)) for each, points in on_it]
+
+
+def seen(pixels: npt.NDArray[Any], under: Levels | None, mask: Masked | None) -> Image.Image:
+    """Makes an image of pixels; of a mask, painted over its image."""
+    return painted(pixels, under, mask.ignore) if mask else as_image(pixels)
+
+
+def _drawn(box: Box, name: str, width: int, height: int) -> Drawn:
+    left, top = min(box.x_min, box.x_max) * width, min(box.y_min, box.y_max) * height
+    across, down = abs(box.x_max - box.x_min) * width, abs(box.y_max - box.y_min) * height
+    return Drawn(round(left, 1), round(top, 1), round(across, 1), round(down, 1), color_of(name), name)
 
 
 def _is_sequence(value: Any) -> bool:
@@ -367,12 +390,9 @@ def _records_html(dataset: DatasetVersion) -> str:
         examples = read_examples(dataset, records)
     except UserError as error:
         return f"<p>{notebook.html_text(error)}</p>"
-    return "".join(_image_html(example, image.url) for example in examples for image in example.images)
-
-
-def _image_html(example: ShownRecord, url: str) -> str:
-    title, key = notebook.html_text(example.label or example.key), notebook.html_text(example.key)
-    return f'<img src="{url}" title="{title}" alt="{key}" height="96"> '
+    titles = ((notebook.html_text(each.label or each.key), notebook.html_text(each.key), each) for each in examples)
+    shown = ((title, key, image.url) for title, key, each in titles for image in each.images)
+    return "".join(f'<img src="{url}" title="{title}" alt="{key}" height="96"> ' for title, key, url in shown)
 
 
 def background_of(options: Mapping[str, Any]) -> Color | None:

@@ -24,7 +24,7 @@ from recordmill.pipeline.sources import batches, faults, source_reader
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.transforms.contract import color_profile, image_facts, image_header
-from recordmill.transforms.contract.kinds import base, category, image
+from recordmill.transforms.contract.kinds import category, image
 from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.numpy.image_decode import DecodeError, decode, decode_original, decode_planes
 
@@ -172,13 +172,11 @@ class ColumnView:
 
 def column_views(planned: PlannedBuild, sample: RowSample) -> list[ColumnView]:
     """Describes all features with a column."""
-    return [
-        _view(name, column, planned.features[name], planned.schema.columns[column].optional, sample)
-        for name, column in planned.schema.features.items()
-    ]
+    return [_view(name, column, planned, sample) for name, column in planned.schema.features.items()]
 
 
-def _view(name: str, column: str, options: base.FeatureOptions, optional: bool, sample: RowSample) -> ColumnView:
+def _view(name: str, column: str, planned: PlannedBuild, sample: RowSample) -> ColumnView:
+    options, optional = planned.features[name], planned.schema.columns[column].optional
     values = sample.column(name).to_pylist()
     present = [value for value in values if not (optional and _is_missing(value))]
     missing = 1 - len(present) / len(values) if values else 0.0
@@ -187,7 +185,7 @@ def _view(name: str, column: str, options: base.FeatureOptions, optional: bool, 
         return ColumnView(name, options.kind, column, missing, tuple(_image_facts(images)), losses=lost)
     flat = [each for value in present for each in (value if isinstance(value, list) else [value])]
     names = Counter(flat).most_common() if isinstance(options, category.NameOptions) else []
-    facts = (*_list_facts(present), *(_name_facts(names, len(flat)) if names else _value_facts(flat)))
+    facts = tuple(_value_facts(present, flat, names))
     examples = dict.fromkeys(map(_shown, [value for value, _ in names[:EXAMPLES]] or flat[: 1 << 10]))
     by_name = {_text(value): rows for value, rows in names}
     return ColumnView(name, options.kind, column, missing, facts, tuple(examples)[:EXAMPLES], by_name)
@@ -197,19 +195,14 @@ def _is_missing(value: Any) -> bool:
     return value in (None, b"", []) or (isinstance(value, float) and math.isnan(value))
 
 
-def _list_facts(values: Sequence[Any]) -> Iterator[str]:
-    if values and isinstance(values[0], list):
-        lengths = list(map(len, values))
+def _value_facts(rows: Sequence[Any], values: Sequence[Any], names: Sequence[tuple[Any, int]]) -> Iterator[str]:
+    if rows and isinstance(rows[0], list):
+        lengths = list(map(len, rows))
         yield f"{min(lengths):,} to {max(lengths):,} values a row"
-
-
-def _name_facts(names: Sequence[tuple[Any, int]], values: int) -> Iterator[str]:
-    name, rows = names[0]
-    yield f"{count(len(names), 'name')}, {rows / values:.1%} {_shown(name)}"
-
-
-def _value_facts(values: Sequence[Any]) -> Iterator[str]:
-    if values and isinstance(values[0], bytes):
+    if names:
+        name, most = names[0]
+        yield f"{count(len(names), 'name')}, {most / len(values):.1%} {_shown(name)}"
+    elif values and isinstance(values[0], bytes):
         lengths = list(map(len, values))
         yield f"{sum(lengths) / len(lengths):,.0f} bytes in the mean, at most {max(lengths):,}"
     elif numbers := [value for value in values if not math.isnan(value)]:

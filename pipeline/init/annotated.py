@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from recordmill.pipeline.dataset.file_names import SPLITS
 from recordmill.pipeline.init.beside import find_beside
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
 from recordmill.pipeline.init.guess import Choice
@@ -23,7 +24,6 @@ from recordmill.pipeline.sources.formats.beside import Beside
 from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.paths import is_image, listed, note
-from recordmill.pipeline.spec.split_by import SPLITS
 from recordmill.pipeline.yaml_document import SpecError, load_yaml
 
 LOOKED_AT = 64  # files to read the beginnings of

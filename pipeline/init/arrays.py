@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.pipeline.dataset.file_names import SPLITS
 from recordmill.pipeline.init.dialect import LEAST_SIDE, PIXELS, square
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
 from recordmill.pipeline.init.guess import Choice, Guess, feature
@@ -22,7 +23,6 @@ from recordmill.pipeline.sources.formats.arrays import NPY, NPZ, ArrayInFile, ar
 from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.paths import is_image, note
-from recordmill.pipeline.spec.split_by import SPLITS
 
 IS_ARRAYS = re.compile(r".*([.-]idx\d-?ubyte|\.idx|\.np[yz])")
 LABEL_WORDS = {"y", "label", "labels", "target", "targets"}

@@ -13,6 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
+from recordmill.pipeline.dataset.file_names import SPLITS
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.encoded import uncompressed_name
@@ -22,7 +23,6 @@ from recordmill.pipeline.sources.formats.json_document import closed
 from recordmill.pipeline.sources.formats.jsonl import lines_hint
 from recordmill.pipeline.sources.options import CONLLU
 from recordmill.pipeline.sources.paths import listed
-from recordmill.pipeline.spec.split_by import SPLITS
 
 HEAD_BYTES = 1 << 20  # 1 MiB, about a sample of rows
 SENTENCES = ("conll", "conllu")

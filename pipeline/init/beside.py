@@ -13,13 +13,13 @@ from functools import cache, cached_property
 
 from PIL import Image
 
+from recordmill.pipeline.dataset.file_names import SPLITS
 from recordmill.pipeline.init.doubts import MASKS, PART_FOLDER, Doubt
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.beside import Beside, Pattern
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.paths import ARRAY, is_image, join, listed, may_be_image
-from recordmill.pipeline.spec.split_by import SPLITS
 
 EXACT = (".png", ".tif", ".tiff", ".gif", ".bmp", ARRAY)  # formats of masks
 START = re.compile(r"([A-Za-z][A-Za-z0-9]*[ _-])+")  # words at the beginning of a name

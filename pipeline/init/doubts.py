@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
+from recordmill.pipeline.dataset.file_names import SPLITS
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.paths import listed
-from recordmill.pipeline.spec.split_by import SPLITS
 
 MASKS = r"mask|label|annotation|annot|target|gt|ground[ _-]?truth|seg|segmentation(class|object)?"
 PARTS = rf"(image|img|input|{MASKS})s?"

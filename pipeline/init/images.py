@@ -332,8 +332,8 @@ def guess_shapes(sample: SourceSample) -> Guess:
     background = "background" if "background" not in classes else "no_object"
     names = [background, "…"] if are_many else [background, *classes]
     if why:
-        shown = {"kind": "mask", "image": IMAGE, "column": "shapes", "draw": "classes", "classes": names}
-        shown |= {"ignore": IGNORED}
+        shown: dict[str, Any] = {"kind": "mask", "image": IMAGE, "column": "shapes", "draw": "classes"}
+        shown |= {"classes": names, "ignore": IGNORED}
         return left_out("shapes", f"{why}; as a feature: {json.dumps(shown, ensure_ascii=False)}", reading)
     options: dict[str, Choice] = {
         "draw": ("classes", "or `instances`, without `classes`; or `kind: masks`, `draw: objects`"),

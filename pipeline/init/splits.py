@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeVar
 
+from recordmill.pipeline.dataset.file_names import SPLITS, SYNONYMS
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import ImageList
-from recordmill.pipeline.spec.split_by import SPLITS, SYNONYMS
 
 Item = TypeVar("Item")
 FIRST_OR_LAST = re.compile("^[a-z]+|[a-z]+$")

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BeforeValidator, Field, model_validator
 
+from recordmill.pipeline.dataset.file_names import SPLITS, SYNONYMS
 from recordmill.pipeline.dataset.manifest_parts import MOST_LENGTH
 from recordmill.pipeline.dataset.placement import split_bounds
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
@@ -23,13 +24,6 @@ from recordmill.pipeline.yaml_document import Options, one_or_list
 Places = npt.NDArray[np.int64]
 """The index of each row's split in the spec's `splits`, shape [rows]; -1: none."""
 BEGINNING = datetime.min.replace(tzinfo=UTC)
-SYNONYMS = {
-    "train": ("training",),
-    "validation": ("valid", "val", "dev", "eval", "publictest"),
-    "test": ("testing", "privatetest"),
-}
-SPLITS = {word: split for split, words in SYNONYMS.items() for word in (split, *words)}
-"""The split by its usual names."""
 
 Instant = Annotated[
     str, BeforeValidator(lambda value: value.isoformat() if isinstance(value, date) else value, str | date)
