@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -164,13 +165,11 @@ def _facts(scanned: Sequence[Scanned]) -> dict[str, FeatureFacts]:
 
 def _layouts(scanned: Sequence[Scanned]) -> list[tuple[Layout, int]]:
     """Returns the layouts of all records, with their numbers of records."""
-    counts = dict[str, int]()
+    counts = Counter[tuple[tuple[str, str], ...]]()
     for each in scanned:
         numbers = np.bincount(each.groups[:, 1], minlength=len(each.layouts)).tolist()
-        for layout, records in zip(each.layouts, numbers, strict=False):
-            text = json.dumps(layout)
-            counts[text] = counts.get(text, 0) + records
-    return [(json.loads(layout), records) for layout, records in counts.items()]
+        counts.update({tuple(layout.items()): n for layout, n in zip(each.layouts, numbers, strict=False)})
+    return [(dict(layout), records) for layout, records in counts.items()]
 
 
 def _forgotten(files: StoreFiles, each: Scanned, base: Base, key: str | None) -> dict[int, wire.Lists | None]:

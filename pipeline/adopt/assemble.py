@@ -59,7 +59,11 @@ class Assembly:
         self.folder.mkdir(parents=True)
         rejects = self._write_rejects()
         splits = {split: self._split(number, split) for number, split in enumerate(self.splits)}
-        self._write_words()
+        words = {name: read.words for name, read in self.guessed.read.items()}
+        for name, some in words.items():
+            if some is not None:
+                lines = "".join(f"{' '.join(word.split()) or '_'}\n" for word in some)
+                path_within(self.folder, f"vocabularies/{name}.vocabulary.txt").write_text(lines, encoding="utf-8")
         for number, each in enumerate(self.scanned):
             for name, suffix in zip(self._names(number), (".index", ".scan"), strict=True):
                 os.link(each.path.with_suffix(suffix), self.folder / name)
@@ -67,7 +71,6 @@ class Assembly:
         (self.folder / INPUTS_FILE).write_text(json.dumps(inputs), encoding="ascii")
         features = {name: read.description.to_json() for name, read in self.guessed.read.items()}
         content = [[each.found.split, each.found.root, each.found.name, each.sha256] for each in self.scanned]
-        words = {name: read.words for name, read in self.guessed.read.items()}
         decided = [self.adoption.options, content, features, words]
         source_key = hashlib.sha256(json.dumps(decided).encode()).hexdigest()
         key = self.forgotten.rows_key(source_key)
@@ -95,7 +98,11 @@ class Assembly:
         )
 
     def _spec(self) -> Json:
-        features = {name: _words(name, read.spec, read.columns) for name, read in self.guessed.read.items()}
+        features = dict[str, Any]()
+        for name, read in self.guessed.read.items():
+            column = {"columns": [*read.columns]} if len(read.columns) > 1 else {"column": read.columns[0]}
+            column = {} if read.columns == (name,) else column
+            features[name] = {"kind": read.spec["kind"], **column, **read.spec}
         shares = dict(self.adoption.splits) or dict.fromkeys(self.splits, 1)
         return {"name": self.adoption.dataset, "splits": shares, "features": features, "label": self.guessed.label}
 
@@ -163,12 +170,6 @@ class Assembly:
         value = key_of(lists, read.columns[0]) if read else None
         return int(value) if value and value.isdigit() else -1
 
-    def _write_words(self) -> None:
-        for name, read in self.guessed.read.items():
-            if read.words is not None:
-                lines = "".join(f"{' '.join(word.split()) or '_'}\n" for word in read.words)
-                path_within(self.folder, f"vocabularies/{name}.vocabulary.txt").write_text(lines, encoding="utf-8")
-
     def _statistics(self, name: str) -> Json:
         read = self.guessed.read[name]
         column = f"{(read.description.stored_as or {})[''].dtype} {read.columns[0]}"
@@ -219,8 +220,3 @@ class Assembly:
             reason, message, column = fault
             reject = {"id": f"{each.found.name}:{record}", "column": column, "code": reason, "message": message}
             yield {**reject, "file": os.path.join(each.found.root, each.found.name)}
-
-
-def _words(name: str, spec: Mapping[str, Any], columns: Sequence[str]) -> dict[str, Any]:
-    column = {"columns": list(columns)} if len(columns) > 1 else {"column": columns[0]} if columns[0] != name else {}
-    return {"kind": spec["kind"], **column, **spec}

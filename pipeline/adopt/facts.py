@@ -9,8 +9,8 @@ import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Self
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -100,15 +100,6 @@ class FeatureFacts:
             self.counts[group] = dict(Counter(self.counts.get(group, {})) + Counter(values))
         if sum(map(len, self.counts.values())) > MOST_VALUES:
             self.counts = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Returns the figures as JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, written: Mapping[str, Any]) -> Self:
-        """Reads figures written by `to_json`."""
-        return cls(**{each.name: written[each.name] for each in fields(cls)})
 
 
 class _AnyName:

@@ -187,8 +187,8 @@ class Said:
 def said_of(beside: Mapping[str, bytes]) -> dict[str, Said]:
     """Reads `features.json`, by the records' features; empty without it, or if it is broken."""
     with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        features = json.loads(beside["features.json"])["featuresDict"]["features"]
-        return dict(_leaves(features, "", (), beside))
+        whole = json.loads(beside["features.json"])["featuresDict"]
+        return dict(_leaves({"featuresDict": whole}, "", (), beside))
     return {}
 
 
@@ -214,18 +214,14 @@ def _holds_names(file: str) -> bool:
     return file.endswith(".pbtxt") or file in ("labels.txt", "classes.txt")
 
 
-def _leaves(features: Json, prefix: str, outer: Sides, beside: Mapping[str, bytes]) -> Iterator[tuple[str, Said]]:
-    """Yields the features by their names in records; `outer` are the sides of sequences around them."""
-    for name, feature in features.items():
-        yield from _leaf(feature, f"{prefix}{name}", outer, beside)
-
-
-def _leaf(feature: Json, name: str, outer: Sides, beside: Mapping[str, bytes]) -> Iterator[tuple[str, Said]]:
+def _leaves(feature: Json, name: str, outer: Sides, beside: Mapping[str, bytes]) -> Iterator[tuple[str, Said]]:
+    """Yields what is inside a feature by names in records; `outer` are the sides of sequences around it."""
     if "featuresDict" in feature:
-        yield from _leaves(feature["featuresDict"]["features"], f"{name}/", outer, beside)
+        for inside, each in feature["featuresDict"]["features"].items():
+            yield from _leaves(each, f"{name}/{inside}" if name else inside, outer, beside)
     elif "sequence" in feature:
         length = int(feature["sequence"].get("length", -1))
-        yield from _leaf(feature["sequence"]["feature"], name, (*outer, length if length >= 0 else None), beside)
+        yield from _leaves(feature["sequence"]["feature"], name, (*outer, length if length >= 0 else None), beside)
     else:
         kind = next((each for each in feature if isinstance(feature[each], dict)), "")
         options = feature.get(kind, {})

@@ -4,7 +4,7 @@ import json
 import zlib
 from array import array
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -95,7 +95,7 @@ def _unpacked(path: Path) -> tuple[bytes, bytes]:
 def read_scan(path: Path, found: Found) -> Scanned:
     """Reads what a pass found."""
     head = json.loads(_unpacked(path)[0])
-    facts = {name: FeatureFacts.from_json(each) for name, each in head.pop("facts").items()}
+    facts = {name: FeatureFacts(**each) for name, each in head.pop("facts").items()}
     damaged = tuple(Damage(*each) for each in head.pop("damaged"))
     return Scanned(found, path, damaged=damaged, facts=facts, layouts=tuple(head.pop("layouts")), **head)
 
@@ -136,7 +136,7 @@ def scan_file(
         np.array([walk.lost], "<u8").tofile(index)
     head = {"records": count, "sha256": walk.sha256, "damaged": sorted(damaged)[:NAMED], "lost": not walk.is_whole}
     head |= {"of_all": min(kinds) if len(kinds) == 1 else None, "layouts": facts.layouts}
-    head["facts"] = {name: each.to_json() for name, each in sorted(facts.features.items())}
+    head["facts"] = {name: asdict(each) for name, each in sorted(facts.features.items())}
     with replacing(path.with_suffix(".scan")) as file:
         file.write(zlib.compress(json.dumps(head).encode()) + b"".join([*packed, groups.flush()]))
 

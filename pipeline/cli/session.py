@@ -184,7 +184,9 @@ class BuildSession:
                 signal.signal(number, signal.SIG_IGN)  # prints one message only
         self._ending.acquire()  # never released: the watch may end the process too
         self._display.stop()
-        kill_children()
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                child.kill()
         for message in (*lines, *self._cancel_job()):
             say(message, self._screen)
         for warning in self._journal.end(status, next(iter(lines), None), published) if self._journal else []:
@@ -215,13 +217,6 @@ class _Notes(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self._display.note(record.getMessage())
-
-
-def kill_children() -> None:
-    """Kills all child processes."""
-    for child in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):
-            child.kill()
 
 
 def change_lines(output: str, published: "recordmill.Published") -> Iterator[str]:

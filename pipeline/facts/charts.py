@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,15 +28,6 @@ MOST_NAMES = 1_000  # rows of a table of names
 GRID = 16  # cells a side of a map of boxes
 
 Counts: TypeAlias = npt.NDArray[np.int64]
-
-
-class Bar(NamedTuple):
-    """A rectangle of a histogram, in SVG units."""
-
-    x: float
-    y: float
-    width: float
-    height: float
 
 
 @dataclass(frozen=True)
@@ -75,12 +66,11 @@ class HistogramChart:
         return max((share for each in self.series for share in each.shares), default=0.0)
 
     @property
-    def bars(self) -> tuple[Bar, ...]:
-        """The bars of the first series."""
+    def bars(self) -> list[tuple[float, float, float, float]]:
+        """The bars of the first series: x, y, width and height, in SVG units."""
         width = WIDTH / len(self.bins)
         tops = enumerate(round(HEIGHT * share / (self.peak or 1), 1) for share in self.series[0].shares)
-        sides = ((round(number * width + 0.5, 1), HEIGHT - top, round(width - 1, 1), top) for number, top in tops)
-        return tuple(Bar(*each) for each in sides)
+        return [(round(number * width + 0.5, 1), HEIGHT - top, round(width - 1, 1), top) for number, top in tops]
 
     def line(self, series: Series) -> str:
         """Returns a series' line: `points` of an SVG `polyline`."""

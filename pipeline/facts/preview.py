@@ -100,7 +100,8 @@ def draw(cards: Sequence[Card]) -> Image.Image:
         raise DatasetError("there is nothing to show: no record fits")
     tiles = max(1, *(len(card.tiles) for card in cards))
     width = max(tiles * (TILE + GAP) + GAP, TEXT_WIDTH)
-    heights = [_card_height(card) for card in cards]
+    of_images = [max((image.height + LINE + GAP for _, image in card.tiles), default=0) for card in cards]
+    heights = [high + min(LINES, len(card.lines)) * LINE + 2 * GAP for high, card in zip(of_images, cards, strict=True)]
     columns = min(len(cards), max(1, WIDTH // (width + GAP)))
     rows = [max(heights[start : start + columns]) for start in range(0, len(cards), columns)]
     page = Image.new("RGB", (columns * (width + GAP) + GAP, sum(rows) + GAP * (len(rows) + 1)), PAGE)
@@ -162,14 +163,10 @@ def _card(roles: FeatureRoles, record: Record, changes: Changes, sources: Path |
         tiles += _tiles(picture, picture.feature if len(roles.images) > 1 else "stored", record.position, changes)
     label, (texts, others) = roles.label_of(record), roles.words_of(record)
     named = ", ".join(f"{name} {words}" for name, words in others.items() if words)
-    lines = [*chain.from_iterable(text.split("\n") for text in map(_turns, texts.values())), named]
+    parts = (text.replace("\n", " ").replace("⟦", "\n⟦").split("\n") for text in texts.values())
+    lines = [*chain.from_iterable(parts), named]  # a line before each text to train on: cards show beginnings
     lines = [record.key, *lines] if label is None else [label, *lines, record.key]
     return Card(tiles, [printable(line) for line in lines if line])
-
-
-def _turns(text: str) -> str:
-    """Begins a line before each text to train on, as a card shows the beginnings of lines."""
-    return text.replace("\n", " ").replace("⟦", "\n⟦")
 
 
 def _reject_card(sources: Path | None, reject: Json) -> Card:
@@ -229,11 +226,6 @@ def fitted(image: Image.Image) -> Image.Image:
         return image.resize((image.width * int(factor), image.height * int(factor)), Image.Resampling.NEAREST)
     sides = (max(1, round(image.width * factor)), max(1, round(image.height * factor)))
     return image.resize(sides, Image.Resampling.LANCZOS)
-
-
-def _card_height(card: Card) -> int:
-    images = max((image.height for _, image in card.tiles), default=-LINE - GAP) + LINE + GAP
-    return images + min(LINES, len(card.lines)) * LINE + 2 * GAP
 
 
 def _draw_card(page: Image.Image, pen: ImageDraw.ImageDraw, card: Card, left: int, top: int, width: int) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from recordmill.pipeline.dataset.file_names import SPLITS
-from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
+from recordmill.pipeline.init.doubts import Doubt, UnknownDataError, Written
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.encoded import uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo
@@ -175,10 +175,8 @@ def _single(objects: Sequence[dict[str, Any]]) -> list[str]:
     return [key for key in keys if not any(isinstance(each.get(key), dict | list) for each in objects)]
 
 
-def rows_inside(
-    form: str, path: str, head: bytes, *, is_cut: bool
-) -> tuple[dict[str, Any], dict[str, str], list[Doubt]]:
-    """Finds rows inside a document, or of several lines: options, their reasons, and doubts; none for other files.
+def rows_inside(form: str, path: str, head: bytes, *, is_cut: bool) -> Written:
+    """Finds rows inside a document, or of several lines; nothing for other files.
 
     Raises: UnknownDataError: a file named as sentences has none.
     """

@@ -18,7 +18,7 @@ from itertools import chain
 from typing import Any
 
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.init.doubts import Doubt, commas
+from recordmill.pipeline.init.doubts import Doubt, Written, commas
 from recordmill.pipeline.sources.formats.csv import SEPARATOR_LINE, SEPARATORS, cells_of
 from recordmill.pipeline.sources.formats.csv_records import Dialect
 from recordmill.pipeline.sources.paths import is_image, listed
@@ -68,7 +68,7 @@ def _is_utf8(head: bytes) -> bool:
 
 def cell_options(
     head: bytes, form: str, path: str = "", more: Sequence[str] = (), names_classes: Callable[[], Any] = list
-) -> tuple[dict[str, Any], dict[str, str], list[Doubt]]:
+) -> Written:
     r"""Finds the options of a file of cells, `csv` or `tsv`, by its first lines and those of more files.
 
     >>> cell_options(b"a;b\n1;2\n", "csv")[0]

@@ -53,6 +53,9 @@ class Doubt:
         return f"In doubt: {self.place[:120]}: {self.what[:150]}. {self.remedy}."  # at most 400 letters of comment
 
 
+Written = tuple[dict[str, Any], dict[str, str], list[Doubt]]  # options as files are written, their reasons, and doubts
+
+
 def folder_doubts(paths: Sequence[str]) -> list[Doubt]:
     """Doubts that files are rows, classed by folder, if they pair by name, or folders are named as parts of a row."""
     start, folders = posixpath.commonprefix(paths).rfind("/") + 1, dict[str, list[tuple[str, str]]]()
@@ -109,23 +112,17 @@ def commas(cells: Sequence[str]) -> str | None:
 
 def value_doubts(name: str, cells: Sequence[str], kind: str) -> Iterator[Doubt]:
     """Yields doubts about commas, lists written as text, and the code -1 as a class."""
-    yield from comma_doubts(name, cells, kind)
+    numbers = [cell.strip() for cell in cells]
+    found = commas(numbers)
+    if found in REMEDIES and (found != "decimal" or kind not in ("number", "numbers")):
+        what = f"'{next(cell for cell in numbers if ',' in cell and COMMAS.fullmatch(cell))}' is read as `kind: {kind}`"
+        yield Doubt(f"column '{name}'", what, REMEDIES[found])
     shown = list(filter(NO_JSON_LIST.match, cells))
     if kind in ("raw", "text", "category") and 2 * len(shown) > len(cells):
         what = f"'{cut(shown[0], 40)}' is read as `kind: {kind}`"
         yield Doubt(f"column '{name}'", what, "A list: write JSON, by Python's `json.dumps`")
     if kind == "category" and {"-1", "0"} <= {*cells}:
         yield Doubt(f"column '{name}'", "'-1' is read as a class", "Rows without a label: leave them out")
-
-
-def comma_doubts(name: str, cells: Sequence[str], kind: str) -> list[Doubt]:
-    """Doubts the meaning of commas in a column that was read as a kind."""
-    cells = [cell.strip() for cell in cells]
-    found = commas(cells)
-    if found not in REMEDIES or found == "decimal" and kind in ("number", "numbers"):
-        return []
-    what = f"'{next(cell for cell in cells if ',' in cell and COMMAS.fullmatch(cell))}' is read as `kind: {kind}`"
-    return [Doubt(f"column '{name}'", what, REMEDIES[found])]
 
 
 def column_doubts(names: Sequence[str]) -> list[Doubt]:

@@ -171,7 +171,7 @@ def _common_size(sizes: Sequence[tuple[int, int]]) -> Choice:
     return [USUAL_SIDE, USUAL_SIDE], f"height, width: a usual size; {images}: {' to '.join(ends)}"
 
 
-def images_folder(sample: SourceSample, files: Files) -> str | None:
+def images_folder(sample: SourceSample, files: Files) -> tuple[str] | None:
     """Returns the folder below a table's with the sample's first image; None if missing, or in its own folder."""
     if sample.sources[0].format not in NAMING:
         return None
@@ -190,7 +190,7 @@ def images_folder(sample: SourceSample, files: Files) -> str | None:
     if folder and not Inside(folder).holds(path):  # a build follows no link out of the folder
         real = os.path.realpath(join(folder, path))
         folder = real.removesuffix(f"/{path}") if real.endswith(f"/{path}") else folder
-    return None if folder == own else folder
+    return (folder,) if folder and folder != own else None
 
 
 def images_by_name(sample: SourceSample, files: Files) -> tuple[str, str] | None:

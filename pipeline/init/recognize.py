@@ -20,7 +20,7 @@ from recordmill.pipeline.init.belonging import (
 )
 from recordmill.pipeline.init.beside import find_beside, in_folders
 from recordmill.pipeline.init.dialect import cell_options, find_encoding
-from recordmill.pipeline.init.doubts import Doubt, UnknownDataError, document_doubts, folder_doubts
+from recordmill.pipeline.init.doubts import Doubt, UnknownDataError, Written, document_doubts, folder_doubts
 from recordmill.pipeline.init.splits import by_split, image_lists, of_split, split_of
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
@@ -218,7 +218,10 @@ def _images(
         unread = [file for file in others if file.path != path]
         return _table(files, form, [(path, None, table)], encoding, _left_out(folder, unread))
     unsure += [] if metadata or in_folders(beside) else folder_doubts([file.path for file in images])
-    unsure += [] if metadata else _doubts_of_left(tables, _annotations(files, images, left))
+    for path in [] if metadata else tables[:1]:
+        unsure.append(Doubt(path, "its rows may name these images", f"If so: recordmill init {path}"))
+    for path in [] if metadata else _annotations(files, images, left)[:1]:
+        unsure.append(Doubt(path, "left out, though it may annotate these images", "If so: write COCO, VOC or YOLO"))
     return Recognized(
         sources,
         metadata or [*dict.fromkeys([*shown, *captions_of(shown, others).files(), *masks, *of_lists])],
@@ -228,13 +231,6 @@ def _images(
         [] if metadata else sorted({posixpath.dirname(image_place(beside)(file.path) or "") for file in rows}),
         doubts=unsure,
     )
-
-
-def _doubts_of_left(tables: Sequence[str], annotations: Sequence[str]) -> list[Doubt]:
-    """Doubts about the first table, and the first annotations, beside images that are rows."""
-    doubts = [Doubt(path, "its rows may name these images", f"If so: recordmill init {path}") for path in tables[:1]]
-    remedy = "If so: write COCO, VOC or YOLO"
-    return doubts + [Doubt(path, "left out, though it may annotate these images", remedy) for path in annotations[:1]]
 
 
 def _table_of(images: Sequence[FileInfo], tables: Sequence[str]) -> str | None:
@@ -300,10 +296,8 @@ def _table(
     return Recognized(splits, shown, len(shown) == len(every), why, notes, doubts=doubts)
 
 
-def _written(
-    files: Files, form: str, every: Sequence[FileInfo], encoding: str | None, sources: int
-) -> tuple[dict[str, Any], dict[str, str], list[Doubt]]:
-    """Finds how text files are written: options, their reasons, and doubts."""
+def _written(files: Files, form: str, every: Sequence[FileInfo], encoding: str | None, sources: int) -> Written:
+    """Finds how text files are written."""
     heads = [read_head(files, file.path) for file in spread(every, FILES)]
     found, reason = (encoding, "as given") if encoding else find_encoding(every[0].path, heads)
     name = posixpath.basename(every[0].path)

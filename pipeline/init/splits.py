@@ -15,6 +15,7 @@ from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import ImageList
 
 Item = TypeVar("Item")
+Lists = dict[str, tuple[FileInfo, list[str]]]
 FIRST_OR_LAST = re.compile("^[a-z]+|[a-z]+$")
 
 
@@ -44,11 +45,9 @@ def split_of(*names: str) -> str | None:
     return next(filter(None, map(SPLITS.get, words)), None)
 
 
-def image_lists(
-    files: Files, images: Sequence[FileInfo], others: Sequence[FileInfo]
-) -> dict[str, tuple[FileInfo, list[str]]]:
+def image_lists(files: Files, images: Sequence[FileInfo], others: Sequence[FileInfo]) -> Lists:
     """Finds the list of each split's images, as in VOC's `ImageSets/Segmentation`, with their paths."""
-    groups = dict[str, dict[str, tuple[FileInfo, list[str]]]]()
+    groups = dict[str, Lists]()
     for file in others:
         folder, name = posixpath.split(file.path)
         if name.endswith(".txt") and (split := SPLITS.get(name[:-4].lower())):

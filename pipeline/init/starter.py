@@ -62,7 +62,8 @@ def starter(
     The path is a folder, file or glob, local or a URL, and by default names the dataset. The spec's paths are relative
     to `folder`, by default the working folder. Raises: UserError: no source, no good row, or no answer; OSError.
     """
-    whole = _absolute(path)
+    here = os.getcwd() if os.path.exists(path) else escape(os.getcwd())  # a glob stays a glob
+    whole = path if "://" in path else os.path.normpath(os.path.join(here, path))
     name = dataset_name(whole) if name is None else _checked("--name", Name, name)
     written = partial(written_path, folder=os.path.abspath(folder or "."), keep=os.path.isabs(path))
     _checked("--encoding", Encoding, answers.encoding or "utf-8")
@@ -72,10 +73,8 @@ def starter(
     sample = without_unlabelled(SourceSample(files, data))
     if answers.encoding and not isinstance(sample.sources[0], EncodedOptions):
         raise UserError(f"--encoding is for files of text; {path} is of format {sample.sources[0].format}")
-    if folder_of_images := images_folder(sample, files):
-        sample = SourceSample(files, sample.data.with_images(folder_of_images))
-    elif by_name := images_by_name(sample, files):
-        sample = SourceSample(files, sample.data.with_images(*by_name))
+    if images := images_folder(sample, files) or images_by_name(sample, files):
+        sample = SourceSample(files, sample.data.with_images(*images))
     if group := shared_images(sample):
         sample = SourceSample(files, sample.data.with_group(group))
     draft = make_draft(sample, answers)
@@ -135,14 +134,6 @@ def first_lines(text: str) -> tuple[list[str], str]:
     every = [line[2:] for line in text.replace("\n#   ", " ").split("\n")]
     doubts = list(takewhile(lambda line: line.startswith("In doubt: "), every))
     return doubts, every[len(doubts)]
-
-
-def _absolute(path: str) -> str:
-    """Makes a path absolute; a glob stays a glob."""
-    if "://" in path:
-        return path
-    here = os.getcwd() if os.path.exists(path) else escape(os.getcwd())
-    return os.path.normpath(os.path.join(here, path))
 
 
 def _checked(option: str, kind: Any, value: str) -> str:
