@@ -14,15 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from recordmill.pipeline.build.build import build
+from recordmill.pipeline.init.boxes import box_doubts
 from recordmill.pipeline.init.dialect import cell_options
-from recordmill.pipeline.init.doubts import (
-    box_doubts,
-    column_doubts,
-    commas,
-    document_doubts,
-    folder_doubts,
-    value_doubts,
-)
+from recordmill.pipeline.init.doubts import column_doubts, commas, document_doubts, folder_doubts, value_doubts
 from recordmill.pipeline.init.starter import first_lines
 from recordmill.pipeline.spec.model import load_spec
 from tests.forked import recordmill
@@ -264,11 +258,12 @@ def test_few_files_as_rows(sizes: list[int], is_doubted: bool) -> None:
     ("columns", "boxes"),
     [
         ({"x1": (), "y1": (), "x2": (), "y2": ()}, "x1, y1, x2, y2"),
-        ({"width": (), "height": (), "XMin": (), "XMax": (), "YMin": (), "YMax": ()}, "XMin, XMax, YMin, YMax"),
+        ({"width": (), "height": (), "XMin": (), "XMax": (), "YMin": (), "YMax": ()}, "XMin, YMin, XMax, YMax"),
         ({"bbox_x": (), "bbox_y": (), "bbox_w": (), "bbox_h": ()}, "bbox_x, bbox_y, bbox_w, bbox_h"),
         ({"xtl": (1, 2), "ytl": (1, 2), "xbr": (1, 2), "ybr": (1, 2), "id": (1, 2)}, "xtl, ytl, xbr, ybr"),
         ({"o.left": (1,), "o.top": (1,), "o.width": (1,), "o.height": (1,)}, "o.left, o.top, o.width, o.height"),
-        ({"min_x": (), "max_x": (), "min-y": (), "max-y": ()}, "min_x, max_x, min-y, max-y"),
+        ({"min_x": (), "max_x": (), "min-y": (), "max-y": ()}, "min_x, min-y, max_x, max-y"),
+        ({"tl_x": (), "tl_y": (), "br_x": (), "br_y": ()}, "tl_x, tl_y, br_x, br_y"),
         ({"a": (1, 2), "b": (1, 2), "c": (1, 2), "d": (1, 2)}, "a, b, c, d"),
         ({"a": (8, 8), "b": (8, 8), "c": (8, 8), "d": (8, 8)}, None),
         ({"xmin": (1, 2), "xmax": (1, 2), "ymin": (1, 1), "ymax": (1, 1)}, None),

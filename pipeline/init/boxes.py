@@ -21,16 +21,19 @@ from recordmill.pipeline.sources.paths import listed
 from recordmill.pipeline.spec.features.boxes import ORDERS
 
 NAMED = (
-    ("corners", ("x_min xmin min_x minx left xtl", "y_min ymin min_y miny top ytl",
-                 "x_max xmax max_x maxx right xbr", "y_max ymax max_y maxy bottom ybr")),
+    ("corners", ("x_min xmin min_x minx left xtl x_tl tl_x tlx x_start start_x xstart x_lo lo_x",
+                 "y_min ymin min_y miny top ytl y_tl tl_y tly y_start start_y ystart y_lo lo_y",
+                 "x_max xmax max_x maxx right xbr x_br br_x brx x_end end_x xend x_hi hi_x",
+                 "y_max ymax max_y maxy bottom ybr y_br br_y bry y_end end_y yend y_hi hi_y")),
     ("corners", ("x1 x_1", "y1 y_1", "x2 x_2", "y2 y_2")),
     ("corners", ("x0 x_0", "y0 y_0", "x1 x_1", "y1 y_1")),
-    ("coco", ("x x_min xmin left", "y y_min ymin top", "w width", "h height")),
-    ("center", ("x_center xc cx center_x", "y_center yc cy center_y", "w width", "h height")),
+    ("coco", ("x x_min xmin left x1 x_1 x0 x_0", "y y_min ymin top y1 y_1 y0 y_0", "w width", "h height")),
+    ("center", ("x_center xc cx x_c c_x center_x", "y_center yc cy y_c c_y center_y", "w width", "h height")),
 )  # fmt: skip
-"""Usual names of four columns of boxes, behind the same beginning."""
+"""Usual names of four columns of boxes, behind the same beginning, with `_`, a blank or a hyphen."""
 LIKE = {"corners": ("corners",), "coco": ("coco", "center"), "center": ("center",)}
 """The orders that names may mean: x and y with a width may be a centre."""
+POINTS = re.compile(r"(?i)(key[ _-]?points?|points|landmarks?|polygons?)")
 WITHOUT_NAMES = re.compile(r"column_\d+")  # as `init` names columns of a file without a header
 COLUMNS = "boxes"
 
@@ -49,9 +52,9 @@ def box_columns(sample: SourceSample) -> tuple[str, list[str]] | None:
 def _named(names: Sequence[str]) -> tuple[str, list[str]] | None:
     for order, patterns in NAMED:
         found = dict[str, dict[int, str]]()
-        for name in names:
+        for name, plain in ((name, re.sub("[ -]", "_", name.lower())) for name in names):
             for place, words in enumerate(patterns):
-                for start in (name[: -len(word)].lower() for word in words.split() if name.lower().endswith(word)):
+                for start in (plain[: -len(word)] for word in words.split() if plain.endswith(word)):
                     if not start[-1:].isalnum() or start.endswith("box"):
                         found.setdefault(start, {}).setdefault(place, name)
         for four in found.values():
@@ -106,6 +109,20 @@ def doubts_of_columns(items: Mapping[str, Guess]) -> Iterator[Doubt]:
         if four and (order in LIKE["coco"] or all(map(WITHOUT_NAMES.fullmatch, four))):
             what = f"read as boxes: {', '.join(ORDERS[order])}"
             yield Doubt(f"columns {listed(four, 4)}", what, "Others: see `order`; numbers: each a feature")
+
+
+def box_doubts(columns: Mapping[str, Sequence[Any]]) -> list[Doubt]:
+    """Doubts that columns beside an image, numbers or lists of equal lengths, are not boxes."""
+    alike, boxes = dict[tuple[int, ...], list[str]](), list[str]()
+    for name, values in columns.items():
+        alike.setdefault(tuple(len(value) for value in values if isinstance(value, list)), []).append(name)
+    for lengths, names in alike.items():
+        _, four = _named(names) or ("", names if len(names) == 4 and len({*lengths}) > 1 else [])
+        boxes = boxes or four
+    boxes = boxes or [name for name in columns if POINTS.fullmatch(plain_name(name))]
+    what = "each is a feature; boxes or points would not move when the image is padded, cropped or turned"
+    remedy = f"Boxes: `kind: boxes` with `columns: [{', '.join(boxes[:4])}]`. Points: `kind: keypoints`"
+    return [Doubt(f"columns {listed(boxes, 4)}", what, remedy)] if boxes else []
 
 
 ENOUGH = 0.95  # the share of boxes that must fit an order: other images may be larger

@@ -15,16 +15,8 @@ from recordmill.pipeline.dataset.file_names import SPLITS
 from recordmill.pipeline.init import guess as guessing
 from recordmill.pipeline.init.arrays import guess_pixels
 from recordmill.pipeline.init.beside import in_folders
-from recordmill.pipeline.init.boxes import Answers, doubts_of_columns, guess_columns, on_image
-from recordmill.pipeline.init.doubts import (
-    CODE,
-    PART_FOLDER,
-    Doubt,
-    UnknownDataError,
-    box_doubts,
-    column_doubts,
-    value_doubts,
-)
+from recordmill.pipeline.init.boxes import Answers, box_doubts, doubts_of_columns, guess_columns, on_image
+from recordmill.pipeline.init.doubts import CODE, PART_FOLDER, Doubt, UnknownDataError, column_doubts, value_doubts
 from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.images import GUESSES, MASK, guess_image
 from recordmill.pipeline.init.recognize import Recognized, naming_classes

@@ -30,11 +30,6 @@ REMEDIES = {  # by the meaning of commas
     "decimal": "Numbers: write them with a point, and with nothing between thousands, such as 1234.5",
 }
 CODE = re.compile(r"0|[1-9]\d{0,3}")
-BOX, END = "(.*[^a-z]|b?n?d?box)?", r"(min|max|start|end|center|c|tl|br|lo|hi|\d)"
-BOX_END = re.compile(rf"(?i){BOX}({END}[ _-]?[xy]|(x|y|left|right|top|bottom)([ _-]?{END})?)")
-BOX_SIDE = re.compile(rf"(?i){BOX}(w|h|width|height)")
-POINTS = re.compile(r"(?i)(key[ _-]?points?|points|landmarks?|polygons?)")
-"""Usual names of columns for boxes' ends and sides, and for points."""
 
 
 class UnknownDataError(UserError):
@@ -134,20 +129,3 @@ def column_doubts(names: Sequence[str]) -> list[Doubt]:
     remedy = "Of CSV one feature: `column: f*`, of `kind: image` with a `shape`, or `array`. Else write one of lists"
     many = [(start, count) for start, count in starts.items() if count >= MANY_COLUMNS]
     return [Doubt(f"columns {start}", f"{count:,} numbered columns, each a feature", remedy) for start, count in many]
-
-
-def box_doubts(columns: Mapping[str, Sequence[Any]]) -> list[Doubt]:
-    """Doubts that columns beside an image, numbers or lists of equal lengths, are not boxes."""
-    alike, boxes = dict[tuple[int, ...], list[str]](), list[str]()
-    for name, values in columns.items():
-        alike.setdefault(tuple(len(value) for value in values if isinstance(value, list)), []).append(name)
-    for lengths, names in alike.items():
-        last = {name: re.split(r"[./]", name)[-1] for name in names}
-        ends = [name for name in names if BOX_END.fullmatch(last[name])]
-        sides = [name for name in names if BOX_SIDE.fullmatch(last[name])]
-        is_usual, are_lists = len(ends) >= 2 and len(ends + sides) >= 4, len(names) == 4 and len({*lengths}) > 1
-        boxes = boxes or ([*ends, *sides][:4] if is_usual else names if are_lists else [])
-    boxes = boxes or [name for name in columns if POINTS.fullmatch(re.split(r"[./]", name)[-1])]
-    what = "each is a feature; boxes or points would not move when the image is padded, cropped or turned"
-    remedy = f"Boxes: `kind: boxes` with `columns: [{', '.join(boxes[:4])}]`. Points: `kind: keypoints`"
-    return [Doubt(f"columns {listed(boxes, 4)}", what, remedy)] if boxes else []
