@@ -210,6 +210,12 @@ class RejectLine(TypedDict, total=False):
     line: Count | None
 
 
+def rejects_of(folder: Location, manifest: Manifest) -> Iterator[dict[str, Any]]:
+    """Yields a version's rejects. Raises: as `read_reject_lines`."""
+    for file in manifest.rejects.get("files", []):
+        yield from (reject for _, reject in read_reject_lines(folder, file["file"]))
+
+
 def read_reject_lines(folder: Location, path: str) -> Iterator[tuple[bytes, dict[str, Any]]]:
     """Yields rejects, raw and parsed. Raises: DatasetError: the file is unusable or over 2 GiB, a line over 1 MiB."""
     for number, line in enumerate(BytesIO(read_inner(folder, path, MOST_BYTES)), start=1):

@@ -109,7 +109,7 @@ def _version(version: "Version") -> dict[str, Any]:
 
 def show_record(folder: "Location", manifest: "Manifest", key: str, output: str | None, spec: Path | None) -> None:
     """Prints where a key's record is, with `spec` also in the source, or why it is missing. Raises: DatasetError."""
-    from recordmill.pipeline.rows import find_records
+    from recordmill.pipeline.rows import find_records, rejects_of
 
     rows = find_records(folder, manifest, key)
     for row in rows:
@@ -124,7 +124,7 @@ def show_record(folder: "Location", manifest: "Manifest", key: str, output: str 
         print_line(f"  from {printable(names)}; --spec dataset.yaml finds the file and line")
     if rows:
         return
-    rejects = list(_rejects_of(folder, manifest, key))
+    rejects = [each for each in rejects_of(folder, manifest) if each.get("id") == key]
     for reject in rejects:
         line = "" if reject.get("line") is None else f", line {reject['line']}"
         place = f"{reject.get('code')}: {reject.get('file')}{line}"
@@ -148,15 +148,6 @@ def _print_origins(folder: "Location", manifest: "Manifest", rows: Sequence["Sto
         print_line(f"  from {printable(str(origin))}")
     if not origins:
         print_line(f"  the sources of {spec} hold no row of this key any more")
-
-
-def _rejects_of(folder: "Location", manifest: "Manifest", key: str) -> Iterator[dict[str, object]]:
-    from recordmill.pipeline.rows import read_reject_lines
-
-    for file in manifest.rejects.get("files", []):
-        for _, reject in read_reject_lines(folder, file["file"]):
-            if reject.get("id") == key:
-                yield reject
 
 
 def _forgotten_since(output: str, key: str) -> str | None:

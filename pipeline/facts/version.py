@@ -22,7 +22,7 @@ from recordmill.pipeline.dataset.manifest import DatasetError, Json, Manifest
 from recordmill.pipeline.dataset.paths import Location
 from recordmill.pipeline.dataset.profile import describe_lengths
 from recordmill.pipeline.dataset.version import Ids, read_vocabulary
-from recordmill.pipeline.rows import read_reject_lines
+from recordmill.pipeline.rows import rejects_of
 from recordmill.pipeline.safe_text import count
 from recordmill.transforms.contract.image_facts import fact_lines, loss_lines
 from recordmill.transforms.contract.kinds import base, number, read_description, text
@@ -104,11 +104,10 @@ class VersionFacts:
         """Returns rejects by reason, the most frequent first, with up to `examples` each. Raises: DatasetError."""
         counts = self.manifest.rejects.get("by_reason", {})
         shown: dict[str, list[Json]] = {reason: [] for reason in counts}
-        for file in self.manifest.rejects.get("files", []) if examples else ():
-            for _, reject in read_reject_lines(self.folder, file["file"]):
-                some = shown.setdefault(str(reject.get("code")), [])
-                if len(some) < examples:
-                    some.append(reject)
+        for reject in rejects_of(self.folder, self.manifest) if examples else ():
+            some = shown.setdefault(str(reject.get("code")), [])
+            if len(some) < examples:
+                some.append(reject)
         order = sorted(shown, key=lambda reason: (-counts.get(reason, 0), reason))
         return [RejectFacts(reason, counts.get(reason, 0), shown[reason]) for reason in order]
 

@@ -32,7 +32,7 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Ma
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.version_files import VersionFiles
-from recordmill.pipeline.rows import StoredRow, find_records, read_reject_lines
+from recordmill.pipeline.rows import StoredRow, find_records, rejects_of
 from recordmill.pipeline.sources.files import StoreFiles
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.spec.model import Spec
@@ -142,8 +142,7 @@ def _stored(
     """Maps row numbers to records, or first windows; skips rejected rows and keys of no row or of several."""
     ids = [key.decode("utf-8", "replace") for key in keys]
     known, stored = {*ids}, dict[int, StoredRow]()
-    lines = (line for file in manifest.rejects.get("files", []) for line in read_reject_lines(folder, file["file"]))
-    rejected = {id_ for _, reject in lines if (id_ := reject.get("id")) in known}
+    rejected = {id_ for reject in rejects_of(folder, manifest) if (id_ := reject.get("id")) in known}
     for number, (key, id_) in enumerate(zip(keys, ids, strict=True)):
         if id_ in rejected:
             continue
