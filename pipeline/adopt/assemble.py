@@ -74,6 +74,7 @@ class Assembly:
         decided = [self.adoption.options, content, features, words]
         source_key = hashlib.sha256(json.dumps(decided).encode()).hexdigest()
         key = self.forgotten.rows_key(source_key)
+        forgotten = {FORGOTTEN: self.forgotten.entry(source_key)} if self.forgotten.keys else {}
         rows = {fate: self.rows[fate] for fate in FATES if self.rows[fate] or fate != "forgotten"}
         given = sorted({os.path.join(each.found.root, os.path.dirname(each.found.name)) for each in self.scanned})
         return Manifest(
@@ -88,11 +89,7 @@ class Assembly:
             sources=({"format": "adopted", "path": ", ".join(given), **rows},),
             rejects=rejects,
             spec=self._spec(),
-            provenance={
-                "built_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
-                "source_key": key,
-                **({FORGOTTEN: self.forgotten.entry(source_key)} if self.forgotten.keys else {}),
-            },
+            provenance={"built_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "source_key": key, **forgotten},
             adopted={"files": given, **({"key": self._key()} if self.key is not None else {})},
             files=inventory(str(self.folder), ()),
         )

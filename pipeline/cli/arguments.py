@@ -20,6 +20,11 @@ WorkFolder = Annotated[
 ]
 
 
+def to_output(help_: str) -> Any:
+    """Makes the option `--output`."""
+    return Option("--output", "-o", help=help_, show_default=False)
+
+
 class VersionCommand(TyperCommand):
     """A command with versions as arguments: `-1` names one, not an option."""
 

@@ -11,7 +11,7 @@ from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
 import recordmill
-from recordmill.pipeline.cli.arguments import AsJson, WorkFolder
+from recordmill.pipeline.cli.arguments import AsJson, WorkFolder, to_output
 from recordmill.pipeline.cli.extras import check_build_extra
 from recordmill.pipeline.cli.screen import Screen, count, print_json, print_line, quiet
 from recordmill.pipeline.errors import ExitCode, UserError
@@ -27,7 +27,7 @@ FLINK, SPLIT = "Flink", "--split"
 MOST_SHOWN = 20  # classes on the screen
 
 SpecFile = Annotated[Path, Argument(help="The dataset's spec: dataset.yaml.", show_default=False)]
-Output = Annotated[str, Option("--output", "-o", help="The dataset's folder, or its URL.", show_default=False)]
+Output = Annotated[str, to_output("The dataset's folder, or its URL.")]
 RUNNER_HELP = "'local', 'flink', 'dataflow', or a class of Beam such as PrismRunner; Beam's options come after --."
 Runner = Annotated[str, Option(help=RUNNER_HELP)]
 Attempts = Annotated[int, Option(min=1, help="The attempts on a cluster; each continues the last one's work.")]
@@ -71,18 +71,13 @@ def init(
     context: Context,
     path: Annotated[str, Argument(help="A folder, a file or a glob, local or a URL.", show_default=False)],
     name: Annotated[str | None, Option(help="The dataset's name; by default of the path.")] = None,
-    output: Annotated[
-        Path | None,
-        Option("--output", "-o", help="A file to write, such as dataset.yaml; by default the screen."),
-    ] = None,
+    output: Annotated[Path | None, to_output("A file to write, such as dataset.yaml; by default the screen.")] = None,
     force: Annotated[bool, Option("--force", help="Overwrite the file of --output.")] = False,
     order: Annotated[
         Literal["corners", "coco", "center", "tensorflow"] | None,
         Option(help="The order of boxes' numbers, if several fit.", show_default=False),
     ] = None,
-    encoding: Annotated[
-        str | None, Option(help="The encoding of text files; by default detected.", show_default=False)
-    ] = None,
+    encoding: Annotated[str | None, Option(help="The encoding of text files; by default detected.")] = None,
 ) -> None:
     """Look at data and print a starter dataset.yaml, with reasons: `recordmill init PATH [-- BEAM OPTIONS]`."""
     check_build_extra()
@@ -119,10 +114,7 @@ def _ask(question: str, answers: Sequence[str]) -> str:
 def plan(
     context: Context,
     spec: SpecFile,
-    output: Annotated[
-        str | None,
-        Option("--output", "-o", help="The dataset's folder or URL, to compare with its live version."),
-    ] = None,
+    output: Annotated[str | None, to_output("The dataset's folder or URL, to compare with its live version.")] = None,
     as_json: AsJson = False,
 ) -> int:
     """Say what a build would read, reject and write, and warn: `recordmill plan dataset.yaml [-- BEAM OPTIONS]`."""
@@ -238,7 +230,7 @@ def _shares(splits: list[str] | None) -> dict[str, float]:
 def adopt(
     context: Context,
     files: Annotated[list[str], Argument(help="TFRecord files, quoted globs, folders or URLs.", show_default=False)],
-    output: Annotated[str, Option("--output", "-o", help="The dataset's folder, or its URL.", show_default=False)],
+    output: Output,
     split: Annotated[
         list[str] | None,
         Option(SPLIT, metavar="NAME[=SHARE]", help="The split of the files before; or a share, by the keys' hashes."),
@@ -341,9 +333,7 @@ def _print_findings(findings: Iterable["SystemCheck"]) -> bool:
 
 
 def schema(
-    output: Annotated[
-        Path | None, Option("--output", "-o", help="A file to write; by default the screen.", show_default=False)
-    ] = None,
+    output: Annotated[Path | None, to_output("A file to write; by default the screen.")] = None,
 ) -> None:
     """Print the JSON Schema of dataset.yaml, for editors."""
     check_build_extra()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Protocol
 from typer import Argument, Option
 
 import recordmill
-from recordmill.pipeline.cli.arguments import AsJson, DatasetFolder, OtherVersion, VersionFolder
+from recordmill.pipeline.cli.arguments import AsJson, DatasetFolder, OtherVersion, VersionFolder, to_output
 from recordmill.pipeline.cli.extras import EXPORT, REPORT, SOURCES, check_build_extra, check_extra
 from recordmill.pipeline.cli.screen import count, print_json, print_line, quiet
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
@@ -166,9 +166,7 @@ def report(
     folder: VersionFolder,
     version: OtherVersion = None,
     sources: Sources = None,
-    output: Annotated[
-        Path | None, Option("--output", "-o", help="The file to write; by default NAME-report.html, here.")
-    ] = None,
+    output: Annotated[Path | None, to_output("The file to write; by default NAME-report.html, here.")] = None,
 ) -> None:
     """Write a page for any browser about a version, with images, distributions, rejects: `recordmill report DIR`."""
     check_extra("report", REPORT)
@@ -194,9 +192,7 @@ def preview(
     ] = None,
     sources: Sources = None,
     number: Annotated[int, Option("-n", min=1, max=200, help="How many rows.")] = 12,
-    output: Annotated[
-        Path | None, Option("--output", "-o", help="The PNG to write; by default NAME-preview.png, here.")
-    ] = None,
+    output: Annotated[Path | None, to_output("The PNG to write; by default NAME-preview.png, here.")] = None,
 ) -> None:
     """Draw records as a model gets them, with boxes, texts and augmentations, as a PNG: `recordmill preview DIR`."""
     from recordmill.pipeline.facts import preview as previews
