@@ -148,13 +148,10 @@ class Guesser:
             plain = f"{ragged[1]}_row_lengths_{ragged[2]}"
         name = OUR_NAMES.get(plain) or re.sub(r"[^A-Za-z0-9]+", "_", plain).strip("_")[:90]
         name = name if name[:1].isalpha() else f"feature_{name}"
-        while name in self.guessed.read or self._is_part(name):
+        parts = {f"{owner}_{part}" for owner in (*self.guessed.read, *self.held) for part in PARTS}
+        while name in {*parts, *self.guessed.read}:
             name += "_"
         return name
-
-    def _is_part(self, name: str) -> bool:
-        owner, _, part = name.rpartition("_")
-        return part in PARTS and owner in {*self.guessed.read, *self.held}
 
     def _image(self, name: str, held: Held) -> None:
         said, facts = self.said.get(name), held.facts

@@ -52,6 +52,7 @@ def report_of(dataset: DatasetVersion, sources: Path | None = None, most_word_by
     drift = manifest.drift.get("features", {}).items()
     page, examples = _environment().get_template(TEMPLATE), contents.sample.examples if contents.sample else ()
     text = page.render(
+        **vars(contents),
         style=Markup(style),  # noqa: S704 - our own file
         style_digest=digest,
         recordmill=VERSION,
@@ -60,13 +61,9 @@ def report_of(dataset: DatasetVersion, sources: Path | None = None, most_word_by
         height=charts.HEIGHT,
         remarks=list(remarks(contents)),
         features=list(feature_views(contents)),
-        sample=contents.sample,
         groups=[(label, list(some)) for label, some in groupby(examples, key=lambda each: each.label)],  # by class
-        rejects=contents.rejects,
         reasons=REASONS,
-        reject_images=contents.reject_images,
         duplicates=list(duplicate_lines(manifest.duplicates)),
-        pairs=contents.pairs,
         gate=list(_gate(manifest)),
         drift=[(name, what, figure) for name, figures in drift for what, figure in figures.items()],
         spec=json.dumps(_without_nothing(manifest.spec), indent=2, ensure_ascii=False),

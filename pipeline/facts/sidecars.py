@@ -141,6 +141,7 @@ def _header(facts: VersionFacts, about: Json) -> Json:
     size = next((each for power, each in enumerate(_SIZES, 3) if manifest.records < 10**power), "n>1T")
     sizes = ((name, split.bytes, split.records) for name, split in manifest.splits.items())
     splits = [{"name": name, "num_bytes": bytes_, "num_examples": records} for name, bytes_, records in sizes]
+    features = [{"name": "key", "dtype": "string"}, *_features(facts)]
     return {
         "pretty_name": about.get("title") or manifest.name,
         **_license(about.get("license")),
@@ -148,11 +149,7 @@ def _header(facts: VersionFacts, about: Json) -> Json:
         "task_categories": list(tasks(manifest)),
         "size_categories": [size],
         "tags": ["recordmill", "tfrecord", *(about.get("tags") or ())],
-        "dataset_info": {
-            "features": [{"name": "key", "dtype": "string"}, *_features(facts)],
-            "splits": splits,
-            "dataset_size": manifest.bytes,
-        },
+        "dataset_info": {"features": features, "splits": splits, "dataset_size": manifest.bytes},
     }
 
 

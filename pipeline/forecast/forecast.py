@@ -139,6 +139,8 @@ def _forecast(
         *map(Warned, _column_warnings(plan.spec, sample, columns)),
         *map(Warned, _id_warnings(plan.spec, *live) if live else ()),
     ]
+    headers = [header for images in sample.images.values() for header in images.headers]
+    largest = max((header.width * header.height for header in headers), default=0)
     scale = 1.0 if sample.is_all else max(1.0, plan.rows / max(1, sample.rows))  # the sample may exceed a guess
     return Forecast(
         name=plan.spec.name,
@@ -151,7 +153,7 @@ def _forecast(
         shard_bytes=plan.expected_bytes,
         scratch_bytes=0 if planned.inline else plan.scratch_bytes,
         free_bytes=_free(output) if output is None or is_local(output) else None,
-        memory_bytes=_memory(sample),
+        memory_bytes=PROCESS_BYTES + cores() * largest * PIXEL_BYTES,
         spans_read=tuple(plan.spans.built),
         spans_kept=tuple(plan.spans.kept),
         sampled_rows=sample.rows,
@@ -170,12 +172,6 @@ def _forecast(
 def _free(output: str | None) -> int:
     folder = Path(output or ".").absolute()
     return shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
-
-
-def _memory(sample: RowSample) -> int:
-    headers = [header for images in sample.images.values() for header in images.headers]
-    largest = max((header.width * header.height for header in headers), default=0)
-    return PROCESS_BYTES + cores() * largest * PIXEL_BYTES
 
 
 def _time(plan: BuildPlan, output: str) -> BuildTime | None:
@@ -344,16 +340,11 @@ def _facts(view: ColumnView) -> Iterator[str]:
 
 
 def _rejects(forecast: Forecast) -> Iterator[str]:
-    yield f"rejected: {_counts(forecast.rejects, forecast.sampled_rows, 'rows')}"
-    if forecast.opened_images:
-        yield f"rejected: {_counts(forecast.image_rejects, forecast.opened_images, 'opened images')}"
-
-
-def _counts(rejects: Mapping[str, int], of: int, what: str) -> str:
-    if not rejects:
-        return f"none of {of:,} {what}"
-    reasons = ", ".join(f"{rows:,} {reason}" for reason, rows in rejects.items())
-    return f"{sum(rejects.values()):,} of {of:,} {what} ({reasons})"
+    counts = [(forecast.rejects, f"{forecast.sampled_rows:,} rows")]
+    counts += [(forecast.image_rejects, f"{forecast.opened_images:,} opened images")] * bool(forecast.opened_images)
+    for rejects, of in counts:
+        reasons = ", ".join(f"{rows:,} {reason}" for reason, rows in rejects.items())
+        yield f"rejected: {sum(rejects.values()):,} of {of} ({reasons})" if rejects else f"rejected: none of {of}"
 
 
 def _needs(forecast: Forecast) -> Iterator[str]:

@@ -93,9 +93,8 @@ def take_sample(plan: BuildPlan, planned: PlannedBuild) -> RowSample:
     for chunk in chunks:
         sample.is_all &= _read(sample, planned, chunk, whole=whole)
     for name, options in planned.images().items():
-        if not options.is_reference:
-            continue
-        sample.images[name] = _open_images(sample, planned, name, options)
+        if options.is_reference:
+            sample.images[name] = _open_images(sample, planned, name, options)
     return sample
 
 
@@ -127,12 +126,11 @@ def _open_images(sample: RowSample, planned: PlannedBuild, name: str, options: i
                 _ = masks.file_values(data, options)
             elif decodable(data, decoding_of(options)) is not data:
                 pixels += header.width * header.height
+            elif options.planes:
+                _ = decode_planes(data, options.pixel, options.channels)
             else:
                 original = header.format != "PNG"  # only the graph reads 16 bits with a transparent colour
-                if options.planes:
-                    _ = decode_planes(data, options.pixel, options.channels)
-                else:
-                    _ = decode_original(data, options, 1) if original else decode(data, options.channels)
+                _ = decode_original(data, options, 1) if original else decode(data, options.channels)
         except (image_header.ImageError, DecodeError) as error:
             sample.image_rejects[getattr(error, "reason", "undecodable_image")] += 1
             sample.image_fault = sample.image_fault or f"an image of '{name}': {error}"

@@ -9,17 +9,9 @@ from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, record_length
-from recordmill.pipeline.init.belonging import (
-    HEAD_BYTES,
-    SENTENCES,
-    Joined,
-    files_of_rows,
-    join_files,
-    one_row,
-    rows_inside,
-)
+from recordmill.pipeline.init import belonging, dialect
+from recordmill.pipeline.init.belonging import Joined
 from recordmill.pipeline.init.beside import find_beside, in_folders
-from recordmill.pipeline.init.dialect import cell_options, find_encoding
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError, Written, document_doubts, folder_doubts
 from recordmill.pipeline.init.splits import by_split, image_lists, of_split, split_of
 from recordmill.pipeline.safe_text import count
@@ -68,7 +60,7 @@ TABLES = ("parquet", "tfrecord", "webdataset", "jsonl", "csv", "tsv", "conll", "
 """The formats that are surely data, in order of preference."""
 NAMING = ("jsonl", "csv", "tsv", "parquet")  # formats with rows that may name images
 CELLS, JSON, IMAGES = ("csv", "tsv"), ("json", "jsonl"), "image_folder"
-TEXTS = (*CELLS, *SENTENCES, "jsonl", "json", "text")  # formats with an encoding
+TEXTS = (*CELLS, *belonging.SENTENCES, "jsonl", "json", "text")  # formats with an encoding
 CLASS_NAMES = re.compile(r"(?i)[^/]*(class|label|categor|names|synset|mapping)[^/]*\.(txt|json)|[^/]+\.names")
 """Usual names of files of class names."""
 SHOWN, FIRST_LINE = 3, 1 << 16
@@ -154,11 +146,11 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
     if len(texts) > 1:
         options, why, doubts = _written(files, "", texts, encoding, 1)
         code = options.get("encoding", "utf-8")
-        joined, unequal = join_files(texts, lambda path: count_lines(files, path, code))
+        joined, unequal = belonging.join_files(texts, lambda path: count_lines(files, path, code))
         if joined:
             return _joined(folder, filled, joined, Recognized([options], [], True, why, unequal, doubts=doubts))
     if form == "json" and form in by_format:
-        chosen = files_of_rows(folder, chosen, [read_head(files, file.path) for file in chosen])
+        chosen = belonging.files_of_rows(folder, chosen, [read_head(files, file.path) for file in chosen])
     form = [format_of(files, file.path) for file in spread(chosen, FILES)][-1]
     splits = by_split(chosen, lambda file: file.path[len(folder) + 1 :].split("/"))
     sources = [(_path(folder, some, filled), split, some) for split, some in splits.items()]
@@ -182,10 +174,8 @@ def _joined(folder: str, filled: Sequence[FileInfo], joined: Sequence[Joined], w
     names = " and ".join(chosen[0][1].columns.values())
     rule = Doubt(names, f"both have {lines[0]:,} lines: line n of each is one row", "Separate rows: a source for each")
     doubts = [*written.doubts, *([rule] if len({*lines}) == 1 else [])]  # several numbers are no coincidence
-    return replace(
-        written, sources=sources, files=shown, why={**written.why, "columns": same}, notes=[*left, *written.notes],
-        doubts=doubts,
-    )  # fmt: skip
+    why, notes = {**written.why, "columns": same}, [*left, *written.notes]
+    return replace(written, sources=sources, files=shown, why=why, notes=notes, doubts=doubts)
 
 
 def _images(
@@ -278,12 +268,12 @@ def _table(
     """Makes the sources of files of one format; the first files show how they are written."""
     every = [file for _, _, some in sources for file in some]
     head = read_head(files, every[0].path)
-    code = encoding or (find_encoding(every[0].path, [head])[0] if form in TEXTS else "utf-8")
+    code = encoding or (dialect.find_encoding(every[0].path, [head])[0] if form in TEXTS else "utf-8")
     text = head.decode(code, "replace").encode()
-    inside, why, doubts = rows_inside(form, every[0].path, text, is_cut=len(head) >= HEAD_BYTES)
+    inside, why, doubts = belonging.rows_inside(form, every[0].path, text, is_cut=len(head) >= belonging.HEAD_BYTES)
     fixed = {"format": "jsonl" if form == "json" else form}
     form = inside.get("format", form)
-    said = one_row(head, every[0].path) if form in JSON and len(every) == 1 and not inside else ""
+    said = belonging.one_row(head, every[0].path) if form in JSON and len(every) == 1 and not inside else ""
     if said and (form == "json" or "pandas" in said):
         raise UnknownDataError(said)
     options, reasons, unsure = _written(files, form, every, encoding, len(sources)) if form in TEXTS else ({}, {}, [])
@@ -299,7 +289,7 @@ def _table(
 def _written(files: Files, form: str, every: Sequence[FileInfo], encoding: str | None, sources: int) -> Written:
     """Finds how text files are written."""
     heads = [read_head(files, file.path) for file in spread(every, FILES)]
-    found, reason = (encoding, "as given") if encoding else find_encoding(every[0].path, heads)
+    found, reason = (encoding, "as given") if encoding else dialect.find_encoding(every[0].path, heads)
     name = posixpath.basename(every[0].path)
     options, why = ({}, {}) if found == "utf-8" else ({"encoding": found}, {"encoding": reason})
     doubts = [Doubt(name, reason, "Check the word")] if found == "cp1252" != encoding else []
@@ -307,7 +297,7 @@ def _written(files: Files, form: str, every: Sequence[FileInfo], encoding: str |
         head, *more = (head.decode(found, "replace") for head in heads)
         firsts = [text[:FIRST_LINE].split("\n", 1)[0].strip("\r") for text in more]
         beside = partial(naming_classes, files, every)
-        cells, reasons, unsure = cell_options(head.encode(), form, name, firsts, beside)
+        cells, reasons, unsure = dialect.cell_options(head.encode(), form, name, firsts, beside)
         return {**options, **cells}, {**why, **reasons}, [*doubts, *unsure]
     if form == "text":
         is_line = len(every) == sources
@@ -366,4 +356,4 @@ def _describes(files: Files, path: str) -> bool:
 def read_head(files: Files, path: str) -> bytes:
     """Reads a file's first 1 MiB, decompressed, without byte order mark. Raises: SourceError: damaged data; OSError."""
     with naming_damage(path), open_plain(files, path) as file:
-        return file.read(HEAD_BYTES).removeprefix(BYTE_ORDER_MARK)
+        return file.read(belonging.HEAD_BYTES).removeprefix(BYTE_ORDER_MARK)

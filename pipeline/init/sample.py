@@ -179,7 +179,10 @@ class SourceSample:
         self.names_of = [_columns(source, plan) for source, plan in zip(self.sources, plans, strict=True)]
         self.names = list(dict.fromkeys(chain.from_iterable(self.names_of)))
         self.of_path = plans[0].of_path
-        self.stated = self._stated(plans)
+        classes = chain.from_iterable(plan.stated.get("classes", ()) for plan in plans)
+        first = {name: [*each] for plan in reversed(plans) for name, each in plan.stated.items() if each}
+        self.stated: dict[str, list[Any]] = {**first, "classes": [*dict.fromkeys(classes)]}
+        """What the files say of classes and key points: all classes, and the first points."""
         if self.sources[0].format in CELLS:
             self._read_texts()
 
@@ -193,13 +196,6 @@ class SourceSample:
             except SourceError as error:
                 self._read[asked] = Reading(why=str(error))
         return self._read[asked]
-
-    @staticmethod
-    def _stated(plans: Sequence[Plan]) -> dict[str, list[Any]]:
-        """Returns what the files say of classes and key points: all classes, and the first points."""
-        first = {name: each for plan in reversed(plans) for name, each in plan.stated.items() if each}
-        classes = chain.from_iterable(plan.stated.get("classes", ()) for plan in plans)
-        return {**{name: [*each] for name, each in first.items()}, "classes": [*dict.fromkeys(classes)]}
 
     @property
     def is_grouped(self) -> bool:
