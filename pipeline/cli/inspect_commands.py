@@ -1,11 +1,11 @@
 """Commands that show, draw, compare, check or export versions; `commands` registers them."""
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -19,8 +19,10 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.safe_text import printable
 
 if TYPE_CHECKING:
+    from recordmill.pipeline.compare.diff import Diff
     from recordmill.pipeline.dataset.manifest import Location, Manifest
     from recordmill.pipeline.rows import StoredRow
+    from recordmill.pipeline.verify.report import Verification
     from recordmill.pipeline.versions.listing import Version
 
 Sources = Annotated[Path | None, Option(metavar="DIR", help="The sources' folder, to show its images too.")]
@@ -277,15 +279,7 @@ def verify(
     return 0 if report.is_whole else 1
 
 
-class _Report(Protocol):
-    """A command's result, for programs and people."""
-
-    def to_json(self) -> Any: ...
-
-    def lines(self) -> Iterable[str]: ...
-
-
-def _print(report: _Report, as_json: bool) -> None:
+def _print(report: "Diff | Verification", as_json: bool) -> None:
     if as_json:
         print_json(report.to_json())
     else:

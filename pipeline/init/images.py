@@ -355,7 +355,7 @@ def guess_keypoints(sample: SourceSample) -> Guess:
     right = {name: name.replace("left", "right") for name in points if "left" in name}
     mirrored = [(points.index(one), points.index(other)) for one, other in right.items() if other in points]
     flips, skeleton = (
-        [[points[one], points[other]] for one, other in pairs if max(one, other) < len(points)]
+        [[points[one], points[other]] for one, other in pairs if {one, other} <= {*range(len(points))}]
         for pairs in (stated.get("flip_pairs") or mirrored, stated.get("skeleton", []))
     )
     options = {"unit": sample.data.known["boxes"]["unit"], "points": (points, "")}

@@ -182,7 +182,7 @@ class SourceSample:
         classes = chain.from_iterable(plan.stated.get("classes", ()) for plan in plans)
         first = {name: [*each] for plan in reversed(plans) for name, each in plan.stated.items() if each}
         self.stated: dict[str, list[Any]] = {**first, "classes": [*dict.fromkeys(classes)]}
-        """What the files say of classes and key points: all classes, and the first points."""
+        """Classes of all files, and key points of the first: names, pairs and skeleton, as files state them."""
         if self.sources[0].format in CELLS:
             self._read_texts()
 
