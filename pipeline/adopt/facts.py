@@ -87,9 +87,8 @@ class FeatureFacts:
         exif = data.find(EXIF_CHUNKS[form]) if form in EXIF_CHUNKS else data.find(b"Exif", 0, EXIF_WITHIN)
         self.turned += exif >= 0 and TURNED.search(data, exif, exif + EXIF_BYTES) is not None
 
-    def _add_sides(self, least_height: int, height: int, least_width: int, width: int) -> None:
-        old = self.sides or [least_height, height, least_width, width]
-        pairs = zip(old, (least_height, height, least_width, width), (min, max, min, max), strict=True)
+    def _add_sides(self, *sides: int) -> None:
+        pairs = zip(self.sides or sides, sides, (min, max, min, max), strict=True)
         self.sides = [choose(before, now) for before, now, choose in pairs]
 
     def _add_counts(self, counts: Mapping[str, Mapping[str, int]] | None) -> None:
