@@ -110,7 +110,7 @@ def _lying(description: PlacesDescription, rows: Ragged) -> Callable[[int], Lyin
     moved: Callable[[Array], Lying] = MovedBoxes
     if isinstance(description, KeypointsDescription):
         moved = partial(MovedKeypoints, partners=description.partners)
-    return lambda row: moved(rows.values[rows.splits[row] : rows.splits[row + 1]])
+    return lambda row: moved(rows.row(row))
 
 
 def _objects(name: str, description: PlacesDescription, column: Any) -> Ragged:
