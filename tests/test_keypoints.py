@@ -47,7 +47,7 @@ from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.base import Decoding
 from recordmill.transforms.contract.stored import FinishOptions, Ragged, RowError
 from recordmill.transforms.numpy.augment import chain
-from recordmill.transforms.numpy.augment.lying import MovedKeypoints
+from recordmill.transforms.numpy.augment.base import MovedKeypoints
 from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.tensorflow import places
 from recordmill.transforms.tensorflow.features import model_features

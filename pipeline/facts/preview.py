@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
+from recordmill.transforms.numpy.augment.lying import Lying, MovedBoxes, MovedKeypoints
 
 import recordmill.augment
 from recordmill.pipeline.dataset.manifest import Json
@@ -30,7 +31,6 @@ from recordmill.transforms.contract.kinds.boxes import Box
 from recordmill.transforms.contract.kinds.mask import Masked
 from recordmill.transforms.numpy.augment.base import Augmentation
 from recordmill.transforms.numpy.augment.chain import acting, apply_acting, check, lanes, parameters
-from recordmill.transforms.numpy.augment.lying import Lying, MovedBoxes, MovedKeypoints
 
 TILE = 192  # pixels of an image's longer side
 GAP = 10

@@ -27,8 +27,8 @@ from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescript
 from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
 from recordmill.transforms.contract.stored import KEY, Column, FinishOptions, Ragged, RowError, part_name
+from recordmill.transforms.numpy.augment.base import Lying, MovedBoxes, MovedKeypoints
 from recordmill.transforms.numpy.augment.chain import Augment
-from recordmill.transforms.numpy.augment.lying import Lying, MovedBoxes, MovedKeypoints
 from recordmill.transforms.numpy.buffers import Array, BatchMemory, Empty
 from recordmill.transforms.numpy.images import ImageReader, ReadImages
 from recordmill.transforms.numpy.texts import Shares, padded, strings, texts

@@ -22,13 +22,14 @@ from recordmill.transforms.numpy.augment.base import (
     Augmentation,
     Floats,
     ImagePart,
+    Lying,
+    MovedBoxes,
     Movement,
     Pixels,
     Shape,
     Values,
     Window,
 )
-from recordmill.transforms.numpy.augment.lying import Lying, MovedBoxes
 from recordmill.transforms.numpy.augment.movements import Crop
 
 UserFunction: TypeAlias = Callable[[Pixels, np.random.Generator], Pixels]
