@@ -327,7 +327,11 @@ class PlacedBatches(Iteration):
         self._receive = receive
         pool = ThreadPoolExecutor(1, "recordmill-place")
         super().__init__(batches, partial(_end, pool, batches))
-        self._begin = partial(pool.submit, lambda: (place(next(batches)), batches.step))
+
+        def placed() -> tuple[Any, int]:
+            return place(next(batches)), batches.step
+
+        self._begin = partial(pool.submit, placed)
         self._ahead = self._begin()
 
     def _next(self) -> Any:

@@ -8,7 +8,6 @@ array([[1. , 0. , 0. , 1. , 0. , 0. , 0. , 0. , 0.5]])
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -74,20 +73,15 @@ class Affine(Movement):
         a, b, c, d = values[:4]
         return a, b, c, d
 
-    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Interpolates each pixel between four, by their distances."""
-        return self._moved(pixels, values, out, base.fill_levels(self.fill, pixels.shape[2]), _between_four)
-
-    def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Takes the nearest pixel; zeros outside the image."""
-        return self._moved(pixels, values, out, [0] * pixels.shape[2], _nearest)
-
-    def _moved(
-        self, pixels: Pixels, values: Values, out: Pixels | None, fill: list[int], take: Callable[..., None]
-    ) -> Pixels:
+    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None, *, mask: bool = False) -> Pixels:
+        """Interpolates each pixel between four, by their distances; in a mask takes the nearest, 0 outside."""
         pixels = pixels.copy() if pixels is out else pixels
         out = base.memory(out, pixels.shape, pixels.dtype)
-        take(pixels, *positions(self.matrix(values, *pixels.shape[:2]), *pixels.shape[:2]), fill, out)
+        places = positions(self.matrix(values, *pixels.shape[:2]), *pixels.shape[:2])
+        if mask:
+            _nearest(pixels, *places, out)
+        else:
+            _between_four(pixels, *places, base.fill_levels(self.fill, pixels.shape[2]), out)
         return out
 
     def move_points(self, points: Floats, values: Values, height: int, width: int) -> Floats:
@@ -141,11 +135,11 @@ def _between_four(pixels: Pixels, x: Whole, y: Whole, fill: list[int], out: Pixe
     out[...] = sums >> 10 if is_whole else sums / 1024
 
 
-def _nearest(pixels: Pixels, x: Whole, y: Whole, fill: list[int], out: Pixels) -> None:
-    out[...] = _at(_framed(pixels, fill), (x + 16) >> 5, (y + 16) >> 5)
+def _nearest(pixels: Pixels, x: Whole, y: Whole, out: Pixels) -> None:
+    out[...] = _at(_framed(pixels, 0), (x + 16) >> 5, (y + 16) >> 5)
 
 
-def _framed(pixels: Pixels, fill: list[int]) -> Pixels:
+def _framed(pixels: Pixels, fill: int | list[int]) -> Pixels:
     """Puts one filled pixel around an image."""
     height, width, channels = pixels.shape
     framed = np.empty((height + 2, width + 2, channels), pixels.dtype)

@@ -74,10 +74,6 @@ class Augmentation(ABC):
         `out`, or another array of the result's shape, such as a view of `pixels`.
         """
 
-    def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Changes an image of class ids or other values that are not colours: by default not at all."""
-        return pixels
-
     def output_shape(self, shape: Shape) -> Shape:
         """Returns the result's shape."""
         return shape
@@ -87,8 +83,9 @@ class Augmentation(ABC):
 class Movement(Augmentation):
     """A change that moves pixels, with masks, boxes and key points."""
 
-    def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        return self.apply(pixels, values, out)
+    @abstractmethod
+    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None, *, mask: bool = False) -> Pixels:
+        """Moves pixels; those of a `mask`, class ids or other values that are not colours, keep their values."""
 
     @abstractmethod
     def move_points(self, points: Floats, values: Values, height: int, width: int) -> Floats:
@@ -108,19 +105,7 @@ class Movement(Augmentation):
 NEAR = 2.0**-20  # a share of the image: rounding moves what touches an edge by about a billionth
 
 
-class Lying(ABC):
-    """Places on an image, on their way through its changes."""
-
-    @abstractmethod
-    def move(self, change: Movement, values: Values, height: int, width: int) -> None:
-        """Moves them with an image of this size by a change with these parameters."""
-
-    @abstractmethod
-    def put(self) -> None:
-        """Writes them back."""
-
-
-class MovedBoxes(Lying):
+class MovedBoxes:
     """Boxes, y_min, x_min, y_max, x_max, 0 to 1; those without area become zeros."""
 
     def __init__(self, boxes: npt.NDArray[np.floating[Any]]) -> None:
@@ -128,15 +113,17 @@ class MovedBoxes(Lying):
         self._boxes, self._moved = boxes, np.clip(boxes.astype(np.float64), 0, 1)
 
     def move(self, change: Movement, values: Values, height: int, width: int) -> None:
+        """Moves them with an image of this size by a change with these parameters."""
         self._moved = change.move_boxes(self._moved, values, height, width)
 
     def put(self) -> None:
+        """Writes them back."""
         kept = self._moved.astype(np.float32)
         kept[(kept[:, 2:] - kept[:, :2] < NEAR).any(1)] = 0
         self._boxes[...] = kept
 
 
-class MovedKeypoints(Lying):
+class MovedKeypoints:
     """Key points, y, x, visibility; those that leave the image, and invisible ones, become zeros."""
 
     def __init__(self, points: npt.NDArray[np.float32], partners: Sequence[int]) -> None:
@@ -144,6 +131,7 @@ class MovedKeypoints(Lying):
         self._points, self._moved, self._partners = points, points.astype(np.float64), partners
 
     def move(self, change: Movement, values: Values, height: int, width: int) -> None:
+        """Moves them as `MovedBoxes` does."""
         places = change.move_points(self._moved[..., :2].reshape(-1, 2), values, height, width)
         places = places.reshape(*self._moved.shape[:2], 2)
         inside = ((places >= -NEAR) & (places <= 1 + NEAR)).all(-1, keepdims=True)
@@ -153,7 +141,12 @@ class MovedKeypoints(Lying):
             self._moved = self._moved[:, self._partners]
 
     def put(self) -> None:
+        """Writes them back."""
         self._points[...] = self._moved * (self._moved[..., 2:] > 0)
+
+
+Lying: TypeAlias = MovedBoxes | MovedKeypoints
+"""Places on an image, on their way through its changes."""
 
 
 class Window(NamedTuple):
