@@ -10,7 +10,7 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -328,10 +328,10 @@ class PlacedBatches(Iteration):
         pool = ThreadPoolExecutor(1, "recordmill-place")
         super().__init__(batches, partial(_end, pool, batches))
 
-        def placed() -> tuple[Any, int]:
+        def ahead() -> tuple[Any, int]:
             return place(next(batches)), batches.step
 
-        self._begin = partial(pool.submit, placed)
+        self._begin: Callable[[], Future[tuple[Any, int]]] = lambda: pool.submit(ahead)
         self._ahead = self._begin()
 
     def _next(self) -> Any:
