@@ -87,10 +87,7 @@ class RawRows(NamedTuple):
         if not isinstance(spec, tf.RaggedTensorSpec):
             return {argument: tf.constant(values, spec.dtype, shape=[len(values)])}
         flat, lengths = list(chain.from_iterable(values)), tf.constant([*map(len, values)], tf.int64)
-        return {
-            argument: tf.constant(flat, spec.dtype, shape=[len(flat)]),
-            part_name(argument, LENGTHS): lengths,
-        }
+        return {argument: tf.constant(flat, spec.dtype, shape=[len(flat)]), part_name(argument, LENGTHS): lengths}
 
 
 def _compare_rows(

@@ -219,16 +219,19 @@ def check_shares(augmentation: Augmentation, **options: float) -> None:
 
 def check_pair(augmentation: Augmentation, name: str, value: Any, example: str) -> None:
     """Refuses anything but two real numbers, in a tuple or a list. Raises: ValueError."""
-    is_pair = isinstance(value, tuple | list) and len(value) == 2
-    if not (is_pair and all(isinstance(number, Real) for number in value)):
+    if not _is_pair(value):
         raise ValueError(f"{augmentation}: {name} is {value!r}; give two numbers, such as {example}")
 
 
 def check_range(augmentation: Augmentation, name: str, value: Any, least: float, most: float, words: str) -> None:
     """Refuses anything but two numbers, `least <= first <= last <= most`, as `words` describe. Raises: ValueError."""
-    check_pair(augmentation, name, value, f"(least, most) {words}")
-    if not least <= value[0] <= value[1] <= most:
-        raise ValueError(f"{augmentation}: {name} is not a range; give (least, most) {words}")
+    if not (_is_pair(value) and least <= value[0] <= value[1] <= most):
+        given = f"{augmentation}: {name} is {getattr(augmentation, name)!r}"
+        raise ValueError(f"{given}; give two numbers, (least, most) {words}")
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(number, Real) for number in value)
 
 
 def drawn(span: tuple[float, float], uniforms: Floats) -> Floats:
