@@ -200,11 +200,6 @@ def copied(pixels: Pixels, out: Pixels | None = None) -> Pixels:
     return out
 
 
-def both_sides(size: int | tuple[int, int]) -> tuple[int, int]:
-    """Returns height and width."""
-    return (size, size) if isinstance(size, int) else size
-
-
 def as_pair(value: Any) -> tuple[Any, Any]:
     """Returns a number twice, and anything else unchanged."""
     return (value, value) if isinstance(value, Real) else value  # type: ignore[return-value] # `check_pair` looks

@@ -44,7 +44,7 @@ class Crop(Movement):
     @property
     def sides(self) -> tuple[int, int]:
         """The result's height and width."""
-        return base.both_sides(self.size)
+        return base.as_pair(self.size)
 
     def output_shape(self, shape: Shape) -> Shape:
         return (*self.sides, shape[2])

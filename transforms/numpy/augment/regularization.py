@@ -37,7 +37,7 @@ class RandomCutout(Augmentation):
 
     def window(self, values: Values, height: int, width: int) -> Window:
         """Returns the rectangle, inside the image."""
-        return base.window_around(values, base.both_sides(self.size), height, width)
+        return base.window_around(values, base.as_pair(self.size), height, width)
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         y, x, high, wide = self.window(values, *pixels.shape[:2])
