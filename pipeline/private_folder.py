@@ -39,7 +39,6 @@ class _TemporaryFiles:
         self._usual: tuple[str | None, str | None] = None, None
 
     def begin(self) -> None:
-        """Uses the folder, until as many calls of `end`. Raises: UserError: the folder cannot be made."""
         with self._mutex:
             if not self._users:
                 self._usual = tempfile.tempdir, os.environ.get(TMPDIR)
@@ -57,14 +56,12 @@ class _TemporaryFiles:
                 os.environ |= {} if variable is None else {TMPDIR: variable}
 
     def remove(self) -> None:
-        """Removes the folder: for a process that ends without Python's `atexit`."""
         if self.folder is not None and self._process == os.getpid():  # a fork's parent still needs it
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
 _files = _TemporaryFiles()
-use_private_folder, remove_private_folder = _files.begin, _files.remove
-atexit.register(remove_private_folder)
+atexit.register(_files.remove)
 
 
 @contextmanager
@@ -79,6 +76,16 @@ def private_temporary_files() -> Iterator[None]:
         yield
     finally:
         _files.end()
+
+
+def use_private_folder() -> None:
+    """Uses the folder until the process ends. Raises: UserError: the folder cannot be made."""
+    _files.begin()
+
+
+def remove_private_folder() -> None:
+    """Removes the folder: for a process that ends without Python's `atexit`."""
+    _files.remove()
 
 
 def end_by_signal(number: int, frame: FrameType | None) -> None:
