@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
-from itertools import groupby
+from itertools import accumulate, groupby
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -57,6 +57,11 @@ class SortedShards(NamedTuple):
     shards: Sequence[Shard]
     first: int  # the number of the first record in the split
 
+    def placed(self) -> Iterator[tuple[Shard, int]]:
+        """Yields the shards, each with the number of its first record in the split."""
+        firsts = accumulate((shard.records for shard in self.shards), initial=self.first)
+        yield from zip(self.shards, firsts, strict=False)
+
 
 def has_keys(manifest: Manifest) -> bool:
     """Whether each record holds one row: not for packed texts."""
@@ -83,14 +88,12 @@ def find_digests(folder: Location, manifest: Manifest, digests: Iterable[bytes])
     wanted = sorted(digests, key=_position)
     for run in runs(manifest):
         shards = shard_of(np.array([_position(each) for each in wanted], np.uint64), len(run.shards))
-        first = run.first
-        for number, shard in enumerate(run.shards):
+        for number, (shard, first) in enumerate(run.placed()):
             here = [each for each, its in zip(wanted, shards.tolist(), strict=True) if its == number]
             if here and shard.records:
                 with open_records(str(folder), shard) as records:
                     for record in find_in(records, here):
                         yield _row(run.split, shard, records, record, first, key_at(records, record)[1])
-            first += shard.records
 
 
 def _row(split: str, shard: Shard, records: Records, record: int, first: int, key: bytes) -> StoredRow:
@@ -100,15 +103,13 @@ def _row(split: str, shard: Shard, records: Records, record: int, first: int, ke
 
 def _find_one_by_one(folder: Location, manifest: Manifest, digests: Collection[bytes]) -> Iterator[StoredRow]:
     for run in runs(manifest):
-        first = run.first
-        for shard in run.shards:
+        for shard, first in run.placed():
             with open_records(str(folder), shard, np.arange(0, shard.records, KEYS_TOGETHER)) as records:
                 for start in range(0, shard.records, KEYS_TOGETHER):
                     numbers = np.arange(start, min(start + KEYS_TOGETHER, shard.records))
                     for record, key in zip(numbers.tolist(), keys_of(manifest, records, numbers), strict=True):
                         if digest(key) in digests:
                             yield _row(run.split, shard, records, record, first, key)
-            first += shard.records
 
 
 def keys_of(manifest: Manifest, records: Records, numbers: Numbers) -> list[bytes]:

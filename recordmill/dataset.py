@@ -250,7 +250,7 @@ class Dataset(DatasetVersion):
         from recordmill.transforms.contract.kinds.chat import ChatOptions
         from recordmill.transforms.contract.kinds.pair import PairOptions
         from recordmill.transforms.contract.kinds.text import LIBRARY_TOKENIZERS, TextOptions
-        from recordmill.transforms.numpy.pairs import open_tokenizer
+        from recordmill.transforms.numpy.tokenizers import open_tokenizer
 
         described = self.manifest.feature(feature)
         if described.get("tokenizer") not in LIBRARY_TOKENIZERS:

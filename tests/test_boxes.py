@@ -21,7 +21,7 @@ from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.features.image import Image
 from recordmill.transforms.contract.image_rules import placement
-from recordmill.transforms.tensorflow import boxes, image
+from recordmill.transforms.tensorflow import image, places
 from recordmill.transforms.tensorflow.features import parse_spec
 from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.messages import raises
@@ -80,7 +80,7 @@ def stored_boxes(options: Boxes, of: Image, files: list[bytes], lists: list[list
     context = Context(options={"image": of.options()})
     prepared = {"image": image.prepare(of.options(), column, context)}
     context = Context({}, prepared, context.options)
-    return boxes.prepare(options.options(), numbers, context).store(Statistics())[""]
+    return places.prepare(options.options(), numbers, context).store(Statistics())[""]
 
 
 def read_image(of: Image, file: bytes) -> np.ndarray:
@@ -164,7 +164,9 @@ INFINITE, NAN = float("inf"), float("nan")
 )
 def test_a_box_by_hand(keys: dict[str, Any], of: dict[str, Any], given: list[float], expected: list[float]) -> None:
     of = image_feature(**(of or {"size": (50, 50), "fit": "stretch"})).options()
-    moved = boxes.moved(feature(**keys).options(), of, tf.constant([given]), tf.constant([[100, 200, 1]], tf.int64))
+    moved = places.moved_boxes(
+        feature(**keys).options(), of, tf.constant([given]), tf.constant([[100, 200, 1]], tf.int64)
+    )
     np.testing.assert_array_equal(moved, np.float32([expected]))
 
 
@@ -183,11 +185,11 @@ def test_a_box_is_moved_exactly(source: tuple[int, int, int], box: list[float], 
         start, size, scaled, offset, output = (pair[axis] for pair in place)
         inside = min(max(Fraction(point), start), start + size)
         there = min(max((inside - start) * scaled / size + offset, Fraction()), Fraction(output)) / output
-        return there if there >= boxes.LEAST else Fraction()
+        return there if there >= places.LEAST else Fraction()
 
     corners = [*box[:2], max(box[0], box[2]), max(box[1], box[3])]
     expected = [np.float32(float(moved(point, axis % 2))) for axis, point in enumerate(corners)]
-    got = boxes.moved(feature().options(), of, tf.constant([box]), tf.constant([source], tf.int64))[0].numpy()
+    got = places.moved_boxes(feature().options(), of, tf.constant([box]), tf.constant([source], tf.int64))[0].numpy()
     np.testing.assert_array_max_ulp(got, np.float32(expected), 1)
     assert (got[:2] <= got[2:]).all()
 
@@ -202,7 +204,7 @@ def test_a_box_has_the_same_bits_in_any_batch(run: Run, order: str) -> None:
     options, of = feature(order=order, oriented="file").options(), image_feature(size=(33, 57)).options()
 
     def moved(both: Any) -> Any:
-        return boxes.moved(options, of, both[:, :4], tf.cast(both[:, 4:], tf.int64))
+        return places.moved_boxes(options, of, both[:, :4], tf.cast(both[:, 4:], tf.int64))
 
     assert_same_bits(run, moved, np.concatenate([given, sources], 1).astype(np.float64))
 
@@ -232,7 +234,7 @@ def test_boxes_are_padded_with_zeros(run: Run, keys: dict[str, Any], wide: int) 
     lists = [TWO, [], TWO[4:]]
     serialized = tf.constant(encode([b"a", b"b", b"c"], {"x": ragged(lists)}))
     spec = parse_spec({"x": description})
-    read = run(lambda each: boxes.features(description, {"": tf.io.parse_example(each, spec)["x"]}), serialized)
+    read = run(lambda each: places.features(description, {"": tf.io.parse_example(each, spec)["x"]}), serialized)
     expected = [np.reshape(one + [0.0] * (4 * wide - len(one)), [wide, 4]) for one in lists]
     np.testing.assert_array_equal(read[""], np.float32(expected))
     assert read[""].dtype == tf.float32
@@ -244,8 +246,8 @@ def test_boxes_are_padded_with_zeros(run: Run, keys: dict[str, Any], wide: int) 
 def test_no_rows_have_no_boxes(max_length: int | None, shape: list[int]) -> None:
     options = feature(max_length=max_length)
     none = stored_boxes(options, image_feature(size=(8, 8)), [], [])
-    assert boxes.features(options.describe({}), {"": none})[""].shape == shape
-    ready = tf.function(lambda numbers: boxes.features(options.describe({}), {"": numbers})[""])
+    assert places.features(options.describe({}), {"": none})[""].shape == shape
+    ready = tf.function(lambda numbers: places.features(options.describe({}), {"": numbers})[""])
     static = ready.get_concrete_function(tf.RaggedTensorSpec([None, None], tf.float32, 1, tf.int64)).output_shapes
     assert static.as_list() == [None, max_length, 4]
 

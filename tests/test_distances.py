@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.compare.distances import (
+from recordmill.pipeline.compare.distributions import (
     binned,
     jensen_shannon,
     l_infinity,

@@ -14,8 +14,7 @@ from recordmill.augment import CenterCrop, Grayscale, RandomCrop, RandomFlip, Ra
 from recordmill.transforms.contract.kinds.image import ImageDescription
 from recordmill.transforms.contract.stored import RowError
 from recordmill.transforms.numpy.augment import chain
-from recordmill.transforms.numpy.augment.base import Window
-from recordmill.transforms.numpy.augment.lying import MovedBoxes
+from recordmill.transforms.numpy.augment.base import MovedBoxes, Window
 from recordmill.transforms.numpy.image_decode import DecodeError, jpeg
 from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.numpy.jpeg_parts import JpegLayout, read_layout

@@ -47,9 +47,9 @@ from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.base import Decoding
 from recordmill.transforms.contract.stored import FinishOptions, Ragged, RowError
 from recordmill.transforms.numpy.augment import chain
-from recordmill.transforms.numpy.augment.lying import MovedKeypoints
+from recordmill.transforms.numpy.augment.base import MovedKeypoints
 from recordmill.transforms.numpy.features import finish
-from recordmill.transforms.tensorflow import keypoints
+from recordmill.transforms.tensorflow import places
 from recordmill.transforms.tensorflow.features import model_features
 from tests.messages import assert_names, raises
 from tests.running import BOTH_WAYS, Run, assert_same_bits
@@ -69,7 +69,9 @@ def image_feature(**keys: Any) -> Any:
 def stored(options: Keypoints, of: Any, objects: Any, source: tuple[int, int, int]) -> np.ndarray:
     """Returns what the graph stores of objects, [objects, points, 3], all of images of one source."""
     given = np.reshape(np.float32(objects), (-1, options.count * options.numbers))
-    moved = keypoints.moved(options.options(), of, tf.constant(given), tf.constant([source] * len(given), tf.int64))
+    moved = places.moved_keypoints(
+        options.options(), of, tf.constant(given), tf.constant([source] * len(given), tf.int64)
+    )
     return moved.numpy().reshape(len(given), options.count, 3)
 
 
@@ -169,7 +171,7 @@ def test_points_have_the_same_bits_in_any_batch(run: Run) -> None:
     options, of = feature(oriented="file").options(), image_feature(size=(33, 57))
 
     def moved(both: Any) -> Any:
-        return keypoints.moved(options, of, both[:, :9], tf.cast(both[:, 9:], tf.int64))
+        return places.moved_keypoints(options, of, both[:, :9], tf.cast(both[:, 9:], tf.int64))
 
     assert_same_bits(run, moved, np.concatenate([given, sources], 1).astype(np.float64))
 

@@ -27,8 +27,7 @@ from recordmill.transforms.contract.kinds.base import Decoding
 from recordmill.transforms.contract.kinds.pair import PairDescription, PairOptions
 from recordmill.transforms.contract.stored import FinishOptions, Ragged
 from recordmill.transforms.numpy.features import finish
-from recordmill.transforms.numpy.pairs import PairError, PairTokenizer
-from recordmill.transforms.numpy.tokenizers import CL100K
+from recordmill.transforms.numpy.tokenizers import CL100K, PairError, PairTokenizer
 from recordmill.transforms.tensorflow.features import model_features
 from recordmill.transforms.tensorflow.kind import Context
 from recordmill.transforms.tensorflow.text import prepare_pairs

@@ -13,6 +13,7 @@ from recordmill.pipeline.dataset.profile import (
     FeatureProfile,
     add_up,
     by_split,
+    pixel_moments,
     profile_of_json,
     profile_to_json,
     read_profiles,
@@ -73,3 +74,17 @@ def test_a_broken_profile_is_one_clear_line(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(text)
     with raises(DatasetError, tmp_path / "profile/features.json", "copy the version again"):
         read_profiles(tmp_path)
+
+
+@pytest.mark.parametrize("halves", [False, True])
+def test_moments_of_pixels(halves: bool) -> None:
+    pixels = np.array([[65_535, 3], [60_001, 5], [7, 5]], np.int64)
+    total, squares = pixels.sum(0).tolist(), (pixels**2).sum(0).tolist()
+    sums = [{"images": 1, "pixels": 3, "total": each, "squares": of} for each, of in zip(total, squares, strict=True)]
+    if halves:  # as of 16 bits
+        low = [{**each, "squares": each["squares"] & 0xFFFF_FFFF} for each in sums]
+        sums = low + [{**each, "total": 0, "squares": each["squares"] >> 32} for each in sums]
+    moments = pixel_moments(sums, 2)
+    np.testing.assert_allclose(moments["mean"], pixels.mean(0), rtol=1e-15)
+    np.testing.assert_allclose(moments["variance"], pixels.var(0), rtol=1e-12)
+    assert moments["images"] == 1

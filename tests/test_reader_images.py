@@ -20,7 +20,7 @@ from recordmill.transforms.contract.stored import RowError
 from recordmill.transforms.numpy import image_decode as numpy_decode
 from recordmill.transforms.numpy.augment.chain import Augment
 from recordmill.transforms.numpy.buffers import BatchMemory
-from recordmill.transforms.numpy.image_decode import LARGE, SPARE, DecodeError, decode, decode_original, jpeg
+from recordmill.transforms.numpy.image_decode import DecodeError, decode, decode_original, jpeg
 from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.numpy.pixels import placed, resize
 from recordmill.transforms.tensorflow import image_decode
@@ -206,11 +206,6 @@ def test_a_image_goes_where_the_graph_puts_it(
     asked = options(**keys)
     expected = image_rules.placement(tf.constant(sides, tf.int64), asked, tf)
     assert placed(sides, asked) == tuple(tuple(pair.numpy().tolist()) for pair in expected)
-
-
-def test_the_limits_are_the_graphs() -> None:
-    assert (LARGE, SPARE) == (image_decode.LARGE, image_decode.SPARE)
-    assert sorted([1, *numpy_decode.RATIOS]) == sorted(image_decode.RATIOS)
 
 
 METHODS = ["auto", "area", "nearest", "bilinear", "bicubic", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"]

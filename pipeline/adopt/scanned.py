@@ -5,6 +5,7 @@ import zlib
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple, cast
 
@@ -19,7 +20,7 @@ from recordmill.pipeline.dataset.placement import hash_keys
 from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, compression_of, record_length
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.reader import wire
-from recordmill.pipeline.reader.frame_walk import FrameWalk, Readable
+from recordmill.pipeline.reader.frame_walk import FrameWalk
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.versions.base import Base
 
@@ -117,7 +118,7 @@ def scan_file(
     with files.open(found.info.path) as opened, open(path.with_suffix(".index"), "wb") as index:
         _check_head(found, opened.read(HEADER_BYTES))
         opened.seek(0)
-        walk = FrameWalk(cast(Readable, opened), found.info.bytes, None, report)
+        walk = FrameWalk(cast(BufferedReader, opened), found.info.bytes, None, report)
         for batch in walk.batches():
             offsets, walk.offsets = walk.offsets, array("Q")  # written, and forgotten
             np.frombuffer(offsets, np.uint64).astype("<u8").tofile(index)

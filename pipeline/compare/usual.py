@@ -11,7 +11,7 @@ are usual for the same span in later versions, until exceeded.
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -169,7 +169,6 @@ def _only(past: Past, names: Mapping[str, str]) -> Past:
 
 
 PIXELS = "summaries/pixels/"
-SUMS = ("images", "pixels", "total", "squares")  # columns of a span's pixel sums, by feature, channel and level
 
 
 def with_last_spans(version: ComparedVersion, most: int) -> ComparedVersion:
@@ -208,16 +207,14 @@ def _profile(folder: Location, manifest: Manifest, span: str) -> SpanProfile:
 
 def _pixels(folder: Location, manifest: Manifest, sums: str) -> dict[str, dict[str, Any]]:
     """Returns `mean` and `variance` by channel, and the number of summed `images`."""
-    totals = dict[str, dict[int, list[int]]]()
+    totals = dict[str, dict[int, Counter[str]]]()
     for path in (path for path in manifest.files if path.startswith(sums)):
         data = read_inner(folder, path, manifest_parts.MOST_BYTES)
         for row in arrow_tables.read_table(folder, path, data).to_pylist():
-            total = totals.setdefault(row["feature"], {}).setdefault(row["channel"], [0, 0, 0, 0])
-            total[:] = [old + row[name] for old, name in zip(total, SUMS, strict=True)]
-    return {name: _moments([total for _, total in sorted(channels.items())]) for name, channels in totals.items()}
-
-
-def _moments(channels: list[list[int]]) -> dict[str, Any]:
-    counted = [(pixels or 1, total, squares) for _, pixels, total, squares in channels]
-    variance = [(squares * count - total**2) / count**2 for count, total, squares in counted]
-    return {"mean": [total / count for count, total, _ in counted], "variance": variance, "images": channels[0][0]}
+            total = totals.setdefault(row["feature"], {}).setdefault(row["channel"], Counter())
+            total.update({name: row[name] for name in profile.PIXEL_SUMS})
+    moments = dict[str, dict[str, Any]]()
+    for name, each in totals.items():
+        channels = len(manifest.statistics.get(name, {}).get("mean", each))
+        moments[name] = profile.pixel_moments([each[channel] for channel in sorted(each)], channels)
+    return moments

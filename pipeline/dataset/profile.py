@@ -17,6 +17,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any, NotRequired, TypedDict
 
 import numpy as np
@@ -231,3 +232,24 @@ def describe_lengths(lengths: Lengths, *, max_length: int | None, packed: int | 
     wastes = [f"{way} wastes {1 - lengths['ids'] / number:.1%}" for way, number in slots.items() if number]
     mean = lengths["ids"] / (lengths["rows"] or 1)
     return f"mean {mean:.1f} ids, longest {lengths['longest']:,}; {', '.join(wastes)}"
+
+
+PIXEL_SUMS = ("images", "pixels", "total", "squares")
+"""The sums of an image's channel over rows; of deep images further channels have the high halves of squares."""
+
+
+def pixel_moments(sums: Sequence[Mapping[str, int]], channels: int) -> dict[str, Any]:
+    """Returns `mean` and `variance` of `PIXEL_SUMS` by channel, 0 and 1 without images, and the number of `images`."""
+    if not any(each["pixels"] for each in sums):
+        return {"mean": [0.0] * channels, "variance": [1.0] * channels, "images": 0}
+    high = [each["squares"] << 32 for each in sums[channels:]] or [0] * channels
+    both = zip(sums[:channels], high, strict=True)
+    moments = [mean_and_variance(each["pixels"], each["total"], each["squares"] + more) for each, more in both]
+    means, variances = map(list, zip(*moments, strict=True))
+    return {"mean": means, "variance": variances, "images": sums[0]["images"]}
+
+
+def mean_and_variance(count: int, total: Fraction | int, squares: Fraction | int) -> tuple[float, float]:
+    """Returns the mean and the population variance of a sum and a sum of squares, each rounded once."""
+    mean = Fraction(total) / count
+    return float(mean), float(Fraction(squares) / count - mean * mean)

@@ -20,7 +20,7 @@ from recordmill.pipeline.versions.forgotten import FORGOTTEN, LEARNED_OF
 from recordmill.transforms.contract.image_header import JPEG, PNG
 from recordmill.transforms.contract.image_rules import TAG
 from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.base import Description, Export, ExportColumn, ExportError, Json
+from recordmill.transforms.contract.kinds.base import Description, Export, ExportError, Json
 from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.kinds.number import LEARNED_ELSEWHERE
 from recordmill.transforms.contract.kinds.raw import OwnDescription
@@ -87,29 +87,11 @@ def _webp_with(data: bytes, exif: bytes) -> bytes:
 
 @dataclass
 class Columns(Export):
-    """The columns of a version, and the features that read them."""
+    """The columns of a version with its rows' keys, and the files of its features."""
 
-    dataset: DatasetVersion
     is_by_span: bool = False  # whether the span is part of the key, since two spans may hold one key
-    columns: list[ExportColumn] = field(default_factory=list)
-    features: dict[str, dict[str, Any]] = field(default_factory=dict)  # the features of the export's spec, by name
     files: dict[str, Sequence[str]] = field(default_factory=dict)  # the lines of files named by features, by path
-    notes: list[str] = field(default_factory=list)  # sentences about values that a build cannot restore
-    as_stored: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Descriptions of kind raw, which read numbers as stored."""
     windows: tuple[str, ...] = ()  # the column of windows' numbers, if several have one key
-
-    @property
-    def label(self) -> str | None:
-        return self.dataset.label
-
-    @property
-    def is_learned_elsewhere(self) -> bool:
-        provenance = self.dataset.manifest.provenance
-        return ANALYSIS in provenance or LEARNED_OF in provenance.get(FORGOTTEN, {})
-
-    def vocabulary(self, feature: str) -> list[str]:
-        return self.dataset.vocabulary(feature)
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -128,31 +110,10 @@ class Columns(Export):
             name += "_"
         return name
 
-    def add(self, name: str, options: dict[str, Any], *columns: ExportColumn) -> None:
-        for column in columns:
-            self.add_column(column)
-        self.features[name] = options
-
-    def add_column(self, column: ExportColumn) -> None:
-        """Adds a column; images become files."""
-        self.columns.append(replace(column, cell=_image_files) if column.type == "image" else column)
-
-    def add_raw(self, name: str, column: ExportColumn) -> None:
-        many = {"many": True} if column.depth else {}
-        stored = {"string": "bytes"}.get(column.type, column.type)
-        other = {"column": column.name} if column.name != name else {}
-        self.add(name, {"kind": "raw", "type": stored, **many, **other}, column)
-
     def add_words(self, feature: str, words: Sequence[str]) -> str:
         path = f"vocabularies/{safe_name(feature)}.txt"
         self.files[path] = words
         return path
-
-    def read_as_stored(self, name: str, description: dict[str, Any]) -> None:
-        self.as_stored[name] = description
-
-    def note(self, name: str, sentence: str) -> None:
-        self.notes.append(f"{name}: {sentence}")
 
 
 def _image_files(value: Any) -> Any:
@@ -169,7 +130,9 @@ def columns_of(dataset: DatasetVersion) -> Columns:
     """
     manifest = dataset.manifest
     may_repeat = manifest.spec.get("key") is not None or manifest.spec.get("analysis") == "frozen"
-    result = Columns(dataset, is_by_span=bool(manifest.spans) and may_repeat)
+    is_learned_elsewhere = ANALYSIS in manifest.provenance or LEARNED_OF in manifest.provenance.get(FORGOTTEN, {})
+    result = Columns(dataset.label, is_learned_elsewhere, dataset.vocabulary)
+    result.is_by_span = bool(manifest.spans) and may_repeat
     for name, description in read_descriptions(dataset.features).items():
         options = _options(dataset, name, description)
         description.export(result, name, options)
@@ -177,6 +140,7 @@ def columns_of(dataset: DatasetVersion) -> Columns:
             result.windows = (part_name(name, WINDOW_PARTS[0]),)
         if options.get("normalize") == "dataset" and result.is_learned_elsewhere:
             result.note(name, f"{LEARNED_ELSEWHERE}, and a build relearns them")
+    result.columns = [replace(each, cell=_image_files) if each.type == "image" else each for each in result.columns]
     owners: dict[str, str] = {}
     for column in result.columns:
         if (owner := owners.setdefault(column.name, column.feature)) != column.feature:

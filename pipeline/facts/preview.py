@@ -28,9 +28,8 @@ from recordmill.pipeline.reader.rows import AUGMENT
 from recordmill.pipeline.safe_text import cut, printable
 from recordmill.transforms.contract.kinds.boxes import Box
 from recordmill.transforms.contract.kinds.mask import Masked
-from recordmill.transforms.numpy.augment.base import Augmentation
+from recordmill.transforms.numpy.augment.base import Augmentation, Lying, MovedBoxes, MovedKeypoints
 from recordmill.transforms.numpy.augment.chain import acting, apply_acting, check, lanes, parameters
-from recordmill.transforms.numpy.augment.lying import Lying, MovedBoxes, MovedKeypoints
 
 TILE = 192  # pixels of an image's longer side
 GAP = 10

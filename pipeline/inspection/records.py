@@ -22,7 +22,7 @@ from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.inspection.values import Decoder, Value, shown, to_json
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.records import Numbers
-from recordmill.pipeline.rows import find_records, open_records
+from recordmill.pipeline.rows import find_records, open_records, runs
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.stored import KEY, RowError, Stored
@@ -110,12 +110,10 @@ def _parts(
 
 def _shards(manifest: Manifest, split: str | None, span: str | None) -> Iterator[tuple[str, Shard, int]]:
     """Yields the shards of a split and a span, or of all, with their first records' positions."""
-    for name in manifest.splits if split is None else [split]:
-        first = 0
-        for shard in manifest.splits[name].shards:
+    for run in runs(manifest):
+        for shard, first in run.placed() if split in (None, run.split) else ():
             if span is None or shard.span == span:
-                yield name, shard, first
-            first += shard.records
+                yield run.split, shard, first
 
 
 def _at(manifest: Manifest, split: str, positions: Sequence[int]) -> Iterator[_Part]:

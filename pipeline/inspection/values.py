@@ -84,9 +84,7 @@ def _vocabulary(dataset: DatasetVersion, name: str, description: Description) ->
 
 
 def _cell(column: Column, row: int) -> Any:
-    if isinstance(column, Ragged):
-        return column.values[int(column.splits[row]) : int(column.splits[row + 1])]
-    return column[row]
+    return column.row(row) if isinstance(column, Ragged) else column[row]
 
 
 def shown(value: Value) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
 from operator import index
 from typing import Any, Protocol, Self, TypeAlias
@@ -17,7 +18,7 @@ from recordmill.pipeline.reader.order import Integers
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.request import Request, images_of
 from recordmill.pipeline.reader.rows import Chosen, Rows
-from recordmill.transforms.contract.stored import KEY, ArraySpec, Ragged
+from recordmill.transforms.contract.stored import KEY, ArraySpec, Ragged, mapped
 from recordmill.transforms.numpy.augment.chain import Augment
 from recordmill.transforms.numpy.features import finish
 
@@ -184,20 +185,16 @@ def element_spec(request: Request) -> Any:
         ready = finish(request.features, columns, request.given, augment=augment)
     draws = [np.zeros((0, mixture.lanes)) for mixture in request.mixtures]
     try:
-        return _specs(structured(request, ready, draws, np.zeros(0, np.float32)), request.rows)
+        return mapped(partial(_spec, rows=request.rows), structured(request, ready, draws, np.zeros(0, np.float32)))
     except ValueError as error:
         raise DatasetError(str(error)) from None
 
 
-def _specs(batch: Any, rows: int | None) -> Any:
-    if isinstance(batch, dict):
-        return {name: _specs(array, rows) for name, array in batch.items()}
-    if isinstance(batch, Ragged):
-        return ArraySpec((rows, None, *batch.values.shape[1:]), batch.values.dtype.name, ragged=True)
-    if isinstance(batch, tuple):
-        return tuple(_specs(part, rows) for part in batch)
-    shape = (rows, *(side or None for side in batch.shape[1:]))
-    return ArraySpec(shape, "bytes" if batch.dtype == object else batch.dtype.name)
+def _spec(array: Any, rows: int | None) -> ArraySpec:
+    if isinstance(array, Ragged):
+        return ArraySpec((rows, None, *array.values.shape[1:]), array.values.dtype.name, ragged=True)
+    shape = (rows, *(side or None for side in array.shape[1:]))
+    return ArraySpec(shape, "bytes" if array.dtype == object else array.dtype.name)
 
 
 Find = Callable[[str | bytes], Sequence[tuple[str, int]]]  # the rows of a key: (`ShardFile.index_of_split`, number)
@@ -227,7 +224,7 @@ class RowSource:
         positions = range(len(self))
         chosen = self._batches.rows.choose(0, np.array([positions[index(each)] for each in numbers], np.int64))
         batch = self._batches.read(chosen)
-        return [_row(batch, row) for row in range(len(numbers))]
+        return [mapped(partial(_row, number=row), batch) for row in range(len(numbers))]
 
     def number_of(self, key: str | bytes) -> int:
         """Finds a row, or its first window, by key. Raises: DatasetError: the key is missing, or rows are packed."""
@@ -246,9 +243,5 @@ class RowSource:
         raise DatasetError(f"'{request.given.split}' has no row of the key {key!r}")
 
 
-def _row(batch: Batch, row: int) -> Any:
-    if isinstance(batch, dict):
-        return {name: _row(values, row) for name, values in batch.items()}
-    if isinstance(batch, Ragged):
-        return batch.values[batch.splits[row] : batch.splits[row + 1]]
-    return tuple(_row(part, row) for part in batch) if isinstance(batch, tuple) else batch[row]
+def _row(array: Any, number: int) -> Any:
+    return array.row(number) if isinstance(array, Ragged) else array[number]

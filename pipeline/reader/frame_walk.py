@@ -8,7 +8,8 @@ import hashlib
 import itertools
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from io import BufferedReader
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,20 +35,13 @@ class FrameBatch(NamedTuple):
         return FrameBatch(*([column[row] for row in rows] for column in self))  # type: ignore[arg-type, index]
 
 
-class Readable(Protocol):
-    """A file, or a stream of an object."""
-
-    def readinto(self, buffer: memoryview, /) -> int | None:
-        """Reads up to the buffer's size; returns the number of bytes, 0 at the end."""
-
-
 class FrameWalk:
     """One walk over an open file of `size` bytes, in the memory of a block and the largest record.
 
     `index` must rise from 0 to `size`. `report` is called with each damage.
     """
 
-    def __init__(self, file: Readable, size: int, index: Offsets | None, report: ReportDamage) -> None:
+    def __init__(self, file: BufferedReader, size: int, index: Offsets | None, report: ReportDamage) -> None:
         self._file, self._size, self._report = file, size, report
         self._index = np.zeros(0, np.int64) if index is None else index.astype(np.int64)
         self._digest = hashlib.sha256()

@@ -17,7 +17,7 @@ from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.batches import SplitSource
 from recordmill.pipeline.reader.block_cache import BlockCache
-from recordmill.pipeline.reader.iteration import NumpyInput, OnDevice, mapped
+from recordmill.pipeline.reader.iteration import NumpyInput, OnDevice, placed
 from recordmill.pipeline.reader.notebook import input_html
 from recordmill.pipeline.reader.options import ReadOptions
 from recordmill.pipeline.reader.records import Records
@@ -78,7 +78,7 @@ class Input(NumpyInput):
             return batches
         from recordmill.pipeline.reader.keras_data import for_model
 
-        return tf_data.mapped(batches, for_model(given, model))
+        return tf_data.in_structure_of(batches, for_model(given, model))
 
     def as_torch(self, device: Any = None) -> "TorchBatches":
         """Returns the batches as a PyTorch `IterableDataset` of tensors, which a loop takes without a `DataLoader`.
@@ -115,14 +115,14 @@ class Input(NumpyInput):
         check_installed("jax", "JAX")
         import jax
 
-        def placed(array: Any) -> Any:
+        def put(array: Any) -> Any:
             if array.dtype == object:  # strings, which JAX does not have
                 return array
             if sharding is None:
                 return jax.device_put(array)
             return jax.make_array_from_process_local_data(sharding, array)
 
-        return OnDevice(self, lambda batch: mapped(placed, batch))
+        return OnDevice(self, lambda batch: placed(put, batch))
 
     def as_keras(self, model: Any = None) -> "KerasBatches":
         """Returns the batches as a `keras.utils.PyDataset`, for any backend: `fit(train.as_keras(), shuffle=False)`.

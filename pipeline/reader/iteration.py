@@ -10,7 +10,7 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +26,7 @@ from recordmill.pipeline.reader.rows import too_many
 from recordmill.pipeline.reader.steps import FORMAT, Passes, State, lanes_of, step_of
 from recordmill.pipeline.reader.version_files import Folder
 from recordmill.pipeline.reader.workers import default_workers, in_processes
-from recordmill.transforms.contract.stored import Ragged
+from recordmill.transforms.contract.stored import Ragged, mapped
 
 
 class Iteration(Iterator[Any]):
@@ -327,7 +327,11 @@ class PlacedBatches(Iteration):
         self._receive = receive
         pool = ThreadPoolExecutor(1, "recordmill-place")
         super().__init__(batches, partial(_end, pool, batches))
-        self._begin = partial(pool.submit, _placed, batches, place)
+
+        def ahead() -> tuple[Any, int]:
+            return place(next(batches)), batches.step
+
+        self._begin: Callable[[], Future[tuple[Any, int]]] = lambda: pool.submit(ahead)
         self._ahead = self._begin()
 
     def _next(self) -> Any:
@@ -336,20 +340,11 @@ class PlacedBatches(Iteration):
         return self._receive(placed)
 
 
-def _placed(batches: NumpyBatches, place: Place) -> tuple[Any, int]:
-    placed = place(next(batches))
-    return placed, batches.step
-
-
 def _end(pool: ThreadPoolExecutor, batches: NumpyBatches) -> None:
     pool.shutdown(cancel_futures=True)
     batches.close()
 
 
-def mapped(function: Callable[[Any], Any], batch: Any) -> Any:
+def placed(function: Callable[[Any], Any], batch: Any) -> Any:
     """Applies a function to each array of a batch; a `Ragged` holds two."""
-    if isinstance(batch, dict):
-        return {name: mapped(function, value) for name, value in batch.items()}
-    if isinstance(batch, Ragged):
-        return Ragged(mapped(function, batch.values), mapped(function, batch.splits))
-    return tuple(mapped(function, part) for part in batch) if isinstance(batch, tuple) else function(batch)
+    return mapped(lambda each: Ragged(*map(function, each)) if isinstance(each, Ragged) else function(each), batch)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -104,64 +104,22 @@ def kept_numbers(shard: ShardFile, bits: bytes) -> Numbers:
     return chosen
 
 
-class Shards(Protocol):
-    """The bytes of a split's shards, local or remote; shards are numbered."""
-
-    def index(self, shard: int) -> memoryview:
-        """Returns the index of a shard with records: uint64 [records + 1]. Raises: DatasetError, as `frames`."""
-
-    def kept(self, shard: int) -> Numbers:
-        """Returns the numbers in the index of a split's records, of a shard with `kept`. Raises: DatasetError."""
-
-    def pack(self, shard: int) -> PackIndex:
-        """Returns the index of packed rows of a shard with `pack`. Raises: DatasetError."""
-
-    def intact(self, shards: Numbers, records: Numbers) -> list[bytes | memoryview] | None:
-        """Reads the data of many records; None if one is damaged, or `frames` is as fast. Raises: as `frames`."""
-        return None
-
-    def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
-        """Reads records; a damaged index gives wrong bytes. Raises: DatasetError: a missing or mis-sized file."""
-
-    def fetch_ahead(self, shards: Sequence[int], records: Sequence[int]) -> None:
-        """Begins to fetch the records to be read next, if remote."""
-        return
-
-    def forget(self, shards: Sequence[int], records: Sequence[int]) -> bool:
-        """Drops cached copies of damaged records; returns whether a retry may help."""
-        return False
-
-    def check(self) -> Sequence[ShardFile]:
-        """Checks every file's size, and returns the shards with their tags. Raises: DatasetError."""
-
-    def sha256(self, shard: int) -> str:
-        """Returns a shard's SHA-256 in hex. Raises: DatasetError."""
-
-    def close(self) -> None:
-        """Closes all files; a later read reopens them."""
-
-
-class LocalShards(Shards):
-    """`Shards` of local files."""
+class LocalShards:
+    """The bytes of a split's shards, numbered; `RemoteShards` has the same methods."""
 
     def __init__(self, shards: Sequence[ShardFile]) -> None:
         self._shards = shards
         # No methods: a cache of a method would keep `self` alive.
-        self._index = lru_cache(_most_open())(lambda number: memoryview(_map(*shards[number].sizes()[1])).cast("Q"))
-        self._mapped = lru_cache(_most_open())(partial(_map_shard, shards, self._index))
-        self._kept = lru_cache(None)(lambda number: kept_numbers(shards[number], _read(shards[number].kept)))
-        self._pack = lru_cache(_most_open())(lambda number: _map_pack(shards[number]))
-
-    def index(self, shard: int) -> memoryview:
-        return self._index(shard)
-
-    def pack(self, shard: int) -> PackIndex:
-        return self._pack(shard)
-
-    def kept(self, shard: int) -> Numbers:
-        return self._kept(shard)
+        self.index = lru_cache(_most_open())(lambda number: memoryview(_map(*shards[number].sizes()[1])).cast("Q"))
+        """Returns the index of a shard with records: uint64 [records + 1]. Raises: DatasetError, as `frames`."""
+        self.kept = lru_cache(None)(lambda number: kept_numbers(shards[number], _read(shards[number].kept)))
+        """Returns the numbers in the index of a split's records, of a shard with `kept`. Raises: DatasetError."""
+        self.pack = lru_cache(_most_open())(lambda number: _map_pack(shards[number]))
+        """Returns the index of packed rows of a shard with `pack`. Raises: DatasetError."""
+        self._mapped = lru_cache(_most_open())(partial(_map_shard, shards, self.index))
 
     def intact(self, shards: Numbers, records: Numbers) -> list[bytes | memoryview] | None:
+        """Reads the data of many records; None if one is damaged, or `frames` is as fast. Raises: as `frames`."""
         parts = by_shard(shards)
         if len(records) < TOGETHER * max(1, len(parts)):
             return None
@@ -175,7 +133,10 @@ class LocalShards(Shards):
         return data
 
     def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
-        """See `Shards`. Arrays keep their map alive."""
+        """Reads records; a damaged index gives wrong bytes. Raises: DatasetError: a missing or mis-sized file.
+
+        Arrays keep their map alive.
+        """
         frames: list[Frame] = []
         mapped = self._mapped
         for shard, record in zip(shards, records, strict=True):
@@ -184,7 +145,15 @@ class LocalShards(Shards):
             frames.append(file[start:end] if end - start <= COPIED else array[start:end])  # a slice of a map is a copy
         return frames
 
+    def fetch_ahead(self, shards: Sequence[int], records: Sequence[int]) -> None:
+        """Begins to fetch the records to be read next, if remote."""
+
+    def forget(self, shards: Sequence[int], records: Sequence[int]) -> bool:
+        """Drops cached copies of damaged records; returns whether a retry may help."""
+        return False
+
     def check(self) -> Sequence[ShardFile]:
+        """Checks every file's size, and returns the shards with their tags. Raises: DatasetError."""
         for path, expected in (file for shard in self._shards for file in shard.sizes()):
             with _readable(path):
                 check_size(path, file_bytes(path), expected)
@@ -194,12 +163,14 @@ class LocalShards(Shards):
         return self._shards
 
     def sha256(self, shard: int) -> str:
+        """Returns a shard's SHA-256 in hex. Raises: DatasetError."""
         path = self._shards[shard].file
         with _readable(path), open_file(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def close(self) -> None:
-        for cached in (self._index, self._mapped, self._kept, self._pack):
+        """Closes all files; a later read reopens them."""
+        for cached in (self.index, self.kept, self.pack, self._mapped):
             cached.cache_clear()
 
 

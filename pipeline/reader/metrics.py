@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from recordmill.transforms.contract.stored import Ragged
+from recordmill.transforms.contract.stored import Ragged, arrays_of
 
 STAGES = ("reading", "parsing", "decoding", "finishing")
 """Reading records; parsing them; decoding and augmenting images; making arrays of the values."""
@@ -156,13 +156,5 @@ def _percent(share: float) -> str:
 
 def _rows(batch: Any) -> int:
     """Returns the length of a batch's first array, or its number of ragged lists."""
-    first = next(_arrays(batch), ())
+    first, *_ = *arrays_of(batch), ()
     return len(first.splits) - 1 if isinstance(first, Ragged) else len(first)
-
-
-def _arrays(batch: Any) -> Iterator[Any]:
-    if isinstance(batch, dict | tuple) and not isinstance(batch, Ragged):
-        for part in batch.values() if isinstance(batch, dict) else batch:
-            yield from _arrays(part)
-    else:
-        yield batch

@@ -19,7 +19,7 @@ from recordmill.pipeline.reader.batches import Batch, Batches, BatchSource, Spli
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.options import ReadOptions
-from recordmill.pipeline.reader.order import Integers, Permutation, combine
+from recordmill.pipeline.reader.order import Integers, permuted
 from recordmill.pipeline.reader.rows import Chosen, Rows
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.base import Description
@@ -156,9 +156,7 @@ def drawn(positions: Integers, quotas: Sequence[int], seed: int) -> tuple[Intege
     """Returns each position's input, and the number of that input's earlier records."""
     ends = np.array(list(accumulate(quotas)), np.int64)
     blocks, within = np.divmod(positions, ends[-1])
-    slots = np.empty_like(positions)
-    for block in np.unique(blocks).tolist():
-        slots[blocks == block] = Permutation(int(ends[-1]), combine(seed, MIXED, block))(within[blocks == block])
+    slots = permuted(within, blocks, int(ends[-1]), seed, MIXED)
     sources = np.searchsorted(ends, slots, side="right")
     own = np.array(quotas, np.int64)[sources]
     return sources, blocks * own + slots - (ends[sources] - own)

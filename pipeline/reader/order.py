@@ -179,6 +179,15 @@ class Lanes(Order):
         return blocks * self._block + np.minimum(blocks, self._longer)
 
 
+def permuted(numbers: Integers, groups: Integers, size: int, *key: int) -> Integers:
+    """Permutes numbers of 0..size-1, in each group by a permutation of `key` and the group: int64 [rows] all."""
+    result = np.empty_like(numbers)
+    for group in np.unique(groups).tolist():
+        rows = groups == group
+        result[rows] = Permutation(size, combine(*key, group))(numbers[rows])
+    return result
+
+
 class Balanced(Order):
     """All classes equally often, in shuffled turns; exhausted classes restart. An epoch has `len(labels)` positions."""
 
@@ -193,22 +202,11 @@ class Balanced(Order):
     def __call__(self, epoch: int, positions: Integers) -> Integers:
         running = epoch * self.size + positions  # turns continue across epochs
         turns, seats = np.divmod(running, max(1, len(self._members)))
-        classes = np.empty_like(positions)
-        for turn in np.unique(turns).tolist():
-            order = Permutation(len(self._members), combine(self._seed, CLASSES, turn))
-            classes[turns == turn] = order(seats[turns == turn])
-        result = np.empty_like(positions)
+        classes, result = permuted(seats, turns, len(self._members), self._seed, CLASSES), np.empty_like(positions)
         for class_ in np.unique(classes).tolist():
-            result[classes == class_] = self._members_at(class_, turns[classes == class_])
-        return result
-
-    def _members_at(self, class_: int, turns: Integers) -> Integers:
-        members = self._members[class_]
-        rounds, offsets = np.divmod(turns, len(members))
-        result = np.empty_like(turns)
-        for round_ in np.unique(rounds).tolist():
-            order = Permutation(len(members), combine(self._seed, OF_CLASS, class_, round_))
-            result[rounds == round_] = members[order(offsets[rounds == round_])]
+            rows, members = classes == class_, self._members[class_]
+            rounds, offsets = np.divmod(turns[rows], len(members))
+            result[rows] = members[permuted(offsets, rounds, len(members), self._seed, OF_CLASS, class_)]
         return result
 
 
@@ -223,14 +221,13 @@ class Bucketed(Order):
         self._order, self._seed, self._batch, self._sizes = order, seed, batch, sizes
 
     def __call__(self, epoch: int, positions: Integers) -> Integers:
-        windows = positions // (self._batch * self.WINDOW)
+        windows, places = np.divmod(positions, self._batch * self.WINDOW)
         result = np.empty_like(positions)
         for window in np.unique(windows).tolist():
-            start, sorted_ = self._window(epoch, window)
-            result[windows == window] = sorted_[positions[windows == window] - start]
+            result[windows == window] = self._window(epoch, window)[places[windows == window]]
         return result
 
-    def _window(self, epoch: int, window: int) -> tuple[int, Integers]:
+    def _window(self, epoch: int, window: int) -> Integers:
         start = window * self._batch * self.WINDOW
         rows = np.arange(start, min(start + self._batch * self.WINDOW, self.size))
         result = self._order(epoch, rows)
@@ -238,7 +235,7 @@ class Bucketed(Order):
         full = result[: batches * self._batch]
         full = full[np.argsort(self._sizes(full), kind="stable")].reshape(batches, self._batch)
         shuffled = full[Permutation(batches, combine(self._seed, BATCHES, epoch, window))(np.arange(batches))]
-        return start, np.concatenate([shuffled.reshape(-1), result[batches * self._batch :]])
+        return np.concatenate([shuffled.reshape(-1), result[batches * self._batch :]])
 
 
 class Ahead(Order):

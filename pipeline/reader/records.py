@@ -19,7 +19,7 @@ from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, fra
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.block_cache import BlockCache
-from recordmill.pipeline.reader.local_shards import Frame, LocalShards, Numbers, ShardFile, Shards, by_shard, place_key
+from recordmill.pipeline.reader.local_shards import Frame, LocalShards, Numbers, ShardFile, by_shard, place_key
 from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.remote_shards import RemoteShards
 from recordmill.transforms.contract.stored import RowError
@@ -67,7 +67,7 @@ class Records:
         self._first_rows = np.cumsum([0, *(shard.rows for shard in self._shards)], dtype=np.int64)
         self._bytes = np.array([shard.bytes for shard in self._shards], np.uint64)
         self._chooses = any(shard.kept for shard in self._shards)
-        self._files: Shards = LocalShards(self._shards)
+        self._files: LocalShards | RemoteShards = LocalShards(self._shards)
         if any("://" in shard.file for shard in self._shards):
             self._files = RemoteShards(self._shards, self._cuts(), cache or BlockCache(), counters or Counters())
 

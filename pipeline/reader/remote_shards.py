@@ -19,7 +19,7 @@ from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.errors import FORBIDDEN, DatasetError, status_of
 from recordmill.pipeline.reader.block_cache import Block, BlockCache
-from recordmill.pipeline.reader.local_shards import COPIED, Frame, Numbers, ShardFile, Shards, check_size, kept_numbers
+from recordmill.pipeline.reader.local_shards import COPIED, Frame, Numbers, ShardFile, check_size, kept_numbers
 from recordmill.pipeline.reader.metrics import CACHED, FETCHED, REQUESTS, RETRIES, WAITED, Counters
 from recordmill.pipeline.reader.version_files import readable
 from recordmill.pipeline.versions.stores.base import OutputError
@@ -31,8 +31,8 @@ CONNECTIONS = 32  # at once
 GAP = 64 << 10  # 64 KiB: reading this much is faster than another request
 
 
-class RemoteShards(Shards):
-    """`Shards` of URLs."""
+class RemoteShards:
+    """The bytes of shards at URLs: see `LocalShards`."""
 
     def __init__(
         self, shards: Sequence[ShardFile], cuts: Sequence[Numbers] | None, cache: BlockCache, counters: Counters
@@ -65,6 +65,9 @@ class RemoteShards(Shards):
             data = self._cache.read(block, [(0, described.bytes)], self._fetch)[0]
             self._packs[shard] = PackIndex.of_bytes(data, described)
         return self._packs[shard]
+
+    def intact(self, shards: Numbers, records: Numbers) -> None:
+        """Leaves the records to `frames`."""
 
     def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
         spans = self._spans(shards, records)
@@ -120,7 +123,7 @@ class RemoteShards(Shards):
         return True
 
     def check(self) -> Sequence[ShardFile]:
-        """See `Shards`. Reads all indexes, as records are read in any order."""
+        """See `LocalShards`. Reads all indexes, as records are read in any order."""
         files = [file for shard in self._shards for file in shard.sizes()]
         tags = list[str]()
         with ThreadPoolExecutor(CONNECTIONS) as threads:

@@ -116,7 +116,10 @@ class Rows:
             columns = None
         ends = np.cumsum([0, *(len(chosen.positions) for chosen in batches)]).tolist()
         parts = zip(batches, ends, ends[1:], strict=False)
-        return [self._read_one(chosen, columns and _between(columns, *span)) for chosen, *span in parts]
+        return [
+            self._read_one(chosen, columns and {name: _part(column, *span) for name, column in columns.items()})
+            for chosen, *span in parts
+        ]
 
     def _read_one(self, chosen: Chosen, columns: dict[str, Column] | None) -> tuple[dict[str, Any], Integers]:
         if columns is not None:
@@ -289,10 +292,6 @@ class Rows:
             remedy = "take a smaller batch_size, fewer threads, or fewer features"
             batch = f"a batch of {len(chosen.positions)} records"
             raise DatasetError(f"memory is not enough for {batch} ({error}): {remedy}") from error
-
-
-def _between(columns: dict[str, Column], start: int, end: int) -> dict[str, Column]:
-    return {name: _part(column, start, end) for name, column in columns.items()}
 
 
 def _part(column: Column, start: int, end: int) -> Column:

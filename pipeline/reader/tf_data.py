@@ -28,7 +28,7 @@ from recordmill.pipeline.reader.steps import FOR_EVER, Passes
 from recordmill.pipeline.reader.workers import AHEAD as AHEAD_OF_WORKER
 from recordmill.pipeline.reader.workers import default_workers
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.stored import ArraySpec
+from recordmill.transforms.contract.stored import ArraySpec, arrays_of, mapped
 from recordmill.transforms.numpy.buffers import SMALL
 from recordmill.transforms.tensorflow.features import parse
 
@@ -125,7 +125,7 @@ def as_tf_data(source: BatchSource, passes: Passes, begin: Begin) -> tf.data.Dat
 
 
 @tf.autograph.experimental.do_not_convert
-def mapped(batches: tf.data.Dataset, for_model: Callable[..., Batch]) -> tf.data.Dataset:
+def in_structure_of(batches: tf.data.Dataset, for_model: Callable[..., Batch]) -> tf.data.Dataset:
     """Returns batches in the structure that a model takes."""
     return batches.map(for_model)
 
@@ -141,16 +141,16 @@ def _for_tf_data(source: BatchSource) -> BatchSource:
 def _generated(source: BatchSource, begin: Begin) -> tf.data.Dataset:
     """Returns the batches of a source; ragged lists travel as pairs of values and splits."""
     spec = source.element_spec
-    specs = _mapped(_tensor_spec, spec)
+    specs = mapped(_tensor_spec, spec)
     batches = in_groups(
         lambda: begin(source),
         tf.nest.flatten(specs),
         lambda tensors: tf.nest.pack_sequence_as(specs, tensors),
         min(MOST_TOGETHER, _ready(source)),
     )
-    if not _has_ragged(spec):
+    if not any(array.ragged for array in arrays_of(spec)):
         return batches
-    return batches.map(lambda *batch: _mapped(_tensor, spec, batch if len(batch) > 1 else batch[0]))
+    return batches.map(lambda *batch: mapped(_tensor, spec, batch if len(batch) > 1 else batch[0]))
 
 
 def _counted(batches: tf.data.Dataset, count: int, ticks: tf.data.Dataset) -> tf.data.Dataset:
@@ -169,15 +169,6 @@ def _ready(source: BatchSource) -> int:
     return made * source.steps_together
 
 
-def _mapped(function: Callable[..., Any], spec: Any, *values: Any) -> Any:
-    """Applies a function to each `ArraySpec` of a structure, and to the values at the same place in others."""
-    if isinstance(spec, ArraySpec):
-        return function(spec, *values)
-    if isinstance(spec, dict):
-        return {name: _mapped(function, spec[name], *(value[name] for value in values)) for name in spec}
-    return tuple(_mapped(function, *parts) for parts in zip(spec, *values, strict=True))
-
-
 def _tensor_spec(spec: ArraySpec) -> Any:
     kind = tf.string if spec.dtype == "bytes" else tf.as_dtype(spec.dtype)
     if spec.ragged:
@@ -187,12 +178,6 @@ def _tensor_spec(spec: ArraySpec) -> Any:
 
 def _tensor(spec: ArraySpec, value: Any) -> Any:
     return tf.RaggedTensor.from_row_splits(*value, validate=False) if spec.ragged else value
-
-
-def _has_ragged(spec: Any) -> bool:
-    ragged: list[bool] = []
-    _mapped(lambda array: ragged.append(array.ragged), spec)
-    return any(ragged)
 
 
 def _is_whole(source: BatchSource) -> bool:

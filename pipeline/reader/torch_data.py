@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.reader.iteration import NumpyInput, OnDevice, Place, PlacedBatches, mapped
+from recordmill.pipeline.reader.iteration import NumpyInput, OnDevice, Place, PlacedBatches, placed
 
 
 class TorchBatches(OnDevice, IterableDataset):  # type: ignore[misc]  # Any, if torch is not installed
@@ -26,7 +26,7 @@ def as_torch(given: NumpyInput, device: Any) -> TorchBatches:
     device = torch.device("cpu" if device is None else device)
     if device.type == "cuda":
         return TorchBatches(given, *_through_pinned_memory(device))
-    return TorchBatches(given, lambda batch: mapped(lambda array: _moved(_tensor(array), device), batch))
+    return TorchBatches(given, lambda batch: placed(lambda array: _moved(_tensor(array), device), batch))
 
 
 def _through_pinned_memory(device: torch.device) -> tuple[Place, Place]:
@@ -35,14 +35,14 @@ def _through_pinned_memory(device: torch.device) -> tuple[Place, Place]:
 
     def place(batch: Any) -> Any:
         with torch.cuda.stream(beside):
-            return mapped(lambda array: _moved(_tensor(array), device, pinned=True), batch)
+            return placed(lambda array: _moved(_tensor(array), device, pinned=True), batch)
 
-    def receive(placed: Any) -> Any:
+    def receive(batch: Any) -> Any:
         models = torch.cuda.current_stream(device)
         models.wait_stream(beside)
         # The memory stays until the model is done with it.
-        mapped(lambda value: value.record_stream(models) if isinstance(value, torch.Tensor) else None, placed)
-        return placed
+        placed(lambda value: value.record_stream(models) if isinstance(value, torch.Tensor) else None, batch)
+        return batch
 
     return place, receive
 

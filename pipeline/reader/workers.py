@@ -30,7 +30,7 @@ from recordmill.pipeline.parallel import cores, free_bytes, in_order, waiting_pa
 from recordmill.pipeline.reader.batches import BatchSource
 from recordmill.pipeline.reader.metrics import counters_of
 from recordmill.pipeline.reader.worker_process import Answer, SharedMemory, new_file
-from recordmill.transforms.contract.stored import ArraySpec
+from recordmill.transforms.contract.stored import ArraySpec, arrays_of
 
 LOG = logging.getLogger("recordmill")
 Made = TypeVar("Made")
@@ -132,15 +132,13 @@ def default_workers(source: BatchSource, steps: int) -> int:
     if cores() == 1 or steps * source.batch_records < least:
         return 0
     wanted = cores() if source.decodes else min(cores(), MOST_FOR_ROWS)
-    of_worker = WORKER_BYTES + AHEAD * source.steps_together * _bytes(source.element_spec)
+    of_worker = WORKER_BYTES + AHEAD * source.steps_together * sum(map(_bytes, arrays_of(source.element_spec)))
     return min(wanted, free_bytes() // (2 * of_worker))
 
 
-def _bytes(spec: Any) -> int:
-    if isinstance(spec, ArraySpec):
-        size = 2 if spec.dtype == "bfloat16" else 64 if spec.dtype == "bytes" else np.dtype(spec.dtype).itemsize
-        return size * math.prod(SIDE if side is None else side for side in spec.shape)
-    return sum(map(_bytes, spec.values() if isinstance(spec, dict) else spec))
+def _bytes(spec: ArraySpec) -> int:
+    size = 2 if spec.dtype == "bfloat16" else 64 if spec.dtype == "bytes" else np.dtype(spec.dtype).itemsize
+    return size * math.prod(SIDE if side is None else side for side in spec.shape)
 
 
 def _in_turn(make: Callable[[Asked], Made], steps: Iterator[Asked], pool: list["_Worker"]) -> Pairs[Asked, Made]:

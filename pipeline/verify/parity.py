@@ -81,13 +81,13 @@ class RawRows(NamedTuple):
         columns = {name: [values[row] for row in rows] for name, values in self.columns.items()}
         return RawRows([self.keys[row] for row in rows], columns)
 
-    def tensor(self, name: str, spec: tf.TypeSpec) -> Any:
-        """Returns a feature's values, of shape [rows] or ragged [rows, None]."""
-        values = self.columns[name]
+    def arguments(self, name: str, spec: tf.TypeSpec) -> dict[str, tf.Tensor]:
+        """Returns a feature's inputs of the serving model: its values, and of lists their lengths."""
+        values, argument = self.columns[name], argument_name(name)
         if not isinstance(spec, tf.RaggedTensorSpec):
-            return tf.constant(values, spec.dtype, shape=[len(values)])
-        flat = list(chain.from_iterable(values))
-        return tf.RaggedTensor.from_row_lengths(tf.constant(flat, spec.dtype, shape=[len(flat)]), [*map(len, values)])
+            return {argument: tf.constant(values, spec.dtype, shape=[len(values)])}
+        flat, lengths = list(chain.from_iterable(values)), tf.constant([*map(len, values)], tf.int64)
+        return {argument: tf.constant(flat, spec.dtype, shape=[len(flat)]), part_name(argument, LENGTHS): lengths}
 
 
 def _compare_rows(
@@ -163,13 +163,8 @@ def _served(folder: Path, manifest: Manifest, work: PlannedBuild, batch: RawRows
     signature = model.signatures["serving_default" if manifest.label is None else "with_label"]
     columns: dict[str, Any] = {}
     for name, spec in input_specs(work).items():
-        if isinstance(work.features[name], MaskOptions):  # a model predicts it
-            continue
-        tensor, argument = batch.tensor(name, spec), argument_name(name)
-        if isinstance(tensor, tf.RaggedTensor):
-            columns |= {argument: tensor.values, part_name(argument, LENGTHS): tensor.row_lengths()}
-        else:
-            columns[argument] = tensor
+        if not isinstance(work.features[name], MaskOptions):  # a model predicts it
+            columns |= batch.arguments(name, spec)
     if columns.keys() != signature.structured_input_signature[1].keys():
         return None
     return {name: tensor.numpy() for name, tensor in signature(**columns).items()}

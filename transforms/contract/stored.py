@@ -6,7 +6,7 @@
 {'price': Stored(dtype='float32', shape=()), 'price_missing': Stored(dtype='int64', shape=())}
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import NoneType
@@ -56,6 +56,10 @@ class Ragged(NamedTuple):
         lengths: npt.NDArray[np.int64] = self.splits[1:] - self.splits[:-1]  # a fifth of the time of `np.diff`
         return lengths
 
+    def row(self, number: int) -> Any:
+        """Returns the values of a row, from 0: a view of an array."""
+        return self.values[int(self.splits[number]) : int(self.splits[number + 1])]
+
 
 def splits_of(lengths: Any) -> npt.NDArray[np.int64]:
     """Returns the splits of lists by their lengths: int64 [lists + 1]."""
@@ -82,6 +86,22 @@ class ArraySpec(NamedTuple):
     dtype: str
     """A NumPy name, `bfloat16`, or `bytes`: an object array of bytes, TensorFlow's strings."""
     ragged: bool = False
+
+
+def mapped(function: Callable[..., Any], batch: Any, *others: Any) -> Any:
+    """Applies a function to each array, `Ragged` or spec of a batch, and to those at its place in `others`."""
+    if isinstance(batch, dict):
+        return {name: mapped(function, batch[name], *(each[name] for each in others)) for name in batch}
+    if type(batch) is tuple:  # specs and `Ragged` are tuples, too
+        return tuple(mapped(function, *parts) for parts in zip(batch, *others, strict=True))
+    return function(batch, *others)
+
+
+def arrays_of(batch: Any) -> list[Any]:
+    """Lists the arrays of a batch, or their specs, in order."""
+    found = list[Any]()
+    mapped(found.append, batch)
+    return found
 
 
 class RowError(Exception):

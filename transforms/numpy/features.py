@@ -19,20 +19,16 @@ import numpy as np
 
 from recordmill.transforms.contract.kinds.array import ArrayDescription
 from recordmill.transforms.contract.kinds.base import Description, Padded
-from recordmill.transforms.contract.kinds.boxes import BoxesDescription, PlacesDescription
-from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
-from recordmill.transforms.contract.kinds.chat import ChatDescription
+from recordmill.transforms.contract.kinds.boxes import PlacesDescription
+from recordmill.transforms.contract.kinds.category import CategoriesDescription
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription, Pixels
 from recordmill.transforms.contract.kinds.keypoints import KeypointsDescription
-from recordmill.transforms.contract.kinds.mask import MaskDescription, MasksDescription
-from recordmill.transforms.contract.kinds.number import NumberDescription, NumbersDescription
-from recordmill.transforms.contract.kinds.pair import PairDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
-from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
+from recordmill.transforms.contract.kinds.text import TextDescription
 from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
 from recordmill.transforms.contract.stored import KEY, Column, FinishOptions, Ragged, RowError, part_name
+from recordmill.transforms.numpy.augment.base import Lying, MovedBoxes, MovedKeypoints
 from recordmill.transforms.numpy.augment.chain import Augment
-from recordmill.transforms.numpy.augment.lying import Lying, MovedBoxes, MovedKeypoints
 from recordmill.transforms.numpy.buffers import Array, BatchMemory, Empty
 from recordmill.transforms.numpy.images import ImageReader, ReadImages
 from recordmill.transforms.numpy.texts import Shares, padded, strings, texts
@@ -72,7 +68,7 @@ def finish(
     batch = Batch(features, columns, options, augment or {}, empty, shares)
     # Images come first: they move what lies on them.
     order = sorted(features, key=lambda name: not isinstance(features[name], Pixels))
-    ready = {name: KINDS[type(features[name])](batch, name, features[name]) for name in order}
+    ready = {name: KINDS[features[name].kind](batch, name, features[name]) for name in order}
     named = {part_name(name, part): value for name in features for part, value in ready[name].items()}
     return {**named, KEY: strings(columns[KEY])} if KEY in columns else named
 
@@ -114,7 +110,7 @@ def _lying(description: PlacesDescription, rows: Ragged) -> Callable[[int], Lyin
     moved: Callable[[Array], Lying] = MovedBoxes
     if isinstance(description, KeypointsDescription):
         moved = partial(MovedKeypoints, partners=description.partners)
-    return lambda row: moved(rows.values[rows.splits[row] : rows.splits[row + 1]])
+    return lambda row: moved(rows.row(row))
 
 
 def _objects(name: str, description: PlacesDescription, column: Any) -> Ragged:
@@ -166,12 +162,12 @@ def _image(batch: Batch, name: str, description: ImageDescription) -> Parts:
 
 def _image_sequence(batch: Batch, name: str, description: ImageSequenceDescription) -> Parts:
     rows: Any = batch.columns[name]
-    return _with_length(description, rows, lambda length: batch.images(name, description).sequences(rows, length))
 
+    def read(length: int | None) -> Array:
+        pixels = batch.images(name, description).sequences(rows, length)
+        return pixels[..., 0] if description.is_mask else pixels
 
-def _masks(batch: Batch, name: str, description: MasksDescription) -> Parts:
-    ready = _image_sequence(batch, name, description)
-    return {**ready, "": ready[""][..., 0]}
+    return _with_length(description, rows, read)
 
 
 def _places(batch: Batch, name: str, description: PlacesDescription) -> Parts:
@@ -234,24 +230,24 @@ def _own(batch: Batch, name: str, description: OwnDescription) -> Parts:
     return {"": _filled(batch, Ragged(_array(rows.values), rows.splits), None)}
 
 
-KINDS: Mapping[type[Description], Callable[[Batch, str, Any], Parts]] = {
-    ImageDescription: _image,
-    ImageSequenceDescription: _image_sequence,
-    MaskDescription: _image,
-    MasksDescription: _masks,
-    BoxesDescription: _places,
-    KeypointsDescription: _places,
-    TextDescription: _text,
-    TextsDescription: _text,
-    PairDescription: _text,
-    ChatDescription: _text,
-    TokenLabelsDescription: _labels,
-    CategoryDescription: _values,
-    CategoriesDescription: _categories,
-    NumberDescription: _values,
-    NumbersDescription: _list,
-    ArrayDescription: _arrays,
-    RawDescription: _raw,
-    OwnDescription: _own,
+KINDS: Mapping[str, Callable[[Batch, str, Any], Parts]] = {
+    "image": _image,
+    "image_sequence": _image_sequence,
+    "mask": _image,
+    "masks": _image_sequence,
+    "boxes": _places,
+    "keypoints": _places,
+    "text": _text,
+    "texts": _text,
+    "pair": _text,
+    "chat": _text,
+    "token_labels": _labels,
+    "category": _values,
+    "categories": _categories,
+    "number": _values,
+    "numbers": _list,
+    "array": _arrays,
+    "raw": _raw,
+    "own": _own,
 }
 """By kind: the function of a batch, a feature's name and its description."""

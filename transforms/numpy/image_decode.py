@@ -22,7 +22,7 @@ from PIL import Image
 from recordmill.transforms.contract.image_header import JPEG, PNG, read_header
 from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.image_rules import is_transposed, luma, mirrored
-from recordmill.transforms.contract.kinds.image import MOST_PIXELS, PixelOptions, planes_of
+from recordmill.transforms.contract.kinds.image import MOST_PIXELS, SPARE, PixelOptions, planes_of
 from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.buffers import Array
 from recordmill.transforms.numpy.pixels import placed
@@ -34,9 +34,7 @@ except ImportError:  # Pillow decodes the same pixels, slower
 
 Data: TypeAlias = bytes | memoryview
 
-RATIOS = (8, 4, 2)  # this and the next two as in `transforms.tensorflow.image_decode`
-LARGE = 256
-SPARE = 2
+RATIOS = (8, 4, 2)
 DEPTH = 24  # offset of a PNG's bits per sample
 INKS = ("CMYK", "YCCK")
 SPACES = {1: "GRAY", 3: "RGB", 4: "CMYK"}  # simplejpeg's names, by channels
@@ -196,10 +194,7 @@ def _jpeg_header(data: Data) -> tuple[int, int, bool]:
 
 def _reduction(sides: tuple[int, int], options: PixelOptions) -> int:
     """Returns the divisor of an upright JPEG's size for decoding (as `tensorflow.image_decode`)."""
-    least = min(options.size) if options.size else options.shorter_side
-    if least is None or not options.dct_scaling or options.resize not in ("auto", "area"):
-        return 1
-    if max(sides) < max(2 * SPARE * least, LARGE):
+    if options.reduced_from is None or max(sides) < options.reduced_from:
         return 1
     goal = placed(sides, options)
     for ratio in RATIOS:

@@ -18,9 +18,8 @@ import numpy as np
 from recordmill.transforms.contract.kinds.array import numpy_dtype
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription, Pixels
 from recordmill.transforms.contract.stored import Bytes, Ragged, RowError
-from recordmill.transforms.numpy.augment.base import Acting, ImagePart, Shape
+from recordmill.transforms.numpy.augment.base import Acting, ImagePart, Lying, Shape
 from recordmill.transforms.numpy.augment.chain import Augment, acting, apply_acting, first_window, output_shape
-from recordmill.transforms.numpy.augment.lying import Lying
 from recordmill.transforms.numpy.buffers import Array, Empty, pixels_read_soon
 from recordmill.transforms.numpy.image_decode import Data, DecodeError, decode, decode_original, decode_planes, jpeg
 from recordmill.transforms.numpy.jpeg_parts import JpegLayout, JpegPart, read_layout

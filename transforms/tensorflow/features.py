@@ -22,7 +22,7 @@ from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescript
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
 from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
 from recordmill.transforms.contract.stored import KEY, SERVED, FinishOptions, part_name, stored_features
-from recordmill.transforms.tensorflow import boxes, category, image, keypoints, number, text
+from recordmill.transforms.tensorflow import category, image, number, places, text
 from recordmill.transforms.tensorflow.kind import DTYPES, Context, Kind, Parts, Prepared, Stored, cut, each, padded
 
 Features = Mapping[str, Description]
@@ -181,9 +181,9 @@ KINDS: Mapping[str, Kind] = {
     "image": Kind(image.prepare, image.features),
     "image_sequence": Kind(each(image.prepare), image.sequence_features),
     "mask": Kind(prepare_mask, image.features),
-    "masks": Kind(each(prepare_mask), image.masks_features),
-    "boxes": Kind(boxes.prepare, boxes.features),
-    "keypoints": Kind(keypoints.prepare, boxes.features),
+    "masks": Kind(each(prepare_mask), image.sequence_features),
+    "boxes": Kind(places.prepare, places.features),
+    "keypoints": Kind(places.prepare, places.features),
     "text": Kind(text.prepare, text.features),
     "texts": Kind(text.prepare_texts, text.texts_features),
     "pair": Kind(text.prepare_pairs, text.features),

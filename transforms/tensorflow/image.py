@@ -25,8 +25,7 @@ from recordmill.transforms.contract.image_header import ImageError as ImageError
 from recordmill.transforms.contract.image_rules import placement, upright
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageOptions, ImageSequenceDescription
 from recordmill.transforms.contract.stored import UNENCODED
-from recordmill.transforms.tensorflow import deep_image
-from recordmill.transforms.tensorflow.image_decode import decode, libjpeg, resize
+from recordmill.transforms.tensorflow.image_decode import decode, decode_planes, libjpeg, resize, to_planes
 from recordmill.transforms.tensorflow.image_properties import is_jpeg, orientation, stored_sides, was_jpeg
 from recordmill.transforms.tensorflow.kind import DTYPES, Context, Parts, Prepared, Statistics, padded
 
@@ -87,13 +86,8 @@ def _encoded(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
 
 
 def _deep(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
-    pixels = _pixels(encoded, options)
-    return {"": _to_raw(pixels) if options.store == "raw" else _to_png(deep_image.to_planes(pixels))}
-
-
-def _pixels(encoded: tf.Tensor, options: ImageOptions) -> tf.Tensor:
-    """Decodes an image at its final size, before encoding: [height, width, channels]."""
-    return resize((deep_image.decode if options.planes else decode)(encoded, options), options)
+    pixels = resize(decode(encoded, options), options)
+    return {"": _to_raw(pixels) if options.store == "raw" else _to_png(to_planes(pixels))}
 
 
 def _fits(encoded: tf.Tensor, options: ImageOptions) -> tf.Tensor:
@@ -141,7 +135,7 @@ def pixel_sums(encoded: tf.Tensor, options: ImageOptions) -> tuple[tf.Tensor, tf
     channels = options.channels
 
     def sums(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        pixels = tf.cast(_pixels(data, options), tf.int64)
+        pixels = tf.cast(resize(decode(data, options), options), tf.int64)
         count = tf.reduce_prod(tf.shape(pixels, tf.int64)[:2])
         return count, tf.reduce_sum(pixels, [0, 1]), tf.reduce_sum(pixels * pixels, [0, 1])
 
@@ -164,18 +158,12 @@ def features(description: ImageDescription, stored: Parts) -> Parts:
 def sequence_features(description: ImageSequenceDescription, stored: Parts) -> Parts:
     """Decodes and normalizes the images of the part "", strings, ragged [rows, None], and pads with zeros.
 
-    Returns uint8 or float32, shape [rows, images, height, width, channels], and the part `length`, as in `kind.padded`.
-    Raises: tf.errors.InvalidArgumentError: the bytes are not what was stored.
+    Returns uint8 or float32, shape [rows, images, height, width, channels], and the part `length`, as in `kind.padded`;
+    masks have no channels. Raises: tf.errors.InvalidArgumentError: the bytes are not what was stored.
     """
     encoded = stored[""]
     pixels = normalized_images(description, encoded.flat_values)[""]
-    return padded(description, encoded.with_flat_values(pixels))
-
-
-def masks_features(description: ImageSequenceDescription, stored: Parts) -> Parts:
-    """Decodes a mask for each object, as `sequence_features`: uint8 [rows, objects, height, width]."""
-    ready = sequence_features(description, stored)
-    return {**ready, "": ready[""][..., 0]}
+    return padded(description, encoded.with_flat_values(pixels[..., 0] if description.is_mask else pixels))
 
 
 def normalized_images(
@@ -257,7 +245,7 @@ def _or_zeros(
 def _decoded(description: AnyImages, stored: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
     """Decodes one stored image, not raw: [height, width, channels] of the description's `pixel`."""
     if description.planes:
-        pixels = deep_image.decode_planes(stored, description.pixel, description.shape[2])
+        pixels = decode_planes(stored, description.pixel, description.shape[2])
         return tf.ensure_shape(pixels, description.shape)
     if description.encoding != "original":
         # TensorFlow's operation takes PNG too.

@@ -5,11 +5,19 @@ the low 8. Still WebP, and 24-bit BMP. Alpha is laid on the background, `(colour
 127) // 255`. Grey is `(19595 R + 38470 G + 7471 B + 32768) // 65536`, except that a JPEG's own luma is kept. Files that
 `read_header` reports as not `in_graph` are errors, never wrong pixels.
 
+A deep image, of more than 8 bits or other than 1 or 3 channels, is a grey PNG of its planes, one below the other
+(`contract.kinds.image.planes_of`), as the worker makes of any file (`pipeline.build.images.deep_files`). No step rounds
+or cuts a number but `resize`.
+
 A photo to be averaged down to half its sides or less is decoded at 1/2, 1/4 or 1/8 of its size (libjpeg's scaled DCT),
 if that divides all of its pixels evenly.
 
 `contract.image_rules` computes an image's place; `resize` cuts and scales it, and lays it on the background. Every
 method rounds weighted sums to the nearest integer, half to even, clipped to the type's; float32 is not rounded.
+
+>>> image = tf.constant([[[1.5, -2.0]]])
+>>> bool(tf.reduce_all(of_planes(to_planes(image), "float32", 2) == image))
+True
 """
 
 from functools import partial
@@ -25,24 +33,26 @@ from recordmill.transforms.contract.image_rules import (
     placement,
     upright,
 )
-from recordmill.transforms.contract.kinds.image import PixelOptions
+from recordmill.transforms.contract.kinds.image import SPARE, PixelOptions
 from recordmill.transforms.tensorflow import image_properties as properties
 
 PNG_PALETTE, PNG_ALPHA = 3, 4  # palettes' colour type; the bit for an alpha channel
 RATIOS = (1, 2, 4, 8)
-LARGE = 256  # pixels of the longer side: decoding a smaller JPEG costs less than the choice
 LARGE_ALPHA, BAND = 1 << 22, 1 << 18  # pixels: larger images are laid on the background in bands
-SPARE = 2  # times the result's sides: with less, photos look different (docs/images.md)
 
 
 def decode(encoded: tf.Tensor, options: PixelOptions, orientation: tf.Tensor | None = None) -> tf.Tensor:
     """Decodes a JPEG, PNG, WebP or BMP, a string scalar, and turns it upright: uint8 [height, width, channels].
 
-    If the options allow it, sides are a half, a quarter or an eighth of the file's. `orientation` is an int32 scalar
-    1..8, by default the file's, from EXIF. Raises: tf.errors.InvalidArgumentError: another format, or a truncated or
-    damaged file.
+    A PNG of planes becomes an image of the type `pixel`. If the options allow it, sides are a half, a quarter or an
+    eighth of the file's. `orientation` is an int32 scalar 1..8, by default the file's, from EXIF. Raises:
+    tf.errors.InvalidArgumentError: another format, or a truncated or damaged file.
     """
     channels, background = options.channels, tuple(options.background)
+    if options.planes:
+        deep = decode_planes(encoded, options.pixel, channels)
+        turn = properties.other_orientation(encoded) if orientation is None else orientation
+        return tf.cond(turn > 1, lambda: orient.python_function(deep, turn), lambda: deep)
     image = tf.cond(
         properties.is_jpeg(encoded),
         lambda: _jpeg(encoded, properties.jpeg_orientation(encoded) if orientation is None else orientation, options),
@@ -71,8 +81,8 @@ def orient(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
 
 
 def _jpeg_pixels(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> tf.Tensor:
-    channels, least = options.channels, min(options.size) if options.size else options.shorter_side
-    if least is None or not options.dct_scaling or options.resize not in ("auto", "area"):
+    channels = options.channels
+    if options.reduced_from is None:
         return _decode_jpeg(encoded, channels)
     shape = tf.io.extract_jpeg_shape(encoded)
 
@@ -82,7 +92,7 @@ def _jpeg_pixels(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptio
         return tf.switch_case(_reduction(shape, orientation, options), ways)
 
     return tf.cond(
-        tf.reduce_max(shape[:2]) >= max(RATIOS[1] * SPARE * least, LARGE),
+        tf.reduce_max(shape[:2]) >= options.reduced_from,
         lambda: reduced(encoded, shape, orientation),
         lambda: _decode_jpeg(encoded, channels),
     )
@@ -235,6 +245,34 @@ def _mixed(image: tf.Tensor, alpha: tf.Tensor, background: tuple[int, int, int])
 
 def _grey(rgb: tf.Tensor) -> tf.Tensor:
     return tf.cast(luma(*tf.split(tf.cast(rgb, tf.int32), 3, -1)), tf.uint8)
+
+
+def decode_planes(encoded: tf.Tensor, pixel: str, channels: int) -> tf.Tensor:
+    """Decodes a PNG of planes as it lies: [height, width, channels] of the type `pixel`. Raises: as `decode`."""
+    depth, dtype = (8, tf.uint8) if pixel == "uint8" else (16, tf.uint16)
+    head = tf.strings.substr(encoded, 0, len(PNG)) + tf.strings.substr(encoded, 24, 2)
+    grey = tf.where(head == PNG + bytes([depth, 0]), encoded, "")  # other files would be converted
+    return of_planes(tf.io.decode_png(grey, channels=1, dtype=dtype), pixel, channels)
+
+
+def of_planes(image: tf.Tensor, pixel: str, channels: int) -> tf.Tensor:
+    """Stacks an image's planes, [planes * height, width, 1], to [height, width, channels]."""
+    halves = 2 if pixel == "float32" else 1
+    width = tf.shape(image)[1]
+    height = tf.shape(image)[0] // (halves * channels)
+    planes = tf.reshape(image, tf.stack([halves, channels, height, width]))
+    if halves == 2:  # low ones first, as bytes lie in memory
+        planes = tf.bitcast(tf.stack([planes[1], planes[0]], -1), tf.float32)[tf.newaxis]
+    return tf.ensure_shape(tf.transpose(planes[0], [1, 2, 0]), [None, None, channels])
+
+
+def to_planes(image: tf.Tensor) -> tf.Tensor:
+    """Lays an image's planes, [height, width, channels], one below the other: [planes * height, width, 1]."""
+    planes = tf.transpose(image, [2, 0, 1])
+    if image.dtype == tf.float32:
+        low, high = tf.unstack(tf.bitcast(planes, tf.uint16), axis=-1)
+        planes = tf.concat([high, low], 0)
+    return tf.reshape(planes, tf.stack([-1, tf.shape(image)[1], 1]))
 
 
 MEANS = ("area", "bilinear", "nearest")  # never beyond 0..255, unlike other methods near an edge

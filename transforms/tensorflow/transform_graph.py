@@ -26,10 +26,8 @@ from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
 
 from recordmill.transforms.contract.kinds.base import FeatureOptions, argument_name
 from recordmill.transforms.contract.kinds.image import ImageOptions
-from recordmill.transforms.contract.kinds.mask import Masked
 from recordmill.transforms.contract.kinds.number import NumberOptions
 from recordmill.transforms.contract.kinds.text import vocabulary_owner
-from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
 from recordmill.transforms.contract.stored import LENGTHS, UNENCODED, part_name
 from recordmill.transforms.tensorflow.features import KINDS, Features, model_features
 from recordmill.transforms.tensorflow.kind import Context, Prepared, Statistics, Stored
@@ -123,41 +121,31 @@ Inputs = Mapping[str, tf.TypeSpec]
 """Graph inputs by feature: `tf.TensorSpec`s of shape [rows], or `tf.RaggedTensorSpec`s."""
 
 
-class ServingModel(tf.Module):
-    """Raw to model-ready for some features."""
-
-    def __init__(self, export: str) -> None:
-        """Loads tf.Transform's export from the folder with `transform_fn`."""
-        super().__init__()
-        self._graph = transform_graph(export)
-
-    def signature(self, inputs: Inputs, wanted: Features) -> Callable[..., Any]:
-        """Makes a concrete function from these inputs, by name, to these features.
-
-        It omits features that need other inputs, such as a weight that the user's function computes from the label.
-        """
-
-        def serve(**raw: tf.Tensor) -> dict[str, tf.Tensor]:
-            stored = self._graph({name: _joined(name, spec, raw) for name, spec in inputs.items()})
-            return model_features({name: each for name, each in wanted.items() if name in stored}, stored)
-
-        specs = {name: spec for feature, given in inputs.items() for name, spec in _flat(feature, given).items()}
-        return tf.function(serve, autograph=False).get_concrete_function(**specs)
-
-
 def export_serving(export: str, descriptions: Features, inputs: Inputs, label: str | None, folder: str) -> None:
     """Writes the SavedModel into a new folder."""
-    model = ServingModel(export)
-    masks = {name for name, each in descriptions.items() if isinstance(each, Masked)}
-    inputs = {name: spec for name, spec in inputs.items() if name not in masks}
-    others = {name: spec for name, spec in inputs.items() if name != label}
-    unserved = TokenLabelsDescription | Masked
-    served = {name: each for name, each in descriptions.items() if not isinstance(each, unserved)}
-    wanted = {name: description for name, description in served.items() if name != label}
-    signatures = {"serving_default": model.signature(others, wanted)}
+    model, graph = tf.Module(), transform_graph(export)
+    model._graph = graph  # a SavedModel saves only resources in attributes
+    served = {name: each for name, each in descriptions.items() if each.is_served}
+    inputs = {name: spec for name, spec in inputs.items() if name in served or name not in descriptions}
+    others, wanted = ({name: each[name] for name in each if name != label} for each in (inputs, served))
+    signatures = {"serving_default": _signature(graph, others, wanted)}
     if label is not None:
-        signatures["with_label"] = model.signature(inputs, served)
+        signatures["with_label"] = _signature(graph, inputs, served)
     tf.saved_model.save(model, folder, signatures=signatures)
+
+
+def _signature(graph: TransformGraph, inputs: Inputs, wanted: Features) -> Callable[..., Any]:
+    """Makes a concrete function from these inputs, by name, to these features.
+
+    It omits features that need other inputs, such as a weight that the user's function computes from the label.
+    """
+
+    def serve(**raw: tf.Tensor) -> dict[str, tf.Tensor]:
+        stored = graph({name: _joined(name, spec, raw) for name, spec in inputs.items()})
+        return model_features({name: each for name, each in wanted.items() if name in stored}, stored)
+
+    specs = {name: spec for feature, given in inputs.items() for name, spec in _flat(feature, given).items()}
+    return tf.function(serve, autograph=False).get_concrete_function(**specs)
 
 
 def _flat(feature: str, spec: Any) -> dict[str, tf.TensorSpec]:

@@ -22,7 +22,7 @@ from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.chat import ChatOptions
 from recordmill.transforms.contract.kinds.pair import PairOptions
 from recordmill.transforms.contract.kinds.text import SpecialIds, TextOptions, TextsOptions
-from recordmill.transforms.numpy.pairs import open_tokenizer
+from recordmill.transforms.numpy.tokenizers import open_tokenizer
 from recordmill.transforms.tensorflow.tokenizers import LEARNS_FROM, clean
 
 FOLDER = "tokenizers"

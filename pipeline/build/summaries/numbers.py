@@ -22,7 +22,9 @@ import pyarrow.compute as pc
 from recordmill.pipeline.build.context.reports import reject_row
 from recordmill.pipeline.build.images.read import PixelMeter, image_reader
 from recordmill.pipeline.build.summaries.summary import Summary, add_up, prepared, train_rows
+from recordmill.pipeline.dataset import profile
 from recordmill.pipeline.dataset.histogram import Histogram
+from recordmill.pipeline.dataset.profile import PIXEL_SUMS, pixel_moments
 from recordmill.pipeline.sources.faults import Fault, Reject
 from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.kinds.image import ImageOptions
@@ -38,7 +40,6 @@ MOMENTS_SCHEMA = pa.schema(
 )
 HISTOGRAM_SCHEMA = pa.schema({"feature": pa.string(), "lost": pa.int64(), "value": pa.int64(), "count": pa.int64()})
 ROW_COLUMNS = ("@sample", "@source", "@key", "@chunk", "@position")
-PIXEL_SUMS = ("images", "pixels", "total", "squares")
 LOW = (1 << 32) - 1
 Whole = npt.NDArray[np.int64]
 KEYS = ("feature", "channel", "level")
@@ -76,13 +77,7 @@ def mean_and_variance(summed: pa.Table) -> tuple[float, float]:
         scale = Fraction(2) ** (row["exponent"] - 24)
         total += row["total"] * scale
         squares += ((row["high"] << 24) + (row["cross"] << 13) + row["low"]) * scale * scale
-    return rounded(count, total, squares) if count else (0.0, 1.0)
-
-
-def rounded(count: int, total: Fraction | int, squares: Fraction | int) -> tuple[float, float]:
-    """Returns the mean and the population variance of a sum and a sum of squares."""
-    mean = Fraction(total) / count
-    return float(mean), float(Fraction(squares) / count - mean * mean)
+    return profile.mean_and_variance(count, total, squares) if count else (0.0, 1.0)
 
 
 def extremes(summed: pa.Table) -> tuple[float, float]:
@@ -233,7 +228,7 @@ class PixelSums(Summary[dict[str, dict[str, Any]]]):
         sampled = whole.filter(pc.greater_equal(whole["level"], lowest))
         added = add_up([sampled], KEYS[:2], dict.fromkeys(PIXEL_SUMS, "sum")).sort_by("channel")
         return {
-            name: _describe(added.filter(pc.equal(added["feature"], name)), options.channels)
+            name: pixel_moments(added.filter(pc.equal(added["feature"], name)).to_pylist(), options.channels)
             for name, options in self.features.items()
         }
 
@@ -247,17 +242,3 @@ def _pixel_table(feature: str, level: int, images: Any, pixels: Any, total: Any,
     channels = len(total)
     same = ([value] * channels for value in (level, images, pixels))
     return pa.table([[feature] * channels, np.arange(channels), *same, total, squares], schema=SCHEMA)
-
-
-def _describe(summed: pa.Table, channels: int) -> dict[str, Any]:
-    rows = summed.to_pylist()
-    if not any(row["pixels"] for row in rows):
-        return {"mean": [0.0] * channels, "variance": [1.0] * channels, "images": 0}
-    high = [row["squares"] << 32 for row in rows[channels:]] or [0] * channels
-    both = zip(rows[:channels], high, strict=True)
-    pairs = [rounded(row["pixels"], row["total"], row["squares"] + more) for row, more in both]
-    return {
-        "mean": [mean for mean, _ in pairs],
-        "variance": [variance for _, variance in pairs],
-        "images": rows[0]["images"],
-    }

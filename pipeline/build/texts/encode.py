@@ -24,8 +24,7 @@ from recordmill.transforms.contract.kinds.pair import FIELDS, PairOptions
 from recordmill.transforms.contract.kinds.text import TextOptions, TextsOptions
 from recordmill.transforms.contract.kinds.token_labels import TokenLabelsOptions
 from recordmill.transforms.contract.stored import Ragged, splits_of
-from recordmill.transforms.numpy.pairs import PairError, PairTokenizer
-from recordmill.transforms.numpy.tokenizers import Encoded, TextTokenizer
+from recordmill.transforms.numpy.tokenizers import Encoded, PairError, PairTokenizer, TextTokenizer
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a batch is one thread's: workers run several at a time
 

@@ -8,6 +8,7 @@ the only source of facts about its kind for people and other tools: no other roo
 import functools
 import keyword
 import typing
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
@@ -90,37 +91,41 @@ class ExportColumn:
     depth: int = 0  # 0 for a value a row, 1 for a list, 2 for lists in a list
 
 
-class Export(Protocol):
-    """The columns of a version, as its features add them."""
+@dataclass
+class Export(ABC):
+    """The columns of a version, as its features add them, and the features that read them."""
 
-    @property
-    def label(self) -> str | None:
-        """The label's feature."""
+    label: str | None  # the label's feature
+    is_learned_elsewhere: (
+        bool  # whether the statistics come from other rows: a build of the exported ones learns others
+    )
+    vocabulary: Callable[[str], list[str]]
+    """Returns a feature's words by id. Raises: DatasetError: the vocabulary is damaged."""
+    columns: list[ExportColumn] = field(default_factory=list)
+    features: dict[str, dict[str, Any]] = field(default_factory=dict)  # the features of the export's spec, by name
+    notes: list[str] = field(default_factory=list)  # sentences about values that a build cannot restore
+    as_stored: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Descriptions of kind raw by part, which read numbers as stored."""
 
-    @property
-    def is_learned_elsewhere(self) -> bool:
-        """Whether the statistics come from other rows: a build of the exported ones would learn different values."""
-
-    def vocabulary(self, feature: str) -> list[str]:
-        """Returns a feature's words by id. Raises: DatasetError: the vocabulary is damaged."""
-
-    def add(self, name: str, options: dict[str, Any], *columns: ExportColumn) -> None:
-        """Adds a feature of the spec with its columns."""
+    def add(self, name: str, options: dict[str, Any], column: ExportColumn) -> None:
+        """Adds a feature of the spec with its column."""
+        self.columns.append(column)
+        self.features[name] = options
 
     def add_raw(self, name: str, column: ExportColumn) -> None:
         """Adds a feature of kind raw."""
+        many = {"many": True} if column.depth else {}
+        stored = {"string": "bytes"}.get(column.type, column.type)
+        other = {"column": column.name} if column.name != name else {}
+        self.add(name, {"kind": "raw", "type": stored, **many, **other}, column)
 
-    def add_column(self, column: ExportColumn) -> None:
-        """Adds a column that no feature reads."""
-
+    @abstractmethod
     def add_words(self, feature: str, words: Sequence[str]) -> str:
         """Adds a file with one word a line; returns its path."""
 
-    def read_as_stored(self, name: str, description: dict[str, Any]) -> None:
-        """Reads a part of a record by a raw description instead of its feature's."""
-
     def note(self, name: str, sentence: str) -> None:
         """Adds a sentence about values that an import does not restore."""
+        self.notes.append(f"{name}: {sentence}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,6 +183,7 @@ class Description:
     """A feature as `dataset.json` describes it, complete for a reader."""
 
     kind: ClassVar[str]
+    is_served: ClassVar[bool] = True  # whether the serving model takes and makes it: a model predicts others
     stored_as: Mapping[str, StoredAs] | None = left_out(None)
     """By part, how adopted records hold it; None: as Recordmill writes records."""
 

@@ -28,6 +28,11 @@ class PlacesOptions(base.ListOptions):
     unit: str
     oriented: str = "upright"
 
+    @property
+    def numbers_of_object(self) -> int:
+        """The numbers of an object in the list."""
+        return NUMBERS
+
 
 @dataclass(frozen=True, kw_only=True)
 class BoxesOptions(PlacesOptions):

@@ -20,6 +20,8 @@ PIXEL_BYTES = {"uint8": 1, "uint16": 2, "float32": 4}
 """The types of pixels, with their bytes."""
 MOST_BANDS = 16
 """The most channels of an image."""
+LARGE = 256  # pixels of the longer side: decoding a smaller JPEG costs less than the choice of a reduction
+SPARE = 2  # times the result's sides: with less, photos look different (docs/images.md)
 
 
 def planes_of(pixel: str, channels: int) -> int:
@@ -57,6 +59,13 @@ class PixelOptions:
     def planes(self) -> int:
         """The planes of a deep image; 0 for plain ones (`planes_of`)."""
         return planes_of(self.pixel, self.channels)
+
+    @property
+    def reduced_from(self) -> int | None:
+        """The longer side from which a JPEG may be decoded at a half, a quarter or an eighth of its size."""
+        least = min(self.size) if self.size else self.shorter_side
+        is_averaged = self.dct_scaling and self.resize in ("auto", "area")
+        return max(2 * SPARE * least, LARGE) if is_averaged and least is not None else None
 
     @property
     def keeps_numbers(self) -> bool:

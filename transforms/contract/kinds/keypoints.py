@@ -31,6 +31,10 @@ class KeypointsOptions(PlacesOptions):
     count: int  # the points of an object
     numbers: int
 
+    @property
+    def numbers_of_object(self) -> int:
+        return self.count * self.numbers
+
 
 @dataclass(frozen=True, kw_only=True)
 class KeypointsDescription(PlacesDescription):

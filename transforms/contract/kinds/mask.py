@@ -59,6 +59,7 @@ class MaskDescription(ImageDescription):
 
     kind: ClassVar[str] = "mask"
     is_mask: ClassVar[bool] = True
+    is_served: ClassVar[bool] = False
     image: str
     classes: Mapping[str, str] | None = base.left_out(None)  # names by value, in decimal
     ignore: Count | None = base.left_out(None)
@@ -84,6 +85,7 @@ class MasksDescription(ImageSequenceDescription):
 
     kind: ClassVar[str] = "masks"
     is_mask: ClassVar[bool] = True
+    is_served: ClassVar[bool] = False
     ignore: ClassVar[None] = None
     image: str
 

@@ -117,7 +117,7 @@ def export_as_stored(into: base.Export, name: str, parts: Mapping[str, base.Stor
     for part, stored in parts.items():
         own, many = f"{name}_{part}" if part else name, stored.shape is None
         raw = RawDescription(stored=stored.dtype, length="varying" if many else None)
-        into.read_as_stored(own, raw.to_json())
+        into.as_stored[own] = raw.to_json()
         into.add_raw(own, plain_column(own, stored.dtype, many=many))
     into.note(name, f"{why}, so the stored values are exported, and go back as kind raw")
 

@@ -245,7 +245,7 @@ class TextDescription(base.Description):
             into.add(name, {**kept, "tokenizer": "whitespace", "case": "keep", "vocabulary": path}, texts)
             return
         if self.hash_buckets is None:
-            into.add_column(texts)
+            into.columns.append(texts)
         self.export_ids(into, name)
         why = "it stores hashes" if self.hash_buckets is not None else "its text does not reproduce the ids"
         if self.window is not None:

@@ -31,6 +31,7 @@ class TokenLabelsDescription(base.Description):
     """A list of labels a row, as long as the text's list of ids."""
 
     kind: ClassVar[str] = "token_labels"
+    is_served: ClassVar[bool] = False
     aligned: ClassVar[tuple[str, ...]] = ()
     packed: ClassVar[int | None] = None
     stored: str = "int64"

@@ -8,7 +8,6 @@ array([[1. , 0. , 0. , 1. , 0. , 0. , 0. , 0. , 0.5]])
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -45,7 +44,7 @@ def affine_numbers(
     At least one of a, b, c, d is float64 [rows]. `shares` move the image right and down by shares of its width and
     height, `pixels` add pixels; `center` is the origin of x and y, as a share of both sides.
     """
-    turned = (np.rint(np.asarray(each) * UNIT) / UNIT for each in (a, b, c, d))
+    turned = (base.rounded(np.asarray(each), UNIT) for each in (a, b, c, d))
     return np.column_stack(np.broadcast_arrays(*turned, *shares, *pixels, center))
 
 
@@ -74,20 +73,15 @@ class Affine(Movement):
         a, b, c, d = values[:4]
         return a, b, c, d
 
-    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Interpolates each pixel between four, by their distances."""
-        return self._moved(pixels, values, out, base.fill_levels(self.fill, pixels.shape[2]), _between_four)
-
-    def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Takes the nearest pixel; zeros outside the image."""
-        return self._moved(pixels, values, out, [0] * pixels.shape[2], _nearest)
-
-    def _moved(
-        self, pixels: Pixels, values: Values, out: Pixels | None, fill: list[int], take: Callable[..., None]
-    ) -> Pixels:
+    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None, *, mask: bool = False) -> Pixels:
+        """Interpolates each pixel between four, by their distances; in a mask takes the nearest, 0 outside."""
         pixels = pixels.copy() if pixels is out else pixels
         out = base.memory(out, pixels.shape, pixels.dtype)
-        take(pixels, *positions(self.matrix(values, *pixels.shape[:2]), *pixels.shape[:2]), fill, out)
+        places = positions(self.matrix(values, *pixels.shape[:2]), *pixels.shape[:2])
+        if mask:
+            _nearest(pixels, *places, out)
+        else:
+            _between_four(pixels, *places, base.fill_levels(self.fill, pixels.shape[2]), out)
         return out
 
     def move_points(self, points: Floats, values: Values, height: int, width: int) -> Floats:
@@ -141,11 +135,11 @@ def _between_four(pixels: Pixels, x: Whole, y: Whole, fill: list[int], out: Pixe
     out[...] = sums >> 10 if is_whole else sums / 1024
 
 
-def _nearest(pixels: Pixels, x: Whole, y: Whole, fill: list[int], out: Pixels) -> None:
-    out[...] = _at(_framed(pixels, fill), (x + 16) >> 5, (y + 16) >> 5)
+def _nearest(pixels: Pixels, x: Whole, y: Whole, out: Pixels) -> None:
+    out[...] = _at(_framed(pixels, 0), (x + 16) >> 5, (y + 16) >> 5)
 
 
-def _framed(pixels: Pixels, fill: list[int]) -> Pixels:
+def _framed(pixels: Pixels, fill: int | list[int]) -> Pixels:
     """Puts one filled pixel around an image."""
     height, width, channels = pixels.shape
     framed = np.empty((height + 2, width + 2, channels), pixels.dtype)
@@ -175,13 +169,13 @@ class RandomRotation(Affine):
     fill: Fill = 0
 
     def __post_init__(self) -> None:
-        check_range(self, "degrees", self.degrees, 180.0)
+        check_angles(self, "degrees", self.degrees, 180.0)
         base.check_fill(self, self.fill)
         if self.corners not in ("fill", "crop"):
             raise ValueError(f"{self}: corners is {self.corners!r}; give 'fill' or 'crop'")
 
     def draw(self, uniforms: Floats) -> Floats:
-        return turn_numbers(drawn(self.degrees, uniforms[:, 0]))
+        return turn_numbers(base.drawn(limits(self.degrees), uniforms[:, 0]))
 
     def linear(self, values: Values, height: int, width: int) -> tuple[float, float, float, float]:
         """Divides by the growth that puts a rectangle of the image's shape inside it."""
@@ -208,21 +202,21 @@ class RandomAffine(Affine):
     fill: Fill = 0
 
     def __post_init__(self) -> None:
-        check_range(self, "degrees", self.degrees, 180.0)
-        check_range(self, "shear", self.shear, LARGEST_SHEAR)
+        check_angles(self, "degrees", self.degrees, 180.0)
+        check_angles(self, "shear", self.shear, LARGEST_SHEAR)
         base.check_fill(self, self.fill)
         base.check_pair(self, "translate", base.as_pair(self.translate), "(0.1, 0.2), or one, such as 0.1")
         for share in base.as_pair(self.translate):
             base.check_shares(self, translate=share)
-        base.check_pair(self, "scale", self.scale, "(0.9, 1.1)")
-        if not 1 / LARGEST_SCALE <= self.scale[0] <= self.scale[1] <= LARGEST_SCALE:
-            raise ValueError(f"{self}: scale is not a range; give (least, most) of 0.1 to 10, such as (0.9, 1.1)")
+        allowed = 1 / LARGEST_SCALE, LARGEST_SCALE
+        base.check_range(self, "scale", self.scale, *allowed, "of 0.1 to 10, such as (0.9, 1.1)")
 
     def draw(self, uniforms: Floats) -> Floats:
         """Draws the angle, the shifts down and right, the factor, and the shear."""
         angle, down, right, scale, shear = uniforms.T
-        turn, slant = np.deg2rad(drawn(self.degrees, angle)), np.tan(np.deg2rad(drawn(self.shear, shear)))
-        cosine, sine, growth = np.cos(turn), np.sin(turn), drawn(self.scale, scale)
+        turn = np.deg2rad(base.drawn(limits(self.degrees), angle))
+        slant, growth = np.tan(np.deg2rad(base.drawn(limits(self.shear), shear))), base.drawn(self.scale, scale)
+        cosine, sine = np.cos(turn), np.sin(turn)
         linear = (cosine - slant * sine) / growth, -(sine + slant * cosine) / growth, sine / growth, cosine / growth
         most_down, most_right = base.as_pair(self.translate)
         return affine_numbers(*linear, shares=((2 * right - 1) * most_right, (2 * down - 1) * most_down))
@@ -239,16 +233,7 @@ def limits(span: Any) -> tuple[Any, Any]:
     return (-span, span) if isinstance(span, Real) else span  # type: ignore[return-value] # `check_range` looks
 
 
-def drawn(span: float | tuple[float, float], uniforms: Floats) -> Floats:
-    """Draws from (least, most), or from -x to x."""
-    least, most = limits(span)
-    return least + (most - least) * uniforms
-
-
-def check_range(augmentation: Affine, name: str, span: Any, most: float) -> None:
+def check_angles(augmentation: Affine, name: str, span: Any, most: float) -> None:
     """Refuses invalid ranges of angles. Raises: ValueError."""
-    base.check_pair(augmentation, name, limits(span), "(-10, 10), or one, such as 10")
-    first, last = limits(span)
-    if not -most <= first <= last <= most:
-        message = f"{name} is {span}; give an angle, 0 to {most:g}, or (least, most) of {-most:g} to {most:g}"
-        raise ValueError(f"{augmentation}: {message}")
+    words = f"of {-most:g} to {most:g}, such as (-10, 10), or an angle, 0 to {most:g}"
+    base.check_range(augmentation, name, limits(span), -most, most, words)

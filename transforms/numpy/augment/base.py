@@ -6,9 +6,17 @@ machine takes the same pixels.
 
 >>> overlap(-2, 5, 10)
 (0, 3, 2)
+
+Boxes and key points on an image move with it:
+
+>>> eyes = np.array([[[0.5, 0.25, 2], [0.5, 0.5, 1]]], np.float32)  # one object: left, right
+>>> moved = MovedKeypoints(eyes, [1, 0])
+>>> moved.move(RandomFlip(), (1.0, 0.0), 10, 10)  # doctest: +SKIP
+>>> moved.put()  # doctest: +SKIP
 """
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -26,6 +34,8 @@ Values: TypeAlias = Sequence[float]  # one image's parameters, `numbers` of them
 Fill: TypeAlias = int | tuple[int, int, int]  # one level for all channels, or red, green, blue
 Shape: TypeAlias = tuple[int | None, int | None, int]  # height, width and channels; None: depends on the image
 Acting: TypeAlias = "tuple[Augmentation, Values]"  # a change and its parameters
+UNIT = 1024.0  # factors and shares are integers of 1/1024: their sums with pixels are exact in float32
+ABOVE_0, LARGEST = math.ulp(0.0), sys.float_info.max
 
 
 @dataclass(frozen=True)
@@ -64,10 +74,6 @@ class Augmentation(ABC):
         `out`, or another array of the result's shape, such as a view of `pixels`.
         """
 
-    def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Changes an image of class ids or other values that are not colours: by default not at all."""
-        return pixels
-
     def output_shape(self, shape: Shape) -> Shape:
         """Returns the result's shape."""
         return shape
@@ -77,8 +83,9 @@ class Augmentation(ABC):
 class Movement(Augmentation):
     """A change that moves pixels, with masks, boxes and key points."""
 
-    def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        return self.apply(pixels, values, out)
+    @abstractmethod
+    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None, *, mask: bool = False) -> Pixels:
+        """Moves pixels; those of a `mask`, class ids or other values that are not colours, keep their values."""
 
     @abstractmethod
     def move_points(self, points: Floats, values: Values, height: int, width: int) -> Floats:
@@ -93,6 +100,53 @@ class Movement(Augmentation):
         corners = boxes[:, [0, 1, 0, 3, 2, 1, 2, 3]].reshape(-1, 2)
         moved = np.clip(self.move_points(corners, values, height, width), 0, 1).reshape(-1, 4, 2)
         return np.concatenate([moved.min(1), moved.max(1)], 1)
+
+
+NEAR = 2.0**-20  # a share of the image: rounding moves what touches an edge by about a billionth
+
+
+class MovedBoxes:
+    """Boxes, y_min, x_min, y_max, x_max, 0 to 1; those without area become zeros."""
+
+    def __init__(self, boxes: npt.NDArray[np.floating[Any]]) -> None:
+        """Takes floats [n, 4], to be overwritten."""
+        self._boxes, self._moved = boxes, np.clip(boxes.astype(np.float64), 0, 1)
+
+    def move(self, change: Movement, values: Values, height: int, width: int) -> None:
+        """Moves them with an image of this size by a change with these parameters."""
+        self._moved = change.move_boxes(self._moved, values, height, width)
+
+    def put(self) -> None:
+        """Writes them back."""
+        kept = self._moved.astype(np.float32)
+        kept[(kept[:, 2:] - kept[:, :2] < NEAR).any(1)] = 0
+        self._boxes[...] = kept
+
+
+class MovedKeypoints:
+    """Key points, y, x, visibility; those that leave the image, and invisible ones, become zeros."""
+
+    def __init__(self, points: npt.NDArray[np.float32], partners: Sequence[int]) -> None:
+        """Takes float32 [n, points, 3], to be overwritten, and the index of each one's partner in a mirror."""
+        self._points, self._moved, self._partners = points, points.astype(np.float64), partners
+
+    def move(self, change: Movement, values: Values, height: int, width: int) -> None:
+        """Moves them as `MovedBoxes` does."""
+        places = change.move_points(self._moved[..., :2].reshape(-1, 2), values, height, width)
+        places = places.reshape(*self._moved.shape[:2], 2)
+        inside = ((places >= -NEAR) & (places <= 1 + NEAR)).all(-1, keepdims=True)
+        self._moved[..., :2] = np.clip(places, 0, 1)
+        self._moved *= inside
+        if change.mirrors(values):
+            self._moved = self._moved[:, self._partners]
+
+    def put(self) -> None:
+        """Writes them back."""
+        self._points[...] = self._moved * (self._moved[..., 2:] > 0)
+
+
+Lying: TypeAlias = MovedBoxes | MovedKeypoints
+"""Places on an image, on their way through its changes."""
 
 
 class Window(NamedTuple):
@@ -146,11 +200,6 @@ def copied(pixels: Pixels, out: Pixels | None = None) -> Pixels:
     return out
 
 
-def both_sides(size: int | tuple[int, int]) -> tuple[int, int]:
-    """Returns height and width."""
-    return (size, size) if isinstance(size, int) else size
-
-
 def as_pair(value: Any) -> tuple[Any, Any]:
     """Returns a number twice, and anything else unchanged."""
     return (value, value) if isinstance(value, Real) else value  # type: ignore[return-value] # `check_pair` looks
@@ -165,9 +214,30 @@ def check_shares(augmentation: Augmentation, **options: float) -> None:
 
 def check_pair(augmentation: Augmentation, name: str, value: Any, example: str) -> None:
     """Refuses anything but two real numbers, in a tuple or a list. Raises: ValueError."""
-    is_pair = isinstance(value, tuple | list) and len(value) == 2
-    if not (is_pair and all(isinstance(number, Real) for number in value)):
+    if not _is_pair(value):
         raise ValueError(f"{augmentation}: {name} is {value!r}; give two numbers, such as {example}")
+
+
+def check_range(augmentation: Augmentation, name: str, value: Any, least: float, most: float, words: str) -> None:
+    """Refuses anything but two numbers, `least <= first <= last <= most`, as `words` describe. Raises: ValueError."""
+    if not (_is_pair(value) and least <= value[0] <= value[1] <= most):
+        given = f"{augmentation}: {name} is {getattr(augmentation, name)!r}"
+        raise ValueError(f"{given}; give two numbers, (least, most) {words}")
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(number, Real) for number in value)
+
+
+def drawn(span: tuple[float, float], uniforms: Floats) -> Floats:
+    """Draws from (least, most)."""
+    least, most = span
+    return least + (most - least) * uniforms
+
+
+def rounded(numbers: Floats, unit: float = UNIT) -> Floats:
+    """Rounds to integers of 1/unit."""
+    return np.rint(numbers * unit) / unit
 
 
 def check_size(augmentation: Augmentation, size: Any) -> None:
@@ -193,13 +263,8 @@ def fill_levels(fill: Fill, channels: int) -> list[int]:
 
 def check_part(augmentation: Augmentation, area: tuple[float, float], aspect: tuple[float, float]) -> None:
     """Refuses invalid ranges of shares or ratios. Raises: ValueError."""
-    check_pair(augmentation, "area", area, "(0.08, 1)")
-    check_pair(augmentation, "aspect", aspect, "(0.75, 1.33)")
-    if not 0 < area[0] <= area[1] <= 1:
-        raise ValueError(f"{augmentation}: area is not a range; give (least, most) of 0 to 1, such as (0.08, 1)")
-    if not 0 < aspect[0] <= aspect[1] < math.inf:
-        message = "aspect is not a range; give (least, most) above 0, such as (0.75, 1.33)"
-        raise ValueError(f"{augmentation}: {message}")
+    check_range(augmentation, "area", area, ABOVE_0, 1, "of 0 to 1, such as (0.08, 1)")
+    check_range(augmentation, "aspect", aspect, ABOVE_0, LARGEST, "above 0, such as (0.75, 1.33)")
 
 
 def draw_part(area: tuple[float, float], aspect: tuple[float, float], uniforms: Floats) -> Floats:
@@ -207,9 +272,8 @@ def draw_part(area: tuple[float, float], aspect: tuple[float, float], uniforms: 
 
     A row has a part's height and width relative to the root of the image's area, and its offsets as shares of the room.
     """
-    narrow, wide = math.log(aspect[0]), math.log(aspect[1])
-    share = area[0] + (area[1] - area[0]) * uniforms[:, 0]
-    ratio = np.exp(narrow + (wide - narrow) * uniforms[:, 1])
+    share = drawn(area, uniforms[:, 0])
+    ratio = np.exp(drawn((math.log(aspect[0]), math.log(aspect[1])), uniforms[:, 1]))
     return np.column_stack([np.sqrt(share / ratio), np.sqrt(share * ratio), uniforms[:, 2:]])
 
 

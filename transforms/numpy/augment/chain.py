@@ -22,13 +22,14 @@ from recordmill.transforms.numpy.augment.base import (
     Augmentation,
     Floats,
     ImagePart,
+    Lying,
+    MovedBoxes,
     Movement,
     Pixels,
     Shape,
     Values,
     Window,
 )
-from recordmill.transforms.numpy.augment.lying import Lying, MovedBoxes
 from recordmill.transforms.numpy.augment.movements import Crop
 
 UserFunction: TypeAlias = Callable[[Pixels, np.random.Generator], Pixels]
@@ -204,9 +205,10 @@ def apply_acting(
                 each.move(change, values, *_sides(pixels))
         if isinstance(pixels, ImagePart):
             pixels = change.apply_to_part(pixels, into, mask=mask)  # type: ignore[attr-defined] # a Crop
-        else:
-            change_pixels = change.apply_to_mask if mask else change.apply
-            pixels = change_pixels(pixels, values, into)
+        elif isinstance(change, Movement):
+            pixels = change.apply(pixels, values, into, mask=mask)
+        elif not mask:
+            pixels = change.apply(pixels, values, into)
     assert not isinstance(pixels, ImagePart)  # noqa: S101 - a crop comes first
     if out is not None and pixels is not out:
         pixels = base.copied(pixels, out)
@@ -310,13 +312,7 @@ class Views(Changes, Movement):
         height, width, channels = output_shape(self.inner, shape)
         return None if height is None else self.count * height, width, channels
 
-    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        return self._views(pixels, values, out, mask=False)
-
-    def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        return self._views(pixels, values, out, mask=True)
-
-    def _views(self, pixels: Pixels, values: Values, out: Pixels | None, *, mask: bool) -> Pixels:
+    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None, *, mask: bool = False) -> Pixels:
         height, width, channels = pixels.shape
         shape = self.output_shape((height, width, channels))
         out = base.memory(out, shape, pixels.dtype)  # type: ignore[arg-type] # an image's shape gives a shape without None

@@ -29,9 +29,8 @@ import numpy.typing as npt
 
 from recordmill.transforms.contract.image_rules import luma
 from recordmill.transforms.numpy import opencv
-from recordmill.transforms.numpy.augment.base import Augmentation, Floats, Pixels, Values, check_shares, memory
+from recordmill.transforms.numpy.augment.base import Augmentation, Floats, Pixels, Values, check_shares, memory, rounded
 
-UNIT = 1024.0
 LUMA = np.array([0.299, 0.587, 0.114])
 # U is 0.492111 (B - Y), V is 0.877283 (R - Y); I and Q are the same plane, turned by 33 degrees.
 CHROMA = 0.492111 / 0.877283
@@ -106,10 +105,10 @@ def color_numbers(brightness: Floats, contrast: Floats, saturation: Floats, hue:
     Contrast is around the mean grey; saturation 0 is grey. Returns float64 [rows, 11], multiples of 1/1024: the factor
     of a grey pixel, the factor of the mean grey, and the map of red, green and blue, row by row.
     """
-    factor, pivot = _rounded(brightness * contrast), _rounded(brightness * (1 - contrast))
+    factor, pivot = rounded(brightness * contrast), rounded(brightness * (1 - contrast))
     cosine, sine = (np.reshape(saturation * f(2 * np.pi * hue), (-1, 1, 1)) for f in (np.cos, np.sin))
     maps = GREY + cosine * (np.eye(3) - GREY) + sine * QUARTER_TURN
-    maps = _rounded(np.reshape(brightness * contrast, (-1, 1, 1)) * maps)
+    maps = rounded(np.reshape(brightness * contrast, (-1, 1, 1)) * maps)
     maps += np.eye(3) * (factor[:, np.newaxis] - maps.sum(2))[:, :, np.newaxis]
     return np.column_stack([factor, pivot, maps.reshape(-1, 9)])
 
@@ -140,10 +139,6 @@ def mean_grey(pixels: Pixels) -> int:
         sums = [int(each) for each in pixels.sum((0, 1), dtype=np.int64)]
     total = sums[0] if channels == 1 else luma(*sums)
     return int((2 * total + height * width) // (2 * height * width))
-
-
-def _rounded(numbers: Floats) -> Floats:
-    return np.rint(numbers * UNIT) / UNIT
 
 
 LEVELS = np.arange(256, dtype=np.uint8)

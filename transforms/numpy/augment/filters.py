@@ -1,6 +1,5 @@
 """Blur and sharpness: integer sums over a pixel's neighbours, for the same levels in every library."""
 
-import math
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -13,7 +12,6 @@ from recordmill.transforms.numpy.augment.base import Augmentation, Floats, Pixel
 
 TAP = 4096.0  # taps are integers of 1/4096: with rows rounded to 1/16 level, both sums are exact in float32
 LARGEST = 99  # the middle tap takes all rounding: from 101 taps on it can become negative
-UNIT = 1024.0  # of a sharpness' factor, as of colours
 SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32)  # Pillow's `ImageFilter.SMOOTH`, times 13
 
 Levels = npt.NDArray[np.uint8 | np.int16]
@@ -35,10 +33,9 @@ class GaussianBlur(Augmentation):
         if not (isinstance(self.kernel, int) and 0 < self.kernel <= LARGEST and self.kernel % 2):
             message = f"kernel is {self.kernel}; give an odd number of pixels, 1 to {LARGEST}, such as 23"
             raise ValueError(f"{self}: {message}")
-        base.check_pair(self, "sigma", base.as_pair(self.sigma), "(0.1, 2.0), or one, such as 1.0")
-        least, most = base.as_pair(self.sigma)
-        if not 0 < least <= most < math.inf:
-            raise ValueError(f"{self}: sigma is not a range; give (least, most) in pixels, such as (0.1, 2.0)")
+        allowed = base.ABOVE_0, base.LARGEST
+        words = "in pixels, such as (0.1, 2.0), or one, such as 1.0"
+        base.check_range(self, "sigma", base.as_pair(self.sigma), *allowed, words)
 
     @property
     def numbers(self) -> int:
@@ -47,9 +44,7 @@ class GaussianBlur(Augmentation):
 
     def draw(self, uniforms: Floats) -> Floats:
         """Makes taps for the deviation, integers of 1/4096; they add up to 1."""
-        least, most = base.as_pair(self.sigma)
-        sigma = least + (most - least) * uniforms
-        taps = np.exp(-0.5 * (np.arange(self.numbers) / sigma) ** 2)
+        taps = np.exp(-0.5 * (np.arange(self.numbers) / base.drawn(base.as_pair(self.sigma), uniforms)) ** 2)
         taps = np.rint(taps / (2 * taps.sum(1, keepdims=True) - 1) * TAP)
         taps[:, 0] = TAP - 2 * taps[:, 1:].sum(1)
         return taps / TAP
@@ -95,13 +90,11 @@ class RandomSharpness(Augmentation):
     factor: tuple[float, float] = (0.5, 1.5)
 
     def __post_init__(self) -> None:
-        base.check_pair(self, "factor", self.factor, "(0.5, 1.5)")
-        if not 0 <= self.factor[0] <= self.factor[1] <= 2:
-            raise ValueError(f"{self}: factor is not a range; give (least, most) of 0 to 2, such as (0.5, 1.5)")
+        base.check_range(self, "factor", self.factor, 0, 2, "of 0 to 2, such as (0.5, 1.5)")
 
     def draw(self, uniforms: Floats) -> Floats:
         """Draws the factor, in integers of 1/1024."""
-        return sharpness_numbers(self.factor[0] + (self.factor[1] - self.factor[0]) * uniforms[:, 0])
+        return base.rounded(base.drawn(self.factor, uniforms))
 
     def acts(self, values: Values) -> bool:
         return values[0] != 1
@@ -115,11 +108,6 @@ class RandomSharpness(Augmentation):
             mixed = pixels.astype(np.float32) * np.float32(factor) + smooth.astype(np.float32) * np.float32(1 - factor)
             out[...] = np.clip(mixed + np.float32(0.5), 0, 255)
         return out
-
-
-def sharpness_numbers(factors: Floats) -> Floats:
-    """Makes parameters from factors, float64 [rows]: integers of 1/1024."""
-    return np.rint(factors[:, np.newaxis] * UNIT) / UNIT
 
 
 def smoothed(pixels: Pixels) -> Pixels:

@@ -2,7 +2,6 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -45,7 +44,7 @@ class Crop(Movement):
     @property
     def sides(self) -> tuple[int, int]:
         """The result's height and width."""
-        return base.both_sides(self.size)
+        return base.as_pair(self.size)
 
     def output_shape(self, shape: Shape) -> Shape:
         return (*self.sides, shape[2])
@@ -54,29 +53,20 @@ class Crop(Movement):
     def window(self, values: Values, height: int, width: int) -> Window:
         """Returns the window for an image of this size, by its parameters."""
 
-    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None, *, mask: bool = False) -> Pixels:
         """Crops; returns a view of an unscaled window inside the image."""
-        return self._cropped(self._whole(pixels, values), out, resize)
-
-    def apply_to_mask(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        """Crops, scaling by the nearest pixel."""
-        return self._cropped(self._whole(pixels, values), out, nearest)
+        height, width = pixels.shape[:2]
+        whole = ImagePart(pixels, 0, 0, height, width, self.window(values, height, width))
+        return self.apply_to_part(whole, out, mask=mask)
 
     def apply_to_part(self, part: ImagePart, out: Pixels | None = None, *, mask: bool = False) -> Pixels:
-        """Crops a part that has all of the window's pixels inside the image."""
-        return self._cropped(part, out, nearest if mask else resize)
-
-    def _whole(self, pixels: Pixels, values: Values) -> ImagePart:
-        height, width = pixels.shape[:2]
-        return ImagePart(pixels, 0, 0, height, width, self.window(values, height, width))
-
-    def _cropped(self, part: ImagePart, out: Pixels | None, scaled: Callable[..., Pixels]) -> Pixels:
+        """Crops a part that has all of the window's pixels inside the image; scales a mask by the nearest pixel."""
         y, x, high, wide = part.window
         top, bottom, above = base.overlap(y, high, part.height)
         left, right, before = base.overlap(x, wide, part.width)
         inside = part.pixels[top - part.y : bottom - part.y, left - part.x : right - part.x]
         if self.scales:
-            return scaled(inside, self.sides, out)
+            return (nearest if mask else resize)(inside, self.sides, out)
         if inside.shape[:2] == (high, wide):
             return inside
         out = base.copied(np.zeros((high, wide, inside.shape[2]), inside.dtype), out)
@@ -179,7 +169,7 @@ class RandomFlip(Movement):
     def acts(self, values: Values) -> bool:
         return any(values)
 
-    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None, *, mask: bool = False) -> Pixels:
         horizontal, vertical = values[0] > 0, values[1] > 0
         out = base.memory(out, pixels.shape, pixels.dtype)
         if opencv.takes(pixels):
@@ -218,7 +208,7 @@ class RandomRotation90(Movement):
     def acts(self, values: Values) -> bool:
         return values[0] > 0
 
-    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None, *, mask: bool = False) -> Pixels:
         """Turns the image counterclockwise."""
         quarters = self._quarters(values, *pixels.shape[:2])
         pixels = pixels.copy() if pixels is out else pixels

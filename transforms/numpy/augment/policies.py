@@ -13,9 +13,9 @@ import numpy as np
 
 from recordmill.transforms.numpy.augment import colors
 from recordmill.transforms.numpy.augment.affine import RandomAffine, affine_numbers, turn_numbers
-from recordmill.transforms.numpy.augment.base import Acting, Augmentation, Fill, Floats, Values, check_fill
+from recordmill.transforms.numpy.augment.base import Acting, Augmentation, Fill, Floats, Values, check_fill, rounded
 from recordmill.transforms.numpy.augment.chain import Group
-from recordmill.transforms.numpy.augment.filters import RandomSharpness, sharpness_numbers
+from recordmill.transforms.numpy.augment.filters import RandomSharpness
 
 WIDTH = 12  # parameters of a chosen operation: its number, and at most 11 of its own
 
@@ -150,7 +150,7 @@ def operations(policy: Policy) -> tuple[Operation, ...]:
         Operation(jitter, space.factor * strengths, _factor(0)),  # brightness
         Operation(jitter, space.factor * strengths, _factor(2)),  # colour
         Operation(jitter, space.factor * strengths, _factor(1)),  # contrast
-        Operation(RandomSharpness(), space.factor * strengths, lambda change: sharpness_numbers(1 + change)),
+        Operation(RandomSharpness(), space.factor * strengths, lambda change: rounded(1 + change[:, np.newaxis])),
         Operation(colors.Posterize(8), 8 - dropped, _itself, signed=False),
         Operation(colors.Solarize(), 255 * strengths[::-1], _itself, signed=False),
         Operation(colors.AutoContrast(), nothing, _none, signed=False),

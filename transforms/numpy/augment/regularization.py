@@ -37,7 +37,7 @@ class RandomCutout(Augmentation):
 
     def window(self, values: Values, height: int, width: int) -> Window:
         """Returns the rectangle, inside the image."""
-        return base.window_around(values, base.both_sides(self.size), height, width)
+        return base.window_around(values, base.as_pair(self.size), height, width)
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         y, x, high, wide = self.window(values, *pixels.shape[:2])
@@ -89,7 +89,6 @@ class RandomErasing(Augmentation):
 
 
 Array: TypeAlias = npt.NDArray[Any]
-UNIT = 1024.0  # MixUp's shares are integers of 1/1024: sums of uint8 pixels are exact in float32
 
 
 @dataclass(frozen=True)
@@ -168,7 +167,7 @@ class MixUp(BatchAugmentation):
 
     def draw(self, uniforms: Floats) -> Floats:
         """Draws the row's own share, in integers of 1/1024."""
-        return np.rint(symmetric_beta(self.alpha, uniforms[:, 0], uniforms[:, 1])[:, np.newaxis] * UNIT) / UNIT
+        return base.rounded(symmetric_beta(self.alpha, uniforms[:, 0], uniforms[:, 1])[:, np.newaxis])
 
     def mix(self, batch: Array, parameters: Floats) -> Array:
         for row, other, share in zip(batch, _next(batch), parameters[:, 0].tolist(), strict=True):

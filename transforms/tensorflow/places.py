@@ -1,4 +1,4 @@
-"""Places on an image, such as boxes: moved with its pixels, and stored relative to the stored image.
+"""Places on an image, boxes and key points: moved with its pixels, and stored relative to the stored image.
 
 A stored box is `y_min, x_min, y_max, x_max`, each from 0 to 1: the order of `tf.image` and TensorFlow Datasets. Every
 step is a single exactly rounded operation in float64, without division by a constant, which a graph may replace by a
@@ -6,32 +6,29 @@ multiplication: the same bits in any batch.
 
 Every box stays in the list, which keeps parallel lists, such as categories, aligned. A box outside the image or with
 its end before its start gets an empty area. A box with NaN, and all boxes of a row without an image, become zeros.
+
+A stored point is `y, x, visibility`: three zeros if it is not labelled, outside the image, or in a cropped part, or if
+the row has no image.
 """
 
 import math
-from collections.abc import Callable
+from typing import Any
 
 import tensorflow as tf
 
 from recordmill.transforms.contract.image_rules import mirrored, placement, upright
 from recordmill.transforms.contract.kinds.boxes import BoxesOptions, PlacesDescription, PlacesOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions, PixelOptions
+from recordmill.transforms.contract.kinds.keypoints import NUMBERS, VISIBLE, KeypointsOptions
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics, cut, padded
 
-NUMBERS = 4  # of a box
 LEAST = 2.0**-100  # smaller numbers become 0, as TensorFlow may flush those below 2**-126
 
 
-def prepare(options: BoxesOptions, column: tf.RaggedTensor, context: Context) -> Prepared:
-    """Stores boxes, four float32 each, ragged [rows, None], `max_length` at most; prepare their image first."""
-    return prepare_places(options, NUMBERS, column, context, moved)
-
-
-def prepare_places(
-    options: PlacesOptions, numbers: int, column: tf.RaggedTensor, context: Context, move: Callable[..., tf.Tensor]
-) -> Prepared:
-    """Stores objects, ragged [rows, None], `numbers` values each; `move` is a function like `moved`."""
-    limit = options.max_length
+def prepare(options: PlacesOptions, column: tf.RaggedTensor, context: Context) -> Prepared:
+    """Stores objects, float32 numbers, ragged [rows, None], `max_length` at most; prepare their image first."""
+    numbers, limit = options.numbers_of_object, options.max_length
+    move: Any = moved_keypoints if isinstance(options, KeypointsOptions) else moved_boxes
     kept = cut(limit and numbers * limit, column)
     geometry, image = context.prepared[options.image].geometry, context.options[options.image]
     assert isinstance(image, ImageOptions)  # noqa: S101 - the spec's check
@@ -46,7 +43,7 @@ def prepare_places(
     return Prepared(store)
 
 
-def moved(options: BoxesOptions, image: PixelOptions, boxes: tf.Tensor, sources: tf.Tensor) -> tf.Tensor:
+def moved_boxes(options: BoxesOptions, image: PixelOptions, boxes: tf.Tensor, sources: tf.Tensor) -> tf.Tensor:
     """Moves boxes as their images are cut, scaled and laid on the background.
 
     `boxes` are of any float type, [boxes, 4], as `order`, `unit` and `oriented` define them; `sources` are the height,
@@ -54,8 +51,8 @@ def moved(options: BoxesOptions, image: PixelOptions, boxes: tf.Tensor, sources:
     `y_min, x_min, y_max, x_max`, 0..1, relative to the stored image.
     """
     boxes, (sides, turn) = tf.cast(boxes, tf.float64), (sources[:, :2], sources[:, 2])
-    ends = [upright_points(options, points, sides, turn) for points in _corners(options.order, boxes)]
-    corners = tf.concat([placed(corner(*ends), sides, image)[0] for corner in (tf.minimum, tf.maximum)], 1)
+    ends = [_upright_points(options, points, sides, turn) for points in _corners(options.order, boxes)]
+    corners = tf.concat([_placed(corner(*ends), sides, image)[0] for corner in (tf.minimum, tf.maximum)], 1)
     is_box = tf.reduce_all(sides > 0, 1) & ~tf.reduce_any(tf.math.is_nan(tf.concat(ends, 1)), 1)
     return tf.cast(tf.where(is_box[:, tf.newaxis] & (corners >= LEAST), corners, tf.zeros_like(corners)), tf.float32)
 
@@ -71,7 +68,26 @@ def _corners(order: str, boxes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return first, tf.maximum(first, end)
 
 
-def upright_points(options: PlacesOptions, points: tf.Tensor, sides: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
+def moved_keypoints(
+    options: KeypointsOptions, image: PixelOptions, objects: tf.Tensor, sources: tf.Tensor
+) -> tf.Tensor:
+    """Moves key points as their images are cut, scaled and laid on the background.
+
+    `objects` have `x, y`, or `x, y, visibility`, of each point: floats [objects, count * numbers]; `sources` are as in
+    `moved_boxes`. Returns float32 [objects, count * 3].
+    """
+    points = tf.reshape(tf.cast(objects, tf.float64), [-1, options.numbers])
+    sources = tf.repeat(sources, options.count, axis=0)
+    sides, turn = sources[:, :2], sources[:, 2]
+    visibility = points[:, 2:] if options.numbers == NUMBERS else tf.fill([tf.shape(points)[0], 1], VISIBLE)
+    places, is_inside = _placed(_upright_points(options, tf.reverse(points[:, :2], [1]), sides, turn), sides, image)
+    is_point = (is_inside & tf.reduce_all(sides > 0, 1))[:, tf.newaxis] & (visibility > 0)
+    stored = tf.concat([places, tf.cast(visibility, tf.float64)], 1)
+    stored = tf.where(is_point & (stored >= LEAST), stored, tf.zeros_like(stored))
+    return tf.cast(tf.reshape(stored, [-1, options.count * NUMBERS]), tf.float32)
+
+
+def _upright_points(options: PlacesOptions, points: tf.Tensor, sides: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
     """Returns points y, x, [points, 2], in pixels of their upright images of height and width `sides`."""
     in_file = options.oriented == "file"
     if options.unit == "relative":
@@ -83,7 +99,7 @@ def upright_points(options: PlacesOptions, points: tf.Tensor, sides: tf.Tensor, 
     return tf.where(tf.stack(mirrored(turn), 1), tf.cast(sides, tf.float64) - points, points)
 
 
-def placed(points: tf.Tensor, sides: tf.Tensor, image: PixelOptions) -> tuple[tf.Tensor, tf.Tensor]:
+def _placed(points: tf.Tensor, sides: tf.Tensor, image: PixelOptions) -> tuple[tf.Tensor, tf.Tensor]:
     """Moves points of upright images into the stored images, 0..1, clipped to the edges.
 
     Also returns whether each was inside, bool [points]; NaN is not.
