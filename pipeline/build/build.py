@@ -13,11 +13,10 @@ from recordmill.pipeline.build.base.live_analysis import LearnedAnewError
 from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
 from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.journal import Journal
-from recordmill.pipeline.build.outcome import GateBreachedError, Published
 from recordmill.pipeline.build.plan.plan import BuildPlan, check_free_space, make_plan
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.publish.same_version import earlier_version
-from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
+from recordmill.pipeline.build.run_options import GateBreachedError, Listener, Published, RunOptions, Stage
 from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster
 from recordmill.pipeline.build.runners.worker_environment import without_cloud_clients
 from recordmill.pipeline.errors import ExitCode, UserError, code_of

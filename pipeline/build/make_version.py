@@ -28,14 +28,13 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
 from recordmill.pipeline.build.context.reports import Progress
 from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE, TableInMaking
-from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.plan.plan import BuildPlan, check_free_space
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import Build, InputsChangedError, check_unchanged
 from recordmill.pipeline.build.publish.assemble import SERVING_FOLDER, assemble, describe_features
 from recordmill.pipeline.build.publish.same_version import find_version, same_as_live, undone
 from recordmill.pipeline.build.results.results import Results, collect
-from recordmill.pipeline.build.run_options import Listener, Stage
+from recordmill.pipeline.build.run_options import Listener, Published, Stage
 from recordmill.pipeline.build.runners.job import JobFailedError, OvertakenError
 from recordmill.pipeline.compare.distributions import drift_lines
 from recordmill.pipeline.compare.gate import breach_lines, gate_entry
