@@ -16,18 +16,9 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Stri
 from recordmill.pipeline import VERSION
 from recordmill.pipeline.dataset.paths import MOST_CHARACTERS, NAME, write_atomically
 from recordmill.pipeline.errors import UserError, WrongValueError, did_you_mean
+from recordmill.pipeline.sources import options as sources
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.options import (
-    PATHS,
-    AnnotatedImages,
-    AnySource,
-    Conll,
-    ImageFolder,
-    Names,
-    WebDataset,
-    in_folder,
-    is_template,
-)
+from recordmill.pipeline.sources.options import PATHS, AnySource, Names, in_folder, is_template
 from recordmill.pipeline.spec import split_by as rules
 from recordmill.pipeline.spec.features import AnyFeature
 from recordmill.pipeline.spec.features.category import ListedClasses, NamedClasses, check_not_crossed
@@ -239,13 +230,16 @@ class Spec(Options):
 
     def _check_source_columns(self) -> None:
         columns = self.columns()
-        mappings = [source.columns for source in self.source if not isinstance(source, Conll)]  # which lists all cells
+        mappings = [
+            source.columns for source in self.source if not isinstance(source, sources.Conll)
+        ]  # which lists all cells
         for name in (name for names in mappings for name in names if name not in columns):
             near = did_you_mean(name, columns)
             message = f"`columns` names the unread column '{name}'{near}; read are {', '.join(columns)}"
             raise WrongValueError(message, "source")
         for name in (name for name, feature in self.features.items() if getattr(feature, "shape", None)):
-            of_files = [each for each in self.source if isinstance(each, ImageFolder | AnnotatedImages | WebDataset)]
+            kinds = sources.ImageFolder | sources.AnnotatedImages | sources.WebDataset
+            of_files = [each for each in self.source if isinstance(each, kinds)]
             if self.features[name].kind == "image" and of_files:
                 message = (
                     f"is of numbers, and `{of_files[0].format}` reads files: leave it out, or save [height, width, …]"

@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.images import masks
-from recordmill.pipeline.build.images.image_files import ImageFiles, most_bytes
+from recordmill.pipeline.build.images.image_files import ImageFiles
 from recordmill.pipeline.build.images.isolation import Isolation, shared_isolation
 from recordmill.pipeline.build.images.perceptual_hash import NONE, perceptual_hash
 from recordmill.pipeline.build.images.transcode import UndecodableError, decodable, decoding_of, is_converted, pages_of
@@ -236,8 +236,7 @@ class Loaded(NamedTuple):
 def image_reader(context: PlannedBuild) -> BuildImageReader:
     """Creates a worker's reader of a build's images."""
     give_back_large_blocks()
-    isolation = shared_isolation() if context.isolated else None
-    return BuildImageReader(context.files, context.roots, context.scratch, most_bytes(context), isolation=isolation)
+    return BuildImageReader.of(context, isolation=shared_isolation() if context.isolated else None)
 
 
 @cache

@@ -29,7 +29,7 @@ from recordmill.pipeline.sources.options import JsonLines
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader
 from recordmill.pipeline.sources.typing.arrays import cuts, python_names
-from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
+from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 
 PEEKED_LINES = 1_000
 PEEKED_BYTES = 1 << 20  # 1 MiB
@@ -108,7 +108,7 @@ def read_objects(
         for line, fault in (parsed.faults | stated).items():
             unknown = key is not None or line in stated or fault.reason == "too_large"  # such a line may be truncated
             digest = None if unknown else content_digest(lines[line]).decode()
-            unparsed.append(as_reject(chunk, first + line, fault, digest))
+            unparsed.append(fault.reject(chunk.index, first + line, digest))
         raw = TypedRows(typed, parsed.rows + first, keys, len(lines), faults, unparsed)
         yield make_block(chunk, raw, columns, key, reader.source.encoding)
         first += len(lines)
