@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recordmill.pipeline.build.attempt import attempts
-from recordmill.pipeline.build.attempt.attempts import Run
 from recordmill.pipeline.build.attempt.failures import disk_error
 from recordmill.pipeline.build.attempt.reject_limits import RejectLimits
 from recordmill.pipeline.build.base.inherited import read_spans
@@ -44,7 +43,6 @@ from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.build_folders import building_folder, end_uploads
-from recordmill.pipeline.versions.leases import Lease
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import is_local, open_store
 from recordmill.transforms.contract.kinds.base import Description
@@ -57,7 +55,7 @@ class NothingMendedError(UserError):
     exit_code = ExitCode.UP_TO_DATE
 
 
-def make_version(build: Build, plan: BuildPlan, lease: Lease) -> Published:
+def make_version(build: Build, plan: BuildPlan, lease: leases.Lease) -> Published:
     """Builds and publishes a version under the output's lease. Raises: LearnedAnewError: kept spans are outdated."""
     with make_runner(build.options) as runner:
         use_options(lambda: runner.options)
@@ -70,7 +68,7 @@ class _Attempt:
 
     build: Build
     plan: BuildPlan
-    lease: Lease
+    lease: leases.Lease
     runner: Runner
 
     @property
@@ -113,7 +111,7 @@ class _Attempt:
         run.remove()
         return published
 
-    def _begin(self) -> Run:
+    def _begin(self) -> attempts.Run:
         building = building_folder(self.build.output, self.build.options.work)
         try:
             run = attempts.begin(self.build.output, building, self.plan.build_key, self.plan.pieces, self._was_away)
@@ -135,7 +133,7 @@ class _Attempt:
                     return True
         return False
 
-    def _run_jobs(self, run: Run, inputs: TableInMaking) -> Results:
+    def _run_jobs(self, run: attempts.Run, inputs: TableInMaking) -> Results:
         """Runs the remaining jobs: the look at the rows, and the writing of the shards."""
         planned, spans = self._plan_work(run), self.plan.spans
         kept_spans = read_spans(self.build.output, spans.base, spans.kept) if spans.base else {}
@@ -153,7 +151,7 @@ class _Attempt:
         check_unchanged(self.plan, self.build.files)
         return collect(self.plan, context, kept_spans)
 
-    def _plan_work(self, run: Run) -> PlannedBuild:
+    def _plan_work(self, run: attempts.Run) -> PlannedBuild:
         """Returns the build for the workers. Raises: NoSpaceError."""
         planned = planned_build(
             self.plan,
@@ -173,7 +171,7 @@ class _Attempt:
             Progress(planned.progress, "kept").add(**run.kept.counts)
         return planned
 
-    def _look(self, run: Run, planned: PlannedBuild) -> PlannedBuild:
+    def _look(self, run: attempts.Run, planned: PlannedBuild) -> PlannedBuild:
         """Places the rows, learns the graph's values, and makes the graph."""
         plan, kept = self.plan, run.kept
         planned = replace(planned, decisions=place(planned, plan.chunks, self.runner))
@@ -185,7 +183,7 @@ class _Attempt:
             raise
         return replace(context, groups=kept.groups) if kept else context
 
-    def _write(self, run: Run, context: PlannedBuild) -> None:
+    def _write(self, run: attempts.Run, context: PlannedBuild) -> None:
         kept, chunks = run.kept, self.plan.chunks
         if kept is not None:
             chunks = [chunk for chunk in chunks if chunk.index in kept.chunks]
@@ -258,7 +256,7 @@ class _Attempt:
         for note in notes:
             self.listener.on_note(note)
 
-    def _cause(self, error: Exception, run: Run) -> Exception:
+    def _cause(self, error: Exception, run: attempts.Run) -> Exception:
         """Returns the known cause of an error, as one line for the user; otherwise the error itself."""
         if self._is_gone(run):
             run.remove()  # a library may have recreated it
@@ -280,7 +278,7 @@ class _Attempt:
             run.remove()
         return disk_error(error, run.folder) or error
 
-    def _is_gone(self, run: Run) -> bool:
+    def _is_gone(self, run: attempts.Run) -> bool:
         """Whether the output was moved or removed; False if it cannot be reached."""
         try:
             store = open_store(self.build.output)

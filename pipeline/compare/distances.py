@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-
 from recordmill.pipeline.dataset.histogram import Histogram
 
 BINS = 10

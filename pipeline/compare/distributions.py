@@ -11,11 +11,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from recordmill.pipeline.dataset.histogram import Histogram
+
 from recordmill.pipeline.compare import distances
 from recordmill.pipeline.compare.distances import jensen_shannon, middle_shift, standardized_shifts
 from recordmill.pipeline.compare.figures import Figure, rise
 from recordmill.pipeline.compare.versions import ComparedVersion
-from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profile, Profiles, add_up
 from recordmill.pipeline.dataset.version import PADDING
 from recordmill.transforms.contract.kinds.base import UNKNOWN

@@ -21,8 +21,8 @@ from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import numpy.typing as npt
-
 from recordmill.pipeline.dataset.histogram import Histogram
+
 from recordmill.pipeline.dataset.paths import ADVICE, Location, read_checked, read_inner
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count, parse_json, read_as

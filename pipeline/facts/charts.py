@@ -16,7 +16,6 @@ from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-
 from recordmill.pipeline.dataset.histogram import Histogram
 
 WIDTH, HEIGHT = 320, 120  # of a histogram's drawing area, in SVG units

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from PIL import ImageStat
-
 from recordmill.pipeline.dataset.histogram import Histogram
+
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.facts.painting import (

@@ -19,8 +19,15 @@ import pyarrow.compute as pc
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema, Strata
 from recordmill.pipeline.build.duplicates.decisions import Splits, leave_out, move, read_decisions
 from recordmill.pipeline.build.images.image_files import ImageFiles
-from recordmill.pipeline.dataset import placement
-from recordmill.pipeline.dataset.placement import Hashes, Layout, content_digest, hash_keys
+from recordmill.pipeline.dataset.placement import (
+    Hashes,
+    Layout,
+    content_digest,
+    hash_key,
+    hash_keys,
+    join_key,
+    strata_of,
+)
 from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.faults import REASONS, Fault, Faults, Reject
 from recordmill.pipeline.sources.images import parse
@@ -73,7 +80,7 @@ def _sampled(rows: pa.Table, rejects: list[Reject], share: float) -> tuple[pa.Ta
     if share >= 1:
         return rows, rejects
     most = int(share * (1 << 64))
-    kept = [each for each in rejects if placement.hash_key(b"%d/%d" % (each.chunk, each.position)).sample < most]
+    kept = [each for each in rejects if hash_key(b"%d/%d" % (each.chunk, each.position)).sample < most]
     return rows.filter(pa.array(rows["@sample"].to_numpy() < np.uint64(most))), kept
 
 
@@ -154,7 +161,7 @@ class RowKeys:
             keys = self.values(schema.key[0], None, self.image_name)
         else:
             columns = [self.values(name, None, self.image_name) for name in schema.key]
-            keys = [placement.join_key([part.decode() for part in parts]) for parts in zip(*columns, strict=True)]
+            keys = [join_key([part.decode() for part in parts]) for parts in zip(*columns, strict=True)]
         return [None if row in self.faults else key for row, key in enumerate(keys)]
 
     def values(self, name: str, at_fault: str | None, of_image: Callable[[bytes], bytes]) -> list[bytes]:
@@ -203,7 +210,7 @@ class RowKeys:
             return by.places(self._table[by.read_column].cast(pa.string()).to_pylist(), layout.splits)
         if by is None or by.stratify is None or strata is None:
             return layout.split_of(units)
-        return placement.strata_of(units, self._table[schema.features[by.stratify]].to_pylist(), strata)
+        return strata_of(units, self._table[schema.features[by.stratify]].to_pylist(), strata)
 
     def unknown_labels(self) -> Faults:
         """Finds the rows with a label that is not a class of the spec."""
