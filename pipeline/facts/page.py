@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
-from recordmill.pipeline.dataset.histogram import Histogram
 
 from recordmill.pipeline import VERSION
+from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.profile import FeatureProfile
 from recordmill.pipeline.dataset.version import DatasetVersion

@@ -18,11 +18,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from recordmill.pipeline.dataset.histogram import Histogram
 
 from recordmill.pipeline.build.context.reports import reject_row
 from recordmill.pipeline.build.images.read import PixelMeter, image_reader
 from recordmill.pipeline.build.summaries.summary import Summary, add_up, prepared, train_rows
+from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.sources.faults import Fault, Reject
 from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.kinds.image import ImageOptions

@@ -21,13 +21,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import tensorflow as tf
-from recordmill.pipeline.dataset.histogram import Histogram
 
 from recordmill.pipeline.build.context.arrow_files import write_file_digests
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import shard_step, write_rejects
 from recordmill.pipeline.build.duplicates.fingerprints import write_contents
 from recordmill.pipeline.dataset import profile as profiles
+from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profile
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.transforms.contract.image_facts import COUNTS
