@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.adopt.adopt import open_tfrecords
     from recordmill.pipeline.build.build import build
     from recordmill.pipeline.build.images.transcode import decodable
-    from recordmill.pipeline.build.outcome import GateBreachedError, Published
-    from recordmill.pipeline.build.run_options import RunOptions
+    from recordmill.pipeline.build.run_options import GateBreachedError, Published, RunOptions
     from recordmill.pipeline.errors import DatasetError, UserError
     from recordmill.pipeline.reader.input import Input
     from recordmill.pipeline.reader.iteration import with_progress
@@ -49,8 +48,7 @@ _MODULES = {
     "pipeline.adopt.adopt": ("open_tfrecords",),
     "pipeline.build.build": ("build",),
     "pipeline.build.images.transcode": ("decodable",),
-    "pipeline.build.outcome": ("GateBreachedError", "Published"),
-    "pipeline.build.run_options": ("RunOptions",),
+    "pipeline.build.run_options": ("GateBreachedError", "Published", "RunOptions"),
     "pipeline.errors": ("DatasetError", "UserError"),
     "pipeline.reader.input": ("Input",),
     "pipeline.reader.iteration": ("with_progress",),

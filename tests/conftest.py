@@ -12,7 +12,7 @@ from hypothesis import settings
 
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.inputs import input_table
-from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC

@@ -15,10 +15,9 @@ from recordmill import open_dataset
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.beam.runners import RunnerError
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.results.results import NothingToPublishError, ReconcileError
-from recordmill.pipeline.build.run_options import RunOptions
+from recordmill.pipeline.build.run_options import Published, RunOptions
 from recordmill.pipeline.dataset.placement import Layout, hash_keys
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.features.image import Image

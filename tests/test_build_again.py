@@ -10,8 +10,7 @@ import pytest
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.make_version import NothingMendedError
-from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.run_options import RunOptions
+from recordmill.pipeline.build.run_options import Published, RunOptions
 from recordmill.pipeline.errors import UserError, code_of
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from tests.messages import raises

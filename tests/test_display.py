@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.build.context.reports import Progress
-from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.cli.display import LOOKING, Display, State, print_published
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split

@@ -13,7 +13,7 @@ from pycocotools import mask as coco
 
 from recordmill.dataset import open_dataset
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.images.shapes import drawn
+from recordmill.pipeline.build.images.masks import drawn
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.kinds.mask import MaskOptions

@@ -11,8 +11,7 @@ import pytest
 from recordmill import open_dataset
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.duplicates.find import DuplicatesError
-from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.run_options import Listener, RunOptions
+from recordmill.pipeline.build.run_options import Listener, Published, RunOptions
 from recordmill.pipeline.cli.display import print_published
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.spec.model import Spec, parse_spec

@@ -8,7 +8,7 @@ import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.dataset.example_writing import examples
+from recordmill.pipeline.dataset.examples import examples
 from recordmill.transforms.contract.stored import Ragged
 
 KINDS = {"bytes": "bytes_list", "int64": "int64_list", "float32": "float_list"}

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from recordmill import Spec, UserError, build, open_dataset, parse_spec
 from recordmill.keras import servable
-from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.verify.parity import with_parity
 from recordmill.pipeline.verify.verify import verify
 from tests.messages import raises

@@ -14,10 +14,9 @@ from recordmill import open_dataset
 from recordmill.pipeline.build.build import build, source_files
 from recordmill.pipeline.build.inputs import input_table
 from recordmill.pipeline.build.inputs.input_table import Listings
-from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.plan.under_way import Build, InputsChangedError, check_unchanged
 from recordmill.pipeline.build.publish.same_version import find_version
-from recordmill.pipeline.build.run_options import RunOptions
+from recordmill.pipeline.build.run_options import Published, RunOptions
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import load_spec
 from tests.constants import constants

@@ -19,8 +19,7 @@ from recordmill.pipeline.build.base.live_analysis import (
     published_spec,
 )
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.run_options import Listener
+from recordmill.pipeline.build.run_options import Listener, Published
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.graphs import UnsafeGraphError
 from recordmill.pipeline.sources.user_code import UserCode

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from recordmill import GateBreachedError, build, load_spec
-from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.cli.session import change_lines
 from recordmill.pipeline.dataset.manifest import read_latest
 from recordmill.pipeline.dataset.profile import FeatureProfile, add_up, read_profiles

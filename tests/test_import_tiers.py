@@ -187,7 +187,7 @@ INSIDE_FUNCTIONS = {
     "recordmill.pipeline.facts.sidecars": "Jinja and Arrow",
     "recordmill.pipeline.build.texts.chat": "Jinja",
     "recordmill.transforms.numpy.tokenizers": "the packages `tokenizers` and `tiktoken`",
-    "recordmill.pipeline.build.images.shapes": "pycocotools",
+    "recordmill.pipeline.build.images.masks": "pycocotools",
     "recordmill.transforms.tensorflow.tokenizers": "TensorFlow Text",
 }
 """The modules that import inside functions, and what need not be there."""

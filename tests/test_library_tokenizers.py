@@ -17,9 +17,8 @@ from recordmill import open_dataset
 from recordmill.pipeline.build.beam import runners
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.plan.plan import make_plan
-from recordmill.pipeline.build.run_options import RunOptions
+from recordmill.pipeline.build.run_options import Published, RunOptions
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
 from recordmill.pipeline.verify.parity import with_parity

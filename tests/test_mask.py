@@ -211,7 +211,8 @@ def test_ignored_objects_are_counted(found: list[int], ignore: int | None, is_co
     options, _ = of_spec(ignore=ignore)
     files = BuildImageReader(BeamFiles(), [""], "")
     image = Loaded(saved(Picture.new("RGB", (len(found), 1))), b"", 0)
-    loaded = files.load_mask(0, inline(saved(Picture.fromarray(np.array([found], np.uint8)))), options, image, 1)
+    mask = inline(saved(Picture.fromarray(np.array([found], np.uint8))))
+    (loaded,) = files.load_all(0, mask, options, [image])
     assert [*loaded.counts] == [("losses", UNLEARNED)] * is_counted
     lines = [*loss_lines({UNLEARNED: 3})]
     assert_names(lines[0], "3 with", "`ignore`", "`classes`")

@@ -10,11 +10,10 @@ import pytest
 
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE
-from recordmill.pipeline.build.outcome import GateBreachedError, Published
 from recordmill.pipeline.build.plan.keys import listing_key
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.publish.same_version import GRAPHS
-from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
+from recordmill.pipeline.build.run_options import GateBreachedError, Listener, Published, RunOptions, Stage
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.sources.files import LocalFiles

@@ -9,8 +9,7 @@ import pytest
 
 from recordmill.pipeline.build.base.inherited import SpanError
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.run_options import Listener, RunOptions
+from recordmill.pipeline.build.run_options import Listener, Published, RunOptions
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.source_reader import SourceError

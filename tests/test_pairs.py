@@ -15,7 +15,7 @@ from tokenizers import Tokenizer, processors
 
 from recordmill import Dataset, open_dataset
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.export.export import export

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.spec.model import parse_spec
 
 SPEC = """

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from recordmill import Dataset, DatasetError, mix, open_dataset
 from recordmill.augment import MixUp, RandomFlip
-from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.reader.batches import SplitSource
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.tf_data import native_tf_data

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from recordmill.dataset import Dataset, open_dataset
-from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.facts.charts import HistogramChart, histogram, names, places, short

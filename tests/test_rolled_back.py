@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.outcome import GateBreachedError, Published
+from recordmill.pipeline.build.run_options import GateBreachedError, Published
 from recordmill.pipeline.dataset.manifest import Latest
 from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.spec.model import parse_spec

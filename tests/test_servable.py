@@ -13,7 +13,7 @@ import pytest
 
 from recordmill import Dataset, UserError, build, open_dataset, parse_spec
 from recordmill.augment import CenterCrop
-from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.private_folder import PREFIX
 from tests.messages import assert_names, raises
 from tests.opened import opened

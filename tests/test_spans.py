@@ -17,9 +17,8 @@ from recordmill.pipeline.build.base.inherited import SpanError
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.make_version import NothingMendedError
-from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.plan.under_way import Build
-from recordmill.pipeline.build.run_options import Listener, RunOptions
+from recordmill.pipeline.build.run_options import Listener, Published, RunOptions
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import ExitCode, UserError, code_of

@@ -11,7 +11,7 @@ import pytest
 
 from recordmill import Dataset, DatasetError, open_dataset
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.pipeline.verify.parity import with_parity

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from recordmill import open_dataset
-from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.run_options import Published
 
 pytestmark = pytest.mark.slow
 tfds = pytest.importorskip("tensorflow_datasets")

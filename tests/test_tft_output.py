@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.run_options import Published
 from tests.every_kind import raw_rows
 from tests.test_training_equals_serving import COLUMNS
 

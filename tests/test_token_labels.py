@@ -15,7 +15,7 @@ from tokenizers import Encoding, Tokenizer
 
 from recordmill import Dataset, open_dataset
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.build.texts.encode import RowEncoder, encoded_name
 from recordmill.pipeline.build.texts.token_labels import Labeller, TagsError, check_sequence, spread
 from recordmill.pipeline.errors import UserError

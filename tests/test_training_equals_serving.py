@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from recordmill import open_dataset
-from recordmill.pipeline.build.outcome import Published
+from recordmill.pipeline.build.run_options import Published
 from tests.conftest import ROWS
 from tests.every_kind import raw_rows
 

@@ -15,9 +15,8 @@ from recordmill.dataset import open_dataset
 from recordmill.pipeline.build.attempt.reject_limits import RejectPlaces
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.plan import plan as plan
-from recordmill.pipeline.build.run_options import RunOptions
+from recordmill.pipeline.build.run_options import Published, RunOptions
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.cli.version_commands import print_table
 from recordmill.pipeline.dataset.manifest import LATEST_FILE, DatasetError, read_latest, read_manifest

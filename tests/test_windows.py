@@ -15,9 +15,8 @@ from tokenizers import Tokenizer
 from recordmill import Dataset, open_dataset
 from recordmill.pipeline.build.beam import runners
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.run_options import RunOptions
-from recordmill.pipeline.build.worker.windows import expand, windows
+from recordmill.pipeline.build.run_options import Published, RunOptions
+from recordmill.pipeline.build.worker.build_shard import expand, windows
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.compare.diff import diff
 from recordmill.pipeline.errors import UserError

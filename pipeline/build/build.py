@@ -13,11 +13,10 @@ from recordmill.pipeline.build.base.live_analysis import LearnedAnewError
 from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
 from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.journal import Journal
-from recordmill.pipeline.build.outcome import GateBreachedError, Published
 from recordmill.pipeline.build.plan.plan import BuildPlan, check_free_space, make_plan
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.publish.same_version import earlier_version
-from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
+from recordmill.pipeline.build.run_options import GateBreachedError, Listener, Published, RunOptions, Stage
 from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster
 from recordmill.pipeline.build.runners.worker_environment import without_cloud_clients
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
@@ -28,7 +27,6 @@ from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.build_folders import building_folder, builds
-from recordmill.pipeline.versions.leases import Holder, Lease
 from recordmill.pipeline.versions.prune import remove_held_back, sweep
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import is_local, open_store
@@ -103,12 +101,12 @@ def run(spec: Spec, output: str, options: RunOptions, listener: Listener, *, alo
 
 
 @contextmanager
-def _leased(build: Build) -> Iterator[tuple[Build, Lease]]:
+def _leased(build: Build) -> Iterator[tuple[Build, leases.Lease]]:
     """Holds the output's lease; yields the build, begun again after others, and the lease. Removes an empty output."""
-    output, waited_for = build.output, list[Holder]()
+    output, waited_for = build.output, list[leases.Holder]()
     was_there = os.path.lexists(output)
 
-    def wait(holder: Holder) -> None:
+    def wait(holder: leases.Holder) -> None:
         waited_for.append(holder)
         build.listener.on_note(f"waiting for {holder}, which builds in {output}")
         make_plan(build.spec, build.files, build.options)  # a mistake is reported at once, whatever the output holds
@@ -122,7 +120,7 @@ def _leased(build: Build) -> Iterator[tuple[Build, Lease]]:
                 os.rmdir(output)
 
 
-def _publish(build: Build, lease: Lease, *, alone: bool, keeps_spans: bool = True) -> Published:
+def _publish(build: Build, lease: leases.Lease, *, alone: bool, keeps_spans: bool = True) -> Published:
     """Plans, and takes an earlier version of the same key, or makes one."""
     if build.options.limit is not None:
         _check_trial(build.base)

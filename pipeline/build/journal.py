@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from recordmill.pipeline.build.context.reports import ProgressReader
 from recordmill.pipeline.build.metrics import write_metrics
-from recordmill.pipeline.build.outcome import Published
-from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
+from recordmill.pipeline.build.run_options import Listener, Published, RunOptions, Stage
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.history import BUILD, FAILED, STOPPED, Entry, new_entry, note, public_message

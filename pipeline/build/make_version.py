@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recordmill.pipeline.build.attempt import attempts
-from recordmill.pipeline.build.attempt.attempts import Run
 from recordmill.pipeline.build.attempt.failures import disk_error
 from recordmill.pipeline.build.attempt.reject_limits import RejectLimits
 from recordmill.pipeline.build.base.inherited import read_spans
@@ -28,14 +27,13 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
 from recordmill.pipeline.build.context.reports import Progress
 from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE, TableInMaking
-from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.plan.plan import BuildPlan, check_free_space
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import Build, InputsChangedError, check_unchanged
 from recordmill.pipeline.build.publish.assemble import SERVING_FOLDER, assemble, describe_features
 from recordmill.pipeline.build.publish.same_version import find_version, same_as_live, undone
 from recordmill.pipeline.build.results.results import Results, collect
-from recordmill.pipeline.build.run_options import Listener, Stage
+from recordmill.pipeline.build.run_options import Listener, Published, Stage
 from recordmill.pipeline.build.runners.job import JobFailedError, OvertakenError
 from recordmill.pipeline.compare.distributions import drift_lines
 from recordmill.pipeline.compare.gate import breach_lines, gate_entry
@@ -45,7 +43,6 @@ from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.build_folders import building_folder, end_uploads
-from recordmill.pipeline.versions.leases import Lease
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import is_local, open_store
 from recordmill.transforms.contract.kinds.base import Description
@@ -58,7 +55,7 @@ class NothingMendedError(UserError):
     exit_code = ExitCode.UP_TO_DATE
 
 
-def make_version(build: Build, plan: BuildPlan, lease: Lease) -> Published:
+def make_version(build: Build, plan: BuildPlan, lease: leases.Lease) -> Published:
     """Builds and publishes a version under the output's lease. Raises: LearnedAnewError: kept spans are outdated."""
     with make_runner(build.options) as runner:
         use_options(lambda: runner.options)
@@ -71,7 +68,7 @@ class _Attempt:
 
     build: Build
     plan: BuildPlan
-    lease: Lease
+    lease: leases.Lease
     runner: Runner
 
     @property
@@ -114,7 +111,7 @@ class _Attempt:
         run.remove()
         return published
 
-    def _begin(self) -> Run:
+    def _begin(self) -> attempts.Run:
         building = building_folder(self.build.output, self.build.options.work)
         try:
             run = attempts.begin(self.build.output, building, self.plan.build_key, self.plan.pieces, self._was_away)
@@ -136,7 +133,7 @@ class _Attempt:
                     return True
         return False
 
-    def _run_jobs(self, run: Run, inputs: TableInMaking) -> Results:
+    def _run_jobs(self, run: attempts.Run, inputs: TableInMaking) -> Results:
         """Runs the remaining jobs: the look at the rows, and the writing of the shards."""
         planned, spans = self._plan_work(run), self.plan.spans
         kept_spans = read_spans(self.build.output, spans.base, spans.kept) if spans.base else {}
@@ -154,7 +151,7 @@ class _Attempt:
         check_unchanged(self.plan, self.build.files)
         return collect(self.plan, context, kept_spans)
 
-    def _plan_work(self, run: Run) -> PlannedBuild:
+    def _plan_work(self, run: attempts.Run) -> PlannedBuild:
         """Returns the build for the workers. Raises: NoSpaceError."""
         planned = planned_build(
             self.plan,
@@ -174,7 +171,7 @@ class _Attempt:
             Progress(planned.progress, "kept").add(**run.kept.counts)
         return planned
 
-    def _look(self, run: Run, planned: PlannedBuild) -> PlannedBuild:
+    def _look(self, run: attempts.Run, planned: PlannedBuild) -> PlannedBuild:
         """Places the rows, learns the graph's values, and makes the graph."""
         plan, kept = self.plan, run.kept
         planned = replace(planned, decisions=place(planned, plan.chunks, self.runner))
@@ -186,7 +183,7 @@ class _Attempt:
             raise
         return replace(context, groups=kept.groups) if kept else context
 
-    def _write(self, run: Run, context: PlannedBuild) -> None:
+    def _write(self, run: attempts.Run, context: PlannedBuild) -> None:
         kept, chunks = run.kept, self.plan.chunks
         if kept is not None:
             chunks = [chunk for chunk in chunks if chunk.index in kept.chunks]
@@ -259,7 +256,7 @@ class _Attempt:
         for note in notes:
             self.listener.on_note(note)
 
-    def _cause(self, error: Exception, run: Run) -> Exception:
+    def _cause(self, error: Exception, run: attempts.Run) -> Exception:
         """Returns the known cause of an error, as one line for the user; otherwise the error itself."""
         if self._is_gone(run):
             run.remove()  # a library may have recreated it
@@ -281,7 +278,7 @@ class _Attempt:
             run.remove()
         return disk_error(error, run.folder) or error
 
-    def _is_gone(self, run: Run) -> bool:
+    def _is_gone(self, run: attempts.Run) -> bool:
         """Whether the output was moved or removed; False if it cannot be reached."""
         try:
             store = open_store(self.build.output)

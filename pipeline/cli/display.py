@@ -16,8 +16,8 @@ from recordmill.pipeline.facts.version import duplicate_warnings, loss_warnings,
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild
-    from recordmill.pipeline.build.outcome import Published
     from recordmill.pipeline.build.plan.plan import BuildPlan
+    from recordmill.pipeline.build.run_options import Published
     from recordmill.pipeline.build.runners.job import Job
 
 LOOK_SECONDS = 0.25

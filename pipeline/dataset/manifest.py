@@ -10,19 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NotRequired, TypedDict, TypeVar, overload
 
+from recordmill.pipeline.dataset import paths
 from recordmill.pipeline.dataset.manifest_parts import Pack, PackFile, Written, check_parts
-from recordmill.pipeline.dataset.paths import (
-    DatasetName,
-    FeatureName,
-    InnerPath,
-    Sha256,
-    SpanName,
-    SplitName,
-    Time,
-    VersionName,
-    check_folder_name,
-    read_inner,
-)
+from recordmill.pipeline.dataset.paths import FeatureName, InnerPath, Sha256, SpanName, SplitName, VersionName
 from recordmill.pipeline.dataset.paths import Location as Location
 from recordmill.pipeline.errors import DatasetError as DatasetError
 from recordmill.pipeline.errors import did_you_mean, listed
@@ -122,7 +112,7 @@ class Manifest(Written):
     """A version's description; the first fields, without defaults, are those needed by the reader."""
 
     format: ClassVar[int] = FORMAT
-    name: DatasetName
+    name: paths.DatasetName
     version: VersionName
     build_key: Sha256
     label: str | None  # the feature to predict
@@ -220,7 +210,7 @@ class Latest(Written):
 
     version: VersionName
     sequence: Count  # the largest number so far: each publishing and each move of the pointer takes the next
-    retired: Mapping[VersionName, Time] = field(default_factory=dict)
+    retired: Mapping[VersionName, paths.Time] = field(default_factory=dict)
     """The time in UTC when each version was last live, by the clock of the process that moved the pointer."""
     pinned: tuple[VersionName, ...] = ()  # versions protected from prunes
     removing: tuple[VersionName, ...] = ()  # versions under removal, which cannot become live
@@ -246,7 +236,7 @@ def version_folder(output: str, version: str) -> Path: ...
 def version_folder(output: _Folder, version: str) -> _Folder: ...
 def version_folder(output: str | Location, version: str) -> Location:
     """Returns the folder of a version, which may be missing. Raises: DatasetError: `version` is not a folder's name."""
-    check_folder_name("version", version)
+    paths.check_folder_name("version", version)
     return _location(output) / VERSIONS_FOLDER / version
 
 
@@ -291,7 +281,7 @@ def _location(path: str | Location) -> Location:
 
 def _read(folder: Location, name: str, most: int, from_json: Callable[[Any], _Read]) -> _Read:
     path = folder / name
-    content = read_inner(folder, name, most)
+    content = paths.read_inner(folder, name, most)
     try:
         return from_json(parse_json(content))
     except NewerFormatError as error:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.images import masks
-from recordmill.pipeline.build.images.image_files import image_files
+from recordmill.pipeline.build.images.image_files import ImageFiles
 from recordmill.pipeline.build.images.transcode import decodable, decoding_of
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
@@ -114,7 +114,7 @@ def _read(sample: RowSample, planned: PlannedBuild, chunk: source_reader.Chunk, 
 
 def _open_images(sample: RowSample, planned: PlannedBuild, name: str, options: image.ImageOptions) -> ImageSample:
     """Decodes some images, evenly spread over the sampled rows."""
-    result, files, pixels = ImageSample(), image_files(planned), 0
+    result, files, pixels = ImageSample(), ImageFiles.of(planned), 0
     for source, reference in _references(sample, name):
         if pixels > PIXELS:
             break

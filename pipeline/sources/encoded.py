@@ -210,20 +210,20 @@ class _Inflating(io.RawIOBase):
         return True
 
 
-def pieces(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
-    """Yields the lines that start in the bytes `[start, end)`, in pieces of whole lines; none is empty.
+def pieces(files: Files, path: str, encoding: str, start: int, end: int) -> Iterator[bytes]:
+    """Yields a file's lines that start in the bytes `[start, end)`, in pieces of whole lines; none is empty.
 
     A piece has at most about `PIECE_BYTES`, or is one longer line. A line over `MAX_LINE_BYTES` may be truncated, still
-    to more than that. A start of 0 does not seek, which suits decompressed streams.
+    to more than that. `start` is as of `open_utf8`. Raises: SourceError: damaged, or of another encoding.
     """
-    if start:
-        file.seek(start - 1)
-        offset, rest = _next_line(file, start - 1)
-        if offset >= end:
-            return
-    else:
-        head = file.read(len(BYTE_ORDER_MARK))
-        offset, rest = (len(head), b"") if head == BYTE_ORDER_MARK else (0, head)
+    with naming_damage(path), open_utf8(files, path, encoding, max(0, start - 1)) as file:
+        offset, rest = _next_line(file, start - 1 + file.mark_bytes) if start else (file.mark_bytes, b"")
+        if offset < end or not start:
+            yield from _pieces(file, offset, rest, end)
+
+
+def _pieces(file: EncodedFile, offset: int, rest: bytes, end: int) -> Iterator[bytes]:
+    """Yields the lines from a file's byte `offset`, of which it has read `rest`."""
     while True:
         left = end - offset - len(rest)
         more = file.read(min(PIECE_BYTES, max(left, len(rest))) + TAIL_BYTES)
@@ -244,7 +244,7 @@ def pieces(file: BinaryIO, start: int, end: int) -> Iterator[bytes]:
                 return
 
 
-def _next_line(file: BinaryIO, offset: int) -> tuple[int, bytes]:
+def _next_line(file: EncodedFile, offset: int) -> tuple[int, bytes]:
     """Reads from `offset`, the file's position, past a newline; returns the next line's start and its bytes so far."""
     while tail := file.read(TAIL_BYTES):
         newline = tail.find(b"\n")

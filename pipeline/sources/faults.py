@@ -81,6 +81,10 @@ class Fault:
     column: str | None = None
     path: str | None = None  # the path, in its source, of the missing or unreadable file, if that is the fault
 
+    def reject(self, chunk: int, position: int, key: str | None = None, *first: int) -> Reject:
+        """Makes the reject of a row; `first` are the chunk and position of the row kept instead."""
+        return Reject(chunk, position, self.reason, self.message, key, self.column, self.path, *first)
+
 
 Faults = dict[int, Fault]  # faults by row; the first stays
 

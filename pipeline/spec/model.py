@@ -16,18 +16,9 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Stri
 from recordmill.pipeline import VERSION
 from recordmill.pipeline.dataset.paths import MOST_CHARACTERS, NAME, write_atomically
 from recordmill.pipeline.errors import UserError, WrongValueError, did_you_mean
+from recordmill.pipeline.sources import options as sources
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.options import (
-    PATHS,
-    AnnotatedImages,
-    AnySource,
-    Conll,
-    ImageFolder,
-    Names,
-    WebDataset,
-    in_folder,
-    is_template,
-)
+from recordmill.pipeline.sources.options import PATHS, AnySource, Names, in_folder, is_template
 from recordmill.pipeline.spec import split_by as rules
 from recordmill.pipeline.spec.features import AnyFeature
 from recordmill.pipeline.spec.features.category import ListedClasses, NamedClasses, check_not_crossed
@@ -35,7 +26,6 @@ from recordmill.pipeline.spec.features.chat import Chat
 from recordmill.pipeline.spec.features.feature import Together, check_together
 from recordmill.pipeline.spec.gate import Gate, GateOrFalse
 from recordmill.pipeline.spec.messages import LANGUAGE, LINE, WEB_PAGE, explain
-from recordmill.pipeline.spec.split_by import Pack, Packs, check_packs
 from recordmill.pipeline.yaml_document import Options, SpecError, load_yaml, one_or_list
 from recordmill.transforms.contract.kinds.base import FeatureOptions, argument_name
 
@@ -154,7 +144,7 @@ class Spec(Options):
     """The feature to predict."""
     together: Together = ()
     """Lists of equal lengths in each row, such as `[boxes, classes]`; or several such groups."""
-    pack: Packs = ()
+    pack: rules.Packs = ()
     """Rows of several records, such as `{length: 4096, features: [ids, mask]}`; or a list, one for each length."""
     shards: ShardCounts | None = None
     """The number of shards per split, or a mapping by split; by default a power of two, for about 128 MiB a shard."""
@@ -186,10 +176,10 @@ class Spec(Options):
         return self.analysis == "frozen" or (self.analysis is None and self.has_spans)
 
     @property
-    def packs(self) -> tuple[Pack, ...]:
+    def packs(self) -> tuple[rules.Pack, ...]:
         """The packs, with those of single texts."""
         texts = ((name, getattr(feature, "pack", None)) for name, feature in self.features.items())
-        return (*self.pack, *(Pack(length=each, features=(name,), split=True) for name, each in texts if each))
+        return (*self.pack, *(rules.Pack(length=each, features=(name,), split=True) for name, each in texts if each))
 
     def resolved_sources(self) -> tuple[AnySource, ...]:
         """Returns the sources with paths to open: relative ones start at the spec's folder."""
@@ -227,7 +217,7 @@ class Spec(Options):
         rules.check_duplicates(self.duplicates, self.split_by, self.source, self.features)
         if self.gate:
             self.gate.check(self.features, may_be_others=self.preprocessing is not None)
-        check_packs(self.packs, self.features)
+        rules.check_packs(self.packs, self.features)
         check_together(self.together, self.features)
         rules.check_spans(self.source, self.split_by, self.duplicates)
         self._check_source_columns()
@@ -239,13 +229,16 @@ class Spec(Options):
 
     def _check_source_columns(self) -> None:
         columns = self.columns()
-        mappings = [source.columns for source in self.source if not isinstance(source, Conll)]  # which lists all cells
+        mappings = [
+            source.columns for source in self.source if not isinstance(source, sources.Conll)
+        ]  # which lists all cells
         for name in (name for names in mappings for name in names if name not in columns):
             near = did_you_mean(name, columns)
             message = f"`columns` names the unread column '{name}'{near}; read are {', '.join(columns)}"
             raise WrongValueError(message, "source")
         for name in (name for name, feature in self.features.items() if getattr(feature, "shape", None)):
-            of_files = [each for each in self.source if isinstance(each, ImageFolder | AnnotatedImages | WebDataset)]
+            kinds = sources.ImageFolder | sources.AnnotatedImages | sources.WebDataset
+            of_files = [each for each in self.source if isinstance(each, kinds)]
             if self.features[name].kind == "image" and of_files:
                 message = (
                     f"is of numbers, and `{of_files[0].format}` reads files: leave it out, or save [height, width, …]"

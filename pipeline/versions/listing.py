@@ -13,7 +13,6 @@ from recordmill.pipeline.errors import DatasetError, UserError, did_you_mean
 from recordmill.pipeline.versions import leases
 from recordmill.pipeline.versions.base import awaits_approval, is_held_back
 from recordmill.pipeline.versions.latest import latest_of
-from recordmill.pipeline.versions.leases import Holder
 from recordmill.pipeline.versions.publishing import published
 from recordmill.pipeline.versions.stores.base import Store, UnsettledOutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
@@ -29,7 +28,7 @@ class Version:
     manifest: Manifest
     is_live: bool
     is_pinned: bool
-    held_by: tuple[Holder, ...]  # the holders of its leases, possibly including dead ones on other hosts
+    held_by: tuple[leases.Holder, ...]  # the holders of its leases, possibly including dead ones on other hosts
     retired: str | None  # the time in UTC when another version replaced it as live; None if it is live, or unknown
     is_held_back: bool = False  # whether the gate or a rollback holds it back, without an approval since
 

@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import Any
 
 from recordmill.pipeline.build.context import reports
-from recordmill.pipeline.build.context.reports import read_report, shard_step, take_groups
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.runners.job import Rest
 from recordmill.pipeline.dataset.file_names import index_bytes
@@ -79,7 +78,7 @@ class Kept:
     @cached_property
     def unfinished(self) -> set[str]:
         """The reports of unfinished shards, by name: their files may be damaged."""
-        return {f"reports/{shard_step(group)}.json" for group in self.groups}
+        return {f"reports/{reports.shard_step(group)}.json" for group in self.groups}
 
 
 def is_kept(name: str, kept: Kept | None) -> bool:
@@ -183,7 +182,7 @@ class BucketPlace:
         """Leaves out an attempt whose version is published: its work is done."""
         found = []
         for name in self._store.children(self._folder):
-            version = (read_report(self._workspace(name), PLAN) or {}).get("version")
+            version = (reports.read_report(self._workspace(name), PLAN) or {}).get("version")
             if version and not self._store.exists(f"{VERSIONS_FOLDER}/{version}/{MANIFEST_FILE}"):
                 found.append(self._run(name, version))
         return found
@@ -283,7 +282,7 @@ def finished_work(run: Run, chunks: int) -> Kept | None:
     steps, read, expected = list(map(reports.chunk_step, range(chunks))), list[Report](), Counter[int]()
     for report in filter(None, reports.read_reports(run.workspace, steps)):
         read.append(report)
-        expected.update(take_groups(report))
+        expected.update(reports.take_groups(report))
     if analysis is None or len(read) < chunks or analysis["export"] not in run.workspace.names("analysis"):
         return None
     sizes = run.shards.sizes()
@@ -291,7 +290,7 @@ def finished_work(run: Run, chunks: int) -> Kept | None:
     shards = {group: report for group, report in read_shards if report and _is_whole(report, sizes)}
     groups = frozenset(expected.keys() - shards.keys())
     again = enumerate(reports.read_reports(run.workspace, steps)) if groups else ()  # together they fill the memory
-    wanted = frozenset(chunk for chunk, report in again if report and groups & take_groups(report).keys())
+    wanted = frozenset(chunk for chunk, report in again if report and groups & reports.take_groups(report).keys())
     finished = [report for chunk, report in enumerate(read) if chunk not in wanted]
     return Kept(analysis["export"], shards, groups, wanted, _counts(finished, list(shards.values())))
 

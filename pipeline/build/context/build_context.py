@@ -236,10 +236,6 @@ class PlannedBuild:
         """Returns the entries of `models` to train from the data."""
         return {name: owner for name, owner in self.models.items() if self.texts()[owner].model is None}
 
-    def sees_rows(self) -> bool:
-        """Whether the analysis needs the rows of the train split."""
-        return bool(self.analyzed or self.measured_images())
-
     def open_label(self) -> bool:
         """Whether the data of all splits decide the label's classes."""
         names = self.label_names()

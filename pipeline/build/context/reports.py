@@ -125,15 +125,10 @@ def asked_of_stores(progress: Store) -> dict[str, dict[str, int]]:
     return by_kind(counts)
 
 
-def reject_row(rows: pa.Table, row: int, fault: Fault, first: tuple[int, int] | None = None) -> Reject:
+def reject_row(rows: pa.Table, row: int, fault: Fault, first: tuple[int, int] | tuple[()] = ()) -> Reject:
     """Makes the reject of a keyed row; `first` is the chunk and position of the row kept instead."""
     (values,) = rows.slice(row, 1).select(["@key", "@chunk", "@position"]).to_pylist()
-    key = values["@key"].decode("utf-8", "replace")
-    first_chunk, first_position = first or (None, None)
-    return Reject(
-        values["@chunk"], values["@position"], fault.reason, fault.message, key, fault.column, fault.path,
-        first_chunk, first_position,
-    )  # fmt: skip
+    return fault.reject(values["@chunk"], values["@position"], values["@key"].decode("utf-8", "replace"), *first)
 
 
 def reject_duplicate_key(rows: pa.Table, row: int, first: tuple[int, int]) -> Reject:

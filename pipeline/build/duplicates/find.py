@@ -266,7 +266,7 @@ def rejoin(members: pa.Table, joined: pa.Table | None, buckets: int) -> pa.Table
         own = values(table, "name")
         found = fingerprints.look_up(values(joined, "name"), values(joined, "root"), own, own)
         table = replaced(table, "name", found)
-    return fingerprints.by_number(table, "name", buckets)
+    return table.append_column(fingerprints.BUCKET, pa.array(values(table, "name") % buckets))
 
 
 def whole(members: pa.Table) -> pa.Table:

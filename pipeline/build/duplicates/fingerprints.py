@@ -181,11 +181,6 @@ def by_hash(table: pa.Table, column: str, buckets: int, first: int = 0) -> pa.Ta
     return table.append_column(BUCKET, pa.array(first + shard_of(values(table, column), buckets)))
 
 
-def by_number(table: pa.Table, column: str, buckets: int) -> pa.Table:
-    """Adds each row's bucket by a number of 0 or more."""
-    return table.append_column(BUCKET, pa.array(values(table, column).astype(np.int64) % buckets))
-
-
 def to_one(table: pa.Table) -> pa.Table:
     """Puts all rows into one bucket."""
     return table.append_column(BUCKET, pa.array(np.zeros(table.num_rows, np.int64)))

@@ -112,6 +112,12 @@ class ImageFiles:
     max_bytes: int = MAX_BYTES  # the largest `max_bytes` of the image features
     ahead: ReadAhead | None = None  # prefetched reads
 
+    @classmethod
+    def of(cls, planned: PlannedBuild, **more: Any) -> Self:
+        """Creates the reader of a build's images."""
+        most = max((options.max_bytes for options in planned.images().values()), default=MAX_BYTES)
+        return cls(planned.files, planned.roots, planned.scratch, most, **more)
+
     def reading_ahead(self, wanted: Iterable[tuple[int, bytes, int]]) -> Self:
         """Prefetches images of stores within a `with`; `wanted` are the arguments of `read` in the order of use."""
         is_remote = any("://" in root for root in self.roots)
@@ -162,13 +168,3 @@ class ImageFiles:
 
 def _too_large(size: int, most: int) -> ImageError:
     return ImageError("too_large", f"the image has {size:,} bytes; max_bytes allows {most:,}")
-
-
-def image_files(planned: PlannedBuild) -> ImageFiles:
-    """Creates the reader of a build's images."""
-    return ImageFiles(planned.files, planned.roots, planned.scratch, most_bytes(planned))
-
-
-def most_bytes(planned: PlannedBuild) -> int:
-    """Returns the largest `max_bytes` of the image features."""
-    return max((options.max_bytes for options in planned.images().values()), default=MAX_BYTES)

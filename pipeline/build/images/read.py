@@ -22,7 +22,7 @@ import tensorflow as tf
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.images import masks
-from recordmill.pipeline.build.images.image_files import ImageFiles, most_bytes
+from recordmill.pipeline.build.images.image_files import ImageFiles
 from recordmill.pipeline.build.images.isolation import Isolation, shared_isolation
 from recordmill.pipeline.build.images.perceptual_hash import NONE, perceptual_hash
 from recordmill.pipeline.build.images.transcode import UndecodableError, decodable, decoding_of, is_converted, pages_of
@@ -155,24 +155,33 @@ class BuildImageReader(ImageFiles):
         profiles = [("profiles", named)] if profile else []
         return Loaded(ready, data, needs, file, [*transcoded, *profiles, *lost])
 
-    def load_all(self, source: int, references: "References", options: ImageOptions) -> Iterator["Loaded"]:
-        """Reads a row's stored images one by one, with `pages: all` the pages of its files. Raises: as `load`."""
-        files = (self.load(source, reference, options) for reference in kept(references or b"", options))
+    def load_all(
+        self, source: int, references: "References", options: ImageOptions, beside: Sequence["Loaded"] = ()
+    ) -> Iterator["Loaded"]:
+        """Reads a row's stored images one by one, with `pages: all` the pages of its files; `beside` is a mask's image.
+
+        Raises: as `load` and `_load_mask`.
+        """
+        each = enumerate(kept(references or b"", options), 1)
+        if isinstance(options, MaskOptions):
+            return (self._load_mask(source, data, options, beside, number) for number, data in each)
+        files = (self.load(source, reference, options) for _, reference in each)
         images = files if options.pages == "first" else chain.from_iterable(map(Loaded.pages, files))
         return islice(images, options.max_length)
 
-    def load_mask(
-        self, source: int, data: bytes, options: MaskOptions, image: "Loaded | None", number: int
+    def _load_mask(
+        self, source: int, data: bytes, options: MaskOptions, beside: Sequence["Loaded"], number: int
     ) -> "Loaded":
         """Reads the mask of an image, or of its object `number`, by reference or as shapes: as it is stored.
 
         Raises: ImageError: as `load` and `masks.framed_values`, or `missing_value`: the row has no image. OSError,
         OutOfMemoryError: as `load`.
         """
-        if image is None:
+        if not beside:
             raise ImageError("missing_value", f"there is a mask, but no image '{options.image}'")
-        turn = int(_orientation()(tf.constant(image.data))) if _may_turn(image.data) else 1
-        frame, file = masks.Frame.of(image.data, turn, options.oriented), None
+        image, file = beside[0].data, None
+        turn = int(_orientation()(tf.constant(image))) if _may_turn(image) else 1
+        frame = masks.Frame.of(image, turn, options.oriented)
         needs = MASK_BYTES * frame.height * frame.width
         if options.is_reference:
             file, data = self.whole_file(source, data), self.read(source, data, options.max_bytes)
@@ -227,8 +236,7 @@ class Loaded(NamedTuple):
 def image_reader(context: PlannedBuild) -> BuildImageReader:
     """Creates a worker's reader of a build's images."""
     give_back_large_blocks()
-    isolation = shared_isolation() if context.isolated else None
-    return BuildImageReader(context.files, context.roots, context.scratch, most_bytes(context), isolation=isolation)
+    return BuildImageReader.of(context, isolation=shared_isolation() if context.isolated else None)
 
 
 @cache

@@ -31,15 +31,8 @@ from PIL.PngImagePlugin import PngInfo
 from recordmill.pipeline.build.images import deep_files
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import is_machine_fault
-from recordmill.transforms.contract import (
-    bounds,
-    color_profile,
-    image_facts,
-    image_header,
-    image_metadata,
-    image_parts,
-    image_rules,
-)
+from recordmill.transforms.contract import bounds, color_profile, image_facts, image_header, image_parts, image_rules
+from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.kinds.image import ImageOptions, PixelOptions
 from recordmill.transforms.numpy.color import to_srgb
 from recordmill.transforms.numpy.image_decode import inks, jpeg, upright, warn_of_old_pillow, without_ink
@@ -311,7 +304,7 @@ def as_jpeg(image: bytes, options: ImageOptions) -> bytes:
     """
     header = NETPBM.match(image)
     if header is None:
-        return image_metadata.without_metadata(image) if options.strips else image
+        return without_metadata(image) if options.strips else image
     width, height = int(header[2]), int(header[3])
     mode, data = JPEG_MODES[header[1]], np.frombuffer(image, np.uint8, offset=header.end())  # not a copy
     pixels = Image.frombuffer(mode, (width, height), data, "raw", mode, 0, 1)

@@ -16,16 +16,8 @@ import pyarrow as pa
 
 from recordmill.pipeline.build.base.inherited import Inherited, SpanError, inherit
 from recordmill.pipeline.build.base.live_analysis import package_versions
-from recordmill.pipeline.build.inputs.span_sources import (
-    BASE,
-    COMPACT,
-    ListedSpan,
-    SpanSource,
-    by_span,
-    digest_of,
-    list_groups,
-    list_spans,
-)
+from recordmill.pipeline.build.inputs import span_sources
+from recordmill.pipeline.build.inputs.span_sources import BASE, COMPACT, ListedSpan, SpanSource, digest_of
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.dataset.file_names import REPORT, span_file
 from recordmill.pipeline.dataset.manifest import Manifest, Span
@@ -73,8 +65,8 @@ class Given:
             raise SpanError("--span builds some spans and --compact reads all: give one of them")
         if options.spans and not spec.has_templates:
             raise SpanError("--span: no source names spans: give a `path` with {span} or {YYYY}, {MM} and {DD}")
-        sources = by_span(spec, files, options.spans, inherited.base, inputs)
-        spans = list_spans(sources, files) if spec.has_spans else {}
+        sources = span_sources.by_span(spec, files, options.spans, inherited.base, inputs)
+        spans = span_sources.list_spans(sources, files) if spec.has_spans else {}
         if spec.has_spans and not spans and not options.spans:
             raise SourceError(f"{', '.join(source.path for source in spec.source)}: no file holds a row")
         return cls(code, feature_files, inherited, sources, spans)
@@ -162,7 +154,8 @@ def listing_key(spec: Spec, files: Files) -> str:
 def sighting_key(spec: Spec, files: Files) -> str:
     """Digests as `listing_key`, and for local files also their tags on this machine. Raises: as `listing_key`."""
     parts = key_parts(spec, user_code(spec), digest_files(spec, files))
-    return sha256_of(parts | {"seen": digest_of(enumerate(group.files for group in list_groups(spec, files)), "seen")})
+    groups = enumerate(group.files for group in span_sources.list_groups(spec, files))
+    return sha256_of(parts | {"seen": digest_of(groups, "seen")})
 
 
 @dataclass(frozen=True)

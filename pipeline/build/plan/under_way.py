@@ -11,10 +11,9 @@ from functools import cached_property
 
 from recordmill.pipeline.build.base.live_analysis import ANALYSIS
 from recordmill.pipeline.build.inputs.input_table import Listings, Remembered, take_times
-from recordmill.pipeline.build.outcome import Published
 from recordmill.pipeline.build.plan.keys import listing_key, sighting_key
 from recordmill.pipeline.build.plan.plan import BuildPlan, inputs_digest, make_plan
-from recordmill.pipeline.build.run_options import Listener, RunOptions
+from recordmill.pipeline.build.run_options import Listener, Published, RunOptions
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.sources.files import Files

@@ -5,9 +5,9 @@ from typing import Any
 
 from recordmill.pipeline.build.base.live_analysis import ANALYSIS, continues, graph_digest, names_to_keep
 from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE
-from recordmill.pipeline.build.outcome import ROLLED_BACK, Published
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.plan.under_way import Build
+from recordmill.pipeline.build.run_options import ROLLED_BACK, Published
 from recordmill.pipeline.compare.gate import breach_lines, gate_entry
 from recordmill.pipeline.dataset.manifest import Latest, Manifest, version_folder
 from recordmill.pipeline.errors import UserError

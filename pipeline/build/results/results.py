@@ -197,7 +197,7 @@ class Results:
         if self.plan.frozen is not None:
             return int(self.plan.frozen.manifest.rejects.get("in_statistics", 0))
         train = (shard["rejected"] for shard in self.shards.values() if shard["split"] == "train")
-        return sum(train) if self.context.sees_rows() else 0
+        return sum(train) if self.context.analyzed or self.context.measured_images() else 0
 
     @cached_property
     def rejects_jsonl(self) -> bytes:

@@ -94,7 +94,7 @@ class Look:
         return done, chunks - done
 
     def _subject(self, chunk: Chunk) -> str:
-        names = [summary.name for summary in self.summaries if summary.sees(chunk)]
+        names = [summary.name for summary in self.summaries]
         return repr((self.name, names, chunk.index, chunk.source, chunk.file, chunk.bytes))
 
     def merge(self, key: str, parts: Iterable[bytes]) -> None:

@@ -30,7 +30,6 @@ from recordmill.pipeline.build.context.arrow_files import of_bytes, to_bytes
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import as_tensor
 from recordmill.pipeline.sources.faults import Reject
-from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.tensorflow.features import KINDS
 from recordmill.transforms.tensorflow.kind import Context, Prepared
@@ -57,10 +56,6 @@ class Summary(ABC, Generic[Result]):
     def features(self) -> Collection[str]:
         """The summarized features, by default all; without any, the summary is skipped."""
         return self.planned.features
-
-    def sees(self, chunk: Chunk) -> bool:
-        """Whether the rows of a chunk count."""
-        return True
 
     def prepare(self) -> None:  # noqa: B027 - optional
         """Makes the costly parts of `of_rows` in a worker, before its threads begin."""

@@ -11,13 +11,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from recordmill.pipeline.build.texts.chat import ChatEncoder
 from recordmill.pipeline.build.texts.token_labels import Labeller
 from recordmill.pipeline.sources.faults import Fault, Faults
+from recordmill.pipeline.sources.typing.arrays import without
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.chat import ChatOptions
 from recordmill.transforms.contract.kinds.pair import FIELDS, PairOptions
@@ -72,10 +72,7 @@ class RowEncoder:
 
     def good(self, rows: pa.Table) -> pa.Table:
         """Returns the rows without faults, with the columns of ids and parts."""
-        encoded, faults = self(rows)
-        kept = np.ones(rows.num_rows, bool)
-        kept[list(faults)] = False
-        return encoded.filter(pa.array(kept))
+        return without(*self(rows))
 
 
 class TextEncoder:

@@ -4,7 +4,7 @@ Rejects only the rows with an image that cannot be loaded or decoded.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, compress
@@ -23,7 +23,7 @@ from recordmill.pipeline.build.images.read import UNDECODABLE, BuildImageReader,
 from recordmill.pipeline.build.images.transcode import ROW_BYTES, as_jpeg
 from recordmill.pipeline.build.texts.encode import RowEncoder, encoded_name, graph_column
 from recordmill.pipeline.build.worker.shard_report import ShardTotals, Stored
-from recordmill.pipeline.sources.faults import Fault, Reject
+from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.kinds.image import ImageOptions
@@ -52,10 +52,21 @@ class RowBatch:
     totals: ShardTotals = field(default_factory=ShardTotals)
     """The counts of all loaded rows, and the rejects."""
 
-    def keep(self, good: npt.NDArray[np.bool_]) -> "RowBatch":
-        """Returns the good rows."""
-        if good.all():
+    def without(self, faults: Faults) -> "RowBatch":
+        """Rejects the rows at fault."""
+        if not faults:
             return self
+        good = np.ones(self.rows.num_rows, bool)
+        good[list(faults)] = False
+        rejects = [reject_row(self.rows, row, fault) for row, fault in sorted(faults.items())]
+        return replace(self._keep(good), totals=replace(self.totals, rejects=self.totals.rejects + rejects))
+
+    def each(self) -> Iterator["RowBatch"]:
+        """Yields each row alone."""
+        rows = np.arange(self.rows.num_rows)
+        return (self._keep(rows == row) for row in rows)
+
+    def _keep(self, good: npt.NDArray[np.bool_]) -> "RowBatch":
         images = {name: list(compress(values, good)) for name, values in self.images.items()}
         files, looks = (
             {name: list(compress(values, good)) for name, values in column.items()}
@@ -161,14 +172,10 @@ def _load(
     beside: Sequence[Loaded],
 ) -> list[Loaded]:
     """Loads a feature's images of one row: one or none, or any number from a list; `beside` is a mask's image."""
-    loaded, size, beside_it = list[Loaded](), 0, beside[0] if beside else None
-    images: Iterable[Loaded] = reader.load_all(source, references, options)
-    if isinstance(options, MaskOptions):
-        each = enumerate(read.kept(references, options), 1)
-        images = (reader.load_mask(source, reference, options, beside_it, number) for number, reference in each)
-    for image in images:
+    loaded, size = list[Loaded](), 0
+    for image in reader.load_all(source, references, options, beside):
         loaded.append(image)
-        size += len(loaded[-1].data) + (len(loaded[-1].source) if loaded[-1].data is not loaded[-1].source else 0)
+        size += len(image.data) + len(image.source) * (image.data is not image.source)
         if len(loaded) > 1 and size > ROW_BYTES:
             raise ImageError("too_large", f"the row's images have more than {ROW_BYTES >> 20} MiB together")
     if options.pages == "all" and options.length not in (None, len(loaded)):
@@ -222,10 +229,7 @@ class TextLoader:
     def __call__(self, batch: RowBatch) -> RowBatch:
         """Returns the rows with their ids and the parts that come with them, and the rejects of the others."""
         rows, faults = self._encode(batch.rows)
-        good = np.ones(rows.num_rows, bool)
-        good[list(faults)] = False
-        rejects = batch.totals.rejects + [reject_row(rows, row, fault) for row, fault in sorted(faults.items())]
-        return replace(batch, rows=rows, totals=replace(batch.totals, rejects=rejects)).keep(good)
+        return replace(batch, rows=rows).without(faults)
 
 
 class BatchTransformer:
@@ -264,23 +268,21 @@ class BatchTransformer:
 
     def _drop_undecodable(self, batch: RowBatch) -> RowBatch:
         """Tries each row by itself, and retries a failed one with no other at work: drops only undecodable ones."""
-        good, rejects = np.ones(batch.rows.num_rows, bool), list[Reject]()
-        for row in range(batch.rows.num_rows):
+        faults = Faults()
+        for row, alone in enumerate(batch.each()):
             try:
-                self._stored(batch.keep(np.arange(len(good)) == row), UNDECODABLE)
+                self._stored(alone, UNDECODABLE)
             except UNDECODABLE:
-                column = self._undecodable_column(batch, row)
+                column = self._undecodable_column(alone)
                 if column is None:  # an error of the user's function
                     raise
-                good[row] = False
-                rejects.append(reject_row(batch.rows, row, Fault("undecodable_image", MESSAGE, column)))
-        return replace(batch.keep(good), totals=replace(batch.totals, rejects=batch.totals.rejects + rejects))
+                faults[row] = Fault("undecodable_image", MESSAGE, column)
+        return batch.without(faults)
 
-    def _undecodable_column(self, batch: RowBatch, row: int) -> str | None:
-        """Returns the column of the row's first undecodable image; None if all decode."""
+    def _undecodable_column(self, alone: RowBatch) -> str | None:
+        """Returns the column of a row's first undecodable image; None if all decode."""
         for name, column in self._image_columns.items():
-            images = batch.images[name][row]
-            for data in images if isinstance(images, list) else [images]:
-                if not self._is_decodable(name, data):
-                    return column
+            (images,) = alone.images[name]
+            if not all(self._is_decodable(name, data) for data in (images if isinstance(images, list) else [images])):
+                return column
         return None

@@ -3,6 +3,11 @@
 A shard's report is its commit: it is written when the files are in place.
 
 Stored tensors become `tf.train.Example`s with features in the order of their names; tfx_bsl's encoder keeps no order.
+Windows of a long text become several records, after the graph, which knows texts only whole: as Hugging Face's
+`return_overflowing_tokens`, with a stride of `length - stride` and no special tokens of its own.
+
+>>> [part.tolist() for part in windows(np.array([0, 9]), Window(length=4, stride=3))]
+[[0, 1, 1, 1], [0, 0, 1, 2], [0, 0, 3, 6], [0, 4, 4, 3]]
 """
 
 import functools
@@ -19,13 +24,7 @@ import pyarrow.compute as pc
 import tensorflow as tf
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.reports import (
-    Progress,
-    reject_duplicate_key,
-    reject_row,
-    shard_step,
-    write_report,
-)
+from recordmill.pipeline.build.context.reports import Progress, reject_duplicate_key, shard_step, write_report
 from recordmill.pipeline.build.duplicates.fingerprints import content_features, content_table, digest_rows
 from recordmill.pipeline.build.images.perceptual_hash import appearance
 from recordmill.pipeline.build.images.read import BuildImageReader, PixelMeter, image_reader, retry_alone
@@ -34,17 +33,17 @@ from recordmill.pipeline.build.worker.batch import BatchTransformer, ImageLoader
 from recordmill.pipeline.build.worker.keyed_rows import unequal
 from recordmill.pipeline.build.worker.packing import Packed, unpack
 from recordmill.pipeline.build.worker.shard_report import Ids, ShardTotals, Stored
-from recordmill.pipeline.build.worker.windows import expand
-from recordmill.pipeline.dataset.example_writing import examples
+from recordmill.pipeline.dataset.examples import examples
 from recordmill.pipeline.dataset.file_names import pack_name, shard_names
 from recordmill.pipeline.dataset.manifest import Json
 from recordmill.pipeline.dataset.packs import pack
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.parallel import in_order
-from recordmill.pipeline.sources.faults import Fault, Reject
+from recordmill.pipeline.sources.faults import Faults, Reject
 from recordmill.transforms.contract.kinds.mask import MaskOptions
-from recordmill.transforms.contract.stored import KEY, Ragged, part_name
+from recordmill.transforms.contract.kinds.text import WINDOW_PARTS, Window
+from recordmill.transforms.contract.stored import KEY, Ragged, part_name, positions_of, splits_of
 
 ORDER = [("@hash", "ascending"), ("@key", "ascending"), ("@chunk", "ascending"), ("@position", "ascending")]
 IS_MEASURED = "@measured"
@@ -136,17 +135,13 @@ class ShardBuilder:
 
     def _aligned(self, batch: RowBatch, stored: Stored) -> tuple[RowBatch, Stored]:
         """Rejects rows with lists of a pack that differ in length."""
-        columns, faults = self._context.schema.features, dict[int, Fault]()
+        columns, faults = self._context.schema.features, Faults()
         for each in self._context.packs:
             faults = unequal(each.features, _counts(stored, each.features), columns) | faults
         if not faults:
             return batch, stored
-        good = np.ones(batch.rows.num_rows, bool)
-        good[list(faults)] = False
-        rejects = [reject_row(batch.rows, row, fault) for row, fault in sorted(faults.items())]
-        totals = replace(batch.totals, rejects=[*batch.totals.rejects, *rejects])
-        left = {name: tf.ragged.boolean_mask(values, good) for name, values in stored.items()}
-        return replace(batch.keep(good), totals=totals), left
+        good = [row not in faults for row in range(batch.rows.num_rows)]
+        return batch.without(faults), {name: tf.ragged.boolean_mask(each, good) for name, each in stored.items()}
 
     def _appearance(self, batch: RowBatch, stored: Stored) -> dict[str, shard_report.Appearance]:
         """Measures the images of the shard's first rows, by feature: the stored ones if any, as they decode faster."""
@@ -237,3 +232,47 @@ def write_empty_shard(context: PlannedBuild, split: str, shard: int) -> Json:
         writer.write([])
     packs = write_packs(context, split, shard, [[] for _ in context.packs])
     return {"file": file, "index": index, "packs": packs, **writer.report()}
+
+
+class Windows(NamedTuple):
+    """The windows of some rows, in order; int64 [windows] each."""
+
+    rows: Ids
+    numbers: Ids
+    """From 0 in each row."""
+    starts: Ids
+    """The places of their first ids in the rows' ids."""
+    sizes: Ids
+    """Their numbers of ids."""
+
+
+def windows(lengths: Ids, window: Window) -> Windows:
+    """Cuts texts by their numbers of ids, int64 [rows]: one window or more of each; the last reaches the end."""
+    counts = 1 + np.maximum(-(-(lengths - window.length) // window.stride), 0)
+    rows = np.repeat(np.arange(len(lengths)), counts)
+    numbers = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+    starts = numbers * window.stride
+    return Windows(rows, numbers, starts, np.minimum(lengths[rows] - starts, window.length))
+
+
+def expand(stored: Stored, names: Sequence[str], window: Window) -> tuple[Stored, Ids]:
+    """Returns the stored tensors of a text's windows, and each window's row; other features are repeated.
+
+    `names` are the text and the labels of its tokens, lists of equal lengths.
+
+    Raises:
+        UserError: the text is stored as something else.
+    """
+    ids = stored.get(names[0])
+    if not isinstance(ids, tf.RaggedTensor) or ids.dtype != tf.int64 or ids.ragged_rank != 1:
+        raise UserError(f"`preprocessing` stores '{names[0]}' as no list of int64, and its `window` needs one")
+    made, first = windows(ids.row_lengths().numpy(), window), ids.row_splits.numpy()
+    splits, places = splits_of(made.sizes), positions_of(first[made.rows] + made.starts, made.sizes)
+    of_window: dict[str, Any] = {
+        name: tf.RaggedTensor.from_row_splits(stored[name].flat_values.numpy()[places], splits, validate=False)
+        for name in names
+    }
+    for part, numbers in zip(WINDOW_PARTS, made[1:3], strict=True):
+        of_window[part_name(names[0], part)] = tf.constant(numbers)
+    repeated = {name: tf.gather(values, made.rows) for name, values in stored.items() if name not in of_window}
+    return {**repeated, **of_window}, made.rows

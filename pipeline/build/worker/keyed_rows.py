@@ -18,14 +18,21 @@ import pyarrow.compute as pc
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema, Strata
 from recordmill.pipeline.build.duplicates.decisions import Splits, leave_out, move, read_decisions
-from recordmill.pipeline.build.images.image_files import image_files
-from recordmill.pipeline.dataset import placement
-from recordmill.pipeline.dataset.placement import Hashes, Layout, content_digest, hash_keys
+from recordmill.pipeline.build.images.image_files import ImageFiles
+from recordmill.pipeline.dataset.placement import (
+    Hashes,
+    Layout,
+    content_digest,
+    hash_key,
+    hash_keys,
+    join_key,
+    strata_of,
+)
 from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.faults import REASONS, Fault, Faults, Reject
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.source_reader import Block, Chunk
-from recordmill.pipeline.sources.typing.arrays import interleaved, lengths
+from recordmill.pipeline.sources.typing.arrays import interleaved, lengths, without
 from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.transforms.contract.image_header import ImageError
 
@@ -56,7 +63,7 @@ def keyed_blocks(planned: PlannedBuild, chunk: Chunk, images: Collection[str] | 
 
     `images` are the features with images to be read, None for all; other features' references may be invalid.
     """
-    schema, decisions, read_image = planned.schema, planned.decisions, image_files(planned).read
+    schema, decisions, read_image = planned.schema, planned.decisions, ImageFiles.of(planned).read
     moved, dropped = (read_decisions(folder, planned, chunk.index) for folder in (decisions.moved, decisions.dropped))
     columns = schema.columns if images is None else schema.columns_for(images)
     for block in planned.readers[chunk.source].read(chunk, planned.files, columns, schema.source_key):
@@ -73,7 +80,7 @@ def _sampled(rows: pa.Table, rejects: list[Reject], share: float) -> tuple[pa.Ta
     if share >= 1:
         return rows, rejects
     most = int(share * (1 << 64))
-    kept = [each for each in rejects if placement.hash_key(b"%d/%d" % (each.chunk, each.position)).sample < most]
+    kept = [each for each in rejects if hash_key(b"%d/%d" % (each.chunk, each.position)).sample < most]
     return rows.filter(pa.array(rows["@sample"].to_numpy() < np.uint64(most))), kept
 
 
@@ -129,12 +136,8 @@ def key_rows(
         "@unit": units,
     }
     columns |= {name: keying.final(name, keying.column(name)) for name in schema.features}
-    rows, rejects = pa.table(columns), keying.prefixed(block.rejects)
-    if not faults:
-        return rows, rejects
-    good = np.ones(len(keys), bool)
-    good[list(faults)] = False
-    return rows.filter(pa.array(good)), [*rejects, *(keying.reject(row, keys[row]) for row in sorted(faults))]
+    rejects = [*keying.prefixed(block.rejects), *(keying.reject(row, keys[row]) for row in sorted(faults))]
+    return without(pa.table(columns), faults), rejects
 
 
 class RowKeys:
@@ -158,7 +161,7 @@ class RowKeys:
             keys = self.values(schema.key[0], None, self.image_name)
         else:
             columns = [self.values(name, None, self.image_name) for name in schema.key]
-            keys = [placement.join_key([part.decode() for part in parts]) for parts in zip(*columns, strict=True)]
+            keys = [join_key([part.decode() for part in parts]) for parts in zip(*columns, strict=True)]
         return [None if row in self.faults else key for row, key in enumerate(keys)]
 
     def values(self, name: str, at_fault: str | None, of_image: Callable[[bytes], bytes]) -> list[bytes]:
@@ -207,7 +210,7 @@ class RowKeys:
             return by.places(self._table[by.read_column].cast(pa.string()).to_pylist(), layout.splits)
         if by is None or by.stratify is None or strata is None:
             return layout.split_of(units)
-        return placement.strata_of(units, self._table[schema.features[by.stratify]].to_pylist(), strata)
+        return strata_of(units, self._table[schema.features[by.stratify]].to_pylist(), strata)
 
     def unknown_labels(self) -> Faults:
         """Finds the rows with a label that is not a class of the spec."""
@@ -283,8 +286,7 @@ class RowKeys:
     def reject(self, row: int, key: bytes | None) -> Reject:
         """Makes the reject of a row at fault."""
         fault, position = self.faults[row], self._table["@position"][row].as_py()
-        shown = None if key is None else key.decode("utf-8", "replace")
-        return Reject(self._chunk.index, position, fault.reason, fault.message, shown, fault.column, fault.path)
+        return fault.reject(self._chunk.index, position, None if key is None else key.decode("utf-8", "replace"))
 
 
 def unequal(group: Sequence[str], counts: npt.NDArray[np.int64], columns: Mapping[str, str]) -> Faults:

@@ -30,7 +30,7 @@ from recordmill.pipeline.build.images import read
 from recordmill.pipeline.build.images.read import BuildImageReader, Loaded
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.dataset.placement import hash_keys
-from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources.faults import Fault, Reject
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.transforms.contract.image_header import ImageError, check_header
@@ -126,7 +126,7 @@ class ContentReader:
                     looks[name] = read.perceptual_hash_of(images, options)
                 files[name] = fingerprints.file_digests(image.source for image in images)
         except ImageError as error:
-            rejects.append(Reject(row["@chunk"], row["@position"], error.reason, error.message, path=error.path))
+            rejects.append(Fault(error.reason, error.message, None, error.path).reject(row["@chunk"], row["@position"]))
             return None
         return files, looks
 

@@ -155,7 +155,7 @@ class ChunkSums:
     def __init__(self, look: Look, chunk: Chunk) -> None:
         self._look, self._chunk = look, chunk
         self._by_size = dict[int, list[Summary[Any]]]()
-        for summary in (summary for summary in look.summaries if summary.sees(chunk)):
+        for summary in look.summaries:
             self._by_size.setdefault(summary.rows_at_once, []).append(summary)
         self._sums = {each.name: Fold(each) for summaries in self._by_size.values() for each in summaries}
         self._rejects: list[Reject] = []

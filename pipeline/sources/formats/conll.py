@@ -10,7 +10,7 @@ in a reject the wrong line.
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
@@ -23,14 +23,14 @@ from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, EncodedFile, can_start_anywhere, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.formats.csv_records import RecordRange, read_records
+from recordmill.pipeline.sources.formats.csv_records import RecordRange, chunks_of, read_records
 from recordmill.pipeline.sources.formats.text import LINES
 from recordmill.pipeline.sources.options import OF_TEXT, Conll
 from recordmill.pipeline.sources.paths import join
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader
 from recordmill.pipeline.sources.typing.arrays import as_lists, strings
-from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
+from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
 
 DOCUMENT_START = b"-DOCSTART-"  # the first cell of a line between CoNLL-2003's documents
@@ -120,10 +120,7 @@ class ConllReader(TableReader[Conll]):
         chunks, rows, skipped = list[Chunk](), 0, Counter[str]()
         for file in inputs:
             cuts, total = self._cut(files, root, file, chunk_bytes, skipped)
-            bounds = zip(cuts, [*(each.start for each in cuts[1:]), file.bytes], strict=True)
-            for each, end in bounds:
-                work = replace(each, end=end if end < file.bytes else None)
-                chunks.append(Chunk(0, 0, file.path, end - each.start, work))
+            chunks += chunks_of(file, cuts)
             rows += total
         own = [FILE_NAME, LINE]
         names = [*self.source.cells, *(name for name in own if name in columns and name not in self.source.cells)]
@@ -158,17 +155,15 @@ class ConllReader(TableReader[Conll]):
             sentences = Sentences(opened, self.source)
             for batch in chain(batches(sentences, lambda each: each.size, BATCH_SENTENCES), [[]]):
                 good = [each for each in batch if not each.fault]
-                faults = [each.fault for each in batch if each.fault]
+                broken = [each.fault for each in batch if each.fault]
+                unparsed = [fault.reject(chunk.index, line) for line, fault in broken]
                 typed, found = dict[str, pa.Array](), Faults()
                 for name, column in columns.items():
                     values = self._values(name, good, chunk)
                     typed[name] = typed_values(name, column, values, base, found, as_cells=True)
                 texts = (b"\n".join(map(b"\t".join, each.cells)) for each in good)
                 keys = pa.array(map(content_digest, texts), pa.binary()) if key is None else None
-                rows, unparsed = (
-                    np.array([each.line for each in good], np.int64),
-                    [as_reject(chunk, *each) for each in faults],
-                )
+                rows = np.array([each.line for each in good], np.int64)
                 raw = TypedRows(typed, rows, keys, sentences.lines - done, found, unparsed)
                 yield make_block(chunk, raw, columns, key, self.source.encoding)
                 done = sentences.lines

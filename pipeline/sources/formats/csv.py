@@ -31,7 +31,7 @@ from recordmill.pipeline.sources.paths import check_names, is_image, is_utf8, jo
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader
 from recordmill.pipeline.sources.typing.arrays import strings
-from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
+from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
 
 HEADER_BYTES = 64 << 10  # 64 KiB, read at once for a header
@@ -102,7 +102,7 @@ class CsvReader(TableReader[DelimitedOptions]):
                     if self.source.decimal == "," and column.type is ColumnType.NUMBER and not column.many:
                         values = pc.replace_substring(pc.replace_substring(values, ".", "_"), ",", ".")
                     typed[name] = typed_values(name, column, values, base, faults, as_cells=True)
-                unparsed = [as_reject(chunk, int(lines[record]), Fault(reason, message), row_key)
+                unparsed = [Fault(reason, message).reject(chunk.index, int(lines[record]), row_key)
                             for record, (message, row_key) in broken.items()]  # fmt: skip
                 raw = TypedRows(typed, lines[good], keys, covered, faults, unparsed)
                 yield make_block(chunk, raw, columns, key, self.source.encoding)

@@ -10,7 +10,7 @@ this limits the cost of an open quote.
 (array([0, 8, 9]), array([0, 2, 3]))
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -209,6 +209,18 @@ def _too_large(file: Readable, data: bytes) -> tuple[CsvRecords, bytes]:
     return CsvRecords(b"", zero, zero + size, zero, lines + 1, size, {0: TOO_LARGE}, is_too_large=True), rest
 
 
+def all_records(files: Files, path: str, encoding: str, dialect: Dialect) -> Iterator[tuple[CsvRecords, int, int]]:
+    """Yields a file's records, with the byte and the line of the first; the byte where reading may start anywhere."""
+    line = 0
+    can_cut = encoded.can_start_anywhere(path, encoding)
+    with encoded.open_utf8(files, path, "utf-8" if can_cut else encoding) as opened:
+        first = opened.mark_bytes
+        for records in read_records(opened, dialect):
+            yield records, first, line
+            first += records.end
+            line += records.line_count
+
+
 @dataclass(frozen=True)
 class RecordRange:
     """The records of a file that start in the bytes `[start, end)`, and their options."""
@@ -231,24 +243,17 @@ class RecordRange:
         can_cut = encoded.can_start_anywhere(path, self.encoding)
         parts = -(-file.bytes // chunk_bytes) if can_cut else 1
         starts, wanted = [self], np.array([file.bytes * part // parts for part in range(1, parts)], np.int64)
-        seen, line = -self.head, 0
-        with encoded.open_utf8(files, path, "utf-8" if can_cut else self.encoding) as opened:
-            first = opened.mark_bytes
-            for records in read_records(opened, self.dialect):
-                rows = records.filled[max(0, 1 - seen) :]  # keeps the header and a row in the first range
-                offsets = records.starts[rows] + first
-                while len(wanted) and len(rows) and offsets[-1] >= wanted[0]:
-                    row = np.searchsorted(offsets, wanted[0])
-                    first_line = line + int(records.lines[rows[row]])
-                    starts.append(replace(self, start=int(offsets[row]), first_line=first_line))
-                    wanted = wanted[wanted > offsets[row]]
-                seen += len(records.filled)
-                first += records.end
-                line += records.line_count
-        ends = [*(part.start for part in starts[1:]), file.bytes if can_cut else None]
-        ranges = [replace(part, end=end) for part, end in zip(starts, ends, strict=True)]
-        chunks = [Chunk(0, 0, file.path, (part.end or file.bytes) - part.start, part) for part in ranges]
-        return chunks, max(0, seen)
+        seen = -self.head
+        for records, first, line in all_records(files, path, self.encoding, self.dialect):
+            rows = records.filled[max(0, 1 - seen) :]  # keeps the header and a row in the first range
+            offsets = records.starts[rows] + first
+            while len(wanted) and len(rows) and offsets[-1] >= wanted[0]:
+                row = np.searchsorted(offsets, wanted[0])
+                first_line = line + int(records.lines[rows[row]])
+                starts.append(replace(self, start=int(offsets[row]), first_line=first_line))
+                wanted = wanted[wanted > offsets[row]]
+            seen += len(records.filled)
+        return chunks_of(file, starts), max(0, seen)
 
     def read(self, files: Files, path: str) -> Iterator[tuple[CsvRecords, Rows, int]]:
         """Yields a range's records, the rows among them (neither blank nor header), and their first line in it."""
@@ -259,3 +264,10 @@ class RecordRange:
                 yield records, filled[to_skip:], line
                 to_skip = max(0, to_skip - len(filled))
                 line += records.line_count
+
+
+def chunks_of(file: FileInfo, starts: Sequence[RecordRange]) -> list[Chunk]:
+    """Makes chunks of a file's ranges by their starts; the last range ends with the file."""
+    ends = [*(part.start for part in starts[1:]), None]
+    ranges = [replace(part, end=end) for part, end in zip(starts, ends, strict=True)]
+    return [Chunk(0, 0, file.path, (part.end or file.bytes) - part.start, part) for part in ranges]

@@ -38,22 +38,14 @@ from recordmill.pipeline.sources.formats.parquet import ParquetReader
 from recordmill.pipeline.sources.formats.text import read_texts
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.options import Csv, ImageFolder, JsonLines, Parquet, Tsv
-from recordmill.pipeline.sources.paths import (
-    SUFFIXES,
-    check_names,
-    image_test,
-    is_image,
-    join,
-    note,
-    path_key,
-    planning,
-)
+from recordmill.pipeline.sources.paths import check_names, image_test, is_image, join, note, path_key, planning
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, SourceReader, WholeFiles
 from recordmill.pipeline.sources.table import TableReader, unused
 from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, python_field, python_names
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.python_values import json_object, typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
+from recordmill.transforms.contract.image_header import SUFFIXES
 
 TEXT, TEXT_ENDING, OBJECT_ENDING = "text", ".txt", ".json"
 CAPTION_ENDINGS = (TEXT_ENDING, OBJECT_ENDING)

@@ -10,18 +10,17 @@ import posixpath
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from shlex import quote
-from typing import Any, BinaryIO, ClassVar, cast
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.types as pt
 
 from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.encoded import Lines, codec, is_utf8, naming_damage, open_plain, open_utf8, pieces
+from recordmill.pipeline.sources.encoded import Lines, codec, is_utf8, naming_damage, open_utf8, pieces
 from recordmill.pipeline.sources.faults import Faults, Reject
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.jsonl_parser import Field, Fields, Parser, Steps, peek
@@ -29,7 +28,7 @@ from recordmill.pipeline.sources.options import JsonLines
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader
 from recordmill.pipeline.sources.typing.arrays import cuts, python_names
-from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
+from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 
 PEEKED_LINES = 1_000
 PEEKED_BYTES = 1 << 20  # 1 MiB
@@ -82,9 +81,9 @@ class JsonLinesReader(TableReader[JsonLines]):
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads the lines that start in the chunk; the default key is the line's digest."""
-        with opened(files, f"{self.root(files)}/{chunk.file}", self.source.encoding) as file:
-            read = ((data, Faults()) for data in pieces(file, chunk.work.start, chunk.work.end))
-            yield from read_objects(self, chunk, read, files, columns, key)
+        path, part = f"{self.root(files)}/{chunk.file}", chunk.work
+        read = ((data, Faults()) for data in pieces(files, path, self.source.encoding, part.start, part.end))
+        yield from read_objects(self, chunk, read, files, columns, key)
 
 
 def read_objects(
@@ -108,7 +107,7 @@ def read_objects(
         for line, fault in (parsed.faults | stated).items():
             unknown = key is not None or line in stated or fault.reason == "too_large"  # such a line may be truncated
             digest = None if unknown else content_digest(lines[line]).decode()
-            unparsed.append(as_reject(chunk, first + line, fault, digest))
+            unparsed.append(fault.reject(chunk.index, first + line, digest))
         raw = TypedRows(typed, parsed.rows + first, keys, len(lines), faults, unparsed)
         yield make_block(chunk, raw, columns, key, reader.source.encoding)
         first += len(lines)
@@ -127,9 +126,8 @@ def _chunks(file: FileInfo, fields: Fields, chunk_bytes: int, encoding: str) -> 
 
 def first_objects(files: Files, path: str, encoding: str) -> list[dict[str, Any]]:
     """Reads the objects in a file's first lines. Raises: SourceError: no objects, or damaged data."""
-    with opened(files, path, encoding) as file:
-        pieces_of_lines = map(Lines, pieces(file, 0, PEEKED_BYTES))
-        first = list(islice((line for lines in pieces_of_lines for line in lines.each(lines.filled)), PEEKED_LINES))
+    pieces_of_lines = map(Lines, pieces(files, path, encoding, 0, PEEKED_BYTES))
+    first = list(islice((line for lines in pieces_of_lines for line in lines.each(lines.filled)), PEEKED_LINES))
     rows = peek(first)
     if not rows or (first[0].startswith(b"[") and not first[0].endswith(b"]")):
         hint = lines_hint(first, path)
@@ -212,17 +210,9 @@ def counted_rows(files: Files, paths: Iterable[str], encoding: str) -> int:
     rows = 0
     for path in paths:
         last = b"\n"
-        with opened(files, path, encoding) as file:
+        with naming_damage(path), open_utf8(files, path, encoding) as file:
             while block := file.read(COUNTED_BYTES):
                 rows += block.count(b"\n")
                 last = block[-1:]
         rows += last != b"\n"
     return rows
-
-
-@contextmanager
-def opened(files: Files, path: str, encoding: str) -> Iterator[BinaryIO]:
-    """Opens a file as UTF-8; other encodings cannot seek. Raises: SourceError: damaged, or of another encoding."""
-    file = open_plain(files, path) if is_utf8(encoding) else open_utf8(files, path, encoding)
-    with file, naming_damage(path):
-        yield cast(BinaryIO, file)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as pt
 
+from recordmill.pipeline.sources.batches import BLOCK_BYTES
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType, required
 from recordmill.pipeline.sources.faults import Faults
 from recordmill.pipeline.sources.files import FileInfo, Files
@@ -31,7 +32,6 @@ from recordmill.pipeline.sources.typing.arrays import is_list, lookup, plain
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block, row_digests
 from recordmill.pipeline.sources.typing.values import misfit, typed_values
 
-BLOCK_BYTES = 8 << 20  # 8 MiB
 ROWS_BYTES = 512 << 20  # 512 MiB: rows converted at once have about `BLOCK_BYTES`, or are one larger row
 CODES = "ClassLabel"  # Hugging Face's name of codes with names
 UNREAD = b"?"  # stands for an image's unread bytes

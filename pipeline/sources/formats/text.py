@@ -25,14 +25,14 @@ from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, PIECE_BYTES, Rows, can_start_anywhere, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files, is_machine_fault, why_absent
-from recordmill.pipeline.sources.formats.csv_records import Dialect, RecordRange, read_records
+from recordmill.pipeline.sources.formats.csv_records import Dialect, RecordRange, all_records, read_records
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.options import OF_TEXT, TextFiles
 from recordmill.pipeline.sources.paths import check_names, is_utf8, join, note, path_key
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, WholeFiles
 from recordmill.pipeline.sources.table import TableReader, at_once
 from recordmill.pipeline.sources.typing.arrays import strings
-from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
+from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
 
 LINES = Dialect(quote=None)
@@ -104,12 +104,9 @@ def count_lines(files: Files, path: str, encoding: str) -> int:
 def _places(files: Files, path: str, encoding: str) -> tuple[Rows, int]:
     """Returns the byte of every `STRIDE`-th line of a file, and the number of its lines."""
     places, lines = [np.empty(0, np.int64)], 0
-    with open_utf8(files, path, "utf-8" if can_start_anywhere(path, encoding) else encoding) as opened:
-        first = opened.mark_bytes
-        for records in read_records(opened, LINES):
-            places.append(records.starts[-lines % STRIDE :: STRIDE] + first)
-            first += records.end
-            lines += len(records.starts)
+    for records, first, _ in all_records(files, path, encoding, LINES):
+        places.append(records.starts[-lines % STRIDE :: STRIDE] + first)
+        lines += len(records.starts)
     return np.concatenate(places), lines
 
 
@@ -223,7 +220,7 @@ class TextReader(TableReader[TextFiles]):
                 for name, column in columns.items()
             }
             keys = pa.array(texts.keys(), pa.binary()) if key is None else None
-            unparsed = [as_reject(chunk, position, fault) for position, fault in texts.faults.items()]
+            unparsed = [fault.reject(chunk.index, position) for position, fault in texts.faults.items()]
             raw = TypedRows(typed, texts.positions, keys, texts.covered, faults, unparsed)
             yield make_block(chunk, raw, columns, key, self.source.encoding)
 

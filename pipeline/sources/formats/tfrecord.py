@@ -31,7 +31,7 @@ from recordmill.pipeline.sources.options import TFRecord
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import ArchiveReader, FileRange, at_once, has_images
 from recordmill.pipeline.sources.typing.arrays import arrow_type, as_lists, in_groups
-from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
+from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
 
 MAX_RECORD_BYTES = 1 << 30  # 1 GiB; a protocol buffer has at most 2
@@ -219,12 +219,12 @@ def _raw_rows(
         if not said.reads(position):
             continue
         if isinstance(record, Fault):
-            unparsed.append(as_reject(chunk, position, record))
+            unparsed.append(record.reject(chunk.index, position))
             continue
         example = parse_example(record)
         key = said.key_of(position, record, example) if with_key else b""
         if example is None:
-            unparsed.append(as_reject(chunk, position, NO_EXAMPLE, key.decode() or None))
+            unparsed.append(NO_EXAMPLE.reject(chunk.index, position, key.decode() or None))
             continue
         piece = RecordInFile(record, chunk.file, offset + HEADER_BYTES) if in_place else None
         besides = said.columns(position)

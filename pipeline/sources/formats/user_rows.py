@@ -27,7 +27,7 @@ from recordmill.pipeline.sources.options import UserRows
 from recordmill.pipeline.sources.paths import check_names, join, planning
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.typing.arrays import python_field, python_names
-from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block, row_digests
+from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block, row_digests
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.user_code import blame, in_its_folder, load
 
@@ -64,7 +64,7 @@ class UserRowsReader(SourceReader[UserRows]):
         base, first = (self.image_root(files), ""), 0
         for batch in batches((_values(row, columns) for row in self._each(chunk)), _bytes, BLOCK_ROWS):
             rows = {position: row for position, row in enumerate(batch, first) if isinstance(row, list)}
-            unparsed = [as_reject(chunk, row, bad) for row, bad in enumerate(batch, first) if isinstance(bad, Fault)]
+            unparsed = [bad.reject(chunk.index, row) for row, bad in enumerate(batch, first) if isinstance(bad, Fault)]
             faults: Faults = {}
             typed = {
                 name: typed_objects(name, column, [row[number] for row in rows.values()], base, faults)

@@ -28,7 +28,7 @@ from recordmill.pipeline.sources.paths import is_utf8, join, note, path_key
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
 from recordmill.pipeline.sources.table import ArchiveReader, FileRange, at_once
 from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, lists_of_one, python_field, python_names
-from recordmill.pipeline.sources.typing.blocks import TypedRows, as_reject, make_block
+from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.python_values import json_object, typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
 
@@ -260,12 +260,12 @@ def _raw_rows(
     good, unparsed, faults = dict[int, TarSample](), list[Reject](), Faults()
     for position, sample in enumerate(batch, first):
         if isinstance(sample, str):
-            unparsed.append(as_reject(chunk, position, Fault("damaged_record", sample)))
+            unparsed.append(Fault("damaged_record", sample).reject(chunk.index, position))
         elif not is_utf8(sample.key):
-            unparsed.append(as_reject(chunk, position, Fault("invalid_utf8", "the sample's name is not UTF-8")))
+            unparsed.append(Fault("invalid_utf8", "the sample's name is not UTF-8").reject(chunk.index, position))
         elif sample.twice:
             fault = Fault("malformed_row", f"the sample has two members .{sample.twice}")
-            unparsed.append(as_reject(chunk, position, fault, sample.key if with_key else None))
+            unparsed.append(fault.reject(chunk.index, position, sample.key if with_key else None))
         else:
             good[position] = sample
     typed = {name: column.typed(list(good.values()), faults) for name, column in columns.items()}

@@ -6,7 +6,7 @@ field's values.
 """
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from itertools import accumulate
 from typing import Any
@@ -75,6 +75,15 @@ def as_lists(counts: Ints, flat: pa.Array, missing: Mask) -> pa.Array:
     """Makes Arrow lists, shape [rows], with `counts` values each; null where `missing`."""
     offsets = np.concatenate([[0], np.cumsum(counts)])
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat, mask=pa.array(missing))
+
+
+def without(table: pa.Table, rows: Collection[int]) -> pa.Table:
+    """Leaves rows out."""
+    if not rows:
+        return table
+    kept = np.ones(table.num_rows, bool)
+    kept[list(rows)] = False
+    return table.filter(pa.array(kept))
 
 
 def lists_of_one(values: pa.Array) -> pa.Array:

@@ -19,7 +19,7 @@ from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, is_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults, Ints, Mask, Reject, add_faults, add_inner
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.source_reader import Block, Chunk, Key
-from recordmill.pipeline.sources.typing.arrays import absent, as_lists, lengths
+from recordmill.pipeline.sources.typing.arrays import absent, as_lists, lengths, without
 from recordmill.transforms.contract.stored import positions_of
 
 
@@ -44,17 +44,8 @@ def make_block(chunk: Chunk, raw: TypedRows, columns: Columns, key: Key, encodin
     rejects = list(raw.unparsed)
     for row, fault in faults.items():
         known = _key(keys, row, checked, key or ())
-        rejects.append(as_reject(chunk, int(raw.positions[row]), _in_encoding(fault, encoding), known))
-    if faults:
-        good = np.ones(len(raw.positions), bool)
-        good[list(faults)] = False
-        table = table.filter(pa.array(good))
-    return Block(table, sorted(rejects, key=lambda reject: reject.position), raw.covered)
-
-
-def as_reject(chunk: Chunk, position: int, fault: Fault, key: str | None = None) -> Reject:
-    """Makes the reject of a faulty row."""
-    return Reject(chunk.index, position, fault.reason, fault.message, key, fault.column, fault.path)
+        rejects.append(_in_encoding(fault, encoding).reject(chunk.index, int(raw.positions[row]), known))
+    return Block(without(table, faults), sorted(rejects, key=lambda reject: reject.position), raw.covered)
 
 
 def _in_encoding(fault: Fault, encoding: str) -> Fault:

@@ -42,7 +42,7 @@ class MaskOptions(ImageOptions):
 
     @property
     def planes(self) -> int:
-        """One: the graph gets the grey PNG that the worker makes of any mask, and reads no colours."""
+        """One: a grey PNG's numbers, no colours."""
         return 1
 
 
