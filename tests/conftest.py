@@ -19,6 +19,7 @@ from recordmill.pipeline.versions.stores.traffic import TRAFFIC
 from recordmill.transforms.numpy import opencv
 from tests.constants import constants
 from tests.every_kind import make
+from tests.graphs_once import graphs_once
 
 ROWS = 1_100
 LONGEST = [
@@ -70,6 +71,12 @@ def _fine_clock() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def _graphs_once() -> Iterator[None]:
+    with graphs_once():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
 def _cache_of_blocks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keeps blocks of remote shards out of the user's own cache."""
     with pytest.MonkeyPatch.context() as patch:
@@ -85,6 +92,8 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 20, 20)  # as a build does
     gc.freeze()
     gc.enable()
+    if tensorflow := sys.modules.get("tensorflow"):
+        tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
     if beam := sys.modules.get("apache_beam.transforms.userstate"):
         # Beam looks through each step's methods for its state and timers, which ours lack: 0.1 s of CPU a build.
         vars(beam)["get_dofn_specs"] = lambda step: (set(), set())

@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from recordmill.pipeline import VERSION
@@ -72,7 +73,10 @@ def published_spec(spec: Spec) -> dict[str, Any]:
 
 def package_versions() -> dict[str, str]:
     """Returns the versions of Recordmill and of `PACKAGES`."""
-    return {"recordmill": VERSION} | {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {"recordmill": VERSION} | {name: _version(name) for name in PACKAGES}
+
+
+_version = cache(importlib.metadata.version)  # parses the whole description of a package, which several steps ask for
 
 
 class LearnedAnewError(UserError):

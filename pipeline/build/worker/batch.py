@@ -6,7 +6,7 @@ Rejects only the rows with an image that cannot be loaded or decoded.
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain, compress
 from typing import Any
 
@@ -29,7 +29,7 @@ from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.contract.stored import UNENCODED, part_name
-from recordmill.transforms.tensorflow.transform_graph import transform_graph
+from recordmill.transforms.tensorflow.transform_graph import TransformGraph, transform_graph
 
 ImageBytes = bytes | list[bytes]
 """The bytes of a row's image, or of its images."""
@@ -183,6 +183,18 @@ def _load(
     return loaded
 
 
+@lru_cache(maxsize=1)
+def _traced(graph: TransformGraph, specs: tuple[tuple[str, tf.TypeSpec], ...]) -> Callable[..., Stored]:
+    """Traces the graph once a process, for all its shards: not in their threads."""
+
+    def unencoded(raw: Stored) -> Stored:
+        stored = graph(raw)
+        return {name: stored[name] for name in stored if part_name(name, UNENCODED) not in stored}
+
+    # A `tf.function` itself keeps its lock for ever if inputs do not match.
+    return tf.function(unencoded, input_signature=[dict(specs)], autograph=False).get_concrete_function()
+
+
 class StoredGraph:
     """The transform graph: raw columns to stored tensors; may be called from several threads."""
 
@@ -193,13 +205,7 @@ class StoredGraph:
         self._beside |= {name: encoded_name(name) for name, each in context.features.items() if not each.is_input}
         self._images = context.images()
         self._loaded = transform_graph(unpack_graph(context.workspace, context.export))  # keeps the graph's tables
-
-        def unencoded(raw: Stored) -> Stored:
-            stored = self._loaded(raw)
-            return {name: stored[name] for name in stored if part_name(name, UNENCODED) not in stored}
-
-        # Traced here, not in the threads; a `tf.function` itself keeps its lock for ever if inputs do not match.
-        self._graph = tf.function(unencoded, input_signature=[self._specs], autograph=False).get_concrete_function()
+        self._graph = _traced(self._loaded, tuple(self._specs.items()))
 
     def __call__(self, batch: RowBatch) -> Stored:
         """Returns the stored tensors by feature. Raises: tf.errors.InvalidArgumentError: an image cannot be decoded."""
