@@ -60,11 +60,7 @@ def part_spec(stored: Layout) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
 
 def unpacked(features: Features, parsed: Mapping[str, Stored]) -> dict[str, Stored]:
     """Restores the transform graph's output from records: decodes the ids of packed texts."""
-    packed = [
-        name
-        for name, feature in features.items()
-        if isinstance(feature, TextDescription) and feature.packed is not None
-    ]
+    packed = [name for name, each in features.items() if getattr(each, "packed", None) is not None]
     return {**parsed, **{name: text.unpacked(parsed[name]) for name in packed}}
 
 
@@ -106,10 +102,8 @@ def _text(description: TextDescription | TokenLabelsDescription, parts: Parts, o
             return _all_texts(description, parts if length is None else text.cut_each(parts, length), options)
         parts = text.first_text(description, parts)
     if options.text == "ragged":
-        ids_and_beside = {part: parts[part] for part in ("", *description.aligned)}
-        return (
-            parts if length is None else {**parts, **{part: each[:, :length] for part, each in ids_and_beside.items()}}
-        )
+        lists = () if length is None else ("", *description.aligned)
+        return {**parts, **{part: parts[part][:, :length] for part in lists}}
     ready = text.features(replace(description, max_length=length), parts)
     if not options.masks:
         return ready
