@@ -11,7 +11,6 @@ Beam, TensorFlow and tf.Transform.
 """
 
 import os.path
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if os.path.isfile(os.path.join(os.path.dirname(__file__), "pipeline")):
@@ -27,7 +26,8 @@ if TYPE_CHECKING:
     from recordmill.pipeline.adopt.adopt import open_tfrecords
     from recordmill.pipeline.build.build import build
     from recordmill.pipeline.build.images.transcode import decodable
-    from recordmill.pipeline.build.run_options import GateBreachedError, Published, RunOptions
+    from recordmill.pipeline.build.outcome import GateBreachedError, Published
+    from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.errors import DatasetError, UserError
     from recordmill.pipeline.reader.input import Input
     from recordmill.pipeline.reader.iteration import with_progress
@@ -39,39 +39,76 @@ if TYPE_CHECKING:
     from recordmill.transforms.contract.stored import ArraySpec, Ragged
 
 __all__ = [
-    "ArraySpec", "DamagedRecordError", "Dataset", "DatasetError", "GateBreachedError", "Input", "Published", "Ragged",
-    "ReadOptions", "RunOptions", "Spec", "UserError", "__version__", "build", "decodable", "load_spec", "mix",
-    "open_dataset", "open_tfrecords", "parse_spec", "serving_model", "with_progress",
-]  # fmt: skip
-_MODULES = {
-    "dataset": ("Dataset", "open_dataset"),
-    "pipeline.adopt.adopt": ("open_tfrecords",),
-    "pipeline.build.build": ("build",),
-    "pipeline.build.images.transcode": ("decodable",),
-    "pipeline.build.run_options": ("GateBreachedError", "Published", "RunOptions"),
-    "pipeline.errors": ("DatasetError", "UserError"),
-    "pipeline.reader.input": ("Input",),
-    "pipeline.reader.iteration": ("with_progress",),
-    "pipeline.reader.mix": ("mix",),
-    "pipeline.reader.options": ("ReadOptions",),
-    "pipeline.reader.rows": ("DamagedRecordError",),
-    "pipeline.spec.model": ("Spec", "load_spec", "parse_spec"),
-    "pipeline.verify.files": ("serving_model",),
-    "transforms.contract.stored": ("ArraySpec", "Ragged"),
-}
-"""The public names by module."""
+    "ArraySpec",
+    "DamagedRecordError",
+    "Dataset",
+    "DatasetError",
+    "GateBreachedError",
+    "Input",
+    "Published",
+    "Ragged",
+    "ReadOptions",
+    "RunOptions",
+    "Spec",
+    "UserError",
+    "__version__",
+    "build",
+    "decodable",
+    "load_spec",
+    "mix",
+    "open_dataset",
+    "open_tfrecords",
+    "parse_spec",
+    "serving_model",
+    "with_progress",
+]
 
 
 def __getattr__(name: str) -> Any:
     """Loads a public name from its module. Raises: ModuleNotFoundError: it needs an extra."""
-    module = next((module for module, names in _MODULES.items() if name in names), None)
-    if module is None:
-        raise AttributeError(f"module 'recordmill' has no attribute '{name}'")
     try:
-        return getattr(import_module(f"recordmill.{module}"), name)
+        return _load(name)
     except ModuleNotFoundError as error:
         need = f'{name} needs {error.name}: pip install "recordmill[build]"'
         raise ModuleNotFoundError(need, name=error.name) from error
+
+
+def _load(name: str) -> Any:
+    module: Any
+    match name:
+        case "Dataset" | "open_dataset":
+            from recordmill import dataset as module
+        case "open_tfrecords":
+            from recordmill.pipeline.adopt import adopt as module
+        case "Input":
+            from recordmill.pipeline.reader import input as module
+        case "ReadOptions":
+            from recordmill.pipeline.reader import options as module
+        case "DamagedRecordError":
+            from recordmill.pipeline.reader import rows as module
+        case "mix":
+            from recordmill.pipeline.reader import mix as module
+        case "with_progress":
+            from recordmill.pipeline.reader import iteration as module
+        case "ArraySpec" | "Ragged":
+            from recordmill.transforms.contract import stored as module
+        case "DatasetError" | "UserError":
+            from recordmill.pipeline import errors as module
+        case "build":
+            from recordmill.pipeline.build import build as module
+        case "GateBreachedError" | "Published":
+            from recordmill.pipeline.build import outcome as module
+        case "RunOptions":
+            from recordmill.pipeline.build import run_options as module
+        case "decodable":
+            from recordmill.pipeline.build.images import transcode as module
+        case "Spec" | "load_spec" | "parse_spec":
+            from recordmill.pipeline.spec import model as module
+        case "serving_model":
+            from recordmill.pipeline.verify import files as module
+        case _:
+            raise AttributeError(f"module 'recordmill' has no attribute '{name}'")
+    return getattr(module, name)
 
 
 def __dir__() -> list[str]:
