@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.adopt.adopt import open_tfrecords
     from recordmill.pipeline.build.build import build
     from recordmill.pipeline.build.images.transcode import decodable
-    from recordmill.pipeline.build.outcome import GateBreachedError, Published
-    from recordmill.pipeline.build.run_options import RunOptions
+    from recordmill.pipeline.build.run_options import GateBreachedError, Published, RunOptions
     from recordmill.pipeline.errors import DatasetError, UserError
     from recordmill.pipeline.reader.input import Input
     from recordmill.pipeline.reader.iteration import with_progress
@@ -96,9 +95,7 @@ def _load(name: str) -> Any:
             from recordmill.pipeline import errors as module
         case "build":
             from recordmill.pipeline.build import build as module
-        case "GateBreachedError" | "Published":
-            from recordmill.pipeline.build import outcome as module
-        case "RunOptions":
+        case "GateBreachedError" | "Published" | "RunOptions":
             from recordmill.pipeline.build import run_options as module
         case "decodable":
             from recordmill.pipeline.build.images import transcode as module
