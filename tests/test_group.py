@@ -120,6 +120,13 @@ def test_lists_in_cells(tmp_path: Path) -> None:
     assert found.rows == [{"bbox": [1, 2, 3, 4, 5, 6, 7, 8], "class": ["x", "y", "z"]}]
 
 
+def test_an_empty_text_alone_adds_nothing(tmp_path: Path) -> None:
+    rows = [["a", "1 2", "x"], ["b", "", ""], ["a", "", "y"]]
+    columns = {"runs": Column(ColumnType.TEXT, many=True), "class": NAMES}
+    found = grouped(table(tmp_path, rows, header=["image", "runs", "class"]), columns)
+    assert found.rows == [{"runs": ["1 2", ""], "class": ["x", "y"]}, {"runs": [], "class": []}]
+
+
 REJECTS = [
     (["a.jpg", "7", "3", "cat"], "wrong_type", "width", b"a.jpg", ["`image`", "8.0 and 7.0"]),
     (["a.jpg", "8", "wide", "cat"], "wrong_type", "x", b"a.jpg", ["1.csv, line 3", "a number"]),

@@ -242,8 +242,9 @@ def test_folders_of_an_image_and_its_masks() -> None:
 
 
 def test_viewer_exports_of_regions() -> None:
-    (doubt,) = column_doubts(["filename", "region_count", "region_shape_attributes"])
-    assert_names(str(doubt), "'region_shape_attributes'", "JSON", "`init`")
+    for name in ("region_shape_attributes", "projects.p1.labels.annotations.objects.annotation_kind"):
+        (doubt,) = column_doubts(["filename", "region_count", name])
+        assert_names(str(doubt), f"'{name}'", "JSON", "`init`")
 
 
 @pytest.mark.parametrize(

@@ -416,6 +416,17 @@ def test_init_knows_masks_of_a_table(tmp_path: Path, are_files: bool) -> None:
     assert_names(text, "kind: mask", "image: image", "{0: class_0, 1: class_1, 2: class_2}", "in 3 masks")
 
 
+def test_init_knows_lists_of_masks(tmp_path: Path) -> None:
+    names = [f"{n}.png" for n in range(4)]
+    for n, name in enumerate(names):
+        Image.new("L", (8, 6), n).save(tmp_path / name)
+    rows = [{"image": name, "masks": names[: n + 1], "views": names[:2]} for n, name in enumerate(names)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    features = yaml.safe_load(starter(str(tmp_path / "rows.jsonl"), FILES))["features"]
+    assert features["masks"] == {"kind": "masks", "image": "image"}
+    assert features["views"]["kind"] == "image_sequence"
+
+
 def test_init_doubts_annotations_of_other_tools(tmp_path: Path) -> None:
     write_pairs(tmp_path, "img/*.jpg", "masks/*.png", "grey")
     (tmp_path / "boxes.json").write_text(json.dumps({f"{number}": {"bbox": [1, 2, 3, 4]} for number in range(12)}))

@@ -12,8 +12,9 @@ import numpy.typing as npt
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.doubts import Doubt
 from recordmill.pipeline.init.guess import BOXES, FITS, ID, Choice, Guess, feature, left_out, plain_name
-from recordmill.pipeline.init.images import MASK, MAYBE_MASK, are_named, guess_mask
+from recordmill.pipeline.init.images import MASK, MAYBE_MASK, are_named, guess_mask, guess_masks
 from recordmill.pipeline.init.recognize import NAMING
+from recordmill.pipeline.init.runs import along_image, doubts_of_runs, guess_runs, runs_column
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
@@ -77,18 +78,18 @@ def _boxes(rows: Sequence[Sequence[float]]) -> "Boxes":
 
 
 def guess_columns(sample: SourceSample) -> dict[str, Guess]:
-    """Guesses four columns as boxes; empty if none are."""
-    found = box_columns(sample)
+    """Guesses four columns as boxes, and run lengths as a mask; empty if none are."""
+    found, runs = box_columns(sample), guess_runs(sample)
     if found is None or COLUMNS in sample.names:
-        return {}
+        return runs
     order, four = found
     reading = replace(sample.read(four[0], ColumnType.NUMBER, many=True), values=_rows(sample, four))
     options: dict[str, Choice] = {"order": (order, ""), "columns": (four, "as `order` says")}
-    return {COLUMNS: feature(COLUMNS, "numbers", "", reading, **options)}
+    return {COLUMNS: feature(COLUMNS, "numbers", "", reading, **options), **runs}
 
 
 def shared_images(sample: SourceSample) -> str | None:
-    """Finds the column of images of a table with several rows of one image, each with a box."""
+    """Finds the column of images of a table with several rows of one image, each with a box or run lengths."""
     if sample.sources[0].format not in NAMING:
         return None
     texts = {name: sample.read(name, ColumnType.TEXT) for name in sample.names}
@@ -99,11 +100,13 @@ def shared_images(sample: SourceSample) -> str | None:
     lists = [name for name in sample.names if BOXES.fullmatch(plain_name(name))]
     sides = {len(each) for name in lists for each in sample.read(name, ColumnType.NUMBER, many=True).values} - {0}
     four = box_columns(sample)
-    return image if sides == {4} or four and sample.read(four[1][0], ColumnType.NUMBER).fit >= FITS else None
+    are_boxes = sides == {4} or four and sample.read(four[1][0], ColumnType.NUMBER).fit >= FITS
+    return image if are_boxes or runs_column(sample) else None
 
 
 def doubts_of_columns(items: Mapping[str, Guess]) -> Iterator[Doubt]:
-    """Doubts boxes of four columns with names that do not tell their order."""
+    """Doubts run lengths, and boxes of four columns with names that do not tell their order."""
+    yield from doubts_of_runs(items.values())
     for item in items.values():
         four, order = (item.options.get(option, ((), ""))[0] for option in ("columns", "order"))
         if four and (order in LIKE["coco"] or all(map(WITHOUT_NAMES.fullmatch, four))):
@@ -210,11 +213,13 @@ def on_image(
     image = next((item for item in images if not MAYBE_MASK.fullmatch(item.column)), images[0])
     if (ID.fullmatch(image.column) or "*" in image.column) and IMAGE not in names.values():
         names[image.column] = IMAGE
-    if guesses.get("shapes", image).kind == MASK and MASK not in names.values():
-        names["shapes"] = MASK
+    drawn = next((column for column, item in guesses.items() if "draw" in item.options), None)
+    if drawn and MASK not in names.values():
+        names[drawn] = MASK
     known, name = sample.data.known, names[image.column]
     named = {each.column for each in images if MAYBE_MASK.fullmatch(each.column)}
-    found = dict(guesses)
+    found = {column: guess_masks(item, name) for column, item in guesses.items()}
     for column in guesses.keys() & {*named, *sample.data.sources[0].get("beside", ())} - {image.column}:
         found[column] = guess_mask(sample, guesses[column], name, image)
+    found |= {each: along_image(sample, item, name, image) for each, item in found.items() if "runs" in item.options}
     return {column: guess_boxes(item, name, image, answers, known.get(column, {})) for column, item in found.items()}

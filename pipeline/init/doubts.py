@@ -30,6 +30,12 @@ REMEDIES = {  # by the meaning of commas
     "decimal": "Numbers: write them with a point, and with nothing between thousands, such as 1234.5",
 }
 CODE = re.compile(r"0|[1-9]\d{0,3}")
+EXPORTS = {
+    "region_shape_attributes": ("VIA's regions, whose boxes and shapes are read from its JSON alone",
+                                "Export annotations as JSON in VIA, and give `init` that file"),
+    "annotation_kind": ("Labelbox's objects, whose shapes are no mask", "Write COCO's JSON, and give `init` that file"),
+}  # fmt: skip
+"""Other tools' exports by a column: what they are, and the remedy."""
 
 
 class UnknownDataError(UserError):
@@ -121,10 +127,10 @@ def value_doubts(name: str, cells: Sequence[str], kind: str) -> Iterator[Doubt]:
 
 
 def column_doubts(names: Sequence[str]) -> list[Doubt]:
-    """Doubts that hundreds of numbered columns are as many features, and VIA's regions a text."""
-    if (via := "region_shape_attributes") in names:
-        export = "Export annotations as JSON in VIA, and give `init` that file"
-        return [Doubt(f"column '{via}'", "VIA's regions, whose boxes and shapes are read from its JSON alone", export)]
+    """Doubts that hundreds of numbered columns are as many features, and that other tools' objects are features."""
+    exported = [name for name in names if name.rpartition(".")[2] in EXPORTS]
+    if exported:
+        return [Doubt(f"column '{exported[0]}'", *EXPORTS[exported[0].rpartition(".")[2]])]
     starts = Counter(re.sub(r"\d+", "…", name) for name in names if name[-1:].isdecimal())
     remedy = "Of CSV one feature: `column: f*`, of `kind: image` with a `shape`, or `array`. Else write one of lists"
     many = [(start, count) for start, count in starts.items() if count >= MANY_COLUMNS]

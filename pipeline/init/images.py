@@ -41,7 +41,8 @@ LOOKED_AT = 200
 HEAD_BYTES = 1 << 20  # 1 MiB, enough for a header after metadata
 READERS = 16  # images read at once: a remote store mostly waits
 SMALL_SIDE, USUAL_SIDE = 256, 224
-FOLDERS = ("train", "train_images", "images")  # usual folders of a table's images, besides one named as the table
+FOLDERS = ("train", "train_images", "images", "train/images")
+"""Usual folders of a table's images, besides one named as the table."""
 UNREAD, FRAMES = "unsupported_format", "further frames"
 MAX_PIXELS = 64_000_000  # the default of `max_pixels`
 
@@ -255,6 +256,14 @@ def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Gu
         why = f"a colour each, {of}, by pixels {_shares(colors)}; {YOURS}"
         return replace(item, options={**options, "classes": (list(names), why), "colors": (names, "")})
     return replace(item, options=options | _classes(found, of, is_all=is_all))
+
+
+def guess_masks(item: Guess, name: str) -> Guess:
+    """Turns lists of images with a mask's name into a mask for each object of the image `name`."""
+    if item.kind != "image_sequence" or not MASK_COLUMN.fullmatch(item.column):
+        return item
+    kept = {option: choice for option, choice in item.options.items() if option == "optional"}
+    return replace(item, options={"kind": ("masks", "an image an object, by the name"), "image": (name, ""), **kept})
 
 
 def _counted(sample: SourceSample, column: str) -> tuple[Counter[int], Counter[Any], int, bool]:

@@ -61,7 +61,7 @@ TABLES = ("parquet", "tfrecord", "webdataset", "jsonl", "csv", "tsv", "conll", "
 NAMING = ("jsonl", "csv", "tsv", "parquet")  # formats with rows that may name images
 CELLS, JSON, IMAGES = ("csv", "tsv"), ("json", "jsonl"), "image_folder"
 TEXTS = (*CELLS, *belonging.SENTENCES, "jsonl", "json", "text")  # formats with an encoding
-CLASS_NAMES = re.compile(r"(?i)[^/]*(class|label|categor|names|synset|mapping)[^/]*\.(txt|json)|[^/]+\.names")
+CLASS_NAMES = re.compile(r"(?i).*(class|label|categor|names|synset|mapping).*\.(txt|json)|.+\.names|_classes\.csv")
 """Usual names of files of class names."""
 SHOWN, FIRST_LINE = 3, 1 << 16
 FILES = 16  # files of a source to look at
@@ -92,7 +92,7 @@ class Recognized:
 
     def with_group(self, column: str) -> "Recognized":
         """Returns a copy with one row for all rows of a column's value."""
-        why = {**self.why, "group": "an image has several rows, each a box: one row an image, in one split"}
+        why = {**self.why, "group": "an image has several rows, each an object: one row an image, in one split"}
         return replace(self, sources=[{**source, "group": column} for source in self.sources], why=why)
 
     @property

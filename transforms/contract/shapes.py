@@ -56,6 +56,27 @@ def runs_size(rle: Mapping[str, Any]) -> tuple[int, int]:
     return size[0], size[1]
 
 
+def counts_of_runs(runs: str, pixels: int) -> list[int]:
+    """Converts runs, each its first pixel from 1 and its length, to COCO's counts of an image of so many pixels.
+
+    >>> counts_of_runs("2 3 7 1", 8)
+    [1, 3, 2, 1, 1]
+
+    Raises: ValueError, OverflowError: not such runs: no whole numbers, outside the image, or not one after another.
+    """
+    numbers = np.array(runs.split(), np.int64)
+    if len(numbers) % 2:
+        raise ValueError(f"wanted pairs of a start and a length, found {len(numbers)} numbers")
+    starts, lengths = numbers[::2], numbers[1::2]
+    ends = starts + lengths - 1
+    counts = np.diff(np.stack([starts - 1, ends], 1).ravel(), prepend=0, append=pixels)
+    if (counts < 0).any():
+        run = min(int(np.argmax(counts < 0)) // 2, len(ends) - 1)
+        least = ends[run - 1] + 1 if run else 1
+        raise ValueError(f"the run {starts[run]} {lengths[run]} is not in the pixels {least} to {pixels}")
+    return [*map(int, counts)]
+
+
 def run_lengths(counts: str) -> npt.NDArray[np.int64]:
     """Decodes compressed counts, int64 [counts], of pixels outside and inside in turn, down a mask's columns.
 

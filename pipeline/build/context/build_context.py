@@ -58,7 +58,7 @@ class RowSchema:
     fields: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """For a feature of several columns, the column of each field: numbers make a list, lists are joined value by value,
     others make JSON objects."""
-    objects: frozenset[str] = frozenset()  # features with a value for each object of their column
+    drawn: Mapping[str, bool] = field(default_factory=dict)  # features of shapes: whether each object is a value
     content_key: str | None = None  # the key digests this column
     split_by: SplitBy | None = None
     together: tuple[tuple[str, ...], ...] = ()  # groups of features with lists of equal lengths in each row
@@ -82,7 +82,8 @@ class RowSchema:
         """Returns the Arrow type of a feature's column in keyed rows."""
         column = self.columns[self.features[feature]]
         value = ARROW_TYPES.get(column.type, pa.binary())
-        return pa.list_(value) if column.many or self.joins_numbers(feature) or feature in self.objects else value
+        is_list = self.drawn.get(feature, column.many or self.joins_numbers(feature))
+        return pa.list_(value) if is_list else value
 
     def joins_numbers(self, feature: str) -> bool:
         """Whether a feature's values are lists, of one number from each of several columns."""

@@ -4,8 +4,8 @@ Without `colors`, a palette's pixels are its indices, and grey ones of 1 to 8 bi
 that blur edges, such as JPEG, are refused. The graph passes masks on: to scale them takes it five times as long.
 
 `pycocotools`, COCO's own code, draws a row's shapes, a list of objects: `name`; `polygons`, lists of x and y in pixels,
-or with `unit: relative` as shares of the sides; or `rle`, COCO's run lengths, compressed or not; `crowd`, 1 for a
-group. An object without a shape keeps its number.
+or with `unit: relative` as shares of the sides; `rle`, COCO's run lengths, compressed or not, or `runs`, a text of
+those; `crowd`, 1 for a group. An object without a shape keeps its number.
 
 >>> values(png(np.array([[0, 15]], np.uint8), []), 9, None).tolist()
 [[0, 15]]
@@ -14,6 +14,7 @@ group. An object without a shape keeps its number.
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -30,7 +31,7 @@ from recordmill.transforms.contract.image_header import NAMED, PNG, ImageError, 
 from recordmill.transforms.contract.image_rules import TAG, is_transposed
 from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, npy_numbers
 from recordmill.transforms.contract.kinds.mask import MaskOptions, MasksOptions, levels_of
-from recordmill.transforms.contract.shapes import polygons_of, runs_size
+from recordmill.transforms.contract.shapes import counts_of_runs, polygons_of, runs_size
 from recordmill.transforms.numpy.image_decode import upright
 from recordmill.transforms.numpy.pixels import resize
 
@@ -49,6 +50,8 @@ def drawn(shapes: bytes, options: MaskOptions, height: int, width: int, first: i
     Raises: ImageError: `malformed_row`: not shapes, or not of this size; `unknown_class`: a name without a value, or a
     crowd without the value `ignore`; `too_large`: too many objects for numbers.
     """
+    if options.runs == "rows":  # the columns of the turned image
+        return drawn(shapes, replace(options, runs="columns"), width, height, first).T
     canvas = np.zeros((height, width), options.pixel, order="F")  # as pycocotools' masks
     known = {name: value for value, name in options.classes or ()}
     for number, shape in enumerate(json.loads(shapes), first):
@@ -66,7 +69,7 @@ def drawn(shapes: bytes, options: MaskOptions, height: int, width: int, first: i
 def _value(shape: Mapping[str, Any], number: int, known: Mapping[str, int], options: MaskOptions) -> int:
     if options.draw == "objects":
         return 1
-    name = str(shape.get("name"))
+    name = str(shape.get("name", options.only_class))
     if shape.get("crowd") and options.crowd == "ignore":
         if options.ignore is None:
             what = f"object {number} is a crowd of {cut(repr(name))}"
@@ -88,6 +91,9 @@ def _value(shape: Mapping[str, Any], number: int, known: Mapping[str, int], opti
 
 def _runs(shape: Mapping[str, Any], height: int, width: int) -> Any:
     """Returns an object's run lengths, as pycocotools has them; None without a shape. Raises: ValueError and others."""
+    if (runs := shape.get("runs")) is not None:
+        counts = counts_of_runs(runs, height * width)
+        return _coco().frPyObjects({"size": [height, width], "counts": counts}, height, width)
     if (rle := shape.get("rle")) is not None:
         if runs_size(rle) != (height, width):
             raise ValueError(f"its size is {rle['size']}, of an image of {[height, width]}")

@@ -9,7 +9,7 @@ from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.dataset.manifest_parts import Pack
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.spec.features.category import NamedClasses
-from recordmill.pipeline.spec.features.mask import Masks
+from recordmill.pipeline.spec.features.mask import OfImage
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.kinds.category import NameOptions
@@ -80,7 +80,7 @@ def _row_schema(plan: BuildPlan) -> RowSchema:
         frozen_classes=plan.frozen is not None and getattr(label, "analyzed", False),
         fields={name: {field: column for field, (column, _) in joined.items()} for name, joined in several.items()},
         fills={name: feature.fill for name, feature in spec.features.items() if feature.optional},
-        objects=frozenset(name for name, each in spec.features.items() if isinstance(each, Masks) and each.draw),
+        drawn={name: f.kind == "masks" for name, f in spec.features.items() if isinstance(f, OfImage) and f.draw},
         content_key=spec.content_key,
         split_by=spec.split_by,
         together=spec.together,

@@ -249,10 +249,10 @@ class RowKeys:
 
         Single numbers become a list, with NaN for missing ones; lists are joined value by value.
         """
-        fields = self._schema.fields.get(name)
-        if fields is None:
-            column = self._table[self._schema.features[name]]
-            return pa.chunked_array([_each_object(column)]) if name in self._schema.objects else column
+        fields, is_list = self._schema.fields.get(name), self._schema.drawn.get(name)
+        if fields is None or is_list is not None:
+            column = self._table[self._schema.features[name]] if fields is None else self._runs(fields)
+            return pa.chunked_array([_each_object(column)]) if is_list else column
         if self._schema.columns[self._schema.features[name]].many:
             lists = [self._table[column].combine_chunks() for column in fields.values()]
             return pa.chunked_array([interleaved(lists)])
@@ -263,6 +263,13 @@ class RowKeys:
         rows = zip(self._table[self._schema.features[name]], zip(*cells.values(), strict=True), strict=True)
         objects = [_object(dict(zip(cells, row, strict=True))) if first.is_valid else None for first, row in rows]
         return pa.chunked_array([objects], pa.string())
+
+    def _runs(self, fields: Mapping[str, str]) -> pa.ChunkedArray:
+        """Returns lists of equal lengths as lists of objects, JSON, null where one is null."""
+        rows = zip(*(self._table[column].to_pylist() for column in fields.values()), strict=True)
+        every = (None if None in row else zip(*row, strict=True) for row in rows)
+        made = (row and json.dumps([dict(zip(fields, each, strict=True)) for each in row]) for row in every)
+        return pa.chunked_array([[*made]], pa.string())
 
     def _json(self, column: str) -> list[str | None]:
         """Returns a column's values as JSON; texts become strings."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from recordmill.pipeline.dataset.placement import content_digest, join_key
@@ -123,7 +124,7 @@ class Groups:
     def _add(self, table: pa.Table, ids: Ints, place: Callable[[int], Place]) -> None:
         values = {name: table[name].combine_chunks() for name in self._columns}
         filled = {name: _filled(values[name]) for name, column in self._columns.items() if column.many}
-        is_filled = np.logical_or.reduce([np.zeros(len(ids), bool), *filled.values()])
+        is_filled = np.logical_or.reduce([np.zeros(len(ids), bool), *(~_empty(values[name]) for name in filled)])
         for name, is_there in filled.items():
             for row in np.flatnonzero(is_filled & ~is_there).tolist():
                 file, line = place(table["@position"][row].as_py())
@@ -175,6 +176,12 @@ def _held(values: pa.Array) -> pa.Array:
 
 def _filled(values: pa.Array) -> Any:
     return arrays.lengths(values) > 0 if arrays.is_list(values.type) else ~arrays.absent(values)
+
+
+def _empty(values: pa.Array) -> Any:
+    """Marks what is missing, or an empty text."""
+    is_text = pt.is_string(values.type)
+    return np.asarray(pc.equal(values, "").fill_null(True)) if is_text else ~_filled(values)
 
 
 def _lists(values: pa.Array, rows: Ints, bounds: Ints) -> tuple[pa.Array, Ints]:

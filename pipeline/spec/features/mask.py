@@ -1,7 +1,7 @@
 """Masks of an image, from files or drawn: an index for each pixel, or a mask for each object."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
 
@@ -41,7 +41,17 @@ class OfImage(Feature):
     """The largest number of pixels; masks with more, by their header, are rejected before decoding."""
     max_bytes: int = Field(default=MAX_BYTES, ge=1, le=1 << 30, strict=True)
     """The largest number of bytes; larger masks are rejected before reading."""
+    draw: str | None = None
+    runs: Literal["columns", "rows"] | None = None
+    """Draws texts, `1 3 10 5` an object of pixels 1 to 3, and 5 from 10 on. columns: counted down the image's columns,
+    as usual on Kaggle. rows: along its rows. By default shapes are objects."""
     _image: Image | None = PrivateAttr(default=None)
+
+    @model_validator(mode="after")
+    def _check_runs(self) -> Self:
+        if self.runs and not self.draw:
+            raise WrongValueError("are of drawn objects: give `draw`", "runs")
+        return self
 
     def check(self, features: Mapping[str, Feature]) -> None:
         """Checks the feature named by `image`, and takes over its size."""
@@ -50,6 +60,13 @@ class OfImage(Feature):
             wanted = f"'{self.image}' is of kind {image.kind}: a mask needs one of kind image"
             raise WrongValueError(wanted, "image")
         self._image = image
+
+    def _column(self) -> Column:
+        shapes = ColumnType.TEXT if self.runs else ColumnType.OBJECTS
+        return Column(shapes, bool(self.runs), self.optional) if self.draw else super()._column()
+
+    def joined_columns(self, name: str) -> dict[str, tuple[str, Column]]:
+        return {"runs": (self.first_column(name), self._column())} if self.runs else {}
 
     def _options(self, **more: Any) -> kinds.MaskOptions:
         nearest = {"resize": "nearest", "channels": 1, "color": "ignore"}
@@ -86,6 +103,8 @@ class Mask(OfImage):
     object's number in the row, from 1. By default the column holds images."""
     crowd: Literal["ignore", "draw"] = "ignore"
     """ignore: drawn groups, COCO's crowds, get the value `ignore`, which they need. draw: as other objects."""
+    names: str | None = Field(default=None, min_length=1)
+    """The column of the objects' classes, with `runs`. By default all are of the one class with a value above 0."""
 
     @model_validator(mode="after")
     def _check(self) -> "Mask":
@@ -106,6 +125,10 @@ class Mask(OfImage):
         if self.draw and (self.draw == "classes") != bool(self.classes):
             message = "are the names of shapes by value: `draw: classes` needs them, `draw: instances` has none"
             raise WrongValueError(message, "classes")
+        if self.names and not (self.runs and self.classes):
+            raise WrongValueError("is for `runs` with `draw: classes`: leave it out", "names")
+        if self.runs and self.classes and not self.names and sum(value > 0 for value, _ in self.named) != 1:
+            raise WrongValueError("has not one value above 0: give `names`, the column of objects' classes", "classes")
         if self.draw and self.colors:
             raise WrongValueError("are of files, and `draw` makes masks of shapes: leave one out", "colors")
         return self
@@ -120,8 +143,9 @@ class Mask(OfImage):
         given = (self.colors or {}).items()
         return {name: color if isinstance(color, tuple) else (color, color, color) for name, color in given}
 
-    def _column(self) -> Column:
-        return Column(ColumnType.OBJECTS if self.draw else ColumnType.IMAGE, optional=self.optional)
+    def joined_columns(self, name: str) -> dict[str, tuple[str, Column]]:
+        names = Column(ColumnType.CATEGORY, many=True, optional=self.optional)
+        return super().joined_columns(name) | ({"name": (self.names, names)} if self.names else {})
 
     def parts(self) -> tuple[str, ...]:
         """Names `missing`, with `optional`."""
@@ -158,9 +182,6 @@ class Masks(OfImage, ListFeature):
             raise WrongValueError(message, "image")
         if self.draw and self.length:
             raise WrongValueError("is for lists of images: of drawn objects give `max_length`", "length")
-
-    def _column(self) -> Column:
-        return Column(ColumnType.OBJECTS, optional=self.optional) if self.draw else super()._column()
 
     def options(self, *, is_label: bool = False) -> kinds.MaskOptions:
         return self._options(crowd="draw")

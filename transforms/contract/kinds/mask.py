@@ -35,10 +35,16 @@ class MaskOptions(ImageOptions):
     oriented: str = "upright"
     draw: str | None = None  # `classes`, `instances` or `objects`: the column holds shapes, not images
     crowd: str = "ignore"  # `ignore` or `draw`
+    runs: str | None = None  # `columns` or `rows`: shapes are runs of pixels, counted along these
 
     @property
     def is_reference(self) -> bool:
         return self.draw is None
+
+    @property
+    def only_class(self) -> str | None:
+        """The class of runs without a name, that of the largest value."""
+        return max(self.classes)[1] if self.runs and self.classes else None
 
     @property
     def planes(self) -> int:
@@ -101,4 +107,5 @@ Masked: TypeAlias = MaskDescription | MasksDescription
 
 def _of_files(options: dict[str, Any]) -> dict[str, Any]:
     """Returns a spec's options without those for other files than values, upright as their image."""
-    return {key: value for key, value in options.items() if key not in ("colors", "oriented", "draw", "crowd")}
+    others = ("colors", "oriented", "draw", "crowd", "runs", "names")
+    return {key: value for key, value in options.items() if key not in others}
