@@ -181,6 +181,6 @@ def test_analyzers_on_a_cluster_need_a_folder_that_workers_reach(tmp_path: Path)
     context = learn(planned, plan.chunks, remote(), temp=str(tmp_path / "temp"))
     assert context.export.startswith("analysis/")
     assert os.listdir(tmp_path / "temp") == []
-    assert context.sees_rows()
+    assert context.analyzed
     again = learn(planned, plan.chunks, remote(), export=context.export)
     assert again.analyzed == context.analyzed, "in an attempt that takes over the finished analysis"

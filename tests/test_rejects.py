@@ -294,11 +294,11 @@ def test_rows_rejected_after_the_analysis_are_counted() -> None:
         1: {"split": "test", "rejected": 5},
         2: {"split": "train", "rejected": 1},
     }
-    for sees_rows, expected in ((True, 4), (False, 0)):
+    for analyzed, expected in (({"label"}, 4), (set(), 0)):
         results: Any = SimpleNamespace(
             plan=SimpleNamespace(frozen=None),
             shards=shards,
-            context=SimpleNamespace(sees_rows=lambda sees=sees_rows: sees),
+            context=SimpleNamespace(analyzed=analyzed, measured_images=dict),
         )
         assert Results.rejected_in_statistics.fget(results) == expected  # type: ignore[attr-defined]
 

@@ -48,7 +48,7 @@ class MaskOptions(ImageOptions):
 
     @property
     def planes(self) -> int:
-        """One: a grey PNG's numbers, no colours."""
+        """One: numbers, padded with `fill` instead of colours."""
         return 1
 
 
