@@ -91,7 +91,9 @@ def graphs_once() -> Iterator[None]:
     """Lets this process make each graph once."""
     with tempfile.TemporaryDirectory(prefix="recordmill-") as folder:
         once = _Graphs(Path(folder))
-        loaded = lru_cache(maxsize=GRAPHS)(transform_graph.TransformGraph)
+        loaded = lru_cache(maxsize=GRAPHS)(
+            lambda export: transform_graph.TransformGraph(export)
+        )  # a test may replace it
         traced = lru_cache(maxsize=GRAPHS)(batch._traced.__wrapped__)
         with (
             constants(analysis, make_graph=once.make),

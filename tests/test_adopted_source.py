@@ -148,7 +148,7 @@ def test_images_stay_in_their_records(old: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("place", ["beside", "around", "local"])
+@pytest.mark.parametrize("place", ["beside", pytest.param("around", marks=pytest.mark.nightly), "local"])
 def test_files_in_a_bucket(old: Path, place: str) -> None:
     with s3() as url:
         bucket, _, prefix = url.removeprefix("s3://").partition("/")
