@@ -13,25 +13,16 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageStat
+from PIL import ImageStat
 
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.facts.painting import (
-    Color,
-    Levels,
-    MaskClass,
-    Pose,
-    hatched,
-    mask_classes,
-    painted,
-    range_words,
-    with_poses,
-)
+from recordmill.pipeline.facts import painting
+from recordmill.pipeline.facts.painting import Color, Levels, MaskClass, Picture
 from recordmill.pipeline.facts.version import VersionFacts, shown_split
 from recordmill.pipeline.inspection.records import Record, read_records
-from recordmill.pipeline.inspection.values import BOXED_SIDE, StoredImage, as_image, color_of
+from recordmill.pipeline.inspection.values import BOXED_SIDE, StoredImage, color_of
 from recordmill.pipeline.reader import notebook
 from recordmill.pipeline.safe_text import count
 from recordmill.transforms.contract.kinds import read_descriptions
@@ -126,21 +117,6 @@ class RecordSample:
         return f"of {self.records:,} records of {self.split}"
 
 
-class Picture(NamedTuple):
-    """An image of a record as people see it, with what lies on it."""
-
-    feature: str
-    image: StoredImage
-    pixels: npt.NDArray[Any]
-    mask: Masked | None  # its description, if it is one
-    under: Levels | None  # of a mask, the pixels of its image, if any
-    plain: Image.Image
-    shown: Image.Image  # with hatched padding
-    boxes: Sequence[tuple[Box, str]]  # with names
-    poses: Sequence[Pose]
-    words: str  # the range of a deep image's numbers; else empty
-
-
 class _Measured(NamedTuple):
     brightness: list[float]
     channels: list[tuple[list[float], list[float]]]  # means and standard deviations of each image's channels
@@ -167,7 +143,7 @@ def read_sample(dataset: DatasetVersion) -> RecordSample | None:
     boxes = {name: [record.values[name] for record in records] for name in roles.boxes}
     flat = {name: np.array([*chain(*rows)], np.float64).reshape(-1, 4) for name, rows in boxes.items()}
     a_row = {name: _histogram(map(len, rows)) for name, rows in boxes.items()}
-    masks = {name: mask_classes(each, measured[name].values) for name, each in roles.class_masks.items()}
+    masks = {name: painting.mask_classes(each, measured[name].values) for name, each in roles.class_masks.items()}
     are_drawn = bool(roles.backgrounds), bool(roles.keypoints)
     return RecordSample(split, len(records), examples, images, flat, a_row, *are_drawn, masks)
 
@@ -252,7 +228,7 @@ class FeatureRoles:
         for each in self.pictures(record):
             if measured is not None:
                 measured[each.feature].add(each)
-            shown = with_poses(notebook.small(each.shown, side), each.poses)
+            shown = painting.with_poses(notebook.small(each.shown, side), each.poses)
             boxes = [_drawn(box, name, *shown.size) for box, name in each.boxes]
             size = f"{each.shown.width}×{each.shown.height}{each.words}"
             if each.words:
@@ -268,8 +244,8 @@ class FeatureRoles:
                 pixels, mask = image.array(), self.masks.get(name)
                 below = record.values.get(mask.image) if mask else None
                 under = below.array() if below else None
-                plain = seen(pixels, under, mask)
-                shown, words = hatched(plain, self.backgrounds.get(name)), range_words(image, pixels)
+                plain = painting.seen(pixels, under, mask)
+                shown, words = painting.hatched(plain, self.backgrounds.get(name)), painting.range_words(image, pixels)
                 lying = list(self._named_boxes(record, name)), self._poses(record, name)
                 yield Picture(name, image, pixels, mask, under, plain, shown, *lying, words)
 
@@ -298,15 +274,10 @@ class FeatureRoles:
             named = next((record.values[name] for name in self.names if len(record.values[name]) == len(boxes)), None)
             yield from zip(boxes, map(in_words, named or [other] * len(boxes)), strict=True)
 
-    def _poses(self, record: Record, image: str) -> list[Pose]:
+    def _poses(self, record: Record, image: str) -> list[painting.Pose]:
         """Returns an image's key points, by feature."""
         on_it = ((each, record.values[name]) for name, each in self.keypoints.items() if each.image == image)
         return [(each, np.array(points, np.float32).reshape(-1, *each.shape)) for each, points in on_it]
-
-
-def seen(pixels: npt.NDArray[Any], under: Levels | None, mask: Masked | None) -> Image.Image:
-    """Makes an image of pixels; of a mask, painted over its image."""
-    return painted(pixels, under, mask.ignore) if mask else as_image(pixels)
 
 
 def _drawn(box: Box, name: str, width: int, height: int) -> Drawn:
