@@ -12,7 +12,7 @@ from typer.exceptions import TyperException
 
 import recordmill
 from recordmill.pipeline.cli.arguments import AsJson, WorkFolder, to_output
-from recordmill.pipeline.cli.extras import check_build_extra
+from recordmill.pipeline.cli.extras import check_extra
 from recordmill.pipeline.cli.screen import Screen, count, print_json, print_line, quiet
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.safe_text import printable
@@ -80,7 +80,7 @@ def init(
     encoding: Annotated[str | None, Option(help="The encoding of text files; by default detected.")] = None,
 ) -> None:
     """Look at data and print a starter dataset.yaml, with reasons: `recordmill init PATH [-- BEAM OPTIONS]`."""
-    check_build_extra()
+    check_extra()
     from recordmill.pipeline.build.build import source_files
     from recordmill.pipeline.init.boxes import Answers
     from recordmill.pipeline.init.starter import first_lines, starter, write_spec
@@ -118,7 +118,7 @@ def plan(
     as_json: AsJson = False,
 ) -> int:
     """Say what a build would read, reject and write, and warn: `recordmill plan dataset.yaml [-- BEAM OPTIONS]`."""
-    check_build_extra()
+    check_extra()
     from recordmill.pipeline.build.build import source_files
     from recordmill.pipeline.dataset.manifest import Manifest
     from recordmill.pipeline.forecast.forecast import forecast, lines_of
@@ -158,7 +158,7 @@ def build(
     quietly: Quiet = False,
 ) -> None:
     """Build a dataset and publish it: `recordmill build dataset.yaml --output DIR [-- BEAM OPTIONS]`."""
-    check_build_extra()
+    check_extra()
     from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
     from recordmill.pipeline.cli.session import BuildSession
 
@@ -307,7 +307,7 @@ def doctor(
     flink_workers: FlinkWorkers = "",
 ) -> int:
     """Check what a build needs: packages, Java, the job server's jar (fetched), the cluster, its workers."""
-    check_build_extra()
+    check_extra()
     from recordmill.pipeline.build.runners.doctor import flink_findings, local_findings
     from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
 
@@ -336,7 +336,7 @@ def schema(
     output: Annotated[Path | None, to_output("A file to write; by default the screen.")] = None,
 ) -> None:
     """Print the JSON Schema of dataset.yaml, for editors."""
-    check_build_extra()
+    check_extra()
     from recordmill.pipeline.spec.model import schema_text, write_schema
 
     if output is None:

@@ -148,12 +148,6 @@ def read_sample(dataset: DatasetVersion) -> RecordSample | None:
     return RecordSample(split, len(records), examples, images, flat, a_row, *are_drawn, masks)
 
 
-def read_examples(dataset: DatasetVersion, records: Sequence[Record]) -> list[ShownRecord]:
-    """Converts records to examples. Raises: DatasetError: an image is damaged."""
-    roles = FeatureRoles.of(dataset)
-    return [roles.example(record) for record in records]
-
-
 def _first_records(dataset: DatasetVersion, split: str) -> Iterator[Record]:
     """Yields the first records of a split, or as many of each of some spans."""
     spans: list[str | None] = [*dataset.manifest.spans] or [None]
@@ -261,7 +255,8 @@ class FeatureRoles:
             pair = {f"{name}, {of}": text for of, text in zip(FIELDS, getattr(value, "texts", ()), strict=False)}
             texts |= {of: in_words(text) for of, text in (pair or {name: value}).items()}
         shown = {*self.images, *self.boxes, *self.keypoints, *self.texts, self.label}
-        lists = {name: count(len(value), "image") for name, value in record.values.items() if _is_sequence(value)}
+        found = {name: record.values[name] for name in self.images}
+        lists = {name: count(len(value), "image") for name, value in found.items() if value and isinstance(value, list)}
         return texts, lists | {name: in_words(value) for name, value in record.values.items() if name not in shown}
 
     def _named_boxes(self, record: Record, image: str) -> Iterator[tuple[Box, str]]:
@@ -284,10 +279,6 @@ def _drawn(box: Box, name: str, width: int, height: int) -> Drawn:
     left, top = min(box.x_min, box.x_max) * width, min(box.y_min, box.y_max) * height
     across, down = abs(box.x_max - box.x_min) * width, abs(box.y_max - box.y_min) * height
     return Drawn(round(left, 1), round(top, 1), round(across, 1), round(down, 1), color_of(name), name)
-
-
-def _is_sequence(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and isinstance(value[0], StoredImage)
 
 
 def images_of(record: Record, feature: str) -> list[StoredImage]:
@@ -353,12 +344,12 @@ def _records_html(dataset: DatasetVersion) -> str:
     try:
         if split is None:
             return ""
-        records = list(read_records(dataset, split, limit=notebook.SHOWN))
-        if not FeatureRoles.of(dataset).images:
+        records, roles = list(read_records(dataset, split, limit=notebook.SHOWN)), FeatureRoles.of(dataset)
+        if not roles.images:
             names = list(dataset.features)
             rows = ([record.key, *(in_words(record.values[name]) for name in names)] for record in records)
             return notebook.table(["key", *names], rows)
-        examples = read_examples(dataset, records)
+        examples = [roles.example(record) for record in records]
     except UserError as error:
         return f"<p>{notebook.html_text(error)}</p>"
     titles = ((notebook.html_text(each.label or each.key), notebook.html_text(each.key), each) for each in examples)

@@ -170,7 +170,10 @@ def guess_boxes(item: Guess, name: str, image: Guess, answers: Answers, known: M
     is_relative = bool((boxes >= 0).all() and (boxes <= 1).all())
     sizes = [header[:2] for header in chain.from_iterable(image.headers) if isinstance(header, tuple)]
     sides = np.array(sizes).max(axis=0) if sizes and not is_relative else np.full(2, 1 if is_relative else np.inf)
-    orders = _without_unlikely(fitting_orders(boxes, sides.max()), boxes, sides)
+    orders = fitting_orders(boxes, sides.max())
+    corners, turned = ((boxes[:, ends] <= sides * (1 + SLACK)).all(axis=1).mean() for ends in ([2, 3], [3, 2]))
+    if turned < ENOUGH <= corners:  # not the reverse: EXIF may turn width and height
+        orders = [order for order in orders if order != "tensorflow"]
     if stated := item.options.get("order"):
         orders = [order for order in LIKE.get(stated[0], ()) if order in orders] or [stated[0]]
         orders = [answers.order] if answers.order in orders else orders[:1]
@@ -182,12 +185,6 @@ def guess_boxes(item: Guess, name: str, image: Guess, answers: Answers, known: M
     unit = ("relative", "no number is above 1") if is_relative else ("absolute", f"numbers up to {boxes.max():g}")
     chosen = {"kind": what, "image": (name, ""), "order": (order, why), "unit": unit}
     return replace(item, options={**item.options, **chosen})
-
-
-def _without_unlikely(orders: list[str], boxes: Boxes, sides: npt.NDArray[Any]) -> list[str]:
-    """Drops `tensorflow` if only `corners` respects width and height; not the reverse: EXIF may turn them."""
-    corners, others = ((boxes[:, ends] <= sides * (1 + SLACK)).all(axis=1).mean() for ends in ([2, 3], [3, 2]))
-    return [order for order in orders if order != "tensorflow"] if others < ENOUGH <= corners else orders
 
 
 def fitting_orders(boxes: Boxes, side: float) -> list[str]:
