@@ -69,7 +69,7 @@ def _calls_a_writer(call: ast.Call) -> bool:
 
 WRITERS = {
     "pipeline/adopt/adopt": "_assemble adopt",
-    "pipeline/adopt/assemble": ("Assembly._shard Assembly._write_rejects Assembly._write_words Assembly.assemble"),
+    "pipeline/adopt/assemble": "Assembly._shard Assembly._write_rejects Assembly.assemble",
     "pipeline/adopt/scanned": "scan_file take_over",
     "pipeline/dataset/adopted_files": "remember",
     "pipeline/build/analysis/graph": "_download _forget_folder keep_analyzed keep_graph make_preprocessing",

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -140,7 +141,10 @@ def _digest(*parts: Any) -> str:
 def _assemble(
     adoption: Adoption, files: StoreFiles, scanned: Sequence[Scanned], said: Mapping[str, bytes], base: Base, into: Path
 ) -> tuple[Manifest, Guessed]:
-    guesser = Guesser(_facts(scanned), _layouts(scanned), said, adoption.key)
+    facts = dict[str, FeatureFacts]()
+    for name, some in chain.from_iterable(each.facts.items() for each in scanned):
+        facts.setdefault(name, FeatureFacts()).add(some)
+    guesser = Guesser(facts, _layouts(scanned), said, adoption.key)
     stated, label = adoption.features, adoption.label
     guessed = guesser.guess(label) if stated is None else read_as_stated(guesser, stated, label)
     if label is not None and label not in guessed.read:
@@ -153,14 +157,6 @@ def _assemble(
         why = guessed.notes[0] if guessed.notes else "all are damaged or of another type"
         raise AdoptError(f"no record can be read: {why}")
     return manifest, guessed
-
-
-def _facts(scanned: Sequence[Scanned]) -> dict[str, FeatureFacts]:
-    facts = dict[str, FeatureFacts]()
-    for each in scanned:
-        for name, some in each.facts.items():
-            facts.setdefault(name, FeatureFacts()).add(some)
-    return facts
 
 
 def _layouts(scanned: Sequence[Scanned]) -> list[tuple[Layout, int]]:

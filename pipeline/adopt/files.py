@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from recordmill.pipeline.dataset.adopted_files import HERE
-from recordmill.pipeline.dataset.file_names import SPLITS
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Json
 from recordmill.pipeline.dataset.paths import check_inner, check_name, is_name
+from recordmill.pipeline.dataset.placement import SPLITS
 from recordmill.pipeline.errors import DatasetError, ExitCode, UserError
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.class_names import read_label_map, read_names

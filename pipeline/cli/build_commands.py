@@ -12,14 +12,12 @@ from typer.exceptions import TyperException
 
 import recordmill
 from recordmill.pipeline.cli.arguments import AsJson, WorkFolder, to_output
-from recordmill.pipeline.cli.extras import check_build_extra
+from recordmill.pipeline.cli.extras import check_extra
 from recordmill.pipeline.cli.screen import Screen, count, print_json, print_line, quiet
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.safe_text import printable
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from recordmill.pipeline.adopt.adopt import Adopted
     from recordmill.pipeline.build.runners.doctor import SystemCheck
 
@@ -80,7 +78,7 @@ def init(
     encoding: Annotated[str | None, Option(help="The encoding of text files; by default detected.")] = None,
 ) -> None:
     """Look at data and print a starter dataset.yaml, with reasons: `recordmill init PATH [-- BEAM OPTIONS]`."""
-    check_build_extra()
+    check_extra()
     from recordmill.pipeline.build.build import source_files
     from recordmill.pipeline.init.boxes import Answers
     from recordmill.pipeline.init.starter import first_lines, starter, write_spec
@@ -118,7 +116,7 @@ def plan(
     as_json: AsJson = False,
 ) -> int:
     """Say what a build would read, reject and write, and warn: `recordmill plan dataset.yaml [-- BEAM OPTIONS]`."""
-    check_build_extra()
+    check_extra()
     from recordmill.pipeline.build.build import source_files
     from recordmill.pipeline.dataset.manifest import Manifest
     from recordmill.pipeline.forecast.forecast import forecast, lines_of
@@ -158,7 +156,7 @@ def build(
     quietly: Quiet = False,
 ) -> None:
     """Build a dataset and publish it: `recordmill build dataset.yaml --output DIR [-- BEAM OPTIONS]`."""
-    check_build_extra()
+    check_extra()
     from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
     from recordmill.pipeline.cli.session import BuildSession
 
@@ -244,6 +242,8 @@ def adopt(
     quietly: Annotated[bool, Option("--quiet", "-q", help="Print only errors.")] = False,
 ) -> int:
     """Read TFRecord files in place: `recordmill adopt 'old/train-*' --split train -o DIR`."""
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
     from recordmill.pipeline.adopt.adopt import adopt
     from recordmill.pipeline.adopt.files import Adoption
     from recordmill.pipeline.adopt.stated import read_features
@@ -251,7 +251,9 @@ def adopt(
     console = Screen(stderr=True, quiet=quietly)
     features = None if spec is None else read_features(spec)
     adoption = Adoption(context.meta["splits"], output, features, label, key, _shares(split), name)
-    with _progress(console) as bar:
+    columns = TextColumn("{task.description}"), BarColumn(bar_width=24), DownloadColumn(), TimeRemainingColumn()
+    is_hidden = not console.is_terminal or console.quiet
+    with Progress(*columns, console=console, transient=True, disable=is_hidden) as bar:
         task = bar.add_task("reading", total=None)
 
         def on_plan(size: int) -> Any:
@@ -262,20 +264,6 @@ def adopt(
     if not quietly:
         _print_adopted(done)
     return ExitCode.GATE if done.is_held_back else ExitCode.PUBLISHED if done.is_new else ExitCode.UP_TO_DATE
-
-
-def _progress(console: Screen) -> "Progress":
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = TextColumn("{task.description}"), BarColumn(bar_width=24), DownloadColumn(), TimeRemainingColumn()
-    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal or console.quiet)
-
-
-def _short(words: dict[str, Any], file: str) -> dict[str, Any]:
-    """Names the file of many classes instead of them."""
-    if len(words.get("classes", ())) <= MOST_SHOWN:
-        return words
-    return {option: value for option, value in words.items() if option != "classes"} | {"classes_file": file}
 
 
 def _print_adopted(done: "Adopted") -> None:
@@ -292,7 +280,10 @@ def _print_adopted(done: "Adopted") -> None:
         print_line(f"  {note}")
     print_line("The records are read as this says; to change it, edit it in a file, given by --spec:\nfeatures:")
     for name, words in manifest.spec["features"].items():
-        print_line(f"  {name}: {json.dumps(_short(words, f'{done.folder}/vocabularies/{name}.vocabulary.txt'))}")
+        if len(words.get("classes", ())) > MOST_SHOWN:
+            file = f"{done.folder}/vocabularies/{name}.vocabulary.txt"
+            words = {option: value for option, value in words.items() if option != "classes"} | {"classes_file": file}
+        print_line(f"  {name}: {json.dumps(words)}")
     if done.is_held_back:
         print_line(f"{manifest.version} is held back: a version of the same files was rolled back")
     print_line(f"  in {done.folder}")
@@ -307,7 +298,7 @@ def doctor(
     flink_workers: FlinkWorkers = "",
 ) -> int:
     """Check what a build needs: packages, Java, the job server's jar (fetched), the cluster, its workers."""
-    check_build_extra()
+    check_extra()
     from recordmill.pipeline.build.runners.doctor import flink_findings, local_findings
     from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
 
@@ -336,7 +327,7 @@ def schema(
     output: Annotated[Path | None, to_output("A file to write; by default the screen.")] = None,
 ) -> None:
     """Print the JSON Schema of dataset.yaml, for editors."""
-    check_build_extra()
+    check_extra()
     from recordmill.pipeline.spec.model import schema_text, write_schema
 
     if output is None:

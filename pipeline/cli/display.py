@@ -156,7 +156,11 @@ class State:
         built = shown.get("written", 0) + dropped
         all_read = shown.get("chunks", 0) >= self._chunks
         rows, wanted = read if all_read else max(read, self._rows), read - never_built
-        stage = LOOKING if is_look and not all_read else self._name_stage(all_read, analyzed, built, wanted)
+        stage = BUILDING if built < wanted else PUBLISHING
+        if not all_read:
+            stage = LOOKING if is_look else READING
+        elif not analyzed:
+            stage = ANALYZING
         done, expected = (built, wanted) if stage == BUILDING else (read, rows)
         rate = self._rate(stage, done, now)
         rejected = f"{refused + dropped:,} rejected"
@@ -169,15 +173,9 @@ class State:
         self._whole = max(self._whole, min(1.0, ended / (passes * rows) if rows else 0.0))
         details = f"{done:,} records, {rate:,.0f}/s, {rejected}"
         is_known = 0 < self._whole < 1
-        left = _clock((now - self._begun) * (1 - self._whole) / self._whole) if is_known else ""
+        seconds = (now - self._begun) * (1 - self._whole) / self._whole if is_known else 0
+        left = "{}:{:02d}".format(*divmod(round(seconds), 60)) if is_known else ""
         return Moment(stage, self._share, details, left)
-
-    def _name_stage(self, all_read: bool, analyzed: bool, built: int, wanted: int) -> str:
-        if not all_read:
-            return READING
-        if not analyzed:
-            return ANALYZING
-        return BUILDING if built < wanted else PUBLISHING
 
     def _rate(self, stage: str, done: int, now: float) -> float:
         if stage != self._stage:
@@ -185,11 +183,6 @@ class State:
         self._history = [(t, n) for t, n in self._history if now - t <= RATE_SECONDS] + [(now, done)]
         (first, before), (last, after) = self._history[0], self._history[-1]
         return (after - before) / (last - first) if last > first else 0.0
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes}:{rest:02d}"
 
 
 def print_published(console: Screen, published: "Published", seconds: float) -> None:

@@ -30,13 +30,8 @@ def missing(modules: Iterable[str]) -> list[str]:
     return [module for module in modules if find_spec(module) is None]
 
 
-def check_extra(extra: str, modules: Iterable[str]) -> None:
-    """Raises: MissingExtraError: modules of the extra are missing."""
+def check_extra(extra: str = "build", modules: Iterable[str] = BUILD) -> None:
+    """Raises: MissingExtraError: modules of the extra are missing, by default those that read a spec, or build."""
     if names := missing(modules):
         install = f'pip install "recordmill[{extra}]" (missing: {", ".join(names)})'
         raise MissingExtraError(f"this command needs an extra: {install}")
-
-
-def check_build_extra() -> None:
-    """Raises: MissingExtraError: modules for reading a spec, building or repairing are missing."""
-    check_extra("build", BUILD)

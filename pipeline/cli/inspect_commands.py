@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 import recordmill
 from recordmill.pipeline.cli.arguments import AsJson, DatasetFolder, OtherVersion, VersionFolder, to_output
-from recordmill.pipeline.cli.extras import EXPORT, REPORT, SOURCES, check_build_extra, check_extra
+from recordmill.pipeline.cli.extras import EXPORT, REPORT, SOURCES, check_extra
 from recordmill.pipeline.cli.screen import count, print_json, print_line, quiet
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.dataset.paths import replacing, write_atomically
@@ -259,7 +259,7 @@ def verify(
     if "://" in folder and (repair or spec is not None):
         raise DatasetError(f"{folder} is a URL: --spec and --repair need a local folder")
     if repair or spec is not None:
-        check_build_extra()
+        check_extra()
     parsed = None
     if spec is not None:
         parsed = recordmill.load_spec(str(spec))

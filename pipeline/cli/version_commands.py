@@ -16,7 +16,6 @@ from recordmill.pipeline.safe_text import printable
 if TYPE_CHECKING:
     from recordmill.pipeline.forget import Forgot
     from recordmill.pipeline.versions.listing import Version
-    from recordmill.pipeline.versions.prune import Pruned
 
 WIDTH = 1000
 SHOWN_KEYS = 5
@@ -155,7 +154,12 @@ def prune(
         on_wait=lambda holder: print_line(f"waiting for the next beat of {holder}, at most a minute"),
         reason=reason,
     )
-    _print_pruned(done, dry_run=dry_run)
+    for version, why in done.kept.items():
+        print_line(f"kept {version}: {why}")
+    for name, size in done.removed.items():
+        print_line(f"{'would remove' if dry_run else 'removed'} {name}, {size:,} bytes")
+    total = f"{sum(done.removed.values()):,} bytes"
+    print_line(f"would free {total}: nothing was removed (--dry-run)" if dry_run else f"freed {total}")
     with suppress(UserError):
         if (live := publishing.live_manifest(dataset)) and live.adopted:
             print_line("adopted files stay: a prune removes only what the dataset's own folder holds of them")
@@ -174,15 +178,6 @@ def _to_purge(dataset: str) -> Collection[str]:
     for version in publishing.broken(store) if rows.keys else ():
         print_line(f"kept {version}: it {MAY_HOLD}")
     return versions
-
-
-def _print_pruned(done: "Pruned", *, dry_run: bool) -> None:
-    for version, reason in done.kept.items():
-        print_line(f"kept {version}: {reason}")
-    for name, size in done.removed.items():
-        print_line(f"{'would remove' if dry_run else 'removed'} {name}, {size:,} bytes")
-    total = f"{sum(done.removed.values()):,} bytes"
-    print_line(f"would free {total}: nothing was removed (--dry-run)" if dry_run else f"freed {total}")
 
 
 def materialize(

@@ -21,12 +21,6 @@ from recordmill.pipeline.safe_text import cut
 SPANS = "spans"  # the folder of spans' files
 REPORT, REJECTED = "report.json", "rejected.jsonl"
 """The files in a span's folder: its report, and its rejected rows if any."""
-SYNONYMS = {
-    "train": ("training",),
-    "validation": ("valid", "val", "dev", "eval", "publictest"),
-    "test": ("testing", "privatetest"),
-}
-SPLITS = {word: split for split, words in SYNONYMS.items() for word in (split, *words)}  # the split by its usual names
 
 
 def shard_names(dataset: str, split: str, shard: int, shards: int) -> tuple[str, str]:

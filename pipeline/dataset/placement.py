@@ -29,6 +29,12 @@ import numpy.typing as npt
 Hashes = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]
 PERSON = b"recordmill.v1"  # changing it moves every record of every dataset
+SYNONYMS = {
+    "train": ("training",),
+    "validation": ("valid", "val", "dev", "eval", "publictest"),
+    "test": ("testing", "privatetest"),
+}
+SPLITS = {word: split for split, words in SYNONYMS.items() for word in (split, *words)}  # the split by its usual names
 _unpack = struct.Struct(">3Q").unpack
 
 

@@ -141,7 +141,8 @@ def histogram(
         labels[0], labels[-1] = f"below {short(edges[1])}", f"{short(edges[-2])} or more"
     series = tuple(Series(name, _binned(part, first, step, number)) for name, part in counted.items())
     lacking = tuple(missing.get(each.name, 0) for each in series)
-    return HistogramChart(title, tuple(labels), _ticks(edges), series, note, lacking if any(lacking) else ())
+    ticks = tuple((round(WIDTH * at / number, 1), short(edges[at])) for at in range(0, number, -(-number // TICKS)))
+    return HistogramChart(title, tuple(labels), ticks, series, note, lacking if any(lacking) else ())
 
 
 def _range(values: Histogram) -> tuple[float, float, bool]:
@@ -173,12 +174,6 @@ def _between(start: float, end: float, *, whole: bool) -> str:
     if whole:
         return short(start) if end - start == 1 else f"{short(start)} to {short(end - 1)}"
     return f"{short(start)} to {short(end)}"
-
-
-def _ticks(edges: Sequence[float]) -> tuple[tuple[float, str], ...]:
-    bins = len(edges) - 1
-    every = -(-bins // TICKS)
-    return tuple((round(WIDTH * bin_ / bins, 1), short(edges[bin_])) for bin_ in range(0, bins, every))
 
 
 def short(number: float) -> str:

@@ -16,7 +16,7 @@ from recordmill.pipeline.dataset.manifest import DatasetError, Manifest
 from recordmill.pipeline.dataset.paths import ADVICE, Location, read_inner
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profiles, read_profiles
 from recordmill.pipeline.dataset.version import DatasetVersion, Ids
-from recordmill.pipeline.facts.sample import RecordSample, ShownRecord, read_examples, read_sample
+from recordmill.pipeline.facts.sample import FeatureRoles, RecordSample, ShownRecord, read_sample
 from recordmill.pipeline.facts.version import RejectFacts, VersionFacts, duplicate_warnings, loss_warnings
 from recordmill.pipeline.inspection.records import read_records
 from recordmill.pipeline.inspection.values import raw_image
@@ -100,16 +100,11 @@ def read_contents(dataset: DatasetVersion, sources: Path | None = None, most_wor
     are_forgotten = LEARNED_OF in (facts.manifest.provenance.get(FORGOTTEN) or {})
     words = {} if are_forgotten else _word_counts(dataset.folder, facts.manifest, most_word_bytes)
     vocabularies = {name: dataset.vocabulary(name) for name in with_words}
-    images = {} if sources is None else _reject_images(sources, rejects)
+    files = dict.fromkeys(str(reject.get("file")) for each in rejects for reject in each.examples) if sources else {}
+    raw = ((file, raw_image(sources, file)) for file in files if sources)
+    images = {file: data_url(small(image)) for file, image in raw if image is not None}
     of_files = read_profiles(dataset.folder) or {}, vocabularies, words, are_forgotten
     return Contents(facts, *of_files, rejects, sample, pairs, damage, images)
-
-
-def _reject_images(sources: Path, rejects: Sequence[RejectFacts]) -> dict[str, str]:
-    """Returns the rejects' decodable images, by file, as `data:` URLs."""
-    files = dict.fromkeys(str(reject.get("file")) for each in rejects for reject in each.examples)
-    images = {file: raw_image(sources, file) for file in files}
-    return {file: data_url(small(image)) for file, image in images.items() if image is not None}
 
 
 def _word_counts(folder: Location, manifest: Manifest, most_bytes: int | None) -> dict[str, WordCounts]:
@@ -141,11 +136,12 @@ def _pairs(dataset: DatasetVersion, kind: str) -> Iterator[list[ShownRecord]]:
     """Yields example pairs of duplicates, if both records are stored."""
     if not has_keys(dataset.manifest):  # packed records lack keys
         return
+    roles = FeatureRoles.of(dataset)
     for pair in dataset.manifest.duplicates[kind].get("examples", []):
         rows = [next(read_records(dataset, row["split"], key=row["key"], limit=1), None) for row in pair]
         records = [record for record in rows if record is not None]
         if len(records) == len(pair):
-            yield read_examples(dataset, records)
+            yield [roles.example(record) for record in records]
 
 
 class Remark(NamedTuple):

@@ -8,7 +8,7 @@ sides, and on one axis only.
 """
 
 import colorsys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import cycle
 from typing import Any, NamedTuple
@@ -17,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageColor, ImageDraw
 
-from recordmill.pipeline.inspection.values import COLORS, StoredImage
+from recordmill.pipeline.inspection.values import COLORS, StoredImage, as_image
 from recordmill.transforms.contract.image_rules import luma
+from recordmill.transforms.contract.kinds.boxes import Box
 from recordmill.transforms.contract.kinds.keypoints import VISIBLE, KeypointsDescription
-from recordmill.transforms.contract.kinds.mask import MaskDescription
+from recordmill.transforms.contract.kinds.mask import MaskDescription, Masked
 from recordmill.transforms.numpy.pixels import black_and_white, for_people
 
 TOLERANCE, SPREAD = 10, 8  # levels, pixels: differences at an edge by JPEG's blocks
@@ -31,6 +32,21 @@ Color = tuple[int, int, int]
 Levels = npt.NDArray[np.uint8]
 Pose = tuple[KeypointsDescription, npt.NDArray[np.float32]]
 """The key points of one feature on an image, [objects, points, 3]."""
+
+
+class Picture(NamedTuple):
+    """An image of a record as people see it, with what lies on it."""
+
+    feature: str
+    image: StoredImage
+    pixels: npt.NDArray[Any]
+    mask: Masked | None  # its description, if it is one
+    under: Levels | None  # of a mask, the pixels of its image, if any
+    plain: Image.Image
+    shown: Image.Image  # with hatched padding
+    boxes: Sequence[tuple[Box, str]]  # with names
+    poses: Sequence[Pose]
+    words: str  # the range of a deep image's numbers; else empty
 
 
 def with_poses(image: Image.Image, poses: Iterable[Pose]) -> Image.Image:
@@ -79,6 +95,11 @@ def mask_classes(mask: MaskDescription, arrays: Iterable[Levels]) -> list[MaskCl
         MaskClass(name, colors.get(value) or mask_color(int(value)), float(shares[int(value)]))
         for value, name in {**named, **ignored}.items()
     ]
+
+
+def seen(pixels: npt.NDArray[Any], under: Levels | None, mask: Masked | None) -> Image.Image:
+    """Makes an image of pixels; of a mask, painted over its image."""
+    return painted(pixels, under, mask.ignore) if mask else as_image(pixels)
 
 
 @cache

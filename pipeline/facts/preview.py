@@ -18,8 +18,8 @@ import recordmill.augment
 from recordmill.pipeline.dataset.manifest import Json
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError, did_you_mean
-from recordmill.pipeline.facts.painting import MaskClass, Pose, mask_classes, with_poses
-from recordmill.pipeline.facts.sample import FeatureRoles, Picture, images_of, seen
+from recordmill.pipeline.facts.painting import MaskClass, Picture, Pose, mask_classes, seen, with_poses
+from recordmill.pipeline.facts.sample import FeatureRoles, images_of
 from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.inspection.records import Record
 from recordmill.pipeline.inspection.values import COLORS, color_of, raw_image

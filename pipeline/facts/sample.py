@@ -13,25 +13,16 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, ImageStat
+from PIL import ImageStat
 
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.facts.painting import (
-    Color,
-    Levels,
-    MaskClass,
-    Pose,
-    hatched,
-    mask_classes,
-    painted,
-    range_words,
-    with_poses,
-)
+from recordmill.pipeline.facts import painting
+from recordmill.pipeline.facts.painting import Color, Levels, MaskClass, Picture
 from recordmill.pipeline.facts.version import VersionFacts, shown_split
 from recordmill.pipeline.inspection.records import Record, read_records
-from recordmill.pipeline.inspection.values import BOXED_SIDE, StoredImage, as_image, color_of
+from recordmill.pipeline.inspection.values import BOXED_SIDE, StoredImage, color_of
 from recordmill.pipeline.reader import notebook
 from recordmill.pipeline.safe_text import count
 from recordmill.transforms.contract.kinds import read_descriptions
@@ -126,21 +117,6 @@ class RecordSample:
         return f"of {self.records:,} records of {self.split}"
 
 
-class Picture(NamedTuple):
-    """An image of a record as people see it, with what lies on it."""
-
-    feature: str
-    image: StoredImage
-    pixels: npt.NDArray[Any]
-    mask: Masked | None  # its description, if it is one
-    under: Levels | None  # of a mask, the pixels of its image, if any
-    plain: Image.Image
-    shown: Image.Image  # with hatched padding
-    boxes: Sequence[tuple[Box, str]]  # with names
-    poses: Sequence[Pose]
-    words: str  # the range of a deep image's numbers; else empty
-
-
 class _Measured(NamedTuple):
     brightness: list[float]
     channels: list[tuple[list[float], list[float]]]  # means and standard deviations of each image's channels
@@ -167,15 +143,9 @@ def read_sample(dataset: DatasetVersion) -> RecordSample | None:
     boxes = {name: [record.values[name] for record in records] for name in roles.boxes}
     flat = {name: np.array([*chain(*rows)], np.float64).reshape(-1, 4) for name, rows in boxes.items()}
     a_row = {name: _histogram(map(len, rows)) for name, rows in boxes.items()}
-    masks = {name: mask_classes(each, measured[name].values) for name, each in roles.class_masks.items()}
+    masks = {name: painting.mask_classes(each, measured[name].values) for name, each in roles.class_masks.items()}
     are_drawn = bool(roles.backgrounds), bool(roles.keypoints)
     return RecordSample(split, len(records), examples, images, flat, a_row, *are_drawn, masks)
-
-
-def read_examples(dataset: DatasetVersion, records: Sequence[Record]) -> list[ShownRecord]:
-    """Converts records to examples. Raises: DatasetError: an image is damaged."""
-    roles = FeatureRoles.of(dataset)
-    return [roles.example(record) for record in records]
 
 
 def _first_records(dataset: DatasetVersion, split: str) -> Iterator[Record]:
@@ -252,7 +222,7 @@ class FeatureRoles:
         for each in self.pictures(record):
             if measured is not None:
                 measured[each.feature].add(each)
-            shown = with_poses(notebook.small(each.shown, side), each.poses)
+            shown = painting.with_poses(notebook.small(each.shown, side), each.poses)
             boxes = [_drawn(box, name, *shown.size) for box, name in each.boxes]
             size = f"{each.shown.width}×{each.shown.height}{each.words}"
             if each.words:
@@ -268,8 +238,8 @@ class FeatureRoles:
                 pixels, mask = image.array(), self.masks.get(name)
                 below = record.values.get(mask.image) if mask else None
                 under = below.array() if below else None
-                plain = seen(pixels, under, mask)
-                shown, words = hatched(plain, self.backgrounds.get(name)), range_words(image, pixels)
+                plain = painting.seen(pixels, under, mask)
+                shown, words = painting.hatched(plain, self.backgrounds.get(name)), painting.range_words(image, pixels)
                 lying = list(self._named_boxes(record, name)), self._poses(record, name)
                 yield Picture(name, image, pixels, mask, under, plain, shown, *lying, words)
 
@@ -285,7 +255,8 @@ class FeatureRoles:
             pair = {f"{name}, {of}": text for of, text in zip(FIELDS, getattr(value, "texts", ()), strict=False)}
             texts |= {of: in_words(text) for of, text in (pair or {name: value}).items()}
         shown = {*self.images, *self.boxes, *self.keypoints, *self.texts, self.label}
-        lists = {name: count(len(value), "image") for name, value in record.values.items() if _is_sequence(value)}
+        found = {name: record.values[name] for name in self.images}
+        lists = {name: count(len(value), "image") for name, value in found.items() if value and isinstance(value, list)}
         return texts, lists | {name: in_words(value) for name, value in record.values.items() if name not in shown}
 
     def _named_boxes(self, record: Record, image: str) -> Iterator[tuple[Box, str]]:
@@ -298,25 +269,16 @@ class FeatureRoles:
             named = next((record.values[name] for name in self.names if len(record.values[name]) == len(boxes)), None)
             yield from zip(boxes, map(in_words, named or [other] * len(boxes)), strict=True)
 
-    def _poses(self, record: Record, image: str) -> list[Pose]:
+    def _poses(self, record: Record, image: str) -> list[painting.Pose]:
         """Returns an image's key points, by feature."""
         on_it = ((each, record.values[name]) for name, each in self.keypoints.items() if each.image == image)
         return [(each, np.array(points, np.float32).reshape(-1, *each.shape)) for each, points in on_it]
-
-
-def seen(pixels: npt.NDArray[Any], under: Levels | None, mask: Masked | None) -> Image.Image:
-    """Makes an image of pixels; of a mask, painted over its image."""
-    return painted(pixels, under, mask.ignore) if mask else as_image(pixels)
 
 
 def _drawn(box: Box, name: str, width: int, height: int) -> Drawn:
     left, top = min(box.x_min, box.x_max) * width, min(box.y_min, box.y_max) * height
     across, down = abs(box.x_max - box.x_min) * width, abs(box.y_max - box.y_min) * height
     return Drawn(round(left, 1), round(top, 1), round(across, 1), round(down, 1), color_of(name), name)
-
-
-def _is_sequence(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and isinstance(value[0], StoredImage)
 
 
 def images_of(record: Record, feature: str) -> list[StoredImage]:
@@ -382,12 +344,12 @@ def _records_html(dataset: DatasetVersion) -> str:
     try:
         if split is None:
             return ""
-        records = list(read_records(dataset, split, limit=notebook.SHOWN))
-        if not FeatureRoles.of(dataset).images:
+        records, roles = list(read_records(dataset, split, limit=notebook.SHOWN)), FeatureRoles.of(dataset)
+        if not roles.images:
             names = list(dataset.features)
             rows = ([record.key, *(in_words(record.values[name]) for name in names)] for record in records)
             return notebook.table(["key", *names], rows)
-        examples = read_examples(dataset, records)
+        examples = [roles.example(record) for record in records]
     except UserError as error:
         return f"<p>{notebook.html_text(error)}</p>"
     titles = ((notebook.html_text(each.label or each.key), notebook.html_text(each.key), each) for each in examples)

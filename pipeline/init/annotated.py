@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from recordmill.pipeline.dataset.file_names import SPLITS
+from recordmill.pipeline.dataset.placement import SPLITS
 from recordmill.pipeline.init.beside import find_beside
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
 from recordmill.pipeline.init.guess import Choice
@@ -42,8 +42,7 @@ KNOWN: Mapping[str, Mapping[str, Choice]] = {
     "voc": {"order": ("corners", "as Pascal VOC's XML has them"), "unit": ("absolute", "pixels")},
     "yolo": {"order": ("center", "as YOLO's text has them"), "unit": ("relative", "")},
     "open_images": {"order": ("corners", "as the source gives Open Images' columns"), "unit": ("relative", "")},
-    "labelme": {"order": ("corners", "around the regions"), "unit": ("absolute", "pixels")},
-    "via": {"order": ("corners", "around the regions"), "unit": ("absolute", "pixels")},
+    **dict.fromkeys(("labelme", "via"), {"order": ("corners", "around the regions"), "unit": ("absolute", "pixels")}),
 }
 """Options of boxes that the format decides, without asking the user."""
 Source = Mapping[str, Any]

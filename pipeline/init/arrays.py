@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.file_names import SPLITS
+from recordmill.pipeline.dataset.placement import SPLITS
 from recordmill.pipeline.init.dialect import LEAST_SIDE, PIXELS, square
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
 from recordmill.pipeline.init.guess import Choice, Guess, feature

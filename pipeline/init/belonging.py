@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from recordmill.pipeline.dataset.file_names import SPLITS
+from recordmill.pipeline.dataset.placement import SPLITS
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError, Written
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.encoded import uncompressed_name

@@ -13,7 +13,7 @@ from functools import cache, cached_property
 
 from PIL import Image
 
-from recordmill.pipeline.dataset.file_names import SPLITS
+from recordmill.pipeline.dataset.placement import SPLITS
 from recordmill.pipeline.init.doubts import MASKS, PART_FOLDER, Doubt
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import FileInfo, Files

@@ -22,14 +22,15 @@ from recordmill.pipeline.sources.paths import listed
 from recordmill.pipeline.spec.features.boxes import ORDERS
 
 NAMED = (
-    ("corners", ("x_min xmin min_x minx left xtl x_tl tl_x tlx x_start start_x xstart x_lo lo_x",
-                 "y_min ymin min_y miny top ytl y_tl tl_y tly y_start start_y ystart y_lo lo_y",
-                 "x_max xmax max_x maxx right xbr x_br br_x brx x_end end_x xend x_hi hi_x",
-                 "y_max ymax max_y maxy bottom ybr y_br br_y bry y_end end_y yend y_hi hi_y")),
+    ("corners", ("x_min xmin min_x minx left xtl x_tl tl_x tlx x_start start_x xstart startx x_lo lo_x",
+                 "y_min ymin min_y miny top ytl y_tl tl_y tly y_start start_y ystart starty y_lo lo_y",
+                 "x_max xmax max_x maxx right xbr x_br br_x brx x_end end_x xend endx x_hi hi_x",
+                 "y_max ymax max_y maxy bottom ybr y_br br_y bry y_end end_y yend endy y_hi hi_y")),
     ("corners", ("x1 x_1", "y1 y_1", "x2 x_2", "y2 y_2")),
     ("corners", ("x0 x_0", "y0 y_0", "x1 x_1", "y1 y_1")),
     ("coco", ("x x_min xmin left x1 x_1 x0 x_0", "y y_min ymin top y1 y_1 y0 y_0", "w width", "h height")),
-    ("center", ("x_center xc cx x_c c_x center_x", "y_center yc cy y_c c_y center_y", "w width", "h height")),
+    ("center", ("x_center xcenter xc cx x_c c_x center_x centerx",
+                "y_center ycenter yc cy y_c c_y center_y centery", "w width", "h height")),
 )  # fmt: skip
 """Usual names of four columns of boxes, behind the same beginning, with `_`, a blank or a hyphen."""
 LIKE = {"corners": ("corners",), "coco": ("coco", "center"), "center": ("center",)}
@@ -173,7 +174,10 @@ def guess_boxes(item: Guess, name: str, image: Guess, answers: Answers, known: M
     is_relative = bool((boxes >= 0).all() and (boxes <= 1).all())
     sizes = [header[:2] for header in chain.from_iterable(image.headers) if isinstance(header, tuple)]
     sides = np.array(sizes).max(axis=0) if sizes and not is_relative else np.full(2, 1 if is_relative else np.inf)
-    orders = _without_unlikely(fitting_orders(boxes, sides.max()), boxes, sides)
+    orders = fitting_orders(boxes, sides.max())
+    corners, turned = ((boxes[:, ends] <= sides * (1 + SLACK)).all(axis=1).mean() for ends in ([2, 3], [3, 2]))
+    if turned < ENOUGH <= corners:  # not the reverse: EXIF may turn width and height
+        orders = [order for order in orders if order != "tensorflow"]
     if stated := item.options.get("order"):
         orders = [order for order in LIKE.get(stated[0], ()) if order in orders] or [stated[0]]
         orders = [answers.order] if answers.order in orders else orders[:1]
@@ -185,12 +189,6 @@ def guess_boxes(item: Guess, name: str, image: Guess, answers: Answers, known: M
     unit = ("relative", "no number is above 1") if is_relative else ("absolute", f"numbers up to {boxes.max():g}")
     chosen = {"kind": what, "image": (name, ""), "order": (order, why), "unit": unit}
     return replace(item, options={**item.options, **chosen})
-
-
-def _without_unlikely(orders: list[str], boxes: Boxes, sides: npt.NDArray[Any]) -> list[str]:
-    """Drops `tensorflow` if only `corners` respects width and height; not the reverse: EXIF may turn them."""
-    corners, others = ((boxes[:, ends] <= sides * (1 + SLACK)).all(axis=1).mean() for ends in ([2, 3], [3, 2]))
-    return [order for order in orders if order != "tensorflow"] if others < ENOUGH <= corners else orders
 
 
 def fitting_orders(boxes: Boxes, side: float) -> list[str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from recordmill.pipeline.dataset.file_names import SPLITS
+from recordmill.pipeline.dataset.placement import SPLITS
 from recordmill.pipeline.init import guess as guessing
 from recordmill.pipeline.init.arrays import guess_pixels
 from recordmill.pipeline.init.beside import in_folders
@@ -152,15 +152,11 @@ def _guesses(sample: SourceSample) -> dict[str, Guess]:
             is_inside = name in tools or any(name.startswith(f"{other}.") for other in read)
             if name not in guesses and not is_inside and (name not in sample.of_path or name in (IMAGE, LABEL)):
                 guesses |= {name: result} if (result := attempt(sample, name)) else {}
-    return guesses | dict(_pairs(guesses))
-
-
-def _pairs(guesses: Mapping[str, Guess]) -> Iterator[tuple[str, Guess]]:
-    """Yields the first text of a pair, with a comment on its second."""
     for first, second in PAIRS.items():
         if all(name in guesses and guesses[name].kind == "text" for name in (first, second)):
             pair = ("pair", f"{first} and {second} as one, by a model's tokenizer")
-            yield first, replace(guesses[first], options={**guesses[first].options, "# kind": pair})
+            guesses[first] = replace(guesses[first], options={**guesses[first].options, "# kind": pair})
+    return guesses
 
 
 def _guess_other(sample: SourceSample, name: str) -> Guess | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from recordmill.pipeline.dataset.file_names import SPLITS
+from recordmill.pipeline.dataset.placement import SPLITS
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.paths import listed

@@ -109,7 +109,8 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
             continue
         headers = read_headers(sample, name, many=many)
         each = list(chain.from_iterable(headers))
-        sizes = [header[:2] for header in each if isinstance(header, tuple)]
+        good = [header for header in each if isinstance(header, tuple)]
+        sizes = [header[:2] for header in good]
         if not are_texts and 2 * len(sizes) <= len(each):
             continue
         if not sizes and name != IMAGE:
@@ -117,8 +118,13 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
             return feature(name, "raw", why, texts, **({"many": (True, "")} if many else {}))
         what = f"{'lists of ' if many else ''}images, by their {'paths' if are_texts else 'bytes'}"
         fit = ("pad", "the whole image, padded; or `crop`, `stretch`")
-        kind, deep, more = "image_sequence" if many else "image", _deep_type(each), dict[str, Choice]()
-        stacks = [header for header in each if isinstance(header, tuple) and FRAMES in header[3]]
+        kind, more, deeps = (
+            "image_sequence" if many else "image",
+            dict[str, Choice](),
+            Counter(each[4] for each in good),
+        )
+        deep = next((of for of, images in deeps.most_common(1) if images >= FITS * len(good)), None)  # of nearly all
+        stacks = [header for header in good if FRAMES in header[3]]
         are_stacks = bool(deep) and 2 * len(stacks) > len(sizes)
         headers = [[_read_as(header, deep, are_stacks) for header in row] for row in headers]
         if are_stacks:
@@ -131,12 +137,6 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
                 more["normalize"] = "none", "or `zero_one`, with the `range` that counts"
         return replace(feature(name, kind, what, images, size=_common_size(sizes), fit=fit, **more), headers=headers)
     return None
-
-
-def _deep_type(headers: Sequence[Header]) -> tuple[str, int] | None:
-    """Returns the type and the number of bands that nearly all images share, if deep."""
-    found = Counter(header[4] for header in headers if isinstance(header, tuple))
-    return next((deep for deep, images in found.most_common(1) if images >= FITS * found.total()), None)
 
 
 def _read_as(header: Header, deep: tuple[str, int] | None, are_stacks: bool) -> Header:

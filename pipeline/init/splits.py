@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeVar
 
-from recordmill.pipeline.dataset.file_names import SPLITS, SYNONYMS
+from recordmill.pipeline.dataset.placement import SPLITS, SYNONYMS
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import ImageList
 

@@ -5,7 +5,7 @@ import os
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, takewhile
@@ -26,7 +26,7 @@ from recordmill.pipeline.init.choose import Draft, make_draft, valid_name, witho
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
 from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.images import images_by_name, images_folder
-from recordmill.pipeline.init.recognize import Recognized, recognize
+from recordmill.pipeline.init.recognize import recognize
 from recordmill.pipeline.init.sample import SourceSample, count_rows, in_words
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.faults import DUPLICATE
@@ -225,7 +225,14 @@ def _rejected(rejects: Rejects) -> str:
 def write_draft(draft: Draft, name: str, written_path: Callable[[str], str], notes: Sequence[str] = ()) -> str:
     """Writes a draft as YAML; `written_path` converts an absolute path or URL to the spec's."""
     lines = [*chain.from_iterable(map(comment, notes)), option_line("name", (name, "the shards are named after it"))]
-    lines += ["", *_source_lines(draft.data, written_path), ""]
+    lines += ["", *chain.from_iterable(map(comment, draft.data.notes)), "source:"]
+    for source in draft.data.sources:
+        start = "  " if len(draft.data.sources) == 1 else "  - "
+        for option, value in source.items():
+            text = without_spans(written_path(value)) if option in PATHS else value
+            lines.append(option_line(option, (text, draft.data.why.get(option, "")), start))
+            start = " " * len(start)
+    lines.append("")
     lines += [*(option_line(option, choice) for option, choice in draft.rows.items()), "", "features:"]
     for feature, guess in draft.features.items():
         named = {} if guess.column == feature else {"column": (guess.column, "")}
@@ -235,17 +242,6 @@ def write_draft(draft: Draft, name: str, written_path: Callable[[str], str], not
         lines += comment(f"{guess.column or ascii('')}: {guess.options['#'][1]}", "  ")
     lines += ["", *(option_line(option, choice) for option, choice in {**draft.label, **draft.tried}.items())]
     return "".join(f"{line}\n" for line in lines)
-
-
-def _source_lines(data: Recognized, written_path: Callable[[str], str]) -> Iterator[str]:
-    yield from chain.from_iterable(map(comment, data.notes))
-    yield "source:"
-    for source in data.sources:
-        start = "  " if len(data.sources) == 1 else "  - "
-        for option, value in source.items():
-            text = without_spans(written_path(value)) if option in PATHS else value
-            yield option_line(option, (text, data.why.get(option, "")), start)
-            start = " " * len(start)
 
 
 def option_line(key: str, choice: Choice, start: str = "") -> str:

@@ -11,9 +11,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BeforeValidator, Field, model_validator
 
-from recordmill.pipeline.dataset.file_names import SPLITS, SYNONYMS
 from recordmill.pipeline.dataset.manifest_parts import MOST_LENGTH
-from recordmill.pipeline.dataset.placement import split_bounds
+from recordmill.pipeline.dataset.placement import SPLITS, SYNONYMS, split_bounds
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.sources.globs import Template
 from recordmill.pipeline.sources.options import PATHS, Names, SourceOptions, is_template
