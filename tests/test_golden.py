@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from recordmill.pipeline.build.run_options import Published
-from tests.conftest import build_every_kind, set_optimizer
+from tests.conftest import build_every_kind
 
 PATTERNS = ("kinds-*", "transform_fn/assets/*", "tokenizers/*", "*.json", "*.txt")
 OF_A_BUILD = {"dataset.json", "croissant.json"}
@@ -41,15 +41,6 @@ def fingerprint(published: Published) -> dict[str, Any]:
 @pytest.mark.slow
 def test_golden(every_kind: tuple[Path, Published]) -> None:
     assert fingerprint(every_kind[1]) == json.loads(GOLDEN.read_text())
-
-
-@pytest.mark.nightly
-def test_golden_in_a_process_of_the_user(tmp_path: Path) -> None:
-    set_optimizer(on=True)  # as TensorFlow begins: the serving model equals the records in such a process
-    try:
-        assert fingerprint(build_every_kind(tmp_path)) == json.loads(GOLDEN.read_text())
-    finally:
-        set_optimizer(on=False)
 
 
 if __name__ == "__main__":

@@ -178,8 +178,6 @@ INSIDE_FUNCTIONS = {
     "recordmill.pipeline.build.beam.runners": "Google's clients",
     "recordmill.pipeline.build.beam.filesystem": "Beam",
     "recordmill.pipeline.build.build": "Beam and TensorFlow",
-    "recordmill.pipeline.build.runners.child_process": "TensorFlow, and this package until its folder is known",
-    "recordmill.pipeline.build.runners.worker_environment": "TensorFlow",
     "recordmill.pipeline.cli.session": "TensorFlow and Beam",
     "recordmill.pipeline.compare.distributions": "Arrow",
     "recordmill.pipeline.reader.wire": "protobuf",

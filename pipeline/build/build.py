@@ -18,7 +18,7 @@ from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.publish.same_version import earlier_version
 from recordmill.pipeline.build.run_options import GateBreachedError, Listener, Published, RunOptions, Stage
 from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster
-from recordmill.pipeline.build.runners.worker_environment import skip_graph_optimizer, without_cloud_clients
+from recordmill.pipeline.build.runners.worker_environment import without_cloud_clients
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.private_folder import private_temporary_files
 from recordmill.pipeline.safe_text import summary_of
@@ -133,8 +133,6 @@ def _publish(build: Build, lease: leases.Lease, *, alone: bool, keeps_spans: boo
         with without_cloud_clients() if alone and _is_of_this_machine(build, plan) else nullcontext():
             from recordmill.pipeline.build.make_version import make_version  # four seconds of CPU
 
-        if alone:
-            skip_graph_optimizer()
         try:
             return make_version(build, plan, lease)
         except LearnedAnewError as changed:  # the kept spans are of another graph

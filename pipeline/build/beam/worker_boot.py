@@ -19,11 +19,7 @@ from apache_beam.portability.api import beam_provision_api_pb2 as provision
 from apache_beam.portability.api import beam_provision_api_pb2_grpc as provision_grpc
 from google.protobuf import json_format
 
-from recordmill.pipeline.build.runners.worker_environment import (
-    limit_arenas,
-    set_tensorflow_variables,
-    skip_graph_optimizer,
-)
+from recordmill.pipeline.build.runners.worker_environment import limit_arenas, set_tensorflow_variables
 from recordmill.pipeline.private_folder import end_by_signal, remove_private_folder, use_private_folder
 
 ENDPOINTS = ("logging", "artifact", "provision", "control")
@@ -44,7 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     set_tensorflow_variables()
     limit_arenas()
     os.environ |= environment(known, provision_info(known.id, known.provision_endpoint))
-    skip_graph_optimizer()
     importlib.import_module("apache_beam.runners.worker.sdk_worker_main").main(sys.argv[:1])
     remove_private_folder()
     os._exit(0)  # TensorFlow may crash at interpreter exit, after a successful job

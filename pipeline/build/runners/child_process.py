@@ -29,9 +29,6 @@ def die_with(parent: int) -> None:
 def work() -> None:
     """Works for the driver, as Beam's own worker, until the driver ends the job."""
     sys.path.append(str(Path(__file__).parents[4]))  # the package's folder, if it is not installed
-    from recordmill.pipeline.build.runners.worker_environment import skip_graph_optimizer
-
-    skip_graph_optimizer()
     importlib.import_module("apache_beam.runners.worker.sdk_worker_main").main(sys.argv)
     sys.stdout.flush()
     sys.stderr.flush()

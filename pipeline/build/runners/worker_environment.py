@@ -32,16 +32,6 @@ def set_tensorflow_variables() -> None:
         os.environ.setdefault(name, value)
 
 
-def skip_graph_optimizer() -> None:
-    """Lets TensorFlow run graphs as they are made, in a process that does nothing but build.
-
-    Its optimizer takes 0.5 s of CPU a graph with an image, and makes neither another bit nor a faster graph of ours.
-    """
-    import tensorflow as tf
-
-    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
-
-
 def limit_arenas() -> None:
     """Limits glibc to one heap for each thread of the transform graph and one for the others, before these begin.
 
