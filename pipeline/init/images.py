@@ -31,7 +31,7 @@ from recordmill.pipeline.sources.images import DATA_URL, parse
 from recordmill.pipeline.sources.paths import Inside, is_image, join, may_be_image
 from recordmill.pipeline.spec.features.image import MAX_BYTES
 from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
-from recordmill.transforms.contract.image_facts import deep_numbers, losses
+from recordmill.transforms.contract.image_facts import KEPT, deep_numbers, losses
 from recordmill.transforms.contract.image_header import ImageError, check_colours, check_pixels, read_header
 from recordmill.transforms.contract.image_parts import TIFFS
 from recordmill.transforms.contract.kinds.array import ArrayError, npy_numbers
@@ -85,7 +85,7 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
     try:
         check_colours(data, header.format)
     except ImageError as error:
-        lost = (error.reason, *({FRAMES} & {*lost}))  # if the images are read as colours
+        lost = (f"{error.reason}: {error.message}", *(KEPT & {*lost}))  # if the images are read as colours
     deep = deep_numbers(data, header.format)
     if header.format == "NPY":
         for dtype in reversed(PIXEL_BYTES):  # the smallest type that holds all numbers
@@ -140,10 +140,11 @@ def _deep_type(headers: Sequence[Header]) -> tuple[str, int] | None:
 
 def _read_as(header: Header, deep: tuple[str, int] | None, are_stacks: bool) -> Header:
     """Forgets the losses of a deep image; one of another type than the others, or a lone stack, becomes a reject."""
-    if isinstance(header, str) or (deep is None and header[3][:1] != (UNREAD,)):
+    if isinstance(header, str) or (deep is None and not "".join(header[3][:1]).startswith(UNREAD)):
         return header
     is_lone = FRAMES in header[3] and not are_stacks
-    return UNREAD if deep is None or header[4] != deep or is_lone else (*header[:3], (), deep)
+    kept = tuple(KEPT & {*header[3]} - {FRAMES})
+    return header[3][0] if deep is None else UNREAD if header[4] != deep or is_lone else (*header[:3], kept, deep)
 
 
 def are_named(texts: Reading) -> bool:

@@ -193,9 +193,10 @@ def values(data: bytes, max_pixels: int, colors: Colors | None, pixel: str = "ui
 
 def _of_array(data: bytes, max_pixels: int, pixel: str) -> Values:
     try:
-        found = npy_numbers(data, "int64")
+        found = npy_numbers(data, "float64")
     except ArrayError as error:
         raise ImageError("unsupported_format", str(error)) from None
+    found = found[..., 0] if found.shape[2:] == (1,) else found
     if found.ndim != 2:
         raise ImageError("unsupported_format", f"the array has the shape {list(found.shape)}: save [height, width]")
     height, width = found.shape
