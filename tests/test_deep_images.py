@@ -217,8 +217,11 @@ tifffile.imwrite(PAGES, np.zeros((2, 4, 4), np.uint16), photometric="minisblack"
     [
         (png(numbers("uint8", 4, 4, 1)), GREY, ("uint8", "uint16", "`dtype: uint8`")),
         (tiff(np.zeros((4, 4), np.int16)), GREY, ("uint16", "`dtype: float32`")),
-        *((form(np.full((4, 4), odd, np.float32)), FLOAT, ("finite", "such as 0"))
-          for odd in (np.nan, np.inf) for form in (tiff, npy)),
+        *(
+            (form(np.full((4, 4), odd, np.float32)), FLOAT, ("finite", "such as 0"))
+            for odd in (np.nan, np.inf)
+            for form in (tiff, npy)
+        ),
         (tiff(np.zeros((4, 4), np.uint32)), GREY, ("uint32", "convert")),
         (tiff(np.zeros((4, 4), np.complex64)), GREY, ("complex64", "convert")),
         (tiff(np.zeros((4, 4), np.float32)), GREY, ("float32", "`dtype: float32`")),

@@ -1,8 +1,8 @@
 """Reads PNG, TIFF and NPY as numbers, band by band, and lays them out for the graph: a grey PNG of planes.
 
 The numbers are the file's own: no colour profile, gamma, transparency or photometric interpretation changes them.
-Files of another type than the feature's, palettes, NaN, signed and 64-bit numbers are rejects, and several pages, unless
-`pages` are read. `bands` takes some of a file's bands. EXIF's orientation is kept for the graph.
+Files of another type than the feature's, palettes, NaN and infinity are rejects, and several pages, unless `pages` are
+read. `bands` takes some of a file's bands. EXIF's orientation is kept for the graph.
 
 >>> image = np.array([[[1.5, -2.0]]], np.float32)
 >>> planes(image).tolist()  # the high halves of both channels, then the low ones
