@@ -256,6 +256,11 @@ def test_init_doubts_arrays_that_it_cannot_read(tmp_path: Path, array: Any, fact
     assert_names(starter(str(path), FILES), *facts)
 
 
+def test_init_doubts_labels_of_other_rows_and_emnist(tmp_path: Path) -> None:
+    path, _ = write_npz(tmp_path, {"emnist_x": GREY, "y": LABELS[1:]})
+    assert_names(starter(str(path), FILES), "In doubt: array y", "49 rows", "In doubt: EMNIST", "transpose(0, 2, 1)")
+
+
 def test_init_doubts_one_of_several_npz(tmp_path: Path) -> None:
     for name in ("train-imgs", "train-labels"):
         np.savez(tmp_path / f"{name}.npz", GREY)

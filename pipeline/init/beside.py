@@ -4,6 +4,7 @@ Files of one folder, or with one beginning or ending of their names, belong toge
 all have one of the same name. Names or pixels must tell them from images.
 """
 
+import logging
 import posixpath
 import re
 from collections import Counter
@@ -27,6 +28,7 @@ END = re.compile(r"([A-Za-z0-9]*[A-Za-z][ _-])+")  # at its end, read backwards 
 WORD = re.compile(r"[ _-]?[A-Za-z0-9]+[ _-]?")
 SPLIT_WORD = re.compile(r"(?i)(?<![a-z])(training|train|validation|valid|val|test)(?=[^a-z]*[a-z])")
 MASK_NAME = re.compile(rf"(?i)(^|(?<!with)(?<!without)[ _*/-]|train|val|test)({MASKS})(s|ids)?\d*([*/]|$)")
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # it logs files that it cannot open, instead of stderr
 DEPTH = re.compile(r"(?i)depth|dispar")
 MOST_FOLDERS, MOST_NAMES, LOOKED_AT, OPENED, FLAT = 16, 16, 500, 4, 64
 

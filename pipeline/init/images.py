@@ -19,6 +19,7 @@ from PIL import Image
 
 from recordmill.pipeline.build.images.image_files import ImageFiles
 from recordmill.pipeline.build.images.masks import values
+from recordmill.pipeline.init.beside import DEPTH
 from recordmill.pipeline.init.guess import FITS, Choice, Guess, Header, feature, left_out, share_of
 from recordmill.pipeline.init.recognize import NAMING
 from recordmill.pipeline.init.sample import Reading, SourceSample
@@ -128,6 +129,7 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
             if deep[0] != "uint8":
                 more["dtype"] = deep[0], "the type of the files' numbers"
                 more["normalize"] = "none", "or `zero_one`, with the `range` that counts"
+                more |= {"resize": ("nearest", "means of depths and holes are neither")} if DEPTH.search(name) else {}
         return replace(feature(name, kind, what, images, size=_common_size(sizes), fit=fit, **more), headers=headers)
     return None
 
@@ -226,6 +228,7 @@ SURE |= {(0, grey, 255): ("background", "unknown", "foreground") for grey in (12
 BLURRED_VALUES, BLURRED_SHARE = 16, 0.8
 """More values than this, and at least this share of pixels black or white: edges are blurred."""
 SHOWN = 4  # values with their shares
+SPARSE = 16  # values further apart are grey levels, of which 255 is one
 YOURS = "names are yours to give"
 MASK_COLUMN = re.compile(r"(?i)(\w*_)?(mask|seg|segmentation)s?")
 MAYBE_MASK = re.compile(rf"{MASK_COLUMN.pattern}|(annotation|label|target|gt)s?|labels?_?map|ground_?truth")
@@ -292,7 +295,7 @@ def _classes(found: Counter[int], of: str, *, is_all: bool) -> dict[str, Choice]
     if known and known[-1] >= LEVELS:
         return {"dtype": ("uint16", f"{len(known):,} values to {known[-1]:,} {of}")}
     options, why = dict[str, Choice](), f"the values {of}, by pixels {_shares(found)}; {YOURS}"
-    if names is None and len(known) > 2 and known[-1] == IGNORED != known[-2] + 1:
+    if names is None and len(known) > 2 and known[-1] == IGNORED != known[-2] + 1 and known[-2] < SPARSE * len(known):
         options["ignore"] = (IGNORED, f"by custom; {found[IGNORED] / found.total():.1%} of the pixels")
         known.pop()
     named = {value: f"class_{value}" for value in known} if names is None else dict(zip(known, names, strict=True))
