@@ -192,7 +192,7 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
      ["kind: boxes", "columns: [b/xmin, b/ymin, b/xmax, b/ymax]"]),
     ("in any naming", lists_of_sides(["links", "oben", "rechts", "unten"]), "data/a.jsonl",
      [["columns links, oben, rechts, unten", "`columns: [links, oben, rechts, unten]`"]], []),
-    ("percent", percents, "data/a.csv", [["column 'left'", "'10%'", "without %"]], ["left:\n    kind: category"]),
+    ("percent", percents, "data/a.csv", [["column 'left'", "'10%'", "without %"]], ["kind: raw"]),
     ("pixels without a header", digits, "data/a.csv", [["a.csv", "`header`"]], ["pixel63, label]"]),
     ("equal texts", equal_texts, "data/a.txt",
      [["rejects.max_duplicate_share", " 9.5% ", " 19.0%"]],
