@@ -226,6 +226,7 @@ def test_what_is_not_sure_comes_first(
         (["all/{}.jpg", "all/{}.png"], "."),
         (["cat/{}.jpg", "dog/{}.png", "Images/x{}.png"], "Images"),
         (["Ground Truth/{}.jpg", "raw/1{}.png"], "Ground Truth"),
+        (["rgb/{}.jpg", "depth/1{}.png"], "depth, rgb"),
         (["cat/{}.jpg", "dog/1{}.jpg"], None),
         (["trainA/{}.jpg", "trainB/1{}.jpg"], "trainA, trainB"),
         (["with_mask/{}.jpg", "without_mask/1{}.jpg"], None),

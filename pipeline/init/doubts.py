@@ -18,7 +18,7 @@ from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.paths import listed
 
 MASKS = r"mask|label|annotation|annot|target|gt|ground[ _-]?truth|seg|segmentation(class|object)?"
-PARTS = rf"(image|img|input|{MASKS})s?"
+PARTS = rf"(image|img|input|rgb|depth|disparity|{MASKS})s?"
 PART_FOLDER = re.compile(rf"(?i)(.*/)?((jpe?g|png|raw|train(ing)?|val(id(ation)?)?|test)?[ _-]?{PARTS}|train[ab])")
 PART_FILE = re.compile(rf"(?i)[ _-]{PARTS}$")  # usual names of folders, and ends of file names, for parts of a row
 HARDLY_ANY, FEW_FILES, LARGE_BYTES, MANY_COLUMNS = 20, 100, 100_000, 100

@@ -237,7 +237,8 @@ def _table_of(images: Sequence[FileInfo], tables: Sequence[str]) -> str | None:
 def _annotations(files: Files, images: Sequence[FileInfo], left: Sequence[FileInfo]) -> list[str]:
     """Lists the files that may annotate images: named as one, else with an image's name in the first bytes."""
     keys = {image_key(file.path) for file in images}
-    names = {posixpath.basename(file.path) for file in images}  # of `1.jpg.json`
+    names = {posixpath.basename(file.path) for file in images}  # of `1.jpg.json`; those without ending, in any folder
+    names |= {posixpath.splitext(name)[0] for name in names}
     some = [posixpath.basename(file.path) for file in spread(images, SHOWN)]
     words = [word.encode() for name in some for word in (name, f'"{posixpath.splitext(name)[0]}"')]
     texts = [file.path for file in left if file.path.lower().endswith((".txt", ".xml", ".json", ".mat", ".pts"))]

@@ -203,8 +203,8 @@ def numbers_of(data: bytes, form: str, at: int | None = None) -> tuple[str, int]
     sizes = sum(sum(each.tolist()) for each in tiff_values(data, *SIZES, at=at).values())
     bounds.TIFF_SHARED.check(sizes - len(data))
     name = KINDS.get(kind or 1, "complex")
-    found = f"{name}{16 if name == 'uint' and 8 < bits < 16 else bits or 1}"
-    return "float32" if found in FLOATS else found, bands or 1
+    dtype = f"{name}{16 if name == 'uint' and 8 < bits < 16 else bits or 1}"
+    return "float32" if dtype in FLOATS else dtype, bands or 1
 
 
 def deep_numbers(data: bytes, form: str) -> tuple[str, int] | None:
