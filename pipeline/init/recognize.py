@@ -186,6 +186,7 @@ def _images(
     inside = [file._replace(path=path[len(folder) + 1 :]) for path, file in whole.items()]
     beside, unsure = ({}, []) if metadata else find_beside(files, folder, inside)
     rows, rest, pairs = Beside.pair(inside, beside)
+    unsure, what = [*unsure, *part_doubts(rows, pairs)], "mask" if "mask" in beside else "file"
     images, others, masks = ([whole[f"{folder}/{file.path}"] for file in some] for some in (rows, rest, pairs.files()))
     sources: list[dict[str, Any]] = [{"format": IMAGES, "path": folder, **({"beside": beside} if beside else {})}]
     lists = image_lists(files, images, others) if beside else {}
@@ -208,7 +209,6 @@ def _images(
         unread = [file for file in others if file.path != path]
         return _table(files, form, [(path, None, table)], encoding, _left_out(folder, unread))
     unsure += [] if metadata or in_folders(beside) else folder_doubts([file.path for file in images])
-    unsure, what = [*unsure, *part_doubts(rows, pairs)], "mask" if "mask" in beside else "file"
     for path in [] if metadata else tables[:1]:
         unsure.append(Doubt(path, "its rows may name these images", f"If so: recordmill init {path}"))
     for path in [] if metadata else _annotations(files, images, left)[:1]:

@@ -170,7 +170,7 @@ class CocoImage:
             if part.points and len(part.points) != POINT_BYTES * points:
                 count = len(part.points) // POINT_BYTES
                 what = f"the annotation {_shown(known)} has {count} key points, others have {points}"
-                self._refuse(f"{what}: three numbers each, and a file for each skeleton")
+                self._refuse(f"{what}: write three numbers each, and a file for each skeleton")
         numbers = sum(part.shape.count(",") + len(part.points) // 8 for part in self.parts)
         if numbers > POINTS.most:
             self._refuse(POINTS.beyond(numbers), POINTS.reason)
