@@ -97,7 +97,7 @@ REJECTS = [
     ({"segmentation": [[1, 2, 3, 4, 5, float("inf")]]}, ["annotation 7", "finite"]),
     ({"segmentation": [[1, 2, 3, 4, 5, 10**400]]}, ["annotation 7", "finite"]),
     ({"segmentation": [[1, 2, 3, 4, 5, "6"]]}, ["annotation 7", "finite"]),
-    ({"segmentation": TRIANGLE}, ["annotation 7", "finite"]),
+    ({"segmentation": TRIANGLE}, ["annotation 7", "polygons", "[[x, y"]),
     ({"segmentation": rle([100, 20])}, ["annotation 7", "120 pixels", "50 x 100"]),
     ({"segmentation": rle(encode([100, 20]))}, ["annotation 7", "120 pixels"]),
     ({"segmentation": rle([5010, -10])}, ["annotation 7", "`counts`"]),
@@ -207,6 +207,7 @@ WRONG = [
     ((2, 3), b"0 .5 .5 .2 .2 .1 .2 2 .3 1.4 2", ["line 1", "0 to 1"]),
     ((2, 2), b"0 .5 .5 .2 .2 .1 nan .3 .4", ["line 1", "0 to 1"]),
     (None, b"0 .5 .5 .2 .2 .1 .2 2", ["line 1", "`kpt_shape`", "found 8"]),
+    (None, b"0 .5 .5 .2 .2 .1 .2 2 .3 .4 2", ["line 1", "0 to 1", "`kpt_shape`"]),
 ]
 
 

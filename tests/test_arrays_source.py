@@ -256,6 +256,11 @@ def test_init_doubts_arrays_that_it_cannot_read(tmp_path: Path, array: Any, fact
     assert_names(starter(str(path), FILES), *facts)
 
 
+def test_init_doubts_labels_of_other_rows_and_emnist(tmp_path: Path) -> None:
+    path, _ = write_npz(tmp_path, {"emnist_x": GREY, "y": LABELS[1:]})
+    assert_names(starter(str(path), FILES), "In doubt: array y", "49 rows", "In doubt: EMNIST", "transpose(0, 2, 1)")
+
+
 def test_init_doubts_one_of_several_npz(tmp_path: Path) -> None:
     for name in ("train-imgs", "train-labels"):
         np.savez(tmp_path / f"{name}.npz", GREY)
@@ -278,6 +283,6 @@ def test_init_takes_the_type_that_holds_all_numbers(tmp_path: Path, array: Any, 
 
 
 def test_an_array_without_readable_rows_is_refused_by_its_name(tmp_path: Path) -> None:
-    path, _ = write_npz(tmp_path, {"image": GREY > 9})
-    with raises(UserError, "a.npz", "image", "bool", "np.uint8"):
+    path, _ = write_npz(tmp_path, {"image": np.asfortranarray(GREY)})
+    with raises(UserError, "a.npz", "image", "ascontiguousarray"):
         starter(str(path), FILES)

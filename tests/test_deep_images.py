@@ -21,7 +21,9 @@ from recordmill.pipeline.facts.page import report_of
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.features.image import Image
+from recordmill.transforms.contract.image_facts import loss_words, losses
 from recordmill.transforms.contract.image_header import ImageError
+from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.numpy.augment.chain import apply, check, check_deep, lanes, parameters
 from recordmill.transforms.numpy.image_decode import decode_planes
 from recordmill.transforms.numpy.images import ImageReader
@@ -29,18 +31,26 @@ from recordmill.transforms.numpy.pixels import stretched
 from recordmill.transforms.tensorflow import image as graph
 from tests.messages import assert_names, raises
 
-FLOATS = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-42, 3.4e38, -1.5], np.float32)
+FLOATS = np.array([0.0, -0.0, 1.0, 1e-42, 3.4e38, -1.5], np.float32)
+FLOAT = {"dtype": "float32", "channels": 1}
 
 
 def numbers(dtype: str, height: int, width: int, bands: int, seed: int = 0) -> np.ndarray:
-    """Random numbers of every size; of floats, any bits."""
+    """Random numbers of every size; of floats, any finite bits."""
     bits = np.random.default_rng(seed).integers(0, 256, (height, width, bands, np.dtype(dtype).itemsize), np.uint8)
-    return bits.view(dtype)[..., 0]
+    found = bits.view(dtype)[..., 0]
+    return np.where(np.isfinite(found), found, found.dtype.type(0))
 
 
 def tiff(pixels: np.ndarray, **options: Any) -> bytes:
     file = io.BytesIO()
     tifffile.imwrite(file, pixels, metadata=None, **{"photometric": "minisblack", **options})
+    return file.getvalue()
+
+
+def npy(pixels: np.ndarray) -> bytes:
+    file = io.BytesIO()
+    np.save(file, pixels)
     return file.getvalue()
 
 
@@ -124,9 +134,25 @@ def test_a_grey_png_of_16_bits_passes_unchanged():
 
 
 def test_odd_floats_keep_their_bits():
-    expected = FLOATS.reshape(2, 4, 1)
+    expected = FLOATS.reshape(2, 3, 1)
     for read in read_by_both(tiff(expected[..., 0]), feature(dtype="float32", channels=1)):
         assert same_bits(read, expected)
+
+
+@pytest.mark.parametrize("kind", ["int8", "int16", "float16", "float64"])
+@pytest.mark.parametrize("form", [tiff, npy])
+def test_signed_and_other_floats_are_read_as_float32(form, kind):
+    held = np.array([[-100, 0, 27], [1, 2, -3]]).astype(kind)
+    for read in read_by_both(form(held), feature(**FLOAT)):
+        assert same_bits(read[..., 0], held.astype(np.float32))
+
+
+def test_a_nodata_value_is_a_loss():
+    tagged = tiff(np.zeros((4, 4), np.float32), extratags=[(42113, "s", 6, "-9999", False)])
+    for options in (PixelOptions(), PixelOptions(pixel="float32", channels=1)):
+        assert "nodata values" in losses(tagged, "TIFF", options)
+    [(what, remedy)] = loss_words({"nodata values": 3})
+    assert_names(f"{what} {remedy}", "3", "nodata", "such as 0")
 
 
 def test_bands_are_chosen_and_ordered():
@@ -190,9 +216,13 @@ tifffile.imwrite(PAGES, np.zeros((2, 4, 4), np.uint16), photometric="minisblack"
     ("data", "options", "facts"),
     [
         (png(numbers("uint8", 4, 4, 1)), GREY, ("uint8", "uint16", "`dtype: uint8`")),
-        (tiff(np.zeros((4, 4), np.int16)), GREY, ("int16", "convert")),
+        (tiff(np.zeros((4, 4), np.int16)), GREY, ("uint16", "`dtype: float32`")),
+        *(
+            (form(np.full((4, 4), odd, np.float32)), FLOAT, ("finite", "such as 0"))
+            for odd in (np.nan, np.inf)
+            for form in (tiff, npy)
+        ),
         (tiff(np.zeros((4, 4), np.uint32)), GREY, ("uint32", "convert")),
-        (tiff(np.zeros((4, 4), np.float64)), GREY, ("float64", "convert")),
         (tiff(np.zeros((4, 4), np.complex64)), GREY, ("complex64", "convert")),
         (tiff(np.zeros((4, 4), np.float32)), GREY, ("float32", "`dtype: float32`")),
         (tiff(np.zeros((4, 4, 5), np.uint16), planarconfig="contig"), GREY, ("5 bands", "`bands`")),

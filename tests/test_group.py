@@ -150,6 +150,14 @@ def test_a_bad_row_rejects_its_image(
     assert found.plan.rows == len(found.rows) + 1
 
 
+def test_a_class_without_numbers_adds_nothing_and_is_counted(tmp_path: Path) -> None:
+    """As in RSNA's and VinDr's tables of findings."""
+    rows = [["a.jpg", "8", "3", "cat"], ["a.jpg", "8", "", "No finding"], ["b.jpg", "7", "", "No finding"]]
+    found = grouped(table(tmp_path, rows))
+    assert [(row["x"], row["class"]) for row in found.rows] == [([3.0], ["cat"]), ([], [])]
+    assert_names(found.plan.notes[-1], "class", "left out: 2")
+
+
 def test_texts_that_differ_are_not_shown(tmp_path: Path) -> None:
     rows = [["a", "a secret"], ["a", "another"]]
     columns = {"note": Column(ColumnType.TEXT)}

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
+from PIL import Image
 
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.errors import UserError
@@ -346,6 +347,24 @@ MASK = {"kind": "mask", "image": "image", "column": "shapes", "draw": "classes",
 def test_polygons_become_a_mask_of_all_classes(make: Make, classes: list[str], tmp_path: Path) -> None:
     make(tmp_path / "data")
     assert kinds_of(tmp_path) == {"mask": {**MASK, "classes": ["background", *classes]}}
+
+
+def test_objects_without_a_shape_are_a_doubt_about_the_mask(tmp_path: Path) -> None:
+    polygons(tmp_path / "data")
+    file = next((tmp_path / "data").glob("labels/**/*.txt"))
+    file.write_text("0 0.5 0.5 0.2 0.2\n" + file.read_text())
+    assert_names(guessed(tmp_path)[1].partition("\n# The ")[0], "In doubt: column 'shapes'", "1 of ", "background")
+
+
+def test_boxes_of_open_images_without_flags_are_a_table(tmp_path: Path) -> None:
+    rows = "".join(f"{n % 30},/m/01,.1,.5,.2,{0.6 + n / 1000}\n" for n in range(60))
+    (tmp_path / "data/images").mkdir(parents=True)
+    (tmp_path / "data/a.csv").write_text(f"ImageID,LabelName,XMin,XMax,YMin,YMax\n{rows}")
+    for number in range(30):
+        Image.new("RGB", (60, 40)).save(tmp_path / f"data/images/{number}.jpg")
+    spec = yaml.safe_load(starter(str(tmp_path / "data/a.csv"), FILES))
+    assert spec["source"]["group"] == "ImageID"
+    assert spec["features"]["boxes"]["columns"] == ["XMin", "YMin", "XMax", "YMax"]
 
 
 def test_boxes_of_yolo_are_no_mask(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -139,6 +140,15 @@ def equal_texts(folder: Path) -> None:
     )
 
 
+def percents(folder: Path) -> None:
+    write(folder / "data/a.csv", "left,y\n" + "".join(f"{n + 10}%,{n % 4}\n" for n in range(60)))
+
+
+def digits(folder: Path) -> None:
+    rows = np.random.default_rng(0).integers(0, 256, (60, 64)).tolist()
+    write(folder / "data/a.csv", "".join(f"{','.join(map(str, row))},{n % 4}\n" for n, row in enumerate(rows)))
+
+
 CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
     ("one pair", one_pair, "data", [["train.de and train.en", "30 lines", "a source for each"]],
      ["columns: {de: train.de, en: train.en}"]),
@@ -182,6 +192,8 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
      ["kind: boxes", "columns: [b/xmin, b/ymin, b/xmax, b/ymax]"]),
     ("in any naming", lists_of_sides(["links", "oben", "rechts", "unten"]), "data/a.jsonl",
      [["columns links, oben, rechts, unten", "`columns: [links, oben, rechts, unten]`"]], []),
+    ("percent", percents, "data/a.csv", [["column 'left'", "'10%'", "without %"]], ["kind: raw"]),
+    ("pixels without a header", digits, "data/a.csv", [["a.csv", "`header`"]], ["pixel63, label]"]),
     ("equal texts", equal_texts, "data/a.txt",
      [["rejects.max_duplicate_share", " 9.5% ", " 19.0%"]],
      ["rejects: {max_share: 0.01, max_duplicate_share: 0.19}"]),
@@ -214,6 +226,7 @@ def test_what_is_not_sure_comes_first(
         (["all/{}.jpg", "all/{}.png"], "."),
         (["cat/{}.jpg", "dog/{}.png", "Images/x{}.png"], "Images"),
         (["Ground Truth/{}.jpg", "raw/1{}.png"], "Ground Truth"),
+        (["rgb/{}.jpg", "depth/1{}.png"], "depth, rgb"),
         (["cat/{}.jpg", "dog/1{}.jpg"], None),
         (["trainA/{}.jpg", "trainB/1{}.jpg"], "trainA, trainB"),
         (["with_mask/{}.jpg", "without_mask/1{}.jpg"], None),

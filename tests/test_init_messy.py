@@ -318,7 +318,7 @@ def test_empty_images_and_broken_links_are_rejects(tmp_path: Path) -> None:
 def test_no_good_row_is_no_dataset(tmp_path: Path) -> None:
     for n in range(24):
         write(tmp_path / f"data/{n}.png", b"<html>404</html>")
-    with raises(UserError, "headers in 24 rows: 24 ", "24 unsupported_format"):
+    with raises(UserError, "headers in 24 rows: 24 ", "24 unsupported_format", "the file is"):
         starter(str(tmp_path / "data"), FILES)
 
 

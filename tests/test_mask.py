@@ -151,6 +151,9 @@ RED = np.zeros((3, 4, 3), np.uint8) + np.array([128, 0, 0], np.uint8)
         (saved(Picture.fromarray(RAMP), "JPEG"), "unsupported_format", ["JPEG", "PNG"]),
         (saved(Picture.fromarray(RAMP), "WEBP", lossless=True), "unsupported_format", ["WebP", "PNG"]),
         (saved(Picture.fromarray(RAMP), "TIFF", compression="jpeg"), "unsupported_format", ["TIFF", "PNG"]),
+        (saved(Picture.fromarray(RAMP), "GIF", save_all=True, append_images=[Picture.fromarray(RAMP + np.uint8(1))]),
+         "unsupported_format", ["several", "frames"]),
+        (tiff(np.stack([RAMP] * 2), photometric="minisblack"), "unsupported_format", ["several pages"]),
         (saved(Picture.fromarray(RED)), "unsupported_format", ["`colors`"]),
         (saved(Picture.fromarray(CLEAR)), "unsupported_format", ["alpha"]),
         (saved(Picture.fromarray(RAMP.astype(np.uint16) + 250)), "unknown_class", ["256", "6", "`dtype: uint16`"]),
@@ -159,9 +162,10 @@ RED = np.zeros((3, 4, 3), np.uint8) + np.array([128, 0, 0], np.uint8)
         (saved(Picture.fromarray(RAMP - np.uint8(1)), "TIFF", tiffinfo={339: 2}), "unknown_class", ["-1"]),
         (saved(Picture.fromarray(RAMP), "TIFF", tiffinfo={262: 0}), "unsupported_format", ["white", "PNG"]),
         (as_npy(RAMP.astype(np.int64) - 1), "unknown_class", ["-1"]),
-        (as_npy(RAMP.astype(np.float32)), "unsupported_format", ["float32"]),
+        (as_npy(RAMP / np.float32(2)), "unknown_class", ["0.5", "6"]),
+        (as_npy(np.array([["a"]])), "unsupported_format", ["array of numbers"]),
         (tiff(np.stack([RAMP] * 3, -1) * np.uint16(257), photometric="rgb"), "unsupported_format", ["16", "grey"]),
-        (as_npy(RAMP[..., np.newaxis]), "unsupported_format", ["[3, 4, 1]"]),
+        (as_npy(np.dstack([RAMP, RAMP])), "unsupported_format", ["[3, 4, 2]"]),
         (saved(Picture.fromarray(RAMP))[:50], "undecodable_image", []),
         (b"text", "unsupported_format", []),
     ],
@@ -170,6 +174,11 @@ def test_files_that_hold_no_values_are_rejects(file: bytes, reason: str, facts: 
     with raises(ImageError, *facts) as caught:
         values(file, MANY_PIXELS, None)
     assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("found", [RAMP > 5, (RAMP > 5) * 2.0, RAMP[..., np.newaxis], RAMP.astype(np.int64)])
+def test_an_array_of_whole_numbers_is_a_mask_in_any_type(found: Any) -> None:
+    np.testing.assert_array_equal(values(as_npy(found), MANY_PIXELS, None), found.reshape(3, 4))
 
 
 def test_an_unknown_colour_is_named_and_counted() -> None:

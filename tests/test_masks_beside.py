@@ -285,6 +285,36 @@ def test_init_keeps_depth_an_image(tmp_path: Path) -> None:
     assert (found["features"]["depth"]["kind"], found["features"]["depth"]["dtype"]) == ("image", "uint16")
 
 
+@pytest.mark.parametrize("folder", ["depth", "groundtruth_depth"])
+@pytest.mark.parametrize("dtype", ["uint16", "float32"])
+def test_init_takes_no_depth_for_a_mask(tmp_path: Path, folder: str, dtype: str) -> None:
+    write_pairs(tmp_path, "rgb/*.jpg", f"{folder}/*.png", "grey")
+    for mask in sorted((tmp_path / folder).iterdir()):
+        numbers = np.arange(24).reshape(4, 6) * 400
+        Image.fromarray(numbers.astype(np.uint16)).save(mask)
+        if dtype == "float32":
+            np.save(mask.with_suffix(".npy"), numbers / np.float32(3))
+            mask.unlink()
+    text = starter(str(tmp_path), FILES)
+    found = yaml.safe_load(text)["features"][folder]
+    assert (found["kind"], found["dtype"], found["resize"]) == ("image", dtype, "nearest")
+    assert_names(text, "12 files, by their names")
+
+
+@pytest.mark.parametrize("extra", ["1_mask_2.png", "1_parts.png"])
+def test_init_doubts_further_masks_of_an_image(tmp_path: Path, extra: str) -> None:
+    write_pairs(tmp_path, "*.png", "*_mask.png", "grey")
+    (tmp_path / extra).write_bytes((tmp_path / "1_mask.png").read_bytes())
+    assert_names(first_lines(starter(str(tmp_path), FILES))[0], extra[:-4], "`image_list")
+
+
+def test_init_doubts_masks_that_it_leaves_out(tmp_path: Path) -> None:
+    write_pairs(tmp_path, "images/*.jpg", "masks/*.png", "grey")
+    for mask in (tmp_path / "masks").iterdir():
+        Image.new("LA", (6, 4)).save(mask)
+    assert_names(first_lines(starter(str(tmp_path), FILES))[0], "column 'mask'", "alpha", "`init` again")
+
+
 def test_init_takes_no_masks_for_images_of_voc(tmp_path: Path) -> None:
     write_pairs(tmp_path, "JPEGImages/*.jpg", "SegmentationClass/*.png", "palette")
     for number in range(12):

@@ -36,7 +36,7 @@ IS_VIA = re.compile(rb'\s*\{.*"(_via_img_metadata|shape_attributes)"\s*:\s*\{', 
 IS_VOC = re.compile(b"|".join("<annotation".encode(name) for name in ("utf-8", "utf-16-le", "utf-16-be")))
 IS_YOLO = re.compile(rb"\s*\d++(?:\.\d*+)?([ \t]++-?(?:\d++\.?\d*+|\.\d++)([eE]-?\d++)?){4,}[ \t\r]*(\n|\Z)")
 YAML_NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
-BOX_CELLS = {b"ImageID", b"LabelName", b"XMin"}
+BOX_CELLS = {b"ImageID", b"LabelName", b"XMin", b"IsInside"}  # others are a table of boxes
 KNOWN: Mapping[str, Mapping[str, Choice]] = {
     "coco": {"order": ("coco", "as COCO's JSON has them"), "unit": ("absolute", "pixels")},
     "voc": {"order": ("corners", "as Pascal VOC's XML has them"), "unit": ("absolute", "pixels")},

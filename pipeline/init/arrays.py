@@ -55,6 +55,12 @@ def recognize_arrays(files: Files, path: str, in_folder: Sequence[FileInfo] | No
     path = found[0].path if found[0].path.endswith(NPZ) else folder
     sources = [of_split({"format": "arrays", "path": path, "columns": each}, split) for split, each in columns.items()]
     left = [name for name in arrays if not any(name in each.values() for each in columns.values())]
+    if any("emnist" in name for name in arrays):
+        doubts.append(Doubt("EMNIST", "its images have rows for columns", "Save `images.transpose(0, 2, 1)` of each"))
+    for name in left:
+        if LABEL_WORDS & {*_words(name)} and not any(LABEL in each for each in columns.values()):
+            what = f"left out: it has {count(arrays[name].shape[0], 'row')}, images have others"
+            doubts.append(Doubt(f"array {name}", what, "Make them equal"))
     left += [file.path.rpartition("/")[2] for file in every if file not in found]
     packed = [file for file in every if file.path.endswith(NPZ)]
     if len(packed) > 1:

@@ -4,6 +4,7 @@ Files of one folder, or with one beginning or ending of their names, belong toge
 all have one of the same name. Names or pixels must tell them from images.
 """
 
+import logging
 import posixpath
 import re
 from collections import Counter
@@ -27,6 +28,8 @@ END = re.compile(r"([A-Za-z0-9]*[A-Za-z][ _-])+")  # at its end, read backwards 
 WORD = re.compile(r"[ _-]?[A-Za-z0-9]+[ _-]?")
 SPLIT_WORD = re.compile(r"(?i)(?<![a-z])(training|train|validation|valid|val|test)(?=[^a-z]*[a-z])")
 MASK_NAME = re.compile(rf"(?i)(^|(?<!with)(?<!without)[ _*/-]|train|val|test)({MASKS})(s|ids)?\d*([*/]|$)")
+logging.getLogger("PIL").addHandler(logging.NullHandler())  # it logs files that it cannot open, instead of stderr
+DEPTH = re.compile(r"(?i)depth|dispar")
 MOST_FOLDERS, MOST_NAMES, LOOKED_AT, OPENED, FLAT = 16, 16, 500, 4, 64
 
 
@@ -102,13 +105,24 @@ def find_beside(files: Files, folder: str, found: Sequence[FileInfo]) -> tuple[d
     chosen = {each.folder: each for each in reversed(others)}
     beside = dict[str, str]()
     for each in sorted(chosen.values(), key=others.index):
-        beside[re.sub(r"\W", "", each.name or each.pattern).strip("_") if beside else "mask"] = each.pattern
+        own = re.sub(r"\W", "", each.name or each.pattern).strip("_")
+        beside[own if beside or DEPTH.search(own) and not each.is_named else "mask"] = each.pattern
     left = [each.pattern for each in others if each.pattern not in beside.values()]
     with_images = {IMAGE: image.pattern, **beside}
     is_needed = any(is_image(file.path) for file in Beside.pair(found, with_images)[1])
     doubt = Doubt(listed(left, 3), "files of these names are left out", "Others: name them in `beside`")
     is_needed |= not image.is_plain or "/" in image.pattern  # a folder alone may stand anywhere
     return with_images if is_needed else beside, [doubt] if left else []
+
+
+def part_doubts(images: Sequence[FileInfo], pairs: Beside) -> list[Doubt]:
+    """Doubts images without a file whose names begin with another image's, as `1_mask_2.png` beside `1.png`."""
+    stems = [posixpath.splitext(image.path)[0] for image in images]
+    known = {stem for stem, file in zip(stems, pairs.columns.get("mask", ()), strict=False) if file}
+    parts = [stem for stem in stems if any(stem[: at.start()] in known for at in re.finditer("[ _-]", stem))]
+    odd = [posixpath.basename(stem) for stem in parts if stem not in known]
+    remedy = "Move them out, or list the images: `image_list: FILE`"
+    return [Doubt(listed(odd, 2), "rows by their folder, but by their names parts of another", remedy)] if odd else []
 
 
 def in_folders(beside: Mapping[str, str]) -> bool:

@@ -1,5 +1,6 @@
 """Guesses boxes: four columns or a column of lists, their order, and tables with several rows of an image."""
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,10 +13,11 @@ import numpy.typing as npt
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.doubts import Doubt
 from recordmill.pipeline.init.guess import BOXES, FITS, ID, Choice, Guess, feature, left_out, plain_name
-from recordmill.pipeline.init.images import MASK, MAYBE_MASK, are_named, guess_mask, guess_masks
+from recordmill.pipeline.init.images import MASK, MASK_COLUMN, MAYBE_MASK, are_named, guess_mask, guess_masks
 from recordmill.pipeline.init.recognize import NAMING
 from recordmill.pipeline.init.runs import along_image, doubts_of_runs, guess_runs, runs_column
 from recordmill.pipeline.init.sample import Reading, SourceSample
+from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.paths import listed
@@ -106,9 +108,16 @@ def shared_images(sample: SourceSample) -> str | None:
 
 
 def doubts_of_columns(items: Mapping[str, Guess]) -> Iterator[Doubt]:
-    """Doubts run lengths, and boxes of four columns with names that do not tell their order."""
+    """Doubts run lengths, boxes of four columns with names that do not tell their order, and masks without shapes."""
     yield from doubts_of_runs(items.values())
     for item in items.values():
+        if not item.kind and item.reading.values and MASK_COLUMN.fullmatch(item.column):
+            yield Doubt(f"column '{item.column}'", f"left out: {item.options['#'][1]}", "Then run `init` again")
+        if item.kind == MASK and item.column == "shapes":
+            shapes = [shape for text in item.reading.values for shape in json.loads(text)]
+            if lacking := sum(not (shape.get("polygons") or shape.get("rle")) for shape in shapes):
+                what = f"{lacking:,} of {count(len(shapes), 'object')} have no shape, and are background in masks"
+                yield Doubt("column 'shapes'", what, "Give them polygons, or leave their images out")
         four, order = (item.options.get(option, ((), ""))[0] for option in ("columns", "order"))
         if four and (order in LIKE["coco"] or all(map(WITHOUT_NAMES.fullmatch, four))):
             what = f"read as boxes: {', '.join(ORDERS[order])}"

@@ -107,7 +107,8 @@ def _invented(names: Sequence[str], columns: Sequence[Sequence[str]]) -> list[st
     if not square(len(names) - 1) or not all(map(BYTE.fullmatch, {*names, *chain.from_iterable(columns)})):
         return [f"column_{number}" for number in range(1, len(names) + 1)]
     pixels = [f"pixel{number}" for number in range(len(names) - 1)]
-    is_last = bool(columns) and len({*columns[0]}) == 1 < len({*columns[-1]})
+    first, last = (len({*columns[at]}) if columns else 0 for at in (0, -1))
+    is_last = 1 < last and (first == 1 or last < first)
     return [*pixels, "label"] if is_last else ["label", *pixels]
 
 

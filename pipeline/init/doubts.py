@@ -18,7 +18,7 @@ from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.paths import listed
 
 MASKS = r"mask|label|annotation|annot|target|gt|ground[ _-]?truth|seg|segmentation(class|object)?"
-PARTS = rf"(image|img|input|{MASKS})s?"
+PARTS = rf"(image|img|input|rgb|depth|disparity|{MASKS})s?"
 PART_FOLDER = re.compile(rf"(?i)(.*/)?((jpe?g|png|raw|train(ing)?|val(id(ation)?)?|test)?[ _-]?{PARTS}|train[ab])")
 PART_FILE = re.compile(rf"(?i)[ _-]{PARTS}$")  # usual names of folders, and ends of file names, for parts of a row
 HARDLY_ANY, FEW_FILES, LARGE_BYTES, MANY_COLUMNS = 20, 100, 100_000, 100
@@ -29,6 +29,7 @@ REMEDIES = {  # by the meaning of commas
     "thousands": "Thousands: write numbers without commas between them. Codes: `kind: categories, separator: ','`",
     "decimal": "Numbers: write them with a point, and with nothing between thousands, such as 1234.5",
 }
+PERCENT = re.compile(r"\s*[+-]?[\d.,]+\s*%\s*")
 CODE = re.compile(r"0|[1-9]\d{0,3}")
 EXPORTS = {
     "region_shape_attributes": ("VIA's regions, whose boxes and shapes are read from its JSON alone",
@@ -122,6 +123,8 @@ def value_doubts(name: str, cells: Sequence[str], kind: str) -> Iterator[Doubt]:
     if kind in ("raw", "text", "category") and 2 * len(shown) > len(cells):
         what = f"'{cut(shown[0], 40)}' is read as `kind: {kind}`"
         yield Doubt(f"column '{name}'", what, "A list: write JSON, by Python's `json.dumps`")
+    if kind in ("raw", "text", "category") and cells and all(map(PERCENT.fullmatch, cells)):
+        yield Doubt(f"column '{name}'", f"'{cells[0]}' is read as `kind: {kind}`", "Numbers: write them without %")
     if kind == "category" and {"-1", "0"} <= {*cells}:
         yield Doubt(f"column '{name}'", "'-1' is read as a class", "Rows without a label: leave them out")
 

@@ -19,6 +19,7 @@ from PIL import Image
 
 from recordmill.pipeline.build.images.image_files import ImageFiles
 from recordmill.pipeline.build.images.masks import values
+from recordmill.pipeline.init.beside import DEPTH
 from recordmill.pipeline.init.guess import FITS, Choice, Guess, Header, feature, left_out, share_of
 from recordmill.pipeline.init.recognize import NAMING
 from recordmill.pipeline.init.sample import Reading, SourceSample
@@ -31,7 +32,7 @@ from recordmill.pipeline.sources.images import DATA_URL, parse
 from recordmill.pipeline.sources.paths import Inside, is_image, join, may_be_image
 from recordmill.pipeline.spec.features.image import MAX_BYTES
 from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
-from recordmill.transforms.contract.image_facts import deep_numbers, losses
+from recordmill.transforms.contract.image_facts import KEPT, deep_numbers, losses
 from recordmill.transforms.contract.image_header import ImageError, check_colours, check_pixels, read_header
 from recordmill.transforms.contract.image_parts import TIFFS
 from recordmill.transforms.contract.kinds.array import ArrayError, npy_numbers
@@ -86,7 +87,7 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
     try:
         check_colours(data, header.format)
     except ImageError as error:
-        lost = (error.reason, *({FRAMES} & {*lost}))  # if the images are read as colours
+        lost = (f"{error.reason}: {error.message}", *(KEPT & {*lost}))  # if the images are read as colours
     deep = deep_numbers(data, header.format)
     if header.format == "NPY":
         for dtype in reversed(PIXEL_BYTES):  # the smallest type that holds all numbers
@@ -135,16 +136,18 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
             if deep[0] != "uint8":
                 more["dtype"] = deep[0], "the type of the files' numbers"
                 more["normalize"] = "none", "or `zero_one`, with the `range` that counts"
+                more |= {"resize": ("nearest", "means of depths and holes are neither")} if DEPTH.search(name) else {}
         return replace(feature(name, kind, what, images, size=_common_size(sizes), fit=fit, **more), headers=headers)
     return None
 
 
 def _read_as(header: Header, deep: tuple[str, int] | None, are_stacks: bool) -> Header:
     """Forgets the losses of a deep image; one of another type than the others, or a lone stack, becomes a reject."""
-    if isinstance(header, str) or (deep is None and header[3][:1] != (UNREAD,)):
+    if isinstance(header, str) or (deep is None and not "".join(header[3][:1]).startswith(UNREAD)):
         return header
     is_lone = FRAMES in header[3] and not are_stacks
-    return UNREAD if deep is None or header[4] != deep or is_lone else (*header[:3], (), deep)
+    kept = tuple(KEPT & {*header[3]} - {FRAMES})
+    return header[3][0] if deep is None else UNREAD if header[4] != deep or is_lone else (*header[:3], kept, deep)
 
 
 def are_named(texts: Reading) -> bool:
@@ -226,6 +229,7 @@ SURE |= {(0, grey, 255): ("background", "unknown", "foreground") for grey in (12
 BLURRED_VALUES, BLURRED_SHARE = 16, 0.8
 """More values than this, and at least this share of pixels black or white: edges are blurred."""
 SHOWN = 4  # values with their shares
+SPARSE = 16  # values further apart are grey levels, of which 255 is one
 YOURS = "names are yours to give"
 MASK_COLUMN = re.compile(r"(?i)(\w*_)?(mask|seg|segmentation)s?")
 MAYBE_MASK = re.compile(rf"{MASK_COLUMN.pattern}|(annotation|label|target|gt)s?|labels?_?map|ground_?truth")
@@ -300,7 +304,7 @@ def _classes(found: Counter[int], of: str, *, is_all: bool) -> dict[str, Choice]
     if known and known[-1] >= LEVELS:
         return {"dtype": ("uint16", f"{len(known):,} values to {known[-1]:,} {of}")}
     options, why = dict[str, Choice](), f"the values {of}, by pixels {_shares(found)}; {YOURS}"
-    if names is None and len(known) > 2 and known[-1] == IGNORED != known[-2] + 1:
+    if names is None and len(known) > 2 and known[-1] == IGNORED != known[-2] + 1 and known[-2] < SPARSE * len(known):
         options["ignore"] = (IGNORED, f"by custom; {found[IGNORED] / found.total():.1%} of the pixels")
         known.pop()
     named = {value: f"class_{value}" for value in known} if names is None else dict(zip(known, names, strict=True))

@@ -11,7 +11,7 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, record_length
 from recordmill.pipeline.init import belonging, dialect
 from recordmill.pipeline.init.belonging import Joined
-from recordmill.pipeline.init.beside import find_beside, in_folders
+from recordmill.pipeline.init.beside import find_beside, in_folders, part_doubts
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError, Written, document_doubts, folder_doubts
 from recordmill.pipeline.init.splits import by_split, image_lists, of_split, split_of
 from recordmill.pipeline.safe_text import count
@@ -186,6 +186,7 @@ def _images(
     inside = [file._replace(path=path[len(folder) + 1 :]) for path, file in whole.items()]
     beside, unsure = ({}, []) if metadata else find_beside(files, folder, inside)
     rows, rest, pairs = Beside.pair(inside, beside)
+    unsure, what = [*unsure, *part_doubts(rows, pairs)], "mask" if "mask" in beside else "file"
     images, others, masks = ([whole[f"{folder}/{file.path}"] for file in some] for some in (rows, rest, pairs.files()))
     sources: list[dict[str, Any]] = [{"format": IMAGES, "path": folder, **({"beside": beside} if beside else {})}]
     lists = image_lists(files, images, others) if beside else {}
@@ -216,7 +217,7 @@ def _images(
         sources,
         metadata or [*dict.fromkeys([*shown, *captions_of(shown, others).files(), *masks, *of_lists])],
         bool(metadata) or len(shown) == len(images),
-        {"format": f"{count(len(images), 'image')}{each}", "beside": f"{count(len(masks), 'mask')}, by their names"},
+        {"format": f"{count(len(images), 'image')}{each}", "beside": f"{count(len(masks), what)}, by their names"},
         [*pairs.notes, *_left_out(folder, left)],
         [] if metadata else sorted({posixpath.dirname(image_place(beside)(file.path) or "") for file in rows}),
         doubts=unsure,
@@ -236,10 +237,11 @@ def _table_of(images: Sequence[FileInfo], tables: Sequence[str]) -> str | None:
 def _annotations(files: Files, images: Sequence[FileInfo], left: Sequence[FileInfo]) -> list[str]:
     """Lists the files that may annotate images: named as one, else with an image's name in the first bytes."""
     keys = {image_key(file.path) for file in images}
-    names = {posixpath.basename(file.path) for file in images}  # of `1.jpg.json`
+    names = {posixpath.basename(file.path) for file in images}  # of `1.jpg.json`; those without ending, in any folder
+    names |= {posixpath.splitext(name)[0] for name in names}
     some = [posixpath.basename(file.path) for file in spread(images, SHOWN)]
     words = [word.encode() for name in some for word in (name, f'"{posixpath.splitext(name)[0]}"')]
-    texts = [file.path for file in left if file.path.lower().endswith((".txt", ".xml", ".json"))]
+    texts = [file.path for file in left if file.path.lower().endswith((".txt", ".xml", ".json", ".mat", ".pts"))]
     named = [path for path in texts if image_key(path) in keys or posixpath.basename(path).rpartition(".")[0] in names]
     return named or [path for path in spread(texts, FILES) if any(map(read_head(files, path).__contains__, words))]
 

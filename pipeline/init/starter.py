@@ -167,7 +167,8 @@ def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, li
     if not keys or 0 < sum(len(item.headers) for item in draft.features.values()) == bad.total():
         where = sample.data.sources[0]["path"]
         faults = (header for item in draft.features.values() for row in item.headers for header in row)
-        first = next((header for header in faults if isinstance(header, str)), "")
+        rows_faults = (reject.message for _, block in blocks for reject in block.rejects)
+        first = next((fault for fault in chain(rows_faults, faults) if isinstance(fault, str)), "")
         raise UserError(f"{where}: no row is good: a build would be empty. {' '.join([*lines, first])}".strip())
     shares = {"max_share": min(1.0, share + bad.total() / max(images, 1)), "max_duplicate_share": again / max(rows, 1)}
     tried, accepted = _together(spec, [block for _, block in blocks], words), spec.rejects.max_share or 0.0

@@ -34,8 +34,10 @@ LOSSES = {
     UNLEARNED: ("which teach nothing", "name an object's value in `classes`, and ignore another"),
     TINY: ("taken for 0", "scale them in the source"),  # numbers
     "further frames": ("left out", "read them by `kind: image_sequence` with `pages: all`"),
+    "nodata values": ("read as numbers", "write others, such as 0, where nothing was measured"),
 }
 """Each loss: what happens, and the remedy, empty if pixels are right. Names end in `bits` for `16 bits`."""
+KEPT = {"further frames", "nodata values"}  # losses of numbers too
 VOC = bytes.fromhex("000000 800000 008000 808000 000080 800080 008080 808080 400000 c00000")
 """The first colours of the palette of Pascal VOC, DAVIS and labelme; Windows' differs in the eighth or ninth."""
 
@@ -72,7 +74,7 @@ def losses(data: bytes, form: str, options: PixelOptions = PixelOptions()) -> tu
     if options.pages == "all" and form in PAGED:
         found = (each for each in found if each != "further frames")
     if options.keeps_numbers:
-        return ("further frames",) if "further frames" in found else ()
+        return tuple(sorted({*found} & KEPT))
     names = (_of_palette(each, options) if isinstance(each, bytes) else each for each in found)
     return tuple(sorted({*names} - {""}))
 
@@ -137,11 +139,11 @@ def _bmp(data: bytes) -> Iterator[str | bytes]:
 
 
 def _tiff(data: bytes) -> Iterator[str | bytes]:
-    (bits, space, samples), tags = tiff_numbers(data, 258, 262, 277), tiff_values(data, 320, 338)
+    (bits, space, samples), tags = tiff_numbers(data, 258, 262, 277), tiff_values(data, 320, 338, NODATA)
     extra = max(0, samples - {2: 3, 5: 4, 6: 3, 8: 3}.get(space, 1))  # after RGB, CMYK, YCbCr, Lab or grey
     alphas = min(extra, int(np.isin(tags.get(338, 2), (1, 2)).sum()))  # by default one is alpha, as in Pillow
     yield from [f"{bits} bits"] * (bits > 8) + ["alpha"] * (alphas > 0) + ["extra bands"] * (extra > alphas)
-    yield from ["further frames"] * has_more_pages(data)
+    yield from ["further frames"] * has_more_pages(data) + ["nodata values"] * (NODATA in tags)
     if space == 3 and 320 in tags:
         yield (tags[320][: tags[320].size // 3 * 3].reshape(3, -1).T >> 8).astype(np.uint8).tobytes()
 
@@ -166,13 +168,14 @@ COLOURS = {0: 1, 2: 3, 4: 2, 6: 4}  # the bands of a PNG by its colour type; 3 i
 LOSSLESS = {1: "none", 5: "LZW", 8: "deflate", 32946: "deflate", 32773: "PackBits", 50000: "Zstandard"}
 """TIFF's compressions that lose nothing."""
 KINDS = {1: "uint", 2: "int", 3: "float"}  # TIFF's types of numbers (`SampleFormat`)
-BITS, COMPRESSION, PHOTOMETRIC, BANDS, KIND = 258, 259, 262, 277, 339  # TIFF's tags
+FLOATS = ("int8", "int16", "float16", "float64")  # read as float32, as NumPy converts them; so are those of NPY
+BITS, COMPRESSION, PHOTOMETRIC, BANDS, KIND, NODATA = 258, 259, 262, 277, 339, 42113  # TIFF's tags
 SIZES = (279, 325)  # of strips and tiles in bytes
 PALETTE = 3
 
 
 def numbers_of(data: bytes, form: str, at: int | None = None) -> tuple[str, int]:
-    """Returns the type of a file's numbers, such as `uint16`, and its bands; its header is checked.
+    """Returns the `dtype` of a file's numbers, such as `uint16`, and its bands; its header is checked.
 
     `at` is the offset of one page's directory; None: a TIFF has one page. The type may be one that no
     feature has. Raises: ImageError: `unsupported_format` or `too_slow`.
@@ -186,7 +189,7 @@ def numbers_of(data: bytes, form: str, at: int | None = None) -> tuple[str, int]
         return f"uint{data[24]}", COLOURS[data[25]]
     if form == "NPY":
         found = header_of(data)
-        whole = "uint8" if found.descr[1:] in ("u1", "i1") else "uint16"
+        whole = "uint8" if found.descr[1:] in ("u1", "i1", "b1") else "uint16"
         return "float32" if "f" in found.descr else whole, (*found.shape, 1)[2]
     if form != "TIFF":
         raise _unread(f"the file is {form}, and `dtype` and `bands` read the numbers of PNG, TIFF and NPY: convert it")
@@ -200,7 +203,8 @@ def numbers_of(data: bytes, form: str, at: int | None = None) -> tuple[str, int]
     sizes = sum(sum(each.tolist()) for each in tiff_values(data, *SIZES, at=at).values())
     bounds.TIFF_SHARED.check(sizes - len(data))
     name = KINDS.get(kind or 1, "complex")
-    return f"{name}{16 if name == 'uint' and 8 < bits < 16 else bits or 1}", bands or 1
+    dtype = f"{name}{16 if name == 'uint' and 8 < bits < 16 else bits or 1}"
+    return "float32" if dtype in FLOATS else dtype, bands or 1
 
 
 def deep_numbers(data: bytes, form: str) -> tuple[str, int] | None:

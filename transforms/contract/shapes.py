@@ -29,6 +29,8 @@ def finite(values: Any) -> list[float]:
 
 def polygons_of(values: Any) -> list[list[float]]:
     """Checks a list of polygons, each x and y of its corners in turn. Raises: ValueError: a polygon's fault."""
+    if isinstance(values, list) and values and isinstance(values[0], (int, float)):
+        raise ValueError(f"wanted a list of polygons, found the number {values[0]}: write [[x, y, …]]")
     polygons = [finite(each) for each in values] if isinstance(values, list) else [finite(values)]
     for polygon in polygons:
         if len(polygon) < LEAST or len(polygon) % 2:

@@ -1,8 +1,8 @@
 """Reads PNG, TIFF and NPY as numbers, band by band, and lays them out for the graph: a grey PNG of planes.
 
 The numbers are the file's own: no colour profile, gamma, transparency or photometric interpretation changes them.
-Files of another type than the feature's, palettes, signed and 64-bit numbers are rejects, and several pages, unless
-`pages` are read. `bands` takes some of a file's bands. EXIF's orientation is kept for the graph.
+Files of another type than the feature's, palettes, NaN and infinity are rejects, and several pages, unless `pages` are
+read. `bands` takes some of a file's bands. EXIF's orientation is kept for the graph.
 
 >>> image = np.array([[[1.5, -2.0]]], np.float32)
 >>> planes(image).tolist()  # the high halves of both channels, then the low ones
@@ -24,7 +24,7 @@ from PIL.PngImagePlugin import putchunk
 from recordmill.transforms.contract import image_header, image_parts, image_rules
 from recordmill.transforms.contract.image_facts import numbers_of
 from recordmill.transforms.contract.image_header import Header, ImageError
-from recordmill.transforms.contract.kinds.array import ArrayError, npy_numbers
+from recordmill.transforms.contract.kinds.array import ArrayError, ArrayLayout, npy_numbers
 from recordmill.transforms.contract.kinds.image import MOST_PIXELS, PIXEL_BYTES, PixelOptions
 
 Pixels = npt.NDArray[Any]
@@ -78,8 +78,8 @@ def _check(data: bytes, form: str, width: int, height: int, wanted: PixelOptions
     pixel, channels, bands = wanted.pixel, wanted.channels, wanted.bands
     found, held = numbers_of(data, form, at)
     if found != pixel and form != "NPY":
-        remedy = f"`dtype: {found}` reads it" if found in PIXEL_BYTES else "convert it"
-        raise ImageError("unsupported_format", f"the {form} holds {found}, not the feature's {pixel}: {remedy}")
+        remedy = f"`dtype: {found}` reads it" if found in PIXEL_BYTES else "convert it to float32"
+        raise ImageError("unsupported_format", f"the {form} is read as {found}, not the feature's {pixel}: {remedy}")
     taken = bands or range(1, channels + 1)
     if max(taken) > held or (bands is None and held != channels):
         message = f"the {form} has {held} bands, the feature takes {list(bands) if bands else channels}"
@@ -91,7 +91,10 @@ def _check(data: bytes, form: str, width: int, height: int, wanted: PixelOptions
 
 def _taken(image: Pixels, wanted: PixelOptions) -> Pixels:
     bands = wanted.bands or range(1, wanted.channels + 1)
-    return np.ascontiguousarray(image[..., [band - 1 for band in bands]], wanted.pixel)
+    taken = np.ascontiguousarray(image[..., [band - 1 for band in bands]], wanted.pixel)
+    if wanted.pixel == "float32" and not np.isfinite(taken).all():
+        raise ImageError("unsupported_format", ArrayLayout(wanted.pixel, (1,)).out_of_range)
+    return taken
 
 
 def _png(data: bytes) -> tuple[Pixels, bytes]:

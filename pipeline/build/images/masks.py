@@ -26,7 +26,7 @@ from recordmill.pipeline.build.images.deep_files import png
 from recordmill.pipeline.build.images.transcode import naming_damage, open_image
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.image_facts import BITS, KIND, PHOTOMETRIC
+from recordmill.transforms.contract.image_facts import BITS, KIND, PHOTOMETRIC, has_pages
 from recordmill.transforms.contract.image_header import NAMED, PNG, ImageError, check_header, check_pixels, read_header
 from recordmill.transforms.contract.image_rules import TAG, is_transposed
 from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, npy_numbers
@@ -199,9 +199,10 @@ def values(data: bytes, max_pixels: int, colors: Colors | None, pixel: str = "ui
 
 def _of_array(data: bytes, max_pixels: int, pixel: str) -> Values:
     try:
-        found = npy_numbers(data, "int64")
+        found = npy_numbers(data, "float64")
     except ArrayError as error:
         raise ImageError("unsupported_format", str(error)) from None
+    found = found[..., 0] if found.shape[2:] == (1,) else found
     if found.ndim != 2:
         raise ImageError("unsupported_format", f"the array has the shape {list(found.shape)}: save [height, width]")
     height, width = found.shape
@@ -214,6 +215,8 @@ def _of_image(data: bytes, max_pixels: int, colors: Colors | None, pixel: str) -
     with open_image(data, NAMED[header.format], max_pixels) as image:
         if header.format not in EXACT or image.info.get("compression") in BLURRED:
             raise ImageError("unsupported_format", f"the mask is {header.format}, which changes values: save it as PNG")
+        if has_pages(data, header.format):
+            raise ImageError("unsupported_format", "the mask has several pages or frames: save one, alone")
         image.load()
         bits = data[24] if data.startswith(PNG) else _tags(image).get(BITS, (8,))[0]
         if bits > 8 and len(image.getbands()) > 1:  # Pillow would cut them to 8

@@ -206,15 +206,15 @@ def _yolo_object(cells: Sequence[bytes], names: Names, points: PointShape | None
     except ValueError:
         return "wanted only numbers"
     count, each = points or (0, 3)
+    hint = "" if points else ": key points need `kpt_shape` in the YAML of `names`"
     box, marks = (box[:4], box[4:]) if points else (box, [])
     if len(box) < 4 or len(box) % 2 or len(marks) not in (0, count * each):
         wanted = f"{count} key points of {each} numbers" if points else "a polygon's x and y"
-        hint = "" if points else ": key points need `kpt_shape` in the YAML of `names`"
         return f"wanted a class and four numbers, or {wanted}, found {len(cells)}{hint}"
     seen = marks[2::3] if each == 3 else [2.0] * (len(marks) // 2)
     places = list(zip(marks[0::each], marks[1::each], seen, strict=True)) if marks else [(0.0, 0.0, 0.0)] * count
     if not all(-SLACK <= side <= 1 + SLACK for side in box + [side for x, y, _ in places for side in (x, y)]):
-        return "a number lies beyond 0 to 1 of the image's side"
+        return f"a number lies beyond 0 to 1 of the image's side{hint if len(box) > 4 else ''}"
     polygons = [box] if len(box) > 4 else []
     if polygons:
         left, top, right, bottom = box_around(polygons)

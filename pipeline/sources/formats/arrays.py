@@ -147,8 +147,6 @@ def _described(path: str, data: bytes, size: int | None) -> ArrayInFile:
     except (ArrayError, TypeError) as error:
         return ArrayInFile(path, fault=str(error))
     stated = start + math.prod(shape[:1]) * array.row_bytes
-    if descr == "|b1" and len(shape) > 2:
-        return array._replace(fault="its pixels are bool: save `array.astype(np.uint8)`")
     if is_fortran and len(shape) > 1:
         return array._replace(fault="its rows are not in C order: save `np.ascontiguousarray(array)`")
     if not shape or not math.prod(shape) or array.row_bytes > MAX_LINE_BYTES:

@@ -169,7 +169,8 @@ class CocoImage:
                 self._refuse(f"the annotation {_shown(known)}: {stated.format(*part.size, *self.sides[::-1])}")
             if part.points and len(part.points) != POINT_BYTES * points:
                 count = len(part.points) // POINT_BYTES
-                self._refuse(f"the annotation {_shown(known)} has {count} key points, others have {points}")
+                what = f"the annotation {_shown(known)} has {count} key points, others have {points}"
+                self._refuse(f"{what}: write three numbers each, and a file for each skeleton")
         numbers = sum(part.shape.count(",") + len(part.points) // 8 for part in self.parts)
         if numbers > POINTS.most:
             self._refuse(POINTS.beyond(numbers), POINTS.reason)

@@ -3,8 +3,9 @@
     source: {format: csv, path: boxes.csv, group: filename}
 
 A group is a row, in the order of its first row in the tables. A column asked as a list holds the values of all the
-group's rows, in their order; a row without any of them, such as `0.jpg,,,,,`, adds nothing. Other columns must be equal
-in a group. A bad row of the table makes its group a reject; one without a known group is a reject by itself.
+group's rows, in their order; a row without any number of them, such as `0.jpg,,,,,none`, adds nothing. Other columns
+must be equal in a group. A bad row of the table makes its group a reject; one without a known group is a reject by
+itself.
 """
 
 from collections import Counter
@@ -90,8 +91,8 @@ class Groups:
         self._places, self._faults = list[Place](), Faults()
         empty = {name: _held(pa.array([], arrays.arrow_type(self.asked[name]))) for name in columns}
         self._parts = [{**empty, ID: np.zeros(0, np.int32), IS_FILLED: np.zeros(0, bool)}]
-        self.rows = self.others = self.lost = 0
-        """The rows of the tables; those of other groups than the known ones; those of no known group."""
+        self.rows = self.others = self.lost = self.bare = 0
+        """The rows of the tables; those of other groups than the known ones; of no known group; without any number."""
 
     def add(self, block: Block, place: Callable[[int], Place]) -> None:
         """Adds rows, read as `asked` with the group's columns as key; `place` finds a position."""
@@ -124,7 +125,10 @@ class Groups:
     def _add(self, table: pa.Table, ids: Ints, place: Callable[[int], Place]) -> None:
         values = {name: table[name].combine_chunks() for name in self._columns}
         filled = {name: _filled(values[name]) for name, column in self._columns.items() if column.many}
-        is_filled = np.logical_or.reduce([np.zeros(len(ids), bool), *(~_empty(values[name]) for name in filled)])
+        present = {name: ~_empty(values[name]) for name in filled}
+        numbers = [each for name, each in present.items() if self._columns[name].type is ColumnType.NUMBER]
+        is_filled = np.logical_or.reduce([np.zeros(len(ids), bool), *(numbers or present.values())])
+        self.bare += int(np.logical_or.reduce([is_filled, *present.values()]).sum() - is_filled.sum())
         for name, is_there in filled.items():
             for row in np.flatnonzero(is_filled & ~is_there).tolist():
                 file, line = place(table["@position"][row].as_py())
@@ -241,7 +245,10 @@ class GroupedReader(SourceReader[RowsOptions]):
         packed = (joined.packed(part.start, part.stop) for part in parts)
         chunks = [Chunk(0, 0, "", len(each), each) for each in packed]
         made = f"rows of the tables, joined by `{', '.join(self.source.group)}`: {groups.rows:,}, to {count:,} rows"
-        return replace(plan, chunks=chunks, rows=count, notes=[*plan.notes, made], is_exact=True, referred_bytes=0)
+        bare = [f"rows with a class, but without numbers such as boxes, left out: {groups.bare:,}"] * (groups.bare > 0)
+        return replace(
+            plan, chunks=chunks, rows=count, notes=[*plan.notes, made, *bare], is_exact=True, referred_bytes=0
+        )
 
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads a chunk's rows; the default key is the group's value."""

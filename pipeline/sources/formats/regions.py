@@ -129,7 +129,7 @@ class RegionReader:
         self.found[UNNAMED] = sorted({*self.there} - {row.image for row in rows if row.image})
         notes = [*chain.from_iterable(note(what, images) for what, images in self.found.items()), *listed.notes()]
         if skipped := ", ".join(f"{kind} {count:,}" for kind, count in self.skipped.most_common()):
-            notes.append(f"regions without area, left out: {skipped}")
+            notes.append(f"regions without area, or of an unread shape, left out: {skipped}")
         return Found(rows, [row.bytes for row in rows], LISTS, notes)
 
     def _rows(self, file: FileInfo, text: Any, with_shapes: bool) -> list[AnnotatedRow]:

@@ -148,7 +148,7 @@ class ArrayLayout:
         if self.holds_integers:
             limits = np.iinfo(self.numpy)
             return f"a number is beyond {self.dtype}, {limits.min} to {limits.max}"
-        return f"a number is not finite, or beyond the range of {self.dtype}"
+        return f"a number is not finite, or beyond the range of {self.dtype}: write another, such as 0"
 
     def wrong_type(self, found: str) -> str:
         """Makes the message about values of another type."""
@@ -176,6 +176,8 @@ class ArrayLayout:
         """Returns the dtype of a `.npy` file's numbers. Raises: ArrayError: they are none."""
         if _BFLOAT16.fullmatch(descr) and self.dtype == "bfloat16":
             return self.numpy
+        if descr == "|b1":
+            return np.dtype(np.uint8)  # 0 and 1
         if not _NUMBERS.fullmatch(descr):
             raise ArrayError(self.wrong_type(f"a .npy file of something else, {descr[:20]}"))
         return np.dtype(descr)
