@@ -147,10 +147,11 @@ def test_signed_and_other_floats_are_read_as_float32(form, kind):
         assert same_bits(read[..., 0], held.astype(np.float32))
 
 
-def test_a_nodata_value_is_a_loss():
-    tagged = tiff(np.zeros((4, 4), np.float32), extratags=[(42113, "s", 6, "-9999", False)])
+@pytest.mark.parametrize(("value", "is_loss"), [("-9999", True), ("0", False)])
+def test_a_nodata_value_but_0_is_a_loss(value, is_loss):
+    tagged = tiff(np.zeros((4, 4), np.float32), extratags=[(42113, "s", 0, value, False)])
     for options in (PixelOptions(), PixelOptions(pixel="float32", channels=1)):
-        assert "nodata values" in losses(tagged, "TIFF", options)
+        assert ("nodata values" in losses(tagged, "TIFF", options)) == is_loss
     [(what, remedy)] = loss_words({"nodata values": 3})
     assert_names(f"{what} {remedy}", "3", "nodata", "such as 0")
 

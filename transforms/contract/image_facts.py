@@ -143,7 +143,8 @@ def _tiff(data: bytes) -> Iterator[str | bytes]:
     extra = max(0, samples - {2: 3, 5: 4, 6: 3, 8: 3}.get(space, 1))  # after RGB, CMYK, YCbCr, Lab or grey
     alphas = min(extra, int(np.isin(tags.get(338, 2), (1, 2)).sum()))  # by default one is alpha, as in Pillow
     yield from [f"{bits} bits"] * (bits > 8) + ["alpha"] * (alphas > 0) + ["extra bands"] * (extra > alphas)
-    yield from ["further frames"] * has_more_pages(data) + ["nodata values"] * (NODATA in tags)
+    nodata = bytes(tags.get(NODATA, b"")).strip(b"\0 ")  # a number as text
+    yield from ["further frames"] * has_more_pages(data) + ["nodata values"] * (nodata not in (b"", b"0"))
     if space == 3 and 320 in tags:
         yield (tags[320][: tags[320].size // 3 * 3].reshape(3, -1).T >> 8).astype(np.uint8).tobytes()
 
