@@ -17,6 +17,7 @@ from PIL import Image as Picture
 from recordmill import augment, build, load_spec, open_dataset
 from recordmill.pipeline.build.images.transcode import MissingPluginError, decodable, decoding_of, require
 from recordmill.pipeline.build.summaries import numbers as numbers_module
+from recordmill.pipeline.dataset.profile import pixel_moments
 from recordmill.pipeline.facts.page import report_of
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.files import LocalFiles
@@ -316,7 +317,7 @@ def test_sums_of_squares_exceed_64_bits():
     sums = (each[0] for each in numbers_module._halved(total, squares))
     table = numbers_module._pixel_table("x", 0, 1, 1 << 30, *sums)
     whole = numbers_module.add_up([table] * 4, numbers_module.KEYS, dict.fromkeys(numbers_module.PIXEL_SUMS, "sum"))
-    found = numbers_module._describe(whole.sort_by("channel"), 2)
+    found = pixel_moments(whole.sort_by("channel").to_pylist(), 2)
     assert (found["mean"], found["variance"]) == ([65_535.0] * 2, [7 / (1 << 30)] * 2)
 
 

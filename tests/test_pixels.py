@@ -173,7 +173,7 @@ BAD: list[tuple[Any, dict[str, Any], tuple[str, ...]]] = [
     (RGB.ravel(), {}, ("[126]", "[height, width]")),
     (np.concatenate([RGB, RGB[..., :1]], -1), {}, ("4 bands", "`channels`", "`bands`")),
     (np.array([[{}]], object), {}, ("no Python object",)),
-    (RGB > 9, {}, (".npy",)),
+    (RGB * 1j, {}, (".npy",)),
 ]
 
 
