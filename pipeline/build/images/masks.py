@@ -39,7 +39,8 @@ Values: TypeAlias = npt.NDArray[np.uint8 | np.uint16]
 Colors: TypeAlias = Sequence[tuple[tuple[int, int, int], int]]
 EXACT = ("PNG", "TIFF", "BMP", "GIF")  # formats that keep values
 BLURRED = ("jpeg", "tiff_jpeg", "webp")  # TIFF's compressions that do not
-OPAQUE, SPARSE = 255, 8
+OPAQUE = 255
+SPARSE = 8  # pixels between those that mostly tell
 SHOWN = 3
 MARGIN = 2  # sides around the image: for polygons further outside, pycocotools takes memory without a limit
 
@@ -165,7 +166,7 @@ def is_unlearned(found: Values, options: MaskOptions) -> bool:
     """Whether a file has ignored pixels and else only zeros, as if an object's value were given as `ignore`."""
     if options.ignore is None or options.draw is not None:
         return False
-    for pixels in (found[::SPARSE, ::SPARSE], found):  # mostly, some pixels tell
+    for pixels in (found[::SPARSE, ::SPARSE], found):
         is_ignored = pixels == options.ignore
         if not (is_ignored | (pixels == 0)).all():
             return False
