@@ -21,6 +21,8 @@ with contextlib.ExitStack() as screen:
     from recordmill import open_dataset
 
 BATCH_ROWS = 8
+LENGTH = 128  # ids of a row: `pack` of the spec
+PACKED: dict[str, Any] = {"text": "packed", "text_length": LENGTH}
 EPOCHS = 3
 INPUTS = ("text", "text_positions")
 
@@ -77,18 +79,18 @@ def main() -> None:
     dataset = open_dataset(parser.parse_args().dataset)
     keras.utils.set_random_seed(0)
     text = dataset.features["text"]
-    model = build_model(dataset.vocabulary_size("text"), text["packed"] - 1)
-    train = dataset.training_input("train", batch_size=BATCH_ROWS, seed=1)
-    validation = dataset.evaluation_input("validation", batch_size=BATCH_ROWS)
+    model = build_model(dataset.vocabulary_size("text"), LENGTH - 1)
+    train = dataset.training_input("train", batch_size=BATCH_ROWS, seed=1, **PACKED)
+    validation = dataset.evaluation_input("validation", batch_size=BATCH_ROWS, **PACKED)
     both = (rows.as_tf_data().map(next_tokens) for rows in (train, validation))
     model.fit(next(both), validation_data=next(both), epochs=EPOCHS, shuffle=False, verbose=2)
 
-    test = dataset.evaluation_input("test", batch_size=dataset.splits["test"])
+    test = dataset.evaluation_input("test", batch_size=dataset.splits["test"], **PACKED)
     rows, tokens, counts = next_tokens(next(test.as_numpy()))
     perplexity = float(np.exp(model.evaluate(rows, tokens, sample_weight=counts, verbose=0)[0]))
     of_counts = perplexity_of_counts(tokens[counts])
     print(f"Perplexity on the test split: {perplexity:.2f}; by the tokens' frequency alone: {of_counts:.2f}")
-    story = write(model, text["begin_id"], text["end_id"], text["packed"] - 1)
+    story = write(model, text["begin_id"], text["end_id"], LENGTH - 1)
     print(f"  it writes: {''.join(dataset.to_words('text', story)).replace('▁', ' ')}")
     if perplexity > of_counts / 5:
         sys.exit(f"train.py: the model did not learn: {perplexity:.2f} is above a fifth of {of_counts:.2f}")
