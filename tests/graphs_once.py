@@ -91,9 +91,8 @@ def graphs_once() -> Iterator[None]:
     """Lets this process make each graph once."""
     with tempfile.TemporaryDirectory(prefix="recordmill-") as folder:
         once = _Graphs(Path(folder))
-        loaded = lru_cache(maxsize=GRAPHS)(
-            lambda export: transform_graph.TransformGraph(export)
-        )  # a test may replace it
+        # Not the class itself, which a test may replace.
+        loaded = lru_cache(maxsize=GRAPHS)(lambda export: transform_graph.TransformGraph(export))
         traced = lru_cache(maxsize=GRAPHS)(batch._traced.__wrapped__)
         with (
             constants(analysis, make_graph=once.make),

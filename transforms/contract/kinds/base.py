@@ -96,9 +96,8 @@ class Export(ABC):
     """The columns of a version, as its features add them, and the features that read them."""
 
     label: str | None  # the label's feature
-    is_learned_elsewhere: (
-        bool  # whether the statistics come from other rows: a build of the exported ones learns others
-    )
+    is_learned_elsewhere: bool
+    """Whether the statistics come from other rows: a build of the exported ones would learn different values."""
     vocabulary: Callable[[str], list[str]]
     """Returns a feature's words by id. Raises: DatasetError: the vocabulary is damaged."""
     columns: list[ExportColumn] = field(default_factory=list)
