@@ -5,6 +5,7 @@ import re
 import struct
 import sys
 from collections.abc import Callable
+from itertools import repeat
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from PIL import GifImagePlugin
 from PIL import Image as Picture
 
 from recordmill.pipeline.build.images.perceptual_hash import perceptual_hash
+from recordmill.pipeline.build.images.read import Loaded, together
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.sources.formats.annotated_images import read_open_images, voc_lists, yolo_lists
@@ -298,6 +300,16 @@ def test_annotations_at_a_bound_are_read_and_beyond_it_are_not(case: str) -> Non
     assert_names(beyond.message, f"{bound.most + 1:,}", f"{bound.most:,}")
 
 
+def test_key_points_that_objects_lack_are_counted() -> None:
+    image = CocoImage(1, path="a.jpg")
+    for _ in range(1_001):
+        image.add({"id": 1, "bbox": [1, 2, 3, 4]}, {"keypoints"})
+    for fault in (image.row(1_000).annotations, yolo_lists(b"0 .1 .1 .1 .1\n" * 1_001, {}, (1_000, 3))):
+        assert isinstance(fault, Fault)
+        assert fault.reason == "too_large"
+        assert_names(fault.message, "1,000,000")
+
+
 def test_a_namespace_is_not_repeated_for_each_element() -> None:
     lists = voc_lists(voc("<a/>" * 1_000, root=f'annotation xmlns="{"u" * 100_000}"'), {})
     assert lists == voc_lists(voc(""), {})
@@ -392,6 +404,17 @@ def test_what_follows_a_jpeg_has_no_scans() -> None:
 def test_a_tile_is_allocated_whole() -> None:
     with raises(ImageError, "1600000000 pixels"):
         check_tile({322: 40_000, 323: 40_000}, 64_000_000)
+
+
+def test_the_images_of_a_row_are_counted_together() -> None:
+    bomb = Loaded(b"a", b"a", 0, pixels=64_000_000)
+    assert len([*together([bomb] * 39)]) == 39
+    for images, bound in (([bomb] * 40, bounds.ROW_PIXELS), (repeat(Loaded(b"", b"", 0)), bounds.ROW_PIXELS)):
+        with raises(ImageError, f"{bound.most:,}") as error:
+            [*together(images)]
+        assert error.value.reason == bound.reason
+    with raises(ImageError, f"{bounds.ROW_BYTES.most:,}"):
+        [*together([Loaded(bytes(300 << 20), b"", 0)] * 2)]
 
 
 def test_a_record_of_a_dataset_is_counted_too() -> None:

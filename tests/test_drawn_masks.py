@@ -13,9 +13,10 @@ from pycocotools import mask as coco
 
 from recordmill.dataset import open_dataset
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.images.masks import drawn
+from recordmill.pipeline.build.images import masks
 from recordmill.pipeline.spec.model import load_spec
-from recordmill.transforms.contract.image_header import ImageError
+from recordmill.transforms.contract import bounds
+from recordmill.transforms.contract.bounds import Bound, ImageError
 from recordmill.transforms.contract.kinds.mask import MaskOptions
 from tests.messages import raises
 
@@ -24,9 +25,13 @@ BY_DAY, NIGHTLY = 500, 5_000
 Shape = dict[str, Any]
 
 
+def drawn(shapes: bytes, options: MaskOptions, height: int, width: int, first: int = 1) -> np.ndarray:
+    return masks.drawn(shapes, options, height, width, first)[0]
+
+
 def options(draw: str = "classes", **keys: Any) -> MaskOptions:
     classes = tuple(enumerate(NAMES)) if draw == "classes" else None
-    return MaskOptions(max_pixels=9, max_bytes=9, image="image", draw=draw, classes=classes, **keys)
+    return MaskOptions(max_pixels=64_000_000, max_bytes=9, image="image", draw=draw, classes=classes, **keys)
 
 
 def made_shape(rng: np.random.Generator, height: int, width: int) -> Shape:
@@ -164,6 +169,48 @@ def test_compressed_run_lengths_are_read_as_written() -> None:
         rle = coco.encode(np.asfortranarray(pixels))
         shape = {"name": "b", "rle": {"size": rle["size"], "counts": rle["counts"].decode()}}
         np.testing.assert_array_equal(drawn(json.dumps([shape]).encode(), options(), *pixels.shape), 2 * pixels)
+
+
+def zigzag(side: int, corners: int) -> Shape:
+    return {"name": "a", "polygons": [[0, 0, *[side - 1, side - 1, 0, 0] * (corners // 2)]]}
+
+
+COSTLY: dict[str, tuple[Bound, list[Any], int]] = {
+    "a long outline": (bounds.OUTLINES, [zigzag(8_000, 5_000)], 8_000),
+    "many outlines": (bounds.OUTLINES, [zigzag(100, 500)] * 110, 100),
+    "many numbers": (bounds.POINTS, [{"name": "a", "polygons": [[1] * 1_000_002]}], 9),
+    "long run lengths": (bounds.POINTS, [{"name": "a", "rle": {"size": [9, 9], "counts": "1" * 1_000_001}}], 9),
+    "many runs": (bounds.POINTS, [{"name": "a", "runs": "1 1 " * 500_001}], 9),
+    "many objects": (bounds.OBJECTS, [{}] * 100_001, 9),
+}
+
+
+@pytest.mark.parametrize("case", COSTLY)
+def test_a_row_that_costs_too_much_is_refused_before_it_is_drawn(case: str) -> None:
+    bound, shapes, side = COSTLY[case]
+    with raises(ImageError, f"{bound.most:,}") as caught:
+        drawn(json.dumps(shapes).encode(), options(), side, side)
+    assert caught.value.reason == bound.reason
+
+
+def test_objects_of_the_whole_image_are_counted_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "ROW_PIXELS", bounds.ROW_PIXELS._replace(most=50_000))
+    whole = {"name": "a", "rle": {"size": [400, 400], "counts": [0, 160_000]}}
+    assert drawn(json.dumps([whole] * 9).encode(), options(), 400, 400).all()
+    with raises(ImageError, "50,000") as caught:
+        drawn(json.dumps([whole] * 10).encode(), options(), 400, 400)
+    assert caught.value.reason == "too_slow"
+
+
+@pytest.mark.timeout(60)  # as masks of the whole image they take half an hour
+def test_an_object_costs_its_own_pixels() -> None:
+    shapes = [{"name": "b", "polygons": [[x, 7, x + 1, 7, x + 1, 9, x, 9]]} for x in range(0, 8_000, 2)]
+    assert (drawn(json.dumps(shapes).encode(), options(), 8_000, 8_000)[7:9] == 2).mean() == 0.5
+
+
+def test_many_parts_of_an_object_are_no_product() -> None:
+    parts = [[x % 50, 1, x % 50 + 2, 1, x % 50 + 2, 3] for x in range(20_000)]
+    assert drawn(json.dumps([{"name": "b", "polygons": parts}]).encode(), options(), 10, 60).any()
 
 
 SPEC = """

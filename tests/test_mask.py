@@ -188,7 +188,7 @@ def test_an_unknown_colour_is_named_and_counted() -> None:
 
 
 def mask_file(data: bytes, options: MaskOptions, frame: Frame) -> bytes:
-    return stored_mask(framed_values(data, options, frame), options, frame.turn)
+    return stored_mask(framed_values(data, options, frame)[0], options, frame.turn)
 
 
 def decoded(file: bytes) -> Values:
@@ -198,7 +198,7 @@ def decoded(file: bytes) -> Values:
 def test_unknown_values_are_named_and_counted() -> None:
     options, _ = of_spec(classes=VOC, ignore=255)
     good = np.array([[0, 1, 255], [15, 16, 0]], np.uint8)
-    np.testing.assert_array_equal(framed_values(palette(good), options, Frame(2, 3, 1)), good)
+    np.testing.assert_array_equal(framed_values(palette(good), options, Frame(2, 3, 1))[0], good)
     with raises(ImageError, "7 in 2", "254 in 1") as caught:
         framed_values(palette(np.array([[0, 7, 254], [7, 1, 255]], np.uint8)), options, Frame(2, 3, 1))
     assert caught.value.reason == "unknown_class"

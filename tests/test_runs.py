@@ -31,7 +31,7 @@ CLASSES = ((0, "background"), (1, "a"), (2, "b"))
 
 def options(runs: str, **keys: Any) -> MaskOptions:
     given = {"draw": "classes", "classes": CLASSES, **keys}
-    return MaskOptions(max_pixels=9, max_bytes=9, image="image", runs=runs, **given)
+    return MaskOptions(max_pixels=900, max_bytes=9, image="image", runs=runs, **given)
 
 
 def written(pixels: np.ndarray, runs: str) -> str:
@@ -50,7 +50,7 @@ def written(pixels: np.ndarray, runs: str) -> str:
 def test_runs_are_the_pixels_that_plain_python_wrote(height: int, width: int, inside: list[bool], runs: str) -> None:
     pixels = np.resize(np.array([*inside, False]), (height, width))
     rows = json.dumps([{"runs": written(pixels, runs), "name": "b"}]).encode()
-    np.testing.assert_array_equal(drawn(rows, options(runs), height, width), 2 * pixels)
+    np.testing.assert_array_equal(drawn(rows, options(runs), height, width)[0], 2 * pixels)
     as_coco = coco.encode(np.asfortranarray(pixels.astype(np.uint8)))["counts"].decode()
     counts = counts_of_runs(written(pixels, "columns"), pixels.size)
     assert [each for each in counts[1:] if each] == [each for each in run_lengths(as_coco)[1:].tolist() if each]

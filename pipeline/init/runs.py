@@ -14,6 +14,7 @@ from recordmill.pipeline.init.guess import FITS, Choice, Guess, feature, left_ou
 from recordmill.pipeline.init.images import LOOKED_AT, MOST_CLASSES
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.transforms.contract.bounds import ImageError
 from recordmill.transforms.contract.shapes import counts_of_runs
 
 LEAST_RUNS = 4  # a text, on average: two may be a box
@@ -42,8 +43,8 @@ def _are_runs(texts: Reading) -> bool:
 def _counts(text: str, pixels: int) -> list[int]:
     """Returns COCO's counts of runs; none if they are no runs in so many pixels."""
     try:
-        return counts_of_runs(text, pixels) if " " in text else []
-    except (ValueError, OverflowError):
+        return counts_of_runs(text, pixels).tolist() if " " in text else []
+    except (ValueError, OverflowError, ImageError):
         return []
 
 

@@ -7,11 +7,14 @@
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.transforms.contract.bounds import POINTS
+
+Ints: TypeAlias = npt.NDArray[np.int64]
 LEAST = 6  # numbers of a polygon: x and y of three corners; of four, pycocotools makes a box
 REMEDY = "write them by pycocotools' `mask.encode`, or polygons"
 DIGITS = 6  # of 5 bits: 30 bits hold every count of pixels
@@ -44,8 +47,11 @@ def box_around(polygons: Iterable[Sequence[float]]) -> list[float]:
     return [min(sides[::2]), min(sides[1::2]), max(sides[::2]), max(sides[1::2])]
 
 
-def runs_size(rle: Mapping[str, Any]) -> tuple[int, int]:
-    """Returns the height and width of COCO's run lengths. Raises: ValueError: the `counts` do not add up to it."""
+def read_runs(rle: Mapping[str, Any]) -> tuple[tuple[int, int], Ints]:
+    """Returns the height and width of COCO's run lengths, and their counts, int64 [counts].
+
+    Raises: ValueError: the `counts` do not add up to the size. ImageError: `too_large`: too long.
+    """
     size, counts = rle.get("size"), rle.get("counts")
     if not isinstance(size, list) or [*map(type, size)] != [int, int] or min(size) < 1:
         raise ValueError("wanted height and width in the `size` of run lengths")
@@ -55,17 +61,19 @@ def runs_size(rle: Mapping[str, Any]) -> tuple[int, int]:
     if min(found, default=0) < 0 or sum(found) != size[0] * size[1]:
         what = f"the `counts` add up to {sum(found)} pixels, and `size` is {size[0]} x {size[1]}"
         raise ValueError(f"{what}: is `size` height, then width? {REMEDY}")
-    return size[0], size[1]
+    return (size[0], size[1]), np.array(found, np.int64)
 
 
-def counts_of_runs(runs: str, pixels: int) -> list[int]:
+def counts_of_runs(runs: str, pixels: int) -> Ints:
     """Converts runs, each its first pixel from 1 and its length, to COCO's counts of an image of so many pixels.
 
-    >>> counts_of_runs("2 3 7 1", 8)
+    >>> counts_of_runs("2 3 7 1", 8).tolist()
     [1, 3, 2, 1, 1]
 
     Raises: ValueError, OverflowError: not such runs: no whole numbers, outside the image, or not one after another.
+    ImageError: `too_large`: too long.
     """
+    POINTS.check(runs.count(" "))
     numbers = np.array(runs.split(), np.int64)
     if len(numbers) % 2:
         raise ValueError(f"wanted pairs of a start and a length, found {len(numbers)} numbers")
@@ -76,15 +84,16 @@ def counts_of_runs(runs: str, pixels: int) -> list[int]:
         run = min(int(np.argmax(counts < 0)) // 2, len(ends) - 1)
         least = ends[run - 1] + 1 if run else 1
         raise ValueError(f"the run {starts[run]} {lengths[run]} is not in the pixels {least} to {pixels}")
-    return [*map(int, counts)]
+    return counts
 
 
-def run_lengths(counts: str) -> npt.NDArray[np.int64]:
+def run_lengths(counts: str) -> Ints:
     """Decodes compressed counts, int64 [counts], of pixels outside and inside in turn, down a mask's columns.
 
     Each has digits of 5 bits, low ones first; from the fourth on it is the difference to the one before the last.
-    Raises: ValueError: damaged.
+    Raises: ValueError: damaged. ImageError: `too_large`: too long.
     """
+    POINTS.check(len(counts))
     codes = np.frombuffer(counts.encode("utf-8", "replace"), np.uint8).astype(np.int64) - 48
     last = np.flatnonzero(codes & 32 == 0)
     size = np.diff(last, prepend=-1)

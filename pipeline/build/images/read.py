@@ -25,11 +25,17 @@ from recordmill.pipeline.build.images import masks
 from recordmill.pipeline.build.images.image_files import ImageFiles
 from recordmill.pipeline.build.images.isolation import Isolation, shared_isolation
 from recordmill.pipeline.build.images.perceptual_hash import NONE, perceptual_hash
-from recordmill.pipeline.build.images.transcode import UndecodableError, decodable, decoding_of, is_converted, pages_of
+from recordmill.pipeline.build.images.transcode import (
+    UndecodableError,
+    decodable,
+    decoding_of,
+    is_converted,
+    pages_of,
+)
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.sources.files import OutOfMemoryError
 from recordmill.pipeline.sources.images import parse
-from recordmill.transforms.contract import color_profile, image_facts, image_header
+from recordmill.transforms.contract import bounds, color_profile, image_facts, image_header
 from recordmill.transforms.contract.kinds.array import MAGIC
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.contract.kinds.mask import MaskOptions
@@ -40,6 +46,7 @@ NO_MEMORY = (MemoryError, tf.errors.ResourceExhaustedError)
 UNDECODABLE = (tf.errors.InvalidArgumentError,)
 """The graph's errors on an undecodable image, and on a good one if memory is short."""
 MASK_BYTES = 16  # a pixel of a mask, at most, as RGBA with its codes and places
+LEAST_PIXELS = 1 << 15  # as many are decoded in the time that any image takes
 LARGE_BLOCK, KEPT = 4 << 20, 16 << 20  # 4 MiB, 16 MiB
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 Result = TypeVar("Result")
@@ -140,11 +147,12 @@ class BuildImageReader(ImageFiles):
         pixel_bytes = (
             6 if header.format == "JPEG" and header.scans == 1 and not profile else 12 * max(1, options.planes)
         )
-        needs = header.width * header.height * pixel_bytes
+        pixels = header.width * header.height
+        needs = pixels * pixel_bytes
         lost = [("losses", name) for name in image_facts.losses(data, header.format, options)]
         is_plain = header.in_graph and not profile and not options.keeps_numbers
         if is_plain and options.pages == "first" and self.isolation is None:
-            return Loaded(data, data, needs, file, lost)
+            return Loaded(data, data, needs, file, lost, pixels)
         decoder = decodable if self.isolation is None else self.isolation.decodable
         purpose = f"decode an image of {len(data):,} bytes"
         is_kept = options.store == "original" or options.kind != "image"  # in the record, or in memory with its row
@@ -153,21 +161,21 @@ class BuildImageReader(ImageFiles):
         transcoded = [] if header.in_graph else [("transcoded", header.format)]
         named = color_profile.profile_name(profile) if is_converted(ready) else "broken"
         profiles = [("profiles", named)] if profile else []
-        return Loaded(ready, data, needs, file, [*transcoded, *profiles, *lost])
+        return Loaded(ready, data, needs, file, [*transcoded, *profiles, *lost], pixels)
 
     def load_all(
         self, source: int, references: "References", options: ImageOptions, beside: Sequence["Loaded"] = ()
     ) -> Iterator["Loaded"]:
         """Reads a row's stored images one by one, with `pages: all` the pages of its files; `beside` is a mask's image.
 
-        Raises: as `load` and `_load_mask`.
+        Raises: as `load`, `_load_mask` and `together`.
         """
         each = enumerate(kept(references or b"", options), 1)
         if isinstance(options, MaskOptions):
-            return (self._load_mask(source, data, options, beside, number) for number, data in each)
+            return together((self._load_mask(source, data, options, beside, number) for number, data in each))
         files = (self.load(source, reference, options) for _, reference in each)
         images = files if options.pages == "first" else chain.from_iterable(map(Loaded.pages, files))
-        return islice(images, options.max_length)
+        return together(islice(images, options.max_length))
 
     def _load_mask(
         self, source: int, data: bytes, options: MaskOptions, beside: Sequence["Loaded"], number: int
@@ -187,12 +195,13 @@ class BuildImageReader(ImageFiles):
             file, data = self.whole_file(source, data), self.read(source, data, options.max_bytes)
             self._decode_apart(data, options)
 
-        def make() -> tuple[bytes, bool]:
-            found = masks.framed_values(data, options, frame, number)
-            return masks.stored_mask(found, options, frame.turn), masks.is_unlearned(found, options)
+        def make() -> tuple[bytes, bool, int]:
+            found, work = masks.framed_values(data, options, frame, number)
+            return masks.stored_mask(found, options, frame.turn), masks.is_unlearned(found, options), work
 
-        ready, is_unlearned = retry_alone(make, f"decode a mask of {len(data):,} bytes", (UndecodableError,), needs)
-        return Loaded(ready, data, needs, file, [("losses", image_facts.UNLEARNED)] * is_unlearned)
+        made = retry_alone(make, f"decode a mask of {len(data):,} bytes", (UndecodableError,), needs)
+        ready, is_unlearned, work = made
+        return Loaded(ready, data, needs, file, [("losses", image_facts.UNLEARNED)] * is_unlearned, work)
 
     def _decode_apart(self, mask: bytes, options: MaskOptions) -> None:
         """Decodes a mask once where its decoder may crash. Raises: UndecodableError: it did."""
@@ -225,12 +234,25 @@ class Loaded(NamedTuple):
     needs: int  # estimated bytes of memory to decode it
     file: str | None = None  # its name, if it is a whole local file (`ImageFiles.whole_file`)
     counts: Sequence[tuple[str, str]] = ()  # entries in `COUNTS`, each with a format, profile or loss
+    pixels: int = 0  # those decoded or painted
 
     def pages(self) -> Iterator["Loaded"]:
         """Yields a file's pages; the first carries the counts of the file."""
         first, *others = pages_of(self.data)
         yield self._replace(data=first)
-        yield from (Loaded(page, b"", self.needs) for page in others)
+        yield from (Loaded(page, b"", self.needs, pixels=self.pixels) for page in others)
+
+
+def together(images: Iterable[Loaded]) -> Iterator[Loaded]:
+    """Yields a row's images. Raises: ImageError: `too_large` or `too_slow`: several together."""
+    size = pixels = 0
+    for number, image in enumerate(images):
+        size += len(image.data) + len(image.source) * (image.data is not image.source)
+        pixels += max(image.pixels, LEAST_PIXELS)
+        if number:
+            bounds.ROW_PIXELS.check(pixels)
+            bounds.ROW_BYTES.check(size)
+        yield image
 
 
 def image_reader(context: PlannedBuild) -> BuildImageReader:
@@ -313,14 +335,13 @@ class PixelMeter:
         self, reader: BuildImageReader, source: int, references: References, on_bad: Callable[[ImageError], None]
     ) -> npt.NDArray[np.int64]:
         total = np.zeros(1 + 2 * self._options.channels, np.int64)
-        for reference in kept(references or b"", self._options):
-            try:
-                for loaded in reader.load_all(source, [reference], self._options):
-                    with suppress(*UNDECODABLE):
-                        sums = self._decoded(loaded.data, loaded.needs)
-                        total += np.concatenate([np.ravel(part.numpy()) for part in sums])
-            except ImageError as error:  # building the shard rejects the row
-                on_bad(error)
+        try:
+            for loaded in reader.load_all(source, references, self._options):
+                with suppress(*UNDECODABLE):
+                    sums = self._decoded(loaded.data, loaded.needs)
+                    total += np.concatenate([np.ravel(part.numpy()) for part in sums])
+        except ImageError as error:  # building the shard rejects the row
+            on_bad(error)
         return total
 
     def is_decodable(self, data: bytes) -> bool:

@@ -44,7 +44,6 @@ TURNS = range(2, 9)  # EXIF's orientations, but the upright one
 NETPBM = re.compile(rb"P([56]) (\d{5}) (\d{5}) 255 ")
 JPEG_MODES = {b"5": "L", b"6": "RGB"}
 IN_SRGB = (b"sRGB", b"\1")  # PNG's chunk, behind the header, for sRGB pixels by relative colorimetric intent
-ROW_BYTES = 512 << 20  # 512 MiB: the most that the images of one row may have together
 DENSITY = (300, 300)
 INTERVALS = {16: (2, 3, 4, 5, 6, 7, 8), 8: (4, 3, 5, 2, 6, 7, 8)}
 """MCUs between two markers, by an MCU's width in pixels, best first: fewer cost bytes, more cut less finely."""
@@ -137,8 +136,7 @@ def _joined(pages: Iterable[bytes]) -> bytes:
     for page in pages:
         held.append(page)
         size += len(page)
-        if len(held) > 1 and size > ROW_BYTES:
-            raise image_header.ImageError("too_large", f"the pages have more than {ROW_BYTES >> 20} MiB together")
+        bounds.ROW_BYTES.check(size if len(held) > 1 else 0)
     return b"".join(held)
 
 

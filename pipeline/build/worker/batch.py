@@ -20,7 +20,7 @@ from recordmill.pipeline.build.context.graph import as_tensor, input_specs, unpa
 from recordmill.pipeline.build.context.reports import reject_row
 from recordmill.pipeline.build.images import read
 from recordmill.pipeline.build.images.read import UNDECODABLE, BuildImageReader, Loaded
-from recordmill.pipeline.build.images.transcode import ROW_BYTES, as_jpeg
+from recordmill.pipeline.build.images.transcode import as_jpeg
 from recordmill.pipeline.build.texts.encode import RowEncoder, encoded_name, graph_column
 from recordmill.pipeline.build.worker.shard_report import ShardTotals, Stored
 from recordmill.pipeline.sources.faults import Fault, Faults
@@ -172,12 +172,7 @@ def _load(
     beside: Sequence[Loaded],
 ) -> list[Loaded]:
     """Loads a feature's images of one row: one or none, or any number from a list; `beside` is a mask's image."""
-    loaded, size = list[Loaded](), 0
-    for image in reader.load_all(source, references, options, beside):
-        loaded.append(image)
-        size += len(image.data) + len(image.source) * (image.data is not image.source)
-        if len(loaded) > 1 and size > ROW_BYTES:
-            raise ImageError("too_large", f"the row's images have more than {ROW_BYTES >> 20} MiB together")
+    loaded = [*reader.load_all(source, references, options, beside)]
     if options.pages == "all" and options.length not in (None, len(loaded)):
         raise ImageError("wrong_type", f"the row has {len(loaded)} pages, `length` allows {options.length}")
     return loaded

@@ -121,6 +121,7 @@ class ContentReader:
             for name, options in self._images.items():
                 source, references = row["@source"], read.kept(row[name], options)
                 images: Iterable[Loaded] = (self._load(reader, source, each, options) for each in references)
+                images = read.together(images)
                 if name in self._hashed:  # one image; a sequence is never hashed, and read one by one
                     images = list(images)
                     looks[name] = read.perceptual_hash_of(images, options)

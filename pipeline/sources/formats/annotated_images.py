@@ -42,7 +42,7 @@ from recordmill.pipeline.sources.table import TableReader, images_below
 from recordmill.pipeline.sources.typing.arrays import interleaved
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.python_values import typed_objects
-from recordmill.transforms.contract.bounds import FILE_BYTES, VOC_DEPTH, VOC_ELEMENTS, ImageError
+from recordmill.transforms.contract.bounds import FILE_BYTES, POINTS, VOC_DEPTH, VOC_ELEMENTS, ImageError
 from recordmill.transforms.contract.shapes import box_around
 
 IMAGE_ID, LABEL, BOX = "ImageID", "LabelName", ("XMin", "YMin", "XMax", "YMax")
@@ -193,6 +193,8 @@ def yolo_lists(data: bytes | None, names: Names, points: PointShape | None = Non
     if len(data) > FILE_BYTES.most:
         return Fault(FILE_BYTES.reason, FILE_BYTES.beyond(len(data)))
     for number, line in enumerate(data.splitlines(), 1):
+        if points and (numbers := 3 * points[0] * len(objects)) > POINTS.most:
+            return Fault(POINTS.reason, POINTS.beyond(numbers))
         each = _yolo_object(line.split(), names, points) if line.strip() else None
         if isinstance(each, str):
             return Fault("malformed_row", f"the annotation's line {number}: {each}")

@@ -22,8 +22,8 @@ from recordmill.pipeline.sources.formats.annotated_rows import LEAVING, SIDES, A
 from recordmill.pipeline.sources.formats.json_document import JsonDamageError, json_items
 from recordmill.pipeline.sources.paths import join, note
 from recordmill.pipeline.sources.source_reader import SourceError
-from recordmill.transforms.contract.bounds import OBJECTS, POINTS
-from recordmill.transforms.contract.shapes import box_around, finite, polygons_of, runs_size
+from recordmill.transforms.contract.bounds import OBJECTS, POINTS, ImageError
+from recordmill.transforms.contract.shapes import box_around, finite, polygons_of, read_runs
 
 DECIMAL = re.compile(r"(?:0|[1-9][0-9]{0,17})")
 IMAGE_FIELDS, BOXES, CAPTIONS = ("id",), ("boxes", "categories", "crowd"), ("captions",)
@@ -92,7 +92,9 @@ class CocoImage:
             return Parts(*_shape(shape or []), _points(points or []))
         except ValueError as error:
             self._refuse(f"the annotation {_shown(known)}: {error}")
-            return Parts()
+        except ImageError as error:
+            self._refuse(error.message, error.reason)
+        return Parts()
 
     def _add_box(self, known: Any, box: Iterable[float], category: Any, crowd: int, parts: Parts | None) -> None:
         if self.boxes is NO_NUMBERS:
@@ -171,13 +173,15 @@ class CocoImage:
                 count = len(part.points) // POINT_BYTES
                 what = f"the annotation {_shown(known)} has {count} key points, others have {points}"
                 self._refuse(f"{what}: write three numbers each, and a file for each skeleton")
-        numbers = sum(part.shape.count(",") + len(part.points) // 8 for part in self.parts)
+        numbers = sum(part.shape.count(",") + 3 * points for part in self.parts)
         if numbers > POINTS.most:
             self._refuse(POINTS.beyond(numbers), POINTS.reason)
 
     def _columns(self, points: int) -> dict[str, Any]:
         """Returns the columns of `PARTS`; an annotation without key points has zeros."""
         self._check_parts(points)
+        if self.fault:
+            return {}
         named = zip(self.categories, self.crowd, self.parts, strict=False)
         shapes = (f'{{"name": {json.dumps(name)}, "crowd": {crowd}, {part.shape}}}' for name, crowd, part in named)
         none = bytes(POINT_BYTES * points)
@@ -316,7 +320,7 @@ def _box_around(polygons: Any) -> list[float] | None:
 def _shape(value: Any) -> tuple[str, tuple[int, int] | None]:
     """Returns a `segmentation` as in `Parts`. Raises: ValueError: its fault."""
     if isinstance(value, dict):
-        size = runs_size(value)
+        size, _ = read_runs(value)
         return f'"rle": {json.dumps({"size": size, "counts": value["counts"]})}', size
     return f'"polygons": {json.dumps(polygons_of(value))}', None
 
