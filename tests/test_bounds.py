@@ -297,7 +297,7 @@ def test_annotations_at_a_bound_are_read_and_beyond_it_are_not(case: str) -> Non
     beyond = made(bound.most + 1)
     assert isinstance(beyond, Fault)
     assert beyond.reason == bound.reason
-    assert_names(beyond.message, f"{bound.most + 1:,}", f"{bound.most:,}")
+    assert_names(beyond.message, f"{bound.most + 1 + ('polygons' in case):,}", f"{bound.most:,}")  # x and y
 
 
 def test_key_points_that_objects_lack_are_counted() -> None:

@@ -31,7 +31,9 @@ BYTES, FLOATS, INTS = tf.train.BytesList, tf.train.FloatList, tf.train.Int64List
 
 
 def feature(values: list[Any]) -> tf.train.Feature:
-    """Makes a feature of its first value's kind."""
+    """Makes a feature of its first value's kind; of none, one without a kind."""
+    if not values:
+        return tf.train.Feature()
     kinds = {bytes: ("bytes_list", BYTES), float: ("float_list", FLOATS), int: ("int64_list", INTS)}
     name, make = kinds[type(values[0])]
     return tf.train.Feature(**{name: make(value=values)})

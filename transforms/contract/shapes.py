@@ -57,6 +57,7 @@ def read_runs(rle: Mapping[str, Any]) -> tuple[tuple[int, int], Ints]:
         raise ValueError("wanted height and width in the `size` of run lengths")
     if not isinstance(counts, str) and not (isinstance(counts, list) and {*map(type, counts)} <= {int}):
         raise ValueError("wanted a text or whole numbers in `counts`")
+    POINTS.check(len(counts))
     found = run_lengths(counts).tolist() if isinstance(counts, str) else counts
     if min(found, default=0) < 0 or sum(found) != size[0] * size[1]:
         what = f"the `counts` add up to {sum(found)} pixels, and `size` is {size[0]} x {size[1]}"
@@ -91,9 +92,8 @@ def run_lengths(counts: str) -> Ints:
     """Decodes compressed counts, int64 [counts], of pixels outside and inside in turn, down a mask's columns.
 
     Each has digits of 5 bits, low ones first; from the fourth on it is the difference to the one before the last.
-    Raises: ValueError: damaged. ImageError: `too_large`: too long.
+    Raises: ValueError: damaged.
     """
-    POINTS.check(len(counts))
     codes = np.frombuffer(counts.encode("utf-8", "replace"), np.uint8).astype(np.int64) - 48
     last = np.flatnonzero(codes & 32 == 0)
     size = np.diff(last, prepend=-1)

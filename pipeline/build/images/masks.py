@@ -59,11 +59,13 @@ def drawn(shapes: bytes, options: MaskOptions, height: int, width: int, first: i
         values, work = drawn(shapes, replace(options, runs="columns"), width, height, first)
         return values.T, work
     canvas = np.zeros(height * width, options.pixel)  # down its columns, as run lengths are counted
-    painted, outlines, known = canvas.size, 0, {name: value for value, name in options.classes or ()}
+    painted, points, outlines, known = canvas.size, 0, 0, {name: value for value, name in options.classes or ()}
     for number, shape in enumerate(_objects(shapes), first):
         try:
             polygons = _polygons(shape, (width, height))
+            points += sum(each.size for each in polygons)
             outlines += sum(map(_outline, polygons))
+            bounds.POINTS.check(points)
             bounds.OUTLINES.check(outlines)
             runs = _runs(shape, polygons, height, width)
         except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
@@ -79,8 +81,7 @@ def drawn(shapes: bytes, options: MaskOptions, height: int, width: int, first: i
 
 
 def _objects(shapes: bytes) -> list[Any]:
-    """Parses shapes. Raises: ImageError: `malformed_row`; `too_large`: too many of them, or of their numbers."""
-    bounds.POINTS.check(shapes.count(b","))
+    """Parses shapes. Raises: ImageError: `malformed_row`; `too_large`: too many of them."""
     try:
         objects = json.loads(shapes)
     except (ValueError, RecursionError):

@@ -173,7 +173,7 @@ class CocoImage:
                 count = len(part.points) // POINT_BYTES
                 what = f"the annotation {_shown(known)} has {count} key points, others have {points}"
                 self._refuse(f"{what}: write three numbers each, and a file for each skeleton")
-        numbers = sum(part.shape.count(",") + 3 * points for part in self.parts)
+        numbers = sum(part.shape.count(",") + 1 + 3 * points for part in self.parts)
         if numbers > POINTS.most:
             self._refuse(POINTS.beyond(numbers), POINTS.reason)
 
