@@ -50,4 +50,4 @@ class Raw(ListFeature):
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         length = self.read_length if self.many else None
-        return self._make(RawDescription, stored=self.type, length=length)
+        return self._make(RawDescription, stored=self.type, length=length, optional=False)  # the graph fills it
