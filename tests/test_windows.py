@@ -16,7 +16,7 @@ from recordmill import Dataset, open_dataset
 from recordmill.pipeline.build.beam import runners
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.run_options import Published, RunOptions
-from recordmill.pipeline.build.worker.build_shard import expand, windows
+from recordmill.pipeline.build.worker.build_shard import expand, too_much_in_windows, windows
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.compare.diff import diff
 from recordmill.pipeline.errors import UserError
@@ -75,6 +75,15 @@ def test_labels_of_tokens_are_cut_with_their_text() -> None:
     stored, _ = expand({"text": ids, "tags": ids * -1}, ["text", "tags"], Window(3, 2))
     assert stored["text"].to_list() == [[1, 2, 3], [3, 4, 5], [6]]
     assert stored["tags"].to_list() == [[-1, -2, -3], [-3, -4, -5], [-6]]
+
+
+def test_windows_repeat_the_bytes_of_a_row_as_often_as_is_allowed() -> None:
+    ids = tf.RaggedTensor.from_row_lengths(tf.zeros(200_005, tf.int64), [100_000, 5, 100_000])
+    notes = tf.constant([b"n" * 2_700, b"n" * 99_999, b"n" * 2_600])
+    (fault,) = too_much_in_windows({"text": ids, "note": notes}, ["text"], Window(4, 1)).items()
+    assert fault[0] == 0
+    assert fault[1].reason == "too_large"
+    assert_names(fault[1].message, f"{99_997 * 2_732:,}", "268,435,456")
 
 
 def test_other_features_are_repeated_whatever_their_shape() -> None:

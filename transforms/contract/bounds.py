@@ -53,6 +53,7 @@ EXIF_SHARED = Bound("TIFF or EXIF", "bytes of tags beyond its own", 1 << 20)  # 
 EXIF_HEADS = Bound("EXIF", "heads", 16)  # Pillow copies what follows for each
 ROW_BYTES = Bound("row", "bytes of its images together", 512 << 20, "too_large")
 ROW_PIXELS = Bound("row", "pixels of its images together", 2_500_000_000)  # 1,200 frames of a video; 10 ns each
+WINDOWS = Bound("row", "bytes of its windows together", 256 << 20, "too_large")
 PAGES = Bound("image", "pages or frames", 10_000)  # copies and masks in a TIFF, too
 TIFF_SHARED = Bound("TIFF of JPEGs", "bytes of strips or tiles beyond its own", 1 << 20)
 ISO_EXIF = Bound("AVIF or HEIF", "blocks of EXIF", 100)

@@ -40,13 +40,15 @@ from recordmill.pipeline.dataset.packs import pack
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.parallel import in_order
-from recordmill.pipeline.sources.faults import Faults, Reject
+from recordmill.pipeline.sources.faults import Fault, Faults, Reject
+from recordmill.transforms.contract.bounds import WINDOWS
 from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.contract.kinds.text import WINDOW_PARTS, Window
 from recordmill.transforms.contract.stored import KEY, Ragged, part_name, positions_of, splits_of
 
 ORDER = [("@hash", "ascending"), ("@key", "ascending"), ("@chunk", "ascending"), ("@position", "ascending")]
 IS_MEASURED = "@measured"
+ID_BYTES = 8
 MEASURED = 128  # rows of a shard: its first, by the hashes of their keys: a sample independent of batches and workers
 
 
@@ -134,8 +136,10 @@ class ShardBuilder:
         return {name: _lengths(name, stored).numpy() for name in texts}
 
     def _aligned(self, batch: RowBatch, stored: Stored) -> tuple[RowBatch, Stored]:
-        """Rejects rows with lists of a pack that differ in length."""
+        """Rejects rows with lists of a pack that differ in length, and with too much in windows."""
         columns, faults = self._context.schema.features, Faults()
+        if (windowed := self._context.windowed) is not None:
+            faults = too_much_in_windows(stored, *windowed)
         for each in self._context.packs:
             faults = unequal(each.features, _counts(stored, each.features), columns) | faults
         if not faults:
@@ -248,11 +252,38 @@ class Windows(NamedTuple):
 
 def windows(lengths: Ids, window: Window) -> Windows:
     """Cuts texts by their numbers of ids, int64 [rows]: one window or more of each; the last reaches the end."""
-    counts = 1 + np.maximum(-(-(lengths - window.length) // window.stride), 0)
+    counts = _counts_of_windows(lengths, window)
     rows = np.repeat(np.arange(len(lengths)), counts)
     numbers = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
     starts = numbers * window.stride
     return Windows(rows, numbers, starts, np.minimum(lengths[rows] - starts, window.length))
+
+
+def _counts_of_windows(lengths: Ids, window: Window) -> Ids:
+    return np.asarray(1 + np.maximum(-(-(lengths - window.length) // window.stride), 0))
+
+
+def too_much_in_windows(stored: Stored, names: Sequence[str], window: Window) -> Faults:
+    """Finds rows whose windows, each with the row's other features, are too many bytes; others as `expand`."""
+    ids = _lengths_of(stored, names)
+    others = sum(_bytes(_column(values)) for name, values in stored.items() if name not in names)
+    counts = _counts_of_windows(ids, window)
+    found = counts * (others + ID_BYTES * len(names) * np.minimum(ids, window.length))
+    too_much = np.flatnonzero((found > WINDOWS.most) & (counts > 1)).tolist()
+    return {row: Fault(WINDOWS.reason, WINDOWS.beyond(int(found[row]))) for row in too_much}
+
+
+def _lengths_of(stored: Stored, names: Sequence[str]) -> Ids:
+    ids = stored.get(names[0])
+    if not isinstance(ids, tf.RaggedTensor) or ids.dtype != tf.int64 or ids.ragged_rank != 1:
+        raise UserError(f"`preprocessing` stores '{names[0]}' as no list of int64, and its `window` needs one")
+    return np.asarray(ids.row_lengths())
+
+
+def _bytes(column: Ragged) -> Ids:
+    """Returns the bytes of each row's values."""
+    sizes = [*map(len, column.values)] if isinstance(column.values, list) else np.full(len(column.values), ID_BYTES)
+    return np.diff(np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])[column.splits])
 
 
 def expand(stored: Stored, names: Sequence[str], window: Window) -> tuple[Stored, Ids]:
@@ -263,10 +294,7 @@ def expand(stored: Stored, names: Sequence[str], window: Window) -> tuple[Stored
     Raises:
         UserError: the text is stored as something else.
     """
-    ids = stored.get(names[0])
-    if not isinstance(ids, tf.RaggedTensor) or ids.dtype != tf.int64 or ids.ragged_rank != 1:
-        raise UserError(f"`preprocessing` stores '{names[0]}' as no list of int64, and its `window` needs one")
-    made, first = windows(ids.row_lengths().numpy(), window), ids.row_splits.numpy()
+    made, first = windows(_lengths_of(stored, names), window), stored[names[0]].row_splits.numpy()
     splits, places = splits_of(made.sizes), positions_of(first[made.rows] + made.starts, made.sizes)
     of_window: dict[str, Any] = {
         name: tf.RaggedTensor.from_row_splits(stored[name].flat_values.numpy()[places], splits, validate=False)
