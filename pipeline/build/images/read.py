@@ -199,8 +199,8 @@ class BuildImageReader(ImageFiles):
             found, work = masks.framed_values(data, options, frame, number)
             return masks.stored_mask(found, options, frame.turn), masks.is_unlearned(found, options), work
 
-        made = retry_alone(make, f"decode a mask of {len(data):,} bytes", (UndecodableError,), needs)
-        ready, is_unlearned, work = made
+        purpose = f"decode a mask of {len(data):,} bytes"
+        ready, is_unlearned, work = retry_alone(make, purpose, (UndecodableError,), needs)
         return Loaded(ready, data, needs, file, [("losses", image_facts.UNLEARNED)] * is_unlearned, work)
 
     def _decode_apart(self, mask: bytes, options: MaskOptions) -> None:

@@ -170,11 +170,12 @@ class ShardBuilder:
         return flat.numpy().tolist() if flat.dtype == tf.int64 and flat.shape.rank == 1 else []
 
 
-def _counts(stored: Stored, features: Sequence[str]) -> Ids:
+def _counts(stored: Stored, features: Sequence[str], option: str = "pack") -> Ids:
     """Returns the number of values of each list, int64 [rows, features]. Raises: UserError: a feature is no list."""
     for name in features:
-        if not isinstance(stored.get(name), tf.RaggedTensor) or stored[name].dtype != tf.int64:
-            raise UserError(f"`preprocessing` stores '{name}' as no list of int64, and its `pack` needs one")
+        ids = stored.get(name)
+        if not isinstance(ids, tf.RaggedTensor) or ids.dtype != tf.int64 or ids.ragged_rank != 1:
+            raise UserError(f"`preprocessing` stores '{name}' as no list of int64, and its `{option}` needs one")
     return np.stack([stored[name].row_lengths().numpy() for name in features], 1)
 
 
@@ -265,19 +266,12 @@ def _counts_of_windows(lengths: Ids, window: Window) -> Ids:
 
 def too_much_in_windows(stored: Stored, names: Sequence[str], window: Window) -> Faults:
     """Finds rows whose windows, each with the row's other features, are too many bytes; others as `expand`."""
-    ids = _lengths_of(stored, names)
+    ids = _counts(stored, names[:1], "window")[:, 0]
     others = sum(_bytes(_column(values)) for name, values in stored.items() if name not in names)
     counts = _counts_of_windows(ids, window)
     found = counts * (others + ID_BYTES * len(names) * np.minimum(ids, window.length))
     too_much = np.flatnonzero((found > WINDOWS.most) & (counts > 1)).tolist()
     return {row: Fault(WINDOWS.reason, WINDOWS.beyond(int(found[row]))) for row in too_much}
-
-
-def _lengths_of(stored: Stored, names: Sequence[str]) -> Ids:
-    ids = stored.get(names[0])
-    if not isinstance(ids, tf.RaggedTensor) or ids.dtype != tf.int64 or ids.ragged_rank != 1:
-        raise UserError(f"`preprocessing` stores '{names[0]}' as no list of int64, and its `window` needs one")
-    return np.asarray(ids.row_lengths())
 
 
 def _bytes(column: Ragged) -> Ids:
@@ -294,7 +288,7 @@ def expand(stored: Stored, names: Sequence[str], window: Window) -> tuple[Stored
     Raises:
         UserError: the text is stored as something else.
     """
-    made, first = windows(_lengths_of(stored, names), window), stored[names[0]].row_splits.numpy()
+    made, first = windows(_counts(stored, names[:1], "window")[:, 0], window), stored[names[0]].row_splits.numpy()
     splits, places = splits_of(made.sizes), positions_of(first[made.rows] + made.starts, made.sizes)
     of_window: dict[str, Any] = {
         name: tf.RaggedTensor.from_row_splits(stored[name].flat_values.numpy()[places], splits, validate=False)
