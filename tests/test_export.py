@@ -29,6 +29,7 @@ from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import ExportError
 from recordmill.transforms.contract.kinds.image import ImageDescription, PixelOptions
+from recordmill.transforms.contract.kinds.raw import plain_column
 from recordmill.transforms.contract.stored import KEY, Ragged, stored_features
 from tests import every_kind as kinds
 from tests import published
@@ -424,3 +425,8 @@ def test_images_with_words_and_numbers_go_out_and_back_as_webdataset(tmp_path: P
     export(dataset, "webdataset", tmp_path / "to")
     build(load_spec(str(tmp_path / "to/dataset.yaml")), str(tmp_path / "out"))
     assert_equal_rows(dataset, open_dataset(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("stored", ["bytes", "float32", "int64"])
+def test_a_value_that_an_adopted_record_lacks_is_a_missing_one(stored: str) -> None:
+    assert plain_column("a", stored, many=False).cell(None) is None

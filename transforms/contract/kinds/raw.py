@@ -46,7 +46,7 @@ class RawDescription(base.Description):
         many = self.length is not None
         is_float = self.stored == "float32" and not many  # NaN is a missing number
         column = plain_column(name, self.stored, many=many)
-        into.add(name, options | ({"optional": True} if is_float else {}), column)
+        into.add(name, options | ({"optional": True} if is_float or self.optional else {}), column)
 
     def to_json(self) -> dict[str, Any]:
         written = super().to_json()
@@ -115,11 +115,13 @@ def _flat(values: Any) -> Iterator[Any]:
             yield value
 
 
-def _or_missing(number: float) -> float | None:
-    return None if math.isnan(number) else number
+def _or_missing(number: float | None) -> float | None:
+    return None if number is None or math.isnan(number) else number
 
 
-def _utf8(value: bytes) -> str:
+def _utf8(value: bytes | None) -> str | None:
+    if value is None:
+        return None
     try:
         return value.decode()
     except UnicodeDecodeError:
