@@ -17,6 +17,7 @@ import pytest
 
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.init import sample
 from recordmill.pipeline.init.boxes import Answers
 from recordmill.pipeline.init.choose import read_names
 from recordmill.pipeline.init.starter import first_lines, starter
@@ -349,3 +350,11 @@ def test_a_terminal_is_asked_until_it_answers(tmp_path: Path) -> None:
                 os.write(terminal, answers.pop(0))
     assert (os.waitpid(process, 0)[1], answers) == (0, [])
     assert "order: coco" in shown.decode()
+
+
+def test_a_row_of_many_columns_is_no_square_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample, "MOST_PARSED", 10_000)
+    (tmp_path / "rows.jsonl").write_text(json.dumps({f"n{number}": 0 for number in range(3_000)}) + "\n")
+    made = starter(str(tmp_path / "rows.jsonl"), FILES)
+    assert_names(made, "n2:", "columns", "2,997")
+    assert "n3:" not in made

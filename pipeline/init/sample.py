@@ -42,6 +42,7 @@ PARTS: Columns = {
 ROWS, CHUNKS = 1_000, 32
 TOKENS = 16  # lines of a sentence
 ALL_ROWS = 1 << 40
+FEW_COLUMNS, MOST_PARSED = 1_000, 500_000  # columns; and all, times those looked at: each is read by parsing all
 
 WHOLE_BYTES = 32 << 20  # 32 MiB: one column of it is read in about a second
 PIECE_BYTES = 64 << 10  # 64 KiB, read at once for the first rows
@@ -177,7 +178,10 @@ class SourceSample:
         self.notes = [each for plan in noted for each in plan.notes if not each.startswith(UNREAD)]
         """Notes of plans that read all rows."""
         self.names_of = [_columns(source, plan) for source, plan in zip(self.sources, plans, strict=True)]
-        self.names = list(dict.fromkeys(chain.from_iterable(self.names_of)))
+        names = list(dict.fromkeys(chain.from_iterable(self.names_of)))
+        self.names = names[: MOST_PARSED // max(len(names), FEW_COLUMNS)]
+        if more := len(names) - len(self.names):
+            self.notes.append(f"columns behind the first {len(self.names)}, which alone were looked at: {more:,}")
         self.of_path = plans[0].of_path
         classes = chain.from_iterable(plan.stated.get("classes", ()) for plan in plans)
         first = {name: [*each] for plan in reversed(plans) for name, each in plan.stated.items() if each}
