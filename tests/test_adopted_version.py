@@ -27,6 +27,7 @@ from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset import adopted_files
 from recordmill.pipeline.dataset.adopted_files import allow
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, read_manifest
+from recordmill.pipeline.export.export import export
 from recordmill.pipeline.reader.metrics import FETCHED
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions.prune import prune
@@ -103,6 +104,9 @@ def test_the_order_is_that_of_the_records_in_the_files(dataset: Dataset) -> None
 
 def test_every_flipped_byte_is_found_by_name_and_ends_a_training(dataset: Dataset, old: Path) -> None:
     wild = random.Random(1)
+    shards = tuple(replace(each, sample=None) for each in dataset.manifest.splits["train"].shards)
+    splits = {"train": replace(dataset.manifest.splits["train"], shards=shards)}
+    blind = Dataset(dataset.folder, replace(dataset.manifest, splits=splits))  # as if the disk changed a bit: no times
     for _ in range(50):
         path = wild.choice(sorted(old.iterdir()))
         data = path.read_bytes()
@@ -114,10 +118,12 @@ def test_every_flipped_byte_is_found_by_name_and_ends_a_training(dataset: Datase
         assert place.offset is not None
         assert place.offset <= at < place.offset + size + 8
         assert place.file in {each.file for each in verify(str(dataset.folder), quick=True).findings.problems}
-        train = dataset.training_input(batch_size=1, with_key=True)
-        with raises(DamagedRecordError, path, f"record {place.record}"):
+        with raises(DatasetError, path, "changed since it was adopted", "adopt the files again"):
+            dataset.training_input(batch_size=1)
+        train = blind.training_input(batch_size=1, with_key=True)
+        with raises(DamagedRecordError, path, f"record {place.record}", "adopt the files again"):
             list(train.as_numpy())
-        skipping = dataset.training_input(batch_size=1, with_key=True, on_error="skip").as_numpy()
+        skipping = blind.training_input(batch_size=1, with_key=True, on_error="skip").as_numpy()
         read = {key for features, _ in skipping for key in features["key"].tolist()}
         assert len(read) == ALL - 1
         assert f"{path.name}:{place.record}".encode() not in read
@@ -250,22 +256,34 @@ def place(root: Any, file: str = "train-00000-of-00003.tfrecord") -> Callable[[d
     return edit
 
 
-@pytest.mark.parametrize("command", ["reader", "verify", "head"])
-@pytest.mark.parametrize("attack", ["other", "above", "inner", "link", "relative", "url", "no root"])
+ATTACKS = "other above inner link relative url no-root root-link link-above noted nul".split()
+
+
+@pytest.mark.parametrize("command", ["reader", "verify", "head", "export"])
+@pytest.mark.parametrize("attack", ATTACKS)
 def test_files_elsewhere_are_not_opened(
     dataset: Dataset, tmp_path: Path, attack: str, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = tfrecords.write(tmp_path / "secret" / "train-00000-of-00003.tfrecord", [SECRET] * RECORDS)
     old = str((tmp_path / "old").resolve())
     os.symlink(secret, tmp_path / "old" / "link.tfrecord")
+    os.symlink(secret.parent, tmp_path / "out" / "lnk")
+    os.symlink(tmp_path, tmp_path / "out" / "up")
+    if attack == "noted":  # the adopted folder became a link
+        os.rename(old, tmp_path / "moved")
+        os.symlink(secret.parent, old)
     edit = {
+        "root-link": place("lnk"),
+        "link-above": place("up/secret"),
+        "noted": place(old),
+        "nul": place("/secret\0"),
         "other": place(str(secret.parent)),
         "above": place(f"{old}/../secret"),
         "inner": place(old, "../secret/train-00000-of-00003.tfrecord"),
         "link": place(old, "link.tfrecord"),
         "relative": place("../secret"),
         "url": place("s3://secret/of-others"),
-        "no root": place(None, str(secret)),
+        "no-root": place(None, str(secret)),
     }[attack]
     output = edited(dataset, edit)
     opened: list[str] = []
@@ -274,10 +292,13 @@ def test_files_elsewhere_are_not_opened(
     if command == "verify":
         lines = _lines(lambda: "\n".join(verify(output).lines()))
     elif command == "head":
-        lines = _lines(lambda: str(list(open_dataset(output).records("train"))))
+        lines = _lines(lambda: str([row.values for row in open_dataset(output).records("train")]))
+    elif command == "export":
+        lines = _lines(lambda: str(export(open_dataset(output), "parquet", tmp_path / "copied")))
     else:
         lines = _lines(lambda: str(open_dataset(output).training_input(batch_size=1)))
-    assert "secret" not in "".join(opened)
+    assert "secret/" not in "".join(map(os.path.realpath, opened))
+    assert "b'secret'" not in lines
     assert "number" not in lines or command == "verify"
     assert any(word in lines for word in ("allow", "leaves", "outside", "broken", "adopted"))
 
@@ -344,6 +365,36 @@ def test_what_is_allowed(dataset: Dataset, tmp_path: Path, monkeypatch: pytest.M
     assert not allows("s3://b/old/../secret", "s3://b/old")
     assert allows(".")
     assert allows("inside/deep")
+
+
+def test_links_that_stay_or_that_the_user_named_are_followed(old: Path, tmp_path: Path) -> None:
+    current = tmp_path / "current"
+    current.symlink_to(old)
+    out = tmp_path / "out"
+    dataset = open_tfrecords(f"{current}/train-*", out)  # adopted through a link, which then moves on
+    current.unlink()
+    current.symlink_to(tmp_path)
+    assert len(open_dataset(out).source("train")) == ALL
+    os.rename(old, out / "inside")
+    (out / "lnk").symlink_to("inside")
+    assert len(open_dataset(edited(dataset, place("lnk", "train-00000-of-00003.tfrecord"))).source("train")[5]) == 2
+    with raises(DatasetError, old, "is missing"):
+        list(open_dataset(out).records("train"))  # the others are where they were adopted
+    old.symlink_to(out / "inside")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
+        for given in (old, f"{old}/train-*", f"{old}/**/*.tfrecord"):
+            assert len(list(open_dataset(out, files=given).records("train"))) == ALL
+
+
+def test_a_folder_that_becomes_a_link_after_opening_is_not_followed(dataset: Dataset, tmp_path: Path) -> None:
+    train, source = dataset.training_input(batch_size=1, workers=0), dataset.source("train")
+    tfrecords.write_some(tmp_path / "secret", FILES, RECORDS)
+    os.rename(tmp_path / "old", tmp_path / "moved")
+    (tmp_path / "old").symlink_to(tmp_path / "secret")
+    for act in (lambda: next(train.as_numpy()), lambda: source[0], lambda: dataset.training_input(batch_size=1)):
+        with raises(DatasetError, tmp_path / "old", "adopt"):
+            act()
 
 
 def test_a_place_is_remembered_for_its_folder_and_user_alone(dataset: Dataset, tmp_path: Path) -> None:

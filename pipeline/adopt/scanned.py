@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from recordmill.pipeline.adopt.facts import DAMAGED, Facts, FeatureFacts, Layout, scan
 from recordmill.pipeline.adopt.files import AdoptError, Found
+from recordmill.pipeline.dataset.adopted_files import sample
 from recordmill.pipeline.dataset.paths import read_checked, replacing
 from recordmill.pipeline.dataset.placement import Layout as Shares
 from recordmill.pipeline.dataset.placement import hash_keys
@@ -52,6 +53,7 @@ class Scanned:
     of_all: Sequence[int] | None  # the group of all records, if they share one
     layouts: tuple[Layout, ...]
     facts: Mapping[str, FeatureFacts]
+    sample: str | None = None  # `adopted_files.sample`; None: an earlier Recordmill passed over the file
 
     @property
     def groups(self) -> npt.NDArray[np.uint8]:
@@ -135,7 +137,13 @@ def scan_file(
             count += len(offsets)
             on_bytes(walk.taken())
         np.array([walk.lost], "<u8").tofile(index)
-    head = {"records": count, "sha256": walk.sha256, "damaged": sorted(damaged)[:NAMED], "lost": not walk.is_whole}
+
+        def read(start: int, size: int) -> bytes:
+            opened.seek(start)
+            return opened.read(size)
+
+        blocks = sample(read, found.info.bytes)
+    head = {"records": count, "sha256": walk.sha256, "sample": blocks, "damaged": sorted(damaged)[:NAMED], "lost": not walk.is_whole}
     head |= {"of_all": min(kinds) if len(kinds) == 1 else None, "layouts": facts.layouts}
     head["facts"] = {name: asdict(each) for name, each in sorted(facts.features.items())}
     with replacing(path.with_suffix(".scan")) as file:

@@ -39,6 +39,7 @@ FORBIDDEN = frozenset("\\:\n\t")  # of drives, schemes and lines; builds do not 
 NO_PARTS = frozenset({"", ".", ".."})  # not names of files or folders
 MOST_PATH, MOST_NAME = 4096, 255  # bytes: Linux's limits
 ADVICE = "copy the version again, or build again"
+ADOPT = "adopt the files again"  # the advice on files that somebody else may change
 OF_URLS = frozenset("%?#")  # special in some stores' URLs: `%2e%2e` leads up
 
 
@@ -89,6 +90,21 @@ def locate(folder: str, path: str) -> str:
     return real
 
 
+def real_place(root: str, path: str, within: str) -> tuple[str, str]:
+    """Returns folder and name of an adopted file, every link on its way resolved, `root` included; a URL stays.
+
+    Raises: DatasetError: `root` leaves the folder `within`, or `path` leaves `root`, by its text or by a link.
+    """
+    if "://" in root:
+        check_place(root, path)
+        return root, path
+    real = os.path.realpath(root)
+    if not f"{real}/".startswith(os.path.join(within, "")):
+        raise DatasetError(f"{root} is a link that leaves {within}: replace it by a copy of its target, or {ADOPT}")
+    folder, name = os.path.split(locate(real, path))
+    return folder, name
+
+
 def path_within(folder: str | Path, path: str) -> Path:
     """Returns the path to write an untrusted name to, below a local folder, and makes its parent folders.
 
@@ -126,6 +142,11 @@ def file_bytes(path: str) -> int:
     state = os.stat(path)
     _check_regular(path, state)
     return state.st_size
+
+
+def seen_as(state: os.stat_result) -> str:
+    """Returns the text that proves to this machine, with the size, that a local file's content is unchanged."""
+    return repr((state.st_ctime, state.st_ino & 2**63 - 1))  # an int64
 
 
 def has_one_name(state: os.stat_result) -> bool:

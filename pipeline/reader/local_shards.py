@@ -1,9 +1,9 @@
-"""Local shards: files and their indexes, memory-mapped at the first read.
+"""Local shards: files and their indexes, memory-mapped at the first read; adopted files are read instead.
 
 Each map holds a file descriptor, so the least recently used of many are closed.
 
 Limit: truncating a mapped file kills the process with SIGBUS when it reads the missing part. A version never changes a
-file; replace a damaged one by a rename, not in place.
+file; replace a damaged one by a rename, not in place. Owners of adopted files may do so.
 """
 
 import errno
@@ -14,16 +14,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.pipeline.dataset.adopted_files import changed, sample
 from recordmill.pipeline.dataset.file_names import index_bytes, shard_paths
 from recordmill.pipeline.dataset.manifest import Shard
 from recordmill.pipeline.dataset.manifest_parts import PackFile
 from recordmill.pipeline.dataset.packs import PackIndex
-from recordmill.pipeline.dataset.paths import ADVICE, file_bytes, open_file
+from recordmill.pipeline.dataset.paths import ADOPT, ADVICE, file_bytes, open_file, seen_as
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_head, frame_tails
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.wire import windows
@@ -54,6 +55,8 @@ class ShardFile:
     frames: int | None = None  # the records in the index, of an adopted file; None: `records`
     kept: str = ""  # the file with a bit for each record in the index, 1 for those of the split; empty: all are
     pack: PackFile | None = None  # the index of packed rows, if they are read
+    seen: str = ""  # of an adopted file: the sign of unchanged content (`Shard.seen`)
+    sample: str = ""  # of an adopted file: the digest of some blocks; empty if unknown
 
     @classmethod
     def of(cls, folder: str, shard: Shard, pack: int | None = None) -> "ShardFile":
@@ -65,7 +68,14 @@ class ShardFile:
         found = next((replace(each, file=place.full) for each, place in both if each.length == pack), None)
         if pack is not None and found is None:
             raise DatasetError(f"{shard.file} has no rows of {pack:,} ids: build again")
-        return cls(file.full, index.full, *figures, name=name, frames=shard.frames, kept=chosen, pack=found)
+        adopted = {"name": name, "frames": shard.frames, "kept": chosen}
+        adopted |= {"seen": shard.seen or "", "sample": shard.sample or ""}
+        return cls(file.full, index.full, *figures, pack=found, **adopted)
+
+    @property
+    def advice(self) -> str:
+        """The remedy for damage."""
+        return ADOPT if self.name else ADVICE
 
     @property
     def rows(self) -> int:
@@ -100,8 +110,37 @@ def kept_numbers(shard: ShardFile, bits: bytes) -> Numbers:
     """Returns the numbers in the index of a split's records, by `kept`. Raises: DatasetError: another count."""
     chosen = np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little"))
     if len(chosen) != shard.records or (len(chosen) and chosen[-1] >= shard.indexed):
-        raise DatasetError(f"{shard.kept} chooses {len(chosen):,} records, expected {shard.records:,}: {ADVICE}")
+        raise DatasetError(f"{shard.kept} chooses {len(chosen):,} records, expected {shard.records:,}: {shard.advice}")
     return chosen
+
+
+class AdoptedFile:
+    """An adopted file, read: its owner may rewrite or cut it at any time."""
+
+    def __init__(self, shard: ShardFile) -> None:
+        """Opens the file. Raises: DatasetError as `check`."""
+        self.shard = shard
+        with _readable(shard.file, shard.advice):
+            self._file = open_file(shard.file)
+            is_there = os.path.samestat(os.fstat(self._file.fileno()), os.stat(shard.file))
+        if not is_there or os.path.realpath(shard.file) != shard.file:
+            raise DatasetError(f"{shard.file} is behind a link now: {shard.advice}")
+        self.check()
+
+    def __getitem__(self, part: slice) -> Frame:
+        """Returns bytes of the file; fewer if it was cut."""
+        start, stop, _ = part.indices(self.shard.bytes)
+        data = os.pread(self._file.fileno(), max(0, stop - start), start)
+        return data if len(data) <= COPIED else np.frombuffer(data, np.uint8)
+
+    def check(self) -> None:
+        """Raises: DatasetError: the content changed since it was adopted."""
+        state, shard = os.fstat(self._file.fileno()), self.shard
+        check_size(shard.file, state.st_size, shard.bytes, shard.advice)
+        if (seen := seen_as(state)) != shard.seen:
+            if shard.sample and sample(lambda start, size: bytes(self[start : start + size]), shard.bytes) != shard.sample:
+                raise changed(shard.file)
+            self.shard = replace(shard, seen=seen)
 
 
 class LocalShards:
@@ -109,10 +148,11 @@ class LocalShards:
 
     def __init__(self, shards: Sequence[ShardFile]) -> None:
         self._shards = shards
+        self._is_adopted = any(shard.name for shard in shards)
         # No methods: a cache of a method would keep `self` alive.
-        self.index = lru_cache(_most_open())(lambda number: memoryview(_map(*shards[number].sizes()[1])).cast("Q"))
+        self.index = lru_cache(_most_open())(lambda number: memoryview(_map(*shards[number].sizes()[1], shards[number].advice)).cast("Q"))
         """Returns the index of a shard with records: uint64 [records + 1]. Raises: DatasetError, as `frames`."""
-        self.kept = lru_cache(None)(lambda number: kept_numbers(shards[number], _read(shards[number].kept)))
+        self.kept = lru_cache(None)(lambda number: kept_numbers(shards[number], _read(shards[number])))
         """Returns the numbers in the index of a split's records, of a shard with `kept`. Raises: DatasetError."""
         self.pack = lru_cache(_most_open())(lambda number: _map_pack(shards[number]))
         """Returns the index of packed rows of a shard with `pack`. Raises: DatasetError."""
@@ -121,7 +161,7 @@ class LocalShards:
     def intact(self, shards: Numbers, records: Numbers) -> list[bytes | memoryview] | None:
         """Reads the data of many records; None if one is damaged, or `frames` is as fast. Raises: as `frames`."""
         parts = by_shard(shards)
-        if len(records) < TOGETHER * max(1, len(parts)):
+        if self._is_adopted or len(records) < TOGETHER * max(1, len(parts)):
             return None
         data: list[bytes | memoryview] = [b""] * len(records)
         for shard, rows in parts:
@@ -143,6 +183,8 @@ class LocalShards:
             index, file, array = mapped(shard)
             start, end = index[record], index[record + 1]
             frames.append(file[start:end] if end - start <= COPIED else array[start:end])  # a slice of a map is a copy
+        for shard in set(shards) if self._is_adopted else ():
+            mapped(shard)[1].check()  # the bytes read are those before a change
         return frames
 
     def fetch_ahead(self, shards: Sequence[int], records: Sequence[int]) -> None:
@@ -154,18 +196,22 @@ class LocalShards:
 
     def check(self) -> Sequence[ShardFile]:
         """Checks every file's size, and returns the shards with their tags. Raises: DatasetError."""
-        for path, expected in (file for shard in self._shards for file in shard.sizes()):
-            with _readable(path):
-                check_size(path, file_bytes(path), expected)
+        checked = list[ShardFile]()
         for number, shard in enumerate(self._shards):
+            for path, expected in shard.sizes():
+                with _readable(path, shard.advice):
+                    check_size(path, file_bytes(path), expected, shard.advice)
+            if shard.name and seen_as(os.stat(shard.file)) != shard.seen:
+                shard = AdoptedFile(shard).shard
             if shard.pack is not None:
                 self.pack(number)
-        return self._shards
+            checked.append(shard)
+        return checked
 
     def sha256(self, shard: int) -> str:
         """Returns a shard's SHA-256 in hex. Raises: DatasetError."""
         path = self._shards[shard].file
-        with _readable(path), open_file(path) as file:
+        with _readable(path, self._shards[shard].advice), open_file(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def close(self) -> None:
@@ -174,17 +220,17 @@ class LocalShards:
             cached.cache_clear()
 
 
-def check_size(path: str, found: int, expected: int) -> None:
+def check_size(path: str, found: int, expected: int, advice: str = ADVICE) -> None:
     """Checks a file's size. Raises: DatasetError."""
     if found != expected:
-        raise DatasetError(f"{path} holds {found:,} bytes, expected {expected:,}: {ADVICE}")
+        raise DatasetError(f"{path} holds {found:,} bytes, expected {expected:,}: {advice}")
 
 
-def unreadable(path: str, error: Exception) -> DatasetError:
+def unreadable(path: str, error: Exception, advice: str = ADVICE) -> DatasetError:
     """Returns the error for a missing or unreadable file."""
     if isinstance(error, FileNotFoundError):
-        return DatasetError(f"{path} is missing: {ADVICE}")
-    advice = "raise the limit, `ulimit -n`" if getattr(error, "errno", None) == errno.EMFILE else ADVICE
+        return DatasetError(f"{path} is missing: {advice}")
+    advice = "raise the limit, `ulimit -n`" if getattr(error, "errno", None) == errno.EMFILE else advice
     return DatasetError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}): {advice}")
 
 
@@ -199,10 +245,11 @@ def _most_open() -> int:
     return MOST_OPEN
 
 
-def _map_shard(
-    shards: Sequence[ShardFile], index: Callable[[int], memoryview], number: int
-) -> tuple[memoryview, mmap.mmap, npt.NDArray[np.uint8]]:
-    """Returns a shard's index, and its file twice: slices of the map are copies, of the array views."""
+def _map_shard(shards: Sequence[ShardFile], index: Callable[[int], memoryview], number: int) -> tuple[Any, Any, Any]:
+    """Returns a shard's index, and its file twice: slices of a map are copies, of the array views."""
+    if shards[number].name and hasattr(os, "pread"):  # Windows lets nobody cut a mapped file
+        file = AdoptedFile(shards[number])
+        return index(number), file, file
     file = _map(*shards[number].sizes()[0])
     return index(number), file, np.frombuffer(file, np.uint8)
 
@@ -234,21 +281,21 @@ def _map_pack(shard: ShardFile) -> PackIndex:
     return PackIndex.of_bytes(_map(shard.pack.file, shard.pack.bytes), shard.pack)
 
 
-def _read(path: str) -> bytes:
-    with _readable(path), open_file(path) as file:
+def _read(shard: ShardFile) -> bytes:
+    with _readable(shard.kept, shard.advice), open_file(shard.kept) as file:
         return file.read()
 
 
-def _map(path: str, expected: int) -> mmap.mmap:
-    with _readable(path), open_file(path) as file:
+def _map(path: str, expected: int, advice: str = ADVICE) -> mmap.mmap:
+    with _readable(path, advice), open_file(path) as file:
         # Before mapping: reading beyond the file's end would kill the process.
-        check_size(path, os.fstat(file.fileno()).st_size, expected)
+        check_size(path, os.fstat(file.fileno()).st_size, expected, advice)
         return mmap.mmap(file.fileno(), expected, access=mmap.ACCESS_READ)
 
 
 @contextmanager
-def _readable(path: str) -> Iterator[None]:
+def _readable(path: str, advice: str = ADVICE) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable(path, error, advice) from None
