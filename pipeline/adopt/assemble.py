@@ -144,7 +144,7 @@ class Assembly:
 
     def _shard(self, each: Scanned, index: str, kept: Bools, name: str) -> Shard:
         found, records = each.found, int(kept.sum())
-        adopted = {"root": found.root, "frames": each.records, "seen": found.info.seen, "sample": each.sample}
+        adopted: Json = {"root": found.root, "frames": each.records, "seen": found.info.seen, "sample": each.sample}
         shard = Shard(found.name, found.info.bytes, records, each.sha256, index, **adopted)
         if records == each.records:
             return shard

@@ -143,8 +143,9 @@ def scan_file(
             return opened.read(size)
 
         blocks = sample(read, found.info.bytes)
-    head = {"records": count, "sha256": walk.sha256, "sample": blocks, "damaged": sorted(damaged)[:NAMED], "lost": not walk.is_whole}
-    head |= {"of_all": min(kinds) if len(kinds) == 1 else None, "layouts": facts.layouts}
+    head = {"records": count, "sha256": walk.sha256, "sample": blocks, "layouts": facts.layouts}
+    head |= {"damaged": sorted(damaged)[:NAMED], "lost": not walk.is_whole}
+    head |= {"of_all": min(kinds) if len(kinds) == 1 else None}
     head["facts"] = {name: asdict(each) for name, each in sorted(facts.features.items())}
     with replacing(path.with_suffix(".scan")) as file:
         file.write(zlib.compress(json.dumps(head).encode()) + b"".join([*packed, groups.flush()]))

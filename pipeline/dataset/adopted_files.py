@@ -91,14 +91,15 @@ def _holds(folder: str, names: str, root: str, file: str) -> bool:
 
 
 def sample(read: Callable[[int, int], bytes], size: int) -> str:
-    """Returns the SHA-256 of four blocks of a file, in hex, by `read(start, bytes)`: of 64 KiB or less, of all of it."""
+    """Returns the SHA-256 of four blocks of a file, in hex, by `read(start, bytes)`; of all up to 64 KiB."""
     starts = sorted({max(0, size - BLOCK) * part // 3 for part in range(4)}) if size else []
     return hashlib.sha256(b"".join(read(start, min(BLOCK, size)) for start in starts)).hexdigest()
 
 
-def changed(path: str) -> DatasetError:
-    """Returns the error for an adopted file of other content."""
-    return DatasetError(f"{path} changed since it was adopted: {ADOPT}")
+def check_content(path: str, read: Callable[[int, int], bytes], size: int, expected: str | None) -> None:
+    """Compares an adopted file's `sample` with that of its adoption, if known. Raises: DatasetError."""
+    if expected and sample(read, size) != expected:
+        raise DatasetError(f"{path} changed since it was adopted: {ADOPT}")
 
 
 def remember(dataset: str, roots: Iterable[str]) -> None:

@@ -19,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.adopted_files import changed, sample
+from recordmill.pipeline.dataset.adopted_files import check_content
 from recordmill.pipeline.dataset.file_names import index_bytes, shard_paths
 from recordmill.pipeline.dataset.manifest import Shard
 from recordmill.pipeline.dataset.manifest_parts import PackFile
@@ -32,6 +32,8 @@ from recordmill.pipeline.reader.wire import windows
 MOST_OPEN = 16_000  # shards, of two maps each: half of Linux' limit for a process (vm.max_map_count)
 
 COPIED = 2 << 10  # 2 KiB: up to here a copy is faster than a view of the map
+GAP = 4 << 10  # 4 KiB: reading them takes as long as another call
+FAR = 1 << 45  # 32 TiB: from the first byte of a file to that of the next, in one order
 TOGETHER = 8  # records a shard: fewer are read faster one by one
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -62,15 +64,22 @@ class ShardFile:
     def of(cls, folder: str, shard: Shard, pack: int | None = None) -> "ShardFile":
         """Returns a shard of a version's folder, with rows of `pack` ids. Raises: DatasetError as `shard_paths`."""
         file, index, kept, packs = shard_paths(folder, shard)
-        name, chosen = ("" if shard.root is None else shard.file), ("" if kept is None else kept.full)
         figures = shard.records, shard.bytes, shard.sha256
         both = zip(shard.packs, packs, strict=True)
         found = next((replace(each, file=place.full) for each, place in both if each.length == pack), None)
         if pack is not None and found is None:
             raise DatasetError(f"{shard.file} has no rows of {pack:,} ids: build again")
-        adopted = {"name": name, "frames": shard.frames, "kept": chosen}
-        adopted |= {"seen": shard.seen or "", "sample": shard.sample or ""}
-        return cls(file.full, index.full, *figures, pack=found, **adopted)
+        return cls(
+            file.full,
+            index.full,
+            *figures,
+            name="" if shard.root is None else shard.file,
+            frames=shard.frames,
+            kept="" if kept is None else kept.full,
+            pack=found,
+            seen=shard.seen or "",
+            sample=shard.sample or "",
+        )
 
     @property
     def advice(self) -> str:
@@ -122,6 +131,7 @@ class AdoptedFile:
         self.shard = shard
         with _readable(shard.file, shard.advice):
             self._file = open_file(shard.file)
+            self._number = self._file.fileno()
             is_there = os.path.samestat(os.fstat(self._file.fileno()), os.stat(shard.file))
         if not is_there or os.path.realpath(shard.file) != shard.file:
             raise DatasetError(f"{shard.file} is behind a link now: {shard.advice}")
@@ -130,16 +140,19 @@ class AdoptedFile:
     def __getitem__(self, part: slice) -> Frame:
         """Returns bytes of the file; fewer if it was cut."""
         start, stop, _ = part.indices(self.shard.bytes)
-        data = os.pread(self._file.fileno(), max(0, stop - start), start)
+        data = self.read(start, max(0, stop - start))
         return data if len(data) <= COPIED else np.frombuffer(data, np.uint8)
+
+    def read(self, start: int, size: int) -> bytes:
+        """Returns bytes of the file; fewer if it was cut."""
+        return os.pread(self._number, size, start)
 
     def check(self) -> None:
         """Raises: DatasetError: the content changed since it was adopted."""
         state, shard = os.fstat(self._file.fileno()), self.shard
         check_size(shard.file, state.st_size, shard.bytes, shard.advice)
         if (seen := seen_as(state)) != shard.seen:
-            if shard.sample and sample(lambda start, size: bytes(self[start : start + size]), shard.bytes) != shard.sample:
-                raise changed(shard.file)
+            check_content(shard.file, self.read, shard.bytes, shard.sample)
             self.shard = replace(shard, seen=seen)
 
 
@@ -150,7 +163,9 @@ class LocalShards:
         self._shards = shards
         self._is_adopted = any(shard.name for shard in shards)
         # No methods: a cache of a method would keep `self` alive.
-        self.index = lru_cache(_most_open())(lambda number: memoryview(_map(*shards[number].sizes()[1], shards[number].advice)).cast("Q"))
+        self.index = lru_cache(_most_open())(
+            lambda number: memoryview(_map(*shards[number].sizes()[1], shards[number].advice)).cast("Q")
+        )
         """Returns the index of a shard with records: uint64 [records + 1]. Raises: DatasetError, as `frames`."""
         self.kept = lru_cache(None)(lambda number: kept_numbers(shards[number], _read(shards[number])))
         """Returns the numbers in the index of a split's records, of a shard with `kept`. Raises: DatasetError."""
@@ -161,16 +176,41 @@ class LocalShards:
     def intact(self, shards: Numbers, records: Numbers) -> list[bytes | memoryview] | None:
         """Reads the data of many records; None if one is damaged, or `frames` is as fast. Raises: as `frames`."""
         parts = by_shard(shards)
-        if self._is_adopted or len(records) < TOGETHER * max(1, len(parts)):
+        if len(records) < TOGETHER * max(1, len(parts)):
             return None
+        if self._is_adopted:
+            read = self._read_together(parts, records)
+            return read and [each if isinstance(each, bytes) else each.data for each in read]
         data: list[bytes | memoryview] = [b""] * len(records)
         for shard, rows in parts:
-            of_shard = _intact(*self._mapped(shard), records[rows])
+            index, file, array = self._mapped(shard)
+            of_shard = _intact(file, array, *_bounds(index, records[rows]))
             if of_shard is None:
                 return None
             for row, record in zip(rows.tolist(), of_shard, strict=True):
                 data[row] = record if isinstance(record, bytes) else record.data
         return data
+
+    def _read_together(self, parts: Sequence[tuple[int, Numbers]], records: Numbers) -> list[Frame] | None:
+        """Reads records of adopted files, neighbours by one call; None if one is damaged."""
+        starts, ends = np.zeros(len(records), np.int64), np.zeros(len(records), np.int64)
+        for shard, rows in parts:
+            bounds = _bounds(self._mapped(shard)[0], records[rows])
+            if min(each.min() for each in bounds) < 0 or max(each.max() for each in bounds) > self._shards[shard].bytes:
+                return None
+            starts[rows], ends[rows] = (each + shard * FAR for each in bounds)
+        order = np.argsort(starts)
+        begins, stops = starts[order], np.maximum.accumulate(ends[order])
+        cuts = np.flatnonzero(begins[1:] - stops[:-1] > GAP)
+        begins, stops = begins[np.append(0, cuts + 1)], stops[np.append(cuts, -1)]
+        sizes = stops - begins
+        files = {shard: self._mapped(shard)[1] for shard, _ in parts}
+        spans = zip((begins // FAR).tolist(), (begins % FAR).tolist(), sizes.tolist(), strict=True)
+        data = b"".join([files[shard].read(start, size) for shard, start, size in spans])
+        for file in files.values():
+            file.check()
+        moved = (np.cumsum(sizes) - sizes - begins)[np.searchsorted(begins, starts, side="right") - 1]
+        return _intact(data, np.frombuffer(data, np.uint8), starts + moved, ends + moved)
 
     def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
         """Reads records; a damaged index gives wrong bytes. Raises: DatasetError: a missing or mis-sized file.
@@ -248,8 +288,8 @@ def _most_open() -> int:
 def _map_shard(shards: Sequence[ShardFile], index: Callable[[int], memoryview], number: int) -> tuple[Any, Any, Any]:
     """Returns a shard's index, and its file twice: slices of a map are copies, of the array views."""
     if shards[number].name and hasattr(os, "pread"):  # Windows lets nobody cut a mapped file
-        file = AdoptedFile(shards[number])
-        return index(number), file, file
+        adopted = AdoptedFile(shards[number])
+        return index(number), adopted, adopted
     file = _map(*shards[number].sizes()[0])
     return index(number), file, np.frombuffer(file, np.uint8)
 
@@ -261,10 +301,15 @@ def by_shard(shards: Numbers) -> list[tuple[int, Numbers]]:
     return [(int(shards[rows[0]]), rows) for rows in parts]
 
 
-def _intact(index: memoryview, file: mmap.mmap, array: npt.NDArray[np.uint8], records: Numbers) -> list[Frame] | None:
-    """Reads the data of a shard's records; takes all heads and tails at once. Returns None if one is damaged."""
+def _bounds(index: memoryview, records: Numbers) -> tuple[Numbers, Numbers]:
+    """Returns where records begin and end, by a shard's index."""
     offsets = np.frombuffer(index, np.int64)
-    starts, ends = offsets[records] + HEADER_BYTES, offsets[records + 1] - FOOTER_BYTES
+    return offsets[records], offsets[records + 1]
+
+
+def _intact(file: Any, array: npt.NDArray[np.uint8], starts: Numbers, ends: Numbers) -> list[Frame] | None:
+    """Reads the data of framed records; takes all heads and tails at once. Returns None if one is damaged."""
+    starts, ends = starts + HEADER_BYTES, ends - FOOTER_BYTES
     if ((starts < HEADER_BYTES) | (ends < starts) | (ends > len(array) - FOOTER_BYTES)).any():
         return None
     heads = windows(array, f"V{HEADER_BYTES}")[starts - HEADER_BYTES].tobytes()
@@ -274,6 +319,10 @@ def _intact(index: memoryview, file: mmap.mmap, array: npt.NDArray[np.uint8], re
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
     return data if heads == b"".join(map(frame_head, map(len, data))) and tails == frame_tails(data) else None
+
+
+def _map_index(shard: ShardFile) -> memoryview:
+    return memoryview(_map(*shard.sizes()[1], shard.advice)).cast("Q")
 
 
 def _map_pack(shard: ShardFile) -> PackIndex:

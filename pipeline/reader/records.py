@@ -175,7 +175,9 @@ class Records:
                 index = self._files.index(number)
                 if not shard.ends_at(index[0], index[-1]):
                     goes = f"{shard.index} goes from byte {index[0]:,} to {index[-1]:,}"
-                    raise DatasetError(f"{goes}, expected 0 to {shard.bytes:,}, the size of {shard.file}: {shard.advice}")
+                    raise DatasetError(
+                        f"{goes}, expected 0 to {shard.bytes:,}, the size of {shard.file}: {shard.advice}"
+                    )
         return self._shards
 
     def verify(self) -> None:
@@ -185,7 +187,9 @@ class Records:
             try:
                 for shard, digest in zip(self._shards, digests, strict=True):
                     if digest != shard.sha256:
-                        raise DatasetError(f"{shard.file} has the SHA-256 {digest}, expected {shard.sha256}: {shard.advice}")
+                        raise DatasetError(
+                            f"{shard.file} has the SHA-256 {digest}, expected {shard.sha256}: {shard.advice}"
+                        )
             finally:
                 threads.shutdown(cancel_futures=True)  # after an error
 
@@ -226,4 +230,6 @@ class Records:
             return f"its header says {length:,} bytes, the index {len(data):,}: {advice}"
         if record_length(head) is None:
             return f"the checksum of its length is wrong: {advice}"
-        return f"the checksum of its data ({length:,} bytes) is wrong: {advice}" if tail != frame_tails([data]) else None
+        return (
+            f"the checksum of its data ({length:,} bytes) is wrong: {advice}" if tail != frame_tails([data]) else None
+        )
