@@ -28,6 +28,7 @@ from recordmill.pipeline.dataset.tfrecord import FRAME_BYTES, ShardWriter
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.facts.sidecars import SIDECARS, with_sidecars
 from recordmill.pipeline.reader.parsing import parse
+from recordmill.pipeline.reader.wire import content_of
 from recordmill.pipeline.rows import (
     Rejected,
     StoredRow,
@@ -87,8 +88,9 @@ def forget(output: str, keys: Collection[bytes] = (), on_wait: OnWait = lambda _
     if latest_of(store) is None:
         raise OutputError(f"{output} has no live version to forget rows of: the list was not written")
     with recorded(output, "forget", reason) as changes:
-        before = len(forgetting.read_forgotten(store).keys)
-        changes["keys"] = len(forgetting.add_forgotten(store, keys).keys) - before
+        base = Base.read(output)
+        listed = forgetting.add_forgotten(store, keys, forgetting.adopted_files(base.live))
+        changes["keys"] = len(listed.keys) - len(base.forgotten.keys)
         with leases.hold(store, leases.BUILD, on_wait) as lease:
             return _forget(store, Base.read(output), lease, sorted(set(keys)), changes)
 
@@ -127,11 +129,15 @@ def _forget(store: Store, base: Base, lease: Lease, keys: Sequence[bytes], chang
             raise PackedError(f"{several}: the keys are on the list; {remedy}")
         rows = list(find_digests(base.folder, allow(live, base.folder), gone.digests))
         rejects = without_rejects(base.folder, live, gone)
+        if live.adopted:
+            gone = forgetting.add_forgotten(store, (content_of(row.data) for row in rows))
+            base = replace(base, forgotten=gone)
         manifest = _Removal(store, output, live, gone, rows, rejects).publish(base, lease)
         moved = {"version": manifest.version, "live_before": base.version, "live_after": manifest.version}
         changes |= {"records": len(rows), **moved}
-    known = {digest(row.key) for row in rows} | rejects.digests
-    unknown = tuple(key for key in keys if digest(key) not in known)
+    identity = forgetting.identities(live)
+    known = {digest(identity(row.key)) for row in rows} | rejects.digests
+    unknown = tuple(key for key in keys if digest(identity(key)) not in known)
     remove_superseded(output)  # a version that waited may hold these rows
     return _with_others(Forgot(manifest, True, len(rows), rejects.removed, unknown), output, gone)
 

@@ -178,16 +178,15 @@ class LocalShards:
         parts = by_shard(shards)
         if len(records) < TOGETHER * max(1, len(parts)):
             return None
-        if self._is_adopted:
-            read = self._read_together(parts, records)
-            return read and [each if isinstance(each, bytes) else each.data for each in read]
         data: list[bytes | memoryview] = [b""] * len(records)
-        for shard, rows in parts:
-            index, file, array = self._mapped(shard)
-            of_shard = _intact(file, array, *_bounds(index, records[rows]))
-            if of_shard is None:
+        together = [(np.arange(len(records)), self._read_together(parts, records))] if self._is_adopted else None
+        alone = (
+            (rows, _intact(*self._mapped(shard)[1:], *self._bounds(shard, records[rows]))) for shard, rows in parts
+        )
+        for rows, read in together or alone:
+            if read is None:
                 return None
-            for row, record in zip(rows.tolist(), of_shard, strict=True):
+            for row, record in zip(rows.tolist(), read, strict=True):
                 data[row] = record if isinstance(record, bytes) else record.data
         return data
 
@@ -195,7 +194,7 @@ class LocalShards:
         """Reads records of adopted files, neighbours by one call; None if one is damaged."""
         starts, ends = np.zeros(len(records), np.int64), np.zeros(len(records), np.int64)
         for shard, rows in parts:
-            bounds = _bounds(self._mapped(shard)[0], records[rows])
+            bounds = self._bounds(shard, records[rows])
             if min(each.min() for each in bounds) < 0 or max(each.max() for each in bounds) > self._shards[shard].bytes:
                 return None
             starts[rows], ends[rows] = (each + shard * FAR for each in bounds)
@@ -211,6 +210,11 @@ class LocalShards:
             file.check()
         moved = (np.cumsum(sizes) - sizes - begins)[np.searchsorted(begins, starts, side="right") - 1]
         return _intact(data, np.frombuffer(data, np.uint8), starts + moved, ends + moved)
+
+    def _bounds(self, shard: int, records: Numbers) -> tuple[Numbers, Numbers]:
+        """Returns where records of a shard begin and end."""
+        offsets = np.frombuffer(self._mapped(shard)[0], np.int64)
+        return offsets[records], offsets[records + 1]
 
     def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
         """Reads records; a damaged index gives wrong bytes. Raises: DatasetError: a missing or mis-sized file.
@@ -299,12 +303,6 @@ def by_shard(shards: Numbers) -> list[tuple[int, Numbers]]:
     order = np.argsort(shards, kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(shards[order])) + 1) if len(order) else []
     return [(int(shards[rows[0]]), rows) for rows in parts]
-
-
-def _bounds(index: memoryview, records: Numbers) -> tuple[Numbers, Numbers]:
-    """Returns where records begin and end, by a shard's index."""
-    offsets = np.frombuffer(index, np.int64)
-    return offsets[records], offsets[records + 1]
 
 
 def _intact(file: Any, array: npt.NDArray[np.uint8], starts: Numbers, ends: Numbers) -> list[Frame] | None:
