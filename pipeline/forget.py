@@ -89,7 +89,7 @@ def forget(output: str, keys: Collection[bytes] = (), on_wait: OnWait = lambda _
         raise OutputError(f"{output} has no live version to forget rows of: the list was not written")
     with recorded(output, "forget", reason) as changes:
         base = Base.read(output)
-        listed = forgetting.add_forgotten(store, keys, forgetting.adopted_files(base.live))
+        listed = forgetting.add_forgotten(store, keys, forgetting.places(base.live))
         changes["keys"] = len(listed.keys) - len(base.forgotten.keys)
         with leases.hold(store, leases.BUILD, on_wait) as lease:
             return _forget(store, Base.read(output), lease, sorted(set(keys)), changes)
@@ -106,8 +106,9 @@ def versions_with(output: str, gone: Forgotten, but: Collection[str] = (), only:
         folder = version_folder(open_location(output), manifest.version)
         try:
             allowed = allow(manifest, folder)
-            rows = sum(1 for _ in find_digests(folder, allowed, gone.digests)) if has_keys(manifest) else -1
-            if rows or without_rejects(folder, manifest, gone).removed:
+            named = gone.named_in(manifest)
+            rows = sum(1 for _ in find_digests(folder, allowed, named.digests)) if has_keys(manifest) else -1
+            if rows or without_rejects(folder, manifest, named).removed:
                 counts[manifest.version] = rows
         except (DatasetError, OSError):
             counts[manifest.version] = -1
@@ -127,17 +128,17 @@ def _forget(store: Store, base: Base, lease: Lease, keys: Sequence[bytes], chang
             remedy = f"run `recordmill build`, which skips the rows, and then {prune}"
             several = f"the records of {live.version} hold several rows each, which cannot be separated"
             raise PackedError(f"{several}: the keys are on the list; {remedy}")
-        rows = list(find_digests(base.folder, allow(live, base.folder), gone.digests))
-        rejects = without_rejects(base.folder, live, gone)
+        named = gone.named_in(live)
+        rows = list(find_digests(base.folder, allow(live, base.folder), named.digests))
+        rejects = without_rejects(base.folder, live, named)
         if live.adopted:
-            gone = forgetting.add_forgotten(store, (content_of(row.data) for row in rows))
+            gone = forgetting.add_forgotten(store, [content_of(row.data) for row in rows])
             base = replace(base, forgotten=gone)
         manifest = _Removal(store, output, live, gone, rows, rejects).publish(base, lease)
         moved = {"version": manifest.version, "live_before": base.version, "live_after": manifest.version}
         changes |= {"records": len(rows), **moved}
-    identity = forgetting.identities(live)
-    known = {digest(identity(row.key)) for row in rows} | rejects.digests
-    unknown = tuple(key for key in keys if digest(identity(key)) not in known)
+    known = {digest(row.key) for row in rows} | rejects.digests
+    unknown = tuple(key for key in keys if digest(key) not in known)
     remove_superseded(output)  # a version that waited may hold these rows
     return _with_others(Forgot(manifest, True, len(rows), rejects.removed, unknown), output, gone)
 

@@ -7,7 +7,7 @@ JSON, each with the row's place, key and reason.
 import hashlib
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from io import BytesIO
@@ -27,7 +27,7 @@ from recordmill.pipeline.json_values import Count, parse_json, read_as
 from recordmill.pipeline.reader.local_shards import ShardFile
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.records import Numbers, Records
-from recordmill.pipeline.versions.forgotten import Forgotten, identities
+from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.transforms.contract.stored import KEY, RowError, stored_features
 
 KEY_ALONE = stored_features({}, with_key=True)
@@ -77,7 +77,7 @@ def find_records(folder: Location, manifest: Manifest, key: str | bytes) -> list
     if not has_keys(manifest):
         raise DatasetError(f"the records of {manifest.version} hold several rows (packed texts), not found by a key")
     stored = key if isinstance(key, bytes) else key.encode("utf-8", "surrogateescape")
-    return list(find_digests(folder, manifest, [digest(identities(manifest)(stored))]))
+    return list(find_digests(folder, manifest, [digest(stored)]))
 
 
 def find_digests(folder: Location, manifest: Manifest, digests: Iterable[bytes]) -> Iterator[StoredRow]:
@@ -102,14 +102,13 @@ def _row(split: str, shard: Shard, records: Records, record: int, first: int, ke
 
 
 def _find_one_by_one(folder: Location, manifest: Manifest, digests: Collection[bytes]) -> Iterator[StoredRow]:
-    identity = identities(manifest)
     for run in runs(manifest):
         for shard, first in run.placed():
             with open_records(str(folder), shard, np.arange(0, shard.records, KEYS_TOGETHER)) as records:
                 for start in range(0, shard.records, KEYS_TOGETHER):
                     numbers = np.arange(start, min(start + KEYS_TOGETHER, shard.records))
                     for record, key in zip(numbers.tolist(), keys_of(manifest, records, numbers), strict=True):
-                        if digest(identity(key)) in digests:
+                        if digest(key) in digests:
                             yield _row(run.split, shard, records, record, first, key)
 
 
@@ -249,12 +248,11 @@ class Rejected:
 
 def without_rejects(folder: Location, manifest: Manifest, gone: Forgotten) -> Rejected:
     """Removes forgotten rows from a version's rejects. Raises: DatasetError: a file is unreadable or broken."""
-    identity = identities(manifest)
     known, reasons = set(gone.digests), Counter[str](manifest.rejects.get("by_reason", {}))
     result, listed = Rejected(dict(manifest.rejects)), list[Json]()
     for file in manifest.rejects.get("files", []):
         left = list[bytes]()
-        for line, key, reason in _lines(folder, file["file"], identity):
+        for line, key, reason in _lines(folder, file["file"]):
             if key in known:
                 result.digests.add(key)
                 reasons[reason] -= 1
@@ -270,18 +268,16 @@ def without_rejects(folder: Location, manifest: Manifest, gone: Forgotten) -> Re
     for span in manifest.spans if result.removed else ():
         path = span_file(span, REJECTED)
         if path in manifest.files:
-            count = sum(key in known for _, key, _ in _lines(folder, path, identity))
+            count = sum(key in known for _, key, _ in _lines(folder, path))
             result.by_span.update({span: count} if count else {})
     if result.removed:
         result.entry |= {"by_reason": {reason: count for reason, count in reasons.items() if count}, "files": listed}
     return result
 
 
-def _lines(
-    folder: Location, path: str, identity: Callable[[bytes], bytes]
-) -> Iterator[tuple[bytes, bytes | None, str]]:
+def _lines(folder: Location, path: str) -> Iterator[tuple[bytes, bytes | None, str]]:
     """Yields the lines of a file of rejects: (line, digest of the row's key if any, reason)."""
     for line, reject in read_reject_lines(folder, path):
         id_ = reject.get("id")
-        key = None if id_ is None else digest(identity(str(id_).encode("utf-8", "surrogateescape")))
+        key = None if id_ is None else digest(str(id_).encode("utf-8", "surrogateescape"))
         yield line, key, str(reject.get("code"))

@@ -39,7 +39,7 @@ from recordmill.pipeline.sources.files import LocalFiles, StoreFiles
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.base import Base, is_rolled_back
 from recordmill.pipeline.versions.build_folders import RUN, building_folder, remove_run
-from recordmill.pipeline.versions.forgotten import Forgotten, add_forgotten, adopted_files
+from recordmill.pipeline.versions.forgotten import Forgotten, add_forgotten, places
 from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.leases import OnWait
 from recordmill.pipeline.versions.stores.base import OutputError
@@ -173,34 +173,35 @@ def _layouts(scanned: Sequence[Scanned]) -> list[tuple[Layout, int]]:
 
 
 def _forgotten(files: StoreFiles, scanned: Sequence[Scanned], base: Base, key: str | None) -> tuple[Base, LeftOut]:
-    """Finds forgotten records by file and number, with their lists, and lists them as the files are now."""
+    """Finds forgotten records, and lists them as their files are now."""
     if not base.forgotten.keys:
         return base, {}
-    store, known = open_store(base.output), adopted_files(base.live)
-    names, digests = {name for name, *_ in known}, {sha256 for _, sha256, _ in known}
-    new = [(each.found.name, each.sha256, each.records) for each in scanned if each.found.name not in names]
-    gone, left_out = add_forgotten(store, (), [*known, *new]), dict[int, dict[int, wire.Lists | None]]()
-    keys = set[bytes]()
+    store, known = open_store(base.output), places(base.live)
+    names, digests = ({file[column] for file in known} for column in (0, 1))
+    new = {(each.found.name, each.sha256, each.records) for each in scanned if each.found.name not in names}
+    gone, left_out, keys = add_forgotten(store, (), [*known, *new]), dict[int, dict[int, Any]](), set[bytes]()
     for at, each in enumerate(scanned):
-        is_read = key is not None or each.sha256 not in digests or base.holds_forgotten_rows
-        found = {record for record in range(each.records) if gone.holds(f"{each.sha256}:{record}".encode())}
-        found |= set(_forgotten_in(files, each, gone, key)) if is_read else set()
-        for record in found:
-            data = each.read(files, record)
+        is_new = each.sha256 not in digests or key is not None or base.holds_forgotten_rows
+        for record, data in _forgotten_in(files, each, gone, key, is_new=is_new):
             keys |= {f"{each.sha256}:{record}".encode(), wire.content_of(data)}
             left_out.setdefault(at, {})[record] = scan(data)
     return replace(base, forgotten=add_forgotten(store, keys)), left_out
 
 
-def _forgotten_in(files: StoreFiles, each: Scanned, gone: Forgotten, key: str | None) -> Iterator[int]:
-    """Reads a file, and yields its records of forgotten content, or of a forgotten key."""
-    with files.open(each.found.info.path) as opened:
-        walk = FrameWalk(cast(BufferedReader, opened), each.found.info.bytes, None, lambda *_: None)
-        for batch in walk.batches():
-            for record, data in zip(batch.numbers, batch.records, strict=True):
+def _forgotten_in(
+    files: StoreFiles, each: Scanned, gone: Forgotten, key: str | None, *, is_new: bool
+) -> Iterator[tuple[int, bytes]]:
+    """Yields a file's forgotten records by number, known by their places; in a new file by keys and contents too."""
+    for record in range(each.records):
+        if gone.holds(f"{each.sha256}:{record}".encode()):
+            yield record, each.read(files, record)
+    if is_new:
+        with files.open(each.found.info.path) as opened:
+            walk = FrameWalk(cast(BufferedReader, opened), each.found.info.bytes, None, lambda *_: None)
+            for record, data in (both for batch in walk.batches() for both in zip(*batch[::2], strict=True)):
                 stored = key_of(scan(data), key) if key is not None else None
                 if gone.holds(wire.content_of(data)) or (stored and gone.holds(stored)):
-                    yield record
+                    yield record, bytes(data)
 
 
 def _scan(

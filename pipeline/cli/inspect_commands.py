@@ -154,10 +154,10 @@ def _print_origins(folder: "Location", manifest: "Manifest", rows: Sequence["Sto
 
 def _forgotten_since(output: str, manifest: "Manifest", key: str) -> str | None:
     from recordmill.pipeline.dataset.placement import digest
-    from recordmill.pipeline.versions.forgotten import identities, read_forgotten
+    from recordmill.pipeline.versions.forgotten import read_forgotten
     from recordmill.pipeline.versions.stores.open_store import open_store
 
-    return read_forgotten(open_store(output)).keys.get(digest(identities(manifest)(_bytes(key))).hex())
+    return read_forgotten(open_store(output)).named_in(manifest).keys.get(digest(_bytes(key)).hex())
 
 
 def _bytes(key: str) -> bytes:

@@ -2,7 +2,7 @@
 
 A version may come from anybody, and name any file. Allowed are places in the dataset's own folder, those that a caller
 names, and those that this user adopted into this folder on this machine. A place is what remains after every link on
-its way is resolved: `allow` finds the place that holds a file, and `file_names.shard_paths` holds the file there.
+its way is resolved: `allow` decides it, and `paths.real_place` holds a file there when it is opened.
 """
 
 import glob
@@ -51,12 +51,9 @@ def allow(manifest: Manifest, version: Location, files: Iterable[str] = ()) -> M
         if not _is_absolute(root):
             if root != HERE:
                 check_place(dataset, root)
-            return replace(shard, root=Allowed(dataset if root == HERE else f"{dataset}/{root}", real(dataset)))
-        if "\0" in root:
-            return shard
-        held = (folder for folder, names in places if _holds(folder, names, real(root), shard.file))
-        within = next(held, None)
-        return shard if within is None else replace(shard, root=Allowed(root, within))
+            return replace(shard, root=Allowed(real(dataset if root == HERE else f"{dataset}/{root}")))
+        is_allowed = "\0" not in root and any(_holds(*place, real(root), shard.file) for place in places)
+        return replace(shard, root=Allowed(real(root))) if is_allowed else shard
 
     splits = {name: replace(split, shards=tuple(map(marked, split.shards))) for name, split in manifest.splits.items()}
     return replace(manifest, splits=splits)

@@ -11,7 +11,7 @@ untrusted: such a shard must be below the folder `versions`, after following lin
 """
 
 from dataclasses import replace
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Shard
 from recordmill.pipeline.dataset.paths import check_place, real_place
@@ -63,15 +63,9 @@ def span_of_file(path: str) -> str | None:
 
 
 class Allowed(str):
-    """The root of adopted files that a caller allowed: `adopted_files.allow` makes it, and no manifest can."""
+    """An allowed root of adopted files, links resolved: `adopted_files.allow` makes it, and no manifest can."""
 
-    within: str  # the folder that it may not leave by links, itself without links
-
-    def __new__(cls, root: str, within: str = "") -> Self:
-        """Takes the root, and its bounds; a pickle brings them later."""
-        made = super().__new__(cls, root)
-        made.within = within
-        return made
+    __slots__ = ()
 
 
 class Place(NamedTuple):
@@ -107,18 +101,18 @@ def shard_paths(folder: str, shard: Shard) -> ShardPaths:
         if own.rpartition("/")[2] != VERSIONS_FOLDER:
             again = "Copy it again after `recordmill versions materialize`, which brings all its files into its folder"
             raise DatasetError(f"{folder} is incomplete: {shard.file} is in the version {shard.version}. {again}")
-    adopted = shard.root
-    if adopted is not None and not isinstance(adopted, Allowed):
+    root = own if shard.root is None else shard.root
+    if shard.root is not None and not isinstance(root, Allowed):
         remedy = "allow them by `open_dataset(…, files=FOLDER)`, or adopt them again on this machine"
         outside = f"{folder} names files in {cut(repr(shard.root))}, outside its dataset"
         raise DatasetError(f"{outside}: if you trust it, {remedy}")
     kept, indexes = None if shard.kept is None else Place(own, shard.kept), tuple(Place(own, path) for path in packs)
-    for place in (Place(own, index), *indexes, *([] if kept is None else [kept])):
+    places = ShardPaths(Place(root, file), Place(own, index), kept, indexes)
+    for place in (place for place in (*places[:3], *indexes) if place is not None):
         check_place(*place)
-    if adopted is None:
-        check_place(own, file)
-    shard_file = Place(own, file) if adopted is None else Place(*real_place(adopted, file, adopted.within))
-    return ShardPaths(shard_file, Place(own, index), kept, indexes)
+    if shard.root is not None and "://" not in root:
+        real_place(root, file)
+    return places
 
 
 def inner_sizes(shard: Shard) -> dict[str, int]:

@@ -39,7 +39,7 @@ FORBIDDEN = frozenset("\\:\n\t")  # of drives, schemes and lines; builds do not 
 NO_PARTS = frozenset({"", ".", ".."})  # not names of files or folders
 MOST_PATH, MOST_NAME = 4096, 255  # bytes: Linux's limits
 ADVICE = "copy the version again, or build again"
-ADOPT = "adopt the files again"  # the advice on files that somebody else may change
+ADOPT = "adopt the files again"  # the remedy for files that somebody else may change
 OF_URLS = frozenset("%?#")  # special in some stores' URLs: `%2e%2e` leads up
 
 
@@ -90,19 +90,14 @@ def locate(folder: str, path: str) -> str:
     return real
 
 
-def real_place(root: str, path: str, within: str) -> tuple[str, str]:
-    """Returns folder and name of an adopted file, every link on its way resolved, `root` included; a URL stays.
+def real_place(root: str, path: str) -> str:
+    """Returns the path of an adopted file below a root without links (`adopted_files.allow`), its own links resolved.
 
-    Raises: DatasetError: `root` leaves the folder `within`, or `path` leaves `root`, by its text or by a link.
+    Raises: DatasetError: by its text or by a link, swapped meanwhile too, `path` leaves `root`, or `root` its place.
     """
-    if "://" in root:
-        check_place(root, path)
-        return root, path
-    real = os.path.realpath(root)
-    if not f"{real}/".startswith(os.path.join(within, "")):
-        raise DatasetError(f"{root} is a link that leaves {within}: replace it by a copy of its target, or {ADOPT}")
-    folder, name = os.path.split(locate(real, path))
-    return folder, name
+    if os.path.realpath(root) != root:
+        raise DatasetError(f"{root} is behind a link now: {ADOPT}")
+    return locate(root, path)
 
 
 def path_within(folder: str | Path, path: str) -> Path:

@@ -3,7 +3,7 @@
 Each map holds a file descriptor, so the least recently used of many are closed.
 
 Limit: truncating a mapped file kills the process with SIGBUS when it reads the missing part. A version never changes a
-file; replace a damaged one by a rename, not in place. Owners of adopted files may do so.
+file; replace a damaged one by a rename, not in place. The owner of an adopted file may do either.
 """
 
 import errno
@@ -24,7 +24,7 @@ from recordmill.pipeline.dataset.file_names import index_bytes, shard_paths
 from recordmill.pipeline.dataset.manifest import Shard
 from recordmill.pipeline.dataset.manifest_parts import PackFile
 from recordmill.pipeline.dataset.packs import PackIndex
-from recordmill.pipeline.dataset.paths import ADOPT, ADVICE, file_bytes, open_file, seen_as
+from recordmill.pipeline.dataset.paths import ADOPT, ADVICE, file_bytes, open_file, real_place, seen_as
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_head, frame_tails
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.wire import windows
@@ -33,7 +33,6 @@ MOST_OPEN = 16_000  # shards, of two maps each: half of Linux' limit for a proce
 
 COPIED = 2 << 10  # 2 KiB: up to here a copy is faster than a view of the map
 GAP = 4 << 10  # 4 KiB: reading them takes as long as another call
-FAR = 1 << 45  # 32 TiB: from the first byte of a file to that of the next, in one order
 TOGETHER = 8  # records a shard: fewer are read faster one by one
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -57,29 +56,21 @@ class ShardFile:
     frames: int | None = None  # the records in the index, of an adopted file; None: `records`
     kept: str = ""  # the file with a bit for each record in the index, 1 for those of the split; empty: all are
     pack: PackFile | None = None  # the index of packed rows, if they are read
-    seen: str = ""  # of an adopted file: the sign of unchanged content (`Shard.seen`)
-    sample: str = ""  # of an adopted file: the digest of some blocks; empty if unknown
+    seen: str | None = None  # of an adopted file, as `Shard.seen`
+    sample: str | None = None
 
     @classmethod
     def of(cls, folder: str, shard: Shard, pack: int | None = None) -> "ShardFile":
         """Returns a shard of a version's folder, with rows of `pack` ids. Raises: DatasetError as `shard_paths`."""
         file, index, kept, packs = shard_paths(folder, shard)
+        adopted: dict[str, Any] = {"frames": shard.frames, "seen": shard.seen, "sample": shard.sample}
+        adopted |= {"name": "" if shard.root is None else shard.file, "kept": "" if kept is None else kept.full}
         figures = shard.records, shard.bytes, shard.sha256
         both = zip(shard.packs, packs, strict=True)
         found = next((replace(each, file=place.full) for each, place in both if each.length == pack), None)
         if pack is not None and found is None:
             raise DatasetError(f"{shard.file} has no rows of {pack:,} ids: build again")
-        return cls(
-            file.full,
-            index.full,
-            *figures,
-            name="" if shard.root is None else shard.file,
-            frames=shard.frames,
-            kept="" if kept is None else kept.full,
-            pack=found,
-            seen=shard.seen or "",
-            sample=shard.sample or "",
-        )
+        return cls(file.full, index.full, *figures, pack=found, **adopted)
 
     @property
     def advice(self) -> str:
@@ -124,22 +115,20 @@ def kept_numbers(shard: ShardFile, bits: bytes) -> Numbers:
 
 
 class AdoptedFile:
-    """An adopted file, read: its owner may rewrite or cut it at any time."""
+    """An adopted file, with the slices of a map: its owner may rewrite or cut it at any time."""
 
     def __init__(self, shard: ShardFile) -> None:
-        """Opens the file. Raises: DatasetError as `check`."""
-        self.shard = shard
+        """Opens the file. Raises: DatasetError as `check`, or it is behind a link now."""
         with _readable(shard.file, shard.advice):
-            self._file = open_file(shard.file)
-            self._number = self._file.fileno()
-            is_there = os.path.samestat(os.fstat(self._file.fileno()), os.stat(shard.file))
-        if not is_there or os.path.realpath(shard.file) != shard.file:
-            raise DatasetError(f"{shard.file} is behind a link now: {shard.advice}")
+            self._file = open_file(real_place(shard.file.removesuffix(f"/{shard.name}"), shard.name))
+        self.shard, self._number = shard, self._file.fileno()
         self.check()
 
+    def __len__(self) -> int:
+        return self.shard.bytes
+
     def __getitem__(self, part: slice) -> Frame:
-        """Returns bytes of the file; fewer if it was cut."""
-        start, stop, _ = part.indices(self.shard.bytes)
+        start, stop, _ = part.indices(len(self))
         data = self.read(start, max(0, stop - start))
         return data if len(data) <= COPIED else np.frombuffer(data, np.uint8)
 
@@ -147,9 +136,21 @@ class AdoptedFile:
         """Returns bytes of the file; fewer if it was cut."""
         return os.pread(self._number, size, start)
 
+    def gather(self, starts: Numbers, ends: Numbers) -> tuple[bytes, Numbers, Numbers]:
+        """Reads pieces, neighbours by one call: their bytes, and where each begins and ends. Raises: as `check`."""
+        first, size = int(starts.min()), int(ends.max() - starts.min())
+        if size <= GAP * len(starts):
+            data, moved = self.read(first, size), starts - first
+        else:
+            sizes = ends - starts
+            data = b"".join(map(self.read, starts.tolist(), sizes.tolist()))
+            moved = np.cumsum(sizes) - sizes
+        self.check()
+        return data, moved, moved + ends - starts
+
     def check(self) -> None:
-        """Raises: DatasetError: the content changed since it was adopted."""
-        state, shard = os.fstat(self._file.fileno()), self.shard
+        """Checks after a read that it was of the adopted content. Raises: DatasetError: it changed."""
+        state, shard = os.fstat(self._number), self.shard
         check_size(shard.file, state.st_size, shard.bytes, shard.advice)
         if (seen := seen_as(state)) != shard.seen:
             check_content(shard.file, self.read, shard.bytes, shard.sample)
@@ -161,11 +162,8 @@ class LocalShards:
 
     def __init__(self, shards: Sequence[ShardFile]) -> None:
         self._shards = shards
-        self._is_adopted = any(shard.name for shard in shards)
         # No methods: a cache of a method would keep `self` alive.
-        self.index = lru_cache(_most_open())(
-            lambda number: memoryview(_map(*shards[number].sizes()[1], shards[number].advice)).cast("Q")
-        )
+        self.index = lru_cache(_most_open())(lambda number: _map_index(shards[number]))
         """Returns the index of a shard with records: uint64 [records + 1]. Raises: DatasetError, as `frames`."""
         self.kept = lru_cache(None)(lambda number: kept_numbers(shards[number], _read(shards[number])))
         """Returns the numbers in the index of a split's records, of a shard with `kept`. Raises: DatasetError."""
@@ -179,42 +177,13 @@ class LocalShards:
         if len(records) < TOGETHER * max(1, len(parts)):
             return None
         data: list[bytes | memoryview] = [b""] * len(records)
-        together = [(np.arange(len(records)), self._read_together(parts, records))] if self._is_adopted else None
-        alone = (
-            (rows, _intact(*self._mapped(shard)[1:], *self._bounds(shard, records[rows]))) for shard, rows in parts
-        )
-        for rows, read in together or alone:
-            if read is None:
+        for shard, rows in parts:
+            of_shard = _intact(*self._mapped(shard), records[rows])
+            if of_shard is None:
                 return None
-            for row, record in zip(rows.tolist(), read, strict=True):
+            for row, record in zip(rows.tolist(), of_shard, strict=True):
                 data[row] = record if isinstance(record, bytes) else record.data
         return data
-
-    def _read_together(self, parts: Sequence[tuple[int, Numbers]], records: Numbers) -> list[Frame] | None:
-        """Reads records of adopted files, neighbours by one call; None if one is damaged."""
-        starts, ends = np.zeros(len(records), np.int64), np.zeros(len(records), np.int64)
-        for shard, rows in parts:
-            bounds = self._bounds(shard, records[rows])
-            if min(each.min() for each in bounds) < 0 or max(each.max() for each in bounds) > self._shards[shard].bytes:
-                return None
-            starts[rows], ends[rows] = (each + shard * FAR for each in bounds)
-        order = np.argsort(starts)
-        begins, stops = starts[order], np.maximum.accumulate(ends[order])
-        cuts = np.flatnonzero(begins[1:] - stops[:-1] > GAP)
-        begins, stops = begins[np.append(0, cuts + 1)], stops[np.append(cuts, -1)]
-        sizes = stops - begins
-        files = {shard: self._mapped(shard)[1] for shard, _ in parts}
-        spans = zip((begins // FAR).tolist(), (begins % FAR).tolist(), sizes.tolist(), strict=True)
-        data = b"".join([files[shard].read(start, size) for shard, start, size in spans])
-        for file in files.values():
-            file.check()
-        moved = (np.cumsum(sizes) - sizes - begins)[np.searchsorted(begins, starts, side="right") - 1]
-        return _intact(data, np.frombuffer(data, np.uint8), starts + moved, ends + moved)
-
-    def _bounds(self, shard: int, records: Numbers) -> tuple[Numbers, Numbers]:
-        """Returns where records of a shard begin and end."""
-        offsets = np.frombuffer(self._mapped(shard)[0], np.int64)
-        return offsets[records], offsets[records + 1]
 
     def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
         """Reads records; a damaged index gives wrong bytes. Raises: DatasetError: a missing or mis-sized file.
@@ -227,8 +196,8 @@ class LocalShards:
             index, file, array = mapped(shard)
             start, end = index[record], index[record + 1]
             frames.append(file[start:end] if end - start <= COPIED else array[start:end])  # a slice of a map is a copy
-        for shard in set(shards) if self._is_adopted else ():
-            mapped(shard)[1].check()  # the bytes read are those before a change
+        for number in {number for number in shards if self._shards[number].name}:
+            mapped(number)[1].check()
         return frames
 
     def fetch_ahead(self, shards: Sequence[int], records: Sequence[int]) -> None:
@@ -245,11 +214,10 @@ class LocalShards:
             for path, expected in shard.sizes():
                 with _readable(path, shard.advice):
                     check_size(path, file_bytes(path), expected, shard.advice)
-            if shard.name and seen_as(os.stat(shard.file)) != shard.seen:
-                shard = AdoptedFile(shard).shard
+            is_other = shard.name and seen_as(os.stat(shard.file)) != shard.seen
+            checked.append(AdoptedFile(shard).shard if is_other else shard)
             if shard.pack is not None:
                 self.pack(number)
-            checked.append(shard)
         return checked
 
     def sha256(self, shard: int) -> str:
@@ -305,11 +273,17 @@ def by_shard(shards: Numbers) -> list[tuple[int, Numbers]]:
     return [(int(shards[rows[0]]), rows) for rows in parts]
 
 
-def _intact(file: Any, array: npt.NDArray[np.uint8], starts: Numbers, ends: Numbers) -> list[Frame] | None:
-    """Reads the data of framed records; takes all heads and tails at once. Returns None if one is damaged."""
-    starts, ends = starts + HEADER_BYTES, ends - FOOTER_BYTES
+def _intact(index: memoryview, file: Any, array: Any, records: Numbers) -> list[Frame] | None:
+    """Reads the data of a shard's records; takes all heads and tails at once. Returns None if one is damaged."""
+    offsets = np.frombuffer(index, np.int64)
+    starts, ends = offsets[records] + HEADER_BYTES, offsets[records + 1] - FOOTER_BYTES
     if ((starts < HEADER_BYTES) | (ends < starts) | (ends > len(array) - FOOTER_BYTES)).any():
         return None
+    if isinstance(file, AdoptedFile):
+        file, starts, ends = file.gather(starts - HEADER_BYTES, ends + FOOTER_BYTES)
+        array, starts, ends = np.frombuffer(file, np.uint8), starts + HEADER_BYTES, ends - FOOTER_BYTES
+        if len(array) < ends.max() + FOOTER_BYTES:  # more than the system reads at once
+            return None
     heads = windows(array, f"V{HEADER_BYTES}")[starts - HEADER_BYTES].tobytes()
     tails = windows(array, f"V{FOOTER_BYTES}")[ends].tobytes()
     data: list[Frame] = [
@@ -317,10 +291,6 @@ def _intact(file: Any, array: npt.NDArray[np.uint8], starts: Numbers, ends: Numb
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
     ]
     return data if heads == b"".join(map(frame_head, map(len, data))) and tails == frame_tails(data) else None
-
-
-def _map_index(shard: ShardFile) -> memoryview:
-    return memoryview(_map(*shard.sizes()[1], shard.advice)).cast("Q")
 
 
 def _map_pack(shard: ShardFile) -> PackIndex:
@@ -331,6 +301,10 @@ def _map_pack(shard: ShardFile) -> PackIndex:
 def _read(shard: ShardFile) -> bytes:
     with _readable(shard.kept, shard.advice), open_file(shard.kept) as file:
         return file.read()
+
+
+def _map_index(shard: ShardFile) -> memoryview:
+    return memoryview(_map(*shard.sizes()[1], shard.advice)).cast("Q")
 
 
 def _map(path: str, expected: int, advice: str = ADVICE) -> mmap.mmap:

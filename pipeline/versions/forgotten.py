@@ -3,13 +3,13 @@
 Each is the digest that places its row (`pipeline.dataset.placement`): a forgotten row is found in any version without
 reading all of it, and the list contains no keys. Whoever has the list can confirm a guess.
 
-An adopted file may get another name, and its name another file. So an adopted record is listed by its features
-(`wire.content_of`), and by its number in a file of this SHA-256 (`identities`) instead of this name.
+An adopted file may get another name, and its name another file. So the list has adopted records by their features
+(`wire.content_of`), and by number in a file of this SHA-256 instead of this name.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -75,33 +75,26 @@ class Forgotten:
         entry = {"keys": len(self.keys), "keys_sha256": self.sha256, "source_key": source_key}
         return entry | ({LEARNED_OF: learned_of} if learned_of else {})
 
-    def with_identities(self, files: Iterable[tuple[str, str, int]]) -> "Forgotten":
-        """Replaces places of adopted records by `identities`, given their files' names, SHA-256 and records."""
+    def renamed(self, files: Iterable[tuple[str, str, int]], *, keep: bool = False) -> "Forgotten":
+        """Lists records `old:number` as `new:number`, given (old, new, records) of files; with `keep` as both."""
         keys = dict(self.keys)
-        for name, sha256, records in files if keys else ():
+        for old, new, records in files if keys else ():
             for record in range(records):
-                if (time := keys.pop(digest(f"{name}:{record}".encode()).hex(), None)) is not None:
-                    keys[digest(f"{sha256}:{record}".encode()).hex()] = time
+                if (before := digest(f"{old}:{record}".encode()).hex()) in keys:
+                    keys[digest(f"{new}:{record}".encode()).hex()] = keys[before] if keep else keys.pop(before)
         return Forgotten(keys)
+
+    def named_in(self, manifest: Manifest) -> "Forgotten":
+        """Adds the keys that adopted records of the list have in a version."""
+        return self.renamed(((sha256, name, records) for name, sha256, records in places(manifest)), keep=True)
 
     def to_text(self) -> str:
         """Formats the list for its file."""
         return json.dumps({"format": FORMAT, "keys": dict(sorted(self.keys.items()))}, indent=1) + "\n"
 
 
-def identities(manifest: Manifest) -> Callable[[bytes], bytes]:
-    """Returns a function of a row's key that gives what the list knows it by: a file's SHA-256 in place of its name."""
-    files = {name.encode(): sha256.encode() for name, sha256, _ in adopted_files(manifest)}
-
-    def identity(key: bytes) -> bytes:
-        name, _, number = key.rpartition(b":")
-        return b"%b:%b" % (files[name], number) if name in files else key
-
-    return identity
-
-
-def adopted_files(manifest: Manifest | None) -> set[tuple[str, str, int]]:
-    """Returns name, SHA-256 and number of records of each adopted file whose records' keys are their places."""
+def places(manifest: Manifest | None) -> set[tuple[str, str, int]]:
+    """Returns name, SHA-256 and records of the adopted files whose records' keys are their places."""
     shards = manifest.shards if manifest and manifest.adopted and "key" not in manifest.adopted else ()
     return {(shard.file, shard.sha256, shard.indexed) for shard in shards}
 
@@ -124,14 +117,14 @@ def read_forgotten(store: Store) -> Forgotten:
     return _parse_forgotten(store, store.read_tagged(FORGOTTEN_FILE))
 
 
-def add_forgotten(store: Store, keys: Iterable[bytes], files: Iterable[tuple[str, str, int]] = ()) -> Forgotten:
-    """Adds keys to the list, `with_identities` of files, and returns it. Raises: OutputError: broken, not writable."""
-    added, files = {digest(key).hex(): now() for key in keys}, list(files)
+def add_forgotten(store: Store, keys: Collection[bytes], files: Collection[tuple[str, str, int]] = ()) -> Forgotten:
+    """Adds keys to the list, `renamed` by files, and returns it. Raises: OutputError: it is broken or not writable."""
     lists = list[Forgotten]()
 
     def text(content: Content | None) -> bytes | None:
         before = _parse_forgotten(store, content)
-        lists.append(Forgotten({**added, **before.keys}).with_identities(files))
+        added = dict.fromkeys((digest(key).hex() for key in keys), now())
+        lists.append(Forgotten({**added, **before.keys}).renamed(files))
         return None if lists[-1].keys == before.keys else lists[-1].to_text().encode()
 
     swap(store, FORGOTTEN_FILE, text)
