@@ -3,8 +3,10 @@
 import json
 import os
 import random
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +143,58 @@ def test_what_changed_since_is_said(dataset: Dataset, old: Path) -> None:
     assert_names("\n".join(verify(str(dataset.folder)).lines()), path, "missing")
 
 
+def rewritten(path: Path, rows: list[dict[str, Any]]) -> None:
+    tfrecords.write(path, rows)  # in place, as TensorFlow's writer does
+
+
+FIRST = "train-00000-of-00003.tfrecord"
+CHANGES: dict[str, Callable[[Path], Any]] = {
+    "cut": lambda path: os.truncate(path, 100),
+    "empty": lambda path: os.truncate(path, 0),
+    "shorter": lambda path: rewritten(path, [tfrecords.row(at) for at in range(9)]),
+    "longer": lambda path: rewritten(path, [tfrecords.row(at) for at in range(99)]),
+    "as long": lambda path: rewritten(path, [tfrecords.row(at) for at in reversed(range(RECORDS))]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_changes_while_it_is_read_is_named(dataset: Dataset, old: Path, change: str) -> None:
+    facts = old / FIRST, "adopt the files again"
+    source, iterations = dataset.source("train"), list[Any]()
+    for options in ({"batch_size": 1}, {"batch_size": RECORDS}, {"batch_size": RECORDS, "on_error": "skip"}):
+        given = dataset.training_input("train", seed=1, epochs=99, workers=0, threads=1, **options)
+        iterations.append(given.as_numpy())
+        next(iterations[-1])
+    assert source[0][0]["id"] == 0
+    CHANGES[change](old / FIRST)
+    for act in (lambda: source[1], *(partial(list, each) for each in iterations)):
+        with raises(DatasetError, *facts):
+            act()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_changed_is_named_when_the_dataset_is_opened(dataset: Dataset, old: Path, change: str) -> None:
+    CHANGES[change](old / FIRST)
+    again, facts = open_dataset(dataset.folder.parents[1]), (old / FIRST, "adopt the files again")
+    for act in (again.training_input, lambda **_: again.source("train")[0], lambda **_: list(again.records("train"))):
+        with raises(DatasetError, *facts):
+            act(batch_size=1)
+    assert_names("\n".join(verify(str(dataset.folder)).lines()), *facts)
+
+
+def test_what_only_seems_to_have_changed_is_read(dataset: Dataset, old: Path, tmp_path: Path) -> None:
+    batches = dataset.evaluation_input("train", batch_size=RECORDS, workers=0).as_numpy()
+    assert next(batches)[0]["id"].tolist() == [*range(RECORDS)]
+    for path in old.iterdir():
+        os.utime(path, (1, 1))
+    assert next(batches)[0]["id"].tolist() == [*range(RECORDS, 2 * RECORDS)]
+    shutil.copytree(old, tmp_path / "copy")
+    shutil.rmtree(old)
+    assert next(batches)[0]["id"].tolist() == [*range(2 * RECORDS, ALL)]  # deleted files stay until they are closed
+    os.rename(tmp_path / "copy", old)
+    assert len(list(dataset.training_input(batch_size=1).as_numpy())) == ALL
+
+
 def upload(folder: Path, url: str) -> None:
     bucket, _, prefix = url.removeprefix("s3://").partition("/")
     for path in folder.iterdir():
@@ -167,6 +221,14 @@ def test_a_bucket_gives_each_byte_once_and_the_records_of_a_folder(tmp_path: Pat
             remote_elsewhere(url, tmp_path).training_input(batch_size=1)
         assert open_dataset(f"{url}/out", files=f"{url}/old/part-*").source("train")[5]["id"] == 5
         assert main_code("verify", f"{url}/out") == 0
+        first = tmp_path / "big" / "part-0.tfrecord"
+        tfrecords.write(first, ({"id": at, "data": bytes([at % 250]) * 30_000} for at in range(300)))  # as long
+        upload(tmp_path / "big", f"{url}/old")
+        changed = f"{url}/old/{first.name}", "adopt the files again"
+        with raises(DatasetError, *changed):
+            open_dataset(f"{url}/out").source("train")[3]
+        with raises(DatasetError, *changed):
+            open_dataset(f"{url}/out").training_input(batch_size=1)
 
 
 def remote_elsewhere(url: str, tmp_path: Path) -> Dataset:
