@@ -5,6 +5,7 @@ import zlib
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -137,15 +138,9 @@ def scan_file(
             count += len(offsets)
             on_bytes(walk.taken())
         np.array([walk.lost], "<u8").tofile(index)
-
-        def read(start: int, size: int) -> bytes:
-            opened.seek(start)
-            return opened.read(size)
-
-        blocks = sample(read, found.info.bytes)
-    head = {"records": count, "sha256": walk.sha256, "sample": blocks, "layouts": facts.layouts}
-    head |= {"damaged": sorted(damaged)[:NAMED], "lost": not walk.is_whole}
-    head |= {"of_all": min(kinds) if len(kinds) == 1 else None}
+    head = {"records": count, "sha256": walk.sha256, "damaged": sorted(damaged)[:NAMED], "lost": not walk.is_whole}
+    head |= {"of_all": min(kinds) if len(kinds) == 1 else None, "layouts": facts.layouts}
+    head["sample"] = sample(partial(files.read, found.info.path), found.info.bytes)
     head["facts"] = {name: asdict(each) for name, each in sorted(facts.features.items())}
     with replacing(path.with_suffix(".scan")) as file:
         file.write(zlib.compress(json.dumps(head).encode()) + b"".join([*packed, groups.flush()]))

@@ -149,7 +149,7 @@ def _opened(dataset: DatasetVersion, shard: Shard) -> Iterator[_Opened]:
             is_own = bool(size) and isinstance(files.folder, Path) and shard.root is None  # and stays as it is
             # Of a map, keys touch few pages.
             data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if is_own else file.read()
-            check_content(described.file, lambda start, length: data[start : start + length], size, shard.sample)
+            check_content(described.file, size, shard.sample, lambda start, length: data[start : start + length])
             numbers = np.arange(shard.records)
             if shard.kept is not None:
                 numbers = kept_numbers(described, version_files.VersionFiles(dataset.folder).read(shard.kept))

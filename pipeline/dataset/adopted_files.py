@@ -82,9 +82,12 @@ def _holds(folder: str, names: str, root: str, file: str) -> bool:
     """Whether a place holds a file below a root, both without links; URLs by their texts."""
     if names:
         return root == folder and fnmatchcase(file, names)
-    rest = f"{root}/".removeprefix(f"{folder.rstrip('/')}/")
-    is_plain = "://" not in root or NO_PARTS.isdisjoint(root.partition("://")[2].split("/")) and not OF_URLS & set(rest)
-    return len(rest) <= len(root) and is_plain
+    whole, place = f"{root}/", f"{folder.rstrip('/')}/"
+    if "://" in root and not (
+        OF_URLS.isdisjoint(whole.removeprefix(place)) and NO_PARTS.isdisjoint(root.split("/")[2:])
+    ):
+        return False
+    return whole.startswith(place)
 
 
 def sample(read: Callable[[int, int], bytes], size: int) -> str:
@@ -93,7 +96,7 @@ def sample(read: Callable[[int, int], bytes], size: int) -> str:
     return hashlib.sha256(b"".join(read(start, min(BLOCK, size)) for start in starts)).hexdigest()
 
 
-def check_content(path: str, read: Callable[[int, int], bytes], size: int, expected: str | None) -> None:
+def check_content(path: str, size: int, expected: str | None, read: Callable[[int, int], bytes]) -> None:
     """Compares an adopted file's `sample` with that of its adoption, if known. Raises: DatasetError."""
     if expected and sample(read, size) != expected:
         raise DatasetError(f"{path} changed since it was adopted: {ADOPT}")

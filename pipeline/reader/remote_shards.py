@@ -138,15 +138,12 @@ class RemoteShards:
         """Returns a shard with the tags of its files. Raises: DatasetError: another size or content."""
         tags = list[str]()
         for path, expected in shard.sizes():
-            part = self._first_byte(path)
-            check_size(path, part.size, expected, self._advice)
-            tags.append(part.tag)
-
-        def read(start: int, size: int) -> bytes:
-            return self._fetch(Block(shard.file, start, start + size, tags[0], shard.sha256))
-
+            first = self._first_byte(path)
+            check_size(path, first.size, expected, self._advice)
+            tags.append(first.tag)
         if tags[0] != shard.seen:
-            check_content(shard.file, read, shard.bytes, shard.sample)
+            known, part = (shard.file, shard.bytes, shard.sample), Block(shard.file, 0, 0, tags[0], shard.sha256)
+            check_content(*known, lambda start, size: self._fetch(part._replace(start=start, end=start + size)))
         return replace(shard, tags=(tags[0], tags[1]))
 
     def sha256(self, shard: int) -> str:

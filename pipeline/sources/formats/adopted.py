@@ -137,7 +137,7 @@ class AdoptedReader(TFRecordReader):
         if any(shard.bytes != info.bytes for shard in of_file.values()):
             raise SourceError(f"{info.path} has another size than when it was adopted: {ADOPT}")
         if (known := next(iter(of_file.values()))).seen != info.seen:
-            check_content(info.path, partial(files.read, info.path), info.bytes, known.sample)
+            check_content(info.path, info.bytes, known.sample, partial(files.read, info.path))
         said = [[split, manifest.content_of(shard)] for split, shard in of_file.items()]
         return info._replace(tag=hashlib.sha256(json.dumps([said, info.keyed]).encode()).hexdigest())
 
