@@ -83,11 +83,8 @@ def _holds(folder: str, names: str, root: str, file: str) -> bool:
     if names:
         return root == folder and fnmatchcase(file, names)
     whole, place = f"{root}/", f"{folder.rstrip('/')}/"
-    if "://" in root and not (
-        OF_URLS.isdisjoint(whole.removeprefix(place)) and NO_PARTS.isdisjoint(root.split("/")[2:])
-    ):
-        return False
-    return whole.startswith(place)
+    special = OF_URLS & set(whole.removeprefix(place)) or NO_PARTS & set(root.partition("://")[2].split("/"))
+    return whole.startswith(place) and not ("://" in root and special)
 
 
 def sample(read: Callable[[int, int], bytes], size: int) -> str:

@@ -238,6 +238,14 @@ def check_size(path: str, found: int, expected: int, advice: str = ADVICE) -> No
         raise DatasetError(f"{path} holds {found:,} bytes, expected {expected:,}: {advice}")
 
 
+def unreadable(path: str, error: Exception, advice: str = ADVICE) -> DatasetError:
+    """Returns the error for a missing or unreadable file."""
+    if isinstance(error, FileNotFoundError):
+        return DatasetError(f"{path} is missing: {advice}")
+    advice = "raise the limit, `ulimit -n`" if getattr(error, "errno", None) == errno.EMFILE else advice
+    return DatasetError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}): {advice}")
+
+
 def _most_open() -> int:
     """Returns the most shards to keep open: two maps each, in half of the process' file descriptors."""
     with suppress(ImportError):  # Windows
@@ -310,8 +318,5 @@ def _map(path: str, expected: int, advice: str = ADVICE) -> mmap.mmap:
 def _readable(path: str, advice: str = ADVICE) -> Iterator[None]:
     try:
         yield
-    except FileNotFoundError:
-        raise DatasetError(f"{path} is missing: {advice}") from None
     except OSError as error:
-        advice = "raise the limit, `ulimit -n`" if error.errno == errno.EMFILE else advice
-        raise DatasetError(f"{path} cannot be read ({error.strerror or error}): {advice}") from None
+        raise unreadable(path, error, advice) from None
