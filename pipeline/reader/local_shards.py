@@ -235,7 +235,8 @@ class LocalShards:
 def check_size(path: str, found: int, expected: int, advice: str = ADVICE) -> None:
     """Checks a file's size. Raises: DatasetError."""
     if found != expected:
-        raise DatasetError(f"{path} holds {found:,} bytes, expected {expected:,}: {advice}")
+        since = ", and changed since it was adopted" if advice == ADOPT else ""
+        raise DatasetError(f"{path} holds {found:,} bytes, expected {expected:,}{since}: {advice}")
 
 
 def unreadable(path: str, error: Exception, advice: str = ADVICE) -> DatasetError:
