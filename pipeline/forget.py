@@ -28,6 +28,7 @@ from recordmill.pipeline.dataset.tfrecord import FRAME_BYTES, ShardWriter
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.facts.sidecars import SIDECARS, with_sidecars
 from recordmill.pipeline.reader.parsing import parse
+from recordmill.pipeline.reader.wire import content_of
 from recordmill.pipeline.rows import (
     Rejected,
     StoredRow,
@@ -87,8 +88,9 @@ def forget(output: str, keys: Collection[bytes] = (), on_wait: OnWait = lambda _
     if latest_of(store) is None:
         raise OutputError(f"{output} has no live version to forget rows of: the list was not written")
     with recorded(output, "forget", reason) as changes:
-        before = len(forgetting.read_forgotten(store).keys)
-        changes["keys"] = len(forgetting.add_forgotten(store, keys).keys) - before
+        base = Base.read(output)
+        listed = forgetting.add_forgotten(store, keys, forgetting.places(base.live))
+        changes["keys"] = len(listed.keys) - len(base.forgotten.keys)
         with leases.hold(store, leases.BUILD, on_wait) as lease:
             return _forget(store, Base.read(output), lease, sorted(set(keys)), changes)
 
@@ -104,8 +106,9 @@ def versions_with(output: str, gone: Forgotten, but: Collection[str] = (), only:
         folder = version_folder(open_location(output), manifest.version)
         try:
             allowed = allow(manifest, folder)
-            rows = sum(1 for _ in find_digests(folder, allowed, gone.digests)) if has_keys(manifest) else -1
-            if rows or without_rejects(folder, manifest, gone).removed:
+            named = gone.named_in(manifest)
+            rows = sum(1 for _ in find_digests(folder, allowed, named.digests)) if has_keys(manifest) else -1
+            if rows or without_rejects(folder, manifest, named).removed:
                 counts[manifest.version] = rows
         except (DatasetError, OSError):
             counts[manifest.version] = -1
@@ -125,8 +128,12 @@ def _forget(store: Store, base: Base, lease: Lease, keys: Sequence[bytes], chang
             remedy = f"run `recordmill build`, which skips the rows, and then {prune}"
             several = f"the records of {live.version} hold several rows each, which cannot be separated"
             raise PackedError(f"{several}: the keys are on the list; {remedy}")
-        rows = list(find_digests(base.folder, allow(live, base.folder), gone.digests))
-        rejects = without_rejects(base.folder, live, gone)
+        named = gone.named_in(live)
+        rows = list(find_digests(base.folder, allow(live, base.folder), named.digests))
+        rejects = without_rejects(base.folder, live, named)
+        if live.adopted:
+            gone = forgetting.add_forgotten(store, [content_of(row.data) for row in rows])
+            base = replace(base, forgotten=gone)
         manifest = _Removal(store, output, live, gone, rows, rejects).publish(base, lease)
         moved = {"version": manifest.version, "live_before": base.version, "live_after": manifest.version}
         changes |= {"records": len(rows), **moved}

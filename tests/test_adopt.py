@@ -12,6 +12,7 @@ from recordmill import Dataset, UserError, open_dataset, open_tfrecords
 from recordmill.pipeline.adopt import adopt as adopting
 from recordmill.pipeline.adopt.scanned import scan_file
 from recordmill.pipeline.cli.commands import main
+from recordmill.pipeline.dataset.placement import digest
 from recordmill.pipeline.errors import code_of
 from tests import tfrecords
 from tests.messages import assert_names, raises
@@ -253,6 +254,58 @@ def test_forgotten_records_are_in_no_order_and_stay_out(old: Path, tmp_path: Pat
     assert dataset.manifest.rows["forgotten"] == 2
     assert not {*gone} & set(map(bytes.decode, keys(dataset, batch_size=1)))
     assert run("verify", out) == 0
+
+
+NAMES = ["train-a.tfrecord", "train-b.tfrecord", "train-c.tfrecord"]
+
+
+def numbers(out: Path) -> list[int]:
+    return [row["id"] for row in values(open_dataset(out), "train")]
+
+
+@pytest.mark.parametrize("listed", ["now", "by an earlier Recordmill"])
+def test_a_forgotten_record_stays_out_when_its_file_has_another_name(tmp_path: Path, listed: str) -> None:
+    out, old = tmp_path / "out", tmp_path / "old"
+    for number, name in enumerate(NAMES[:2]):
+        tfrecords.write(old / name, map(tfrecords.row, range(3 * number, 3 * number + 3)))
+    run("adopt", f"{old}/*", "-o", out)
+    if listed == "now":
+        assert run("versions", "forget", out, f"{NAMES[0]}:1") == 0
+    else:
+        digests = {digest(f"{NAMES[0]}:1".encode()).hex(): "2026-01-01T00:00:00Z"}
+        (out / "forgotten.json").write_text(json.dumps({"format": 1, "keys": digests}))
+    (old / NAMES[0]).rename(old / NAMES[2])
+    for rows in ([], [50, 51, 52]):  # then another file takes the name
+        tfrecords.write(old / NAMES[0], map(tfrecords.row, rows)) if rows else None
+        assert run("adopt", f"{old}/*", "-o", out) == 0
+        assert sorted(numbers(out)) == [0, 2, 3, 4, 5, *rows]
+    assert b"number 1" not in (out / "forgotten.json").read_bytes()
+    assert run("verify", out) == 0
+
+
+def test_a_forgotten_record_stays_out_of_a_file_that_is_written_anew_and_no_other_does(tmp_path: Path) -> None:
+    out, file = tmp_path / "out", tmp_path / "old" / NAMES[0]
+    tfrecords.write(file, map(tfrecords.row, range(4)))
+    run("adopt", file, "-o", out)
+    assert run("versions", "forget", out, f"{NAMES[0]}:1") == 0
+    for rows in ([7, 8, 9, 1], [1, 8, 9], [8, 9, 10]):
+        tfrecords.write(file, [dict(reversed(tfrecords.row(row).items())) for row in rows])  # features in another order
+        assert run("adopt", file, "-o", out) == 0
+        assert numbers(out) == [row for row in rows if row != 1]
+        assert run("verify", out) == 0
+    tfrecords.write(file.with_name(NAMES[1]), map(tfrecords.row, range(20, 30)))
+    assert run("adopt", file.parent, "-o", out) == 0
+    assert sorted(numbers(out)) == [8, 9, 10, *range(20, 30)]
+
+
+def test_a_forgotten_key_stays_out_of_every_file(tmp_path: Path) -> None:
+    out, file = tmp_path / "out", tmp_path / "old" / NAMES[0]
+    tfrecords.write(file, map(tfrecords.row, range(4)))
+    run("adopt", file, "-o", out, "--key", "text")
+    assert run("versions", "forget", out, "number 1") == 0
+    tfrecords.write(file.with_name(NAMES[1]), [tfrecords.row(1) | {"size": 9.5}, tfrecords.row(5)])
+    assert run("adopt", file.parent, "-o", out, "--key", "text") == 0
+    assert numbers(out) == [0, 2, 3, 5]
 
 
 def test_a_rollback_is_not_undone(old: Path, tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_a_version_names_no_file_that_its_reader_did_not_allow(old: Path) -> Non
 def test_files_that_changed_or_are_gone_are_named(old: Path) -> None:
     output, file = adopted(old), old / "old/x-train.tfrecord"
     file.write_bytes(file.read_bytes()[:-1])
-    with raises(SourceError, file, "another size", "adopt it again"):
+    with raises(SourceError, file, "another size", "adopt the files again"):
         source(output).plan(FILES, ASKED, 1)
     file.unlink()
     with raises(SourceError, file, "No such file"):

@@ -3,8 +3,10 @@
 import json
 import os
 import random
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset import adopted_files
 from recordmill.pipeline.dataset.adopted_files import allow
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, read_manifest
+from recordmill.pipeline.export.export import export
 from recordmill.pipeline.reader.metrics import FETCHED
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions.prune import prune
@@ -103,6 +106,9 @@ def test_the_order_is_that_of_the_records_in_the_files(dataset: Dataset) -> None
 
 def test_every_flipped_byte_is_found_by_name_and_ends_a_training(dataset: Dataset, old: Path) -> None:
     wild = random.Random(1)
+    shards = tuple(replace(each, sample=None) for each in dataset.manifest.splits["train"].shards)
+    splits = {"train": replace(dataset.manifest.splits["train"], shards=shards)}
+    blind = Dataset(dataset.folder, replace(dataset.manifest, splits=splits))  # as if the disk changed a bit: no times
     for _ in range(50):
         path = wild.choice(sorted(old.iterdir()))
         data = path.read_bytes()
@@ -114,10 +120,12 @@ def test_every_flipped_byte_is_found_by_name_and_ends_a_training(dataset: Datase
         assert place.offset is not None
         assert place.offset <= at < place.offset + size + 8
         assert place.file in {each.file for each in verify(str(dataset.folder), quick=True).findings.problems}
-        train = dataset.training_input(batch_size=1, with_key=True)
-        with raises(DamagedRecordError, path, f"record {place.record}"):
+        with raises(DatasetError, path, "changed since it was adopted", "adopt the files again"):
+            dataset.training_input(batch_size=1)
+        train = blind.training_input(batch_size=1, with_key=True)
+        with raises(DamagedRecordError, path, f"record {place.record}", "adopt the files again"):
             list(train.as_numpy())
-        skipping = dataset.training_input(batch_size=1, with_key=True, on_error="skip").as_numpy()
+        skipping = blind.training_input(batch_size=1, with_key=True, on_error="skip").as_numpy()
         read = {key for features, _ in skipping for key in features["key"].tolist()}
         assert len(read) == ALL - 1
         assert f"{path.name}:{place.record}".encode() not in read
@@ -133,6 +141,58 @@ def test_what_changed_since_is_said(dataset: Dataset, old: Path) -> None:
     with raises(DatasetError, path, "is missing"):
         dataset.training_input(batch_size=1)
     assert_names("\n".join(verify(str(dataset.folder)).lines()), path, "missing")
+
+
+def rewritten(path: Path, rows: list[dict[str, Any]]) -> None:
+    tfrecords.write(path, rows)  # in place, as TensorFlow's writer does
+
+
+FIRST = "train-00000-of-00003.tfrecord"
+CHANGES: dict[str, Callable[[Path], Any]] = {
+    "cut": lambda path: os.truncate(path, 100),
+    "empty": lambda path: os.truncate(path, 0),
+    "shorter": lambda path: rewritten(path, [tfrecords.row(at) for at in range(9)]),
+    "longer": lambda path: rewritten(path, [tfrecords.row(at) for at in range(99)]),
+    "as long": lambda path: rewritten(path, [tfrecords.row(at) for at in reversed(range(RECORDS))]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_changes_while_it_is_read_is_named(dataset: Dataset, old: Path, change: str) -> None:
+    facts = old / FIRST, "adopt the files again"
+    source, iterations = dataset.source("train"), list[Any]()
+    for options in ({"batch_size": 1}, {"batch_size": RECORDS}, {"batch_size": RECORDS, "on_error": "skip"}):
+        given = dataset.training_input("train", seed=1, epochs=99, workers=0, threads=1, **options)
+        iterations.append(given.as_numpy())
+        next(iterations[-1])
+    assert source[0][0]["id"] == 0
+    CHANGES[change](old / FIRST)
+    for act in (lambda: source[1], *(partial(list, each) for each in iterations)):
+        with raises(DatasetError, *facts):
+            act()
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_changed_is_named_when_the_dataset_is_opened(dataset: Dataset, old: Path, change: str) -> None:
+    CHANGES[change](old / FIRST)
+    again, facts = open_dataset(dataset.folder.parents[1]), (old / FIRST, "adopt the files again")
+    for act in (again.training_input, lambda **_: again.source("train")[0], lambda **_: list(again.records("train"))):
+        with raises(DatasetError, *facts):
+            act(batch_size=1)
+    assert_names("\n".join(verify(str(dataset.folder)).lines()), *facts)
+
+
+def test_what_only_seems_to_have_changed_is_read(dataset: Dataset, old: Path, tmp_path: Path) -> None:
+    batches = dataset.evaluation_input("train", batch_size=RECORDS, workers=0).as_numpy()
+    assert next(batches)[0]["id"].tolist() == [*range(RECORDS)]
+    for path in old.iterdir():
+        os.utime(path, (1, 1))
+    assert next(batches)[0]["id"].tolist() == [*range(RECORDS, 2 * RECORDS)]
+    shutil.copytree(old, tmp_path / "copy")
+    shutil.rmtree(old)
+    assert next(batches)[0]["id"].tolist() == [*range(2 * RECORDS, ALL)]  # deleted files stay until they are closed
+    os.rename(tmp_path / "copy", old)
+    assert len(list(dataset.training_input(batch_size=1).as_numpy())) == ALL
 
 
 def upload(folder: Path, url: str) -> None:
@@ -161,6 +221,14 @@ def test_a_bucket_gives_each_byte_once_and_the_records_of_a_folder(tmp_path: Pat
             remote_elsewhere(url, tmp_path).training_input(batch_size=1)
         assert open_dataset(f"{url}/out", files=f"{url}/old/part-*").source("train")[5]["id"] == 5
         assert main_code("verify", f"{url}/out") == 0
+        first = tmp_path / "big" / "part-0.tfrecord"
+        tfrecords.write(first, ({"id": at, "data": bytes([at % 250]) * 30_000} for at in range(300)))  # as long
+        upload(tmp_path / "big", f"{url}/old")
+        changed = f"{url}/old/{first.name}", "adopt the files again"
+        with raises(DatasetError, *changed):
+            open_dataset(f"{url}/out").source("train")[3]
+        with raises(DatasetError, *changed):
+            open_dataset(f"{url}/out").training_input(batch_size=1)
 
 
 def remote_elsewhere(url: str, tmp_path: Path) -> Dataset:
@@ -250,22 +318,34 @@ def place(root: Any, file: str = "train-00000-of-00003.tfrecord") -> Callable[[d
     return edit
 
 
-@pytest.mark.parametrize("command", ["reader", "verify", "head"])
-@pytest.mark.parametrize("attack", ["other", "above", "inner", "link", "relative", "url", "no root"])
+ATTACKS = "other above inner link relative url no-root root-link link-above noted nul".split()
+
+
+@pytest.mark.parametrize("command", ["reader", "verify", "head", "export"])
+@pytest.mark.parametrize("attack", ATTACKS)
 def test_files_elsewhere_are_not_opened(
     dataset: Dataset, tmp_path: Path, attack: str, command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     secret = tfrecords.write(tmp_path / "secret" / "train-00000-of-00003.tfrecord", [SECRET] * RECORDS)
     old = str((tmp_path / "old").resolve())
     os.symlink(secret, tmp_path / "old" / "link.tfrecord")
+    os.symlink(secret.parent, tmp_path / "out" / "lnk")
+    os.symlink(tmp_path, tmp_path / "out" / "up")
+    if attack == "noted":  # the adopted folder became a link
+        os.rename(old, tmp_path / "moved")
+        os.symlink(secret.parent, old)
     edit = {
+        "root-link": place("lnk"),
+        "link-above": place("up/secret"),
+        "noted": place(old),
+        "nul": place("/secret\0"),
         "other": place(str(secret.parent)),
         "above": place(f"{old}/../secret"),
         "inner": place(old, "../secret/train-00000-of-00003.tfrecord"),
         "link": place(old, "link.tfrecord"),
         "relative": place("../secret"),
         "url": place("s3://secret/of-others"),
-        "no root": place(None, str(secret)),
+        "no-root": place(None, str(secret)),
     }[attack]
     output = edited(dataset, edit)
     opened: list[str] = []
@@ -274,10 +354,13 @@ def test_files_elsewhere_are_not_opened(
     if command == "verify":
         lines = _lines(lambda: "\n".join(verify(output).lines()))
     elif command == "head":
-        lines = _lines(lambda: str(list(open_dataset(output).records("train"))))
+        lines = _lines(lambda: str([row.values for row in open_dataset(output).records("train")]))
+    elif command == "export":
+        lines = _lines(lambda: str(export(open_dataset(output), "parquet", tmp_path / "copied")))
     else:
         lines = _lines(lambda: str(open_dataset(output).training_input(batch_size=1)))
-    assert "secret" not in "".join(opened)
+    assert "secret/" not in "".join(map(os.path.realpath, opened))
+    assert "b'secret'" not in lines
     assert "number" not in lines or command == "verify"
     assert any(word in lines for word in ("allow", "leaves", "outside", "broken", "adopted"))
 
@@ -341,9 +424,40 @@ def test_what_is_allowed(dataset: Dataset, tmp_path: Path, monkeypatch: pytest.M
     assert allows("s3://b/old", "s3://b/old/train-*")
     assert allows("s3://b/old/deep", "s3://b/old")
     assert not any(allows("s3://b/older", each) for each in ("s3://b/old", "s3://b/old*", "s3://a", "/"))
-    assert not allows("s3://b/old/../secret", "s3://b/old")
+    assert not any(allows(f"s3://b/old/{up}/secret", "s3://b/old") for up in ("..", "%2e%2e", "a/%2E%2E/.."))
+    assert allows("s3://b/100%/old", "s3://b/100%")
     assert allows(".")
     assert allows("inside/deep")
+
+
+def test_links_that_stay_or_that_the_user_named_are_followed(old: Path, tmp_path: Path) -> None:
+    current = tmp_path / "current"
+    current.symlink_to(old)
+    out = tmp_path / "out"
+    dataset = open_tfrecords(f"{current}/train-*", out)  # adopted through a link, which then moves on
+    current.unlink()
+    current.symlink_to(tmp_path)
+    assert len(open_dataset(out).source("train")) == ALL
+    os.rename(old, out / "inside")
+    (out / "lnk").symlink_to("inside")
+    assert len(open_dataset(edited(dataset, place("lnk", "train-00000-of-00003.tfrecord"))).source("train")[5]) == 2
+    with raises(DatasetError, old, "is missing"):
+        list(open_dataset(out).records("train"))  # the others are where they were adopted
+    old.symlink_to(out / "inside")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
+        for given in (old, f"{old}/train-*", f"{old}/**/*.tfrecord"):
+            assert len(list(open_dataset(out, files=given).records("train"))) == ALL
+
+
+def test_a_folder_that_becomes_a_link_after_opening_is_not_followed(dataset: Dataset, tmp_path: Path) -> None:
+    train, source = dataset.training_input(batch_size=1, workers=0), dataset.source("train")
+    tfrecords.write_some(tmp_path / "secret", FILES, RECORDS)
+    os.rename(tmp_path / "old", tmp_path / "moved")
+    (tmp_path / "old").symlink_to(tmp_path / "secret")
+    for act in (lambda: next(train.as_numpy()), lambda: source[0], lambda: dataset.training_input(batch_size=1)):
+        with raises(DatasetError, tmp_path / "old", "adopt"):
+            act()
 
 
 def test_a_place_is_remembered_for_its_folder_and_user_alone(dataset: Dataset, tmp_path: Path) -> None:

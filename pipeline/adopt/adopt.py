@@ -12,10 +12,11 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from io import BufferedReader
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
@@ -32,11 +33,13 @@ from recordmill.pipeline.dataset.manifest import Latest, Manifest, version_folde
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.parallel import cores, in_order
 from recordmill.pipeline.reader import wire
+from recordmill.pipeline.reader.frame_walk import FrameWalk
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.files import LocalFiles, StoreFiles
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.base import Base, is_rolled_back
 from recordmill.pipeline.versions.build_folders import RUN, building_folder, remove_run
+from recordmill.pipeline.versions.forgotten import Forgotten, add_forgotten, places
 from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.leases import OnWait
 from recordmill.pipeline.versions.stores.base import OutputError
@@ -56,6 +59,7 @@ class Adopted:
     notes: Sequence[str] = ()  # lines on guesses, losses and features left out
 
 
+LeftOut: TypeAlias = Mapping[int, Mapping[int, wire.Lists | None]]  # by file, forgotten records with their lists
 OnPlan = Callable[[int], OnBytes]  # takes the bytes to read, and returns a function of each read's number of bytes
 
 
@@ -87,7 +91,8 @@ def adopt(
         scanned = list(_scan(adoption, files, found, base, work, on_plan))
         _check_unchanged(adoption, files.again(), found)
         said = {name: files.read(file.path) for name, file in beside.items()}
-        manifest, guessed = _assemble(adoption, files, scanned, said, base, work / "version")
+        base, left_out = _forgotten(files, scanned, base, adoption.key)
+        manifest, guessed = _assemble(adoption, scanned, said, base, left_out, work / "version")
         live = not is_rolled_back(base.latest, manifest)
         key = manifest.build_key
         if earlier := publishing.find_version(store.url, manifest.source_key, lambda each: each.build_key == key):
@@ -139,7 +144,7 @@ def _digest(*parts: Any) -> str:
 
 
 def _assemble(
-    adoption: Adoption, files: StoreFiles, scanned: Sequence[Scanned], said: Mapping[str, bytes], base: Base, into: Path
+    adoption: Adoption, scanned: Sequence[Scanned], said: Mapping[str, bytes], base: Base, left_out: LeftOut, into: Path
 ) -> tuple[Manifest, Guessed]:
     facts = dict[str, FeatureFacts]()
     for name, some in chain.from_iterable(each.facts.items() for each in scanned):
@@ -150,7 +155,6 @@ def _assemble(
     if label is not None and label not in guessed.read:
         near = did_you_mean(label, guessed.read)
         raise AdoptError(f"the records have no feature '{cut(label)}'{near}; they have: {listed(guessed.read)}")
-    left_out = {at: gone for at, each in enumerate(scanned) if (gone := _forgotten(files, each, base, adoption.key))}
     shutil.rmtree(into, ignore_errors=True)
     manifest = Assembly(adoption, scanned, guessed, base.forgotten, left_out, into).assemble()
     if not manifest.records:
@@ -168,16 +172,36 @@ def _layouts(scanned: Sequence[Scanned]) -> list[tuple[Layout, int]]:
     return [(dict(layout), records) for layout, records in counts.items()]
 
 
-def _forgotten(files: StoreFiles, each: Scanned, base: Base, key: str | None) -> dict[int, wire.Lists | None]:
-    """Returns a file's forgotten records, by number, with their lists."""
-    gone = dict[int, wire.Lists | None]()
-    for record in range(each.records) if base.forgotten.keys else ():
-        if key is None:
-            if base.forgotten.holds(f"{each.found.name}:{record}".encode()):
-                gone[record] = scan(each.read(files, record))
-        elif (stored := key_of(lists := scan(each.read(files, record)), key)) and base.forgotten.holds(stored):
-            gone[record] = lists
-    return gone
+def _forgotten(files: StoreFiles, scanned: Sequence[Scanned], base: Base, key: str | None) -> tuple[Base, LeftOut]:
+    """Finds forgotten records, and lists them as their files are now."""
+    if not base.forgotten.keys:
+        return base, {}
+    store, known = open_store(base.output), places(base.live)
+    names, digests = ({file[column] for file in known} for column in (0, 1))
+    new = {(each.found.name, each.sha256, each.records) for each in scanned if each.found.name not in names}
+    gone, left_out, keys = add_forgotten(store, (), [*known, *new]), dict[int, dict[int, Any]](), set[bytes]()
+    for at, each in enumerate(scanned):
+        is_new = each.sha256 not in digests or key is not None or base.holds_forgotten_rows
+        for record, data in _forgotten_in(files, each, gone, key, is_new=is_new):
+            keys |= {f"{each.sha256}:{record}".encode(), wire.content_of(data)}
+            left_out.setdefault(at, {})[record] = scan(data)
+    return replace(base, forgotten=add_forgotten(store, keys)), left_out
+
+
+def _forgotten_in(
+    files: StoreFiles, each: Scanned, gone: Forgotten, key: str | None, *, is_new: bool
+) -> Iterator[tuple[int, bytes]]:
+    """Yields a file's forgotten records by number, known by their places; in a new file by keys and contents too."""
+    for record in range(each.records):
+        if gone.holds(f"{each.sha256}:{record}".encode()):
+            yield record, each.read(files, record)
+    if is_new:
+        with files.open(each.found.info.path) as opened:
+            walk = FrameWalk(cast(BufferedReader, opened), each.found.info.bytes, None, lambda *_: None)
+            for record, data in (both for batch in walk.batches() for both in zip(*batch[::2], strict=True)):
+                stored = key_of(scan(data), key) if key is not None else None
+                if gone.holds(wire.content_of(data)) or (stored and gone.holds(stored)):
+                    yield record, bytes(data)
 
 
 def _scan(

@@ -144,7 +144,8 @@ class Assembly:
 
     def _shard(self, each: Scanned, index: str, kept: Bools, name: str) -> Shard:
         found, records = each.found, int(kept.sum())
-        shard = Shard(found.name, found.info.bytes, records, each.sha256, index, root=found.root, frames=each.records)
+        adopted: Json = {"root": found.root, "frames": each.records, "seen": found.info.seen, "sample": each.sample}
+        shard = Shard(found.name, found.info.bytes, records, each.sha256, index, **adopted)
         if records == each.records:
             return shard
         (self.folder / name).write_bytes(np.packbits(kept, bitorder="little").tobytes())

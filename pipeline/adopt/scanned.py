@@ -5,6 +5,7 @@ import zlib
 from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from recordmill.pipeline.adopt.facts import DAMAGED, Facts, FeatureFacts, Layout, scan
 from recordmill.pipeline.adopt.files import AdoptError, Found
+from recordmill.pipeline.dataset.adopted_files import sample
 from recordmill.pipeline.dataset.paths import read_checked, replacing
 from recordmill.pipeline.dataset.placement import Layout as Shares
 from recordmill.pipeline.dataset.placement import hash_keys
@@ -52,6 +54,7 @@ class Scanned:
     of_all: Sequence[int] | None  # the group of all records, if they share one
     layouts: tuple[Layout, ...]
     facts: Mapping[str, FeatureFacts]
+    sample: str | None = None  # `adopted_files.sample`; None: an earlier Recordmill passed over the file
 
     @property
     def groups(self) -> npt.NDArray[np.uint8]:
@@ -137,6 +140,7 @@ def scan_file(
         np.array([walk.lost], "<u8").tofile(index)
     head = {"records": count, "sha256": walk.sha256, "damaged": sorted(damaged)[:NAMED], "lost": not walk.is_whole}
     head |= {"of_all": min(kinds) if len(kinds) == 1 else None, "layouts": facts.layouts}
+    head["sample"] = sample(partial(files.read, found.info.path), found.info.bytes)
     head["facts"] = {name: asdict(each) for name, each in sorted(facts.features.items())}
     with replacing(path.with_suffix(".scan")) as file:
         file.write(zlib.compress(json.dumps(head).encode()) + b"".join([*packed, groups.flush()]))

@@ -131,7 +131,7 @@ def show_record(folder: "Location", manifest: "Manifest", key: str, output: str 
         line = "" if reject.get("line") is None else f", line {reject['line']}"
         place = f"{reject.get('code')}: {reject.get('file')}{line}"
         print_line(f"{printable(key)}: rejected, {printable(place)}")
-    since = None if output is None else _forgotten_since(output, key)
+    since = None if output is None else _forgotten_since(output, manifest, key)
     if since:
         print_line(f"{printable(key)}: forgotten since {since}")
     elif not rejects:
@@ -152,12 +152,12 @@ def _print_origins(folder: "Location", manifest: "Manifest", rows: Sequence["Sto
         print_line(f"  the sources of {spec} hold no row of this key any more")
 
 
-def _forgotten_since(output: str, key: str) -> str | None:
+def _forgotten_since(output: str, manifest: "Manifest", key: str) -> str | None:
     from recordmill.pipeline.dataset.placement import digest
     from recordmill.pipeline.versions.forgotten import read_forgotten
     from recordmill.pipeline.versions.stores.open_store import open_store
 
-    return read_forgotten(open_store(output)).keys.get(digest(_bytes(key)).hex())
+    return read_forgotten(open_store(output)).named_in(manifest).keys.get(digest(_bytes(key)).hex())
 
 
 def _bytes(key: str) -> bytes:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.pipeline.dataset.adopted_files import check_content
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
 from recordmill.pipeline.dataset.placement import hash_keys
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES
@@ -145,8 +146,10 @@ def _opened(dataset: DatasetVersion, shard: Shard) -> Iterator[_Opened]:
             is_whole = len(offsets) == described.indexed + 1 and described.ends_at(int(offsets[0]), int(offsets[-1]))
             if not is_whole or size != shard.bytes or not is_rising:
                 raise DatasetError("the file and its index are not what the manifest says")
-            is_local = bool(size) and isinstance(files.folder, Path)  # keys touch few pages
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if is_local else file.read()
+            is_own = bool(size) and isinstance(files.folder, Path) and shard.root is None  # and stays as it is
+            # Of a map, keys touch few pages.
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if is_own else file.read()
+            check_content(described.file, size, shard.sample, lambda start, length: data[start : start + length])
             numbers = np.arange(shard.records)
             if shard.kept is not None:
                 numbers = kept_numbers(described, version_files.VersionFiles(dataset.folder).read(shard.kept))

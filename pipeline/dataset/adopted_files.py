@@ -1,24 +1,29 @@
 """The files that an adopted version names: somebody else's, which a reader opens only where its caller allows it.
 
 A version may come from anybody, and name any file. Allowed are places in the dataset's own folder, those that a caller
-names, and those that this user adopted into this folder on this machine.
+names, and those that this user adopted into this folder on this machine. A place is what remains after every link on
+its way is resolved: `allow` decides it, and `paths.real_place` holds a file there when it is opened.
 """
 
+import glob
 import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 
 from recordmill.pipeline.dataset.file_names import Allowed
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Location, Manifest, Shard
-from recordmill.pipeline.dataset.paths import NO_PARTS, check_inner, user_cache, write_atomically
+from recordmill.pipeline.dataset.paths import ADOPT, NO_PARTS, OF_URLS, check_place, user_cache, write_atomically
+from recordmill.pipeline.errors import DatasetError
 
 WILDCARD = re.compile(r"[*?\[]")
+BLOCK = 16 << 10  # 16 KiB: a request to a store costs more than its bytes
 HERE = "."  # the root of files in the dataset's own folder
 
 
@@ -38,45 +43,68 @@ def allow(manifest: Manifest, version: Location, files: Iterable[str] = ()) -> M
     if not manifest.adopted:
         return manifest
     dataset = dataset_folder(version)
-    allowed = [*files, *_remembered(dataset)]
+    places = [*((place, "") for place in _remembered(dataset)), *map(_place, files)]
+    real = cache(_real)
 
     def marked(shard: Shard) -> Shard:
         root = shard.root or ""
-        if not os.path.isabs(root) and "://" not in root:
-            return replace(shard, root=Allowed(dataset if root == HERE else f"{dataset}/{check_inner(root)}"))
-        is_allowed = any(_names(place, root, shard.file) for place in allowed)
-        return replace(shard, root=Allowed(root)) if is_allowed else shard
+        if not _is_absolute(root):
+            if root != HERE:
+                check_place(dataset, root)
+            return replace(shard, root=Allowed(real(dataset if root == HERE else f"{dataset}/{root}")))
+        is_allowed = "\0" not in root and any(_holds(*place, real(root), shard.file) for place in places)
+        return replace(shard, root=Allowed(real(root))) if is_allowed else shard
 
     splits = {name: replace(split, shards=tuple(map(marked, split.shards))) for name, split in manifest.splits.items()}
     return replace(manifest, splits=splits)
 
 
-def _names(place: str, root: str, file: str) -> bool:
-    """Whether a place, a folder, a file or a glob, holds a file."""
-    wildcard = WILDCARD.search(place)
-    if wildcard is None and not os.path.isfile(place):
-        return _is_within(root, place)
-    begin = len(place) if wildcard is None else wildcard.start()
-    folder, _, rest = place[:begin].rpartition("/")  # the last slash before the first wildcard
-    rest = (rest + place[begin:]).replace("**/", "*")
-    return _is_within(root, folder) and _is_within(folder, root) and fnmatchcase(file, rest)
+def _is_absolute(root: str) -> bool:
+    return os.path.isabs(root) or "://" in root
 
 
-def _is_within(root: str, place: str) -> bool:
-    """Whether a folder is another or lies in it; a URL by its text, a local one by what links lead to."""
-    if "://" in root or "://" in place:
-        is_plain = NO_PARTS.isdisjoint(root.partition("://")[2].split("/"))
-        return is_plain and f"{root}/".startswith(f"{place.rstrip('/')}/") and "://" in place
-    real, folder = os.path.realpath(root or "."), os.path.realpath(place or ".")
-    return real == folder or real.startswith(os.path.join(folder, ""))
+def _real(path: str) -> str:
+    return path if "://" in path else os.path.realpath(path)
+
+
+def _place(given: str) -> tuple[str, str]:
+    """Splits a folder, a file, a glob or a URL into its folder, links resolved, and a glob of names ("": all below)."""
+    wildcard = WILDCARD.search(given)
+    if os.path.isfile(given):
+        return _real(os.path.dirname(given)), glob.escape(os.path.basename(given))
+    if wildcard is None:
+        return _real(given), ""
+    folder = os.path.dirname(given[: wildcard.start()])
+    return _real(folder), given[len(folder) :].lstrip("/").replace("**/", "*")
+
+
+def _holds(folder: str, names: str, root: str, file: str) -> bool:
+    """Whether a place holds a file below a root, both without links; URLs by their texts."""
+    if names:
+        return root == folder and fnmatchcase(file, names)
+    whole, place = f"{root}/", f"{folder.rstrip('/')}/"
+    special = OF_URLS & set(whole.removeprefix(place)) or NO_PARTS & set(root.partition("://")[2].split("/"))
+    return whole.startswith(place) and not ("://" in root and special)
+
+
+def sample(read: Callable[[int, int], bytes], size: int) -> str:
+    """Returns the SHA-256 of four blocks of a file, in hex, by `read(start, bytes)`; of all up to 64 KiB."""
+    starts = sorted({max(0, size - BLOCK) * part // 3 for part in range(4)}) if size else []
+    return hashlib.sha256(b"".join(read(start, min(BLOCK, size)) for start in starts)).hexdigest()
+
+
+def check_content(path: str, size: int, expected: str | None, read: Callable[[int, int], bytes]) -> None:
+    """Compares an adopted file's `sample` with that of its adoption, if known. Raises: DatasetError."""
+    if expected and sample(read, size) != expected:
+        raise DatasetError(f"{path} changed since it was adopted: {ADOPT}")
 
 
 def remember(dataset: str, roots: Iterable[str]) -> None:
-    """Notes in the user's cache where files lie that this user adopted into a dataset."""
-    path = _note(dataset)
+    """Notes in the user's cache where files lie that this user adopted into a dataset, links resolved."""
+    path, places = _note(dataset), {_real(root) for root in roots if _is_absolute(root)}
     with suppress(OSError):  # without a cache, `files=` allows them
         os.makedirs(path.parent, mode=0o700, exist_ok=True)
-        write_atomically(path, json.dumps(sorted({*roots, *_remembered(dataset)})).encode())
+        write_atomically(path, json.dumps(sorted({*places, *_remembered(dataset)})).encode())
 
 
 def _remembered(dataset: str) -> list[str]:
@@ -84,7 +112,7 @@ def _remembered(dataset: str) -> list[str]:
         path = _note(dataset)
         if path.stat().st_uid == os.geteuid() and not path.parent.stat().st_mode & 0o022:
             roots = json.loads(path.read_bytes())
-            return [root for root in roots if isinstance(root, str)]
+            return [root for root in roots if isinstance(root, str) and _is_absolute(root)]
     return []
 
 

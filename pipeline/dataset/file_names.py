@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Shard
-from recordmill.pipeline.dataset.paths import check_place
+from recordmill.pipeline.dataset.paths import check_place, real_place
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.safe_text import cut
 
@@ -63,7 +63,7 @@ def span_of_file(path: str) -> str | None:
 
 
 class Allowed(str):
-    """The root of adopted files that a caller allowed: `adopted_files.allow` makes it, and no manifest can."""
+    """An allowed root of adopted files, links resolved: `adopted_files.allow` makes it, and no manifest can."""
 
     __slots__ = ()
 
@@ -110,6 +110,8 @@ def shard_paths(folder: str, shard: Shard) -> ShardPaths:
     places = ShardPaths(Place(root, file), Place(own, index), kept, indexes)
     for place in (place for place in (*places[:3], *indexes) if place is not None):
         check_place(*place)
+    if shard.root is not None and "://" not in root:
+        real_place(root, file)
     return places
 
 

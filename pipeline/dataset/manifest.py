@@ -50,6 +50,8 @@ class Shard(Written):
     kept: InnerPath | None = None
     """A bit for each record of an adopted file, the lowest first: 1 for those of the split; None: all are."""
     kept_bytes: Count | None = None  # the bytes of these records
+    seen: str | None = None  # of an adopted file: its ctime and inode, or the store's tag, when it was adopted
+    sample: Sha256 | None = None  # of an adopted file: the digest of some blocks (`adopted_files.sample`)
     packs: tuple[PackFile, ...] = ()  # the indexes of packed rows, in the order of `Manifest.packs`
 
     @property

@@ -39,6 +39,7 @@ FORBIDDEN = frozenset("\\:\n\t")  # of drives, schemes and lines; builds do not 
 NO_PARTS = frozenset({"", ".", ".."})  # not names of files or folders
 MOST_PATH, MOST_NAME = 4096, 255  # bytes: Linux's limits
 ADVICE = "copy the version again, or build again"
+ADOPT = "adopt the files again"  # the remedy for files that somebody else may change
 OF_URLS = frozenset("%?#")  # special in some stores' URLs: `%2e%2e` leads up
 
 
@@ -89,6 +90,16 @@ def locate(folder: str, path: str) -> str:
     return real
 
 
+def real_place(root: str, path: str) -> str:
+    """Returns the path of an adopted file below a root without links (`adopted_files.allow`), its own links resolved.
+
+    Raises: DatasetError: by its text or by a link, swapped meanwhile too, `path` leaves `root`, or `root` its place.
+    """
+    if os.path.realpath(root) != root:
+        raise DatasetError(f"{root} is behind a link now: {ADOPT}")
+    return locate(root, path)
+
+
 def path_within(folder: str | Path, path: str) -> Path:
     """Returns the path to write an untrusted name to, below a local folder, and makes its parent folders.
 
@@ -126,6 +137,11 @@ def file_bytes(path: str) -> int:
     state = os.stat(path)
     _check_regular(path, state)
     return state.st_size
+
+
+def seen_as(state: os.stat_result) -> str:
+    """Returns the text that proves to this machine, with the size, that a local file's content is unchanged."""
+    return repr((state.st_ctime, state.st_ino & 2**63 - 1))  # an int64
 
 
 def has_one_name(state: os.stat_result) -> bool:

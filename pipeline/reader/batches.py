@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self, TypeAlias
 import numpy as np
 
 from recordmill.pipeline.dataset.packs import PackIndex
+from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader import packed
 from recordmill.pipeline.reader.metrics import Counters
@@ -50,6 +51,7 @@ class BatchSource(Protocol):
     batch_records: int  # records of a batch, about: a packed row joins several
     steps_together: int = 1  # steps made per call
     decodes: bool  # whether images are decoded
+    advice: str = ADVICE  # the remedy for damaged records
     element_spec: Any  # the structure of a batch, of `ArraySpec`
 
     def order_facts(self) -> dict[str, Any]:
@@ -126,6 +128,7 @@ class SplitSource(BatchSource):
 
     def __init__(self, request: Request) -> None:
         self.request, self.given = request, request.given
+        self.advice = request.shards[0].advice if request.shards else ADVICE
         self.threads = request.threads
         self.of_epoch, self.batch_records = request.steps.of_epoch, request.batch_records
         of_batch = request.steps.batch_size * request.bytes // max(1, request.steps.records)

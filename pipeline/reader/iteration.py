@@ -113,7 +113,7 @@ class NumpyBatches(Iteration):
                 step, batch = next(self._made)
             self.position.step = step + 1
             if self.skipped > self.source.given.max_skipped:
-                raise too_many(self.skipped, self.source.given.max_skipped)
+                raise too_many(self.skipped, self.source.given.max_skipped, self.source.advice)
         self.meter.count(batch)
         return batch
 

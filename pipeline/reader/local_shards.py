@@ -1,9 +1,9 @@
-"""Local shards: files and their indexes, memory-mapped at the first read.
+"""Local shards: files and their indexes, memory-mapped at the first read; adopted files are read instead.
 
 Each map holds a file descriptor, so the least recently used of many are closed.
 
 Limit: truncating a mapped file kills the process with SIGBUS when it reads the missing part. A version never changes a
-file; replace a damaged one by a rename, not in place.
+file; replace a damaged one by a rename, not in place. The owner of an adopted file may do either.
 """
 
 import errno
@@ -14,16 +14,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.pipeline.dataset.adopted_files import check_content
 from recordmill.pipeline.dataset.file_names import index_bytes, shard_paths
 from recordmill.pipeline.dataset.manifest import Shard
 from recordmill.pipeline.dataset.manifest_parts import PackFile
 from recordmill.pipeline.dataset.packs import PackIndex
-from recordmill.pipeline.dataset.paths import ADVICE, file_bytes, open_file
+from recordmill.pipeline.dataset.paths import ADOPT, ADVICE, file_bytes, open_file, real_place, seen_as
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_head, frame_tails
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.wire import windows
@@ -31,6 +32,7 @@ from recordmill.pipeline.reader.wire import windows
 MOST_OPEN = 16_000  # shards, of two maps each: half of Linux' limit for a process (vm.max_map_count)
 
 COPIED = 2 << 10  # 2 KiB: up to here a copy is faster than a view of the map
+GAP = 4 << 10  # 4 KiB: reading them takes as long as another call
 TOGETHER = 8  # records a shard: fewer are read faster one by one
 
 Numbers: TypeAlias = npt.NDArray[np.int64]
@@ -54,18 +56,26 @@ class ShardFile:
     frames: int | None = None  # the records in the index, of an adopted file; None: `records`
     kept: str = ""  # the file with a bit for each record in the index, 1 for those of the split; empty: all are
     pack: PackFile | None = None  # the index of packed rows, if they are read
+    seen: str | None = None  # of an adopted file, as `Shard.seen`
+    sample: str | None = None
 
     @classmethod
     def of(cls, folder: str, shard: Shard, pack: int | None = None) -> "ShardFile":
         """Returns a shard of a version's folder, with rows of `pack` ids. Raises: DatasetError as `shard_paths`."""
         file, index, kept, packs = shard_paths(folder, shard)
-        name, chosen = ("" if shard.root is None else shard.file), ("" if kept is None else kept.full)
+        adopted: dict[str, Any] = {"frames": shard.frames, "seen": shard.seen, "sample": shard.sample}
+        adopted |= {"name": "" if shard.root is None else shard.file, "kept": "" if kept is None else kept.full}
         figures = shard.records, shard.bytes, shard.sha256
         both = zip(shard.packs, packs, strict=True)
         found = next((replace(each, file=place.full) for each, place in both if each.length == pack), None)
         if pack is not None and found is None:
             raise DatasetError(f"{shard.file} has no rows of {pack:,} ids: build again")
-        return cls(file.full, index.full, *figures, name=name, frames=shard.frames, kept=chosen, pack=found)
+        return cls(file.full, index.full, *figures, pack=found, **adopted)
+
+    @property
+    def advice(self) -> str:
+        """The remedy for damage."""
+        return ADOPT if self.name else ADVICE
 
     @property
     def rows(self) -> int:
@@ -100,8 +110,51 @@ def kept_numbers(shard: ShardFile, bits: bytes) -> Numbers:
     """Returns the numbers in the index of a split's records, by `kept`. Raises: DatasetError: another count."""
     chosen = np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little"))
     if len(chosen) != shard.records or (len(chosen) and chosen[-1] >= shard.indexed):
-        raise DatasetError(f"{shard.kept} chooses {len(chosen):,} records, expected {shard.records:,}: {ADVICE}")
+        raise DatasetError(f"{shard.kept} chooses {len(chosen):,} records, expected {shard.records:,}: {shard.advice}")
     return chosen
+
+
+class AdoptedFile:
+    """An adopted file, with the slices of a map: its owner may rewrite or cut it at any time."""
+
+    def __init__(self, shard: ShardFile) -> None:
+        """Opens the file. Raises: DatasetError as `check`, or it is behind a link now."""
+        with _readable(shard.file, shard.advice):
+            self._file = open_file(real_place(shard.file.removesuffix(f"/{shard.name}"), shard.name))
+        self.shard, self._number = shard, self._file.fileno()
+        self.check()
+
+    def __len__(self) -> int:
+        return self.shard.bytes
+
+    def __getitem__(self, part: slice) -> Frame:
+        start, stop, _ = part.indices(len(self))
+        data = self.read(start, max(0, stop - start))
+        return data if len(data) <= COPIED else np.frombuffer(data, np.uint8)
+
+    def read(self, start: int, size: int) -> bytes:
+        """Returns bytes of the file; fewer if it was cut."""
+        return os.pread(self._number, size, start)
+
+    def gather(self, starts: Numbers, ends: Numbers) -> tuple[bytes, Numbers, Numbers]:
+        """Reads pieces, neighbours by one call: their bytes, and where each begins and ends. Raises: as `check`."""
+        first, size = int(starts.min()), int(ends.max() - starts.min())
+        if size <= GAP * len(starts):
+            data, moved = self.read(first, size), starts - first
+        else:
+            sizes = ends - starts
+            data = b"".join(map(self.read, starts.tolist(), sizes.tolist()))
+            moved = np.cumsum(sizes) - sizes
+        self.check()
+        return data, moved, moved + ends - starts
+
+    def check(self) -> None:
+        """Checks after a read that it was of the adopted content. Raises: DatasetError: it changed."""
+        state, shard = os.fstat(self._number), self.shard
+        check_size(shard.file, state.st_size, shard.bytes, shard.advice)
+        if (seen := seen_as(state)) != shard.seen:
+            check_content(shard.file, shard.bytes, shard.sample, self.read)
+            self.shard = replace(shard, seen=seen)
 
 
 class LocalShards:
@@ -110,9 +163,9 @@ class LocalShards:
     def __init__(self, shards: Sequence[ShardFile]) -> None:
         self._shards = shards
         # No methods: a cache of a method would keep `self` alive.
-        self.index = lru_cache(_most_open())(lambda number: memoryview(_map(*shards[number].sizes()[1])).cast("Q"))
+        self.index = lru_cache(_most_open())(lambda number: _map_index(shards[number]))
         """Returns the index of a shard with records: uint64 [records + 1]. Raises: DatasetError, as `frames`."""
-        self.kept = lru_cache(None)(lambda number: kept_numbers(shards[number], _read(shards[number].kept)))
+        self.kept = lru_cache(None)(lambda number: kept_numbers(shards[number], _read(shards[number])))
         """Returns the numbers in the index of a split's records, of a shard with `kept`. Raises: DatasetError."""
         self.pack = lru_cache(_most_open())(lambda number: _map_pack(shards[number]))
         """Returns the index of packed rows of a shard with `pack`. Raises: DatasetError."""
@@ -143,6 +196,8 @@ class LocalShards:
             index, file, array = mapped(shard)
             start, end = index[record], index[record + 1]
             frames.append(file[start:end] if end - start <= COPIED else array[start:end])  # a slice of a map is a copy
+        for number in {number for number in shards if self._shards[number].name}:
+            mapped(number)[1].check()
         return frames
 
     def fetch_ahead(self, shards: Sequence[int], records: Sequence[int]) -> None:
@@ -154,18 +209,21 @@ class LocalShards:
 
     def check(self) -> Sequence[ShardFile]:
         """Checks every file's size, and returns the shards with their tags. Raises: DatasetError."""
-        for path, expected in (file for shard in self._shards for file in shard.sizes()):
-            with _readable(path):
-                check_size(path, file_bytes(path), expected)
+        checked = list[ShardFile]()
         for number, shard in enumerate(self._shards):
+            for path, expected in shard.sizes():
+                with _readable(path, shard.advice):
+                    check_size(path, file_bytes(path), expected, shard.advice)
+            is_other = shard.name and seen_as(os.stat(shard.file)) != shard.seen
+            checked.append(AdoptedFile(shard).shard if is_other else shard)
             if shard.pack is not None:
                 self.pack(number)
-        return self._shards
+        return checked
 
     def sha256(self, shard: int) -> str:
         """Returns a shard's SHA-256 in hex. Raises: DatasetError."""
         path = self._shards[shard].file
-        with _readable(path), open_file(path) as file:
+        with _readable(path, self._shards[shard].advice), open_file(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def close(self) -> None:
@@ -174,17 +232,18 @@ class LocalShards:
             cached.cache_clear()
 
 
-def check_size(path: str, found: int, expected: int) -> None:
+def check_size(path: str, found: int, expected: int, advice: str = ADVICE) -> None:
     """Checks a file's size. Raises: DatasetError."""
     if found != expected:
-        raise DatasetError(f"{path} holds {found:,} bytes, expected {expected:,}: {ADVICE}")
+        since = ", and changed since it was adopted" if advice == ADOPT else ""
+        raise DatasetError(f"{path} holds {found:,} bytes, expected {expected:,}{since}: {advice}")
 
 
-def unreadable(path: str, error: Exception) -> DatasetError:
+def unreadable(path: str, error: Exception, advice: str = ADVICE) -> DatasetError:
     """Returns the error for a missing or unreadable file."""
     if isinstance(error, FileNotFoundError):
-        return DatasetError(f"{path} is missing: {ADVICE}")
-    advice = "raise the limit, `ulimit -n`" if getattr(error, "errno", None) == errno.EMFILE else ADVICE
+        return DatasetError(f"{path} is missing: {advice}")
+    advice = "raise the limit, `ulimit -n`" if getattr(error, "errno", None) == errno.EMFILE else advice
     return DatasetError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}): {advice}")
 
 
@@ -199,10 +258,11 @@ def _most_open() -> int:
     return MOST_OPEN
 
 
-def _map_shard(
-    shards: Sequence[ShardFile], index: Callable[[int], memoryview], number: int
-) -> tuple[memoryview, mmap.mmap, npt.NDArray[np.uint8]]:
-    """Returns a shard's index, and its file twice: slices of the map are copies, of the array views."""
+def _map_shard(shards: Sequence[ShardFile], index: Callable[[int], memoryview], number: int) -> tuple[Any, Any, Any]:
+    """Returns a shard's index, and its file twice: slices of a map are copies, of the array views."""
+    if shards[number].name and hasattr(os, "pread"):  # Windows lets nobody cut a mapped file
+        adopted = AdoptedFile(shards[number])
+        return index(number), adopted, adopted
     file = _map(*shards[number].sizes()[0])
     return index(number), file, np.frombuffer(file, np.uint8)
 
@@ -214,12 +274,17 @@ def by_shard(shards: Numbers) -> list[tuple[int, Numbers]]:
     return [(int(shards[rows[0]]), rows) for rows in parts]
 
 
-def _intact(index: memoryview, file: mmap.mmap, array: npt.NDArray[np.uint8], records: Numbers) -> list[Frame] | None:
+def _intact(index: memoryview, file: Any, array: Any, records: Numbers) -> list[Frame] | None:
     """Reads the data of a shard's records; takes all heads and tails at once. Returns None if one is damaged."""
     offsets = np.frombuffer(index, np.int64)
     starts, ends = offsets[records] + HEADER_BYTES, offsets[records + 1] - FOOTER_BYTES
     if ((starts < HEADER_BYTES) | (ends < starts) | (ends > len(array) - FOOTER_BYTES)).any():
         return None
+    if isinstance(file, AdoptedFile):
+        file, starts, ends = file.gather(starts - HEADER_BYTES, ends + FOOTER_BYTES)
+        array, starts, ends = np.frombuffer(file, np.uint8), starts + HEADER_BYTES, ends - FOOTER_BYTES
+        if len(array) < ends.max() + FOOTER_BYTES:  # more than the system reads at once
+            return None
     heads = windows(array, f"V{HEADER_BYTES}")[starts - HEADER_BYTES].tobytes()
     tails = windows(array, f"V{FOOTER_BYTES}")[ends].tobytes()
     data: list[Frame] = [
@@ -234,21 +299,25 @@ def _map_pack(shard: ShardFile) -> PackIndex:
     return PackIndex.of_bytes(_map(shard.pack.file, shard.pack.bytes), shard.pack)
 
 
-def _read(path: str) -> bytes:
-    with _readable(path), open_file(path) as file:
+def _read(shard: ShardFile) -> bytes:
+    with _readable(shard.kept, shard.advice), open_file(shard.kept) as file:
         return file.read()
 
 
-def _map(path: str, expected: int) -> mmap.mmap:
-    with _readable(path), open_file(path) as file:
+def _map_index(shard: ShardFile) -> memoryview:
+    return memoryview(_map(*shard.sizes()[1], shard.advice)).cast("Q")
+
+
+def _map(path: str, expected: int, advice: str = ADVICE) -> mmap.mmap:
+    with _readable(path, advice), open_file(path) as file:
         # Before mapping: reading beyond the file's end would kill the process.
-        check_size(path, os.fstat(file.fileno()).st_size, expected)
+        check_size(path, os.fstat(file.fileno()).st_size, expected, advice)
         return mmap.mmap(file.fileno(), expected, access=mmap.ACCESS_READ)
 
 
 @contextmanager
-def _readable(path: str) -> Iterator[None]:
+def _readable(path: str, advice: str = ADVICE) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise unreadable(path, error) from None
+        raise unreadable(path, error, advice) from None

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.dataset.packs import PackIndex
-from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_head, frame_tails, record_length
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
@@ -124,7 +123,7 @@ class Records:
         tails: list[Any] = [frame[-FOOTER_BYTES:] for frame in frames]
         if b"".join(heads) != b"".join(map(frame_head, map(len, payloads))) or b"".join(tails) != frame_tails(payloads):
             self.sizes(numbers)  # raises if the index is wrong
-            raise next(RowError(row, message) for row, message in enumerate(map(_damage, frames)) if message)
+            raise next(RowError(row, message) for row, message in enumerate(map(self._damage, frames)) if message)
         return [data if isinstance(data, bytes) else data.data for data in payloads]
 
     def sizes(self, numbers: Numbers) -> Numbers:
@@ -176,7 +175,9 @@ class Records:
                 index = self._files.index(number)
                 if not shard.ends_at(index[0], index[-1]):
                     goes = f"{shard.index} goes from byte {index[0]:,} to {index[-1]:,}"
-                    raise DatasetError(f"{goes}, expected 0 to {shard.bytes:,}, the size of {shard.file}: {ADVICE}")
+                    raise DatasetError(
+                        f"{goes}, expected 0 to {shard.bytes:,}, the size of {shard.file}: {shard.advice}"
+                    )
         return self._shards
 
     def verify(self) -> None:
@@ -186,7 +187,9 @@ class Records:
             try:
                 for shard, digest in zip(self._shards, digests, strict=True):
                     if digest != shard.sha256:
-                        raise DatasetError(f"{shard.file} has the SHA-256 {digest}, expected {shard.sha256}: {ADVICE}")
+                        raise DatasetError(
+                            f"{shard.file} has the SHA-256 {digest}, expected {shard.sha256}: {shard.advice}"
+                        )
             finally:
                 threads.shutdown(cancel_futures=True)  # after an error
 
@@ -217,15 +220,16 @@ class Records:
             row = int(np.argmin(possible))
             shard = self._shards[shards[row]]
             place = f"{shard.index} places it at bytes {starts[row]:,} to {ends[row]:,}"
-            raise RowError(row, f"{place}, impossible in a file of {shard.bytes:,} bytes: {ADVICE}")
+            raise RowError(row, f"{place}, impossible in a file of {shard.bytes:,} bytes: {shard.advice}")
 
-
-def _damage(frame: Frame) -> str | None:
-    """Describes a record's damage; None if intact."""
-    head, data, tail = bytes(frame[:HEADER_BYTES]), frame[HEADER_BYTES:-FOOTER_BYTES], bytes(frame[-FOOTER_BYTES:])
-    length = int.from_bytes(head[:8], "little")
-    if length != len(data):
-        return f"its header says {length:,} bytes, the index {len(data):,}: {ADVICE}"
-    if record_length(head) is None:
-        return f"the checksum of its length is wrong: {ADVICE}"
-    return f"the checksum of its data ({length:,} bytes) is wrong: {ADVICE}" if tail != frame_tails([data]) else None
+    def _damage(self, frame: Frame) -> str | None:
+        """Describes a record's damage; None if intact."""
+        head, data, tail = bytes(frame[:HEADER_BYTES]), frame[HEADER_BYTES:-FOOTER_BYTES], bytes(frame[-FOOTER_BYTES:])
+        length, advice = int.from_bytes(head[:8], "little"), self._shards[0].advice
+        if length != len(data):
+            return f"its header says {length:,} bytes, the index {len(data):,}: {advice}"
+        if record_length(head) is None:
+            return f"the checksum of its length is wrong: {advice}"
+        return (
+            f"the checksum of its data ({length:,} bytes) is wrong: {advice}" if tail != frame_tails([data]) else None
+        )

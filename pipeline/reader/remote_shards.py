@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from recordmill.pipeline.dataset.adopted_files import check_content
 from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.errors import FORBIDDEN, DatasetError, status_of
@@ -38,7 +39,8 @@ class RemoteShards:
         self, shards: Sequence[ShardFile], cuts: Sequence[Numbers] | None, cache: BlockCache, counters: Counters
     ) -> None:
         """Takes each shard's first records of blocks, ascending from 0; None to read records alone."""
-        self._shards, self._cuts, self._cache, self._counters = shards, cuts, cache, counters
+        self._shards, self._cuts, self._cache, self._counters = list(shards), cuts, cache, counters
+        self._advice = shards[0].advice
         self._indexes: dict[int, memoryview] = {}
         self._kept: dict[int, Numbers] = {}
         self._kept_cuts: dict[int, Numbers] = {}
@@ -124,23 +126,29 @@ class RemoteShards:
 
     def check(self) -> Sequence[ShardFile]:
         """See `LocalShards`. Reads all indexes, as records are read in any order."""
-        files = [file for shard in self._shards for file in shard.sizes()]
-        tags = list[str]()
         with ThreadPoolExecutor(CONNECTIONS) as threads:
-            for (path, expected), part in zip(files, threads.map(_first_byte, files), strict=True):
-                check_size(path, part.size, expected)
-                tags.append(part.tag)
-        tagged = zip(self._shards, tags[::2], tags[1::2], strict=True)
-        self._shards = [replace(shard, tags=(of_file, of_index)) for shard, of_file, of_index in tagged]
+            self._shards = list(threads.map(self._tagged, self._shards))
         self._load(range(len(self._shards)))
         packed = [number for number, shard in enumerate(self._shards) if shard.pack is not None]
         with ThreadPoolExecutor(CONNECTIONS) as threads:
             list(threads.map(self.pack, packed))
         return self._shards
 
+    def _tagged(self, shard: ShardFile) -> ShardFile:
+        """Returns a shard with the tags of its files. Raises: DatasetError: another size or content."""
+        tags = list[str]()
+        for path, expected in shard.sizes():
+            first = self._first_byte(path)
+            check_size(path, first.size, expected, self._advice)
+            tags.append(first.tag)
+        if tags[0] != shard.seen:
+            known, part = (shard.file, shard.bytes, shard.sample), Block(shard.file, 0, 0, tags[0], shard.sha256)
+            check_content(*known, lambda start, size: self._fetch(part._replace(start=start, end=start + size)))
+        return replace(shard, tags=(tags[0], tags[1]))
+
     def sha256(self, shard: int) -> str:
         path = self._shards[shard].file
-        with readable(path), open_stream(path) as file:
+        with readable(path, advice=self._advice), open_stream(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def close(self) -> None:
@@ -197,6 +205,8 @@ class RemoteShards:
             self._indexes |= {shard: memoryview(data).cast("Q") for shard, data in zip(missing, read, strict=True)}
 
     def _read_index(self, shard: int) -> bytes:
+        if self._shards[shard].sample and not self._shards[shard].tags[0]:
+            self._shards[shard] = self._tagged(self._shards[shard])
         block = self._index(shard)
         # One more byte reveals a longer index.
         longer, whole = block._replace(end=block.end + 1), block.end
@@ -206,7 +216,7 @@ class RemoteShards:
 
     def _fetch(self, block: Block, whole: int | None = None) -> bytes:
         """Reads a range, with retries. Raises: DatasetError: a missing, unreadable, replaced or mis-sized file."""
-        with readable(block.path):
+        with readable(block.path, advice=self._advice):
             for seconds in (*PAUSES, None):
                 try:
                     store, name = open_object(block.path)
@@ -219,12 +229,19 @@ class RemoteShards:
                     time.sleep(seconds)
         self._counters.add({REQUESTS: 1, FETCHED: len(data)})
         if block.tag and tag and tag != block.tag:
-            raise DatasetError(f"{block.path} was replaced since the input was opened: open the dataset again")
+            again = "open the dataset again" if self._advice == ADVICE else self._advice
+            raise DatasetError(f"{block.path} was replaced since the input was opened: {again}")
         if whole is not None:
-            check_size(block.path, len(data), whole)
+            check_size(block.path, len(data), whole, self._advice)
         elif len(data) != block.end - block.start:
-            raise DatasetError(f"{block.path} ends before byte {block.end:,}: {ADVICE}")
+            raise DatasetError(f"{block.path} ends before byte {block.end:,}: {self._advice}")
         return data
+
+    def _first_byte(self, path: str) -> Part:
+        """Requests the size and the tag of a file."""
+        with readable(path, advice=self._advice):
+            store, name = open_object(path)
+            return store.range(name, 0, 1)
 
 
 def together(spans: Sequence[Block], fetch: Callable[[Block], bytes]) -> list[bytes]:
@@ -243,10 +260,3 @@ def together(spans: Sequence[Block], fetch: Callable[[Block], bytes]) -> list[by
         offset = span.start - holders[number].start
         parts.append(read[number][offset : offset + span.end - span.start])
     return parts
-
-
-def _first_byte(file: tuple[str, int]) -> Part:
-    """Requests the size and the tag of a file."""
-    with readable(file[0]):
-        store, name = open_object(file[0])
-        return store.range(name, 0, 1)

@@ -37,9 +37,9 @@ class DamagedRecordError(DatasetError):
     """A record cannot be read; the message names shard, number and byte offset."""
 
 
-def too_many(skipped: int, most: int) -> DamagedRecordError:
+def too_many(skipped: int, most: int, advice: str = ADVICE) -> DamagedRecordError:
     """Returns the error for more damaged records than `max_skipped`."""
-    return DamagedRecordError(f"{skipped} damaged records, more than max_skipped={most}: the log names them; {ADVICE}")
+    return DamagedRecordError(f"{skipped} damaged records, more than max_skipped={most}: the log names them; {advice}")
 
 
 class Chosen(NamedTuple):
@@ -154,7 +154,7 @@ class Rows:
                 chosen.weights[row] = 0
                 chosen.positions[row] = (chosen.positions[row] + 1) % self.request.steps.records
                 chosen.numbers[row] = self.choose(chosen.epoch, chosen.positions[[row]]).numbers[0]
-        raise too_many(len(rows) + most + 1, most)
+        raise too_many(len(rows) + most + 1, most, self.request.shards[0].advice)
 
     def parameters(self, chosen: Chosen) -> dict[str, npt.NDArray[np.float64]]:
         """Draws each augmented feature's parameters: float64 [rows, numbers]; a mask moves with its image."""

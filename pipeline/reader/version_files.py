@@ -75,12 +75,12 @@ class UnansweredError(DatasetError):
 
 
 @contextmanager
-def readable(url: str, *absent: int) -> Iterator[None]:
+def readable(url: str, *absent: int, advice: str = ADVICE) -> Iterator[None]:
     """Turns a store's errors, which may hold secrets, into DatasetError; suppresses the statuses `absent`."""
     try:
         yield
     except FileNotFoundError:
-        raise DatasetError(f"{url} is missing: {ADVICE}") from None
+        raise DatasetError(f"{url} is missing: {advice}") from None
     except OutputError as error:
         if status_of(error) not in absent:
             kind = UnansweredError if code_of(error) is ExitCode.TRY_AGAIN else DatasetError

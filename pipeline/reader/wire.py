@@ -124,6 +124,18 @@ def names_of(record: bytes | memoryview) -> list[bytes]:
     return [name for name, *_ in _read(record, _entries)]
 
 
+def content_of(record: bytes | memoryview) -> bytes:
+    """Returns bytes that records of equal features share, in whatever order; of another record, its own."""
+    try:
+        lists = scan(record, names_of(record))
+    except Malformed:
+        return bytes(record)
+    parts = list[bytes | memoryview]()
+    for name, (kind, chunks) in sorted(lists.items()):
+        parts += [name, b"%d %d" % (kind, len(chunks)), *chunks]
+    return b"".join(b"%d:%b" % (len(part), part) for part in map(bytes, parts))
+
+
 def _read(record: bytes | memoryview, read: Callable[[memoryview], Result]) -> Result:
     """Reads a record, converted first if it has another form."""
     try:

@@ -50,7 +50,7 @@ class FileInfo(NamedTuple):
     @property
     def seen(self) -> str:
         """The text that proves to this machine, with the size, that the content is unchanged."""
-        return self.tag or repr((self.changed, self.inode))
+        return self.tag or repr((self.changed, self.inode))  # as `paths.seen_as`
 
 
 class Files(Protocol):

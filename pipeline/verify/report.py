@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from recordmill.pipeline.dataset.manifest import Manifest
+from recordmill.pipeline.dataset.paths import ADOPT
 from recordmill.pipeline.safe_text import printable
 
 MOST = 20  # problems listed per file; the rest are counted
@@ -105,6 +106,7 @@ class Verification:
         yield from (f"not repaired: {reason}" for reason in self.unrepaired)
         problems, files = findings.counts.total(), len(findings.counts)
         verdict = f"{problems:,} problem{'s' * (problems > 1)} in {files:,} file{'s' * (files > 1)}"
+        verdict += f": {ADOPT}" if self.manifest.adopted else ""
         if self.is_whole:
             verdict = "matches its manifest"
         yield printable(f"{self.manifest.name} {self.manifest.version}: {verdict}")

@@ -57,7 +57,8 @@ def check_shard(files: VersionFiles, manifest: Manifest, split: str, number: int
         with folder.open(path) as (file, size):
             walk = FrameWalk(file, size, index if _can_lead(index, shard) else None, report)
             for batch in walk.batches():
-                chosen = range(len(batch.numbers)) if kept is None else np.flatnonzero(kept[batch.numbers]).tolist()
+                known = None if kept is None else kept.take(batch.numbers, mode="clip")  # the file may have grown
+                chosen = range(len(batch.numbers)) if known is None else np.flatnonzero(known).tolist()
                 checks.check(batch.keep(chosen))
     except DatasetError as error:
         findings.add(name, str(error))

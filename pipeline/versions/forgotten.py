@@ -2,11 +2,14 @@
 
 Each is the digest that places its row (`pipeline.dataset.placement`): a forgotten row is found in any version without
 reading all of it, and the list contains no keys. Whoever has the list can confirm a guess.
+
+An adopted file may get another name, and its name another file. So the list has adopted records by their features
+(`wire.content_of`), and by number in a file of this SHA-256 instead of this name.
 """
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -72,9 +75,28 @@ class Forgotten:
         entry = {"keys": len(self.keys), "keys_sha256": self.sha256, "source_key": source_key}
         return entry | ({LEARNED_OF: learned_of} if learned_of else {})
 
+    def renamed(self, files: Iterable[tuple[str, str, int]], *, keep: bool = False) -> "Forgotten":
+        """Lists records `old:number` as `new:number`, given (old, new, records) of files; with `keep` as both."""
+        keys = dict(self.keys)
+        for old, new, records in files if keys else ():
+            for record in range(records):
+                if (before := digest(f"{old}:{record}".encode()).hex()) in keys:
+                    keys[digest(f"{new}:{record}".encode()).hex()] = keys[before] if keep else keys.pop(before)
+        return Forgotten(keys)
+
+    def named_in(self, manifest: Manifest) -> "Forgotten":
+        """Adds the keys that adopted records of the list have in a version."""
+        return self.renamed(((sha256, name, records) for name, sha256, records in places(manifest)), keep=True)
+
     def to_text(self) -> str:
         """Formats the list for its file."""
         return json.dumps({"format": FORMAT, "keys": dict(sorted(self.keys.items()))}, indent=1) + "\n"
+
+
+def places(manifest: Manifest | None) -> set[tuple[str, str, int]]:
+    """Returns name, SHA-256 and records of the adopted files whose records' keys are their places."""
+    shards = manifest.shards if manifest and manifest.adopted and "key" not in manifest.adopted else ()
+    return {(shard.file, shard.sha256, shard.indexed) for shard in shards}
 
 
 def check_forgotten(store: Store, version: str) -> None:
@@ -95,13 +117,14 @@ def read_forgotten(store: Store) -> Forgotten:
     return _parse_forgotten(store, store.read_tagged(FORGOTTEN_FILE))
 
 
-def add_forgotten(store: Store, keys: Collection[bytes]) -> Forgotten:
-    """Adds keys to the list, and returns it. Raises: OutputError if it is broken or not writable."""
+def add_forgotten(store: Store, keys: Collection[bytes], files: Collection[tuple[str, str, int]] = ()) -> Forgotten:
+    """Adds keys to the list, `renamed` by files, and returns it. Raises: OutputError: it is broken or not writable."""
     lists = list[Forgotten]()
 
     def text(content: Content | None) -> bytes | None:
         before = _parse_forgotten(store, content)
-        lists.append(Forgotten({**dict.fromkeys((digest(key).hex() for key in keys), now()), **before.keys}))
+        added = dict.fromkeys((digest(key).hex() for key in keys), now())
+        lists.append(Forgotten({**added, **before.keys}).renamed(files))
         return None if lists[-1].keys == before.keys else lists[-1].to_text().encode()
 
     swap(store, FORGOTTEN_FILE, text)

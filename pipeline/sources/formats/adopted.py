@@ -13,17 +13,18 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.dataset import manifest as manifests
-from recordmill.pipeline.dataset.adopted_files import allow
+from recordmill.pipeline.dataset.adopted_files import allow, check_content
 from recordmill.pipeline.dataset.examples import Example
 from recordmill.pipeline.dataset.file_names import shard_paths
 from recordmill.pipeline.dataset.manifest import Location, Manifest, Shard
-from recordmill.pipeline.dataset.paths import read_inner
+from recordmill.pipeline.dataset.paths import ADOPT, read_inner
 from recordmill.pipeline.errors import listed
 from recordmill.pipeline.sources.batches import even_parts, pack, unpack
 from recordmill.pipeline.sources.columns import Columns
@@ -122,16 +123,21 @@ class AdoptedReader(TFRecordReader):
         manifest, of_files = self._version()[1:]
         found = at_once(files.match, map(escape, paths := sorted(of_files)))
         for path in (path for path, infos in zip(paths, found, strict=True) if not infos):
-            files.open(path).close()  # raises for a missing file; a file of another span is there
+            try:
+                files.open(path).close()  # a file of another span is there
+            except OSError as error:
+                raise SourceError(f"{path}: {error.strerror or error}: {ADOPT}") from None
         return FileList(
-            self._keyed(manifest, of_files[info.path], info)._replace(path=info.path[len(root) + 1 :])
+            self._keyed(files, manifest, of_files[info.path], info)._replace(path=info.path[len(root) + 1 :])
             for infos in found
             for info in infos
         )
 
-    def _keyed(self, manifest: Manifest, of_file: Mapping[str, Shard], info: FileInfo) -> FileInfo:
+    def _keyed(self, files: Files, manifest: Manifest, of_file: Mapping[str, Shard], info: FileInfo) -> FileInfo:
         if any(shard.bytes != info.bytes for shard in of_file.values()):
-            raise SourceError(f"{info.path} has another size than when it was adopted: adopt it again")
+            raise SourceError(f"{info.path} has another size than when it was adopted: {ADOPT}")
+        if (known := next(iter(of_file.values()))).seen != info.seen:
+            check_content(info.path, info.bytes, known.sample, partial(files.read, info.path))
         said = [[split, manifest.content_of(shard)] for split, shard in of_file.items()]
         return info._replace(tag=hashlib.sha256(json.dumps([said, info.keyed]).encode()).hexdigest())
 
