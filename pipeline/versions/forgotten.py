@@ -94,7 +94,7 @@ class Forgotten:
 
 
 def places(manifest: Manifest | None) -> set[tuple[str, str, int]]:
-    """Returns name, SHA-256 and records of the adopted files whose records' keys are their places."""
+    """Returns name, SHA-256 and records of each adopted file that gives its records their keys."""
     shards = manifest.shards if manifest and manifest.adopted and "key" not in manifest.adopted else ()
     return {(shard.file, shard.sha256, shard.indexed) for shard in shards}
 

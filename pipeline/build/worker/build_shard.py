@@ -265,7 +265,7 @@ def _counts_of_windows(lengths: Ids, window: Window) -> Ids:
 
 
 def too_much_in_windows(stored: Stored, names: Sequence[str], window: Window) -> Faults:
-    """Finds rows whose windows, each with the row's other features, are too many bytes; others as `expand`."""
+    """Finds rows with too many bytes in their windows, which repeat the row's other features; others as `expand`."""
     ids = _counts(stored, names[:1], "window")[:, 0]
     others = sum(_bytes(_column(values)) for name, values in stored.items() if name not in names)
     counts = _counts_of_windows(ids, window)
