@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 
 import pytest
@@ -88,7 +88,7 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def listing(more: Callable[[str], dict[str, Listed]]) -> Lie:
     def tell(patch: pytest.MonkeyPatch) -> None:
         told = S3Store._list
-        patch.setattr(S3Store, "_list", lambda self, prefix, *rest: told(self, prefix, *rest) | more(prefix))
+        patch.setattr(S3Store, "_list", lambda self, prefix, *rest: chain(told(self, prefix, *rest), [more(prefix)]))
 
     return tell
 
