@@ -78,7 +78,7 @@ class Iteration(Iterator[Any]):
     def close(self) -> None:
         """Ends the iteration with its threads, processes, files and memory, as dropping it does."""
         self._end = self._end or DatasetError("this iteration was closed: begin another one")
-        if not _is_running(self._made):  # else the running call closes when it returns
+        if not getattr(self._made, "gi_running", False):  # else the running call closes when it returns
             self._close()
 
 
@@ -92,12 +92,8 @@ def _note_collection(phase: str, _: object) -> None:
 gc.callbacks.append(_note_collection)
 
 
-def _is_running(made: Iterator[Any]) -> bool:
-    return bool(getattr(made, "gi_running", False))
-
-
 def _close_in(process: int, made: Iterator[Any], close: Callable[[], None]) -> None:
-    if os.getpid() != process or _is_running(made):  # at exit, in another thread
+    if os.getpid() != process or getattr(made, "gi_running", False):  # at exit, in another thread
         return
     if _thread.get_ident() in _collecting:  # it may have interrupted `threading`, whose locks a join would wait for
         _thread.start_new_thread(close, ())

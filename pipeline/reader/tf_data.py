@@ -17,8 +17,8 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from itertools import islice
-from types import FrameType
+from itertools import chain, islice
+from traceback import walk_stack
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -51,11 +51,8 @@ def _let_threads_leave() -> None:
     until, looks = time.monotonic() + EXIT_SECONDS, 0
     while looks < 5 and time.monotonic() < until:  # a thread that only waits for Python's lock shows up in the next
         time.sleep(0.01)
-        looks = 0 if any(map(_is_in_call, sys._current_frames().values())) else looks + 1
-
-
-def _is_in_call(frame: FrameType | None) -> bool:
-    return frame is not None and (frame.f_globals.get("__name__") in CALLS or _is_in_call(frame.f_back))
+        stacks = chain.from_iterable(map(walk_stack, sys._current_frames().values()))
+        looks = 0 if any(frame.f_globals.get("__name__") in CALLS for frame, _ in stacks) else looks + 1
 
 
 def in_groups(

@@ -32,18 +32,9 @@ from recordmill.pipeline.sources.table import ArchiveReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block, row_digests
 from recordmill.pipeline.sources.typing.values import typed_values
-from recordmill.transforms.contract.kinds.array import (
-    MAGIC,
-    MOST_DIMENSIONS,
-    MOST_HEADER,
-    ArrayError,
-    Npy,
-    head,
-    header_of,
-)
+from recordmill.transforms.contract.kinds.array import HEAD_BYTES, MAGIC, MOST_SIDES, ArrayError, Npy, head, header_of
 
 NPZ, NPY = ".npz", ARRAY
-HEAD_BYTES = MOST_HEADER + 12
 IDX_TYPES = {8: "|u1", 9: "|i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 
@@ -159,7 +150,7 @@ def _described(path: str, data: bytes, size: int | None) -> ArrayInFile:
         return array._replace(fault="its rows are not in C order: save `np.ascontiguousarray(array)`")
     if "V" in descr:
         return array._replace(fault="its numbers are bfloat16: save them as float32")
-    if not 0 < len(shape) <= MOST_DIMENSIONS or not math.prod(shape) or array.row_bytes > MAX_LINE_BYTES:
+    if not 0 < len(shape) <= MOST_SIDES or not math.prod(shape) or array.row_bytes > MAX_LINE_BYTES:
         return array._replace(fault=f"its shape is {list(shape[:9])}: wanted rows of 1 to {MAX_LINE_BYTES:,} bytes")
     if size is not None and size != stated:
         return array._replace(

@@ -14,19 +14,10 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from recordmill.pipeline.versions.stores import parts
 from recordmill.pipeline.versions.stores.base import MOST_SHARED, Conflict, Content, check_shared, load, refusals
 from recordmill.pipeline.versions.stores.bucket import CONNECTIONS, BucketStore, Listed
-from recordmill.pipeline.versions.stores.parts import (
-    OPTIONS,
-    PART_BYTES,
-    Part,
-    Upload,
-    bound,
-    byte_range,
-    check_length,
-    size_of,
-    taken,
-)
+from recordmill.pipeline.versions.stores.parts import OPTIONS, PART_BYTES, Part, Upload, byte_range, size_of
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC
 
 TIMEOUT_SECONDS = 60  # for an answer's next bytes
@@ -72,16 +63,16 @@ class GcsStore(BucketStore):
         return store(self._bucket_name, base_url=client.api_endpoint, **access, **OPTIONS)
 
     def read_tagged(self, name: str, most: int = MOST_SHARED) -> Content | None:
-        """Requests the generation first, because a download does not return it."""
-        with refusals(self.url, "read"), suppress(self._errors.NotFound):
+        """Requests the generation first, because not every server's download returns it."""
+        with refusals(self.url, "read"), suppress(self._errors.NotFound, FileNotFoundError):
             blob = self._bucket.blob(self._key(name))
-            while True:
-                with suppress(self._errors.PreconditionFailed):  # replaced in between
-                    blob.reload()
-                    check_shared(blob.size, most, self.location / name)
-                    part = self._download(blob.name, generation=blob.generation)
-                    check_length(part.data, part.size)
-                    return Content(part.data, str(blob.generation))
+            for _ in range(parts.TRIES):
+                blob.reload()
+                check_shared(blob.size, most, self.location / name)
+                data, _, tag = self._range(blob.name, 0, None, None)
+                if tag in ("", str(blob.generation)):  # else replaced in between
+                    return Content(data, str(blob.generation))
+            raise ValueError(f"{name} changes with each request")
         return None
 
     def _write_if(self, name: str, data: bytes, tag: str | None) -> str:
@@ -101,41 +92,32 @@ class GcsStore(BucketStore):
         blobs = self._bucket.client.list_blobs(self._bucket, prefix=prefix, delimiter=delimiter or None)
         for page in blobs.pages:
             yield {blob.name: Listed(int(blob.size), str(blob.generation), blob.updated) for blob in page}
-        yield dict.fromkeys(blobs.prefixes, Listed(0, ""))  # gathered from all pages
+        yield dict.fromkeys(blobs.prefixes, Listed(0, ""))  # of all pages
 
     def _begin(self, key: str) -> Upload:
         return _ResumableUpload(self, key)
 
     def _range(self, key: str, start: int, end: int | None, most: int | None) -> Part:
+        """Uses the JSON API, since the library's downloads do not return the object's size."""
+        retry = load("google.cloud.storage.retry", self.url, "gcp").DEFAULT_RETRY
         try:
-            return self._download(key, start, end, most)
+            return retry(self._answer)(key, start, end, most)
         except self._errors.NotFound:
             raise self._absent(key) from None
         except self._errors.RequestRangeNotSatisfiable:  # an empty or truncated object
             return Part(b"", 0)
 
-    def _download(
-        self, key: str, start: int = 0, end: int | None = None, most: int | None = None, generation: int | None = None
-    ) -> Part:
-        """Uses the JSON API: the library's downloads do not return the object's size, and read without an end."""
-        retry = load("google.cloud.storage.retry", self.url, "gcp").DEFAULT_RETRY
-        part: Part = retry(self._answer)(key, start, end, most, generation)
-        return part
-
-    def _answer(self, key: str, start: int, end: int | None, most: int | None, generation: int | None) -> Part:
+    def _answer(self, key: str, start: int, end: int | None, most: int | None) -> Part:
         client = self._bucket.client
         url = f"{client.api_endpoint}/download/storage/v1/b/{self._bucket_name}/o/{quote(key, safe='')}?alt=media"
-        url += "" if generation is None else f"&ifGenerationMatch={generation}"
         headers = byte_range(start, end)
         with client._http.get(url, headers=headers, stream=True, timeout=TIMEOUT_SECONDS) as answer:
             if answer.status_code not in (HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT):
                 raise self._errors.from_http_response(answer)
             is_part = answer.status_code == HTTPStatus.PARTIAL_CONTENT
-            stated = answer.headers.get("Content-Range"), int(answer.headers.get("Content-Length", 0))
-            size = size_of(*stated, start, most)
-            first = start if is_part else 0  # a server may ignore the range
-            data = answer.raw.read(taken(size, first, end) + 1, decode_content=False)
-            return Part(data if is_part else data[start:end], size, answer.headers.get("X-Goog-Generation", ""))
+            size = size_of(answer.headers.get("Content-Range"), int(answer.headers.get("Content-Length", 0)), most)
+            data = parts.received(answer.raw.read, size, start if is_part else 0, end)  # a server may ignore the range
+            return Part(data if is_part else data[start:], size, answer.headers.get("X-Goog-Generation", ""))
 
     def _copy(self, key: str, target: str) -> None:
         self._bucket.copy_blob(self._bucket.blob(key), self._bucket, target)
@@ -151,7 +133,8 @@ def _counting(adapter: Any) -> Any:
         def send(self, request: Any, **options: Any) -> Any:
             began = time.monotonic()
             answer = super().send(request, **options)
-            bound(answer.raw)
+            if not options.get("stream") or answer.status_code >= HTTPStatus.MULTIPLE_CHOICES:
+                answer._content = answer.raw.read(parts.MOST_ANSWER, decode_content=True)
             milliseconds, status = round(1000 * (time.monotonic() - began)), answer.status_code
             refused = status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
             retries = int(refused or status >= HTTPStatus.INTERNAL_SERVER_ERROR)

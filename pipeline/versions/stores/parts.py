@@ -7,7 +7,7 @@ client reads: it finds a bucket's region, retries with backoff, and explains err
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from io import RawIOBase
@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, Protocol
 
 from recordmill.pipeline.dataset.paths import NO_PARTS
 from recordmill.pipeline.parallel import free_bytes
-from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.versions.stores.base import Conflict, TooLargeError, refusals
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC
 
@@ -47,43 +46,23 @@ def byte_range(start: int, end: int | None) -> dict[str, str]:
     return {"Range": f"bytes={start}-{'' if end is None else end - 1}"} if start or end is not None else {}
 
 
-def taken(size: int, start: int = 0, end: int | None = None) -> int:
-    """Returns the bytes of an object that a read takes. Raises: ValueError: they exceed the free memory."""
-    wanted = max(0, min(size, size if end is None else end) - start)
-    if wanted > MOST_ANSWER and wanted > free_bytes():
-        raise ValueError(f"{wanted:,} bytes are more than the free memory")
-    return wanted
-
-
-def check_length(data: bytes, wanted: int) -> None:
-    """Raises: ValueError: an answer has another length; readers ask for one byte more than they want."""
-    if len(data) != wanted:
-        found = "more" if len(data) > wanted else "fewer"
-        raise ValueError(f"the store sent {found} than the {wanted:,} bytes asked for")
-
-
-def bound(answer: Any) -> None:
-    """Makes an answer of urllib3 raise ValueError where a library reads more than MOST_ANSWER of it."""
-    pieces = answer.stream
-
-    def bounded(*args: Any, **options: Any) -> Iterator[bytes]:
-        read = 0
-        for piece in pieces(*args, **options):
-            read += len(piece)
-            if read > MOST_ANSWER:
-                raise ValueError(f"the store's answer has more than {MOST_ANSWER:,} bytes")
-            yield piece
-
-    answer.stream = bounded
-
-
-def size_of(content_range: str | None, length: int, start: int, most: int | None) -> int:
-    """Returns an object's bytes by an answer's headers. Raises: TooLargeError; ValueError: of another range."""
-    if content_range and not content_range.startswith(f"bytes {start}-"):
-        raise ValueError(f"the store sent {cut(content_range)}, not the bytes from {start:,} on")
+def size_of(content_range: str | None, length: int, most: int | None) -> int:
+    """Returns an object's bytes by an answer's `Content-Range` and `Content-Length`. Raises: TooLargeError."""
     size = int(content_range.rpartition("/")[2]) if content_range else length
     check_size(size, most)
     return size
+
+
+def received(read: Callable[[int], bytes], size: int, start: int = 0, end: int | None = None) -> bytes:
+    """Reads a part of an object of `size` bytes. Raises: ValueError: another length came, or it exceeds the memory."""
+    wanted = max(0, min(size, size if end is None else end) - start)
+    if wanted > MOST_ANSWER and wanted > free_bytes():
+        raise ValueError(f"{wanted:,} bytes are more than the free memory")
+    data = read(wanted + 1)  # one more reveals an answer without an end
+    if len(data) != wanted:
+        found = "more" if len(data) > wanted else "fewer"
+        raise ValueError(f"the store sent {found} than the {wanted:,} bytes asked for")
+    return data
 
 
 def check_size(size: int, most: int | None) -> None:
@@ -108,8 +87,8 @@ class DirectReads:
             answer = self._get(self._store, key, options={"range": wanted} if start or end is not None else None)
             size = int(answer.meta["size"])
             data = b""
-            if most is None or size <= most:  # in one piece, of at most one byte more than it must have
-                data = bytes(next(answer.stream(min_chunk_size=taken(size, start, end) + 1), b""))
+            if most is None or size <= most:
+                data = received(lambda some: bytes(next(answer.stream(min_chunk_size=some), b"")), size, start, end)
             part = Part(data, size, str(answer.meta[self._tag] or ""))
         except Exception:  # the store's client will report it
             _count(began, retries=1)

@@ -7,25 +7,17 @@ since 2024.
 
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
+from http import HTTPStatus
 from importlib import import_module
 from typing import Any
 
 from recordmill.pipeline.versions.stores.base import MOST_SHARED, Conflict, Content, check_shared, load, refusals
 from recordmill.pipeline.versions.stores.bucket import CONNECTIONS, BucketStore, Listed, gathered
-from recordmill.pipeline.versions.stores.parts import (
-    OPTIONS,
-    Part,
-    Upload,
-    bound,
-    byte_range,
-    check_length,
-    size_of,
-    taken,
-)
+from recordmill.pipeline.versions.stores.parts import MOST_ANSWER, OPTIONS, Part, Upload, byte_range, received, size_of
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC, kind_of
 
 _MISSING = ("404", "NoSuchKey", "NotFound")
@@ -60,6 +52,7 @@ class S3Store(BucketStore):
         signature = {} if self._has_credentials else {"signature_version": load("botocore", self.url, "aws").UNSIGNED}
         with refusals(self.url, "reached"), _MAKING:
             client = self._session.client("s3", config=config(**_CONFIG, **signature))
+        client.meta.events.register("before-send.s3", _began)
         client.meta.events.register("before-send.s3", partial(_send, client._endpoint.http_session))
         client.meta.events.register("response-received.s3", _answered)
         return client
@@ -93,8 +86,9 @@ class S3Store(BucketStore):
     def read_tagged(self, name: str, most: int = MOST_SHARED) -> Content | None:
         with refusals(self.url, "read"), self._passing(*_MISSING):
             answer = self._client.get_object(**self._object(name))
-            check_shared(answer.get("ContentLength", 0), most, self.location / name)
-            return Content(_body(answer, taken(answer.get("ContentLength", 0))), answer["ETag"])
+            size = answer.get("ContentLength", 0)
+            check_shared(size, most, self.location / name)
+            return Content(received(answer["Body"].read, size), answer["ETag"])
         return None
 
     def _write_if(self, name: str, data: bytes, tag: str | None) -> str:
@@ -119,11 +113,10 @@ class S3Store(BucketStore):
     def _list(self, prefix: str, delimiter: str = "") -> Iterator[dict[str, Listed]]:
         pages = self._client.get_paginator("list_objects_v2")
         for page in pages.paginate(Bucket=self._bucket_name, Prefix=prefix, Delimiter=delimiter):
-            folders = {entry["Prefix"]: Listed(0, "") for entry in page.get("CommonPrefixes", [])}
-            yield folders | {
-                entry["Key"]: Listed(int(entry["Size"]), entry["ETag"], entry["LastModified"])
-                for entry in page.get("Contents", [])
-            }
+            found = {entry["Prefix"]: Listed(0, "") for entry in page.get("CommonPrefixes", [])}
+            for entry in page.get("Contents", []):
+                found[entry["Key"]] = Listed(int(entry["Size"]), entry["ETag"], entry["LastModified"])
+            yield found
 
     def abort_uploads(self, folder: str) -> None:
         """Removes the parts of multipart uploads, which cost money but are not listed as objects."""
@@ -141,8 +134,8 @@ class S3Store(BucketStore):
         with refusals(self.url, "read"):
             lister = self._client.get_paginator("list_multipart_uploads")
             pages = lister.paginate(Bucket=self._bucket_name, Prefix=prefix)
-            found = gathered({each["UploadId"]: each for each in page.get("Uploads", [])} for page in pages)
-            return [*found.values()]
+            uploads = gathered({each["UploadId"]: each for each in page.get("Uploads", [])} for page in pages)
+            return list(uploads.values())
 
     def _abort(self, uploads: list[dict[str, Any]]) -> None:
         for upload in uploads:
@@ -158,8 +151,8 @@ class S3Store(BucketStore):
         with self._passing("InvalidRange"):  # an empty or truncated object
             with self._passing(*_MISSING):
                 answer = self._client.get_object(Bucket=self._bucket_name, Key=key, **wanted)
-                size = size_of(answer.get("ContentRange"), answer.get("ContentLength", 0), start, most)
-                return Part(_body(answer, taken(size, start, end)), size, answer.get("ETag", ""))
+                size = size_of(answer.get("ContentRange"), answer.get("ContentLength", 0), most)
+                return Part(received(answer["Body"].read, size, start, end), size, answer.get("ETag", ""))
             raise self._absent(key)
         return Part(b"", 0)
 
@@ -171,33 +164,22 @@ class S3Store(BucketStore):
         self._client.put_object(Bucket=self._bucket_name, Key=key, Body=data)
 
 
-def _body(answer: Mapping[str, Any], size: int) -> bytes:
-    """Reads an object's body, and one byte more to find a longer one. Raises: ValueError: it has another size."""
-    with closing(answer["Body"]) as body:
-        data: bytes = body.read(size + 1)
-    check_length(data, size)
-    return data
+def _send(session: Any, request: Any, **_: Any) -> Any:
+    """Sends a request as boto3 does, but reads no listing or error without an end."""
+    is_object, request.stream_output = request.stream_output, True
+    answer = session.send(request)
+    try:
+        if not is_object or answer.status_code >= HTTPStatus.MULTIPLE_CHOICES:
+            answer._content = answer.raw.read(MOST_ANSWER)
+    except Exception as error:  # boto3 tries again
+        raise import_module("botocore.exceptions").HTTPClientError(error=error) from error
+    return answer
 
 
 _REQUEST = threading.local()
 
 
-def _send(session: Any, request: Any, **_: Any) -> Any:
-    """Sends a request as boto3 would, but reads no answer without an end."""
-    _note(request)
-    is_object, request.stream_output = request.stream_output, True
-    answer = session.send(request)
-    bound(answer.raw)
-    try:
-        _ = is_object or answer.content  # reads it, while boto3 can retry
-    except ValueError:
-        raise
-    except Exception as error:
-        raise import_module("botocore.exceptions").HTTPClientError(error=error) from error
-    return answer
-
-
-def _note(request: Any) -> None:
+def _began(request: Any, **_: Any) -> None:
     body = request.body if isinstance(request.body, bytes) else b""
     _REQUEST.sent, _REQUEST.began = len(body), time.monotonic()
     _REQUEST.retries = int(b"attempt=1" not in request.headers.get("amz-sdk-request", b"attempt=1").split(b"; "))

@@ -29,7 +29,8 @@ from recordmill.transforms.contract.kinds import base
 DTYPES = ("uint8", "int16", "int32", "int64", "float16", "bfloat16", "float32")
 MAGIC = b"\x93NUMPY"  # the beginning of a `.npy` file
 MOST_HEADER = 4096  # bytes of a `.npy` header at most; NumPy writes 118
-MOST_DIMENSIONS, MOST_NUMBERS = 32, 1 << 60  # NumPy's limits, also where a side is 0
+HEAD_BYTES = MOST_HEADER + 12
+MOST_SIDES, MOST_NUMBERS = 32, 1 << 60  # NumPy's limits, also where a side is 0
 _DESCR = re.compile(r"'descr':\s*'([^']*)'")
 _FORTRAN = re.compile(r"'fortran_order':\s*(True|False)")
 _SHAPE = re.compile(r"'shape':\s*\(([\d, ]*)\)")
@@ -200,7 +201,7 @@ def header_of(data: bytes) -> Npy:
     if not _READ.fullmatch(numbers[1]):  # NumPy's parser divides by the zero of `M8[s/0]`, which ends the process
         raise ArrayError(f"{other}, {cut(repr(numbers[1]), 40)}: its numbers are none")
     sides = tuple(int(side[:20]) for side in shape[1].replace(",", " ").split())
-    if len(sides) > MOST_DIMENSIONS or math.prod(max(1, side) for side in sides) > MOST_NUMBERS:
+    if len(sides) > MOST_SIDES or math.prod(max(1, side) for side in sides) > MOST_NUMBERS:
         raise ArrayError(f"the .npy file's array has the shape {cut(str(list(sides)), 60)}, too large for NumPy")
     return Npy(numbers[1], sides, order[1] == "True", start + length)
 
