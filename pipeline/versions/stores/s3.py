@@ -168,11 +168,13 @@ def _send(session: Any, request: Any, **_: Any) -> Any:
     """Sends a request as boto3 does, but reads no listing or error without an end."""
     is_object, request.stream_output = request.stream_output, True
     answer = session.send(request)
-    try:
-        if not is_object or answer.status_code >= HTTPStatus.MULTIPLE_CHOICES:
-            answer._content = answer.raw.read(MOST_ANSWER)
-    except Exception as error:  # boto3 tries again
-        raise import_module("botocore.exceptions").HTTPClientError(error=error) from error
+    if not is_object or answer.status_code >= HTTPStatus.MULTIPLE_CHOICES:
+        try:
+            answer._content = answer.raw.read(MOST_ANSWER + 1)
+        except Exception as error:  # boto3 tries again
+            raise import_module("botocore.exceptions").HTTPClientError(error=error) from error
+        if len(answer.content) > MOST_ANSWER:
+            raise ValueError(f"the store's answer has more than {MOST_ANSWER:,} bytes")
     return answer
 
 
