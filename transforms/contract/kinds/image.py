@@ -19,7 +19,7 @@ LEAST_PIXELS = 1 << 20
 PIXEL_BYTES = {"uint8": 1, "uint16": 2, "float32": 4}
 """The types of pixels, with their bytes."""
 KNOWN = {"pixel": (*PIXEL_BYTES,), "dtype": (*PIXEL_BYTES, "bfloat16"), "channel_order": ("rgb", "bgr")}
-"""What a manifest may say of an image: NumPy parses no other type."""
+"""The values that a manifest may state of an image: NumPy parses no other type."""
 MOST_BANDS = 16
 """The most channels of an image."""
 LARGE = 256  # pixels of the longer side: decoding a smaller JPEG costs less than the choice of a reduction
