@@ -62,7 +62,7 @@ class MemoryStore(BucketStore):
         data = self.memory.objects.get(self._url(self._key(name)))
         return None if data is None else Content(data, str(hash(data)))
 
-    def _list(self, prefix: str, delimiter: str = "") -> dict[str, Listed]:
+    def _list(self, prefix: str, delimiter: str = "") -> Iterator[dict[str, Listed]]:
         if "list" in self.memory.refusals:
             raise self.memory.refusals["list"]
         found, bucket = {}, self._url("")
@@ -71,7 +71,7 @@ class MemoryStore(BucketStore):
             if url.startswith(bucket) and key.startswith(prefix):
                 inner, mark, _ = key[len(prefix) :].partition(delimiter) if delimiter else (key, "", "")
                 found[f"{prefix}{inner}{mark}" if delimiter else key] = Listed(0 if mark else len(data), "t")
-        return found
+        yield found
 
 
 @contextmanager

@@ -149,6 +149,7 @@ FILES = [
     (header("__import__('os').abort()"), (".npy", "something else")),
     (header("{'descr': '<V2', 'fortran_order': False, 'shape': (2, 2), }", b"\0" * 8), (".npy", "V2")),
     (npy(SQUARE, "complex64"), (".npy", "something else")),
+    (header("{'descr': 'M8[25s/0]', 'fortran_order': False, 'shape': (2, 2), }"), (".npy", "M8[25s/0]")),
     (b"\x89PNG", ("JSON list", ".npy")),
     (b"\x93NUMPY", (".npy",)),
     (b"[1, 2", ("JSON list",)),

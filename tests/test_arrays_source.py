@@ -168,6 +168,29 @@ def test_a_damaged_npz_is_one_line(tmp_path: Path) -> None:
         source(tmp_path / "b.npz").plan(FILES, {"x": IMAGE}, 1 << 23)
 
 
+def stated(descr: str, shape: str = "(10,)") -> bytes:
+    text = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}}}".encode()
+    return b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text + bytes(80)
+
+
+NO_ROWS = "(1000000000000, 0)"
+NO_NUMBERS = ["M8[25s/0]", "M8[25s/3]", "m8[0s]", ",", "i4,f8", "(1000000,1000000)f4", "c8", "f16", "|S0", "V8", "<V2"]
+
+
+@pytest.mark.parametrize(
+    ("data", "facts"),
+    [*((stated(descr), ["numbers are", *(["bfloat16"] if descr == "<V2" else [descr])]) for descr in NO_NUMBERS),
+     (stated("<f8", NO_ROWS), ["1000000000000, 0"]),
+     (stated("<f8", "(1000000000, 1000000000, 1000000000, 0)"), ["1000000000", "too large"]),
+     (bytes([0, 0, 8, 255]) + bytes([0, 0, 0, 1]) * 255 + b"1", ["1, 1"])],
+)  # fmt: skip
+def test_no_type_or_shape_of_a_file_reaches_numpy_unchecked(tmp_path: Path, data: bytes, facts: list[str]) -> None:
+    with zipfile.ZipFile(tmp_path / "a.npz", "w") as file:
+        file.writestr("x.npy", data)
+    with raises(SourceError, "a.npz", "'x'", *facts):
+        source(tmp_path / "a.npz").plan(FILES, {"x": NUMBER}, 1 << 23)
+
+
 def test_a_missing_array_is_named(tmp_path: Path) -> None:
     path, _ = write_npz(tmp_path, {"x_train": GREY, "x_test": GREY})
     with raises(SourceError, "'x_trian'", "x_train"):

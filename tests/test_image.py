@@ -207,8 +207,10 @@ def test_the_manifest_leaves_rgb_out():
     json = described(normalize="caffe").to_json()
     assert json["channel_order"] == "bgr"
     assert ImageDescription.from_json(json) == described(normalize="caffe")
-    with raises(DatasetError, "`channel_order`", "'hsv'", "dataset.json", "rgb and bgr"):
+    with raises(DatasetError, "`channel_order`", "'hsv'", "dataset.json", "rgb, bgr"):
         ImageDescription.from_json({**json, "channel_order": "hsv"})
+    with raises(DatasetError, "`dtype`", "'M8[25s/0]'", "dataset.json", "float32"):  # it would end NumPy's parser
+        ImageDescription.from_json({**json, "dtype": "M8[25s/0]"})
 
 
 @pytest.mark.first(1)

@@ -3,6 +3,8 @@
 import gc
 import multiprocessing
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -144,3 +146,47 @@ def test_a_strategy_trains_from_an_input(dataset: Dataset) -> None:
         model.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     batches = strategy.distribute_datasets_from_function(make)
     assert len(model.fit(batches, epochs=2, steps_per_epoch=2, verbose=0).history["loss"]) == 2
+
+
+SLOW = """
+import sys, threading, time
+import numpy as np
+from recordmill.pipeline.parallel import in_order
+from recordmill.pipeline.reader.iteration import Iteration
+
+def slow(number):
+    time.sleep(0.7)
+    return [np.zeros(1)]
+
+def begin(threads=0):
+    steps = iter(int, 1)
+    made = in_order(slow, steps, threads) if threads else (slow(step) for step in steps)
+    return Iteration(made, made.close)
+
+def read(batches):
+    for _ in batches: pass
+    print("ended", flush=True)
+"""
+IN_THREADS = """
+threading.Thread(target=read, args=[begin(2)]).start()
+threading.Thread(target=read, args=[begin(2)], daemon=True).start()
+time.sleep(1)
+"""
+IN_TENSORFLOW = """
+import tensorflow as tf
+from recordmill.pipeline.reader.tf_data import in_groups
+batches, others = (iter(in_groups(begin, [tf.TensorSpec([1], tf.float64)], tuple, 1)) for _ in range(2))
+threading.Thread(target=read, args=[others], daemon=True).start()
+[next(batches) for _ in range(3)]
+time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize(("program", "warnings"), [(IN_THREADS, 1), (IN_TENSORFLOW, 0)], ids=["threads", "TensorFlow"])
+def test_a_program_ends_while_iterations_live(program: str, warnings: int) -> None:
+    """`TensorFlow` has threads inside Python at the end, which never returned, nor did the program."""
+    ran = subprocess.run([sys.executable, "-c", SLOW + program], capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0
+    assert "Traceback" not in ran.stderr
+    assert ran.stderr.count("join its thread") == warnings
+    assert "ended" in ran.stdout

@@ -1,8 +1,10 @@
 """An object store that lies about lengths, tags and what it holds costs a line, and touches nothing elsewhere."""
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from itertools import count
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import chain, count
 from pathlib import Path
 
 import pytest
@@ -11,13 +13,15 @@ from recordmill import DatasetError, open_dataset
 from recordmill.pipeline.cli import commands
 from recordmill.pipeline.dataset import manifest
 from recordmill.pipeline.versions.base import Base
-from recordmill.pipeline.versions.stores.base import Content
-from recordmill.pipeline.versions.stores.bucket import Listed
+from recordmill.pipeline.versions.stores import bucket as bucket_store
+from recordmill.pipeline.versions.stores.base import Content, OutputError
+from recordmill.pipeline.versions.stores.bucket import BucketStore, Listed
 from recordmill.pipeline.versions.stores.open_store import open_bucket
 from recordmill.pipeline.versions.stores.s3 import S3Store
 from tests.constants import constants
 from tests.emulators import s3
 from tests.memory_store import Memory, memory_store
+from tests.messages import raises
 from tests.published import VERSION, write_version
 
 URL = "memory://bucket/out/small"
@@ -88,7 +92,7 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def listing(more: Callable[[str], dict[str, Listed]]) -> Lie:
     def tell(patch: pytest.MonkeyPatch) -> None:
         told = S3Store._list
-        patch.setattr(S3Store, "_list", lambda self, prefix, *rest: told(self, prefix, *rest) | more(prefix))
+        patch.setattr(S3Store, "_list", lambda self, prefix, *rest: chain(told(self, prefix, *rest), [more(prefix)]))
 
     return tell
 
@@ -141,3 +145,93 @@ def test_a_store_that_lies_costs_a_line(
             assert "unexpectedly" not in shown.err
             assert "\x1b" not in shown.out + shown.err
     assert open_bucket(f"{bucket}-victim").exists("versions/v/dataset.json")
+
+
+TOKEN = "<NextContinuationToken>{}</NextContinuationToken><IsTruncated>true</IsTruncated>"
+ENTRY = (
+    "<Contents><Key>{}</Key><Size>1</Size><ETag>a</ETag><LastModified>2026-01-01T00:00:00Z</LastModified></Contents>"
+)
+JSON = '{{"nextPageToken": "{}", "items": [{{"name": "{}", "size": "1", "generation": "1"}}]}}'
+
+
+class Endless(BaseHTTPRequestHandler):
+    """A bucket whose objects have 9 bytes, and go on; its listings, too."""
+
+    protocol_version = "HTTP/1.1"
+    stated = 10**12  # the bytes of an answer
+    status = 206
+    pages = count()
+
+    def do_GET(self) -> None:
+        is_s3 = "list-type" in self.path
+        if is_s3 or "/o?" in self.path:
+            return self.list_objects(next(self.pages), is_s3)
+        self.answer(self.status, self.stated)
+        return self.go_on(b" ")
+
+    def list_objects(self, page: int, is_s3: bool) -> None:
+        if "endless" in self.path:
+            self.answer(200, self.stated)
+            return self.go_on(b"<ListBucketResult>" if is_s3 else b"[")
+        key = "same" if "same" in self.path else f"key{page}"
+        body = f"<ListBucketResult>{TOKEN.format(page)}{ENTRY.format(key)}</ListBucketResult>"
+        data = (body if is_s3 else JSON.format(page, key)).encode()
+        self.answer(200, len(data))
+        return self.go_on(data, 1)
+
+    def answer(self, status: int, size: int) -> None:
+        self.send_response(status)
+        headers = {"Content-Length": size, "ETag": '"a"', "Last-Modified": "Thu, 01 Jan 2026 00:00:00 GMT"}
+        headers |= {"Content-Range": "bytes 0-3/9"} if status == 206 else {}
+        for name, value in headers.items():
+            self.send_header(name, str(value))
+        self.end_headers()
+
+    def go_on(self, begin: bytes, pieces: int = 10**6) -> None:
+        with suppress(OSError):
+            self.wfile.write(begin)
+            for _ in range(pieces - 1):
+                self.wfile.write(b" " * (1 << 20))
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture(params=["s3", "gs"])
+def endless(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[BucketStore]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Endless) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_DEFAULT_REGION"):
+            monkeypatch.setenv(name, "testing")
+        for name in ("AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST"):
+            monkeypatch.setenv(name, address)
+        yield open_bucket(f"{request.param}://bucket")
+        server.shutdown()
+
+
+@pytest.mark.parametrize("is_direct", [True, False], ids=["obstore", "client"])
+def test_an_object_ends_where_it_was_asked_to_end(
+    endless: BucketStore, is_direct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not is_direct:
+        endless.__dict__["_direct"] = None
+    with raises(OutputError, f"{endless.url}/a", "more than the 4 bytes"):
+        endless.range("a", 0, 4)
+    monkeypatch.setattr(Endless, "status", 200)
+    with raises(OutputError, f"{endless.url}/a", "1,000,000,000,000 bytes", "memory"):
+        endless.range("a")
+
+
+@pytest.mark.parametrize("prefix", ["same", "endless", "more"])
+def test_a_listing_ends(endless: BucketStore, prefix: str) -> None:
+    with constants(bucket_store, MOST_LISTED=20 << 19), raises(OutputError, f"{endless.url}/{prefix}"):
+        endless.listed(prefix)
+
+
+def test_a_refusal_ends(endless: BucketStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Endless, "status", 403)
+    endless.__dict__["_direct"] = None  # obstore reads it whole: docs/security.md
+    with raises(OutputError, f"{endless.url}/a"):
+        endless.range("a", 0, 4)

@@ -6,8 +6,10 @@
 
 import _thread
 import gc
+import logging
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -28,18 +30,23 @@ from recordmill.pipeline.reader.version_files import Folder
 from recordmill.pipeline.reader.workers import default_workers, in_processes
 from recordmill.transforms.contract.stored import Ragged, mapped
 
+LOG = logging.getLogger("recordmill")
+_AT_EXIT = threading.Event()
+# Before Python's pools end, and long before threads of TensorFlow could wait for Python, and Python for them.
+threading._register_atexit(_AT_EXIT.set)  # type: ignore[attr-defined]
+
 
 class Iteration(Iterator[Any]):
     """An iterator for the process that made it: a fork would take answers meant for its parent.
 
-    Each further `next` raises what ended it, DatasetError after `close`.
+    Each further `next` raises what ended it, DatasetError after `close`. The end of the main thread ends it, too.
     """
 
     def __init__(self, made: Iterator[Any], close: Callable[[], None]) -> None:
         """Takes an iterator, and a function that frees its threads, processes and files."""
         self._made, self._process = made, os.getpid()
         self._end: BaseException | None = None
-        self._close = weakref.finalize(self, _close_in, self._process, close)
+        self._close = weakref.finalize(self, _close_in, self._process, made, close)
 
     def __next__(self) -> Any:
         """Returns the next value."""
@@ -48,13 +55,19 @@ class Iteration(Iterator[Any]):
         if self._end is not None:
             raise self._end
         try:
+            if _AT_EXIT.is_set():
+                raise StopIteration
             return self._next()
         except BaseException as error:
             if str(error) == "generator already executing":  # Python's words
                 raise DatasetError("another `next` of this iteration runs: give each thread its own") from None
             # The raised error holds this frame, and so the iteration; the usual end must not.
-            self._end = StopIteration() if isinstance(error, StopIteration) else error
-            raise
+            self._end = StopIteration() if isinstance(error, StopIteration) or _AT_EXIT.is_set() else error
+            if not _AT_EXIT.is_set():
+                raise
+            if not threading.current_thread().daemon:
+                LOG.warning("the main thread has ended, and with it this iteration: join its thread to read on")
+            raise self._end from None
         finally:
             if self._end is not None:
                 self.close()
@@ -79,8 +92,8 @@ def _note_collection(phase: str, _: object) -> None:
 gc.callbacks.append(_note_collection)
 
 
-def _close_in(process: int, close: Callable[[], None]) -> None:
-    if os.getpid() != process:
+def _close_in(process: int, made: Iterator[Any], close: Callable[[], None]) -> None:
+    if os.getpid() != process or getattr(made, "gi_running", False):  # at exit, in another thread
         return
     if _thread.get_ident() in _collecting:  # it may have interrupted `threading`, whose locks a join would wait for
         _thread.start_new_thread(close, ())

@@ -12,9 +12,13 @@ reading: within one level of 255), in a buffer's order.
 [(array([0, 1, 2]),), (array([0, 1]),)]
 """
 
+import atexit
+import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
-from itertools import islice
+from itertools import chain, islice
+from traceback import walk_stack
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -35,6 +39,20 @@ from recordmill.transforms.tensorflow.features import parse
 MOST_BYTES = 16 << 20  # 16 MiB: larger batches do not wait for each other
 
 Arrays: TypeAlias = Sequence[npt.NDArray[Any]]  # the arrays of a batch, in a fixed order
+
+
+CALLS = {"tensorflow.python.ops.script_ops", "tensorflow.python.data.ops.iterator_ops"}
+EXIT_SECONDS = 30.0  # to end the batches in the making, at most
+
+
+@atexit.register  # runs before TensorFlow's own, registered earlier
+def _let_threads_leave() -> None:
+    """Waits at exit for threads in calls between TensorFlow and Python, which would never return, nor the exit."""
+    until, looks = time.monotonic() + EXIT_SECONDS, 0
+    while looks < 5 and time.monotonic() < until:  # a thread that only waits for Python's lock shows up in the next
+        time.sleep(0.01)
+        stacks = chain.from_iterable(map(walk_stack, sys._current_frames().values()))
+        looks = 0 if any(frame.f_globals.get("__name__") in CALLS for frame, _ in stacks) else looks + 1
 
 
 def in_groups(

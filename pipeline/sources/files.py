@@ -71,7 +71,8 @@ class Files(Protocol):
             if most is not None and (size := file.seek(0, os.SEEK_END)) > most:
                 raise TooLargeError(size)
             file.seek(start)
-            return file.read(-1 if length is None else length)
+            limits = [limit for limit in (length, most, -1) if limit is not None]
+            return file.read(limits[0])
 
     def left_out(self) -> Collection[str]:
         """Lists the files skipped by patterns so far, because their names have empty or dotted parts."""

@@ -124,7 +124,7 @@ class _UrlStream(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         with _os_errors("read", self._path):
             data = self._stream.read(len(buffer))
-        buffer[: len(data)] = data
+            buffer[: len(data)] = data  # ValueError: a server sent more
         return len(data)
 
     def readall(self) -> bytes:

@@ -32,10 +32,9 @@ from recordmill.pipeline.sources.table import ArchiveReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block, row_digests
 from recordmill.pipeline.sources.typing.values import typed_values
-from recordmill.transforms.contract.kinds.array import MAGIC, MOST_HEADER, ArrayError, Npy, head, header_of
+from recordmill.transforms.contract.kinds.array import HEAD_BYTES, MAGIC, MOST_SIDES, ArrayError, Npy, head, header_of
 
 NPZ, NPY = ".npz", ARRAY
-HEAD_BYTES = MOST_HEADER + 12
 IDX_TYPES = {8: "|u1", 9: "|i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 
@@ -143,13 +142,15 @@ def _described(path: str, data: bytes, size: int | None) -> ArrayInFile:
     """Reads the header of an array; `size` is that of its file, if known."""
     try:
         descr, shape, is_fortran, start = header_of(data) if data.startswith(MAGIC) else idx_header(data)
-        array = ArrayInFile(path, np.dtype(descr).str, shape, start)
-    except (ArrayError, TypeError) as error:
+    except ArrayError as error:
         return ArrayInFile(path, fault=str(error))
+    array = ArrayInFile(path, np.dtype(descr).str, shape, start)
     stated = start + math.prod(shape[:1]) * array.row_bytes
     if is_fortran and len(shape) > 1:
         return array._replace(fault="its rows are not in C order: save `np.ascontiguousarray(array)`")
-    if not shape or not math.prod(shape) or array.row_bytes > MAX_LINE_BYTES:
+    if "V" in descr:
+        return array._replace(fault="its numbers are bfloat16: save them as float32")
+    if not 0 < len(shape) <= MOST_SIDES or not math.prod(shape) or array.row_bytes > MAX_LINE_BYTES:
         return array._replace(fault=f"its shape is {list(shape[:9])}: wanted rows of 1 to {MAX_LINE_BYTES:,} bytes")
     if size is not None and size != stated:
         return array._replace(

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO, NamedTuple, Self, cast
 
 from recordmill.pipeline.dataset.paths import Location, attempt_name
 from recordmill.pipeline.errors import DatasetError, listed
+from recordmill.pipeline.parallel import Item, free_bytes
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.versions.stores import base
 from recordmill.pipeline.versions.stores.parts import PART_BYTES, DirectReads, Part, Stream, Upload, is_plain
@@ -29,6 +30,8 @@ from recordmill.pipeline.versions.stores.parts import PART_BYTES, DirectReads, P
 UPLOADS = 8  # files uploaded, or objects deleted, at a time
 CONNECTIONS = 32  # requests of one client at a time
 WAITS = (1.0, 4.0, 10.0)  # seconds before each further check for another process's object
+MOST_LISTED = 16 << 30  # 16 GiB: of memory for a listing, about 30 million objects
+PAGE_BYTES = 512 << 10  # 512 KiB: of memory for a full page; an emptier one counts as much
 _HONEST = set[str]()  # URLs of stores found to honour conditions
 
 
@@ -106,8 +109,8 @@ class BucketStore(base.Store):
         """Writes like `write_if`, without its check of the store."""
         raise NotImplementedError
 
-    def _list(self, prefix: str, delimiter: str = "") -> dict[str, Listed]:
-        """Lists objects by key; with a delimiter, also folders, as keys with a final slash and 0 bytes."""
+    def _list(self, prefix: str, delimiter: str = "") -> Iterator[dict[str, Listed]]:
+        """Yields pages of objects by key; with a delimiter, also folders, as keys with a final slash and 0 bytes."""
         raise NotImplementedError
 
     def read(self, name: str) -> bytes | None:
@@ -247,7 +250,7 @@ class BucketStore(base.Store):
 
     def _listed(self, prefix: str, delimiter: str = "") -> dict[str, Listed]:
         with base.refusals(f"{self.scheme}://{self._bucket_name}/{prefix}".rstrip("/"), "read"):
-            return self._list(prefix, delimiter)
+            return gathered(self._list(prefix, delimiter))
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -310,6 +313,17 @@ class BucketStore(base.Store):
         if content is None or content.data != data:
             raise base.Conflict(name)
         return content.tag
+
+
+def gathered(pages: Iterable[Mapping[str, Item]]) -> dict[str, Item]:
+    """Joins the pages of a listing. Raises: ValueError: they repeat, or do not fit into memory."""
+    listed, room = dict[str, Item](), min(MOST_LISTED, free_bytes())
+    for page in pages:
+        room -= max(PAGE_BYTES, 2 * len(repr(page)))
+        if room < 0 or (page and page.keys() <= listed.keys()):
+            raise ValueError(f"its listing has no end: {len(listed):,} names so far")
+        listed |= page
+    return listed
 
 
 @lru_cache(maxsize=8)

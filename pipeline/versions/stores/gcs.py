@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from recordmill.pipeline.versions.stores import parts
 from recordmill.pipeline.versions.stores.base import MOST_SHARED, Conflict, Content, check_shared, load, refusals
 from recordmill.pipeline.versions.stores.bucket import CONNECTIONS, BucketStore, Listed
 from recordmill.pipeline.versions.stores.parts import OPTIONS, PART_BYTES, Part, Upload, byte_range, size_of
@@ -62,15 +63,16 @@ class GcsStore(BucketStore):
         return store(self._bucket_name, base_url=client.api_endpoint, **access, **OPTIONS)
 
     def read_tagged(self, name: str, most: int = MOST_SHARED) -> Content | None:
-        """Requests the generation first, because a download does not return it."""
-        with refusals(self.url, "read"), suppress(self._errors.NotFound):
+        """Requests the generation first, because not every server's download returns it."""
+        with refusals(self.url, "read"), suppress(self._errors.NotFound, FileNotFoundError):
             blob = self._bucket.blob(self._key(name))
-            while True:
-                with suppress(self._errors.PreconditionFailed):  # replaced in between
-                    blob.reload()
-                    check_shared(blob.size, most, self.location / name)
-                    generation = blob.generation
-                    return Content(blob.download_as_bytes(if_generation_match=generation), str(generation))
+            for _ in range(parts.TRIES):
+                blob.reload()
+                check_shared(blob.size, most, self.location / name)
+                data, _, tag = self._range(blob.name, 0, None, None)
+                if tag in ("", str(blob.generation)):  # else replaced in between
+                    return Content(data, str(blob.generation))
+            raise ValueError(f"{name} changes with each request")
         return None
 
     def _write_if(self, name: str, data: bytes, tag: str | None) -> str:
@@ -86,11 +88,11 @@ class GcsStore(BucketStore):
         with refusals(self.url, "written"), suppress(*gone):
             self._bucket.blob(self._key(name)).delete(if_generation_match=None if tag is None else int(tag))
 
-    def _list(self, prefix: str, delimiter: str = "") -> dict[str, Listed]:
+    def _list(self, prefix: str, delimiter: str = "") -> Iterator[dict[str, Listed]]:
         blobs = self._bucket.client.list_blobs(self._bucket, prefix=prefix, delimiter=delimiter or None)
-        # The iteration also gathers the prefixes.
-        objects = {blob.name: Listed(int(blob.size), str(blob.generation), blob.updated) for blob in blobs}
-        return objects | dict.fromkeys(blobs.prefixes, Listed(0, ""))
+        for page in blobs.pages:
+            yield {blob.name: Listed(int(blob.size), str(blob.generation), blob.updated) for blob in page}
+        yield dict.fromkeys(blobs.prefixes, Listed(0, ""))  # of all pages
 
     def _begin(self, key: str) -> Upload:
         return _ResumableUpload(self, key)
@@ -114,8 +116,8 @@ class GcsStore(BucketStore):
                 raise self._errors.from_http_response(answer)
             is_part = answer.status_code == HTTPStatus.PARTIAL_CONTENT
             size = size_of(answer.headers.get("Content-Range"), int(answer.headers.get("Content-Length", 0)), most)
-            data = answer.content if is_part else answer.content[start:end]  # a server may ignore the range
-            return Part(data, size, answer.headers.get("X-Goog-Generation", ""))
+            data = parts.received(answer.raw.read, size, start if is_part else 0, end)  # a server may ignore the range
+            return Part(data if is_part else data[start:], size, answer.headers.get("X-Goog-Generation", ""))
 
     def _copy(self, key: str, target: str) -> None:
         self._bucket.copy_blob(self._bucket.blob(key), self._bucket, target)
@@ -131,6 +133,8 @@ def _counting(adapter: Any) -> Any:
         def send(self, request: Any, **options: Any) -> Any:
             began = time.monotonic()
             answer = super().send(request, **options)
+            if not options.get("stream") or answer.status_code >= HTTPStatus.MULTIPLE_CHOICES:
+                answer._content = answer.raw.read(parts.MOST_ANSWER, decode_content=True)
             milliseconds, status = round(1000 * (time.monotonic() - began)), answer.status_code
             refused = status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
             retries = int(refused or status >= HTTPStatus.INTERNAL_SERVER_ERROR)

@@ -82,7 +82,7 @@ class _ObjectStream(RawIOBase):
         return len(data)
 
     def readall(self) -> bytes:
-        return self._next(None)  # one request; the default is one per 8 KiB
+        return self._next(self._size)  # one request; the default is one per 8 KiB
 
     def _next(self, end: int | None) -> bytes:
         if self._size is not None and self._at >= self._size:

@@ -14,6 +14,7 @@ from io import RawIOBase
 from typing import Any, NamedTuple, Protocol
 
 from recordmill.pipeline.dataset.paths import NO_PARTS
+from recordmill.pipeline.parallel import free_bytes
 from recordmill.pipeline.versions.stores.base import Conflict, TooLargeError, refusals
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC
 
@@ -24,6 +25,7 @@ OPTIONS: dict[str, Any] = {
 """Settings of obstore's stores."""
 TRIES = 8  # failures until a bucket never read by obstore is left to the store's client
 PART_BYTES = 8 << 20  # 8 MiB of a stream sent, and held in memory, at a time
+MOST_ANSWER = 64 << 20  # 64 MiB: of an answer that is no object, such as a page of a listing; one of S3 has 2 MiB
 
 
 class Part(NamedTuple):
@@ -51,6 +53,18 @@ def size_of(content_range: str | None, length: int, most: int | None) -> int:
     return size
 
 
+def received(read: Callable[[int], bytes], size: int, start: int = 0, end: int | None = None) -> bytes:
+    """Reads a part of an object of `size` bytes. Raises: ValueError: another length came, or it exceeds the memory."""
+    wanted = max(0, min(size, size if end is None else end) - start)
+    if wanted > MOST_ANSWER and wanted > free_bytes():
+        raise ValueError(f"{wanted:,} bytes are more than the free memory")
+    data = read(wanted + 1)  # one more reveals an answer without an end
+    if len(data) != wanted:
+        found = "more" if len(data) > wanted else "fewer"
+        raise ValueError(f"the store sent {found} than the {wanted:,} bytes asked for")
+    return data
+
+
 def check_size(size: int, most: int | None) -> None:
     """Raises: TooLargeError: the size is more than `most`."""
     if most is not None and size > most:
@@ -72,7 +86,9 @@ class DirectReads:
         try:
             answer = self._get(self._store, key, options={"range": wanted} if start or end is not None else None)
             size = int(answer.meta["size"])
-            data = bytes(answer.bytes()) if most is None or size <= most else b""
+            data = b""
+            if most is None or size <= most:
+                data = received(lambda some: bytes(next(answer.stream(min_chunk_size=some), b"")), size, start, end)
             part = Part(data, size, str(answer.meta[self._tag] or ""))
         except Exception:  # the store's client will report it
             _count(began, retries=1)

@@ -10,13 +10,14 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from functools import cached_property, partial
+from http import HTTPStatus
 from importlib import import_module
 from typing import Any
 
 from recordmill.pipeline.versions.stores.base import MOST_SHARED, Conflict, Content, check_shared, load, refusals
-from recordmill.pipeline.versions.stores.bucket import CONNECTIONS, BucketStore, Listed
-from recordmill.pipeline.versions.stores.parts import OPTIONS, Part, Upload, byte_range, size_of
+from recordmill.pipeline.versions.stores.bucket import CONNECTIONS, BucketStore, Listed, gathered
+from recordmill.pipeline.versions.stores.parts import MOST_ANSWER, OPTIONS, Part, Upload, byte_range, received, size_of
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC, kind_of
 
 _MISSING = ("404", "NoSuchKey", "NotFound")
@@ -52,6 +53,7 @@ class S3Store(BucketStore):
         with refusals(self.url, "reached"), _MAKING:
             client = self._session.client("s3", config=config(**_CONFIG, **signature))
         client.meta.events.register("before-send.s3", _began)
+        client.meta.events.register("before-send.s3", partial(_send, client._endpoint.http_session))
         client.meta.events.register("response-received.s3", _answered)
         return client
 
@@ -84,8 +86,9 @@ class S3Store(BucketStore):
     def read_tagged(self, name: str, most: int = MOST_SHARED) -> Content | None:
         with refusals(self.url, "read"), self._passing(*_MISSING):
             answer = self._client.get_object(**self._object(name))
-            check_shared(answer["ContentLength"], most, self.location / name)
-            return Content(answer["Body"].read(), answer["ETag"])
+            size = answer.get("ContentLength", 0)
+            check_shared(size, most, self.location / name)
+            return Content(received(answer["Body"].read, size), answer["ETag"])
         return None
 
     def _write_if(self, name: str, data: bytes, tag: str | None) -> str:
@@ -107,14 +110,13 @@ class S3Store(BucketStore):
                 answer = self._client.delete_objects(Bucket=self._bucket_name, Delete=wanted)
             super()._delete_all([error["Key"].removeprefix(self._prefix) for error in answer.get("Errors", [])])
 
-    def _list(self, prefix: str, delimiter: str = "") -> dict[str, Listed]:
-        listing: dict[str, Listed] = {}
+    def _list(self, prefix: str, delimiter: str = "") -> Iterator[dict[str, Listed]]:
         pages = self._client.get_paginator("list_objects_v2")
         for page in pages.paginate(Bucket=self._bucket_name, Prefix=prefix, Delimiter=delimiter):
+            found = {entry["Prefix"]: Listed(0, "") for entry in page.get("CommonPrefixes", [])}
             for entry in page.get("Contents", []):
-                listing[entry["Key"]] = Listed(int(entry["Size"]), entry["ETag"], entry["LastModified"])
-            listing |= {entry["Prefix"]: Listed(0, "") for entry in page.get("CommonPrefixes", [])}
-        return listing
+                found[entry["Key"]] = Listed(int(entry["Size"]), entry["ETag"], entry["LastModified"])
+            yield found
 
     def abort_uploads(self, folder: str) -> None:
         """Removes the parts of multipart uploads, which cost money but are not listed as objects."""
@@ -132,7 +134,8 @@ class S3Store(BucketStore):
         with refusals(self.url, "read"):
             lister = self._client.get_paginator("list_multipart_uploads")
             pages = lister.paginate(Bucket=self._bucket_name, Prefix=prefix)
-            return [upload for page in pages for upload in page.get("Uploads", [])]
+            uploads = gathered({each["UploadId"]: each for each in page.get("Uploads", [])} for page in pages)
+            return list(uploads.values())
 
     def _abort(self, uploads: list[dict[str, Any]]) -> None:
         for upload in uploads:
@@ -148,8 +151,8 @@ class S3Store(BucketStore):
         with self._passing("InvalidRange"):  # an empty or truncated object
             with self._passing(*_MISSING):
                 answer = self._client.get_object(Bucket=self._bucket_name, Key=key, **wanted)
-                size = size_of(answer.get("ContentRange"), answer["ContentLength"], most)
-                return Part(answer["Body"].read(), size, answer.get("ETag", ""))
+                size = size_of(answer.get("ContentRange"), answer.get("ContentLength", 0), most)
+                return Part(received(answer["Body"].read, size, start, end), size, answer.get("ETag", ""))
             raise self._absent(key)
         return Part(b"", 0)
 
@@ -159,6 +162,20 @@ class S3Store(BucketStore):
 
     def _write(self, key: str, data: bytes) -> None:
         self._client.put_object(Bucket=self._bucket_name, Key=key, Body=data)
+
+
+def _send(session: Any, request: Any, **_: Any) -> Any:
+    """Sends a request as boto3 does, but reads no listing or error without an end."""
+    is_object, request.stream_output = request.stream_output, True
+    answer = session.send(request)
+    if not is_object or answer.status_code >= HTTPStatus.MULTIPLE_CHOICES:
+        try:
+            answer._content = answer.raw.read(MOST_ANSWER + 1)
+        except Exception as error:  # boto3 tries again
+            raise import_module("botocore.exceptions").HTTPClientError(error=error) from error
+        if len(answer.content) > MOST_ANSWER:
+            raise ValueError(f"the store's answer has more than {MOST_ANSWER:,} bytes")
+    return answer
 
 
 _REQUEST = threading.local()

@@ -29,11 +29,13 @@ from recordmill.transforms.contract.kinds import base
 DTYPES = ("uint8", "int16", "int32", "int64", "float16", "bfloat16", "float32")
 MAGIC = b"\x93NUMPY"  # the beginning of a `.npy` file
 MOST_HEADER = 4096  # bytes of a `.npy` header at most; NumPy writes 118
-MOST_DIMENSIONS = 32
+HEAD_BYTES = MOST_HEADER + 12
+MOST_SIDES, MOST_NUMBERS = 32, 1 << 60  # NumPy's limits, also where a side is 0
 _DESCR = re.compile(r"'descr':\s*'([^']*)'")
 _FORTRAN = re.compile(r"'fortran_order':\s*(True|False)")
 _SHAPE = re.compile(r"'shape':\s*\(([\d, ]*)\)")
 _NUMBERS = re.compile(r"[<>|=]?(?:[ui][1248]|f[248])")
+_READ = re.compile(rf"{_NUMBERS.pattern}|\|b1|[<|]V2|\|S[1-9]\d{{0,6}}|[<>=]U[1-9]\d{{0,6}}")
 _BFLOAT16 = re.compile(r"[<|]V2")  # as ml_dtypes writes it
 
 
@@ -45,7 +47,7 @@ class Npy(NamedTuple):
     """The header of a `.npy` file."""
 
     descr: str
-    """The type of the numbers, such as `<f4`; not yet checked."""
+    """The type of the numbers or texts, such as `<f4`: one that NumPy knows."""
     shape: tuple[int, ...]
     is_fortran: bool
     start: int
@@ -193,11 +195,14 @@ def header_of(data: bytes) -> Npy:
         raise ArrayError("the .npy file's header is longer than the file, or than NumPy writes")
     text = data[start : start + length].decode("latin-1")
     numbers, order, shape = _DESCR.search(text), _FORTRAN.search(text), _SHAPE.search(text)
+    other = "wanted an array of numbers, found a .npy file of something else"
     if order is None or shape is None or numbers is None or "O" in numbers[1]:
-        raise ArrayError("wanted an array of numbers, found a .npy file of something else: no Python object is loaded")
+        raise ArrayError(f"{other}: no Python object is loaded")
+    if not _READ.fullmatch(numbers[1]):  # NumPy's parser divides by the zero of `M8[s/0]`, which ends the process
+        raise ArrayError(f"{other}, {cut(repr(numbers[1]), 40)}: its numbers are none")
     sides = tuple(int(side[:20]) for side in shape[1].replace(",", " ").split())
-    if len(sides) > MOST_DIMENSIONS:
-        raise ArrayError(f"the .npy file's array has {len(sides)} sides, more than {MOST_DIMENSIONS}")
+    if len(sides) > MOST_SIDES or math.prod(max(1, side) for side in sides) > MOST_NUMBERS:
+        raise ArrayError(f"the .npy file's array has the shape {cut(str(list(sides)), 60)}, too large for NumPy")
     return Npy(numbers[1], sides, order[1] == "True", start + length)
 
 

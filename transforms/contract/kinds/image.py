@@ -18,6 +18,8 @@ LEAST_PIXELS = 1 << 20
 """Images up to this are always decoded: an error about the shape says more than one about the header."""
 PIXEL_BYTES = {"uint8": 1, "uint16": 2, "float32": 4}
 """The types of pixels, with their bytes."""
+KNOWN = {"pixel": (*PIXEL_BYTES,), "dtype": (*PIXEL_BYTES, "bfloat16"), "channel_order": ("rgb", "bgr")}
+"""The values that a manifest may state of an image: NumPy parses no other type."""
 MOST_BANDS = 16
 """The most channels of an image."""
 LARGE = 256  # pixels of the longer side: decoding a smaller JPEG costs less than the choice of a reduction
@@ -137,18 +139,16 @@ class Pixels:
     """The type of a stored pixel: `uint8`, `uint16` or `float32`."""
 
     def __post_init__(self) -> None:
-        """Refuses an unknown channel order or pixel, and impossible sides. Raises: DatasetError."""
-        if self.pixel not in PIXEL_BYTES:
-            pixel = f"an image's `pixel` is {cut(repr(self.pixel))} in dataset.json"
-            raise DatasetError(f"{pixel}; this release knows {', '.join(PIXEL_BYTES)}: install a newer one")
+        """Refuses an unknown type or channel order, and impossible sides. Raises: DatasetError."""
+        for name, known in KNOWN.items():
+            if (given := getattr(self, name)) not in known:
+                stated = f"an image's `{name}` is {cut(repr(given))} in dataset.json"
+                raise DatasetError(f"{stated}; this release knows {', '.join(known)}: install a newer one")
         if any(not 0 < side <= MAX_SIDE for side in self.shape if side is not None):
             raise DatasetError(
                 f"dataset.json states images of shape {list(self.shape)}; sides have at most {MAX_SIDE:,} pixels: "
                 "it is damaged, copy the version again"
             )
-        if self.channel_order not in ("rgb", "bgr"):
-            order = f"an image's `channel_order` is {cut(repr(self.channel_order))} in dataset.json"
-            raise DatasetError(f"{order}; this release knows rgb and bgr: install a newer one")
 
     @property
     def padding(self) -> int:
