@@ -33,6 +33,7 @@ REASONS = {
     "too_many_pixels": "the image's header states more pixels than `max_pixels`",
     "too_slow": "the image would slow a decoder down by too many scans, parts or tags, or exceeds the time limit",
     "undecodable_image": "the image's header is valid, but its pixels are not",
+    "unencodable_text": "the model's tokenizer has no token for a part of a text, or fails at it",
     "malformed_chat": "a chat has no messages, an unknown role, or a message without text",
     "template_error": "the chat's template refuses it, as two turns of one role, or a first turn of the assistant",
     "no_trainable_token": "a chat has no token to train on: no turn of the assistant, or none before the cut",
