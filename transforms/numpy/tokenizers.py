@@ -1,6 +1,6 @@
 """Tokenizers that models bring: texts to ids and back, by their own packages, without TensorFlow or the network.
 
-`huggingface` is a `tokenizer.json`, run by the package `tokenizers`; its own truncation, padding and dropout are ignored.
+`huggingface` is a `tokenizer.json`, run by the package `tokenizers` without its truncation, padding and dropout.
 `tiktoken` is a file of ranks, run by the package `tiktoken`; the file lacks the pattern that splits a text into words.
 The ids of a text depend on no other text, on no number of threads, and on no chance. A file may be a stranger's: what
 would end the process is refused before a package sees it, and all that a package raises becomes an error.
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ from recordmill.transforms.contract.kinds.text import BYTE_CHARACTERS, SpecialId
 from recordmill.transforms.contract.stored import Ragged, splits_of
 
 Ids: TypeAlias = npt.NDArray[np.int64]
+Made = TypeVar("Made")
 Text: TypeAlias = str | Sequence[str]
 """A text, or with `pretokenized` its words."""
 NO_IDS: Ids = np.zeros(0, np.int64)
@@ -40,11 +41,13 @@ MOST_PIECES = 1 << 22  # 4,194,304: ids, and commas of a file; half a gigabyte o
 MOST_GROWTH = 64  # times; of published files, 12
 LENGTHENING = ("content", "prepend", "unk_token", "continuing_subword_prefix", "end_of_word_suffix")
 FAILS = "has no token for a part of the text, or fails at it"
+NO_TEXT = "the tokenizer cannot decode these ids: give those that it made"
 COMPONENTS = frozenset(
     """BPE Unigram WordLevel WordPiece Sequence
     BertNormalizer Lowercase NFC NFD NFKC NFKD Nmt Precompiled Prepend Replace Strip StripAccents
-    BertPreTokenizer ByteLevel CharDelimiterSplit Digits FixedLength Metaspace Punctuation Split UnicodeScripts Whitespace
-    WhitespaceSplit BertProcessing RobertaProcessing TemplateProcessing BPEDecoder ByteFallback CTC Fuse""".split()
+    BertPreTokenizer ByteLevel CharDelimiterSplit Digits FixedLength Metaspace Punctuation Split UnicodeScripts
+    Whitespace WhitespaceSplit
+    BertProcessing RobertaProcessing TemplateProcessing BPEDecoder ByteFallback CTC Fuse""".split()
 )
 """What a `tokenizer.json` may hold: none draws."""
 
@@ -78,6 +81,8 @@ class Encoded(NamedTuple):
 class TokenizerError(UserError):
     """A package cannot read a model, or fails at a text; the message holds nothing of the text."""
 
+    feature = ""  # of the text
+
 
 @contextmanager
 def _package(message: str, *, shown: bool = False) -> Iterator[None]:
@@ -88,6 +93,14 @@ def _package(message: str, *, shown: bool = False) -> Iterator[None]:
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             raise TokenizerError(f"{message}: {cut(str(error))}" if shown else message) from None
         raise
+
+
+def _guarded(message: str, function: Callable[[Any], Made]) -> Callable[[Any], Made]:
+    def call(values: Any) -> Made:
+        with _package(message):
+            return function(values)
+
+    return call
 
 
 class TextTokenizer:
@@ -265,7 +278,8 @@ def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
         padding = read_as((described.pop("padding", None) or {}).get("pad_id"), Count | None, "`pad_id`")
         tokenizer = Tokenizer.from_str(json.dumps(described))
         pieces = {id_: piece for piece, id_ in tokenizer.get_vocab(with_added_tokens=True).items()}
-        _check_ids([*pieces, padding or 0])
+        if not all(0 <= id_ < MOST_PIECES for id_ in (*pieces, padding or 0)):
+            raise DatasetError(f"its ids reach {max(*pieces, padding or 0):,}; the limit is {MOST_PIECES:,}")
         ids = {piece: id_ for id_, piece in pieces.items()}
         model, joins = described["model"], _joins(described.get("decoder") or {})
         special = [each["content"] for each in described.get("added_tokens") or [] if each.get("special")]
@@ -276,26 +290,14 @@ def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
         padding = next((ids[piece] for piece in PADDING if piece in special), max(pieces) + 1)
     given: dict[str, bool] = {"is_pretokenized": options.pretokenized, "add_special_tokens": False}
 
-    def encode(texts: Sequence[Text]) -> list[list[int]]:
-        with _package(f"{where} {FAILS}"):
-            return [each.ids for each in tokenizer.encode_batch_fast(texts, **given)]
-
-    def offsets(texts: Sequence[Text]) -> list[Any]:
-        with _package(f"{where} {FAILS}"):
-            return list(tokenizer.encode_batch(texts, **given))
-
-    def decode(ids: Sequence[int]) -> str:
-        with _package(f"{where} cannot decode these ids"):
-            return str(tokenizer.decode(ids, skip_special_tokens=False))
-
     return Library(
-        encode,
-        decode,
+        _guarded(f"{where} {FAILS}", lambda texts: [each.ids for each in tokenizer.encode_batch_fast(texts, **given)]),
+        _guarded(NO_TEXT, lambda ids: str(tokenizer.decode(ids, skip_special_tokens=False))),
         pieces,
         SpecialIds(padding=padding, unknown=unknown, begin=None, end=None, first=0),
         _around(tokenizer, where, options.joined) if options.special_tokens else (NO_IDS,) * (options.joined + 1),
         joins,
-        offsets,
+        _guarded(f"{where} {FAILS}", lambda texts: list(tokenizer.encode_batch(texts, **given))),
     )
 
 
@@ -305,9 +307,8 @@ def _described(data: bytes) -> dict[str, Any]:
         raise DatasetError(f"it has {commas:,} commas; the limit is {MOST_PIECES:,}")
     described = read_as(parse_json(data, MOST_PIECES), dict[str, Any], "it")
     described["model"]["dropout"] = described["truncation"] = None
-    words = ("vocab", "merges")
-    scalars = {name: each for name, each in described["model"].items() if name not in words}
-    growth = _growth([scalars, *(described.get(name) for name in ("normalizer", "pre_tokenizer", "decoder"))])
+    model = {name: value for name, value in described["model"].items() if name not in ("vocab", "merges")}
+    growth = _growth([model, *map(described.get, ("normalizer", "pre_tokenizer", "post_processor", "decoder"))])
     if growth > MOST_GROWTH:
         raise DatasetError(f"it may make a text {growth:,} times as long; the limit is {MOST_GROWTH}")
     return described
@@ -332,15 +333,10 @@ def _growth(part: Any) -> int:
     return grown * max(1, *added, 0)
 
 
-def _check_ids(ids: Sequence[int]) -> None:
-    """Refuses ids that would make lists exhaust memory. Raises: DatasetError."""
-    if not all(0 <= id_ < MOST_PIECES for id_ in ids):
-        raise DatasetError(f"its ids are {min(ids):,} to {max(ids):,}; the limit is {MOST_PIECES:,}")
-
-
 def _around(tokenizer: Any, where: str, joined: int) -> tuple[Ids, ...]:
     """Returns the ids that the file's post-processor puts before, between and after one or two texts."""
-    texts = ["a", "1", *(tokenizer.decode([id_]) for id_ in range(min(512, tokenizer.get_vocab_size())))]
+    with _package(NO_TEXT):
+        texts = ["a", "1", *(tokenizer.decode([id_]) for id_ in range(min(512, tokenizer.get_vocab_size())))]
     for probe in zip(*(texts[place:] for place in range(joined)), strict=False):
         with suppress(TokenizerError), _package("a probe that it has no token for"):
             inner = [tokenizer.encode(text, add_special_tokens=False).ids for text in probe]
@@ -400,18 +396,11 @@ def _tiktoken(data: bytes, options: TextOptions, where: str) -> Library:
         tokenizer = tiktoken.Encoding("ranks", pat_str=pattern, mergeable_ranks=ranks, special_tokens=specials)
     pieces = {id_: "".join(BYTE_CHARACTERS[byte] for byte in piece) for piece, id_ in ranks.items()}
     pieces |= {id_: name for name, id_ in specials.items()}
-
-    def encode(texts: Sequence[Text]) -> list[list[int]]:
-        with _package(f"{where} {FAILS}"):
-            return tokenizer.encode_ordinary_batch([str(text) for text in texts], num_threads=1)
-
-    def decode(ids: Sequence[int]) -> str:
-        with _package(f"{where} cannot decode these ids"):
-            return tokenizer.decode(ids)
-
     return Library(
-        encode,
-        decode,
+        _guarded(
+            f"{where} {FAILS}", lambda texts: tokenizer.encode_ordinary_batch(list(map(str, texts)), num_threads=1)
+        ),
+        _guarded(NO_TEXT, tokenizer.decode),
         pieces,
         SpecialIds(padding=max(pieces) + 1, unknown=None, begin=None, end=None, first=0),
         (NO_IDS,) * (options.joined + 1),

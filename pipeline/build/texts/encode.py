@@ -7,9 +7,8 @@ labels of tokens, made with their text's ids.
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
@@ -25,18 +24,11 @@ from recordmill.transforms.contract.kinds.pair import FIELDS, PairOptions
 from recordmill.transforms.contract.kinds.text import TextOptions, TextsOptions
 from recordmill.transforms.contract.kinds.token_labels import TokenLabelsOptions
 from recordmill.transforms.contract.stored import Ragged, splits_of
-from recordmill.transforms.numpy.tokenizers import (
-    Encoded,
-    PairError,
-    PairTokenizer,
-    TextTokenizer,
-    TokenizerError,
-)
+from recordmill.transforms.numpy.tokenizers import Encoded, PairError, PairTokenizer, TextTokenizer, TokenizerError
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a batch is one thread's: workers run several at a time
 
 Columns: TypeAlias = dict[str, pa.Array]  # the columns of a feature's ids, "", and of their parts
-Made: TypeAlias = tuple[str, Columns, Faults]  # by the feature's name
 
 
 def encoded_name(feature: str, part: str = "") -> str:
@@ -60,7 +52,21 @@ class RowEncoder:
         self._columns = columns
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, Faults]:
-        """Adds the columns of ids and parts, empty for rows at fault; also returns the faults."""
+        """Adds the columns of ids and parts, empty for rows at fault; also returns the faults.
+
+        Where a package fails, halves find the row: it fails for no other.
+        """
+        try:
+            return self._whole(rows)
+        except TokenizerError as error:
+            if len(rows) < 2:
+                empty = pa.concat_tables([self._whole(rows.slice(0, 0))[0], rows], promote_options="default")
+                return empty, {0: Fault("unencodable_text", str(error), self._columns[error.feature])}
+        middle = len(rows) // 2
+        (first, faults), (second, more) = self(rows.slice(0, middle)), self(rows.slice(middle))
+        return pa.concat_tables([first, second]), faults | {row + middle: fault for row, fault in more.items()}
+
+    def _whole(self, rows: pa.Table) -> tuple[pa.Table, Faults]:
         faults: Faults = {}
         for name, parts, wrong in self._encoded(rows):
             faults |= {
@@ -70,16 +76,17 @@ class RowEncoder:
                 rows = rows.append_column(encoded_name(name, part), values)
         return rows, faults
 
-    def _encoded(self, rows: pa.Table) -> Iterator[Made]:
-        for name in self._encoders:
-            yield from _by_halves(partial(self._feature, name), rows)
-
-    def _feature(self, name: str, rows: pa.Table) -> list[Made]:
-        encoder = self._encoders[name]
-        labels = {label: each for label, each in self._labels.items() if each.text == name}
-        if labels and isinstance(encoder, TextEncoder):
-            return list(encoder.labelled(name, labels, rows))
-        return [(name, *encoder.columns(rows[name].combine_chunks()))]
+    def _encoded(self, rows: pa.Table) -> Iterator[tuple[str, Columns, Faults]]:
+        for name, encoder in self._encoders.items():
+            labels = {label: each for label, each in self._labels.items() if each.text == name}
+            try:
+                if labels and isinstance(encoder, TextEncoder):
+                    yield from encoder.labelled(name, labels, rows)
+                else:
+                    yield name, *encoder.columns(rows[name].combine_chunks())
+            except TokenizerError as error:
+                error.feature = name
+                raise
 
     def good(self, rows: pa.Table) -> pa.Table:
         """Returns the rows without faults, with the columns of ids and parts."""
@@ -99,7 +106,9 @@ class TextEncoder:
             return self._texts(column, self._options.max_texts), {}
         return self._stored(self._tokenizer.encode_batch(_strings(column))), {}
 
-    def labelled(self, text: str, labels: Mapping[str, TokenLabelsOptions], rows: pa.Table) -> Iterator[Made]:
+    def labelled(
+        self, text: str, labels: Mapping[str, TokenLabelsOptions], rows: pa.Table
+    ) -> Iterator[tuple[str, Columns, Faults]]:
         """Yields the columns and faults of a text, then of each of the labels of its tokens, by the same encodings."""
         texts = _strings(rows[text].combine_chunks())
         encodings = self._tokenizer.encodings(texts)
@@ -140,29 +149,6 @@ class PairEncoder:
                 rows.append([])
                 faults[number] = Fault(error.reason, str(error))
         return {"": pa.array(rows, pa.list_(pa.int64()))}, faults
-
-
-def _by_halves(encode: Callable[[pa.Table], list[Made]], rows: pa.Table) -> list[Made]:
-    """Encodes rows; one at which a package fails is a fault, without ids, whatever its batch."""
-    try:
-        return encode(rows)
-    except TokenizerError as error:
-        fault = Fault("unencodable_text", str(error))
-    if len(rows) < 2:
-        return [
-            (name, {part: pa.nulls(len(rows), each.type) for part, each in parts.items()}, {0: fault})
-            for name, parts, _ in encode(rows.slice(0, 0))
-        ]
-    middle = len(rows) // 2
-    first, second = (_by_halves(encode, each) for each in (rows.slice(0, middle), rows.slice(middle)))
-    return [
-        (
-            name,
-            {part: pa.concat_arrays([each, more[part]]) for part, each in parts.items()},
-            faults | {row + middle: each for row, each in others.items()},
-        )
-        for (name, parts, faults), (_, more, others) in zip(first, second, strict=True)
-    ]
 
 
 def _encoder(options: FeatureOptions) -> TextEncoder | PairEncoder | ChatEncoder | None:

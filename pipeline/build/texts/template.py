@@ -49,7 +49,7 @@ COMPARISONS = "!= < <= == > >= eq equalto ge greaterthan gt in le lessthan lt ne
 METHODS = """capitalize count endswith find get index isalnum isalpha isdigit islower isspace isupper items join keys
     lower lstrip partition removeprefix removesuffix replace rfind rpartition rsplit rstrip split splitlines startswith
     strip swapcase title upper values""".split()
-DATA = (
+DATA: tuple[type, ...] = (
     str,
     int,
     float,
@@ -63,16 +63,9 @@ DATA = (
     Undefined,
     type(None),
 )
-COMPARED: Mapping[type, str] = {
-    nodes.Compare: "expr",
-    nodes.Operand: "expr",
-    nodes.Concat: "nodes",
-    nodes.For: "test",
-    nodes.List: "items",
-    nodes.Pair: "value",
-    nodes.Tuple: "items",
-}
-"""Where the syntax has values that Python itself compares or puts together."""
+COMPARED = (nodes.Compare, nodes.Operand, nodes.Concat, nodes.List, nodes.Tuple, nodes.Pair, nodes.For)
+PARTS = {"expr", "nodes", "items", "value", "test"}
+"""Syntax with values that Python itself compares or puts together, and the fields of these values."""
 
 
 @dataclass
@@ -90,7 +83,7 @@ RENDERED: ContextVar[Rendered] = ContextVar("rendered")
 
 
 def _size(value: Any, depth: int = 0) -> int:
-    """Returns about the characters of a value's text. Raises: SecurityError: it has an address, or is too deep or big."""
+    """Returns about the characters of a value's text. Raises: SecurityError: it may show an address, or is too deep."""
     if isinstance(value, str):
         return len(value)
     if (
@@ -124,7 +117,9 @@ def _counting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         values = [_counted(each) for each in given[passed:]]
         others = [_counted(each) for each in named.values()]
         if name in GROWING and not all(isinstance(each, int | float) for each in values):
-            _counted(None, math.prod(max(1, each if isinstance(each, int) else _size(each)) for each in values + others))
+            _counted(
+                None, math.prod(max(1, each if isinstance(each, int) else _size(each)) for each in values + others)
+            )
         return function(*given[:passed], *values, **named)
 
     return call
@@ -140,12 +135,13 @@ class Counting(NodeTransformer):
     """Puts filters that count into a template's syntax."""
 
     def generic_visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> nodes.Node:
-        """Counts the values of `COMPARED` and slices; and loops and macros, by their nodes and text, each time."""
+        """Counts the parts of `COMPARED` and slices; and loops and macros, by their nodes and text, each time."""
         super().generic_visit(node)
-        sliced = "node" if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice) else None
-        name = COMPARED.get(type(node), sliced)
-        if name and getattr(node, "ctx", "load") == "load" and (found := getattr(node, name)):
-            setattr(node, name, list(map(_filtered, found)) if isinstance(found, list) else _filtered(found))
+        parts = PARTS.intersection(node.fields) if isinstance(node, COMPARED) else ()
+        sliced = ("node",) if isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice) else ()
+        for name in (*parts, *sliced) if getattr(node, "ctx", "load") == "load" else ():
+            found = getattr(node, name)
+            setattr(node, name, list(map(_filtered, found)) if isinstance(found, list) else found and _filtered(found))
         if isinstance(node, nodes.For | nodes.Macro | nodes.CallBlock | nodes.Template):
             size = sum(len(getattr(each, "data", "1")) for each in node.find_all(nodes.Node))
             node.body.insert(0, nodes.ExprStmt(_filtered(nodes.Const(None), nodes.Const(size))))
@@ -206,7 +202,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
         """Calls a macro, or a listed function or method. Raises: SecurityError: it is another."""
         owner, name = getattr(function, "__self__", None), getattr(function, "__name__", "")
         if isinstance(owner, str | dict | list | tuple) and name in METHODS:
-            function = partial(_counting(name, _replace if name == "replace" else getattr(type(owner), name)), owner)
+            of: Any = _replace if name == "replace" else getattr(type(owner), name)
+            function = partial(_counting(name, of), owner)
         elif function in self.globals.values():
             function = _counting(name, function)
         elif not isinstance(function, Macro | LoopContext | Undefined) and not isinstance(
