@@ -19,7 +19,7 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, read_m
 from recordmill.pipeline.dataset.paths import read_inner
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.json_values import read_as
+from recordmill.pipeline.json_values import Count, read_as
 from recordmill.pipeline.reader.options import ReadOptions, evaluation_options, ranges, training_options
 from recordmill.pipeline.reader.steps import Steps
 
@@ -262,7 +262,8 @@ class Dataset(DatasetVersion):
         given = {name: value for name, value in spec.items() if value is not None and name != "vocabulary"}
         kind = {"chat": ChatOptions, "pair": PairOptions}.get(described.kind, TextOptions)
         options = read_as({**given, "tokenizer": described.tokenizer}, kind, place)
-        return open_tokenizer(read_inner(self.folder, model, MOST_BYTES), options, model)
+        stated = read_as(self.manifest.files.get(model, {}).get("bytes", MOST_BYTES), Count, model)
+        return open_tokenizer(read_inner(self.folder, model, min(stated, MOST_BYTES)), options, model)
 
     def held(self) -> AbstractContextManager[None]:
         """Protects this version from `recordmill versions prune`: `with dataset.held(): train()`.
