@@ -35,7 +35,7 @@ REASONS = {
     "undecodable_image": "the image's header is valid, but its pixels are not",
     "unencodable_text": "the model's tokenizer has no token for a part of a text, or fails at it",
     "malformed_chat": "a chat has no messages, an unknown role, or a message without text",
-    "template_error": "the chat's template refuses it, as two turns of one role, or a first turn of the assistant",
+    "template_error": "the chat's template refuses it, as two turns of one role, or takes too many steps",
     "no_trainable_token": "a chat has no token to train on: no turn of the assistant, or none before the cut",
     "separator_in_text": "the first text of a pair holds the token that ends it",
     "uncuttable_pair": "`truncate` names one text of a pair, and the other leaves it no room",
