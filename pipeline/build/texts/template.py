@@ -12,7 +12,7 @@ Rendered(text='hi;', spans=[(0, 2)])
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MappingView, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache, partial, wraps
@@ -49,20 +49,8 @@ COMPARISONS = "!= < <= == > >= eq equalto ge greaterthan gt in le lessthan lt ne
 METHODS = """capitalize count endswith find get index isalnum isalpha isdigit islower isspace isupper items join keys
     lower lstrip partition removeprefix removesuffix replace rfind rpartition rsplit rstrip split splitlines startswith
     strip swapcase title upper values""".split()
-DATA: tuple[type, ...] = (
-    str,
-    int,
-    float,
-    list,
-    tuple,
-    dict,
-    range,
-    type({}.keys()),
-    type({}.values()),
-    type({}.items()),
-    Undefined,
-    type(None),
-)
+DATA = str | int | float | list | tuple | dict | range | MappingView | Undefined | None
+CALLED = Macro | LoopContext | Undefined  # beside functions and methods
 COMPARED = (nodes.Compare, nodes.Operand, nodes.Concat, nodes.List, nodes.Tuple, nodes.Pair, nodes.For)
 PARTS = {"expr", "nodes", "items", "value", "test"}
 """Syntax with values that Python itself compares or puts together, and the fields of these values."""
@@ -86,11 +74,8 @@ def _size(value: Any, depth: int = 0) -> int:
     """Returns about the characters of a value's text. Raises: SecurityError: it may show an address, or is too deep."""
     if isinstance(value, str):
         return len(value)
-    if (
-        not isinstance(value, DATA)
-        or depth > MOST_NESTED
-        or (isinstance(value, int) and value.bit_length() > MOST_BITS)
-    ):
+    is_big = isinstance(value, int) and value.bit_length() > MOST_BITS
+    if is_big or depth > MOST_NESTED or not isinstance(value, DATA):
         raise SecurityError(f"a {type(value).__name__} is no value, too deep or too big")
     items = value.items() if isinstance(value, dict) else value if isinstance(value, Iterable) else ()
     return PART + sum(PART + _size(item, depth + 1) for item in items)
@@ -115,11 +100,9 @@ def _counting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(*given: Any, **named: Any) -> Any:
         values = [_counted(each) for each in given[passed:]]
-        others = [_counted(each) for each in named.values()]
+        both = values + [_counted(each) for each in named.values()]
         if name in GROWING and not all(isinstance(each, int | float) for each in values):
-            _counted(
-                None, math.prod(max(1, each if isinstance(each, int) else _size(each)) for each in values + others)
-            )
+            _counted(None, math.prod(max(1, each if isinstance(each, int) else _size(each)) for each in both))
         return function(*given[:passed], *values, **named)
 
     return call
@@ -176,16 +159,15 @@ class Sandbox(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset(("+", "-", "*", "%", "**"))
 
     def __init__(self) -> None:
-        extensions = [Generation, loopcontrols]
         # `optimized` would compute constants before anything counts.
-        super().__init__(
-            trim_blocks=True, lstrip_blocks=True, optimized=False, finalize=_counted, extensions=extensions
-        )
+        given = {"optimized": False, "finalize": _counted, "extensions": [Generation, loopcontrols]}
+        super().__init__(trim_blocks=True, lstrip_blocks=True, **given)
         filters, tests = {**self.filters, "replace": _replace, "tojson": _to_json}, self.tests
-        self.filters = {name: filters[name] for name in INSTANT} | {"@counted": _counted}
-        self.filters |= {name: _counting(name, filters[name]) for name in FILTERS}
-        self.tests = {name: tests[name] for name in TYPES}
-        self.tests |= {name: _counting(name, tests[name]) for name in COMPARISONS}
+        self.filters = {name: _counting(name, filters[name]) for name in FILTERS} | {"@counted": _counted}
+        self.filters |= {name: filters[name] for name in INSTANT}
+        self.tests = {name: _counting(name, tests[name]) for name in COMPARISONS} | {
+            name: tests[name] for name in TYPES
+        }
         self.globals = {name: self.globals[name] for name in ("dict", "namespace", "range")}
         self.globals["raise_exception"] = _refuse
 
@@ -206,9 +188,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             function = partial(_counting(name, of), owner)
         elif function in self.globals.values():
             function = _counting(name, function)
-        elif not isinstance(function, Macro | LoopContext | Undefined) and not isinstance(
-            owner, LoopContext | Generation
-        ):
+        elif not isinstance(function, CALLED) and not isinstance(owner, LoopContext | Generation):
             raise SecurityError(f"{name} is not listed")
         _counted(None, PART * len(given))
         rendered = RENDERED.get()
