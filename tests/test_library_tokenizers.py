@@ -1,5 +1,6 @@
 """Tokenizers that models bring: ids equal to those of their own packages, alone, in a build and from a client."""
 
+import base64
 import json
 import shutil
 from collections.abc import Sequence
@@ -121,6 +122,9 @@ def test_wrong_files_are_named() -> None:
         ours(b"{}")
     with raises(UserError, "line 2", "base64"):
         TextTokenizer(b"YQ== 0\nno\n", TextOptions(tokenizer="tiktoken", pattern="o200k_base"))
+    for rank in (4294967295, -1):
+        with raises(UserError, "line 2", "4,194,304"):
+            TextTokenizer(f"YQ== 0\nYg== {rank}\n".encode(), TextOptions(tokenizer="tiktoken", pattern="o200k_base"))
     with raises(UserError, "256"):
         TextTokenizer(b"YQ== 0\n", TextOptions(tokenizer="tiktoken", pattern="o200k_base"))
     made = models.wordpiece().to_str().encode()
@@ -161,10 +165,15 @@ def test_a_file_that_would_end_the_process_is_one_line(data: bytes, facts: list[
 
 
 def test_a_package_that_panics_is_an_error() -> None:
-    tokenizer = ours(words_file(pre_tokenizer={"type": "FixedLength", "length": 0}), special_tokens=False)
-    for call in (lambda: tokenizer.encode("a"), lambda: tokenizer.decode([-1])):
-        with raises(UserError, "token"):
-            call()
+    bytes_alone = b"".join(base64.b64encode(bytes([byte])) + f" {byte}\n".encode() for byte in range(256))
+    for tokenizer in (
+        ours(words_file(pre_tokenizer={"type": "FixedLength", "length": 0}), special_tokens=False),
+        TextTokenizer(bytes_alone, TextOptions(tokenizer="tiktoken", pattern="x*")),
+    ):
+        with raises(UserError, "the model", "no token"):
+            tokenizer.encode("ab")
+        with raises(UserError, "decode"):
+            tokenizer.decode([-1])
 
 
 def test_dropout_of_a_file_draws_nothing() -> None:

@@ -278,8 +278,7 @@ def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
         padding = read_as((described.pop("padding", None) or {}).get("pad_id"), Count | None, "`pad_id`")
         tokenizer = Tokenizer.from_str(json.dumps(described))
         pieces = {id_: piece for piece, id_ in tokenizer.get_vocab(with_added_tokens=True).items()}
-        if not all(0 <= id_ < MOST_PIECES for id_ in (*pieces, padding or 0)):
-            raise DatasetError(f"its ids reach {max(*pieces, padding or 0):,}; the limit is {MOST_PIECES:,}")
+        _check_ids([*pieces, padding or 0])
         ids = {piece: id_ for id_, piece in pieces.items()}
         model, joins = described["model"], _joins(described.get("decoder") or {})
         special = [each["content"] for each in described.get("added_tokens") or [] if each.get("special")]
@@ -331,6 +330,12 @@ def _growth(part: Any) -> int:
         grown *= 1 + max(map(len, table[end:].split(b"\0"))) // 64
     added = [len(text) for name in LENGTHENING if isinstance(text := part.get(name), str)]
     return grown * max(1, *added, 0)
+
+
+def _check_ids(ids: Sequence[int]) -> None:
+    """Refuses ids of which a list by id would exhaust memory. Raises: DatasetError."""
+    if min(ids) < 0 or max(ids) >= MOST_PIECES:
+        raise DatasetError(f"its ids are {min(ids):,} to {max(ids):,}; the limit is {MOST_PIECES:,}")
 
 
 def _around(tokenizer: Any, where: str, joined: int) -> tuple[Ids, ...]:
@@ -414,8 +419,10 @@ def _ranks(data: bytes, where: str) -> dict[bytes, int]:
         try:
             piece, rank = line.split()
             ranks[base64.b64decode(piece, validate=True)] = int(rank)
+            _check_ids([int(rank), number - 1])
         except (ValueError, binascii.Error):
-            raise UserError(f"{where}, line {number}: should be a piece in base64, a space and its rank") from None
+            form = f"a piece in base64, a space and its rank below {MOST_PIECES:,}"
+            raise UserError(f"{where}, line {number}: should be {form}") from None
     if not {bytes([byte]) for byte in range(256)} <= ranks.keys() or len({*ranks.values()}) < len(ranks):
         raise UserError(f"{where} lacks the 256 single bytes, or has a rank twice: give a whole file of ranks")
     return ranks

@@ -49,7 +49,7 @@ COMPARISONS = "!= < <= == > >= eq equalto ge greaterthan gt in le lessthan lt ne
 METHODS = """capitalize count endswith find get index isalnum isalpha isdigit islower isspace isupper items join keys
     lower lstrip partition removeprefix removesuffix replace rfind rpartition rsplit rstrip split splitlines startswith
     strip swapcase title upper values""".split()
-DATA = str | int | float | list | tuple | dict | range | MappingView | Undefined | None
+DATA: tuple[type, ...] = (str, int, float, list, tuple, dict, range, MappingView, Undefined, type(None))
 CALLED = Macro | LoopContext | Undefined  # beside functions and methods
 COMPARED = (nodes.Compare, nodes.Operand, nodes.Concat, nodes.List, nodes.Tuple, nodes.Pair, nodes.For)
 PARTS = {"expr", "nodes", "items", "value", "test"}
