@@ -16,6 +16,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
@@ -42,13 +43,10 @@ MOST_GROWTH = 64  # times; of published files, 12
 LENGTHENING = ("content", "prepend", "unk_token", "continuing_subword_prefix", "end_of_word_suffix")
 FAILS = "has no token for a part of the text, or fails at it"
 NO_TEXT = "the tokenizer cannot decode these ids: give those that it made"
-COMPONENTS = frozenset(
-    """BPE Unigram WordLevel WordPiece Sequence
-    BertNormalizer Lowercase NFC NFD NFKC NFKD Nmt Precompiled Prepend Replace Strip StripAccents
-    BertPreTokenizer ByteLevel CharDelimiterSplit Digits FixedLength Metaspace Punctuation Split UnicodeScripts
-    Whitespace WhitespaceSplit
-    BertProcessing RobertaProcessing TemplateProcessing BPEDecoder ByteFallback CTC Fuse""".split()
-)
+COMPONENTS = """BPE BPEDecoder BertNormalizer BertPreTokenizer BertProcessing ByteFallback ByteLevel CTC
+    CharDelimiterSplit Digits FixedLength Fuse Lowercase Metaspace NFC NFD NFKC NFKD Nmt Precompiled Prepend Punctuation
+    Replace RobertaProcessing Sequence Split Strip StripAccents TemplateProcessing UnicodeScripts Unigram Whitespace
+    WhitespaceSplit WordLevel WordPiece""".split()
 """What a `tokenizer.json` may hold: none draws."""
 
 
@@ -402,9 +400,7 @@ def _tiktoken(data: bytes, options: TextOptions, where: str) -> Library:
     pieces = {id_: "".join(BYTE_CHARACTERS[byte] for byte in piece) for piece, id_ in ranks.items()}
     pieces |= {id_: name for name, id_ in specials.items()}
     return Library(
-        _guarded(
-            f"{where} {FAILS}", lambda texts: tokenizer.encode_ordinary_batch(list(map(str, texts)), num_threads=1)
-        ),
+        _guarded(f"{where} {FAILS}", partial(tokenizer.encode_ordinary_batch, num_threads=1)),
         _guarded(NO_TEXT, tokenizer.decode),
         pieces,
         SpecialIds(padding=max(pieces) + 1, unknown=None, begin=None, end=None, first=0),

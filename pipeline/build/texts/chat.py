@@ -19,7 +19,7 @@ import pyarrow as pa
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.transforms.contract.kinds.chat import LOSS_MASK, ROLES, ChatError, ChatOptions
-from recordmill.transforms.numpy.tokenizers import LIBRARIES
+from recordmill.transforms.numpy.tokenizers import TextTokenizer
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.texts.template import ChatTemplate, Rendered  # needs Jinja
@@ -204,11 +204,7 @@ class ChatEncoder:
     def __init__(self, options: ChatOptions) -> None:
         """Takes complete options. Raises: UserError: the model or the template is invalid."""
         self._options, self._template = options, _template(options)
-        offsets = LIBRARIES[options.tokenizer](
-            options.model_bytes or b"", options, options.model or "the model"
-        ).offsets
-        assert offsets is not None  # noqa: S101 - this library has places
-        self._tokens = offsets
+        self._tokenizer = TextTokenizer(options.model_bytes or b"", options, options.model or "the model")
 
     def encode_batch(self, texts: Sequence[str]) -> list[EncodedChat | Fault]:
         """Encodes chats, the JSON of `canonical`; an empty string has no ids.
@@ -216,7 +212,7 @@ class ChatEncoder:
         Raises: UserError: the template does not tell the assistant's text.
         """
         rendered = [self._rendered(text) for text in texts]
-        encodings = iter(self._tokens([each[0] for each in rendered if not isinstance(each, Fault)]))
+        encodings = iter(self._tokenizer.encodings([each[0] for each in rendered if not isinstance(each, Fault)]))
         return [
             each if isinstance(each, Fault) else self._encoded(next(encodings), each[1], bool(text))
             for each, text in zip(rendered, texts, strict=True)
