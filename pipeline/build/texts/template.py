@@ -83,10 +83,14 @@ def _size(value: Any, depth: int = 0) -> int:
 
 def _counted(value: Any, more: int = 0) -> Any:
     """Counts a value in steps; of an iterator makes a list. Raises: ChatError: too many."""
-    if isinstance(value, Iterator):
-        return [_counted(each) for each in value]
+    if type(value) is str:  # most values are, and `isinstance` of an iterator takes longer than all else here
+        more += len(value)
+    elif value is not None:
+        if isinstance(value, Iterator):
+            return [_counted(each) for each in value]
+        more += _size(value)
     rendered = RENDERED.get()
-    rendered.steps += 1 + ((len(value) if type(value) is str else _size(value)) + more) // STEP
+    rendered.steps += 1 + more // STEP
     if rendered.steps > MOST_STEPS:
         raise ChatError(REASON, f"the template takes more than {MOST_STEPS:,} steps")
     return value
@@ -100,7 +104,7 @@ def _counting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def call(*given: Any, **named: Any) -> Any:
         values = [_counted(each) for each in given[passed:]]
-        both = values + [_counted(each) for each in named.values()]
+        both = values + [_counted(each) for each in named.values()] if named else values
         if name in GROWING and not all(isinstance(each, int | float) for each in values):
             _counted(None, math.prod(max(1, each if isinstance(each, int) else _size(each)) for each in both))
         return function(*given[:passed], *values, **named)
