@@ -9,7 +9,6 @@ pictures, stores and lists of versions load at their first use, by imports insid
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
@@ -20,6 +19,7 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, read_m
 from recordmill.pipeline.dataset.paths import read_inner
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.json_values import Count, read_as
 from recordmill.pipeline.reader.options import ReadOptions, evaluation_options, ranges, training_options
 from recordmill.pipeline.reader.steps import Steps
 
@@ -249,18 +249,21 @@ class Dataset(DatasetVersion):
         """
         from recordmill.transforms.contract.kinds.chat import ChatOptions
         from recordmill.transforms.contract.kinds.pair import PairOptions
-        from recordmill.transforms.contract.kinds.text import LIBRARY_TOKENIZERS, TextOptions
-        from recordmill.transforms.numpy.tokenizers import open_tokenizer
+        from recordmill.transforms.contract.kinds.text import LIBRARY_TOKENIZERS, TextDescription, TextOptions
+        from recordmill.transforms.numpy.tokenizers import MOST_BYTES, open_tokenizer
 
-        described = self.manifest.feature(feature)
-        if described.get("tokenizer") not in LIBRARY_TOKENIZERS:
+        described = self._description(feature)
+        if not isinstance(described, TextDescription) or described.tokenizer not in LIBRARY_TOKENIZERS:
             raise DatasetError(
                 f"the version's graph makes the ids of '{feature}': give its serving model the texts themselves"
             )
-        given = self.manifest.spec["features"][feature]
-        made = {"chat": ChatOptions, "pair": PairOptions}.get(described["kind"], TextOptions)
-        options = made(**{each.name: given[each.name] for each in fields(made) if each.name in given})
-        return open_tokenizer(read_inner(self.folder, described["model"]), options, described["model"])
+        place, model = f"spec.features.{feature}", described.model or ""
+        spec = read_as(self.manifest.spec.get("features", {}).get(feature), dict[str, Any], place)
+        given = {name: value for name, value in spec.items() if value is not None and name != "vocabulary"}
+        kind = {"chat": ChatOptions, "pair": PairOptions}.get(described.kind, TextOptions)
+        options = read_as({**given, "tokenizer": described.tokenizer}, kind, place)
+        stated = read_as(self.manifest.files.get(model, {}).get("bytes", MOST_BYTES), Count, model)
+        return open_tokenizer(read_inner(self.folder, model, min(stated, MOST_BYTES)), options, model)
 
     def held(self) -> AbstractContextManager[None]:
         """Protects this version from `recordmill versions prune`: `with dataset.held(): train()`.

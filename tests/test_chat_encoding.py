@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
+from recordmill.pipeline.build.texts import chat, template
 from recordmill.pipeline.build.texts.chat import Chat, ChatEncoder, EncodedChat, canonical, with_template
 from recordmill.pipeline.build.texts.template import ChatTemplate, named_tokens, read_template
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Fault
-from recordmill.transforms.contract.kinds.chat import ChatError, ChatOptions
+from recordmill.transforms.contract.kinds.chat import ChatOptions
 from tests.chats import HEADERS, TEMPLATES, TOKENS, WITH_BLOCKS, chats, mask_of, tokenizer, trained_spans
 from tests.messages import assert_names, raises
 
@@ -50,10 +51,10 @@ def test_every_template_is_here() -> None:
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_the_mask_is_the_assistants_text(name: str) -> None:
     """The other side finds the text by the template's header."""
-    given, template = chats(name, 50), ChatTemplate(TEMPLATES[name], TOKENS)
+    given, compiled = chats(name, 50), ChatTemplate(TEMPLATES[name], TOKENS)
     for messages, encoded in zip(given, encoder(name).encode_batch(list(map(json.dumps, given))), strict=True):
         assert isinstance(encoded, EncodedChat)
-        text = template.render(messages).text
+        text = compiled.render(messages).text
         encoding = tokenizer().encode(text, add_special_tokens=False)
         assert encoded.ids == encoding.ids
         assert encoded.loss_mask == mask_of(encoding.offsets, trained_spans(name, messages, text)), messages
@@ -199,10 +200,55 @@ def test_templates_have_no_clock() -> None:
     assert ChatTemplate(guarded).render(ASKED).text == "then"
 
 
-def test_a_template_can_change_nothing() -> None:
-    for source in ("{{ messages.append(1) }}", "{{ ''.__class__.__mro__ }}"):
-        with pytest.raises(ChatError):
-            ChatTemplate(source).render(ASKED)
+DOUBLED = "{{% set ns = namespace(x={}) %}}{{% for _ in range(99) %}}{{% set ns.x = {} %}}{{% endfor %}}{{{{ ns.x }}}}"
+ENDLESS = {
+    "loops": "{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}",
+    "a loop that skips all": "{% for a in range(99999) %}{% for b in range(99999) if no %}{% endfor %}{% endfor %}",
+    "macros": "{% macro m(n) %}{% if n %}{{ m(n - 1) }}{{ m(n - 1) }}{% endif %}{% endmacro %}{{ m(80) }}",
+    "joined texts": DOUBLED.format("'a'", "ns.x ~ ns.x"),
+    "added texts": DOUBLED.format("'a'", "ns.x + ns.x"),
+    "lists in lists": DOUBLED.format("1", "[ns.x, ns.x]"),
+    "a product": "{{ 'x' * 9999999999 }}",
+    "a list's product": "{{ 9999999999 * [1] }}",
+    "replaced letters": "{% set x = 'a' * 9999 %}{{ x.replace('a', x) }}{{ x | replace('a', x) }}",
+    "a wide indent": "{{ 'a' | indent(9999999999) }}",
+    "a wide JSON": "{{ [1] | tojson(indent=9999999999) }}",
+    "a long separator": "{{ range(9999) | map('string') | join('x' * 9999) }}",
+    "comparisons": "{% set x = 'a' * 99999 %}{% for _ in range(9999) %}{{ x == x ~ '' }}{% endfor %}",
+    "texts of its own": "{% for a in range(9999) %}" + "x" * 9999 + "{% endfor %}",
+}
+
+
+@pytest.mark.parametrize("source", ENDLESS.values(), ids=ENDLESS)
+def test_work_without_end_is_a_reject_after_so_many_steps(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(template, "MOST_STEPS", 20_000)
+    assert fault(source, ASKED, train="all") == ("template_error", "the template takes more than 20,000 steps")
+
+
+def test_the_turns_of_a_chat_have_steps_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat, "MOST_STEPS", 2_000)
+    assert encode("qwen2", ASKED).ids
+    reason, message = fault("qwen2", ASKED * 20)
+    assert reason == "template_error"
+    assert_names(message, "2,000 steps", "turns")
+
+
+@pytest.mark.parametrize("source", [
+    "{{ 9 ** 9 ** 9 }}", "{{ '%9999999999d' % 1 }}", "{{ 'x'.zfill(9999999999) }}", "{{ '{:9999999999}'.format(1) }}",
+    "{{ raise_exception([1]) }}", "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", DOUBLED.format("9", "ns.x * ns.x"),
+    "{{ range }}", "{{ 'a'.upper }}", "{{ 'a'.upper ~ '' }}", "{{ [range] | string }}", "{{ dict(a=range) }}",
+    "{{ ['a'] | map(attribute='upper') | list }}", "{{ 'a' + range }}", "{{ lipsum() }}", "{{ cycler(1) }}",
+    "{% for key in {'a': 1, 'b': 2}.keys() - {}.keys() %}{{ key }}{% endfor %}", "{{ namespace() }}", "{{ self }}",
+    "{{ messages.append(1) }}", "{{ ''.__class__.__mro__ }}",
+])  # fmt: skip
+def test_a_template_has_no_numbers_addresses_or_functions_but_the_listed(source: str) -> None:
+    assert fault(source, ASKED, train="all")[0] == "template_error"
+
+
+def test_a_template_that_cannot_run_is_told_before_a_row_is_read() -> None:
+    for source in ("{{ [1, 2] | random }}", "{{ " + "(" * 999 + "1" + ")" * 999 + " }}"):
+        with raises(UserError, "a.jinja", "correct"):
+            ChatTemplate(source, where="a.jinja")
     with raises(UserError, "a.jinja", "line 2"):
         ChatTemplate("\n{% for %}", where="a.jinja")
 

@@ -1,28 +1,33 @@
 """Tokenizers that models bring: ids equal to those of their own packages, alone, in a build and from a client."""
 
+import base64
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
-from recordmill import open_dataset
+from recordmill import Dataset, open_dataset
 from recordmill.pipeline.build.beam import runners
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.run_options import Published, RunOptions
+from recordmill.pipeline.build.texts.encode import RowEncoder
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
 from recordmill.pipeline.verify.parity import with_parity
 from recordmill.pipeline.verify.verify import verify
+from recordmill.transforms.contract.kinds.pair import PairOptions
 from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.numpy.tokenizers import CL100K, O200K, R50K, TextTokenizer
 from tests import models
@@ -117,6 +122,9 @@ def test_wrong_files_are_named() -> None:
         ours(b"{}")
     with raises(UserError, "line 2", "base64"):
         TextTokenizer(b"YQ== 0\nno\n", TextOptions(tokenizer="tiktoken", pattern="o200k_base"))
+    for rank in (4294967295, -1):
+        with raises(UserError, "line 2", "4,194,304"):
+            TextTokenizer(f"YQ== 0\nYg== {rank}\n".encode(), TextOptions(tokenizer="tiktoken", pattern="o200k_base"))
     with raises(UserError, "256"):
         TextTokenizer(b"YQ== 0\n", TextOptions(tokenizer="tiktoken", pattern="o200k_base"))
     made = models.wordpiece().to_str().encode()
@@ -124,6 +132,83 @@ def test_wrong_files_are_named() -> None:
         ours(made, max_length=2)
     with raises(UserError, "'[SEP]'", "leave `end` out"):
         ours(made, end="[SEP]")
+
+
+WORDS = {"type": "WordLevel", "vocab": {"a": 0, "b": 1}, "unk_token": "[UNK]"}
+
+
+def words_file(model: dict[str, Any] = WORDS, **parts: Any) -> bytes:
+    """A `tokenizer.json` that has no token for words other than a and b."""
+    return json.dumps({"added_tokens": [], "pre_tokenizer": {"type": "Whitespace"}, "model": model} | parts).encode()
+
+
+SHIFTED = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 99}
+
+
+@pytest.mark.parametrize(
+    ("data", "facts"),
+    [
+        (words_file(normalizer={"type": "Precompiled", "precompiled_charsmap": "/////w=="}), ["4,294,967,299 bytes"]),
+        (words_file(normalizer={"type": "Sequence", "normalizers": [SHIFTED] * 3}), ["4,851,495 times", "64"]),
+        (words_file(pre_tokenizer={"type": "RandomSplit"}), ["RandomSplit"]),
+        (words_file({**WORDS, "vocab": {"a": 4294967295}}), ["4,294,967,295", "4,194,304"]),
+        (words_file(padding={"pad_id": 4294967295}), ["4,294,967,295", "4,194,304"]),
+        (words_file(padding=5), []),
+        (b"[1]", ["a list"]),
+        (b"[" * 99999, ["nested"]),
+        (b'{"model": 1' + b"," * 4194305, ["4,194,305 commas"]),
+    ],
+)
+def test_a_file_that_would_end_the_process_is_one_line(data: bytes, facts: list[str]) -> None:
+    with raises(UserError, "m.json", *facts):
+        TextTokenizer(data, TextOptions(tokenizer="huggingface"), "m.json")
+
+
+def test_a_package_that_panics_is_an_error() -> None:
+    bytes_alone = b"".join(base64.b64encode(bytes([byte])) + f" {byte}\n".encode() for byte in range(256))
+    for tokenizer in (
+        ours(words_file(pre_tokenizer={"type": "FixedLength", "length": 0}), special_tokens=False),
+        TextTokenizer(bytes_alone, TextOptions(tokenizer="tiktoken", pattern="x*")),
+    ):
+        with raises(UserError, "the model", "no token"):
+            tokenizer.encode("ab")
+        with raises(UserError, "decode"):
+            tokenizer.decode([-1])
+
+
+def test_dropout_of_a_file_draws_nothing() -> None:
+    theirs, data = CACHED
+    described = json.loads(data)
+    described["model"]["dropout"] = 0.5
+    assert rows(ours(json.dumps(described).encode()), TEXTS) == [theirs.encode(text).ids for text in TEXTS]
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        WORDS,
+        {**WORDS, "type": "WordPiece", "continuing_subword_prefix": "##", "max_input_chars_per_word": 9},
+        {**WORDS, "type": "BPE", "merges": []},
+        {"type": "Unigram", "vocab": [["a", -1.0], ["b", -1.0]], "unk_id": None},
+    ],
+)
+def test_a_row_without_tokens_is_a_reject_whatever_its_batch(model: dict[str, Any]) -> None:
+    options = {
+        "text": TextOptions(tokenizer="huggingface", model_bytes=words_file(model), keep_length=True),
+        "pair": PairOptions(model_bytes=words_file(model), special_tokens=False, separator="b"),
+    }
+    encode = RowEncoder(options, {"text": "body", "pair": "both"})
+    texts, pairs = [b"a", b"secret", b"b a", b"a"], [["a", "a"], ["a", "a"], ["a", "secret"], ["", "b"]]
+    cells = [json.dumps(dict(zip(("first", "second"), pair, strict=True))).encode() for pair in pairs]
+    found, faults = encode(pa.table({"text": texts, "pair": cells}))
+    assert {row: (fault.reason, fault.column) for row, fault in faults.items()} == {
+        1: ("unencodable_text", "body"),
+        2: ("unencodable_text", "both"),
+    }
+    assert "secret" not in str(faults)
+    assert [found["@ids text"].to_pylist()[row] for row in (0, 3)] == [[0], [0]]
+    assert found["@length text"].to_pylist()[3] == 1
+    assert encode(pa.table({"text": texts[1:2], "pair": cells[1:2]}))[1][0] == faults[1]
 
 
 @pytest.mark.parametrize(
@@ -223,6 +308,21 @@ def test_a_client_has_the_same_ids_and_the_serving_model_takes_them(published: P
         assert found.reshape(-1)[: len(each)].tolist() == each.tolist()
     with raises(DatasetError, "'nothing'"):
         dataset.tokenizer("nothing")
+
+
+@pytest.mark.slow
+def test_the_options_of_a_manifest_are_typed(published: Published) -> None:
+    dataset = open_dataset(published.folder)
+    spec, model = dataset.manifest.spec, dataset.features["bpe"]["model"]
+    for option, value in (("max_length", "x"), ("end", ["x"]), ("special_tokens", 1)):
+        features = {**spec["features"], "bpe": {**spec["features"]["bpe"], option: value}}
+        with raises(DatasetError, f"spec.features.bpe.{option}"):
+            Dataset(dataset.folder, replace(dataset.manifest, spec={"features": features})).tokenizer("bpe")
+    with raises(DatasetError, "spec.features.bpe"):
+        Dataset(dataset.folder, replace(dataset.manifest, spec={})).tokenizer("bpe")
+    files = {**dataset.manifest.files, model: {**dataset.manifest.files[model], "bytes": 9}}
+    with raises(DatasetError, model, "9 bytes"):
+        Dataset(dataset.folder, replace(dataset.manifest, files=files)).tokenizer("bpe")
 
 
 def test_the_plan_says_that_serving_takes_ids(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Tokenizers that models bring: texts to ids and back, by their own packages, without TensorFlow or the network.
 
-`huggingface` is a `tokenizer.json`, run by the package `tokenizers`; its own truncation and padding are ignored.
+`huggingface` is a `tokenizer.json`, run by the package `tokenizers` without its truncation, padding and dropout.
 `tiktoken` is a file of ranks, run by the package `tiktoken`; the file lacks the pattern that splits a text into words.
-The ids of a text depend on no other text, and on no number of threads.
+The ids of a text depend on no other text, on no number of threads, and on no chance. A file may be a stranger's: what
+would end the process is refused before a package sees it, and all that a package raises becomes an error.
 
 Two texts become one list of ids, as models of pairs take them, cut as the package `tokenizers` does. The first text
 does not hold the separator that ends it, so that ids alone tell the texts apart.
@@ -11,25 +12,42 @@ does not hold the separator that ends it, so that ids alone tell the texts apart
 import base64
 import binascii
 import json
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.errors import UserError, did_you_mean
+from recordmill.pipeline.errors import DatasetError, UserError, did_you_mean
+from recordmill.pipeline.json_values import Count, parse_json, read_as
+from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.pair import PairOptions
 from recordmill.transforms.contract.kinds.text import BYTE_CHARACTERS, SpecialIds, TextOptions
 from recordmill.transforms.contract.stored import Ragged, splits_of
 
 Ids: TypeAlias = npt.NDArray[np.int64]
+Made = TypeVar("Made")
 Text: TypeAlias = str | Sequence[str]
 """A text, or with `pretokenized` its words."""
 NO_IDS: Ids = np.zeros(0, np.int64)
 PADDING = ("[PAD]", "<pad>", "<|pad|>", "<PAD>")
 """Names of special tokens that pad, where a `tokenizer.json` has no section for padding."""
+MOST_BYTES = 128 << 20  # 128 MiB: four times the largest of published files
+MOST_PIECES = 1 << 22  # 4,194,304: ids, and commas of a file; half a gigabyte of memory
+MOST_GROWTH = 64  # times; of published files, 12
+LENGTHENING = ("content", "prepend", "unk_token", "continuing_subword_prefix", "end_of_word_suffix")
+FAILS = "has no token for a part of the text, or fails at it"
+NO_TEXT = "the tokenizer cannot decode these ids: give those that it made"
+COMPONENTS = """BPE BPEDecoder BertNormalizer BertPreTokenizer BertProcessing ByteFallback ByteLevel CTC
+    CharDelimiterSplit Digits FixedLength Fuse Lowercase Metaspace NFC NFD NFKC NFKD Nmt Precompiled Prepend Punctuation
+    Replace RobertaProcessing Sequence Split Strip StripAccents TemplateProcessing UnicodeScripts Unigram Whitespace
+    WhitespaceSplit WordLevel WordPiece""".split()
+"""What a `tokenizer.json` may hold: none draws."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +74,31 @@ class Encoded(NamedTuple):
     """int64; cut at `max_length`, with the ids before and after each text."""
     lengths: Ids
     """int64 [texts]: the number of ids before the cut."""
+
+
+class TokenizerError(UserError):
+    """A package cannot read a model, or fails at a text; the message holds nothing of the text."""
+
+    feature = ""  # of the text
+
+
+@contextmanager
+def _package(message: str, *, shown: bool = False) -> Iterator[None]:
+    """Turns what a package raises into a TokenizerError; its panics are no `Exception`."""
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise TokenizerError(f"{message}: {cut(str(error))}" if shown else message) from None
+        raise
+
+
+def _guarded(message: str, function: Callable[[Any], Made]) -> Callable[[Any], Made]:
+    def call(values: Any) -> Made:
+        with _package(message):
+            return function(values)
+
+    return call
 
 
 class TextTokenizer:
@@ -228,47 +271,81 @@ def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
         from tokenizers import Tokenizer
     except ImportError:
         raise _missing("tokenizers") from None
-    try:
-        tokenizer, described = Tokenizer.from_str(data.decode()), json.loads(data)
-    except Exception as error:  # `tokenizers` raises plain exceptions
-        raise UserError(f"{where} is not a tokenizer.json: {error}") from None
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    pieces = {id_: piece for piece, id_ in tokenizer.get_vocab(with_added_tokens=True).items()}
+    with _package(f"{where} is not a tokenizer.json", shown=True):
+        described = _described(data)
+        padding = read_as((described.pop("padding", None) or {}).get("pad_id"), Count | None, "`pad_id`")
+        tokenizer = Tokenizer.from_str(json.dumps(described))
+        pieces = {id_: piece for piece, id_ in tokenizer.get_vocab(with_added_tokens=True).items()}
+        _check_ids([*pieces, padding or 0])
+        ids = {piece: id_ for id_, piece in pieces.items()}
+        model, joins = described["model"], _joins(described.get("decoder") or {})
+        special = [each["content"] for each in described.get("added_tokens") or [] if each.get("special")]
+        unknown = read_as(model.get("unk_id", ids.get(model.get("unk_token"))), Count | None, "`unk_id`")
     if not pieces:
         raise UserError(f"{where} has no vocabulary: give the tokenizer.json of a trained model")
-    ids = {piece: id_ for id_, piece in pieces.items()}
-    padding = (described.get("padding") or {}).get("pad_id")
-    special = [each["content"] for each in described.get("added_tokens") or [] if each.get("special")]
     if padding is None:
         padding = next((ids[piece] for piece in PADDING if piece in special), max(pieces) + 1)
-    model = described["model"]
-    unknown = model.get("unk_id", ids.get(model.get("unk_token")))
-
     given: dict[str, bool] = {"is_pretokenized": options.pretokenized, "add_special_tokens": False}
 
-    def encode(texts: Sequence[Text]) -> list[list[int]]:
-        return [each.ids for each in tokenizer.encode_batch_fast(texts, **given)]
-
     return Library(
-        encode,
-        lambda ids: str(tokenizer.decode(ids, skip_special_tokens=False)),
+        _guarded(f"{where} {FAILS}", lambda texts: [each.ids for each in tokenizer.encode_batch_fast(texts, **given)]),
+        _guarded(NO_TEXT, lambda ids: str(tokenizer.decode(ids, skip_special_tokens=False))),
         pieces,
         SpecialIds(padding=padding, unknown=unknown, begin=None, end=None, first=0),
         _around(tokenizer, where, options.joined) if options.special_tokens else (NO_IDS,) * (options.joined + 1),
-        _joins(described.get("decoder") or {}),
-        lambda texts: list(tokenizer.encode_batch(texts, **given)),
+        joins,
+        _guarded(f"{where} {FAILS}", lambda texts: list(tokenizer.encode_batch(texts, **given))),
     )
+
+
+def _described(data: bytes) -> dict[str, Any]:
+    """Reads a `tokenizer.json`, without what cuts and draws. Raises: DatasetError: it could exhaust memory."""
+    if (commas := data.count(b",")) > MOST_PIECES:
+        raise DatasetError(f"it has {commas:,} commas; the limit is {MOST_PIECES:,}")
+    described = read_as(parse_json(data, MOST_PIECES), dict[str, Any], "it")
+    described["model"]["dropout"] = described["truncation"] = None
+    model = {name: value for name, value in described["model"].items() if name not in ("vocab", "merges")}
+    growth = _growth([model, *map(described.get, ("normalizer", "pre_tokenizer", "post_processor", "decoder"))])
+    if growth > MOST_GROWTH:
+        raise DatasetError(f"it may make a text {growth:,} times as long; the limit is {MOST_GROWTH}")
+    return described
+
+
+def _growth(part: Any) -> int:
+    """Returns the most times that components lengthen a text. Raises: DatasetError: one is unknown or damaged."""
+    if isinstance(part, list):
+        return math.prod(map(_growth, part))
+    if not isinstance(part, dict):
+        return 1
+    if (kind := str(part.get("type", "BPE"))) not in COMPONENTS:
+        raise DatasetError(f"it has the unknown component {cut(kind)}{did_you_mean(kind, COMPONENTS)}")
+    grown = _growth(list(part.values()))
+    if kind == "Precompiled":  # a trie behind its size, and texts that it points to, each up to a zero
+        table = base64.b64decode(part["precompiled_charsmap"])
+        end = 4 + int.from_bytes(table[:4], "little")
+        if end > len(table):
+            raise DatasetError(f"its precompiled_charsmap states {end:,} bytes and has {len(table):,}")
+        grown *= 1 + max(map(len, table[end:].split(b"\0"))) // 64
+    added = [len(text) for name in LENGTHENING if isinstance(text := part.get(name), str)]
+    return grown * max(1, *added, 0)
+
+
+def _check_ids(ids: Sequence[int]) -> None:
+    """Refuses ids of which a list by id would exhaust memory. Raises: DatasetError."""
+    if min(ids) < 0 or max(ids) >= MOST_PIECES:
+        raise DatasetError(f"its ids are {min(ids):,} to {max(ids):,}; the limit is {MOST_PIECES:,}")
 
 
 def _around(tokenizer: Any, where: str, joined: int) -> tuple[Ids, ...]:
     """Returns the ids that the file's post-processor puts before, between and after one or two texts."""
-    texts = ["a", "1", *(tokenizer.decode([id_]) for id_ in range(min(512, tokenizer.get_vocab_size())))]
+    with _package(NO_TEXT):
+        texts = ["a", "1", *(tokenizer.decode([id_]) for id_ in range(min(512, tokenizer.get_vocab_size())))]
     for probe in zip(*(texts[place:] for place in range(joined)), strict=False):
-        inner = [tokenizer.encode(text, add_special_tokens=False).ids for text in probe]
-        around = _parts_around(inner, tokenizer.encode(*probe).ids)
-        if all(inner) and len(around) > joined:
-            return tuple(np.array(ids, np.int64) for ids in around)
+        with suppress(TokenizerError), _package("a probe that it has no token for"):
+            inner = [tokenizer.encode(text, add_special_tokens=False).ids for text in probe]
+            around = _parts_around(inner, tokenizer.encode(*probe).ids)
+            if all(inner) and len(around) > joined:
+                return tuple(np.array(ids, np.int64) for ids in around)
     raise UserError(f"{where} does more than to put ids around a text: add `special_tokens: false`")
 
 
@@ -318,15 +395,13 @@ def _tiktoken(data: bytes, options: TextOptions, where: str) -> Library:
     ranks = _ranks(data, where)
     pattern, end = ENCODINGS.get(options.pattern or "", (options.pattern or "", None))
     specials = {"<|endoftext|>": end} if end is not None and end not in ranks.values() else {}
-    try:
+    with _package(f"{where}: the `pattern` {cut(repr(pattern))} is wrong", shown=True):
         tokenizer = tiktoken.Encoding("ranks", pat_str=pattern, mergeable_ranks=ranks, special_tokens=specials)
-    except Exception as error:  # `tiktoken` raises plain exceptions
-        raise UserError(f"{where}: the `pattern` {pattern!r} is wrong: {error}") from None
     pieces = {id_: "".join(BYTE_CHARACTERS[byte] for byte in piece) for piece, id_ in ranks.items()}
     pieces |= {id_: name for name, id_ in specials.items()}
     return Library(
-        lambda texts: tokenizer.encode_ordinary_batch([str(text) for text in texts], num_threads=1),
-        lambda ids: tokenizer.decode(ids),
+        _guarded(f"{where} {FAILS}", partial(tokenizer.encode_ordinary_batch, num_threads=1)),
+        _guarded(NO_TEXT, tokenizer.decode),
         pieces,
         SpecialIds(padding=max(pieces) + 1, unknown=None, begin=None, end=None, first=0),
         (NO_IDS,) * (options.joined + 1),
@@ -340,8 +415,10 @@ def _ranks(data: bytes, where: str) -> dict[bytes, int]:
         try:
             piece, rank = line.split()
             ranks[base64.b64decode(piece, validate=True)] = int(rank)
+            _check_ids([int(rank), number - 1])
         except (ValueError, binascii.Error):
-            raise UserError(f"{where}, line {number}: should be a piece in base64, a space and its rank") from None
+            form = f"a piece in base64, a space and its rank below {MOST_PIECES:,}"
+            raise UserError(f"{where}, line {number}: should be {form}") from None
     if not {bytes([byte]) for byte in range(256)} <= ranks.keys() or len({*ranks.values()}) < len(ranks):
         raise UserError(f"{where} lacks the 256 single bytes, or has a rank twice: give a whole file of ranks")
     return ranks

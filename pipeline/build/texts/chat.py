@@ -19,15 +19,16 @@ import pyarrow as pa
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.transforms.contract.kinds.chat import LOSS_MASK, ROLES, ChatError, ChatOptions
-from recordmill.transforms.numpy.tokenizers import LIBRARIES
+from recordmill.transforms.numpy.tokenizers import TextTokenizer
 
 if TYPE_CHECKING:
-    from recordmill.pipeline.build.texts.template import ChatTemplate  # needs Jinja
+    from recordmill.pipeline.build.texts.template import ChatTemplate, Rendered  # needs Jinja
 
 NOTATIONS = (("role", "content"), ("from", "value"))
 ALIASES = {"human": "user", "gpt": "assistant", "function_call": "assistant", "observation": "tool"}
 """ShareGPT's roles."""
 Spans = list[tuple[int, int]]
+MOST_STEPS = 1 << 26  # of all renders of a chat: 11 s with a published template, which renders 1,000 turns
 REASONING = ("reasoning_content", "thinking", "reasoning")
 PROBE = [{"role": role, "content": "a"} for role in ("user", "assistant")]
 BEGINS = "the chat begins with the assistant, and the template has no header for that"
@@ -173,16 +174,20 @@ def trained_spans(template: "ChatTemplate", chat: Chat, train: str) -> tuple[str
         return rendered.text, rendered.spans[-1:] if train == "last" else rendered.spans
     turns = [place for place, message in enumerate(chat.messages) if message["role"] == "assistant"]
     kept = turns[-1:] if train == "last" else turns
-    return rendered.text, [_turn(template, chat, place, rendered.text) for place in kept]
+    return rendered.text, [_turn(template, chat, place, rendered) for place in kept]
 
 
-def _turn(template: "ChatTemplate", chat: Chat, place: int, text: str) -> tuple[int, int]:
+def _turn(template: "ChatTemplate", chat: Chat, place: int, whole: "Rendered") -> tuple[int, int]:
     """Returns the span of an assistant's turn by prefixes."""
     try:
-        before = template.render(chat.messages[:place], chat.tools, prompt=True).text
+        header = template.render(chat.messages[:place], chat.tools, prompt=True)
     except ChatError as error:
         raise error if place else ChatError(error.reason, BEGINS) from None
-    after = template.render(chat.messages[: place + 1], chat.tools).text
+    turn = template.render(chat.messages[: place + 1], chat.tools)
+    whole.steps += header.steps + turn.steps
+    if whole.steps > MOST_STEPS:
+        raise ChatError("template_error", f"the template takes more than {MOST_STEPS:,} steps for all turns")
+    before, after, text = header.text, turn.text, whole.text
     end = template.tokens.get("eos_token", "")
     if not text.startswith(after) and end:
         after = after.removesuffix(end)  # some templates end a whole chat with it
@@ -199,11 +204,7 @@ class ChatEncoder:
     def __init__(self, options: ChatOptions) -> None:
         """Takes complete options. Raises: UserError: the model or the template is invalid."""
         self._options, self._template = options, _template(options)
-        offsets = LIBRARIES[options.tokenizer](
-            options.model_bytes or b"", options, options.model or "the model"
-        ).offsets
-        assert offsets is not None  # noqa: S101 - this library has places
-        self._tokens = offsets
+        self._tokenizer = TextTokenizer(options.model_bytes or b"", options, options.model or "the model")
 
     def encode_batch(self, texts: Sequence[str]) -> list[EncodedChat | Fault]:
         """Encodes chats, the JSON of `canonical`; an empty string has no ids.
@@ -211,7 +212,7 @@ class ChatEncoder:
         Raises: UserError: the template does not tell the assistant's text.
         """
         rendered = [self._rendered(text) for text in texts]
-        encodings = iter(self._tokens([each[0] for each in rendered if not isinstance(each, Fault)]))
+        encodings = iter(self._tokenizer.encodings([each[0] for each in rendered if not isinstance(each, Fault)]))
         return [
             each if isinstance(each, Fault) else self._encoded(next(encodings), each[1], bool(text))
             for each, text in zip(rendered, texts, strict=True)

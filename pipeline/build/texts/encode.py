@@ -24,7 +24,7 @@ from recordmill.transforms.contract.kinds.pair import FIELDS, PairOptions
 from recordmill.transforms.contract.kinds.text import TextOptions, TextsOptions
 from recordmill.transforms.contract.kinds.token_labels import TokenLabelsOptions
 from recordmill.transforms.contract.stored import Ragged, splits_of
-from recordmill.transforms.numpy.tokenizers import Encoded, PairError, PairTokenizer, TextTokenizer
+from recordmill.transforms.numpy.tokenizers import Encoded, PairError, PairTokenizer, TextTokenizer, TokenizerError
 
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a batch is one thread's: workers run several at a time
 
@@ -52,7 +52,21 @@ class RowEncoder:
         self._columns = columns
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, Faults]:
-        """Adds the columns of ids and parts, empty for rows at fault; also returns the faults."""
+        """Adds the columns of ids and parts, empty for rows at fault; also returns the faults.
+
+        Where a package fails, halves find the row: it fails for no other.
+        """
+        try:
+            return self._whole(rows)
+        except TokenizerError as error:
+            if len(rows) < 2:
+                empty = pa.concat_tables([self._whole(rows.slice(0, 0))[0], rows], promote_options="default")
+                return empty, {0: Fault("unencodable_text", str(error), self._columns[error.feature])}
+        middle = len(rows) // 2
+        (first, faults), (second, more) = self(rows.slice(0, middle)), self(rows.slice(middle))
+        return pa.concat_tables([first, second]), faults | {row + middle: fault for row, fault in more.items()}
+
+    def _whole(self, rows: pa.Table) -> tuple[pa.Table, Faults]:
         faults: Faults = {}
         for name, parts, wrong in self._encoded(rows):
             faults |= {
@@ -65,10 +79,14 @@ class RowEncoder:
     def _encoded(self, rows: pa.Table) -> Iterator[tuple[str, Columns, Faults]]:
         for name, encoder in self._encoders.items():
             labels = {label: each for label, each in self._labels.items() if each.text == name}
-            if labels and isinstance(encoder, TextEncoder):
-                yield from encoder.labelled(name, labels, rows)
-            else:
-                yield name, *encoder.columns(rows[name].combine_chunks())
+            try:
+                if labels and isinstance(encoder, TextEncoder):
+                    yield from encoder.labelled(name, labels, rows)
+                else:
+                    yield name, *encoder.columns(rows[name].combine_chunks())
+            except TokenizerError as error:
+                error.feature = name
+                raise
 
     def good(self, rows: pa.Table) -> pa.Table:
         """Returns the rows without faults, with the columns of ids and parts."""
