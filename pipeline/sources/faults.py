@@ -49,7 +49,7 @@ Ints = npt.NDArray[np.int64]
 Rows = Sequence[int] | npt.NDArray[np.signedinteger[Any]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Reject:
     """One rejected row; `reason` is its code.
 
@@ -69,7 +69,7 @@ class Reject:
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON object, keyed by the fields' names."""
-        return dict(self.__dict__)
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,10 @@ VOC_ELEMENTS = Bound("annotation of Pascal VOC", "elements and attributes", 100_
 VOC_DEPTH = Bound("annotation of Pascal VOC", "levels", 50, "malformed_row")
 OBJECTS = Bound("annotated image", "boxes and captions", 100_000, "too_large")
 POINTS = Bound("annotated image", "numbers of shapes and key points", 1_000_000, "too_large")  # a dense one has 50,000
+CSV_COLUMNS = Bound("CSV", "columns", 1_000_000, "one line, the build ends")  # 850,000 sites of methylation
+CSV_SIGNS = Bound("record of CSV", "separators, quotes and line breaks", 8 << 20, "too_large")  # 60 bytes each
+JSON_SIGNS = Bound("row of JSON", "commas, colons and opening brackets", 8 << 20, "too_large")  # 170 bytes each
+JSON_ITEM = JSON_SIGNS._replace(of="item of a JSON document", reason="one line, the build ends")
 NAMES = Bound("file of names", "lines and commas", 100_000, "one line, the build ends")  # ImageNet-21k has 87,000
 
 BOUNDS = tuple(each for each in globals().values() if isinstance(each, Bound))  # all, in the order of the page

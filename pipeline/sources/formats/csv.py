@@ -33,6 +33,7 @@ from recordmill.pipeline.sources.table import TableReader
 from recordmill.pipeline.sources.typing.arrays import strings
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
+from recordmill.transforms.contract.bounds import CSV_COLUMNS
 
 HEADER_BYTES = 64 << 10  # 64 KiB, read at once for a header
 WIDE = 4_096  # columns: Arrow's parser takes 10 kB for each one read
@@ -70,6 +71,8 @@ class CsvReader(TableReader[DelimitedOptions]):
         with nullcontext() if given is True else suppress(SourceError):  # a broken first row is a reject
             first = read_header(files, path, dialect, encoding, skip)
         names = first if given is True else given
+        if len(names) > CSV_COLUMNS.most:
+            raise SourceError(f"{path}: {CSV_COLUMNS.beyond(len(names))}: is this a header?")
         _check_first(path, first, dialect.separator, given, needed)
         if len(names) == 1 and needed and names[0] not in needed:
             near = max(SEPARATORS, key=names[0].count)

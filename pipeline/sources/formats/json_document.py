@@ -15,6 +15,7 @@ from typing import Any
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.sources.encoded import Readable
 from recordmill.pipeline.sources.paths import listed
+from recordmill.transforms.contract.bounds import JSON_ITEM
 
 READ_BYTES = 1 << 20  # 1 MiB
 MOST_CHARACTERS = 64 << 20  # in one item
@@ -144,11 +145,17 @@ class Window:
             self._at = SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
 
     def _more(self) -> bool:
-        """Reads at least as much as the window holds; False at the end, and after an item that is too long."""
+        """Reads about as much as the window holds; False at the end, and after an item that is too long.
+
+        Raises: JsonDamageError: an item has too many signs.
+        """
         rest = len(self._text) - self._at
         if self._ended or self._file is None or rest > MOST_CHARACTERS:
             return False
-        data = self._file.read(max(READ_BYTES, rest))
+        signs = sum(self._text.count(sign, self._at) for sign in ",:[{") if rest > JSON_ITEM.most else 0
+        if signs > JSON_ITEM.most:
+            raise JsonDamageError(JSON_ITEM.beyond(signs))
+        data = self._file.read(max(READ_BYTES, min(rest, JSON_ITEM.most)))
         self._ended, text = not data, self._decode(data, final=not data)
         if self._ended:
             return False  # keeps the window
