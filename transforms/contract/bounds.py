@@ -66,6 +66,9 @@ CSV_COLUMNS = Bound("CSV", "columns", 1_000_000, "one line, the build ends")  # 
 CSV_SIGNS = Bound("record of CSV", "separators, quotes and line breaks", 8 << 20, "too_large")  # 60 bytes each
 JSON_SIGNS = Bound("row of JSON", "commas, colons and opening brackets", 8 << 20, "too_large")  # 170 bytes each
 JSON_ITEM = JSON_SIGNS._replace(of="item of a JSON document", reason="one line, the build ends")
+FEATURES = Bound("adopted file or features.json", "features", 10_000, "one line; `features.json` is not read")
+RECORD_FEATURES = Bound("tf.train.Example", "features", 100_000, "damaged")  # 1 kB each
+RECORD_VALUES = Bound("list of a tf.train.Example", "values of bytes", 1 << 20, "damaged")  # 200 bytes each
 NAMES = Bound("file of names", "lines and commas", 100_000, "one line, the build ends")  # ImageNet-21k has 87,000
 
 BOUNDS = tuple(each for each in globals().values() if isinstance(each, Bound))  # all, in the order of the page
