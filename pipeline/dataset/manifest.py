@@ -18,7 +18,9 @@ from recordmill.pipeline.errors import DatasetError as DatasetError
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.json_values import Count, NewerFormatError, check_format, parse_json, read_as
 from recordmill.pipeline.safe_text import cut
+from recordmill.transforms.contract.bounds import SHARD_RECORDS
 
+FRAME_BYTES = 16  # of a record's header and footer; `tfrecord` loads NumPy
 FORMAT, DEEP_FORMAT = 1, 2
 """The latter is of versions with images of more than 8 bits, which readers of format 1 would cut without a word."""
 MANIFEST_FILE = "dataset.json"
@@ -334,6 +336,9 @@ def _check_shards(manifest: Manifest) -> None:
     Several splits may share an adopted file.
     """
     for shard in manifest.shards:
+        if shard.indexed > min(shard.bytes // FRAME_BYTES, SHARD_RECORDS.most):
+            said = f"{shard.indexed:,} records in {shard.bytes:,} bytes"
+            raise DatasetError(f"the shard file {cut(repr(shard.file))} cannot have {said}")
         if shard.root and (shard.frames is None or shard.frames < shard.records):
             raise DatasetError(f"the adopted file {cut(repr(shard.file))} has no count of records, or too small a one")
     files = [(each.version, path) for each in manifest.shards if not each.root for path in each.paths]

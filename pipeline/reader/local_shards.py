@@ -82,6 +82,11 @@ class ShardFile:
         """The records in the index."""
         return self.records if self.frames is None else self.frames
 
+    @property
+    def kept_size(self) -> int:
+        """The bytes of `kept`."""
+        return -(-self.indexed // 8)
+
     def sizes(self) -> tuple[tuple[str, int], tuple[str, int]]:
         """Returns path and size of the file, and of the index."""
         return (self.file, self.bytes), (self.index, index_bytes(self.indexed))
@@ -98,6 +103,7 @@ def place_key(shard: ShardFile, record: int) -> bytes:
 
 def kept_numbers(shard: ShardFile, bits: bytes) -> Numbers:
     """Returns the numbers in the index of a split's records, by `kept`. Raises: DatasetError: another count."""
+    check_size(shard.kept, len(bits), shard.kept_size)
     chosen = np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little"))
     if len(chosen) != shard.records or (len(chosen) and chosen[-1] >= shard.indexed):
         raise DatasetError(f"{shard.kept} chooses {len(chosen):,} records, expected {shard.records:,}: {ADVICE}")
@@ -112,7 +118,7 @@ class LocalShards:
         # No methods: a cache of a method would keep `self` alive.
         self.index = lru_cache(_most_open())(lambda number: memoryview(_map(*shards[number].sizes()[1])).cast("Q"))
         """Returns the index of a shard with records: uint64 [records + 1]. Raises: DatasetError, as `frames`."""
-        self.kept = lru_cache(None)(lambda number: kept_numbers(shards[number], _read(shards[number].kept)))
+        self.kept = lru_cache(None)(lambda number: kept_numbers(shards[number], _read_kept(shards[number])))
         """Returns the numbers in the index of a split's records, of a shard with `kept`. Raises: DatasetError."""
         self.pack = lru_cache(_most_open())(lambda number: _map_pack(shards[number]))
         """Returns the index of packed rows of a shard with `pack`. Raises: DatasetError."""
@@ -234,9 +240,9 @@ def _map_pack(shard: ShardFile) -> PackIndex:
     return PackIndex.of_bytes(_map(shard.pack.file, shard.pack.bytes), shard.pack)
 
 
-def _read(path: str) -> bytes:
-    with _readable(path), open_file(path) as file:
-        return file.read()
+def _read_kept(shard: ShardFile) -> bytes:
+    with _readable(shard.kept), open_file(shard.kept) as file:
+        return file.read(shard.kept_size + 1)
 
 
 def _map(path: str, expected: int) -> mmap.mmap:
