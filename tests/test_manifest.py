@@ -95,7 +95,10 @@ counts = st.integers(0, 2**40)
 plain = st.from_regex(NAME, fullmatch=True).filter(is_name)
 digests = st.binary(min_size=32, max_size=32).map(bytes.hex)
 folders = names.filter(is_folder_name)
-shards = st.builds(Shard, file=names, bytes=counts, records=counts, sha256=digests, index=names)
+shards = st.builds(
+    lambda records, more, **rest: Shard(records=records, bytes=16 * records + more, **rest),
+    st.integers(0, 1 << 28), st.integers(0, 1 << 50), file=names, sha256=digests, index=names,
+)  # fmt: skip
 several = st.lists(shards, unique_by=(lambda shard: shard.file.casefold(),)).map(
     lambda each: tuple(replace(shard, file=f"{shard.file[:80]}.a", index=f"{shard.file[:80]}.b") for shard in each)
 )

@@ -5,6 +5,7 @@ so a copied folder is the same dataset. Names and identifiers have types (`datas
 """
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,7 @@ from recordmill.pipeline.errors import DatasetError as DatasetError
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.json_values import Count, NewerFormatError, check_format, parse_json, read_as
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.bounds import SHARD_RECORDS
+from recordmill.transforms.contract.bounds import ROW_BYTES, SHARD_RECORDS
 
 FRAME_BYTES = 16  # of a record's header and footer; `tfrecord` loads NumPy
 FORMAT, DEEP_FORMAT = 1, 2
@@ -304,6 +305,21 @@ def _check_features(manifest: Manifest) -> None:
     for name, description in manifest.features.items():
         has_vocabulary = "vocabulary" in description
         read_as(description, _WithVocabulary if has_vocabulary else _Described, f"features.{name}")
+        padded = _padded_bytes(description)
+        if padded > ROW_BYTES.most:
+            raise DatasetError(f"features.{name}: {ROW_BYTES.beyond(padded)}")
+
+
+def _padded_bytes(description: Json) -> int:
+    """Returns the bytes of a row, or of its longest list, by the lengths that the manifest states."""
+    longest = max([1, *_whole(description.get(each) for each in ("length", "max_length", "packed"))])
+    shape = description.get("shape")
+    sides = _whole([description.get("max_texts"), *(shape if isinstance(shape, list) else ())])
+    return longest * math.prod(sides[:64]) * (1 if description.get("dtype") == "uint8" else 8)
+
+
+def _whole(values: Iterable[Any]) -> list[int]:
+    return [value for value in values if type(value) is int]
 
 
 def _check_packs(manifest: Manifest) -> None:

@@ -69,6 +69,7 @@ JSON_ITEM = JSON_SIGNS._replace(of="item of a JSON document", reason="one line, 
 FEATURES = Bound("adopted file or features.json", "features", 10_000, "one line; `features.json` is not read")
 RECORD_FEATURES = Bound("tf.train.Example", "features", 100_000, "damaged")  # 1 kB each
 RECORD_VALUES = Bound("list of a tf.train.Example", "values of bytes", 1 << 20, "damaged")  # 200 bytes each
+ROW_BYTES = Bound("row of a feature", "bytes, padded to its stated lengths", 512 << 20, "one line")
 SHARD_RECORDS = Bound("shard of a dataset", "records", 1 << 28, "one line")  # 9 bytes each, of an adopted one
 NAMES = Bound("file of names", "lines and commas", 100_000, "one line, the build ends")  # ImageNet-21k has 87,000
 
