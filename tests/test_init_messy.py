@@ -349,3 +349,12 @@ def test_a_terminal_is_asked_until_it_answers(tmp_path: Path) -> None:
                 os.write(terminal, answers.pop(0))
     assert (os.waitpid(process, 0)[1], answers) == (0, [])
     assert "order: coco" in shown.decode()
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
+def test_a_table_of_very_many_columns_is_one_line(name: str, tmp_path: Path) -> None:
+    names = [f"gene{number}" for number in range(20_000)]
+    cells = ",".join(names) + "\n" + ",".join("1" for _ in names) + "\n"
+    write(tmp_path / name, cells if name == "a.csv" else json.dumps(dict.fromkeys(names, 1)) + "\n")
+    with raises(UserError, "20,000 columns", "limit of 2,000", "write a spec"):
+        starter(str(tmp_path / name), FILES)

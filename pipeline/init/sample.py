@@ -31,6 +31,7 @@ from recordmill.pipeline.sources.options import AnnotatedImages, AnySource, Deli
 from recordmill.pipeline.sources.paths import SUFFIXES
 from recordmill.pipeline.sources.source_reader import Block, Plan, SourceError
 from recordmill.pipeline.sources.table import UNREAD
+from recordmill.transforms.contract.bounds import INIT_COLUMNS
 
 LINES = (*CELLS, *SENTENCES, "json", "jsonl", "text")  # formats with first rows that are cut off large files
 SOURCE: TypeAdapter[SourceOptions] = TypeAdapter(AnySource)
@@ -178,6 +179,8 @@ class SourceSample:
         """Notes of plans that read all rows."""
         self.names_of = [_columns(source, plan) for source, plan in zip(self.sources, plans, strict=True)]
         self.names = list(dict.fromkeys(chain.from_iterable(self.names_of)))
+        if len(self.names) > INIT_COLUMNS.most:
+            raise SourceError(f"{INIT_COLUMNS.beyond(len(self.names))}: write a spec with those to learn from")
         self.of_path = plans[0].of_path
         classes = chain.from_iterable(plan.stated.get("classes", ()) for plan in plans)
         first = {name: [*each] for plan in reversed(plans) for name, each in plan.stated.items() if each}

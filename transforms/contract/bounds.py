@@ -63,10 +63,11 @@ VOC_DEPTH = Bound("annotation of Pascal VOC", "levels", 50, "malformed_row")
 OBJECTS = Bound("annotated image", "boxes and captions", 100_000, "too_large")
 POINTS = Bound("annotated image", "numbers of shapes and key points", 1_000_000, "too_large")  # a dense one has 50,000
 CSV_COLUMNS = Bound("CSV", "columns", 1_000_000, "one line, the build ends")  # 850,000 sites of methylation
+INIT_COLUMNS = Bound("data", "columns", 2_000, "one line")  # it looks at each by itself
 CSV_SIGNS = Bound("record of CSV", "separators, quotes and line breaks", 8 << 20, "too_large")  # 60 bytes each
 JSON_SIGNS = Bound("row of JSON", "commas, colons and opening brackets", 8 << 20, "too_large")  # 170 bytes each
 JSON_ITEM = JSON_SIGNS._replace(of="item of a JSON document", reason="one line, the build ends")
-FEATURES = Bound("adopted file or features.json", "features", 10_000, "one line; `features.json` is not read")
+FEATURES = Bound("adopted file or features.json", "features", 10_000, "one line")
 RECORD_FEATURES = Bound("tf.train.Example", "features", 100_000, "damaged")  # 1 kB each
 RECORD_VALUES = Bound("list of a tf.train.Example", "values of bytes", 1 << 20, "damaged")  # 200 bytes each
 ROW_BYTES = Bound("row of a feature", "bytes, padded to its stated lengths", 512 << 20, "one line")

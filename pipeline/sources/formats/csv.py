@@ -9,6 +9,7 @@ header have positions but no rows.
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import chain
@@ -79,11 +80,13 @@ class CsvReader(TableReader[DelimitedOptions]):
             if near in names[0] and near != self.source.separator:
                 raise SourceError(f"{path} has one column; set `separator`, perhaps to {near!r}")
         replaced = with_numbered(names, columns)
-        if given is True and _is_row(names):
-            _check_header(path, [name for name in needed if name not in replaced], names)
+        missing = [name for name in needed if name not in replaced]
+        if given is True and missing and _is_row(names):
+            _check_header(path, missing, names)
         check_names(path, needed, replaced)
+        counts = Counter(names)
         for name in columns:
-            if names.count(name) > 1:
+            if counts[name] > 1:
                 raise SourceError(f"{path} has two columns {name!r}; rename one")
         return RecordRange(dialect, encoding, tuple(names), skip + (given is True))
 

@@ -211,7 +211,11 @@ def peek(lines: Iterable[bytes], pairs: Callable[[Any], Any] | None = None) -> l
     rows = []
     for line in lines:
         with suppress(ValueError, RecursionError):
-            if signs_of(line) <= JSON_SIGNS.most and depth(line) <= MAX_DEPTH and isinstance(row := load_json(line, pairs), dict):
+            if (
+                signs_of(line) <= JSON_SIGNS.most
+                and depth(line) <= MAX_DEPTH
+                and isinstance(row := load_json(line, pairs), dict)
+            ):
                 rows.append(row)
     return rows
 
