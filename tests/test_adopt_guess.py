@@ -198,7 +198,7 @@ SAID = '{"featuresDict": {"features": {"label": {%s}}}}'
     [
         ('"classLabel": {"numClasses": 1e999}', 2),
         ('"classLabel": {"numClasses": 30000000}', 10_000),
-        ('"tensor": {"shape": {"dimensions": [%s]}}' % ", ".join(["9" * 4000] * 300), 2),
+        ('"tensor": {"shape": {"dimensions": [' + ", ".join(["9" * 4000] * 300) + "]}}", 2),
         ('"classLabel": ' + "[" * 2_000_000, 2),
     ],
     ids=["infinite", "many", "shape", "nested"],

@@ -305,21 +305,17 @@ def _check_features(manifest: Manifest) -> None:
     for name, description in manifest.features.items():
         has_vocabulary = "vocabulary" in description
         read_as(description, _WithVocabulary if has_vocabulary else _Described, f"features.{name}")
-        padded = _padded_bytes(description)
-        if padded > ROW_BYTES.most:
+        if (padded := _padded_bytes(description)) > ROW_BYTES.most:
             raise DatasetError(f"features.{name}: {ROW_BYTES.beyond(padded)}")
 
 
 def _padded_bytes(description: Json) -> int:
-    """Returns the bytes of a row, or of its longest list, by the lengths that the manifest states."""
-    longest = max([1, *_whole(description.get(each) for each in ("length", "max_length", "packed"))])
-    shape = description.get("shape")
-    sides = _whole([description.get("max_texts"), *(shape if isinstance(shape, list) else ())])
-    return longest * math.prod(sides[:64]) * (1 if description.get("dtype") == "uint8" else 8)
-
-
-def _whole(values: Iterable[Any]) -> list[int]:
-    return [value for value in values if type(value) is int]
+    """Returns the bytes of a row by the lengths that the manifest states."""
+    stated, shape = (description.get(each) for each in ("length", "max_length", "packed")), description.get("shape")
+    sides = [description.get("max_texts"), *(shape[:64] if isinstance(shape, list) else ())]
+    longest = max([1, *(each for each in stated if type(each) is int)])
+    item = 1 if description.get("dtype") == "uint8" else 8
+    return longest * item * math.prod(side for side in sides if type(side) is int)
 
 
 def _check_packs(manifest: Manifest) -> None:

@@ -215,8 +215,9 @@ class _Inflating(io.RawIOBase):
 def pieces(files: Files, path: str, encoding: str, start: int, end: int) -> Iterator[bytes]:
     """Yields a file's lines that start in the bytes `[start, end)`, in pieces of whole lines; none is empty.
 
-    A piece has at most `PIECE_LINES` and about `PIECE_BYTES`, or is one longer line. A line over `MAX_LINE_BYTES` may be truncated, still
-    to more than that. `start` is as of `open_utf8`. Raises: SourceError: damaged, or of another encoding.
+    A piece has at most `PIECE_LINES` and about `PIECE_BYTES`, or is one longer line. A line over `MAX_LINE_BYTES` may
+    be truncated, still to more than that. `start` is as of `open_utf8`. Raises: SourceError: damaged, or of another
+    encoding.
     """
     with naming_damage(path), open_utf8(files, path, encoding, max(0, start - 1)) as file:
         offset, rest = _next_line(file, start - 1 + file.mark_bytes) if start else (file.mark_bytes, b"")
