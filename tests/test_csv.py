@@ -421,8 +421,12 @@ def test_a_header_of_too_many_columns_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("row", [b"a," * 60, b'"' + b"\n" * 60, b"a" + b'"' * 60 + b"\n"])
 def test_a_record_of_too_many_signs_is_refused_unparsed(row: bytes, tmp_path: Path) -> None:
-    bound = csv_records.CSV_SIGNS._replace(most=50)
-    with constants(csv_records, CSV_SIGNS=bound, PIECE_BYTES=16):
-        rows, rejects = read(write(tmp_path, b"t\nb\n" + row + b'"\nc\n'), T)
-    assert rejects[0].reason == "too_large"
+    bound, found = csv_records.CSV_SIGNS._replace(most=50), list[Any]()
+    file = write(tmp_path, b"t\nb\n" + row + b"c\n" * 30 + b'"\nd\n' + b"e\n" * 30)
+    for piece in (3, 16, 50):  # however it is read
+        with constants(csv_records, CSV_SIGNS=bound, PIECE_BYTES=piece):
+            found += [read(file, T), read(file, T, 10)]
+    assert all(each == found[0] for each in found)
+    rejects = found[0][1]
+    assert (rejects[0].position, rejects[0].reason) == (3, "too_large")
     assert_names(rejects[0].message, "separators, quotes", "limit of 50")

@@ -107,21 +107,27 @@ def read_records(file: Readable, dialect: Dialect, size: int | None = None) -> I
     while True:
         more = file.read(min(max(size, min(len(rest), PIECE_BYTES)), MAX_LINE_BYTES - len(rest)))
         records = find_records(rest + more, dialect, is_last=not more)
+        beyond = _sign_beyond(records, dialect)
+        if beyond is not None:
+            too_large, rest = _too_large(file, rest + more, beyond, CSV_SIGNS.beyond(CSV_SIGNS.most + 1))
+            yield too_large
+            continue
         if len(records.starts):
             yield records
         if not more:
             return
         rest = records.data[records.end :]
-        fault = TOO_LARGE if len(rest) >= MAX_LINE_BYTES else _signs_fault(rest, dialect)
-        if fault:
-            too_large, rest = _too_large(file, rest, f"{fault}: perhaps a quote is not closed")
+        if len(rest) >= MAX_LINE_BYTES:
+            too_large, rest = _too_large(file, rest, len(rest) - rest.endswith(b"\r"), TOO_LARGE)
             yield too_large
 
 
-def _signs_fault(data: bytes, dialect: Dialect) -> str:
-    signs = LINE_BREAKS + f"{dialect.separator}{dialect.quote or ''}".encode()
-    count = sum(data.count(signs[at : at + 1]) for at in range(len(signs))) if len(data) > CSV_SIGNS.most else 0
-    return CSV_SIGNS.beyond(count) if count > CSV_SIGNS.most else ""
+def _sign_beyond(records: CsvRecords, dialect: Dialect) -> int | None:
+    """Returns the place of the first record's first sign beyond `CSV_SIGNS`: later records of a piece are shorter."""
+    size = int(records.stops[0]) if len(records.stops) else len(records.data)
+    signs = [*LINE_BREAKS, *f"{dialect.separator}{dialect.quote or ''}".encode()]
+    places = np.flatnonzero(np.isin(np.frombuffer(records.data, np.uint8, size if size > CSV_SIGNS.most else 0), signs))
+    return int(places[CSV_SIGNS.most]) if len(places) > CSV_SIGNS.most else None
 
 
 def find_records(data: bytes, dialect: Dialect, *, is_last: bool) -> CsvRecords:
@@ -201,11 +207,12 @@ def _walk(data: bytes, quotes: list[int], breaks: Rows, beside: bytes) -> tuple[
     return np.array(bounds, np.int64), broken
 
 
-def _too_large(file: Readable, data: bytes, fault: str) -> tuple[CsvRecords, bytes]:
-    """Skips a record until the first line break after `data`; returns it empty, and the bytes read beyond."""
-    held = data[-1:] if data.endswith(b"\r") else b""
-    lines = len(_line_breaks(data, np.frombuffer(data, np.uint8), is_last=False))
-    size, rest = len(data) - len(held), b""
+def _too_large(file: Readable, data: bytes, at: int, fault: str) -> tuple[CsvRecords, bytes]:
+    """Skips a record until the first line break from a byte on; returns it empty, and the bytes read beyond."""
+    at -= data[at - 1 : at + 1] == LINE_BREAKS
+    held = data[at:]
+    lines = len(_line_breaks(data[:at], np.frombuffer(data, np.uint8, at), is_last=True))
+    size, rest, fault = at, b"", f"{fault}: perhaps a quote is not closed"
     while more := held + file.read(min(TAIL_BYTES, MAX_LINE_BYTES)):
         breaks = _line_breaks(more, np.frombuffer(more, np.uint8), is_last=more == held)
         if len(breaks):
