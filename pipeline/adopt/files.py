@@ -24,13 +24,13 @@ from recordmill.pipeline.sources.class_names import read_label_map, read_names
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob, literal_prefix, without_slash
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER
-from recordmill.transforms.contract.bounds import FEATURES
+from recordmill.transforms.contract.bounds import FEATURES, NAMES
 
 NAMED_SO = re.compile(r"\.tfrecord[^/]*\Z|\.(tfrec|records?)\Z")  # the path of a TFRecord file
 BESIDE = ("features.json", "label_map.pbtxt", "labels.txt", "classes.txt", ".labels.txt")
 """Endings of the files beside the data that say what is in it."""
 MOST_BESIDE = 16 << 20  # 16 MiB of each
-MOST_CLASSES, MOST_SIDES = 10_000, 32
+MOST_SIDES = 32
 FORMAT = "adopt 1"
 
 
@@ -236,7 +236,10 @@ def _leaves(feature: Json, name: str, outer: Sides, beside: Mapping[str, bytes])
         names: Names | None = None
         if kind == "classLabel":
             lines = beside.get(f"{name.replace('/', '-')}.labels.txt", beside.get(f"{name}.labels.txt", b"")).decode()
-            names = lines.splitlines() or list(map(str, range(min(int(options.get("numClasses", 0)), MOST_CLASSES))))
+            classes = len(names := lines.splitlines()) or int(options.get("numClasses", 0))
+            if classes > NAMES.most:
+                raise ValueError(NAMES.beyond(classes))
+            names = names or list(map(str, range(classes)))
         shape = outer if kind == "image" else (*outer, *inner)
         sizes = inner if kind == "image" else ()
         yield name, Said(kind, shape, options.get("dtype", ""), options.get("encoding", "none").lower(), names, sizes)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from recordmill.pipeline.adopt import describe
 from recordmill.pipeline.adopt.describe import IMAGE, READ, Held, Read
 from recordmill.pipeline.adopt.facts import BYTES, EMPTY, FLOATS, INTS, NESTED, NO_EXAMPLE, FeatureFacts, Layout
-from recordmill.pipeline.adopt.files import MOST_CLASSES, Names, Said, names_of, said_of, unread
+from recordmill.pipeline.adopt.files import Names, Said, names_of, said_of, unread
 from recordmill.pipeline.dataset.paths import check_name
 from recordmill.pipeline.errors import listed
 from recordmill.pipeline.safe_text import count, cut
@@ -33,6 +33,7 @@ ROW_LENGTHS = re.compile(r"(.+)/ragged_row_lengths_(\d+)")
 PARTS = ("length", "missing", "shape", "mask")  # suffixes of arrays that a batch adds to a feature's
 STATED = "stated"  # what a user says, in place of `features.json`
 MOST_NAME = 1_000
+MOST_CLASSES = 10_000
 MOST_RELATIVE = 1.001  # of a side of a box: rounding may exceed 1
 
 
