@@ -12,8 +12,9 @@ import pytest
 from PIL import Image
 
 from recordmill import Dataset, open_tfrecords
+from recordmill.pipeline.errors import UserError
 from tests import tfrecords
-from tests.messages import assert_names
+from tests.messages import assert_names, raises
 from tests.published import example, field
 
 ROWS = 20
@@ -187,3 +188,36 @@ def test_other_lists_are_no_boxes(
 def test_texts_that_begin_like_images_are_bytes(text: bytes, tmp_path: Path) -> None:
     dataset = adopt(tmp_path, [{"text": text if number % 2 else b"plain"} for number in range(ROWS)])
     assert [each["text"] for each in read(dataset)] == [b"plain", text] * (ROWS // 2)
+
+
+SAID = '{"featuresDict": {"features": {"label": {%s}}}}'
+
+
+@pytest.mark.parametrize(
+    ("said", "classes"),
+    [
+        ('"classLabel": {"numClasses": 1e999}', 2),
+        ('"classLabel": {"numClasses": 30000000}', 2),
+        ('"classLabel": ' + "[" * 2_000_000, 2),
+    ],
+    ids=["infinite", "many", "nested"],
+)
+def test_nothing_grows_with_a_stated_number(said: str, classes: int, tmp_path: Path) -> None:
+    rows = [{"label": number % 2} for number in range(ROWS)]
+    dataset = adopt(tmp_path, rows, features__json=SAID % said)
+    assert dataset.manifest.features["label"]["vocabulary_size"] == classes
+
+
+def test_a_number_of_many_bytes_leaves_out_its_record(tmp_path: Path) -> None:
+    good, long = example({"x": 1}), field(3, field(1, b"\x80" * 11 + b"\x01"))
+    odd = field(1, field(1, field(1, b"x") + field(2, long)))
+    dataset = adopt(tmp_path, [good, odd, good])
+    assert ([each["x"] for each in read(dataset)], dataset.manifest.rejects["by_reason"]) == (
+        [1, 1],
+        {"malformed_row": 1},
+    )
+
+
+def test_features_are_as_many_as_a_person_looks_at(tmp_path: Path) -> None:
+    with raises(UserError, "10,001 features", "limit of 10,000", "tfrecord"):
+        adopt(tmp_path, [{f"f{number}": 1 for number in range(10_001)}])

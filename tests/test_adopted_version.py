@@ -4,6 +4,7 @@ import json
 import os
 import random
 import shutil
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -391,6 +392,18 @@ def test_a_shard_that_lies_is_refused_in_a_line(dataset: Dataset, field: str, va
     output = edited(dataset, edit)
     with pytest.raises(DatasetError):
         list(open_dataset(output).training_input(batch_size=1).as_numpy())
+
+
+def test_the_bits_of_a_split_are_as_many_as_its_file_has_records(dataset: Dataset) -> None:
+    output = Path(edited(dataset, lambda manifest: manifest["splits"]["train"]["shards"][0].update(kept="bits")))
+    bits = next(output.glob("**/dataset.json")).parent / "bits"
+    bits.touch()
+    os.truncate(bits, 2 << 30)  # without blocks
+    tracemalloc.start()
+    with raises(DatasetError, "bits", "expected"):
+        list(open_dataset(output).training_input(batch_size=1).as_numpy())
+    assert tracemalloc.get_traced_memory()[1] < 128 << 20
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize(

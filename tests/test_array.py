@@ -22,7 +22,7 @@ from recordmill.pipeline.spec.features.array import Array
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.verify.verify import verify
 from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.kinds.array import DTYPES, ArrayDescription, ArrayLayout
+from recordmill.transforms.contract.kinds.array import DTYPES, ArrayDescription, ArrayLayout, numpy_dtype
 from recordmill.transforms.contract.stored import FinishOptions, RowError
 from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.tensorflow.features import model_features, prepare_array
@@ -211,3 +211,9 @@ def test_a_dataset_of_arrays_from_end_to_end(tmp_path: Path) -> None:
         }
     )
     check({name: tensor.numpy() for name, tensor in served.items()}, 7, 0)
+
+
+@pytest.mark.parametrize("name", ["M8[25s/0]", "x" * 10_000, "O", "(1000000,1000000)f4"])
+def test_a_foreign_dtype_is_not_parsed_by_numpy(name: str) -> None:
+    with raises(DatasetError, "none of", "float32"):
+        numpy_dtype(name)

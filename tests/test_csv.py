@@ -395,3 +395,38 @@ def test_letters_of_two_bytes_at_the_very_start(encoding: str, tmp_path: Path) -
     path.write_bytes("öäü;größe\nß;é\n".encode(encoding))
     with open_utf8(BeamFiles(), str(path), encoding) as file:
         assert file.read(100).decode() == "öäü;größe\nß;é\n"
+
+
+def test_columns_that_nobody_reads_cost_no_memory(tmp_path: Path) -> None:
+    wide, names = 10_000, ",".join(f"c{number}" for number in range(10_000))
+    file = write(tmp_path, f"{names}\n{','.join('1' * wide)}\n{','.join('2' * wide)}\n".encode())
+    before = pa.default_memory_pool()
+    counted = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(counted)
+    try:
+        rows, rejects = read(file, {"c5": NUMBER})
+    finally:
+        pa.set_memory_pool(before)
+    assert ([row["c5"] for row in rows], rejects) == ([1, 2], [])
+    assert counted.max_memory() < 10 << 20
+    alike = blake2b(b":".join(b"1:1" for _ in range(wide)), digest_size=16).hexdigest().encode()
+    assert rows[0]["@key"] == alike
+
+
+def test_a_header_of_too_many_columns_is_one_line(tmp_path: Path) -> None:
+    file = write(tmp_path, b"a," * 1_000_000 + b"b\n1\n")
+    with raises(SourceError, str(file), "1,000,001 columns", "limit of 1,000,000", "header"):
+        read(file, {"b": NUMBER})
+
+
+@pytest.mark.parametrize("row", [b"a," * 60, b'"' + b"\n" * 60, b"a" + b'"' * 60 + b"\n"])
+def test_a_record_of_too_many_signs_is_refused_unparsed(row: bytes, tmp_path: Path) -> None:
+    bound, found = csv_records.CSV_SIGNS._replace(most=50), list[Any]()
+    file = write(tmp_path, b"t\nb\n" + row + b"c\n" * 30 + b'"\nd\n' + b"e\n" * 30)
+    for piece in (3, 16, 50):  # however it is read
+        with constants(csv_records, CSV_SIGNS=bound, PIECE_BYTES=piece):
+            found += [read(file, T), read(file, T, 10)]
+    assert all(each == found[0] for each in found)
+    rejects = found[0][1]
+    assert (rejects[0].position, rejects[0].reason) == (3, "too_large")
+    assert_names(rejects[0].message, "separators, quotes", "limit of 50")

@@ -232,3 +232,10 @@ SPEC = "name: a\nsource: {format: json, path: a.json, OPTIONS}\nfeatures: {t: {k
 def test_a_wrong_spec_is_one_line(options: str, facts: list[str]) -> None:
     with raises(SpecError, *facts):
         parse_spec(SPEC.replace("OPTIONS", options))
+
+
+def test_an_item_of_too_many_signs_is_one_line(tmp_path: Path) -> None:
+    bound = json_document.JSON_ITEM._replace(most=1_000)
+    file = write(tmp_path, '{"d": [{"n": 1}, [' + "[]," * 5_000 + "[]]]}")
+    with constants(json_document, JSON_ITEM=bound, READ_BYTES=512), raises(SourceError, str(file), "limit of 1,000"):
+        read(source(file, "d[]"), {"n": NUMBER})

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import json
 import math
+import tracemalloc
 from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
@@ -19,7 +20,7 @@ from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.sources import encoded
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import REASONS, Reject
-from recordmill.pipeline.sources.formats import reader_of
+from recordmill.pipeline.sources.formats import jsonl_parser, reader_of
 from recordmill.pipeline.sources.options import AnySource, JsonLines
 from recordmill.pipeline.sources.source_reader import Plan, SourceError, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type
@@ -529,3 +530,29 @@ def test_endings_in_a_folder(tmp_path: Path) -> None:
     assert [file.path for file in source(tmp_path / "c.json").plan(FILES, {"t": TEXT}, 1000).inputs] == ["c.json"]
     [note] = made.notes
     assert_names(note, "columns", ": c, n, i, p")
+
+
+@pytest.mark.parametrize("value", ["[" + "[]," * 60 + "[]]", "{" + ",".join(f'"{n}":1' for n in range(60)) + "}"])
+def test_a_line_of_too_many_signs_is_refused_unparsed(value: str, tmp_path: Path) -> None:
+    file = write(tmp_path, FIRST, f'{{"t": "a", "x": {value}}}'.encode(), FIRST)
+    bound = jsonl_parser.JSON_SIGNS._replace(most=100)
+    with constants(jsonl_parser, JSON_SIGNS=bound):
+        rows, rejects, _ = read(file)
+    assert [row["@position"] for row in rows] == [0, 2]
+    assert [(each.position, each.reason) for each in rejects] == [(1, "too_large")]
+    assert_names(rejects[0].message, "commas, colons", "limit of 100")
+
+
+def test_the_depth_of_a_line_costs_no_memory() -> None:
+    line = b'{"x":' * 500_000
+    tracemalloc.start()
+    assert jsonl_parser.depth(line) == 500_000
+    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    tracemalloc.stop()
+
+
+def test_many_lines_are_pieces(tmp_path: Path) -> None:
+    data = b"1\n" * 700_000 + b"2"
+    parts = list(encoded.pieces(FILES, str(write(tmp_path, data, end=b"")), "utf-8", 0, len(data)))
+    assert b"".join(parts) == data
+    assert max(part.count(b"\n") for part in parts) <= 1 << 18

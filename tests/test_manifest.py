@@ -95,7 +95,10 @@ counts = st.integers(0, 2**40)
 plain = st.from_regex(NAME, fullmatch=True).filter(is_name)
 digests = st.binary(min_size=32, max_size=32).map(bytes.hex)
 folders = names.filter(is_folder_name)
-shards = st.builds(Shard, file=names, bytes=counts, records=counts, sha256=digests, index=names)
+shards = st.builds(
+    lambda records, more, **rest: Shard(records=records, bytes=16 * records + more, **rest),
+    st.integers(0, 1 << 28), st.integers(0, 1 << 50), file=names, sha256=digests, index=names,
+)  # fmt: skip
 several = st.lists(shards, unique_by=(lambda shard: shard.file.casefold(),)).map(
     lambda each: tuple(replace(shard, file=f"{shard.file[:80]}.a", index=f"{shard.file[:80]}.b") for shard in each)
 )
@@ -346,3 +349,26 @@ def test_a_version_is_one_folder(version: str) -> None:
 def test_the_pointer_tells_only_what_there_is(latest: Latest, text: str) -> None:
     assert json.loads(latest.to_text()) == json.loads(text)
     assert Latest.from_json(json.loads(text)) == latest
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"max_length": 1 << 40},
+        {"packed": 10**8},
+        {"max_texts": 1 << 20, "max_length": 1 << 20},
+        {"max_length": 1 << 12, "shape": [512, 512, 3], "dtype": "uint8"},
+        {"shape": [1 << 62] * 1000, "max_length": None},
+    ],
+)
+def test_a_row_is_no_larger_than_a_row_may_be(stated: dict[str, Any]) -> None:
+    changed = json.loads(MANIFEST.to_text())
+    changed["features"] = {"x": {"kind": "raw", **stated}}
+    with raises(DatasetError, "features.x", "bytes", "limit of 536,870,912"):
+        Manifest.from_json(changed | {"label": None, "packs": []})
+
+
+def test_a_shard_has_no_more_records_than_its_bytes_hold() -> None:
+    split = Split((replace(SHARD, bytes=160, records=11),))
+    with raises(DatasetError, SHARD.file, "11 records in 160 bytes"):
+        Manifest.from_json(json.loads(replace(MANIFEST, splits={"train": split}).to_text()))

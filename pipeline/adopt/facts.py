@@ -18,6 +18,7 @@ import numpy.typing as npt
 from recordmill.pipeline.errors import UserError, listed
 from recordmill.pipeline.reader import wire
 from recordmill.transforms.contract import image_header
+from recordmill.transforms.contract.bounds import FEATURES
 from recordmill.transforms.contract.image_facts import losses
 
 NO_EXAMPLE, NESTED, BYTES, FLOATS, INTS = "no example", "nested", "bytes", "float32", "int64"
@@ -29,6 +30,7 @@ TURNED = re.compile(rb"\x01\x12\0\x03\0\0\0\x01\0[\x02-\x08]|\x12\x01\x03\0\x01\
 """EXIF's tag of an orientation other than upright, in either byte order."""
 EXIF_WITHIN, EXIF_BYTES = 64, 4096  # where EXIF begins in a JPEG, and where its orientation lies
 EXIF_CHUNKS = {"PNG": b"eXIf", "WebP": b"EXIF"}
+NO_INTEGERS = re.compile(rb"[\x80-\xff]{%d}|[\x80-\xff]\Z" % wire.LONGEST)  # too long, or cut off
 EMPTY = "empty"  # the kind of a list without values, whatever its type
 Layout = Mapping[str, str]
 TYPES: Mapping[Any, str] = {wire.BYTES: BYTES, wire.FLOATS: FLOATS, wire.INTS: INTS}
@@ -117,6 +119,7 @@ class Facts:
         self.features: dict[str, FeatureFacts] = {}
         """By type and name, `int64 image/height`: records may differ in a feature's type."""
         self._numbers: dict[Any, int] = {}
+        self._names = set[str]()
 
     def add(
         self, records: Sequence[bytes | memoryview], rows: Sequence[wire.Lists | None], splits: Sequence[int]
@@ -150,6 +153,9 @@ class Facts:
             if len(self.layouts) == MOST_LAYOUTS:
                 odd = sorted({*layout} ^ {*self.layouts[0]} or layout)
                 raise UserError(f"the records have more than {MOST_LAYOUTS} layouts, which differ in {listed(odd)}")
+            self._names |= layout.keys()
+            if len(self._names) > FEATURES.most:
+                raise UserError(f"{FEATURES.beyond(len(self._names))}: build from it by `source: {{format: tfrecord}}`")
             self.layouts.append(layout)
         number = self.layouts.index(layout)
         if not nested:
@@ -165,10 +171,11 @@ def _nested(record: bytes | memoryview) -> list[str]:
 
 def scan(record: bytes | memoryview) -> wire.Lists | None:
     """Returns all lists of a record; None if it is no Example."""
-    try:
-        return wire.scan(record, ANY_NAME) or None
-    except wire.Malformed:
-        return None
+    lists = wire.Lists()
+    with suppress(wire.Malformed):
+        lists = wire.scan(record, ANY_NAME)
+    whole = (chunk for kind, chunks in lists.values() if kind == wire.INTS for chunk in chunks)
+    return lists if lists and not any(map(NO_INTEGERS.search, whole)) else None
 
 
 def _text(name: bytes) -> str:

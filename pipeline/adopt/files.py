@@ -4,13 +4,13 @@ A file's name in keys and messages is its path below the folder of its glob: `ol
 `train-00000-of-00008.tfrecord`. The folder may move, and the keys stay.
 """
 
-import json
 import os
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, NamedTuple
 
 from recordmill.pipeline.dataset.adopted_files import HERE
@@ -18,16 +18,19 @@ from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Json
 from recordmill.pipeline.dataset.paths import check_inner, check_name, is_name
 from recordmill.pipeline.dataset.placement import SPLITS
 from recordmill.pipeline.errors import DatasetError, ExitCode, UserError
+from recordmill.pipeline.json_values import WHOLE, parse_json
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.class_names import read_label_map, read_names
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob, literal_prefix, without_slash
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER
+from recordmill.transforms.contract.bounds import FEATURES, NAMES
 
 NAMED_SO = re.compile(r"\.tfrecord[^/]*\Z|\.(tfrec|records?)\Z")  # the path of a TFRecord file
 BESIDE = ("features.json", "label_map.pbtxt", "labels.txt", "classes.txt", ".labels.txt")
 """Endings of the files beside the data that say what is in it."""
 MOST_BESIDE = 16 << 20  # 16 MiB of each
+MOST_SIDES = 32
 FORMAT = "adopt 1"
 
 
@@ -186,9 +189,10 @@ class Said:
 
 def said_of(beside: Mapping[str, bytes]) -> dict[str, Said]:
     """Reads `features.json`, by the records' features; empty without it, or if it is broken."""
-    with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        whole = json.loads(beside["features.json"])["featuresDict"]
-        return dict(_leaves({"featuresDict": whole}, "", (), beside))
+    with suppress(ValueError, KeyError, TypeError, AttributeError, RecursionError, OverflowError, DatasetError):
+        whole = parse_json(beside["features.json"])["featuresDict"]
+        said = dict(islice(_leaves({"featuresDict": whole}, "", (), beside), FEATURES.most + 1))
+        return said if len(said) <= FEATURES.most else {}
     return {}
 
 
@@ -226,11 +230,16 @@ def _leaves(feature: Json, name: str, outer: Sides, beside: Mapping[str, bytes])
         kind = next((each for each in feature if isinstance(feature[each], dict)), "")
         options = feature.get(kind, {})
         sides = [int(side) for side in options.get("shape", {}).get("dimensions", ())]
+        if len(sides) > MOST_SIDES or not all(side in WHOLE for side in sides):
+            raise ValueError("no shape")
         inner = tuple(None if side < 0 else side for side in sides)
         names: Names | None = None
         if kind == "classLabel":
             lines = beside.get(f"{name.replace('/', '-')}.labels.txt", beside.get(f"{name}.labels.txt", b"")).decode()
-            names = lines.splitlines() or list(map(str, range(int(options.get("numClasses", 0)))))
+            classes = len(names := lines.splitlines()) or int(options.get("numClasses", 0))
+            if classes > NAMES.most:
+                raise ValueError(NAMES.beyond(classes))
+            names = names or list(map(str, range(classes)))
         shape = outer if kind == "image" else (*outer, *inner)
         sizes = inner if kind == "image" else ()
         yield name, Said(kind, shape, options.get("dtype", ""), options.get("encoding", "none").lower(), names, sizes)

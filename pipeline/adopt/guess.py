@@ -10,6 +10,7 @@ from recordmill.pipeline.adopt import describe
 from recordmill.pipeline.adopt.describe import IMAGE, READ, Held, Read
 from recordmill.pipeline.adopt.facts import BYTES, EMPTY, FLOATS, INTS, NESTED, NO_EXAMPLE, FeatureFacts, Layout
 from recordmill.pipeline.adopt.files import Names, Said, names_of, said_of, unread
+from recordmill.pipeline.dataset.paths import check_name
 from recordmill.pipeline.errors import listed
 from recordmill.pipeline.safe_text import count, cut
 from recordmill.pipeline.sources.class_names import LABELS, by_code
@@ -30,8 +31,9 @@ RAGGED = "/ragged_flat_values"
 ROW_LENGTHS = re.compile(r"(.+)/ragged_row_lengths_(\d+)")
 """Names in lists of lists of TensorFlow Datasets: the values, and the length of each list."""
 PARTS = ("length", "missing", "shape", "mask")  # suffixes of arrays that a batch adds to a feature's
-MOST_CLASSES = 10_000
 STATED = "stated"  # what a user says, in place of `features.json`
+MOST_NAME = 1_000
+MOST_CLASSES = 10_000
 MOST_RELATIVE = 1.001  # of a side of a box: rounding may exceed 1
 
 
@@ -71,6 +73,7 @@ class Guesser:
         self._names = names_of(beside)
         self.held = {each.name: each for each in self._held(facts, layouts, key)}
         self._left = dict(self.held)
+        self._taken = {f"{owner}_{part}" for owner in self.held for part in PARTS}
         empty = {name for layout, _ in layouts for name, kind in layout.items() if kind == EMPTY}
         for name in sorted(empty | said_of(beside).keys()):
             if not any(each == name or each.startswith(f"{name}/") for each in self.guessed.kinds):
@@ -85,9 +88,10 @@ class Guesser:
             for name, kind in layout.items():
                 if kind not in (NO_EXAMPLE, EMPTY):
                     kinds.setdefault(name, Counter())[IMAGE if kind in READ else kind] += records
-        for name in [each for each in kinds if not each or each.encode("utf-8", "ignore").decode() != each]:
+        plain = {each for each in kinds if each.encode("utf-8", "ignore").decode() == each}
+        for name in [each for each in kinds if not 0 < len(each) <= MOST_NAME or each not in plain]:
             del kinds[name]
-            self._leave_out(ascii(name), "its name is empty, or not UTF-8")
+            self._leave_out(ascii(name), f"its name is empty, not UTF-8, or longer than {MOST_NAME:,} characters")
         chosen = {name: max(sorted(counts), key=counts.__getitem__) for name, counts in sorted(kinds.items())}
         chosen = {name: BYTES if kind in NAMED else kind for name, kind in chosen.items()}
         for name, kind in chosen.items():
@@ -121,6 +125,7 @@ class Guesser:
     def add(self, name: str, read: Read) -> None:
         """Adds a feature under our name, and says what its values lose."""
         self.guessed.read[name] = read
+        self._taken |= {name, *(f"{name}_{part}" for part in PARTS)}
         for column in read.columns:
             self._left.pop(column, None)
             held = self.held[column]
@@ -148,10 +153,9 @@ class Guesser:
             plain = f"{ragged[1]}_row_lengths_{ragged[2]}"
         name = OUR_NAMES.get(plain) or re.sub(r"[^A-Za-z0-9]+", "_", plain).strip("_")[:90]
         name = name if name[:1].isalpha() else f"feature_{name}"
-        parts = {f"{owner}_{part}" for owner in (*self.guessed.read, *self.held) for part in PARTS}
-        while name in {*parts, *self.guessed.read}:
+        while name in self._taken:
             name += "_"
-        return name
+        return check_name("feature", name)
 
     def _image(self, name: str, held: Held) -> None:
         said, facts = self.said.get(name), held.facts

@@ -5,6 +5,7 @@ so a copied folder is the same dataset. Names and identifiers have types (`datas
 """
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,9 @@ from recordmill.pipeline.errors import DatasetError as DatasetError
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.json_values import Count, NewerFormatError, check_format, parse_json, read_as
 from recordmill.pipeline.safe_text import cut
+from recordmill.transforms.contract.bounds import PADDED_BYTES, SHARD_RECORDS
 
+FRAME_BYTES = 16  # of a record's header and footer; `tfrecord` loads NumPy
 FORMAT, DEEP_FORMAT = 1, 2
 """The latter is of versions with images of more than 8 bits, which readers of format 1 would cut without a word."""
 MANIFEST_FILE = "dataset.json"
@@ -304,6 +307,17 @@ def _check_features(manifest: Manifest) -> None:
     for name, description in manifest.features.items():
         has_vocabulary = "vocabulary" in description
         read_as(description, _WithVocabulary if has_vocabulary else _Described, f"features.{name}")
+        if (padded := _padded_bytes(description)) > PADDED_BYTES.most:
+            raise DatasetError(f"features.{name}: {PADDED_BYTES.beyond(padded)}")
+
+
+def _padded_bytes(description: Json) -> int:
+    """Returns the bytes of a row by the lengths that the manifest states."""
+    stated, shape = (description.get(each) for each in ("length", "max_length", "packed")), description.get("shape")
+    sides = [description.get("max_texts"), *(shape[:64] if isinstance(shape, list) else ())]
+    longest = max([1, *(each for each in stated if type(each) is int)])
+    item = 1 if description.get("dtype") == "uint8" else 8
+    return longest * item * math.prod(side for side in sides if type(side) is int)
 
 
 def _check_packs(manifest: Manifest) -> None:
@@ -336,6 +350,9 @@ def _check_shards(manifest: Manifest) -> None:
     Several splits may share an adopted file.
     """
     for shard in manifest.shards:
+        if shard.indexed > min(shard.bytes // FRAME_BYTES, SHARD_RECORDS.most):
+            said = f"{shard.indexed:,} records in {shard.bytes:,} bytes"
+            raise DatasetError(f"the shard file {cut(repr(shard.file))} cannot have {said}")
         if shard.root and (shard.frames is None or shard.frames < shard.records):
             raise DatasetError(f"the adopted file {cut(repr(shard.file))} has no count of records, or too small a one")
     files = [(each.version, path) for each in manifest.shards if not each.root for path in each.paths]

@@ -32,6 +32,7 @@ ALL_ROWS = 200_000  # the most listed rows for a complete look
 ALL_BYTES = 64 << 20  # the most bytes of rows for a complete look: some seconds
 HELD_BYTES = 256 << 20
 """The most bytes of rows in memory: compressed files, and sources of unknown length, may exceed their estimate."""
+REJECT_BYTES = 512  # of memory
 CHUNKS = 32
 CHUNK_ROWS = 2_000
 CHUNK_BYTES = 2 << 20
@@ -104,7 +105,7 @@ def _read(sample: RowSample, planned: PlannedBuild, chunk: source_reader.Chunk, 
     for block in keyed_blocks(planned, chunk) if held < HELD_BYTES else ():
         sample.tables.append(block.rows)
         sample.rejects += block.rejects
-        sample.bytes += block.rows.nbytes
+        sample.bytes += block.rows.nbytes + REJECT_BYTES * len(block.rejects)
         rows += block.rows.num_rows + len(block.rejects)
         is_enough = not whole and (rows >= CHUNK_ROWS or sample.bytes - held >= CHUNK_BYTES)
         if is_enough or sample.bytes >= HELD_BYTES:

@@ -92,6 +92,11 @@ class ShardFile:
         """The records in the index."""
         return self.records if self.frames is None else self.frames
 
+    @property
+    def kept_size(self) -> int:
+        """The bytes of `kept`."""
+        return -(-self.indexed // 8)
+
     def sizes(self) -> tuple[tuple[str, int], tuple[str, int]]:
         """Returns path and size of the file, and of the index."""
         return (self.file, self.bytes), (self.index, index_bytes(self.indexed))
@@ -108,6 +113,7 @@ def place_key(shard: ShardFile, record: int) -> bytes:
 
 def kept_numbers(shard: ShardFile, bits: bytes) -> Numbers:
     """Returns the numbers in the index of a split's records, by `kept`. Raises: DatasetError: another count."""
+    check_size(shard.kept, len(bits), shard.kept_size)
     chosen = np.flatnonzero(np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little"))
     if len(chosen) != shard.records or (len(chosen) and chosen[-1] >= shard.indexed):
         raise DatasetError(f"{shard.kept} chooses {len(chosen):,} records, expected {shard.records:,}: {shard.advice}")
@@ -165,7 +171,7 @@ class LocalShards:
         # No methods: a cache of a method would keep `self` alive.
         self.index = lru_cache(_most_open())(lambda number: _map_index(shards[number]))
         """Returns the index of a shard with records: uint64 [records + 1]. Raises: DatasetError, as `frames`."""
-        self.kept = lru_cache(None)(lambda number: kept_numbers(shards[number], _read(shards[number])))
+        self.kept = lru_cache(None)(lambda number: kept_numbers(shards[number], _read_kept(shards[number])))
         """Returns the numbers in the index of a split's records, of a shard with `kept`. Raises: DatasetError."""
         self.pack = lru_cache(_most_open())(lambda number: _map_pack(shards[number]))
         """Returns the index of packed rows of a shard with `pack`. Raises: DatasetError."""
@@ -299,9 +305,9 @@ def _map_pack(shard: ShardFile) -> PackIndex:
     return PackIndex.of_bytes(_map(shard.pack.file, shard.pack.bytes), shard.pack)
 
 
-def _read(shard: ShardFile) -> bytes:
+def _read_kept(shard: ShardFile) -> bytes:
     with _readable(shard.kept, shard.advice), open_file(shard.kept) as file:
-        return file.read()
+        return file.read(shard.kept_size + 1)
 
 
 def _map_index(shard: ShardFile) -> memoryview:

@@ -55,7 +55,7 @@ class RemoteShards:
     def kept(self, shard: int) -> Numbers:
         if shard not in self._kept:
             file = self._shards[shard]
-            bits = self._fetch(Block(file.kept, 0, -(-file.indexed // 8), "", file.sha256))
+            bits = self._fetch(Block(file.kept, 0, file.kept_size, "", file.sha256))
             self._kept[shard] = kept_numbers(file, bits)
         return self._kept[shard]
 

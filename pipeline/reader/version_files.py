@@ -122,10 +122,10 @@ class VersionFiles:
         file, index, _, packs = shard_paths(str(self.folder), shard)
         return [(_files_at(place.root), place.file) for place in (file, index, *packs)]
 
-    def read(self, path: str) -> bytes:
-        """Reads a whole file. Raises: DatasetError as `open`."""
+    def read(self, path: str, most: int = -1) -> bytes:
+        """Reads a whole file, or its first `most` bytes. Raises: DatasetError as `open`."""
         with self.open(path) as (file, _):
-            return file.read()
+            return file.read(most)
 
     def listing(self) -> list[str]:
         """Lists all files, and links to folders, by sorted relative paths. Raises: DatasetError."""

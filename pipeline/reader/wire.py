@@ -18,6 +18,8 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.transforms.contract.bounds import RECORD_FEATURES, RECORD_VALUES
+
 PADDING = 3  # bytes after the last integer: `decode` reads a word at each
 LONGEST = 10  # bytes: 64 bits
 _SEVENS = np.uint32(0x7F7F7F7F)
@@ -183,6 +185,8 @@ def _entries(data: memoryview) -> list[tuple[bytes, int, int]]:
         if value + size != stop:
             raise _OtherForm
         entries.append((bytes(data[name:after_name]), value, stop))
+        if len(entries) > RECORD_FEATURES.most:
+            raise Malformed(RECORD_FEATURES.beyond(len(entries)))
         offset = stop
     return entries
 
@@ -200,6 +204,8 @@ def _chunks(data: memoryview, offset: int, stop: int) -> Chunks:
         offset = start + size
         if size or kind == BYTES:
             chunks.append(data[start:offset])
+        if len(chunks) > RECORD_VALUES.most:
+            raise Malformed(RECORD_VALUES.beyond(len(chunks)))
     return chunks
 
 

@@ -7,6 +7,8 @@ r"""The names of classes in files beside data, and the usual names of labels.
 import json
 import re
 
+from recordmill.transforms.contract.bounds import NAMES
+
 LABELS = tuple(
     "label labels class cls category target classes categories class_name label_name label_id class_id category_id "
     "sentiment emotion rating".split()
@@ -25,6 +27,8 @@ def read_names(text: str, *, is_json: bool) -> dict[int, str] | list[str]:
     >>> read_names("World\nSports\n", is_json=False), read_names('{"Sports": 2}', is_json=True)
     (['World', 'Sports'], {2: 'Sports'})
     """
+    if (values := text.count("\n") + text.count(",")) > NAMES.most:
+        raise ValueError(NAMES.beyond(values))
     content = json.loads(text) if is_json else [line.strip() for line in text.splitlines() if line.strip()]
     if not is_json and all(map(NUMBERED.fullmatch, content)):
         content = dict(re.split(r"[\s,:=]+", line, maxsplit=1) for line in content)

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from errno import EBADMSG
+from itertools import pairwise
 from typing import Any, BinaryIO, cast
 
 import numpy as np
@@ -23,6 +24,7 @@ from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.source_reader import SourceError
 
 PIECE_BYTES = 8 << 20  # 8 MiB, parsed at once
+PIECE_LINES = 1 << 18  # a fault takes some hundred bytes
 TAIL_BYTES = 64 << 10  # 64 KiB, read at once beyond a range to finish its last line
 MAX_LINE_BYTES = 64 << 20  # 64 MiB: far below Arrow's 2 GiB, and a worker's memory
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -213,13 +215,16 @@ class _Inflating(io.RawIOBase):
 def pieces(files: Files, path: str, encoding: str, start: int, end: int) -> Iterator[bytes]:
     """Yields a file's lines that start in the bytes `[start, end)`, in pieces of whole lines; none is empty.
 
-    A piece has at most about `PIECE_BYTES`, or is one longer line. A line over `MAX_LINE_BYTES` may be truncated, still
-    to more than that. `start` is as of `open_utf8`. Raises: SourceError: damaged, or of another encoding.
+    A piece has at most `PIECE_LINES` and about `PIECE_BYTES`, or is one longer line. A line over `MAX_LINE_BYTES` may
+    be truncated, still to more than that. `start` is as of `open_utf8`. Raises: SourceError: damaged, or of another
+    encoding.
     """
     with naming_damage(path), open_utf8(files, path, encoding, max(0, start - 1)) as file:
         offset, rest = _next_line(file, start - 1 + file.mark_bytes) if start else (file.mark_bytes, b"")
         if offset < end or not start:
-            yield from _pieces(file, offset, rest, end)
+            for piece in _pieces(file, offset, rest, end):
+                cuts = np.flatnonzero(np.frombuffer(piece, np.uint8) == NEWLINE)[PIECE_LINES - 1 :: PIECE_LINES] + 1
+                yield from (piece[at:to] for at, to in pairwise((0, *cuts.tolist(), len(piece))) if at < to)
 
 
 def _pieces(file: EncodedFile, offset: int, rest: bytes, end: int) -> Iterator[bytes]:
@@ -298,6 +303,10 @@ class Lines:
     def objects(self) -> Rows:
         """The possible JSON objects: `{` first, `}` last, no NUL, not too long."""
         return np.flatnonzero(self._objects)
+
+    def longer_than(self, size: int) -> Rows:
+        """Finds `objects` of more bytes."""
+        return np.flatnonzero(self._objects & (self._ends - self._starts > size))
 
     def opening_more_than(self, count: int) -> Rows:
         """Finds `objects` with more than `count` of `{` and `[`, and room for as many `}` and `]`."""

@@ -17,7 +17,8 @@ DUPLICATE = "duplicate_key"
 REASONS = {
     "malformed_row": "a line, record, sample or caption breaks its format",
     "invalid_utf8": "a used column holds bytes that are not UTF-8",
-    "too_large": "a line, record, text or caption is over 64 MiB (of TFRecord files 1 GiB), an image over `max_bytes`, "
+    "too_large": "a line, record, text or caption is over 64 MiB (of TFRecord files 1 GiB), a row of CSV or JSON over "
+    "8,388,608 separators, an image over `max_bytes`, "
     "its colour profile over 16 MiB, an annotation over 4 MiB, 100,000 boxes or 1,000,000 numbers",
     "missing_value": "a used column is absent, null or, for a category, blank",
     "wrong_type": "a value has the wrong type, is not finite, or is out of its type's range",
@@ -50,7 +51,7 @@ Ints = npt.NDArray[np.int64]
 Rows = Sequence[int] | npt.NDArray[np.signedinteger[Any]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Reject:
     """One rejected row; `reason` is its code.
 
@@ -70,7 +71,7 @@ class Reject:
 
     def to_json(self) -> dict[str, Any]:
         """Returns a JSON object, keyed by the fields' names."""
-        return dict(self.__dict__)
+        return {name: getattr(self, name) for name in self.__slots__}
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,8 @@ def _kept(files: VersionFiles, shard: Shard, findings: Findings) -> npt.NDArray[
     kept = np.zeros(shard.indexed + 1, bool)  # the last for what follows the last record
     try:
         described = ShardFile.of(str(files.folder), shard)
-        kept[kept_numbers(described, files.read(shard.kept)) if shard.kept else slice(shard.indexed)] = True
+        bits = files.read(shard.kept, described.kept_size + 1) if shard.kept else b""
+        kept[kept_numbers(described, bits) if shard.kept else slice(shard.indexed)] = True
     except DatasetError as error:
         findings.add(shown_paths(shard)[0], str(error))
     return kept

@@ -66,6 +66,15 @@ VOC_DEPTH = Bound("annotation of Pascal VOC", "levels", 50, "malformed_row")
 OBJECTS = Bound("annotated image", "boxes and captions", 100_000, "too_large")
 POINTS = Bound("annotated image", "numbers of shapes and key points, letters of run lengths", 1_000_000, "too_large")
 OUTLINES = Bound("drawn mask", "pixels of outlines", 5_000_000, "too_large")  # a dense one has 500,000; 52 bytes each
+CSV_COLUMNS = Bound("CSV", "columns", 1_000_000, "one line, the build ends")  # 850,000 sites of methylation
+CSV_SIGNS = Bound("record of CSV", "separators, quotes and line breaks", 8 << 20, "too_large")  # 60 bytes each
+JSON_SIGNS = Bound("row of JSON", "commas, colons and opening brackets", 8 << 20, "too_large")  # 170 bytes each
+JSON_ITEM = JSON_SIGNS._replace(of="item of a JSON document", reason="one line, the build ends")
+FEATURES = Bound("adopted file or features.json", "features", 10_000, "one line")
+RECORD_FEATURES = Bound("tf.train.Example", "features", 100_000, "damaged")  # 1 kB each
+RECORD_VALUES = Bound("list of a tf.train.Example", "values of bytes", 1 << 20, "damaged")  # 200 bytes each
+PADDED_BYTES = Bound("row of a feature", "bytes, padded to its stated lengths", 512 << 20, "one line")
+SHARD_RECORDS = Bound("shard of a dataset", "records", 1 << 28, "one line")  # 9 bytes each, of an adopted one
 NAMES = Bound("file of names", "lines and commas", 100_000, "one line, the build ends")  # ImageNet-21k has 87,000
 
 BOUNDS = tuple(each for each in globals().values() if isinstance(each, Bound))  # all, in the order of the page

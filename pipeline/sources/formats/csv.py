@@ -9,6 +9,7 @@ header have positions but no rows.
 
 import csv
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import chain
@@ -33,8 +34,10 @@ from recordmill.pipeline.sources.table import TableReader
 from recordmill.pipeline.sources.typing.arrays import strings
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
+from recordmill.transforms.contract.bounds import CSV_COLUMNS
 
 HEADER_BYTES = 64 << 10  # 64 KiB, read at once for a header
+WIDE = 4_096  # columns: Arrow's parser takes 10 kB for each one read
 KEYED_CELLS = 10_000  # a record with more, such as a line of commas, has no key
 csv.field_size_limit(MAX_LINE_BYTES)  # Python's default of 128 KiB is too small for long texts
 SEPARATORS = ",;\t|"
@@ -69,17 +72,21 @@ class CsvReader(TableReader[DelimitedOptions]):
         with nullcontext() if given is True else suppress(SourceError):  # a broken first row is a reject
             first = read_header(files, path, dialect, encoding, skip)
         names = first if given is True else given
+        if len(names) > CSV_COLUMNS.most:
+            raise SourceError(f"{path}: {CSV_COLUMNS.beyond(len(names))}: is this a header?")
         _check_first(path, first, dialect.separator, given, needed)
         if len(names) == 1 and needed and names[0] not in needed:
             near = max(SEPARATORS, key=names[0].count)
             if near in names[0] and near != self.source.separator:
                 raise SourceError(f"{path} has one column; set `separator`, perhaps to {near!r}")
         replaced = with_numbered(names, columns)
-        if given is True and _is_row(names):
-            _check_header(path, [name for name in needed if name not in replaced], names)
+        missing = [name for name in needed if name not in replaced]
+        if given is True and missing and _is_row(names):
+            _check_header(path, missing, names)
         check_names(path, needed, replaced)
+        counts = Counter(names)
         for name in columns:
-            if names.count(name) > 1:
+            if counts[name] > 1:
                 raise SourceError(f"{path} has two columns {name!r}; rename one")
         return RecordRange(dialect, encoding, tuple(names), skip + (given is True))
 
@@ -87,7 +94,7 @@ class CsvReader(TableReader[DelimitedOptions]):
         """Reads a chunk's records; the default key is the digest of a row's cells."""
         part: RecordRange = chunk.work
         numbers = {name: numbered(name, part.names) for name in columns}
-        needed = range(len(part.names)) if key is None else sorted({*chain.from_iterable(numbers.values())})
+        needed = sorted({*chain.from_iterable(numbers.values())})
         base = self.image_base(files, chunk)
         for records, rows, first in part.read(files, join(self.root(files), chunk.file)):
             reason = "too_large" if records.is_too_large else "malformed_row"
@@ -234,9 +241,11 @@ def read_cells(
     bytes; their default keys, Arrow `binary`; and the invalid records.
     """
     is_broken = records.faults and not records.faults.keys().isdisjoint(batch.tolist())
-    cells = None if is_broken else _by_arrow(records, batch, part, columns)
-    good, cells, faults = _by_python(records, batch, part, columns, with_keys) if cells is None else (batch, cells, {})
-    return good, cells, digests(list(cells.values())) if with_keys else None, faults
+    needed = range(len(part.names)) if with_keys else columns
+    cells = None if is_broken or len(needed) > WIDE else _by_arrow(records, batch, part, needed)
+    if cells is None:
+        return _by_python(records, batch, part, columns, with_keys)
+    return batch, cells, digests(list(cells.values())) if with_keys else None, {}
 
 
 def _by_arrow(
@@ -266,9 +275,9 @@ def _by_arrow(
 
 def _by_python(
     records: CsvRecords, batch: Rows, part: RecordRange, columns: Sequence[int], with_keys: bool
-) -> tuple[Rows, dict[int, pa.Array], Broken]:
-    """Returns the valid records, their columns, and the faults of the others."""
-    good, parsed, faults = list[int](), list[list[str]](), Broken()
+) -> tuple[Rows, dict[int, pa.Array], pa.Array | None, Broken]:
+    """Does the same record by record, and keeps of each only the columns."""
+    good, parsed, keys, faults = list[int](), [list[str]() for _ in columns], list[str](), Broken()
     readable = [record for record in batch.tolist() if record not in records.faults]
     rows = cells_of(map(records.line, readable), part.dialect)
     for record in batch.tolist():
@@ -277,13 +286,16 @@ def _by_python(
             faults[record] = _fault(records, record, part.dialect), None
         elif len(cells) == len(part.names):
             good.append(record)
-            parsed.append(cells)
+            keys += [_digest(cells)] if with_keys else []
+            for values, number in zip(parsed, columns, strict=True):
+                values.append(cells[number])
         else:
             key = _digest(cells) if with_keys and len(cells) <= KEYED_CELLS else None
             said = f"{len(cells)} cell{'s' * (len(cells) > 1)}, the header has {len(part.names)}"
             extra = cells[len(part.names) :] or part.names[len(cells) :]
             faults[record] = said + _remedy(records.line(record), part.dialect, extra), key
-    return np.array(good, np.int64), {name: strings([row[name] for row in parsed]) for name in columns}, faults
+    typed = {number: strings(values) for number, values in zip(columns, parsed, strict=True)}
+    return np.array(good, np.int64), typed, pa.array(keys, pa.binary()) if with_keys else None, faults
 
 
 def _digest(cells: Sequence[str]) -> str:

@@ -2,8 +2,8 @@ r"""The records of a CSV file by their bytes: found exactly, whatever the file h
 
 At the beginning of a cell a quote opens a quoted cell; elsewhere it is a plain character. In a quoted cell a doubled
 quote is one, and a lone one closes it. Outside, a line break (LF, CRLF or CR) ends the record. Text after a closing
-quote breaks the record, which ends with that line. A record of 64 MiB is too large, and ends with the next line break:
-this limits the cost of an open quote.
+quote breaks the record, which ends with that line. A record of 64 MiB, or of more signs than `CSV_SIGNS` allows, is too
+large, and ends with the next line break: this limits the cost of an open quote.
 
 >>> records = find_records(b'a,"b\nc"\n\nd\n', Dialect(), is_last=True)
 >>> records.starts, records.lines
@@ -21,13 +21,14 @@ from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, PIECE_BYTES, TAI
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.options import DelimitedOptions
 from recordmill.pipeline.sources.source_reader import Chunk
+from recordmill.transforms.contract.bounds import CSV_SIGNS
 
 LINE_BREAKS = b"\r\n"
 LETTER, BLANK = b"a "
 CARRIAGE_RETURN, NEWLINE = LINE_BREAKS
 TEXT_BEHIND_QUOTE = "the record is not CSV: text after a closing quote"
 OPEN_QUOTE = "the record is not CSV: unexpected end of data"
-TOO_LARGE = "the record is longer than 64 MiB: perhaps a quote is not closed"
+TOO_LARGE = "the record is longer than 64 MiB"
 
 
 @dataclass(frozen=True)
@@ -104,16 +105,29 @@ def read_records(file: Readable, dialect: Dialect, size: int | None = None) -> I
     """Yields all records from the file's position on, about `size` (8 MiB) at a time, or one longer record."""
     rest, size = b"", size or PIECE_BYTES
     while True:
-        more = file.read(min(max(size, len(rest)), MAX_LINE_BYTES - len(rest)))
+        more = file.read(min(max(size, min(len(rest), PIECE_BYTES)), MAX_LINE_BYTES - len(rest)))
         records = find_records(rest + more, dialect, is_last=not more)
+        beyond = _sign_beyond(records, dialect)
+        if beyond is not None:
+            too_large, rest = _too_large(file, rest + more, beyond, CSV_SIGNS.beyond(CSV_SIGNS.most + 1))
+            yield too_large
+            continue
         if len(records.starts):
             yield records
         if not more:
             return
         rest = records.data[records.end :]
         if len(rest) >= MAX_LINE_BYTES:
-            too_large, rest = _too_large(file, rest)
+            too_large, rest = _too_large(file, rest, len(rest) - rest.endswith(b"\r"), TOO_LARGE)
             yield too_large
+
+
+def _sign_beyond(records: CsvRecords, dialect: Dialect) -> int | None:
+    """Returns the place of the first record's first sign beyond `CSV_SIGNS`: later records of a piece are shorter."""
+    size = int(records.stops[0]) if len(records.stops) else len(records.data)
+    signs = [*LINE_BREAKS, *f"{dialect.separator}{dialect.quote or ''}".encode()]
+    places = np.flatnonzero(np.isin(np.frombuffer(records.data, np.uint8, size if size > CSV_SIGNS.most else 0), signs))
+    return int(places[CSV_SIGNS.most]) if len(places) > CSV_SIGNS.most else None
 
 
 def find_records(data: bytes, dialect: Dialect, *, is_last: bool) -> CsvRecords:
@@ -193,11 +207,12 @@ def _walk(data: bytes, quotes: list[int], breaks: Rows, beside: bytes) -> tuple[
     return np.array(bounds, np.int64), broken
 
 
-def _too_large(file: Readable, data: bytes) -> tuple[CsvRecords, bytes]:
-    """Skips a record until the first line break after its first 64 MiB; returns it empty, and the bytes read beyond."""
-    held = data[-1:] if data.endswith(b"\r") else b""
-    lines = len(_line_breaks(data, np.frombuffer(data, np.uint8), is_last=False))
-    size, rest = len(data) - len(held), b""
+def _too_large(file: Readable, data: bytes, at: int, fault: str) -> tuple[CsvRecords, bytes]:
+    """Skips a record until the first line break from a byte on; returns it empty, and the bytes read beyond."""
+    at -= data[at - 1 : at + 1] == LINE_BREAKS
+    held = data[at:]
+    lines = len(_line_breaks(data[:at], np.frombuffer(data, np.uint8, at), is_last=True))
+    size, rest, fault = at, b"", f"{fault}: perhaps a quote is not closed"
     while more := held + file.read(min(TAIL_BYTES, MAX_LINE_BYTES)):
         breaks = _line_breaks(more, np.frombuffer(more, np.uint8), is_last=more == held)
         if len(breaks):
@@ -206,7 +221,7 @@ def _too_large(file: Readable, data: bytes) -> tuple[CsvRecords, bytes]:
         held = more[-1:] if more.endswith(b"\r") else b""
         size += len(more) - len(held)
     zero = np.zeros(1, np.int64)
-    return CsvRecords(b"", zero, zero + size, zero, lines + 1, size, {0: TOO_LARGE}, is_too_large=True), rest
+    return CsvRecords(b"", zero, zero + size, zero, lines + 1, size, {0: fault}, is_too_large=True), rest
 
 
 def all_records(files: Files, path: str, encoding: str, dialect: Dialect) -> Iterator[tuple[CsvRecords, int, int]]:

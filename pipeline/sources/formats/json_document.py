@@ -15,6 +15,7 @@ from typing import Any
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.sources.encoded import Readable
 from recordmill.pipeline.sources.paths import listed
+from recordmill.transforms.contract.bounds import JSON_ITEM
 
 READ_BYTES = 1 << 20  # 1 MiB
 MOST_CHARACTERS = 64 << 20  # in one item
@@ -61,6 +62,7 @@ class Window:
             return self._text[start : self._at]
         end = _end(self._text, self._at)
         is_good, end = end is not None, end or self._closing()
+        self._check(end)
         text, self._at = self._text[self._at : end], end
         return text if is_good or _end(text, 0) else text.replace("\n", DAMAGE)
 
@@ -124,6 +126,7 @@ class Window:
                     raise
                 continue
             if end + 2 < len(self._text) or not self._more():  # a number may continue after the window: `1e+`
+                self._check(end)
                 start, self._at = self._at, end
                 return value, start
 
@@ -138,17 +141,28 @@ class Window:
             if not self._more():
                 raise json.JSONDecodeError("a bracket is not closed", self._text, self._at)
 
+    def _check(self, end: int) -> None:
+        """Raises: JsonDamageError: the item from here to a character, or its beginning, has too many signs."""
+        is_long = end - self._at > JSON_ITEM.most
+        signs = sum(self._text.count(sign, self._at, end) for sign in ",:[{") if is_long else 0
+        if signs > JSON_ITEM.most:
+            raise JsonDamageError(JSON_ITEM.beyond(signs))
+
     def _skip(self) -> None:
         self._at = SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
         while self._at == len(self._text) and self._more():
             self._at = SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
 
     def _more(self) -> bool:
-        """Reads at least as much as the window holds; False at the end, and after an item that is too long."""
+        """Reads about as much as the window holds; False at the end, and after an item that is too long.
+
+        Raises: JsonDamageError: an item has too many signs.
+        """
         rest = len(self._text) - self._at
         if self._ended or self._file is None or rest > MOST_CHARACTERS:
             return False
-        data = self._file.read(max(READ_BYTES, rest))
+        self._check(len(self._text))
+        data = self._file.read(max(READ_BYTES, min(rest, JSON_ITEM.most)))
         self._ended, text = not data, self._decode(data, final=not data)
         if self._ended:
             return False  # keeps the window

@@ -32,15 +32,16 @@ from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.typing.arrays import absent, arrow_type, flat_values, in_groups, lookup, python_field
 from recordmill.pipeline.sources.typing.python_values import Repeating, comes_twice, load_json, typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
+from recordmill.transforms.contract.bounds import JSON_SIGNS
 
 MAX_DEPTH = 200  # less than the limit of each reader, on each Python
 STRING = rb'"(?:[^"\\]|\\.)*+"?'  # an unterminated one extends to the end, to be scanned only once
-STRINGS = re.compile(STRING, re.DOTALL)
-BRACKETS = re.compile(rb"[\[{]+|[\]}]+")
+BRACKETS = re.compile(STRING + rb"|[\[{]+|[\]}]+", re.DOTALL)
 ODD_NUMBERS = re.compile(STRING + rb"|-?Inf(?!inity)|-NaN", re.DOTALL)
 SURROGATE = re.compile("[\ud800-\udfff]")
 FEW_LINES = 256  # Python reads them in the time of a dozen calls of Arrow's parser, as halving would need
 NOT_ONE_OBJECT = "the row is not one JSON object: "
+NO_OBJECT = Fault("malformed_row", f"{NOT_ONE_OBJECT}it must begin with {{ and end with }}")
 TOO_DEEP = f"the row is nested deeper than {MAX_DEPTH} levels; flatten it, or write the inner part as a string"
 
 Steps = tuple[tuple[str, int], ...]  # nested keys, each with the number of lists around its value
@@ -126,12 +127,15 @@ class Parser:
 
     def parse(self, lines: Lines) -> Parsed:
         """Parses a piece's lines, with the result of parsing each alone."""
-        faults = {line: Fault("malformed_row", f"{NOT_ONE_OBJECT}it must begin with {{ and end with }}")
-                  for line in lines.others.tolist()}  # fmt: skip
+        faults = dict.fromkeys(lines.others.tolist(), NO_OBJECT)
         faults |= {line: Fault("too_large", "the row is longer than 64 MiB") for line in lines.too_long.tolist()}
-        deep = [row for row in lines.opening_more_than(MAX_DEPTH).tolist() if depth(lines[row]) > MAX_DEPTH]
-        faults |= {line: Fault("malformed_row", TOO_DEEP) for line in deep}
-        objects_only = _without(lines.objects, deep)
+        large = lines.longer_than(JSON_SIGNS.most).tolist()
+        signs = {line: count for line in large if (count := signs_of(lines[line])) > JSON_SIGNS.most}
+        faults |= {line: Fault(JSON_SIGNS.reason, JSON_SIGNS.beyond(count)) for line, count in signs.items()}
+        nested = _without(lines.opening_more_than(MAX_DEPTH), [*signs]).tolist()
+        deep = [row for row in nested if depth(lines[row]) > MAX_DEPTH]
+        faults |= dict.fromkeys(deep, Fault("malformed_row", TOO_DEEP))
+        objects_only = _without(lines.objects, [*deep, *signs])
         misfits = self._with_dotted_keys(lines, objects_only)
         quick = _without(objects_only, misfits)
         tables = self._parse(lines, quick, misfits)
@@ -207,7 +211,11 @@ def peek(lines: Iterable[bytes], pairs: Callable[[Any], Any] | None = None) -> l
     rows = []
     for line in lines:
         with suppress(ValueError, RecursionError):
-            if depth(line) <= MAX_DEPTH and isinstance(row := load_json(line, pairs), dict):
+            if (
+                signs_of(line) <= JSON_SIGNS.most
+                and depth(line) <= MAX_DEPTH
+                and isinstance(row := load_json(line, pairs), dict)
+            ):
                 rows.append(row)
     return rows
 
@@ -215,10 +223,16 @@ def peek(lines: Iterable[bytes], pairs: Callable[[Any], Any] | None = None) -> l
 def depth(line: bytes) -> int:
     """Returns the nesting depth of objects and lists; ignores brackets in strings."""
     level = deepest = 0
-    for brackets in BRACKETS.findall(STRINGS.sub(b"", line)):
-        level += len(brackets) if brackets[0] in b"{[" else -len(brackets)
+    for found in BRACKETS.finditer(line):
+        sign, size = found[0][:1], found.end() - found.start()
+        level += (sign in b"{[") * size - (sign in b"]}") * size
         deepest = max(deepest, level)
     return deepest
+
+
+def signs_of(line: bytes) -> int:
+    """Counts what may be a value in JSON, also in strings."""
+    return sum(map(line.count, (b",", b":", b"[", b"{")))
 
 
 def _load_line(line: bytes) -> Any:

@@ -35,7 +35,7 @@ from recordmill.pipeline.sources.typing.arrays import strings
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
 
-LINES = Dialect(quote=None)
+LINES = Dialect(separator="\n", quote=None)
 STRIDE = 1_024  # lines: a billion take 8 MB a file
 Cells = tuple[bytes | None, ...]  # a row's line of each file, without line breaks; None for one over 64 MiB
 READERS = 16  # files read at once: a remote filesystem mostly waits

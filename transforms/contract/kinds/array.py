@@ -55,7 +55,9 @@ class Npy(NamedTuple):
 
 
 def numpy_dtype(name: str, otherwise: str = "") -> "np.dtype[Any]":
-    """Returns the dtype of a name, `bfloat16` included. Raises: DatasetError: bfloat16 without ml_dtypes."""
+    """Returns the dtype of a name, `bfloat16` included. Raises: DatasetError: unknown, or without ml_dtypes."""
+    if name not in (*DTYPES, "uint16"):
+        raise DatasetError(f"the dtype {cut(repr(name))} is none of {', '.join(DTYPES)}")
     if name != "bfloat16":
         return np.dtype(name)
     try:
