@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import jinja2
 import pytest
 
 from recordmill.pipeline.build.texts import chat, template
@@ -211,6 +212,9 @@ ENDLESS = {
     "a product": "{{ 'x' * 9999999999 }}",
     "a list's product": "{{ 9999999999 * [1] }}",
     "replaced letters": "{% set x = 'a' * 9999 %}{{ x.replace('a', x) }}{{ x | replace('a', x) }}",
+    "a wide text": "{{ 'a' | center(9999999999) }}",
+    "many slices": "{{ [1] | slice(9999999999) | list }}",
+    "a filled batch": "{{ [1] | batch(9999999999, 1) | list }}",
     "a wide indent": "{{ 'a' | indent(9999999999) }}",
     "a wide JSON": "{{ [1] | tojson(indent=9999999999) }}",
     "a long separator": "{{ range(9999) | map('string') | join('x' * 9999) }}",
@@ -223,6 +227,13 @@ ENDLESS = {
 def test_work_without_end_is_a_reject_after_so_many_steps(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(template, "MOST_STEPS", 20_000)
     assert fault(source, ASKED, train="all") == ("template_error", "the template takes more than 20,000 steps")
+
+
+def test_what_a_template_lists_is_what_jinja_computes() -> None:
+    parts = ["2.5 | round", "'a b' | wordcount", "3 is odd", "4 is even", "6 is divisibleby(4)", "'a' | center(5)"]
+    parts += ["[1, 2, 3] | batch(2, 0) | list", "[1, 2, 3] | slice(2) | list", "'a,b'.split(',')", "7 % 4"]
+    source = "".join(f"{{{{ {part} }}}};" for part in parts)
+    assert ChatTemplate(source).render(ASKED).text == jinja2.Environment().from_string(source).render()
 
 
 def test_the_turns_of_a_chat_have_steps_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from recordmill.dataset import open_dataset
 from recordmill.pipeline.cli.commands import app
 from recordmill.pipeline.dataset import version
 from recordmill.pipeline.dataset.arrow_tables import WORDS, read_table
@@ -117,6 +118,20 @@ def test_any_value_of_a_manifest_ends_in_a_line(folder: Path, data: st.DataObjec
                 pass
     finally:
         path.write_text(whole)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"note": {"kind": "array", "stored": "bytes", "dtype": "int16", "shape": [7, 3]}},
+        {"label": {"kind": "number", "stored": "int64", "normalize": "none", "buckets": 9, "boundaries": []}},
+    ],
+    ids=str,
+)
+def test_records_that_are_not_as_described_are_a_line(other: dict[str, Any], tmp_path: Path) -> None:
+    published.write_version(tmp_path, 200, features={**published.FEATURES, **other}, label=None)
+    with raises(DatasetError, *other, "dataset.json"):
+        list(open_dataset(tmp_path).records("train"))
 
 
 @pytest.mark.parametrize(

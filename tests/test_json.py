@@ -13,11 +13,13 @@ from hypothesis import strategies as st
 
 from recordmill.pipeline.sources import batches
 from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.formats import json as json_source
 from recordmill.pipeline.sources.formats import json_document, reader_of
 from recordmill.pipeline.sources.options import Json
 from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.yaml_document import SpecError
+from recordmill.transforms.contract.bounds import JSON_KEPT, JSON_ROWS
 from tests.constants import constants
 from tests.messages import assert_names, raises
 from tests.read_source import CATEGORY, NUMBER, TEXT, read
@@ -86,6 +88,19 @@ def test_rows_of_squad_with_the_values_around_them(tmp_path: Path, indent: int |
                 True,
                 ["unused columns: answers.text"],
             )
+
+
+def test_what_rows_keep_is_counted_before_they_are_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept, rows = "x" * 1_000, [{"id": str(number)} for number in range(20)]
+    given = [{"c": kept, "r": rows[:2]}, {"c": kept, "r": rows}]
+    monkeypatch.setattr(json_source, "JSON_ROWS", JSON_ROWS._replace(most=9_000))
+    found = read(source(write(tmp_path, json.dumps(given)), "[].r[]", keep=["[].c"]), {"id": TEXT, "c": TEXT})
+    assert [row["id"] for row in found.rows] == ["0", "1"]
+    assert [(reject.reason, "9,000" in reject.message) for reject in found.rejects] == [("too_large", True)]
+    monkeypatch.setattr(json_source, "JSON_KEPT", JSON_KEPT._replace(most=9_000))
+    path = write(tmp_path, json.dumps({"c": kept, "r": rows}))
+    with raises(SourceError, "train.json", "20,0", "9,000", "`keep`"):
+        read(source(path, "r[]", keep=["c"]), {"id": TEXT})
 
 
 def test_the_array_itself_and_its_keys(tmp_path: Path) -> None:

@@ -22,13 +22,16 @@ from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.run_options import Published, RunOptions
+from recordmill.pipeline.build.texts import encode as text_encoding
 from recordmill.pipeline.build.texts.encode import RowEncoder
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
 from recordmill.pipeline.verify.parity import with_parity
 from recordmill.pipeline.verify.verify import verify
+from recordmill.transforms.contract.bounds import TOKENIZED
 from recordmill.transforms.contract.kinds.pair import PairOptions
 from recordmill.transforms.contract.kinds.text import TextOptions
+from recordmill.transforms.numpy import tokenizers
 from recordmill.transforms.numpy.tokenizers import CL100K, O200K, R50K, TextTokenizer
 from tests import models
 from tests.messages import assert_names, raises
@@ -209,6 +212,17 @@ def test_a_row_without_tokens_is_a_reject_whatever_its_batch(model: dict[str, An
     assert [found["@ids text"].to_pylist()[row] for row in (0, 3)] == [[0], [0]]
     assert found["@length text"].to_pylist()[3] == 1
     assert encode(pa.table({"text": texts[1:2], "pair": cells[1:2]}))[1][0] == faults[1]
+
+
+def test_a_text_that_takes_a_package_too_much_memory_is_a_reject(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokenizers, "TOKENIZED", TOKENIZED._replace(most=9))
+    monkeypatch.setattr(text_encoding, "MOST_AT_ONCE", 20)
+    encode = RowEncoder({"text": TextOptions(tokenizer="huggingface", model_bytes=CACHED[1])}, {"text": "body"})
+    texts = [b"a b", b"x" * 9, b"secret " * 2, b"b"]
+    found, faults = encode(pa.table({"text": texts}))
+    assert {row: (fault.reason, fault.column) for row, fault in faults.items()} == {2: ("too_large", "body")}
+    assert_names(faults[2].message, "14", "9")
+    assert found["@ids text"].to_pylist()[1] == CACHED[0].encode("x" * 9).ids
 
 
 @pytest.mark.parametrize(

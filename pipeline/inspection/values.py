@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps
 
-from recordmill.pipeline.dataset.paths import locate, open_file
+from recordmill.pipeline.dataset.paths import ADVICE, locate, open_file
 from recordmill.pipeline.dataset.version import DatasetVersion, Ids
 from recordmill.pipeline.errors import DatasetError
 from recordmill.transforms.contract.color_profile import foreign_profile
@@ -68,11 +68,15 @@ class Decoder:
         }
 
     def decode(self, columns: Mapping[str, Column], row: int) -> dict[str, Value]:
-        """Returns a row's values by feature, from columns of `parse`."""
+        """Returns a row's values by feature, from columns of `parse`. Raises: DatasetError: one is of another form."""
         values = {}
         for name, description in self.descriptions.items():
             parts = {part: _cell(columns[part_name(name, part)], row) for part in description.parts()}
-            values[name] = description.value(parts, self._decoding[name])
+            try:
+                values[name] = description.value(parts, self._decoding[name])
+            except (ArithmeticError, LookupError, TypeError, ValueError):  # the manifest may state any
+                what = f"a record holds a value of '{name}' that is not as dataset.json describes it"
+                raise DatasetError(f"{what} ({description.words()}): {ADVICE}") from None
         return values
 
 

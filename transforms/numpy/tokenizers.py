@@ -26,6 +26,7 @@ import numpy.typing as npt
 from recordmill.pipeline.errors import DatasetError, UserError, did_you_mean
 from recordmill.pipeline.json_values import Count, parse_json, read_as
 from recordmill.pipeline.safe_text import cut
+from recordmill.transforms.contract.bounds import TOKENIZED
 from recordmill.transforms.contract.kinds.pair import PairOptions
 from recordmill.transforms.contract.kinds.text import BYTE_CHARACTERS, SpecialIds, TextOptions
 from recordmill.transforms.contract.stored import Ragged, splits_of
@@ -47,7 +48,7 @@ COMPONENTS = """BPE BPEDecoder BertNormalizer BertPreTokenizer BertProcessing By
     CharDelimiterSplit Digits FixedLength Fuse Lowercase Metaspace NFC NFD NFKC NFKD Nmt Precompiled Prepend Punctuation
     Replace RobertaProcessing Sequence Split Strip StripAccents TemplateProcessing UnicodeScripts Unigram Whitespace
     WhitespaceSplit WordLevel WordPiece""".split()
-"""What a `tokenizer.json` may hold: none draws."""
+"""The components that a `tokenizer.json` may hold: none draws."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Encoded(NamedTuple):
 class TokenizerError(UserError):
     """A package cannot read a model, or fails at a text; the message holds nothing of the text."""
 
-    feature = ""  # of the text
+    feature, reason = "", "unencodable_text"  # of the text
 
 
 @contextmanager
@@ -91,6 +92,21 @@ def _package(message: str, *, shown: bool = False) -> Iterator[None]:
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             raise TokenizerError(f"{message}: {cut(str(error))}" if shown else message) from None
         raise
+
+
+def _encoding(message: str, function: Callable[[Any], Made]) -> Callable[[Any], Made]:
+    """Makes a function of texts that are not too long: `tokenizers` takes 290 bytes a character."""
+    guarded = _guarded(message, function)
+
+    def call(texts: Sequence[Text]) -> Made:
+        longest = max((len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts), default=0)
+        if longest > TOKENIZED.most:
+            error = TokenizerError(TOKENIZED.beyond(longest))
+            error.reason = TOKENIZED.reason
+            raise error
+        return guarded(texts)
+
+    return call
 
 
 def _guarded(message: str, function: Callable[[Any], Made]) -> Callable[[Any], Made]:
@@ -288,13 +304,13 @@ def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
     given: dict[str, bool] = {"is_pretokenized": options.pretokenized, "add_special_tokens": False}
 
     return Library(
-        _guarded(f"{where} {FAILS}", lambda texts: [each.ids for each in tokenizer.encode_batch_fast(texts, **given)]),
+        _encoding(f"{where} {FAILS}", lambda texts: [each.ids for each in tokenizer.encode_batch_fast(texts, **given)]),
         _guarded(NO_TEXT, lambda ids: str(tokenizer.decode(ids, skip_special_tokens=False))),
         pieces,
         SpecialIds(padding=padding, unknown=unknown, begin=None, end=None, first=0),
         _around(tokenizer, where, options.joined) if options.special_tokens else (NO_IDS,) * (options.joined + 1),
         joins,
-        _guarded(f"{where} {FAILS}", lambda texts: list(tokenizer.encode_batch(texts, **given))),
+        _encoding(f"{where} {FAILS}", lambda texts: list(tokenizer.encode_batch(texts, **given))),
     )
 
 
@@ -400,7 +416,7 @@ def _tiktoken(data: bytes, options: TextOptions, where: str) -> Library:
     pieces = {id_: "".join(BYTE_CHARACTERS[byte] for byte in piece) for piece, id_ in ranks.items()}
     pieces |= {id_: name for name, id_ in specials.items()}
     return Library(
-        _guarded(f"{where} {FAILS}", partial(tokenizer.encode_ordinary_batch, num_threads=1)),
+        _encoding(f"{where} {FAILS}", partial(tokenizer.encode_ordinary_batch, num_threads=1)),
         _guarded(NO_TEXT, tokenizer.decode),
         pieces,
         SpecialIds(padding=max(pieces) + 1, unknown=None, begin=None, end=None, first=0),

@@ -26,6 +26,7 @@ from recordmill.transforms.contract.kinds.token_labels import TokenLabelsOptions
 from recordmill.transforms.contract.stored import Ragged, splits_of
 from recordmill.transforms.numpy.tokenizers import Encoded, PairError, PairTokenizer, TextTokenizer, TokenizerError
 
+MOST_AT_ONCE = 4 << 20  # 4 MiB of texts: `tokenizers` takes up to 290 times as much
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a batch is one thread's: workers run several at a time
 
 Columns: TypeAlias = dict[str, pa.Array]  # the columns of a feature's ids, "", and of their parts
@@ -54,14 +55,15 @@ class RowEncoder:
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, Faults]:
         """Adds the columns of ids and parts, empty for rows at fault; also returns the faults.
 
-        Where a package fails, halves find the row: it fails for no other.
+        Where a package fails, halves find the row: it fails for no other. Many bytes are encoded by halves, too.
         """
         try:
-            return self._whole(rows)
+            if len(rows) < 2 or rows.nbytes < MOST_AT_ONCE:
+                return self._whole(rows)
         except TokenizerError as error:
             if len(rows) < 2:
                 empty = pa.concat_tables([self._whole(rows.slice(0, 0))[0], rows], promote_options="default")
-                return empty, {0: Fault("unencodable_text", str(error), self._columns[error.feature])}
+                return empty, {0: Fault(error.reason, str(error), self._columns[error.feature])}
         middle = len(rows) // 2
         (first, faults), (second, more) = self(rows.slice(0, middle)), self(rows.slice(middle))
         return pa.concat_tables([first, second]), faults | {row + middle: fault for row, fault in more.items()}

@@ -39,13 +39,14 @@ REASON = "template_error"
 BLOCKS = re.compile(r"\{%-?\s*generation\s*-?%\}")
 MOST_STEPS, MOST_CALLS, MOST_BITS = 1 << 20, 100, 4096  # of a render; nested, well within Python's 1,000; of a number
 STEP, PART = 64, 16  # the characters that make a step; those that an item counts as
-GROWING = ("*", "indent", "join", "tojson")  # operations whose results grow by a number, or with another text
+GROWING = "* batch center indent join slice tojson".split()  # what grows by a number, or with another text
 INSTANT = "count d default first last length".split()
-FILTERS = """abs attr capitalize dictsort e escape float groupby indent int items join list lower map max min reject
-    rejectattr replace reverse safe select selectattr sort string title tojson trim truncate unique upper""".split()
-TYPES = """boolean callable defined false float integer iterable mapping none number sequence string true
+FILTERS = """abs attr batch capitalize center dictsort e escape float groupby indent int items join list lower map max
+    min reject rejectattr replace reverse round safe select selectattr slice sort string title tojson trim truncate
+    unique upper wordcount""".split()
+TYPES = """boolean callable defined even false float integer iterable mapping none number odd sequence string true
     undefined""".split()
-COMPARISONS = "!= < <= == > >= eq equalto ge greaterthan gt in le lessthan lt ne".split()
+COMPARISONS = "!= < <= == > >= divisibleby eq equalto ge greaterthan gt in le lessthan lt ne".split()
 METHODS = """capitalize count endswith find get index isalnum isalpha isdigit islower isspace isupper items join keys
     lower lstrip partition removeprefix removesuffix replace rfind rpartition rsplit rstrip split splitlines startswith
     strip swapcase title upper values""".split()

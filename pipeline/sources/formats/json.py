@@ -29,6 +29,7 @@ from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, S
 from recordmill.pipeline.sources.table import TableReader
 from recordmill.pipeline.sources.typing.arrays import python_names
 from recordmill.pipeline.sources.typing.python_values import Repeating, comes_twice
+from recordmill.transforms.contract.bounds import JSON_KEPT, JSON_ROWS
 
 LATIN = "latin-1"  # a character a byte: positions are bytes, and invalid UTF-8 stays
 BATCH_ROWS = 16_384
@@ -66,8 +67,12 @@ class RowsPath:
 
     def rows(self, element: str, outer: Mapping[str, str]) -> list[bytes | Fault]:
         """Returns the rows in an element, or one fault."""
+        texts, size = list[str](), 0
         try:
-            texts = list(json_document.rows_of(element, self.inner, self.kept[len(self.first) :], outer))
+            for text in json_document.rows_of(element, self.inner, self.kept[len(self.first) :], outer):
+                texts.append(text)
+                if (size := size + len(text)) > JSON_ROWS.most:
+                    return [Fault(JSON_ROWS.reason, JSON_ROWS.beyond(size))]
         except (JsonDamageError, json.JSONDecodeError, RecursionError) as error:
             why = getattr(error, "msg", str(error))
             return [Fault("malformed_row", f"the element of `{''.join(self.first)}` around rows: {why}")]
@@ -87,10 +92,12 @@ class JsonReader(TableReader[Json]):
         for file in inputs:
             scan = _Scan(RowsPath.of(self.source))
             self._scan(files, join(root, file.path), scan, chunk_bytes)
+            if (kept := scan.rows * sum(map(len, scan.outer.values()))) > JSON_KEPT.most:
+                raise SourceError(f"{join(root, file.path)}: {JSON_KEPT.beyond(kept)}: leave large ones out of `keep`")
             chunks += scan.chunks(file)
             total += scan.rows
             without += [file.path] * scan.empty
-            first, keys = first or scan.first(), keys or scan.keys()
+            first, keys = first or scan.first(join(root, file.path)), keys or scan.keys()
         rows = self._checked(peek(first, Repeating.of), f"{self.source.path}: `rows: {self.source.rows}`", keys)
         fields = {name: find_field(rows, name, column) for name, column in columns.items()}
         Parser(fields)  # raises if one column lies inside another
@@ -185,7 +192,10 @@ class _Scan:
         """Returns the keys of the first element, if it is an object."""
         return [key for row in peek(text.encode(LATIN) for text in self._shown[:1]) for key in row]
 
-    def first(self) -> list[bytes]:
-        """Returns the first rows."""
-        rows = (row for text in self._shown for row in self.path.rows(text, self.outer))
-        return [row for row in rows if isinstance(row, bytes)][:PEEKED_LINES]
+    def first(self, path: str) -> list[bytes]:
+        """Returns the first rows. Raises: SourceError: all are faults."""
+        found = [row for text in self._shown for row in self.path.rows(text, self.outer)]
+        rows = [row for row in found if isinstance(row, bytes)]
+        if isinstance(fault := next(iter(found), None), Fault) and not rows:
+            raise SourceError(f"{path}: {fault.message}")
+        return rows[:PEEKED_LINES]
