@@ -80,7 +80,11 @@ class Encoded(NamedTuple):
 class TokenizerError(UserError):
     """A package cannot read a model, or fails at a text; the message holds nothing of the text."""
 
-    feature, reason = "", "unencodable_text"  # of the text
+    feature = ""  # of the text
+
+    def __init__(self, message: str, reason: str = "unencodable_text") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 @contextmanager
@@ -94,23 +98,13 @@ def _package(message: str, *, shown: bool = False) -> Iterator[None]:
         raise
 
 
-def _encoding(message: str, function: Callable[[Any], Made]) -> Callable[[Any], Made]:
-    """Makes a function of texts that are not too long: `tokenizers` takes 290 bytes a character."""
-    guarded = _guarded(message, function)
-
-    def call(texts: Sequence[Text]) -> Made:
-        longest = max((len(text) if isinstance(text, str) else sum(map(len, text)) for text in texts), default=0)
-        if longest > TOKENIZED.most:
-            error = TokenizerError(TOKENIZED.beyond(longest))
-            error.reason = TOKENIZED.reason
-            raise error
-        return guarded(texts)
-
-    return call
-
-
 def _guarded(message: str, function: Callable[[Any], Made]) -> Callable[[Any], Made]:
+    """Makes a function of ids, or of texts that are not too long."""
+
     def call(values: Any) -> Made:
+        texts = (each if isinstance(each, str) else "".join(each) for each in values if not isinstance(each, int))
+        if (longest := max(map(len, texts), default=0)) > TOKENIZED.most:
+            raise TokenizerError(TOKENIZED.beyond(longest), TOKENIZED.reason)
         with _package(message):
             return function(values)
 
@@ -304,13 +298,13 @@ def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
     given: dict[str, bool] = {"is_pretokenized": options.pretokenized, "add_special_tokens": False}
 
     return Library(
-        _encoding(f"{where} {FAILS}", lambda texts: [each.ids for each in tokenizer.encode_batch_fast(texts, **given)]),
+        _guarded(f"{where} {FAILS}", lambda texts: [each.ids for each in tokenizer.encode_batch_fast(texts, **given)]),
         _guarded(NO_TEXT, lambda ids: str(tokenizer.decode(ids, skip_special_tokens=False))),
         pieces,
         SpecialIds(padding=padding, unknown=unknown, begin=None, end=None, first=0),
         _around(tokenizer, where, options.joined) if options.special_tokens else (NO_IDS,) * (options.joined + 1),
         joins,
-        _encoding(f"{where} {FAILS}", lambda texts: list(tokenizer.encode_batch(texts, **given))),
+        _guarded(f"{where} {FAILS}", lambda texts: list(tokenizer.encode_batch(texts, **given))),
     )
 
 
@@ -416,7 +410,7 @@ def _tiktoken(data: bytes, options: TextOptions, where: str) -> Library:
     pieces = {id_: "".join(BYTE_CHARACTERS[byte] for byte in piece) for piece, id_ in ranks.items()}
     pieces |= {id_: name for name, id_ in specials.items()}
     return Library(
-        _encoding(f"{where} {FAILS}", partial(tokenizer.encode_ordinary_batch, num_threads=1)),
+        _guarded(f"{where} {FAILS}", partial(tokenizer.encode_ordinary_batch, num_threads=1)),
         _guarded(NO_TEXT, tokenizer.decode),
         pieces,
         SpecialIds(padding=max(pieces) + 1, unknown=None, begin=None, end=None, first=0),
