@@ -27,7 +27,7 @@ def column(dtype: str, *shape: int | None) -> Column:
 
 def npy(values: Any, dtype: str = "float32", **header: Any) -> bytes:
     into = io.BytesIO()
-    np.save(into, np.asarray(values, numpy_dtype(dtype), **header))
+    np.save(into, np.asarray(values, numpy_dtype(dtype) if dtype == "bfloat16" else dtype, **header))
     return into.getvalue()
 
 

@@ -369,6 +369,6 @@ def test_a_row_is_no_larger_than_a_row_may_be(stated: dict[str, Any]) -> None:
 
 
 def test_a_shard_has_no_more_records_than_its_bytes_hold() -> None:
-    split = Split((replace(SHARD, bytes=160, records=11),))
+    split = Split((replace(SHARD, bytes=160, records=11, frames=11, root="."),))
     with raises(DatasetError, SHARD.file, "11 records in 160 bytes"):
         Manifest.from_json(json.loads(replace(MANIFEST, splits={"train": split}).to_text()))

@@ -350,7 +350,7 @@ def _check_shards(manifest: Manifest) -> None:
     Several splits may share an adopted file.
     """
     for shard in manifest.shards:
-        if shard.indexed > min(shard.bytes // FRAME_BYTES, SHARD_RECORDS.most):
+        if shard.indexed > SHARD_RECORDS.most or (shard.root and shard.indexed > shard.bytes // FRAME_BYTES):
             said = f"{shard.indexed:,} records in {shard.bytes:,} bytes"
             raise DatasetError(f"the shard file {cut(repr(shard.file))} cannot have {said}")
         if shard.root and (shard.frames is None or shard.frames < shard.records):

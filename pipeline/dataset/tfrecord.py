@@ -25,7 +25,6 @@ from recordmill.pipeline.dataset.paths import replacing
 
 HEADER_BYTES, FOOTER_BYTES = 12, 4
 FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES
-MOST_BYTES = 2 << 30  # 2 GiB, a protocol buffer's limit
 _length = struct.Struct("<Q").pack
 _crc = struct.Struct("<I").pack
 
@@ -44,9 +43,9 @@ def frame_head(length: int) -> bytes:
 
 
 def record_length(header: bytes | memoryview) -> int | None:
-    """Returns the bytes of a record's data by its header; None if truncated, damaged, or above 2 GiB."""
+    """Returns the bytes of a record's data by its header; None if truncated or damaged."""
     length = int.from_bytes(header[:8], "little")
-    return length if length <= MOST_BYTES and header == frame_head(length) else None
+    return length if header == frame_head(length) else None
 
 
 def compression_of(head: bytes) -> str | None:

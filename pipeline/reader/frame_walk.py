@@ -17,6 +17,7 @@ import numpy.typing as npt
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_head, frame_tails, record_length
 from recordmill.pipeline.reader.local_shards import COPIED, Frame
 
+MOST_BYTES = 2 << 30  # 2 GiB: of a record, a protocol buffer's limit
 BLOCK = 4 << 20  # 4 MiB: one thread's read from a disk or an object store
 Offsets = npt.NDArray[np.uint64]
 ReportDamage = Callable[[int, int, str], None]  # takes a record's number, its byte offset, and a message
@@ -88,7 +89,7 @@ class FrameWalk:
 
     def _wanted(self, data: memoryview) -> int:
         """The number of bytes to read next: a block, or the rest of the data's first record."""
-        length = record_length(data[:HEADER_BYTES])
+        length = _length(data[:HEADER_BYTES])
         rest = 0 if length is None else min(HEADER_BYTES + length + FOOTER_BYTES, self._size) - len(data)
         return max(BLOCK, rest)
 
@@ -97,9 +98,9 @@ class FrameWalk:
         spans = self._as_indexed(data, start, position)
         position = spans[-1][2] + FOOTER_BYTES if spans else position
         while position + HEADER_BYTES <= len(data):
-            length = record_length(data[position : position + HEADER_BYTES])
+            length = _length(data[position : position + HEADER_BYTES])
             if length is None:
-                self._lose(start + position, "the length has a wrong checksum")
+                self._lose(start + position, "the length has a wrong checksum, or is above 2 GiB")
                 position = self._after(start + position) - start
                 continue
             end = position + HEADER_BYTES + length + FOOTER_BYTES
@@ -173,3 +174,9 @@ class FrameWalk:
             message = f"the data ({len(records[row]):,} bytes) has a wrong checksum"
             self._report(batch.numbers[row], offsets[row], message)
         return batch.keep(np.flatnonzero(right).tolist())
+
+
+def _length(header: memoryview) -> int | None:
+    """Returns the bytes of a record's data; None if damaged, or more than a protocol buffer may have."""
+    length = record_length(header)
+    return None if length is None or length > MOST_BYTES else length

@@ -172,7 +172,7 @@ def _send(session: Any, request: Any, **_: Any) -> Any:
         try:
             answer._content = answer.raw.read(MOST_ANSWER + 1)
         except Exception as error:  # boto3 tries again
-            raise import_module("botocore.exceptions").HTTPClientError(error=error) from error
+            raise load("botocore.exceptions", request.url, "aws").HTTPClientError(error=error) from error
         if len(answer.content) > MOST_ANSWER:
             raise ValueError(f"the store's answer has more than {MOST_ANSWER:,} bytes")
     return answer

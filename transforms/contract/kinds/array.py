@@ -56,7 +56,7 @@ class Npy(NamedTuple):
 
 def numpy_dtype(name: str, otherwise: str = "") -> "np.dtype[Any]":
     """Returns the dtype of a name, `bfloat16` included. Raises: DatasetError: unknown, or without ml_dtypes."""
-    if name not in (*DTYPES, "uint16"):
+    if name not in (*DTYPES, "uint16", "float64"):
         raise DatasetError(f"the dtype {cut(repr(name))} is none of {', '.join(DTYPES)}")
     if name != "bfloat16":
         return np.dtype(name)
