@@ -4,6 +4,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,17 @@ def test_other_tables_give_the_same_rows(tmp_path: Path) -> None:
         spec = parse_spec(f"{text}features: {{x: {{kind: numbers}}}}")
         found = read(reader_of(spec.source[0]), COLUMNS)
         assert (found.rows, found.rejects) == (expected(ROWS), [])
+
+
+def test_a_row_without_a_group_is_a_reject(tmp_path: Path) -> None:
+    """In Parquet, where the column may be missing."""
+    rows = [{"image": "a", "x": 1.0}, {"image": None, "x": 2.0}, {"image": "a", "x": 3.0}, {"image": None, "x": 4.0}]
+    pa.parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "a.parquet")
+    text = f"name: a\nsource: {{format: parquet, path: {tmp_path}/a.parquet, group: image}}\n"
+    spec = parse_spec(f"{text}features: {{x: {{kind: numbers}}}}")
+    found = read(reader_of(spec.source[0]), {"image": replace(CATEGORY, optional=True), "x": LIST})
+    assert [row["x"] for row in found.rows] == [[1, 3]]
+    assert [(each.reason, each.column) for each in found.rejects] == [("missing_value", "image")] * 2
 
 
 def test_several_columns_make_a_group_and_columns_are_renamed(tmp_path: Path) -> None:

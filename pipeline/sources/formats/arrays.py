@@ -35,6 +35,7 @@ from recordmill.pipeline.sources.typing.values import typed_values
 from recordmill.transforms.contract.kinds.array import HEAD_BYTES, MAGIC, MOST_SIDES, ArrayError, Npy, head, header_of
 
 NPZ, NPY = ".npz", ARRAY
+ROW_BYTES = 64  # of memory, that a row takes at least
 IDX_TYPES = {8: "|u1", 9: "|i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 
@@ -97,7 +98,7 @@ class ArraysReader(ArchiveReader[Arrays]):
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads rows; the default key is the digest of the asked columns (`row_digests`)."""
         work, root, first = chunk.work, self.root(files), 0
-        step = max(1, BLOCK_BYTES // sum(array.row_bytes for array in work.arrays.values()))
+        step = max(1, BLOCK_BYTES // max(ROW_BYTES, sum(array.row_bytes for array in work.arrays.values())))
         for blocks in zip(*(_blocks(files, root, each, work, step) for each in work.arrays.values()), strict=True):
             count, faults = len(blocks[0]), Faults()
             typed = {name: pa.nulls(count, arrow_type(column)) for name, column in columns.items()}
@@ -182,7 +183,7 @@ def _check(where: str, arrays: Mapping[str, ArrayInFile]) -> None:
 def _chunks(arrays: Mapping[str, ArrayInFile], chunk_bytes: int) -> Iterator[Chunk]:
     every = list(arrays.values())
     rows, size = every[0].shape[0] if every else 0, sum(array.row_bytes for array in every)
-    step = max(1, rows if any(array.is_compressed for array in every) else chunk_bytes // max(1, size))
+    step = max(1, rows if any(array.is_compressed for array in every) else chunk_bytes // max(ROW_BYTES, size))
     for first in range(0, rows, step):
         count = min(step, rows - first)
         yield Chunk(0, 0, every[0].path, count * size, ArrayRows(arrays, first, count))

@@ -104,8 +104,15 @@ class Groups:
                 message = f"{file}, line {line}: {reject.message}"
                 self._faults.setdefault(number, Fault(reject.reason, message, reject.column, reject.path))
         places = map(place, block.table["@position"].to_pylist())
-        ids = np.fromiter(map(self._number, self._keys(block.table), places), np.int64)
+        ids = np.fromiter(map(self._numbered, self._keys(block.table), places), np.int64)
         self._add(block.table.filter(pa.array(ids >= 0)), ids[ids >= 0], place)
+
+    def _numbered(self, key: str | None, place: Place) -> int:
+        number = self._number(key or place, place)
+        if key is None and number >= 0:
+            message = f"{place[0]}, line {place[1]}: the row has no value to group it by"
+            self._faults.setdefault(number, Fault("missing_value", message, self.group[0]))
+        return number
 
     def _number(self, key: Any, place: Place) -> int:
         """Returns a group's number, -1 for an unknown one."""
@@ -116,11 +123,13 @@ class Groups:
         self._places.append(place)
         return self._ids.setdefault(key, len(self._ids))
 
-    def _keys(self, table: pa.Table) -> Iterable[str]:
+    def _keys(self, table: pa.Table) -> Iterable[str | None]:
         encoded = [table[name].combine_chunks().dictionary_encode() for name in self.group]
         parts = [[key_part(value) or _digest(value) for value in each.dictionary.to_pylist()] for each in encoded]
-        cells = ([part[at] for at in each.indices.to_pylist()] for part, each in zip(parts, encoded, strict=True))
-        return (join_key(row).decode() for row in zip(*cells, strict=True))
+        indices = (each.indices.fill_null(-1).to_pylist() for each in encoded)
+        # -1 is the last, None.
+        cells = ([*map([*part, None].__getitem__, places)] for part, places in zip(parts, indices, strict=True))
+        return (None if None in row else join_key(row).decode() for row in zip(*cells, strict=True))
 
     def _add(self, table: pa.Table, ids: Ints, place: Callable[[int], Place]) -> None:
         values = {name: table[name].combine_chunks() for name in self._columns}
