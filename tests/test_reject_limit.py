@@ -11,10 +11,13 @@ from recordmill.pipeline.build.attempt.reject_limits import RejectLimits, TooMan
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.context.reports import LOOK_REPORTS, chunk_step, shard_step, write_rejects, write_report
 from recordmill.pipeline.build.plan.keys import key_parts
+from recordmill.pipeline.build.worker import read_chunk
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.spec.model import Rejects, load_spec, parse_spec
 from recordmill.pipeline.versions.stores.local import LocalStore
+from recordmill.transforms.contract.bounds import REJECTS
 from tests.messages import assert_names, raises
 
 SPEC = "name: a\nsource: {format: jsonl, path: a.jsonl}\nfeatures: {n: {kind: number}}\n"
@@ -248,3 +251,14 @@ def test_rows_that_were_rejected_are_why_nothing_was_learned(tmp_path: Path) -> 
     )
     with raises(TooManyRejectsError, "3 of 3 rows"):
         build(load_spec(tmp_path / "dataset.yaml"), str(tmp_path / "out"))
+
+
+def test_rejects_of_a_chunk_are_bounded_as_they_are_held_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(read_chunk, "REJECTS", REJECTS._replace(most=5))
+    for bad in (5, 6):
+        (tmp_path / "a.jsonl").write_text('{"n": 1}\n' + '{"n": "x"}\n' * bad)
+        (tmp_path / "a.yaml").write_text(SPEC + "rejects: {max_share: null}\nsplits: {train: 1}\n")
+        with raises(UserError, "a.jsonl", "6", "limit of 5") if bad == 6 else nullcontext():
+            build(load_spec(str(tmp_path / "a.yaml")), str(tmp_path / f"out{bad}"))

@@ -73,6 +73,7 @@ JSON_ITEM = JSON_SIGNS._replace(of="item of a JSON document", reason="one line, 
 JSON_ROWS = Bound("element of a JSON document", "characters of its rows with kept values", 64 << 20, "too_large")
 JSON_KEPT = Bound("JSON document", "characters of kept values in all rows", 4 << 30, "one line, the build ends")
 TOKENIZED = Bound("text for a model's own tokenizer", "characters", 4 << 20, "too_large")  # 290 bytes each
+REJECTS = Bound("chunk of rows", "rejects", 1 << 22, "one line, the build ends")  # 600 bytes each
 FEATURES = Bound("adopted file or features.json", "features", 10_000, "one line")
 RECORD_FEATURES = Bound("tf.train.Example", "features", 100_000, "damaged")  # 1 kB each
 RECORD_VALUES = Bound("list of a tf.train.Example", "values of bytes", 1 << 20, "damaged")  # 200 bytes each

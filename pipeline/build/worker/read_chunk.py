@@ -20,10 +20,12 @@ from recordmill.pipeline.build.summaries.look import Look, Sums
 from recordmill.pipeline.build.summaries.summary import Fold, Summary
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.build.worker.packing import ImageSpill, Packed, pack
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.parallel import in_order
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.versions.stores.local import LocalStore
+from recordmill.transforms.contract.bounds import REJECTS
 
 OnBlock = Callable[[pa.Table, list[Reject]], Iterator[int]]
 """Looks at a block of keyed rows and its rejects; yields how many rows it has looked at, now and then."""
@@ -64,6 +66,8 @@ class ChunkReader:
                 forgotten += left_out
                 positions += covered
                 rejects += bad
+                if len(rejects) > REJECTS.most:
+                    raise UserError(f"{chunk.file}: {REJECTS.beyond(len(rejects))}: are these its rows?")
                 if packs:
                     groups.update(rows["@group"].to_pylist())
                     waiting.append(self._spilled(self._unbuilt(rows), spill))
@@ -158,11 +162,11 @@ class ChunkSums:
         for summary in look.summaries:
             self._by_size.setdefault(summary.rows_at_once, []).append(summary)
         self._sums = {each.name: Fold(each) for summaries in self._by_size.values() for each in summaries}
-        self._rejects: list[Reject] = []
+        self._missing: list[Reject] = []  # of missing files, which may come back
 
     def add(self, rows: pa.Table, rejects: list[Reject]) -> Iterator[int]:
         """Adds a block of keyed rows and its rejects; yields how many rows are done, now and then."""
-        self._rejects += rejects
+        self._missing += [reject for reject in rejects if reject.path]
         if not self._by_size:
             yield rows.num_rows
             return
@@ -171,7 +175,7 @@ class ChunkSums:
         for (size, piece), tables, found in in_order(self._sum, pieces, self._look.planned.threads):
             for name, table in tables.items():
                 self._sums[name].add(table)
-            self._rejects += found
+            self._missing += [reject for reject in found if reject.path]
             if size == slowest:
                 yield len(piece)
 
@@ -181,8 +185,8 @@ class ChunkSums:
 
     def write(self) -> Sums:
         """Writes the sums, without empty ones, after the rejects of missing files, which may come back."""
-        look, away = self._look, [reject for reject in self._rejects if reject.path]
-        reports.write_rejects(look.planned.workspace, f"{look.folder}/{chunk_step(self._chunk.index)}", away)
+        look = self._look
+        reports.write_rejects(look.planned.workspace, f"{look.folder}/{chunk_step(self._chunk.index)}", self._missing)
         added = {name: fold.sum() for name, fold in self._sums.items()}
         sums = {name: table for name, table in added.items() if table}
         look.write_sums(self._chunk, sums)
