@@ -19,6 +19,7 @@ from recordmill.pipeline.dataset.manifest import Latest, read_manifest
 from recordmill.pipeline.dataset.version import read_vocabulary
 from recordmill.pipeline.reader.input import Input
 from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.numpy import buffers
 from recordmill.transforms.numpy.buffers import BatchMemory
 from tests import hand_made
 from tests.messages import raises
@@ -81,7 +82,7 @@ def test_keras_takes_features_by_the_names_of_a_list_of_inputs(dataset: Dataset)
         assert model.predict(batches.as_tf_data(), verbose=0).shape == (10, 6)
 
 
-@pytest.mark.parametrize(("side", "limit"), [(20_000, "16,384"), (10**12, "536,870,912"), (0, "16,384")])
+@pytest.mark.parametrize(("side", "limit"), [(20_000, "16,384"), (10**12, "17,179,869,184"), (0, "16,384")])
 def test_an_impossible_shape_is_one_line(copied: Path, side: int, limit: str) -> None:
     manifest = json.loads((copied / "dataset.json").read_text())
     manifest["features"]["image"]["shape"] = [side, max(1, side // 4_000), 3]
@@ -95,6 +96,13 @@ def test_a_batch_that_memory_does_not_hold_is_one_line(copied: Path, monkeypatch
     batches = open_dataset(copied).training_input(batch_size=2, features=["text"]).as_numpy()
     with raises(DatasetError, "memory", "2 records", "smaller batch_size"):
         next(batches)
+
+
+def test_a_batch_beyond_the_free_memory_is_not_allocated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(buffers, "free_bytes", lambda: 4 << 30)
+    with pytest.raises(MemoryError):
+        BatchMemory().empty((5, 1 << 30), np.uint8)
+    assert BatchMemory().empty((1, 1 << 20), np.uint8).shape == (1, 1 << 20)
 
 
 def test_the_special_entries_stand_in_their_places(dataset: Dataset) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from recordmill.pipeline.dataset.placement import hash_keys
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES
 from recordmill.pipeline.dataset.version import DatasetVersion, parts_to_parse
 from recordmill.pipeline.reader import parsing, version_files, wire
-from recordmill.pipeline.reader.local_shards import ShardFile, kept_numbers, place_key
+from recordmill.pipeline.reader.local_shards import AdoptedFile, ShardFile, kept_numbers, place_key
 from recordmill.transforms.contract.stored import KEY, RowError
 
 TOGETHER = 2048  # records parsed at once
@@ -125,37 +125,41 @@ def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[
 
 
 class _Opened(NamedTuple):
-    data: memoryview
+    data: Any  # a memoryview, or an AdoptedFile
     starts: Ints  # the byte of each record's header
     ends: Ints  # the byte after each record
     keys: Sequence[bytes] | None  # of adopted records that do not hold them
 
     def records(self, first: int, end: int) -> list[memoryview]:
         bounds = zip(self.starts[first:end].tolist(), self.ends[first:end].tolist(), strict=True)
-        return [self.data[start + HEADER_BYTES : stop - FOOTER_BYTES] for start, stop in bounds]
+        return [memoryview(self.data[start + HEADER_BYTES : stop - FOOTER_BYTES]) for start, stop in bounds]
 
 
 @contextmanager
 def _opened(dataset: DatasetVersion, shard: Shard) -> Iterator[_Opened]:
     try:
         (files, path), (indexes, index), *_ = version_files.VersionFiles(dataset.folder).located(shard)
-        offsets = np.frombuffer(indexes.read(index), "<u8").astype(np.int64)
         described = ShardFile.of(str(dataset.folder), shard)
+        offsets = np.frombuffer(indexes.read(index, described.sizes()[1][1] + 1), "<u8").astype(np.int64)
         with files.open(path) as (file, size):
             is_rising = bool((np.diff(offsets) >= HEADER_BYTES + FOOTER_BYTES).all())
             is_whole = len(offsets) == described.indexed + 1 and described.ends_at(int(offsets[0]), int(offsets[-1]))
             if not is_whole or size != shard.bytes or not is_rising:
                 raise DatasetError("the file and its index are not what the manifest says")
-            is_own = bool(size) and isinstance(files.folder, Path) and shard.root is None  # and stays as it is
-            # Of a map, keys touch few pages.
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if is_own else file.read()
-            check_content(described.file, size, shard.sample, lambda start, length: data[start : start + length])
+            is_local = bool(size) and isinstance(files.folder, Path)
+            data: Any = None
+            if is_local and shard.root is not None:
+                data = AdoptedFile(described)
+            else:  # of a map, keys touch few pages
+                data = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if is_local else file.read(size))
+                check_content(described.file, size, shard.sample, lambda start, length: data[start : start + length])
             numbers = np.arange(shard.records)
             if shard.kept is not None:
-                numbers = kept_numbers(described, version_files.VersionFiles(dataset.folder).read(shard.kept))
+                bits = version_files.VersionFiles(dataset.folder).read(shard.kept, described.kept_size + 1)
+                numbers = kept_numbers(described, bits)
             is_held = bool(parts_to_parse(dataset.manifest, {}))
             places = None if is_held else [place_key(described, number) for number in numbers.tolist()]
-            yield _Opened(memoryview(data), offsets[:-1][numbers], offsets[1:][numbers], places)
+            yield _Opened(data, offsets[:-1][numbers], offsets[1:][numbers], places)
     except (DatasetError, ValueError) as error:
         raise DatasetError(f"{dataset.folder / shard.file}: {error}: run `recordmill verify`") from None
 
@@ -176,7 +180,10 @@ def _keys_of(manifest: Manifest, opened: _Opened, first: int, end: int) -> list[
 
 
 def _contents(opened: _Opened) -> npt.NDArray[np.uint64]:
-    footers = np.frombuffer(opened.data, np.uint8)[opened.ends[:, np.newaxis] + FOOTER].copy().view("<u4").ravel()
+    data, ends = opened.data, opened.ends
+    if isinstance(data, AdoptedFile):
+        data, _, ends = data.gather(ends - FOOTER_BYTES, ends) if len(ends) else (b"", ends, ends)
+    footers = np.frombuffer(data, np.uint8)[ends[:, np.newaxis] + FOOTER].copy().view("<u4").ravel()
     lengths = (opened.ends - opened.starts).astype(np.uint64)
     return footers.astype(np.uint64) << np.uint64(32) | lengths & np.uint64(0xFFFFFFFF)
 

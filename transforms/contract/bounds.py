@@ -76,8 +76,8 @@ TOKENIZED = Bound("text for a model's own tokenizer", "characters", 4 << 20, "to
 REJECTS = Bound("chunk of rows", "rejects", 1 << 22, "one line, the build ends")  # 600 bytes each
 FEATURES = Bound("adopted file or features.json", "features", 10_000, "one line")
 RECORD_FEATURES = Bound("tf.train.Example", "features", 100_000, "damaged")  # 1 kB each
-RECORD_VALUES = Bound("list of a tf.train.Example", "values of bytes", 1 << 20, "damaged")  # 200 bytes each
-PADDED_BYTES = Bound("row of a feature", "bytes, padded to its stated lengths", 512 << 20, "one line")
+RECORD_VALUES = Bound("list of a tf.train.Example", "values of bytes", 8 << 20, "damaged")  # 200 bytes each
+PADDED_BYTES = Bound("row of a feature", "bytes, padded to its stated lengths", 16 << 30, "one line")
 SHARD_RECORDS = Bound("shard of a dataset", "records", 1 << 28, "one line")  # 9 bytes each, of an adopted one
 NAMES = Bound("file of names", "lines and commas", 100_000, "one line, the build ends")  # ImageNet-21k has 87,000
 

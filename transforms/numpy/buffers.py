@@ -19,10 +19,13 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.pipeline.parallel import free_bytes
+
 Array: TypeAlias = npt.NDArray[Any]
 Empty: TypeAlias = Callable[[Sequence[int], npt.DTypeLike], Array]
 """Returns an uninitialized array of a shape and a dtype: `numpy.empty`, or `BatchMemory.empty`."""
 
+LARGE = 1 << 30  # 1 GiB
 SMALL = 64 << 10  # 64 KiB: below, C's allocator keeps pages
 STREAMED = 32  # bytes, see `pixels_read_soon`
 SPARE, SPARE_BYTES = 8, 32 << 20  # waiting maps of a size, or 32 MiB: more come from batches that a user collected
@@ -58,6 +61,8 @@ class BatchMemory:
         size = math.prod(shape) * dtype.itemsize
         if size < SMALL or dtype.hasobject:
             return np.empty(shape, dtype)
+        if size > LARGE and size > free_bytes():  # the system would end the process when it is filled
+            raise MemoryError(f"{size:,} bytes")
         memory = self._take(1 << (size - 1).bit_length())  # untouched pages are free
         # All views keep this array alive: NumPy's chain of bases ends at an array on a foreign buffer.
         root = np.frombuffer(memory, np.uint8, size)

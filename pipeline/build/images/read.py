@@ -335,13 +335,18 @@ class PixelMeter:
         self, reader: BuildImageReader, source: int, references: References, on_bad: Callable[[ImageError], None]
     ) -> npt.NDArray[np.int64]:
         total = np.zeros(1 + 2 * self._options.channels, np.int64)
-        try:
-            for loaded in reader.load_all(source, references, self._options):
-                with suppress(*UNDECODABLE):
-                    sums = self._decoded(loaded.data, loaded.needs)
-                    total += np.concatenate([np.ravel(part.numpy()) for part in sums])
-        except ImageError as error:  # building the shard rejects the row
-            on_bad(error)
+        pixels = 0
+        for reference in kept(references or b"", self._options):
+            if pixels > bounds.ROW_PIXELS.most:
+                break
+            try:
+                for loaded in reader.load_all(source, [reference], self._options):
+                    pixels += max(loaded.pixels, LEAST_PIXELS)
+                    with suppress(*UNDECODABLE):
+                        sums = self._decoded(loaded.data, loaded.needs)
+                        total += np.concatenate([np.ravel(part.numpy()) for part in sums])
+            except ImageError as error:  # building the shard rejects the row
+                on_bad(error)
         return total
 
     def is_decodable(self, data: bytes) -> bool:

@@ -39,17 +39,19 @@ REASON = "template_error"
 BLOCKS = re.compile(r"\{%-?\s*generation\s*-?%\}")
 MOST_STEPS, MOST_CALLS, MOST_BITS = 1 << 20, 100, 4096  # of a render; nested, well within Python's 1,000; of a number
 STEP, PART = 64, 16  # the characters that make a step; those that an item counts as
-GROWING = "* batch center indent join slice tojson".split()  # what grows by a number, or with another text
+GROWING = """* batch center indent join ljust lstrip rfind rindex rjust rpartition rsplit rstrip slice strip sum tojson
+    trim zfill""".split()
+"""What grows by a number or with another text, or takes time by the product of two."""
 INSTANT = "count d default first last length".split()
 FILTERS = """abs attr batch capitalize center dictsort e escape float groupby indent int items join list lower map max
-    min reject rejectattr replace reverse round safe select selectattr slice sort string title tojson trim truncate
+    min reject rejectattr replace reverse round safe select selectattr slice sort string sum title tojson trim truncate
     unique upper wordcount""".split()
 TYPES = """boolean callable defined even false float integer iterable mapping none number odd sequence string true
     undefined""".split()
-COMPARISONS = "!= < <= == > >= divisibleby eq equalto ge greaterthan gt in le lessthan lt ne".split()
-METHODS = """capitalize count endswith find get index isalnum isalpha isdigit islower isspace isupper items join keys
-    lower lstrip partition removeprefix removesuffix replace rfind rpartition rsplit rstrip split splitlines startswith
-    strip swapcase title upper values""".split()
+COMPARISONS = "!= < <= == > >= divisibleby eq equalto ge greaterthan gt in le lessthan lt ne sameas".split()
+METHODS = """capitalize center count endswith find get index isalnum isalpha isdecimal isdigit islower isnumeric isspace
+    isupper items join keys ljust lower lstrip partition removeprefix removesuffix replace rfind rindex rjust rpartition
+    rsplit rstrip split splitlines startswith strip swapcase title upper values zfill""".split()
 DATA: tuple[type, ...] = (str, int, float, list, tuple, dict, range, MappingView, Undefined, type(None))
 CALLED = Macro | LoopContext | Undefined  # beside functions and methods
 COMPARED = (nodes.Compare, nodes.Operand, nodes.Concat, nodes.List, nodes.Tuple, nodes.Pair, nodes.For)
@@ -65,6 +67,7 @@ class Rendered:
     spans: Spans = field(default_factory=list)
     length: int = field(default=0, repr=False)  # of the text so far
     steps: int = field(default=0, repr=False)
+    most: int = field(default=0, repr=False)  # steps: more for a long chat
     calls: int = field(default=0, repr=False)  # nested, under way
 
 
@@ -92,8 +95,8 @@ def _counted(value: Any, more: int = 0) -> Any:
         more += _size(value)
     rendered = RENDERED.get()
     rendered.steps += 1 + more // STEP
-    if rendered.steps > MOST_STEPS:
-        raise ChatError(REASON, f"the template takes more than {MOST_STEPS:,} steps")
+    if rendered.steps > rendered.most:
+        raise ChatError(REASON, f"the template takes more than {rendered.most:,} steps")
     return value
 
 
@@ -107,7 +110,8 @@ def _counting(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         values = [_counted(each) for each in given[passed:]]
         both = values + [_counted(each) for each in named.values()] if named else values
         if name in GROWING and not all(isinstance(each, int | float) for each in values):
-            _counted(None, math.prod(max(1, each if isinstance(each, int) else _size(each)) for each in both))
+            sizes = (each if isinstance(each, int) else _size(each) for each in both if not isinstance(each, tuple))
+            _counted(None, math.prod(max(1, size) for size in sizes))
         return function(*given[:passed], *values, **named)
 
     return call
@@ -223,7 +227,8 @@ class ChatTemplate:
 
         Raises: ChatError: the template raises, or takes too many steps. UserError: it reads the clock.
         """
-        rendered, pieces = Rendered(), list[str]()
+        most = min(8 * MOST_STEPS, MOST_STEPS + 8 * _size(list(messages)))
+        rendered, pieces = Rendered(most=most), list[str]()
         given = {"messages": messages, "tools": tools, "documents": None, "add_generation_prompt": prompt}
         before = RENDERED.set(rendered)
         try:

@@ -88,7 +88,7 @@ class JsonReader(TableReader[Json]):
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts the documents into chunks of about `chunk_bytes`; `rows` is exact."""
         chunks, total, without = list[Chunk](), 0, list[str]()
-        first, keys = list[bytes](), list[str]()
+        first, keys, faults = list[bytes](), list[str](), list[str]()
         for file in inputs:
             scan = _Scan(RowsPath.of(self.source))
             self._scan(files, join(root, file.path), scan, chunk_bytes)
@@ -97,7 +97,10 @@ class JsonReader(TableReader[Json]):
             chunks += scan.chunks(file)
             total += scan.rows
             without += [file.path] * scan.empty
-            first, keys = first or scan.first(join(root, file.path)), keys or scan.keys()
+            first, keys = first or scan.first(), keys or scan.keys()
+            faults += [f"{join(root, file.path)}: {scan.fault.message}"] if scan.fault else []
+        if faults and not first:
+            raise SourceError(faults[0])
         rows = self._checked(peek(first, Repeating.of), f"{self.source.path}: `rows: {self.source.rows}`", keys)
         fields = {name: find_field(rows, name, column) for name, column in columns.items()}
         Parser(fields)  # raises if one column lies inside another
@@ -166,6 +169,7 @@ class _Scan:
     counts: list[int] = field(default_factory=list)  # the number of elements in each chunk
     rows: int = 0
     empty: int = 0  # the number of elements without rows
+    fault: Fault | None = None  # the first of an element
     _shown: list[str] = field(default_factory=list)
 
     def add(self, start: int, text: str, chunk_bytes: int | None) -> None:
@@ -175,10 +179,12 @@ class _Scan:
             self.counts.append(0)
         if self.rows < PEEKED_LINES and sum(map(len, self._shown)) < PEEKED_BYTES:
             self._shown.append(text)
-        found = len(self.path.rows(text, {}))
+        found = self.path.rows(text, {})
         self.counts[-1] += 1
-        self.rows += found
+        self.rows += len(found)
         self.empty += not found
+        if found and isinstance(found[0], Fault):
+            self.fault = self.fault or found[0]
 
     def chunks(self, file: FileInfo) -> list[Chunk]:
         """Returns the chunks, without fields."""
@@ -192,10 +198,7 @@ class _Scan:
         """Returns the keys of the first element, if it is an object."""
         return [key for row in peek(text.encode(LATIN) for text in self._shown[:1]) for key in row]
 
-    def first(self, path: str) -> list[bytes]:
-        """Returns the first rows. Raises: SourceError: all are faults."""
-        found = [row for text in self._shown for row in self.path.rows(text, self.outer)]
-        rows = [row for row in found if isinstance(row, bytes)]
-        if isinstance(fault := next(iter(found), None), Fault) and not rows:
-            raise SourceError(f"{path}: {fault.message}")
-        return rows[:PEEKED_LINES]
+    def first(self) -> list[bytes]:
+        """Returns the first rows."""
+        rows = (row for text in self._shown for row in self.path.rows(text, self.outer))
+        return [row for row in rows if isinstance(row, bytes)][:PEEKED_LINES]
