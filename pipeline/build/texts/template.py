@@ -41,7 +41,7 @@ MOST_STEPS, MOST_CALLS, MOST_BITS = 1 << 20, 100, 4096  # of a render; nested, w
 STEP, PART = 64, 16  # the characters that make a step; those that an item counts as
 GROWING = """* batch center indent join ljust lstrip rfind rindex rjust rpartition rsplit rstrip slice strip sum tojson
     trim zfill""".split()
-"""What grows by a number or with another text, or takes time by the product of two."""
+"""Operations that grow by a number or with another text, or take time by the product of two."""
 INSTANT = "count d default first last length".split()
 FILTERS = """abs attr batch capitalize center dictsort e escape float groupby indent int items join list lower map max
     min reject rejectattr replace reverse round safe select selectattr slice sort string sum title tojson trim truncate
