@@ -25,12 +25,12 @@ from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob, literal_prefix, without_slash
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER
 from recordmill.transforms.contract.bounds import FEATURES, NAMES
+from recordmill.transforms.contract.kinds.array import MOST_SIDES
 
 NAMED_SO = re.compile(r"\.tfrecord[^/]*\Z|\.(tfrec|records?)\Z")  # the path of a TFRecord file
 BESIDE = ("features.json", "label_map.pbtxt", "labels.txt", "classes.txt", ".labels.txt")
 """Endings of the files beside the data that say what is in it."""
 MOST_BESIDE = 16 << 20  # 16 MiB of each
-MOST_SIDES = 32
 FORMAT = "adopt 1"
 
 

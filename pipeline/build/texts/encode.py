@@ -58,7 +58,7 @@ class RowEncoder:
         Where a package fails, halves find the row: it fails for no other. Many bytes are encoded by halves, too.
         """
         try:
-            if len(rows) < 2 or rows.nbytes < MOST_AT_ONCE:
+            if len(rows) < 2 or rows.select([*self._encoders]).nbytes < MOST_AT_ONCE:
                 return self._whole(rows)
         except TokenizerError as error:
             if len(rows) < 2:

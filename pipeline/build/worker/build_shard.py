@@ -267,17 +267,21 @@ def _counts_of_windows(lengths: Ids, window: Window) -> Ids:
 def too_much_in_windows(stored: Stored, names: Sequence[str], window: Window) -> Faults:
     """Finds rows with too many bytes in their windows, which repeat the row's other features; others as `expand`."""
     ids = _counts(stored, names[:1], "window")[:, 0]
-    others = sum(_bytes(_column(values)) for name, values in stored.items() if name not in names)
+    others = sum(_bytes(values) for name, values in stored.items() if name not in names)
     counts = _counts_of_windows(ids, window)
     found = counts * (others + ID_BYTES * len(names) * np.minimum(ids, window.length))
     too_much = np.flatnonzero((found > WINDOWS.most) & (counts > 1)).tolist()
     return {row: Fault(WINDOWS.reason, WINDOWS.beyond(int(found[row]))) for row in too_much}
 
 
-def _bytes(column: Ragged) -> Ids:
-    """Returns the bytes of each row's values."""
-    sizes = [*map(len, column.values)] if isinstance(column.values, list) else np.full(len(column.values), ID_BYTES)
-    return np.diff(np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])[column.splits])
+def _bytes(stored: Any) -> Ids:
+    """Returns the bytes of each row's values, without a copy of strings."""
+    if isinstance(stored, tf.RaggedTensor):
+        flat, splits = stored.values, stored.row_splits.numpy()
+    else:
+        flat, splits = tf.reshape(stored, [-1]), np.arange(len(stored) + 1) * math.prod(stored.shape[1:])
+    sizes = tf.strings.length(flat).numpy() if flat.dtype == tf.string else np.full(len(flat), ID_BYTES)
+    return np.diff(np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])[splits])
 
 
 def expand(stored: Stored, names: Sequence[str], window: Window) -> tuple[Stored, Ids]:
