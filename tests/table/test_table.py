@@ -1,0 +1,66 @@
+"""Every option of every kind has a case of the table at a value other than its default."""
+
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel
+
+from recordmill.pipeline.spec.features import AnyFeature
+from tests.table.world import CASES
+
+KINDS = {
+    str(typing.get_args(model.model_fields["kind"].annotation)[0]): model
+    for model in typing.get_args(typing.get_args(AnyFeature)[0])
+}
+"""The models of all kinds, by name."""
+
+
+def choices(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yields the options of a model by path, also those inside of an option, each with a value that it takes.
+
+    The value is one of the names that the option chooses from, but its default; None: any but the default.
+    """
+    for option, field in model.model_fields.items():
+        if option == "kind":
+            continue
+        inner = list(_models(field.annotation))
+        for each in inner:
+            yield from choices(each, (*path, option))
+        names = set(_names(field.annotation)) - {field.default}
+        yield from (((*path, option), name) for name in sorted(names, key=str))
+        if not names and not inner:
+            yield (*path, option), None
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in typing.get_args(annotation):
+        yield from _models(inner)
+
+
+def _names(annotation: Any) -> Iterator[Any]:
+    if typing.get_origin(annotation) is Literal:
+        yield from typing.get_args(annotation)
+    else:
+        for inner in typing.get_args(annotation):
+            yield from _names(inner)
+
+
+CHOICES = [(kind, path, name) for kind, model in KINDS.items() for path, name in choices(model)]
+
+
+@pytest.mark.parametrize(("kind", "path", "name"), CHOICES, ids=lambda value: ".".join(value) if isinstance(value, tuple) else str(value))
+def test_every_option_has_a_case(kind: str, path: tuple[str, ...], name: Any) -> None:
+    given = [_at(case.feature, path) for case in CASES.values() if case.kind == kind]
+    default = KINDS[kind].model_fields[path[0]].default if len(path) == 1 else None
+    assert any(value == name if name is not None else value is not None and value != default for value in given)
+
+
+def _at(feature: Mapping[str, Any], path: tuple[str, ...]) -> Any:
+    value: Any = feature
+    for option in path:
+        value = value.get(option) if isinstance(value, Mapping) else None
+    return value

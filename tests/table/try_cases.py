@@ -1,0 +1,27 @@
+"""Builds some cases and prints what is wrong: `python -m tests.table.try_cases number text_`, by the beginning of names."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.table.reading import by_key, records, wrong_records, wrong_values
+from tests.table.world import CASES, SPECS, SPLITS, Table
+
+
+def main(*beginnings: str) -> None:
+    """Builds the cases; prints a line for each difference from what the cases say."""
+    chosen = {name: case for name, case in CASES.items() if name.startswith(beginnings)}
+    for dataset in dict.fromkeys(case.dataset for case in chosen.values()):
+        cases = {name: case for name, case in chosen.items() if case.dataset == dataset}
+        print(f"{dataset}: {len(cases)} cases")
+        with tempfile.TemporaryDirectory() as folder:
+            table = Table(Path(folder) / "table", cases, **SPECS[dataset])
+            lines = [*wrong_records(cases, records(table.published.folder))]
+            for split in SPLITS:
+                given = table.dataset.evaluation_input(split, batch_size=6, with_key=True, label=None)
+                lines += wrong_values(cases, by_key(given.as_numpy()), padded=True)
+        print(*lines, sep="\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
