@@ -28,7 +28,7 @@ def choices(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tupl
         inner = list(_models(field.annotation))
         for each in inner:
             yield from choices(each, (*path, option))
-        names = set(_names(field.annotation)) - {field.default}
+        names = {name for name in _names(field.annotation) if name != field.default}
         yield from (((*path, option), name) for name in sorted(names, key=str))
         if not names and not inner:
             yield (*path, option), None
