@@ -52,7 +52,9 @@ def _names(annotation: Any) -> Iterator[Any]:
 CHOICES = [(kind, path, name) for kind, model in KINDS.items() for path, name in choices(model)]
 
 
-@pytest.mark.parametrize(("kind", "path", "name"), CHOICES, ids=lambda value: ".".join(value) if isinstance(value, tuple) else str(value))
+@pytest.mark.parametrize(
+    ("kind", "path", "name"), CHOICES, ids=lambda value: ".".join(value) if isinstance(value, tuple) else str(value)
+)
 def test_every_option_has_a_case(kind: str, path: tuple[str, ...], name: Any) -> None:
     given = [_at(case.feature, path) for case in CASES.values() if case.kind == kind]
     default = KINDS[kind].model_fields[path[0]].default if len(path) == 1 else None

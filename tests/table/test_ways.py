@@ -1,7 +1,5 @@
 """Each way of the table gives each kind's values, or says in a line why not; `docs/kinds.md` is made from it."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.table import ways_of_building, ways_of_reading, ways_of_using  # noqa: F401 - they add their ways

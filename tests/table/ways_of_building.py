@@ -1,13 +1,9 @@
 """Ways of building: however a build comes to its end, records hold the values that the cases state."""
 
-import shutil
 import signal
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 import recordmill
 from recordmill import Published, RunOptions

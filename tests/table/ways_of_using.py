@@ -1,12 +1,5 @@
 """Ways of using a version: the commands, the serving model, other tools, mixtures, augmentations, adoption."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Any
-
-from recordmill.pipeline.compare.diff import diff as diff_versions
-from recordmill.pipeline.facts.page import report_of
-from recordmill.pipeline.inspection.records import read_records
 from recordmill.pipeline.verify.parity import with_parity
 from recordmill.pipeline.verify.verify import verify as verify_version
 from tests.table.ways import Found, World, judged, way
