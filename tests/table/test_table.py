@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from recordmill.pipeline.spec.features import AnyFeature
+from tests.table.page import PAGE, page
 from tests.table.world import CASES
 
 KINDS = {
@@ -66,3 +67,7 @@ def _at(feature: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     for option in path:
         value = value.get(option) if isinstance(value, Mapping) else None
     return value
+
+
+def test_the_page_of_kinds_is_made_from_the_table() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.table.page"

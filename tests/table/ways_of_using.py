@@ -1,16 +1,215 @@
 """Ways of using a version: the commands, the serving model, other tools, mixtures, augmentations, adoption."""
 
+import io
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import recordmill
+from recordmill import DatasetError
+from recordmill.pipeline.cli.commands import main
+from recordmill.pipeline.compare.diff import diff as diff_versions
 from recordmill.pipeline.verify.parity import with_parity
 from recordmill.pipeline.verify.verify import verify as verify_version
-from tests.table.ways import Found, World, judged, way
+from tests.table.case import ROWS, SPLITS, Case, difference, named
+from tests.table.reading import by_key, wrong_records, wrong_values
+from tests.table.ways import REFUSED, Found, World, judged, way
+from tests.table.world import Table
+
+NO_PIXELS = {kind: "has no pixels" for kind in ("text", "texts", "pair", "chat", "token_labels", "category",
+             "categories", "number", "numbers", "array", "raw")}  # fmt: skip
+
+
+def said(*arguments: object) -> str:
+    """Runs the command in this process; returns what it printed. Raises: AssertionError: it failed."""
+    with redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit) as end:
+        main([*map(str, arguments)])
+    assert end.value.code == 0, out.getvalue()
+    return out.getvalue()
+
+
+def _named_in(table: Table, text: str) -> Iterator[str]:
+    """Yields the features that a text does not name."""
+    return (f"{name}: is not named" for name in table.cases if name not in text)
+
+
+def _of_all(world: World, wrong: Any) -> Found:
+    found: dict[str, str] = {}
+    for table in world.tables:
+        found |= judged(table.cases, wrong(table))
+    return found
+
+
+@way("planned (`plan`)")
+def planned(world: World) -> Found:
+    """The plan names each feature, and no row as a reject that the build keeps."""
+
+    def wrong(table: Table) -> Iterator[str]:
+        text = said("plan", table.folder / "dataset.yaml")
+        yield from _named_in(table, text)
+
+    return _of_all(world, wrong)
 
 
 @way("served: raw rows through the serving model")
 def served(world: World) -> Found:
     """The model that a build saves makes of raw rows what the reader makes of records."""
+
+    def wrong(table: Table) -> Iterator[str]:
+        report = with_parity(verify_version(table.published.folder), table.spec(), len(ROWS))
+        for problem in report.findings.problems:
+            yield str(problem.message).replace("'", "", 1).replace("' ", ": ", 1)
+
+    return _of_all(world, wrong)
+
+
+@way("shown (`show`)")
+def shown(world: World) -> Found:
+    """Each feature has its line."""
+    return _of_all(world, lambda table: _named_in(table, said("show", table.published.folder)))
+
+
+@way("its values for people (`head`)")
+def head(world: World) -> Found:
+    """Names of ids, texts, numbers in their own units, pictures."""
     found: dict[str, str] = {}
     for table in world.tables:
-        report = with_parity(verify_version(table.published.folder), table.spec(), 8)
-        lines = [problem.message.replace("'", "", 1).replace("'", ":", 1) for problem in report.findings.problems]
-        found |= judged(table.cases, lines)
+        cases = {name: case for name, case in table.cases.items() if case.shown is not None}
+        values = {}
+        for split in SPLITS:
+            for line in said("head", table.published.folder, "--split", split, "-n", 9, "--json").splitlines():
+                record = json.loads(line)
+                values[record["key"]] = record
+        found |= judged(cases, _wrong_words(cases, values))
     return found
+
+
+def _wrong_words(cases: dict[str, Case], values: dict[str, Any]) -> Iterator[str]:
+    for key, record in values.items():
+        for name, case in cases.items():
+            assert case.shown is not None
+            if not _alike(case.shown[ROWS.index(key)], record["features"].get(name)):
+                yield f"{name}: {key} is shown as {record['features'].get(name)!r}, not {case.shown[ROWS.index(key)]!r}"
+
+
+def _alike(wanted: Any, given: Any) -> bool:
+    """Whether a value of JSON is the wanted one; of an object only the wanted fields count."""
+    if isinstance(wanted, dict) and isinstance(given, dict):
+        return all(_alike(each, given.get(name)) for name, each in wanted.items())
+    if isinstance(wanted, list) and isinstance(given, list):
+        return len(wanted) == len(given) and all(map(_alike, wanted, given))
+    return bool(wanted == given) or (isinstance(given, float) and given == pytest.approx(wanted, rel=1e-4, abs=1e-5))
+
+
+@way("drawn (`preview`)")
+def preview(world: World) -> Found:
+    """A picture of the records is drawn."""
+
+    def wrong(table: Table) -> Iterator[str]:
+        said("preview", table.published.folder, "--output", table.folder / "page.png")
+        with Image.open(table.folder / "page.png") as page:
+            if min(page.size) < 100:
+                yield f"the picture has {page.size}"
+
+    return _of_all(world, wrong)
+
+
+@way("in the report (`report`)")
+def report(world: World) -> Found:
+    """Each feature has its card."""
+
+    def wrong(table: Table) -> Iterator[str]:
+        said("report", table.published.folder, "--output", table.folder / "page.html")
+        yield from _named_in(table, (table.folder / "page.html").read_text())
+
+    return _of_all(world, wrong)
+
+
+@way("verified (`verify`)")
+def verified(world: World) -> Found:
+    """A good version has no problem."""
+    return _of_all(world, lambda table: map(str, verify_version(table.published.folder).findings.problems))
+
+
+@way("compared (`diff`)", nightly=True)
+def compared(world: World) -> Found:
+    """A row whose values are another's is found, with each feature that differs."""
+    before, after = world.again("before"), world.again("after")
+    lines = (after.folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()
+    swapped = {**json.loads(lines[7]), "id": ROWS[6], "split": "validation"}
+    (after.folder / "rows.jsonl").write_text("\n".join([*lines[:6], json.dumps(swapped), lines[7]]) + "\n")
+    rows = diff_versions(before.dataset, after.dataset).rows
+    assert rows is not None
+    wrong = []
+    for name, case in before.cases.items():
+        differs = any(difference(each[6], each[7]) for each in case.in_records().values())
+        parts = {named(name, part) for part in case.in_records()}
+        if differs != bool(parts & rows.features.keys()):
+            wrong.append(f"{name}: differs: {differs}; found: {rows.features}")
+    return judged(before.cases, wrong)
+
+
+@way("read by TensorFlow Datasets", nightly=True)
+def tfds(world: World) -> Found:
+    """Its own reader gives what records hold."""
+    import tensorflow_datasets as tensorflow_datasets
+
+    def wrong(table: Table) -> Iterator[str]:
+        builder = tensorflow_datasets.builder_from_directory(table.published.folder)
+        skip = {name: tensorflow_datasets.decode.SkipDecoding() for name in builder.info.features}
+        found = {}
+        for split in SPLITS:
+            for row in builder.as_dataset(split=split, decoders=skip).as_numpy_iterator():
+                found[row.pop("key").decode()] = {name: np.reshape(each, -1) for name, each in row.items()}
+        yield from wrong_records(table.cases, found)
+
+    return _of_all(world, wrong)
+
+
+@way("in a mixture with a version that learned from other rows", nightly=True)
+def mixed(world: World) -> Found:
+    """Values of the other version mean the same, or a line refuses the mixture."""
+    one, other = world.again("one"), world.again("other")
+    lines = (other.folder / "rows.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    moved = [line.replace('"split": "train"', '"split": "test"') for line in lines[:2]]
+    (other.folder / "rows.jsonl").write_text("".join([*moved, *lines[2:]]), encoding="utf-8")
+    found = {}
+    for name, case in one.cases.items():
+        given = {"batch_size": 2, "features": [name], "with_key": True, "label": None}
+        inputs = [each.dataset.training_input("train", **given) for each in (one, other)]
+        try:
+            batches = list(recordmill.mix(inputs, [1, 1], epochs=2).as_numpy())
+        except DatasetError as error:
+            found[name] = f"{REFUSED}{error}"
+        else:
+            found[name] = "\n".join(wrong_values({name: case}, by_key(batches), padded=True))
+    return found
+
+
+@way("augmented", absent=NO_PIXELS, nightly=True)
+def augmented(world: World) -> Found:
+    """A mirrored image takes along what lies on it; every other change keeps shapes and the values of masks."""
+    table = world.table()
+    raise NotImplementedError
+
+
+@way("adopted: the version's files read as somebody else's", nightly=True)
+def adopted(world: World) -> Found:
+    """Adoption finds each stored part by its name, and reads what it holds."""
+    table = world.again("adopted")
+    files = table.folder / "files-of-others"
+    files.mkdir()
+    for file in table.dataset.folder.glob("*.tfrecord-*"):
+        shutil.copy(file, files / file.name)
+    dataset = recordmill.open_tfrecords(files, table.folder / "adopted")
+    lines = []
+    for split in dataset.splits:
+        rows = by_key(dataset.evaluation_input(split, batch_size=6, label=None).as_numpy())
+        lines += wrong_values(table.cases, rows, padded=True)
+    return judged(table.cases, lines)
