@@ -10,9 +10,8 @@ PAGE = Path(__file__).parents[2] / "docs/kinds.md"
 FAMILIES = {"Images": images.CASES, "Texts": texts.CASES, "Values": values.CASES}
 HEAD = """# What each kind can do
 
-Every kind of feature by every way that its values go. `make test` and `make test-nightly` run each cell, for every option
-of the kind, against values that were written by hand or by the format's own library: ✓ gives these values; a number
-refers to a line below, which says why a kind is refused there or absent.
+Each cell is tested, for every option of the kind, against values written by hand or by the format's own library. ✓: gives
+these values. A number: see the notes.
 """
 
 

@@ -5,6 +5,8 @@ import json
 import shutil
 from collections.abc import Iterator
 from contextlib import redirect_stdout
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -192,11 +194,78 @@ def mixed(world: World) -> Found:
     return found
 
 
-@way("augmented", absent=NO_PIXELS, nightly=True)
-def augmented(world: World) -> Found:
-    """A mirrored image takes along what lies on it; every other change keeps shapes and the values of masks."""
+@way("mirrored by `RandomFlip`, with what lies on it", absent=NO_PIXELS)
+def mirrored(world: World) -> Found:
+    """Pixels, masks, boxes and key points change their sides together."""
     table = world.table()
-    raise NotImplementedError
+    cases = {name: _mirrored(case) for name, case in table.cases.items() if case.kind not in NO_PIXELS}
+    options = {"features": list(cases), "with_key": True, "augment": [augment.RandomFlip(1.0)]}
+    given = table.dataset.training_input("train", batch_size=6, label=None, **options)
+    return judged(cases, wrong_values(cases, by_key(given.as_numpy()), padded=True))
+
+
+def _mirrored(case: Case) -> Case:
+    """Returns the case of the mirrored values, by plain arithmetic."""
+    change = {"boxes": _mirrored_boxes, "keypoints": partial(_mirrored_points, case.feature)}.get(
+        case.kind, lambda pixels: np.flip(pixels, -1 if case.kind == "masks" else -2)
+    )
+    read = {part: values if part else [*map(change, values)] for part, values in case.read.items()}
+    return replace(case, read=read)
+
+
+def _mirrored_boxes(boxes: Any) -> Any:
+    y_min, x_min, y_max, x_max = np.moveaxis(boxes, -1, 0)
+    is_box = (y_max > y_min) & (x_max > x_min)
+    return np.where(is_box[..., None], np.stack([y_min, 1 - x_max, y_max, 1 - x_min], -1), 0).astype(np.float32)
+
+
+def _mirrored_points(feature: dict[str, Any], objects: Any) -> Any:
+    moved = objects.copy()
+    visible = moved[..., 2] > 0
+    moved[..., 1] = np.where(visible, 1 - moved[..., 1], moved[..., 1])
+    for one, other in feature["flip_pairs"]:
+        places = [feature["points"].index(one), feature["points"].index(other)]
+        moved[:, places] = moved[:, places[::-1]]
+    return moved
+
+
+CHANGES = [
+    augment.RandomRotation(30), augment.RandomAffine(10, 0.2), augment.RandomRotation90(), augment.RandomCrop(3, pad=1),
+    augment.RandomResizedCrop(4), augment.CenterCrop(3), augment.Resize(5), augment.ColorJitter(0.5, 0.5, 0.5, 0.1),
+    augment.RandomCutout(2), augment.RandomErasing(1.0), augment.Grayscale(), augment.GaussianBlur(3), augment.Invert(),
+    augment.RandomSharpness(), augment.AutoContrast(), augment.Equalize(), augment.Posterize(3), augment.Solarize(),
+    augment.RandAugment(), augment.TrivialAugmentWide(),
+]  # fmt: skip
+
+
+@way("changed by every other augmentation", absent=NO_PIXELS, nightly=True)
+def augmented(world: World) -> Found:
+    """Images stay images of their type; masks hold no value that they had not, and boxes and points stay inside."""
+    table = world.table()
+    cases = {name: case for name, case in table.cases.items() if case.kind not in NO_PIXELS}
+    wrong = []
+    for change in CHANGES:
+        for name, case in cases.items():
+            options = {"features": [name], "with_key": True, "augment": [change], "label": None}
+            try:
+                rows = by_key(table.dataset.training_input("train", batch_size=1, **options).as_numpy())
+            except DatasetError as error:  # such as colours of 16 bits
+                if case.kind in ("mask", "masks", "boxes", "keypoints") or case.feature.get("dtype") is None:
+                    wrong.append(f"{name}: {change} is refused: {error}")
+                continue
+            for key, values in rows.items():
+                before = np.asarray(case.read[""][ROWS.index(key)])
+                wrong += [f"{name}: {change} {each}" for each in _not_kept(case.kind, before, values[name])]
+    return judged(cases, wrong)
+
+
+def _not_kept(kind: str, before: Any, after: Any) -> Iterator[str]:
+    if before.dtype != after.dtype:
+        yield f"makes {after.dtype} of {before.dtype}"
+    if kind in ("mask", "masks") and not set(np.unique(after)) <= {0, 255, *np.unique(before)}:
+        yield f"makes {np.unique(after)} of {np.unique(before)}"
+    if kind in ("boxes", "keypoints") and after.size and not 0 <= after[..., :2].min() <= after[..., :2].max() <= 1:
+        yield f"moves {before.tolist()} to {after.tolist()}"
 
 
 @way("adopted: the version's files read as somebody else's", nightly=True)
