@@ -10,8 +10,8 @@ PAGE = Path(__file__).parents[2] / "docs/kinds.md"
 FAMILIES = {"Images": images.CASES, "Texts": texts.CASES, "Values": values.CASES}
 HEAD = """# What each kind can do
 
-Each cell is tested, for every option of the kind, against values written by hand or by the format's own library. ✓: gives
-these values. A number: see the notes.
+Each cell is tested, for every option of the kind, against values written by hand or by the format's own library.
+✓: gives these values. A number: see the notes.
 """
 
 

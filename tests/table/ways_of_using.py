@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 import recordmill
-from recordmill import DatasetError
+from recordmill import DatasetError, augment
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.compare.diff import diff as diff_versions
 from recordmill.pipeline.verify.parity import with_parity
