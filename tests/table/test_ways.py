@@ -16,7 +16,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.nightly) if way.nightly else name for name, way in WAYS.items()]
+    "name",
+    [pytest.param(name, marks=getattr(pytest.mark, way.mark)) if way.mark else name for name, way in WAYS.items()],
 )
 def test_a_way_gives_what_the_cases_say(name: str, world: World) -> None:
     way = WAYS[name]

@@ -1,9 +1,12 @@
 """Ways of reading: each engine, form and other reader gives the values that the cases state."""
 
+import os
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
 
@@ -11,6 +14,7 @@ from tests.table.case import ROWS, SPLITS
 from tests.table.reading import by_key, records, wrong_records, wrong_values
 from tests.table.ways import Found, World, judged, way
 from tests.table.world import Table
+from tests.test_frameworks import answer, start
 
 
 def _of_all(world: World, wrong: Callable[[Table], Iterator[str]]) -> Found:
@@ -101,3 +105,25 @@ def _examples(folder: str) -> Iterator[tuple[str, bytes]]:
         for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
             features = tf.train.Example.FromString(record).features.feature
             yield features["key"].bytes_list.value[0].decode(), record
+
+
+@way("read as PyTorch's tensors", mark="frameworks")
+def as_torch(world: World) -> Found:
+    """Batches where there is no TensorFlow."""
+    return _by_framework(world, "torch")
+
+
+@way("read as JAX's arrays", mark="frameworks", absent={"raw": "JAX has no strings"})
+def as_jax(world: World) -> Found:
+    """Batches where there is no TensorFlow, with `jax_enable_x64`."""
+    return _by_framework(world, "jax")
+
+
+def _by_framework(world: World, name: str) -> Found:
+    interpreter = os.environ.get("RECORDMILL_FRAMEWORKS")
+    if not interpreter:
+        pytest.skip("RECORDMILL_FRAMEWORKS names no Python with torch and jax: make test-frameworks")
+    table, to = world.table(), world.folder / f"{name}.pickle"
+    run = start(interpreter, "values", table.published.folder, name, str(to), JAX_ENABLE_X64="true")
+    answer(run)
+    return judged(table.cases, wrong_values(table.cases, pickle.loads(to.read_bytes()), padded=True))  # noqa: S301

@@ -139,7 +139,7 @@ def verified(world: World) -> Found:
     return _of_all(world, lambda table: map(str, verify_version(table.published.folder).findings.problems))
 
 
-@way("compared (`diff`)", nightly=True)
+@way("compared (`diff`)", mark="nightly")
 def compared(world: World) -> Found:
     """A row whose values are another's is found, with each feature that differs."""
     before, after = world.again("before"), world.again("after")
@@ -157,7 +157,7 @@ def compared(world: World) -> Found:
     return judged(before.cases, wrong)
 
 
-@way("read by TensorFlow Datasets", nightly=True)
+@way("read by TensorFlow Datasets", mark="nightly")
 def tfds(world: World) -> Found:
     """Its own reader gives what records hold."""
     import tensorflow_datasets as tensorflow_datasets
@@ -174,7 +174,7 @@ def tfds(world: World) -> Found:
     return _of_all(world, wrong)
 
 
-@way("in a mixture with a version that learned from other rows", nightly=True)
+@way("in a mixture with a version that learned from other rows", mark="nightly")
 def mixed(world: World) -> Found:
     """Values of the other version mean the same, or a line refuses the mixture."""
     one, other = world.again("one"), world.again("other")
@@ -238,7 +238,7 @@ CHANGES = [
 ]  # fmt: skip
 
 
-@way("changed by every other augmentation", absent=NO_PIXELS, nightly=True)
+@way("changed by every other augmentation", absent=NO_PIXELS, mark="nightly")
 def augmented(world: World) -> Found:
     """Images stay images of their type; masks hold no value that they had not, and boxes and points stay inside."""
     table = world.table()
@@ -268,7 +268,7 @@ def _not_kept(kind: str, before: Any, after: Any) -> Iterator[str]:
         yield f"moves {before.tolist()} to {after.tolist()}"
 
 
-@way("adopted: the version's files read as somebody else's", nightly=True)
+@way("adopted: the version's files read as somebody else's", mark="nightly")
 def adopted(world: World) -> Found:
     """Adoption finds each stored part by its name, and reads what it holds."""
     table = world.again("adopted")
