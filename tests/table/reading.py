@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from recordmill import Ragged
 from tests.table.case import ROWS, Case, difference, named
 
 Values = Mapping[str, Mapping[str, Any]]
@@ -92,6 +93,7 @@ def by_key(batches: Iterable[Any], label: str | None = None) -> dict[str, dict[s
     for batch in batches:
         features = batch if label is None else {**batch[0], label: batch[1]}
         for place, key in enumerate(np.asarray(features["key"]).tolist()):
-            found[bytes(key).decode()] = {name: np.asarray(each)[place] for name, each in features.items()}
-            del found[bytes(key).decode()]["key"]
+            row = {name: each.row(place) if isinstance(each, Ragged) else np.asarray(each)[place]
+                   for name, each in features.items() if name != "key"}  # fmt: skip
+            found[bytes(key).decode()] = row
     return found

@@ -83,6 +83,24 @@ def training(world: World) -> Found:
     return _of_all(world, wrong)
 
 
+NO_IDS = {kind: "is no list of a text's ids" for kind in ("image", "image_sequence", "mask", "masks", "boxes", "keypoints",
+          "category", "categories", "number", "numbers", "array", "raw")}  # fmt: skip
+
+
+@way("as rows of their own lengths (`text='ragged'`), or bucketed", absent=NO_IDS)
+def ragged(world: World) -> Found:
+    """Texts without `max_length` are neither cut nor, ragged, padded."""
+    table = world.table()
+    cases = {name: case for name, case in table.cases.items()
+             if case.kind not in NO_IDS and case.feature.get("max_length") is None}  # fmt: skip
+    lines: list[str] = []
+    for form in ("ragged", "bucketed"):
+        options = {"features": list(cases), "with_key": True, "label": None, "text": form, "drop_remainder": False}
+        given = table.dataset.training_input("train", batch_size=2, **options)
+        lines += wrong_values(cases, by_key(given.as_numpy()), padded=form == "bucketed")
+    return judged(cases, lines)
+
+
 @way("read by tf.Transform's own classes")
 def tf_transform(world: World) -> Found:
     """`TFTransformOutput` names each stored tensor and its type."""
@@ -94,7 +112,7 @@ def tf_transform(world: World) -> Found:
             parsed = tf.io.parse_single_example(example, spec)
             dense = {name: tf.sparse.to_dense(each) if isinstance(each, tf.SparseTensor) else each
                      for name, each in parsed.items()}  # fmt: skip
-            found[key] = {name: each.numpy().reshape(-1) for name, each in dense.items()}
+            found[key] = {name: np.reshape(each.numpy(), -1) for name, each in dense.items()}
         yield from wrong_records(table.cases, found)
 
     return _of_all(world, wrong)
