@@ -29,6 +29,13 @@ class File:
 
 
 @dataclass(frozen=True)
+class Rejected:
+    """In `read`: the row is a reject because of this feature; its dataset allows `rejects: {max_share: 1}`."""
+
+    code: str
+
+
+@dataclass(frozen=True)
 class Check:
     """A value that many bytes are right for: `wrong` says why some are not, or returns None."""
 
@@ -72,6 +79,11 @@ class Case:
         """The kind's name."""
         return str(self.feature["kind"])
 
+    def rejects(self) -> dict[str, str]:
+        """Returns the codes of the rows that the feature makes rejects, by key."""
+        rows = {ROWS[row]: each for values in self.read.values() for row, each in enumerate(values)}
+        return {key: each.code for key, each in rows.items() if isinstance(each, Rejected)}
+
     def model_ready(self) -> dict[str, Sequence[Any]]:
         """Returns the values that a model gets, by part."""
         return {part.removeprefix("+"): values for part, values in self.read.items()}
@@ -95,6 +107,8 @@ def difference(expected: Any, found: Any, *, within: float = 0.0, fill: Any = No
     """
     if isinstance(expected, Check):
         return expected.wrong(found)
+    if isinstance(expected, Rejected):
+        return f"kept, not rejected as {expected.code}"
     wanted, given = _array(expected), _array(found)
     if fill is not None and wanted.ndim == given.ndim and wanted.shape != given.shape:
         inner = tuple(slice(0, side) for side in wanted.shape)

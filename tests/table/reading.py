@@ -1,5 +1,6 @@
 """What a version of the table holds, read in the ways that the project does not decide, and compared with the cases."""
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,22 @@ def records(folder: str | Path) -> dict[str, dict[str, Any]]:
 def _held(feature: Any) -> Any:
     kind = feature.WhichOneof("kind")
     return np.array(getattr(feature, kind).value, PROTO[kind]) if kind else np.array([])
+
+
+def wrong_rejects(cases: Mapping[str, Case], folder: str | Path) -> Iterator[str]:
+    """Yields rejects of a version that no case states, and those that are missing."""
+    files = sorted(Path(folder).glob("rejects/rejected-*"))
+    given = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    found = {(each["id"], each["code"]) for each in given}
+    expected = {(key, code): name for name, case in cases.items() for key, code in case.rejects().items()}
+    yield from (
+        f"{name}: {key} is no reject as {code}" for (key, code), name in expected.items() if (key, code) not in found
+    )
+    yield from (
+        f"{each['column']}: {each['id']} is a reject: {each['message']}"
+        for each in given
+        if (each["id"], each["code"]) not in expected
+    )
 
 
 def wrong_records(cases: Mapping[str, Case], found: Values) -> Iterator[str]:

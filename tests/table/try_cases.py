@@ -1,10 +1,10 @@
-"""Builds some cases and prints what is wrong: `python -m tests.table.try_cases number text_`, by the beginning of names."""
+"""Builds cases and prints what is wrong: `python -m tests.table.try_cases number text_`, by beginnings of names."""
 
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.table.reading import by_key, records, wrong_records, wrong_values
+from tests.table.reading import by_key, records, wrong_records, wrong_rejects, wrong_values
 from tests.table.world import CASES, SPECS, SPLITS, Table
 
 
@@ -14,9 +14,10 @@ def main(*beginnings: str) -> None:
     for dataset in dict.fromkeys(case.dataset for case in chosen.values()):
         cases = {name: case for name, case in chosen.items() if case.dataset == dataset}
         print(f"{dataset}: {len(cases)} cases")
-        with tempfile.TemporaryDirectory() as folder:
-            table = Table(Path(folder) / "table", cases, **SPECS[dataset])
-            lines = [*wrong_records(cases, records(table.published.folder))]
+        with tempfile.TemporaryDirectory() as scratch:
+            table = Table(Path(scratch) / "table", cases, **SPECS[dataset])
+            folder = table.published.folder
+            lines = [*wrong_rejects(cases, folder), *wrong_records(cases, records(folder))]
             for split in SPLITS:
                 given = table.dataset.evaluation_input(split, batch_size=6, with_key=True, label=None)
                 lines += wrong_values(cases, by_key(given.as_numpy()), padded=True)
