@@ -65,8 +65,8 @@ def _wrong_record(expected: Any, found: Any, within: float) -> str | None:
         return "nothing"
     flat = expected if not isinstance(expected, np.ndarray) else expected.reshape(-1)
     if not isinstance(flat, np.ndarray | list):
-        flat, found = flat, found[0] if len(found) == 1 else found
-    if len(found) == 0 and isinstance(flat, np.ndarray | list) and len(flat) == 0:
+        found = found[0] if len(found) == 1 else found
+    elif len(flat) == len(found) == 0:
         return None  # an empty list of a record has no type
     return difference(flat, found, within=within)
 

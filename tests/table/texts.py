@@ -172,7 +172,7 @@ WORDS = {
 
 # Subwords, learned and given
 PIECES = "[UNK] the cat ##s [CLS] [SEP] [PAD] dog , ! ' _"
-BPE = "[PAD] [UNK] [BEGIN] he ▁t ▁the ▁ t e h a c"
+BPE = "[PAD] [UNK] [BEGIN] he ▁t ▁the t ▁ e h a c"
 """Of `the` five times and `cat` twice: three merges, then letters by count."""
 
 
@@ -232,8 +232,9 @@ SUBWORDS = {
         ["cats", "Cat dogs", "dogs dog the", "the the", "the s", "cats cat dog", "s  Dog", "the xs"],
         {
             "": ids(
-                "[PAD] [UNK] [END] s ▁cat ▁dog ▁the",
-                *("▁cat s [END]",) * 8
+                "[PAD] [UNK] [END] s ▁cat ▁dog ▁the o h g e d c a t ▁",
+                *("▁cat s [END]", "▁cat ▁dog s [END]", "▁dog s ▁dog ▁the [END]", "▁the ▁the [END]", "▁the ▁ s [END]"),
+                *("▁cat s ▁cat ▁dog [END]", "▁ s ▁dog [END]", "▁the ▁ [UNK] s [END]"),
             )
         },
     ),
@@ -269,8 +270,8 @@ CODE = ["theCat 3123", "don'T", "the\n\n", "", "  cat", "é", "3123", "<|endofte
 
 
 def ranked(*rows: str, begin: Sequence[int] = (), end: Sequence[int] = ()) -> list[Any]:
-    """Returns the ids of rows of pieces with | between them: ranks, or a piece's bytes."""
-    pieces = [[each.encode() for each in row.split("|")] for row in rows]
+    """Returns the ids of rows of pieces with ~ between them: ranks, or a piece's bytes."""
+    pieces = [[each.encode() for each in row.split("~")] for row in rows]
     return int64([[*begin, *(id_ for piece in row for id_ in ([RANKS[piece]] if piece in RANKS else piece)), *end] for row in pieces])
 
 
@@ -305,28 +306,28 @@ LIBRARIES = {
     "text_tiktoken": Case(
         f"{{kind: text, tokenizer: tiktoken, model: ranks.tiktoken, pattern: r50k_base, end: '{END}'}}",
         CODE,
-        {"": ranked(*("th|eC|at| 3|123", "don'T", "the|\n\n", "", "  |cat", "é", "3|123", END), end=[50256])},
+        {"": ranked(*("th~eC~at~ 3~123", "don'T", "the~\n\n", "", "  ~cat", "é", "3~123", END), end=[50256])},
         padding={"": 50257},
         files=TIKTOKEN,
     ),
     "text_cl100k": Case(
         f"{{kind: text, tokenizer: tiktoken, model: ranks.tiktoken, pattern: cl100k_base, begin: '{END}'}}",
         CODE,
-        {"": ranked(*("th|eC|at| 3|12|3", "don'T", "the|\n\n", "", "  |cat", "é", "3|12|3", END), begin=[100257])},
+        {"": ranked(*("th~eC~at~ 3~12~3", "don'T", "the~\n\n", "", "  ~cat", "é", "3~12~3", END), begin=[100257])},
         padding={"": 100258},
         files=TIKTOKEN,
     ),
     "text_o200k": Case(
         f"{{kind: text, tokenizer: tiktoken, model: ranks.tiktoken, pattern: o200k_base, end: '{END}'}}",
         CODE,
-        {"": ranked(*("the|C|at| 3|12|3", "don'T", "the|\n\n", "", "  |cat", "é", "3|12|3", END), end=[199999])},
+        {"": ranked(*("the~C~at~ 3~12~3", "don'T", "the~\n\n", "", "  ~cat", "é", "3~12~3", END), end=[199999])},
         padding={"": 200000},
         files=TIKTOKEN,
     ),
     "text_regex": Case(
         r"{kind: text, tokenizer: tiktoken, model: ranks.tiktoken, pattern: '.', end: A}",
         ["the", "a", "123", "", "b", "c", "d", "e"],
-        {"": ranked(*("t|h|e", "a", "1|2|3", "", "b", "c", "d", "e"), end=[65])},
+        {"": ranked(*("t~h~e", "a", "1~2~3", "", "b", "c", "d", "e"), end=[65])},
         padding={"": 264},
         files=TIKTOKEN,
     ),
