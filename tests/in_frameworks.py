@@ -6,6 +6,7 @@
 import hashlib
 import json
 import os
+import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -355,6 +356,24 @@ def grain_rows(path: str) -> Any:
     loader = DataLoader(rows, batch_sampler=sampler, num_workers=1, collate_fn=list)
     by_torch = [digests([row]) for batch in loader for row in batch]
     return {"grain": by_grain == wanted, "torch": by_torch == wanted}
+
+
+def values(path: str, framework: str, to: str) -> Any:
+    """Writes all rows as `as_torch` or `as_jax` gives them, by key, as a pickle of NumPy arrays."""
+    found: dict[str, dict[str, Any]] = {}
+    dataset = open_dataset(path)
+    for split in dataset.splits:
+        given = dataset.evaluation_input(split, batch_size=6, with_key=True)
+        for batch in given.as_torch() if framework == "torch" else given.as_jax():
+            for place, key in enumerate(batch.pop("key")):
+                rows = {name: each[place] for name, each in batch.items()}
+                found[bytes(key).decode()] = {name: _numpy(each) for name, each in rows.items()}
+    Path(to).write_bytes(pickle.dumps(found))
+
+
+def _numpy(value: Any) -> Any:
+    is_short = str(getattr(value, "dtype", "")) == "torch.bfloat16"  # which NumPy lacks
+    return np.asarray(value.float()).astype("bfloat16") if is_short else np.asarray(value)
 
 
 def two_epochs(begin: Callable[[], Iterator[Any]]) -> Iterator[Iterator[Any]]:

@@ -86,11 +86,12 @@ def wrong_values(cases: Mapping[str, Case], found: Values, *, padded: bool = Fal
                     yield f"{name}: {part or 'value'} of {key} is {wrong}"
 
 
-def by_key(batches: Iterable[Any]) -> dict[str, dict[str, Any]]:
-    """Returns the rows of batches of features by key."""
+def by_key(batches: Iterable[Any], label: str | None = None) -> dict[str, dict[str, Any]]:
+    """Returns the rows of batches by key; `label` names the target."""
     found = {}
     for batch in batches:
-        keys = [bytes(key).decode() for key in np.asarray(batch["key"]).tolist()]
-        for place, key in enumerate(keys):
-            found[key] = {name: np.asarray(values)[place] for name, values in batch.items() if name != "key"}
+        features = batch if label is None else {**batch[0], label: batch[1]}
+        for place, key in enumerate(np.asarray(features["key"]).tolist()):
+            found[bytes(key).decode()] = {name: np.asarray(each)[place] for name, each in features.items()}
+            del found[bytes(key).decode()]["key"]
     return found

@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from recordmill.pipeline.spec.features import AnyFeature
+from tests.table.page import PAGE, page
 from tests.table.world import CASES
 
 KINDS = {
@@ -52,7 +53,9 @@ def _names(annotation: Any) -> Iterator[Any]:
 CHOICES = [(kind, path, name) for kind, model in KINDS.items() for path, name in choices(model)]
 
 
-@pytest.mark.parametrize(("kind", "path", "name"), CHOICES, ids=lambda value: ".".join(value) if isinstance(value, tuple) else str(value))
+@pytest.mark.parametrize(
+    ("kind", "path", "name"), CHOICES, ids=lambda value: ".".join(value) if isinstance(value, tuple) else str(value)
+)
 def test_every_option_has_a_case(kind: str, path: tuple[str, ...], name: Any) -> None:
     given = [_at(case.feature, path) for case in CASES.values() if case.kind == kind]
     default = KINDS[kind].model_fields[path[0]].default if len(path) == 1 else None
@@ -64,3 +67,7 @@ def _at(feature: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     for option in path:
         value = value.get(option) if isinstance(value, Mapping) else None
     return value
+
+
+def test_the_page_of_kinds_is_made_from_the_table() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.table.page"

@@ -64,7 +64,8 @@ class Way:
     run: Callable[[World], Found]
     refused: Mapping[str, str] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
-    nightly: bool = False
+    mark: str | None = None
+    """The marker of what a day does not run: `nightly`, or `frameworks`."""
 
 
 WAYS: dict[str, Way] = {}

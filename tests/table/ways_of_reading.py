@@ -1,18 +1,20 @@
 """Ways of reading: each engine, form and other reader gives the values that the cases state."""
 
+import os
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from recordmill import serving_model
-from tests.table.case import ABSENT, ROWS, SPLITS, Case, File, named
+from tests.table.case import ROWS, SPLITS
 from tests.table.reading import by_key, records, wrong_records, wrong_values
 from tests.table.ways import Found, World, judged, way
 from tests.table.world import Table
+from tests.test_frameworks import answer, start
 
 
 def _of_all(world: World, wrong: Callable[[Table], Iterator[str]]) -> Found:
@@ -30,8 +32,8 @@ def stored(world: World) -> Found:
 
 def _evaluated(table: Table, batches: Callable[[Any], Any], **options: Any) -> Iterator[str]:
     for split in SPLITS:
-        given = table.dataset.evaluation_input(split, batch_size=6, with_key=True, label=None, **options)
-        yield from wrong_values(table.cases, by_key(batches(given)), padded=True)
+        given = table.dataset.evaluation_input(split, batch_size=6, with_key=True, **options)
+        yield from wrong_values(table.cases, by_key(batches(given), table.label), padded=True)
 
 
 @way("read as NumPy arrays")
@@ -59,10 +61,11 @@ def row(world: World) -> Found:
 
     def wrong(table: Table) -> Iterator[str]:
         for split, rows in SPLITS.items():
-            source = table.dataset.source(split, label=None, with_key=True)
-            numbers = [source.number_of(ROWS[each]) for each in range(len(ROWS))[rows]]
-            given = (source[number] for number in numbers)
-            yield from wrong_values(table.cases, {bytes(each.pop("key")).decode(): each for each in given})
+            source = table.dataset.source(split, with_key=True)
+            for number in range(len(ROWS))[rows]:
+                given = source[source.number_of(ROWS[number])]
+                features = given if table.label is None else {**given[0], table.label: given[1]}
+                yield from wrong_values(table.cases, {ROWS[number]: features})
 
     return _of_all(world, wrong)
 
@@ -72,10 +75,10 @@ def training(world: World) -> Found:
     """Each epoch holds each row of the split once, with its values."""
 
     def wrong(table: Table) -> Iterator[str]:
-        given = table.dataset.training_input("train", batch_size=2, with_key=True, label=None, epochs=2, seed=3)
+        given = table.dataset.training_input("train", batch_size=2, with_key=True, epochs=2, seed=3)
         batches = list(given.as_numpy())
         for epoch in (batches[:3], batches[3:]):
-            yield from wrong_values(table.cases, by_key(epoch), padded=True)
+            yield from wrong_values(table.cases, by_key(epoch, table.label), padded=True)
 
     return _of_all(world, wrong)
 
@@ -102,3 +105,25 @@ def _examples(folder: str) -> Iterator[tuple[str, bytes]]:
         for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
             features = tf.train.Example.FromString(record).features.feature
             yield features["key"].bytes_list.value[0].decode(), record
+
+
+@way("read as PyTorch's tensors", mark="frameworks")
+def as_torch(world: World) -> Found:
+    """Batches where there is no TensorFlow."""
+    return _by_framework(world, "torch")
+
+
+@way("read as JAX's arrays", mark="frameworks", absent={"raw": "JAX has no strings"})
+def as_jax(world: World) -> Found:
+    """Batches where there is no TensorFlow, with `jax_enable_x64`."""
+    return _by_framework(world, "jax")
+
+
+def _by_framework(world: World, name: str) -> Found:
+    interpreter = os.environ.get("RECORDMILL_FRAMEWORKS")
+    if not interpreter:
+        pytest.skip("RECORDMILL_FRAMEWORKS names no Python with torch and jax: make test-frameworks")
+    table, to = world.table(), world.folder / f"{name}.pickle"
+    run = start(interpreter, "values", table.published.folder, name, str(to), JAX_ENABLE_X64="true")
+    answer(run)
+    return judged(table.cases, wrong_values(table.cases, pickle.loads(to.read_bytes()), padded=True))  # noqa: S301

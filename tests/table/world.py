@@ -1,7 +1,7 @@
 """The table's datasets: inputs and specs written from the cases, and each dataset built once when first needed."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,9 @@ import yaml
 
 import recordmill
 from recordmill import Dataset, Published
-from recordmill.pipeline.spec.model import Spec, parse_spec
+from recordmill.pipeline.spec.model import Spec
 from tests.table import images, texts, values
-from tests.table.case import ABSENT, ROWS, SPLITS, Case, File, named
+from tests.table.case import ABSENT, ROWS, SPLITS, Case, File
 
 CASES: Mapping[str, Case] = {**values.CASES, **texts.CASES, **images.CASES}
 """By the feature's name, which begins with the kind's and says the option."""
@@ -34,7 +34,7 @@ class Table:
 
     def __init__(self, folder: Path, cases: Mapping[str, Case], **spec: Any) -> None:
         """Writes the rows and the spec; `spec` holds further options, or other ones."""
-        self.folder, self.cases = folder, cases
+        self.folder, self.cases, self.label = folder, cases, spec.get("label")
         folder.mkdir(parents=True)
         features = {name: case.feature for name, case in cases.items()}
         self.text = yaml.safe_dump(
