@@ -37,7 +37,9 @@ def full(rows: Sequence[Any], length: int, padding: int = 0) -> list[Any]:
 def cut(options: str, raw: Sequence[Any], rows: Sequence[Any], length: int, padding: int = 0, **more: Any) -> Case:
     """Makes a case of rows that are stored as they are, and padded to `max_length` in any batch."""
     stored = {"": rows, **more.pop("parts", {})}
-    read = {part: full(each, length, 0 if part else padding) if np.ndim(each[0]) else each for part, each in stored.items()}
+    read = {
+        part: full(each, length, 0 if part else padding) if np.ndim(each[0]) else each for part, each in stored.items()
+    }
     return Case(options, raw, read, stored, {"": padding}, **more)
 
 
@@ -87,23 +89,43 @@ WORDS = {
     "text_nfc": Case(
         "{kind: text, normalize: nfc, tokenizer: characters, case: keep, vocabulary: nfc.txt}",
         ["e\u0301 E\u0301", "\u3000é\t \n b ", "ﬁ", "b", "", "b", "e", "\u00a0"],
-        {
-            "": ids(
-                "[PAD] [UNK] é É ﬁ ▁ b e", "é ▁ É", "é ▁ b", "ﬁ", "b", "", "b", "e", ""
-            )
-        },
+        {"": ids("[PAD] [UNK] é É ﬁ ▁ b e", "é ▁ É", "é ▁ b", "ﬁ", "b", "", "b", "e", "")},
         files={"nfc.txt": lines("é", "É", "ﬁ", "▁", "b", "e")},
     ),
     "text_nfkc": Case(
         "{kind: text, normalize: nfkc, vocabulary: nfkc.txt}",
         FORMS,
-        {"": ids("[PAD] [UNK] straße fin é tel", "straße", "fin", "é", "é", "[UNK]", "[UNK]", "fin tel", "[UNK] [UNK] [UNK]")},
+        {
+            "": ids(
+                "[PAD] [UNK] straße fin é tel",
+                "straße",
+                "fin",
+                "é",
+                "é",
+                "[UNK]",
+                "[UNK]",
+                "fin tel",
+                "[UNK] [UNK] [UNK]",
+            )
+        },
         files={"nfkc.txt": lines("straße", "fin", "é", "tel")},
     ),
     "text_fold": Case(
         "{kind: text, case: fold, vocabulary: fold.txt}",
         FORMS,
-        {"": ids("[PAD] [UNK] strasse fin é tel off", "strasse", "fin", "é", "é", "[UNK]", "strasse", "fin tel", "[UNK] off")},
+        {
+            "": ids(
+                "[PAD] [UNK] strasse fin é tel off",
+                "strasse",
+                "fin",
+                "é",
+                "é",
+                "[UNK]",
+                "strasse",
+                "fin tel",
+                "[UNK] off",
+            )
+        },
         files={"fold.txt": lines("strasse", "fin", "é", "tel", "off")},
     ),
     "text_whitespace": cut(
@@ -130,7 +152,16 @@ WORDS = {
             "": int64(
                 [
                     [4, *(5 if word == "the" else 1 + fingerprint64(word.encode()) % 3 for word in row.split())]
-                    for row in ("the cat sat", "the cats", "the", "", "cat the dog", "the dogs cat", "the hat", "dog_1 cat s")
+                    for row in (
+                        "the cat sat",
+                        "the cats",
+                        "the",
+                        "",
+                        "cat the dog",
+                        "the dogs cat",
+                        "the hat",
+                        "dog_1 cat s",
+                    )
                 ]
             )
         },
@@ -143,7 +174,16 @@ WORDS = {
             "": int64(
                 [
                     [*(2 + fingerprint64(words.encode()) % 50 for words in row), 1]
-                    for row in (["a", "b", "c", "a b", "b c"], ["a"], [], ["a", "b", "a b"], ["c"], ["b"], ["b", "c", "b c"], ["d"])
+                    for row in (
+                        ["a", "b", "c", "a b", "b c"],
+                        ["a"],
+                        [],
+                        ["a", "b", "a b"],
+                        ["c"],
+                        ["b"],
+                        ["b", "c", "b c"],
+                        ["d"],
+                    )
                 ]
             )
         },
@@ -251,20 +291,25 @@ SUBWORDS = {
 NAMES = "[UNK] [CLS] [SEP] [PAD] <user> <assistant> <system> <tool> <developer> <function> </s> the cat dog sat hat ##s , ! '"
 
 
-
-def tokenizer_json(names: str = NAMES) -> bytes:
-    """Makes WordPieces like BERT's, with [CLS] and [SEP] around texts and pairs."""
-    place = {name: id_ for id_, name in enumerate(names.split())}
+def tokenizer_json(padding: str | None = None) -> bytes:
+    """Makes WordPieces like BERT's, with [CLS] and [SEP] around texts and pairs, and a section for padding."""
+    place = {name: id_ for id_, name in enumerate(NAMES.split())}
     made = Tokenizer(models.WordPiece(place, unk_token="[UNK]"))
     made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
     made.post_processor = processors.BertProcessing(*((name, place[name]) for name in ("[SEP]", "[CLS]")))
     made.add_special_tokens([AddedToken(name, special=True) for name in place if name[0] in "[<"])
+    if padding:
+        made.enable_padding(pad_id=place[padding], pad_token=padding, length=9)
+        made.enable_truncation(2)
     return made.to_str().encode()
 
 
 TOKENIZER = {"tokenizer.json": tokenizer_json()}
 MERGED = "eC th the at cat 12 123 dog".split()
-RANKS = {**{bytes([byte]): byte for byte in range(256)}, **{piece.encode(): 256 + at for at, piece in enumerate(MERGED)}}
+RANKS = {
+    **{bytes([byte]): byte for byte in range(256)},
+    **{piece.encode(): 256 + at for at, piece in enumerate(MERGED)},
+}
 TIKTOKEN = {"ranks.tiktoken": lines(*(f"{base64.b64encode(piece).decode()} {rank}" for piece, rank in RANKS.items()))}
 CODE = ["theCat 3123", "don'T", "the\n\n", "", "  cat", "é", "3123", "<|endoftext|>"]
 
@@ -272,7 +317,12 @@ CODE = ["theCat 3123", "don'T", "the\n\n", "", "  cat", "é", "3123", "<|endofte
 def ranked(*rows: str, begin: Sequence[int] = (), end: Sequence[int] = ()) -> list[Any]:
     """Returns the ids of rows of pieces with ~ between them: ranks, or a piece's bytes."""
     pieces = [[each.encode() for each in row.split("~")] for row in rows]
-    return int64([[*begin, *(id_ for piece in row for id_ in ([RANKS[piece]] if piece in RANKS else piece)), *end] for row in pieces])
+    return int64(
+        [
+            [*begin, *(id_ for piece in row for id_ in ([RANKS[piece]] if piece in RANKS else piece)), *end]
+            for row in pieces
+        ]
+    )
 
 
 END = "<|endoftext|>"
@@ -293,7 +343,16 @@ LIBRARIES = {
     "text_words": cut(
         "{kind: text, tokenizer: huggingface, model: tokenizer.json, pretokenized: true, special_tokens: false,"
         " begin: <system>, end: </s>, max_length: 6, truncate: start}",
-        [["The", "cats", "sat"], ["dogs", "!"], "the hat", [], ["cats", "dogs", "hat"], ["the"], ["no", "cat"], ["cats"]],
+        [
+            ["The", "cats", "sat"],
+            ["dogs", "!"],
+            "the hat",
+            [],
+            ["cats", "dogs", "hat"],
+            ["the"],
+            ["no", "cat"],
+            ["cats"],
+        ],
         ids(
             NAMES,
             *("<system> the cat ##s sat </s>", "<system> dog ##s ! </s>", "<system> the hat </s>", "<system> </s>"),
@@ -302,6 +361,18 @@ LIBRARIES = {
         6,
         3,
         files=TOKENIZER,
+    ),
+    "text_plain": cut(
+        "{kind: text, tokenizer: huggingface, model: padded.json, special_tokens: false, max_length: 3, end: <tool>}",
+        RAW,
+        ids(
+            NAMES,
+            *("the cat <tool>", "the cat <tool>", "the <tool>", "<tool>", "cat , <tool>", "the dog <tool>"),
+            *("the hat <tool>", "dog [UNK] <tool>"),
+        ),
+        3,
+        10,
+        files={"padded.json": tokenizer_json("</s>")},
     ),
     "text_tiktoken": Case(
         f"{{kind: text, tokenizer: tiktoken, model: ranks.tiktoken, pattern: r50k_base, end: '{END}'}}",
@@ -334,6 +405,11 @@ LIBRARIES = {
 }
 
 TEXT = {**WORDS, **SUBWORDS, **LIBRARIES}
+DOUBLED = (
+    *("nfc", "nfkc", "fold", "whitespace", "bytes", "buckets", "hashed", "owner", "shared"),
+    *("wordpiece", "bpe", "sentencepiece_model", "plain", "tiktoken"),
+)
+"""Cases of one text a row that are also cases of two: all but those of the same options."""
 REVERSED = [5, 4, 3, 2, 1, 0, 6, 7]
 """For each row another one of its split."""
 
@@ -378,7 +454,9 @@ TEXTS = {
     "texts": Case(
         "{kind: texts}",
         [["The cat", "the"], "the cat\nThe", [], [""], ["sat"], ["dog", "cat", "dog"], ["the hat"], "\n"],
-        **several("[PAD] [UNK] the cat dog sat", "the cat|the", "the cat|the", "-", "", "sat", "dog cat dog", "the [UNK]", "-"),
+        **several(
+            "[PAD] [UNK] the cat dog sat", "the cat|the", "the cat|the", "-", "", "sat", "dog cat dog", "the [UNK]", "-"
+        ),
     ),
     "texts_most": Case(
         "{kind: texts, column: notes, optional: true, max_texts: 2, separator: ;, max_length: 3, truncate: start, end: true}",
@@ -395,7 +473,7 @@ TEXTS = {
     **{
         name.replace("text", "texts"): twice(case)
         for name, case in TEXT.items()
-        if not ({"pretokenized", "optional"} & case.feature.keys())
+        if name.removeprefix("text_") in DOUBLED
     },
 }
 
@@ -453,11 +531,29 @@ PAIRS = {
     ),
     "pair_first": cut_pair(
         "first: question, second: short, truncate: only_first",
-        *("the cat|sat", "the|the dog ##s", "the|cat", "|the", "cat ##s|", "the dog|the hat", "hat|cat", "the cat ,|sat"),
+        *(
+            "the cat|sat",
+            "the|the dog ##s",
+            "the|cat",
+            "|the",
+            "cat ##s|",
+            "the dog|the hat",
+            "hat|cat",
+            "the cat ,|sat",
+        ),
     ),
     "pair_second": cut_pair(
         "first: short, second: question, truncate: only_second",
-        *("sat|the cat", "the dog ##s|the", "cat|the", "the|", "|cat ##s", "the hat|the dog", "cat|hat", "sat|the cat ,"),
+        *(
+            "sat|the cat",
+            "the dog ##s|the",
+            "cat|the",
+            "the|",
+            "|cat ##s",
+            "the hat|the dog",
+            "cat|hat",
+            "sat|the cat ,",
+        ),
     ),
     "pair_plain": Case(
         "{kind: pair, first: short, second: question, model: tokenizer.json, special_tokens: false,"
@@ -635,7 +731,16 @@ CHATS = {
 
 # Labels of tokens
 TAGS = "O B-PER I-PER E-PER S-PER"
-TAGS_OF_WORDS = [["O", "B-PER", "I-PER"], ["B-PER", "O"], "O 1", [], ["O", "B-PER", "I-PER"], ["O"], ["1", "2"], ["B-PER"]]
+TAGS_OF_WORDS = [
+    ["O", "B-PER", "I-PER"],
+    ["B-PER", "O"],
+    "O 1",
+    [],
+    ["O", "B-PER", "I-PER"],
+    ["O"],
+    ["1", "2"],
+    ["B-PER"],
+]
 
 
 def labels(tags: str, ignore: int, *rows: str) -> list[Any]:
@@ -715,6 +820,103 @@ LABELS = {
         -100,
     ),
 }
-CASES: dict[str, Case] = {**TEXT, **TEXTS, **PAIRS, **CHATS, **LABELS}
-SPECS: dict[str, dict[str, object]] = {}
+
+
+# Windows and packs
+def windows(names: str, *rows: str, stride: int) -> dict[str, Sequence[Any]]:
+    """Returns the windows of rows, with | between them, and their places."""
+    each = [ids(names, *row.split("|")) for row in rows]
+    numbers = [Windows(range(len(row))) for row in each]
+    return {
+        "": [Windows(row) for row in each],
+        "window": numbers,
+        "start": [Windows(number * stride for number in row) for row in numbers],
+    }
+
+
+def in_windows(options: str, raw: Sequence[Any], stored: dict[str, Sequence[Any]], padding: int, **more: Any) -> Case:
+    """Makes a case of windows of at most 4 ids."""
+    read = {**stored, "": [Windows(full(row, 4, padding)) for row in stored[""]]}
+    return Case(options, raw, read, stored, {"": padding}, **more)
+
+
+LONG_TEXTS = [
+    *("the cat sat the dog", "the", "", "cat cat", "the hat sat", "the dog sat the hat cat", "the cat sat hat", "dog"),
+]
+SPANS = [[[4, 11, "X"]], [], [], [[4, 7, "X"]], [[0, 11, "X"]], [[8, 15, "X"]], [[12, 15, "X"]], [[0, 3, "X"]]]
+OF_SPANS = "{kind: token_labels, spans: true, classes: [O, B-X, I-X], "
+WINDOWS = {
+    "text_windows": in_windows(
+        "{kind: text, tokenizer: huggingface, model: tokenizer.json, window: {length: 4, stride: 3}, pack: 8}",
+        LONG_TEXTS,
+        windows(
+            NAMES,
+            *("[CLS] the cat sat|sat the dog [SEP]", "[CLS] the [SEP]", "[CLS] [SEP]", "[CLS] cat cat [SEP]"),
+            *("[CLS] the hat sat|sat [SEP]", "[CLS] the dog sat|sat the hat cat|cat [SEP]"),
+            *("[CLS] the cat sat|sat hat [SEP]", "[CLS] dog [SEP]"),
+            stride=3,
+        ),
+        3,
+        files=TOKENIZER,
+        dataset="windows",
+    ),
+    "token_labels_windows": in_windows(
+        OF_SPANS + "text: text_windows}",
+        SPANS,
+        {
+            "": [
+                Windows(labels("O B-X I-X", -100, *row.split("|")))
+                for row in (
+                    *("- O B-X I-X|I-X O O -", "- O -", "- -", "- O B-X -", "- B-X I-X I-X|I-X -"),
+                    *("- O O B-X|B-X I-X O O|O -", "- O O O|O B-X -", "- B-X -"),
+                )
+            ]
+        },
+        -100,
+        dataset="windows",
+    ),
+    "text_repeated": Case(
+        "{kind: text}", LONG_TEXTS, {"": ids("[PAD] [UNK] the cat sat dog hat", *LONG_TEXTS)}, dataset="windows"
+    ),
+    "text_apart": in_windows(
+        "{kind: text, tokenizer: huggingface, model: tokenizer.json, special_tokens: false, window: {length: 4}}",
+        LONG_TEXTS,
+        windows(
+            NAMES,
+            *("the cat sat the|dog", "the", "", "cat cat", "the hat sat", "the dog sat the|hat cat", "the cat sat hat"),
+            "dog",
+            stride=4,
+        ),
+        3,
+        files=TOKENIZER,
+        dataset="packs",
+    ),
+    "token_labels_apart": in_windows(
+        OF_SPANS + "text: text_apart}",
+        SPANS,
+        {
+            "": [
+                Windows(labels("O B-X I-X", -100, *row.split("|")))
+                for row in (
+                    *("O B-X I-X O|O", "O", "", "O B-X", "B-X I-X I-X", "O O B-X I-X|O O", "O O O B-X"),
+                    "B-X",
+                )
+            ]
+        },
+        -100,
+        dataset="packs",
+    ),
+}
+CASES: dict[str, Case] = {**TEXT, **TEXTS, **PAIRS, **CHATS, **LABELS, **WINDOWS}
+BOTH = ["text_apart", "token_labels_apart"]
+SPECS: dict[str, dict[str, object]] = {
+    "windows": {},
+    "packs": {
+        "pack": [
+            {"length": 6, "features": BOTH, "padding": {"token_labels_apart": -7}},
+            {"length": 3, "features": BOTH},
+            {"length": 2, "features": BOTH, "split": True},
+        ]
+    },
+}
 """The further options of datasets."""
