@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from tests.table.case import ROWS, SPLITS
-from tests.table.reading import by_key, records, wrong_records, wrong_values
+from tests.table.reading import by_key, key_of, records, wrong_records, wrong_values
 from tests.table.ways import Found, World, judged, way
 from tests.table.world import Table
 from tests.test_frameworks import answer, start
@@ -113,17 +113,18 @@ def tf_transform(world: World) -> Found:
             parsed = tf.io.parse_single_example(example, spec)
             dense = {name: tf.sparse.to_dense(each) if isinstance(each, tf.SparseTensor) else each
                      for name, each in parsed.items()}  # fmt: skip
-            found[key] = {name: np.reshape(each.numpy(), -1) for name, each in dense.items()}
+            held = {name: np.reshape(each.numpy(), -1) for name, each in dense.items()}
+            found[key_of(held, key)] = held
         yield from wrong_records(table.cases, found)
 
     return _of_all(world, wrong)
 
 
-def _examples(folder: str) -> Iterator[tuple[str, bytes]]:
+def _examples(folder: str) -> Iterator[tuple[bytes, bytes]]:
     for file in sorted(Path(folder).glob("*.tfrecord-*")):
         for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
             features = tf.train.Example.FromString(record).features.feature
-            yield features["key"].bytes_list.value[0].decode(), record
+            yield features["key"].bytes_list.value[0], record
 
 
 @way("read as PyTorch's tensors", mark="frameworks")
