@@ -8,7 +8,13 @@ from recordmill.pipeline.cli.screen import Screen, count, plain_table
 from recordmill.pipeline.cli.version_commands import print_table
 from recordmill.pipeline.compare.figures import read_breaches
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
-from recordmill.pipeline.facts.version import VersionFacts, duplicate_lines, learned_from_rejects, loss_warnings, packed_rows
+from recordmill.pipeline.facts.version import (
+    VersionFacts,
+    duplicate_lines,
+    learned_from_rejects,
+    loss_warnings,
+    packed_rows,
+)
 from recordmill.pipeline.versions.listing import Version
 
 SHOWN_CLASSES = 10

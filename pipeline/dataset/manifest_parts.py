@@ -174,7 +174,8 @@ Report = dict[str, Any]
 
 
 _SHARD = _object(
-    split=SplitName, records=Count, rejected=Count, at_fault=NotRequired[Counts], transcoded=Counts, profiles=NotRequired[Counts], losses=NotRequired[Counts],
+    split=SplitName, records=Count, rejected=Count, at_fault=NotRequired[Counts],
+    transcoded=Counts, profiles=NotRequired[Counts], losses=NotRequired[Counts],
     lengths=dict[str, _LENGTHS], label_counts=NotRequired[Counts],
 )  # fmt: skip
 """The parts of a span's shard read by a later build; `profile` reads its profile."""
