@@ -39,7 +39,7 @@ READING = modules(
     but=("pipeline.reader.tf_data", "pipeline.reader.keras_callback", "pipeline.reader.keras_data",
          "pipeline.reader.torch_data", "pipeline.facts.page",
          "pipeline.facts.contents", "pipeline.dataset.arrow_tables",
-         "pipeline.verify.repair", "pipeline.verify.parity"),
+         "pipeline.verify.parity"),
 )  # fmt: skip
 LIGHT = modules(
     "pipeline.facts",

@@ -16,8 +16,6 @@ from recordmill.pipeline.cli.commands import app
 from recordmill.pipeline.compare.rows import compare_rows
 from recordmill.pipeline.dataset.file_names import shard_paths
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard, read_latest
-from recordmill.pipeline.verify.repair import repair
-from recordmill.pipeline.verify.report import Findings
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.acts import materialize
@@ -308,30 +306,6 @@ def test_a_damaged_shard_is_not_kept(local: Path) -> None:
     shard.write_bytes(shard.read_bytes()[:-1])
     with raises(DatasetError, "bytes, expected", "`recordmill verify`"):
         publish(str(local), local.parent, "20261123T000000Z-dddd0000", keep=("train", "test"))
-
-
-def test_a_repaired_index_is_mended_in_every_version_that_holds_it(local: Path) -> None:
-    manifest = list_versions(str(local))[-1].manifest
-    index = manifest.splits["train"].shards[0].index
-    data = (local / "versions" / FIRST / index).read_bytes()
-    (local / "versions" / FIRST / index).write_bytes(b"\1" + data[1:])
-    findings = verify(str(local)).findings
-    assert {problem.file for problem in findings.problems} == {index}
-    assert repair(local / "versions" / THIRD, manifest, findings, None).files == (index,)
-    assert {(local / "versions" / version / index).read_bytes() for version in NAMES} == {data}
-    assert len({(local / "versions" / version / index).stat().st_ino for version in NAMES}) == 1
-
-
-def test_what_lies_in_another_versions_folder_is_not_repaired_here(local: Path) -> None:
-    manifest = list_versions(str(local))[-1].manifest
-    (shard, *_) = manifest.splits["train"].shards
-    split = replace(manifest.splits["train"], shards=(replace(shard, version=FIRST),))
-    findings = Findings()
-    findings.add(f"{FIRST}/{shard.file}", "the file is missing")
-    repaired = repair(local / "versions" / THIRD, replace(manifest, splits={"train": split}), findings, None)
-    assert repaired.files == ()
-    (reason,) = repaired.reasons
-    assert_names(reason, f"{FIRST}/{shard.file}: ", "another version", "build again")
 
 
 def test_the_place_of_a_shard() -> None:

@@ -247,7 +247,6 @@ def verify(
     folder: VersionFolder,
     version: OtherVersion = None,
     spec: Annotated[Path | None, Option(help="dataset.yaml, to also serve and compare raw rows.")] = None,
-    repair: Annotated[bool, Option("--repair", help="Rebuild damaged indexes, and shards with --spec.")] = False,
     sample: Annotated[int, Option(min=0, help="How many raw rows to compare.")] = 64,
     quick: Annotated[bool, Option("--quick", help="Compare only sizes and digests.")] = False,
     as_json: AsJson = False,
@@ -256,23 +255,20 @@ def verify(
     from recordmill.pipeline.verify.verify import NO_PARITY
     from recordmill.pipeline.verify.verify import verify as check
 
-    if "://" in folder and (repair or spec is not None):
-        raise DatasetError(f"{folder} is a URL: --spec and --repair need a local folder")
-    if repair or spec is not None:
-        check_extra()
+    if "://" in folder and spec is not None:
+        raise DatasetError(f"{folder} is a URL: --spec needs a local folder")
     parsed = None
     if spec is not None:
+        check_extra()
         parsed = recordmill.load_spec(str(spec))
     report = check(folder, version, quick=quick)
     if parsed is not None and report.manifest.adopted:
         raise DatasetError(f"{folder} names adopted files, which no spec built: leave --spec out")
-    if repair or parsed is not None:
+    if parsed is not None and sample:
         with quiet():  # Beam and TensorFlow print, also while they load
             from recordmill.pipeline.verify.parity import with_parity
-            from recordmill.pipeline.verify.repair import repaired
 
-            report = repaired(report, parsed) if repair else report
-            report = with_parity(report, parsed, sample) if parsed is not None and sample else report
+            report = with_parity(report, parsed, sample)
     if spec is None and not report.manifest.adopted:
         report.findings.unchecked.append(NO_PARITY)
     _print(report, as_json)

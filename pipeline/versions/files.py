@@ -10,7 +10,6 @@ the next one finds it.
 """
 
 import hashlib
-import os
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,6 @@ from types import MappingProxyType
 
 from recordmill.pipeline.dataset.file_names import inner_paths, inner_sizes
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Json, Manifest, Shard
-from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions.stores.base import Copied, Store
 from recordmill.pipeline.versions.stores.bucket import UPLOADS
@@ -85,24 +83,6 @@ class KeptFiles:
         if copied.refusal:
             self._refusal = copied.refusal
             self.copied_bytes += copied.bytes
-
-
-def replace_file(made: Path, path: Path) -> None:
-    """Replaces a file of a version, and its hard links in other versions."""
-    twins = _twins(path)
-    os.replace(made, path)
-    for twin in twins:
-        link = attempt_name(str(twin))
-        os.link(path, link)
-        os.replace(link, twin)
-
-
-def _twins(path: Path) -> list[Path]:
-    if not path.exists() or (state := path.stat()).st_nlink == 1:
-        return []
-    others = (other for other in path.parents[1].glob("*/*") if other != path and other.is_file())
-    own = (other for other in others if not (other.is_symlink() or other.parent.is_symlink()))
-    return [other for other in own if os.path.samestat(state, other.stat())]
 
 
 NONE: Mapping[str, Json] = MappingProxyType({})
