@@ -32,7 +32,6 @@ NIGHTS = [
         ["report", "out", "--output", "cwd/report.html"],
         ["export", "out", "export/b", "--to", "parquet"],
         ["export", "out", "export/c", "--to", "webdataset"],
-        ["versions", "materialize", "out"],
         ["versions", "forget", "out", "row/3"],
         ["versions", "unpin", "out", "2"],
         ["versions", "rollback", "out"],

@@ -11,7 +11,7 @@ the next one finds it.
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import repeat
@@ -25,9 +25,6 @@ from recordmill.pipeline.versions.stores.base import Copied, Store
 from recordmill.pipeline.versions.stores.bucket import UPLOADS
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.open_store import open_store
-
-MATERIALIZED = "materialized"
-"""The provenance entry with the time when a version was made whole, and the earlier files of its shards."""
 
 
 class KeptFiles:
@@ -124,13 +121,8 @@ class Needs:
         return f"{first} and {len(others)} more need them" if others else f"{first} needs them"
 
 
-def needs_of(
-    store: Store, but: Collection[str] = (), is_recent: Callable[[Manifest], bool] = lambda manifest: True
-) -> Needs:
-    """Collects the files that versions, except `but`, need of others. Raises: OutputError: the output cannot be read.
-
-    `is_recent`: whether readers may still use a materialized version's earlier files, which then count too.
-    """
+def needs_of(store: Store, but: Collection[str] = ()) -> Needs:
+    """Collects the files that versions, except `but`, need of others. Raises: OutputError: the output is unreadable."""
     names = store.children(VERSIONS_FOLDER)
     needs = Needs()
     for version in names:
@@ -143,9 +135,6 @@ def needs_of(
             needs.whole.update({name: version for name in names if name != version and name.encode() in content.data})
             continue
         needs.files.update(dict.fromkeys(referenced_files(manifest), version))
-        if MATERIALIZED in manifest.provenance and is_recent(manifest):
-            before = manifest.provenance[MATERIALIZED]["from"]
-            needs.files.update({f"{VERSIONS_FOLDER}/{name}": version for name in before})
     return needs
 
 
