@@ -289,17 +289,14 @@ def export(
     split: Annotated[str | None, Option(help="Write only this split.")] = None,
     version: OtherVersion = None,
 ) -> None:
-    """Write a version's rows in another format, with a dataset.yaml to rebuild them."""
+    """Write a version's rows in another format."""
     check_extra("build", EXPORT)
-    from recordmill.pipeline.export.export import SPEC_FILE
+    from recordmill.pipeline.export.export import ExportError
     from recordmill.pipeline.export.export import export as write
-    from recordmill.transforms.contract.kinds.base import ExportError
 
     if "://" in target:
         raise ExportError(f"{target} is a URL: name a local folder, and copy it from there")
     done = write(recordmill.open_dataset(folder, version), to, Path(target), split)
     print_line(f"{count(done.rows, 'row')} in {count(done.files, 'file')}, {done.bytes:,} bytes: {target}")
-    for note in done.notes:
-        print_line(f"  {note}")
-    if done.has_spec:
-        print_line(f"`recordmill build {Path(target) / SPEC_FILE} --output DIR` builds these rows again")
+    if split in (None, "train"):
+        print_line(f"`recordmill init {Path(target) / 'data'}` writes a spec that reads them")
