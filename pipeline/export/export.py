@@ -115,7 +115,7 @@ def _type(name: str, description: Description) -> pa.DataType:
 ARROW = {"bytes": pa.binary(), "int64": pa.int64(), "float32": pa.float32()}
 _WIDER = {"float16": "float32", "bfloat16": "float32"}
 DEPTHS = {"text": 0, "pair": 0, "chat": 0, "boxes": 2, "keypoints": 3}
-"""The depth of lists of decoded values, where it is not that of stored ones."""
+"""The depth of lists of decoded values, by kind, if it differs from that of stored ones."""
 
 
 def _plain(value: Any) -> Any:
