@@ -181,6 +181,7 @@ INSIDE_FUNCTIONS = {
     "recordmill.pipeline.cli.session": "TensorFlow and Beam",
     "recordmill.pipeline.compare.distributions": "Arrow",
     "recordmill.pipeline.reader.wire": "protobuf",
+    "recordmill.pipeline.reader.keras_data": "JAX",
     "recordmill.pipeline.reader.input": "TensorFlow, Keras, PyTorch and JAX",
     "recordmill.pipeline.reader.block_cache": "`fcntl`, which Windows does not have",
     "recordmill.pipeline.reader.local_shards": "`resource`, which Windows does not have",

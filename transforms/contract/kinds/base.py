@@ -23,6 +23,16 @@ DTYPES = ("bytes", "int64", "float32")
 Json = Mapping[str, Any]
 Value = TypeVar("Value")
 UNKNOWN = "[UNK]"  # the name of an unknown word or class
+OF_FORM = frozenset(
+    "stored stored_as encoding dtype shape options length max_length texts_per_row max_texts packed window keep_length "
+    "optional indicator impute train".split()
+)
+"""Fields of descriptions that do not change what a read value means; a batch's structure may."""
+OF_WORDS = frozenset(
+    "vocabulary vocabulary_size shown unknown_id first_id begin_id end_id oov_buckets tokenizer model joins "
+    "cross".split()
+)
+"""Fields that say no more about ids than their words do."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +171,18 @@ class Description:
         return {part: replace(stored, held=self.stored_as[part]) for part, stored in parts.items()}
 
     @property
+    def padding(self) -> Any:
+        """The value around a row's values in a batch; other parts than "" are padded with 0."""
+        return getattr(self, "padding_id", 0)
+
+    def meaning(self, statistics: Json, words: Sequence[str] | None) -> dict[str, Any]:
+        """Returns what decides a read value's meaning: fields, except `OF_FORM` and `OF_WORDS`, figures and words."""
+        left_out = OF_FORM if words is None else OF_FORM | OF_WORDS
+        found = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in left_out}
+        found |= {name: statistics.get(name) for name in getattr(self, "scaled_by", ())} | {"words": words}
+        return {name: value for name, value in found.items() if value not in (None, "none")}  # unchanged is as raw
+
+    @property
     def is_image_file(self) -> bool:
         """Whether the feature stores image files."""
         return False
@@ -214,6 +236,10 @@ class Padded(Protocol):
     @property
     def max_length(self) -> int | None:
         """The padded length; None: the batch's longest row."""
+
+    @property
+    def padding(self) -> Any:
+        """The value after a row's values."""
 
 
 def counted_words(words: str, length: int | str, most: int | None) -> str:

@@ -152,11 +152,6 @@ class Pixels:
             )
 
     @property
-    def padding(self) -> int:
-        """The value around an image in a batch, and of a missing image."""
-        return 0
-
-    @property
     def planes(self) -> int:
         """The planes of a deep image; 0 for plain ones (`planes_of`)."""
         return planes_of(self.pixel, self.shape[2])

@@ -78,6 +78,11 @@ class Scaled:
     boundaries: tuple[float, ...] | None = base.left_out(None)
     buckets: Count | None = base.left_out(None)
 
+    @property
+    def scaled_by(self) -> Sequence[str]:
+        """The names of the statistics in the stored numbers."""
+        return SCALED_BY[self.normalize]
+
     def scaled_words(self) -> str:
         """Describes the stored type."""
         return self.stored + ("" if self.buckets is None else f" ids of {self.buckets:,} buckets")
@@ -87,7 +92,7 @@ class Scaled:
         if self.buckets is not None:
             edges = [-math.inf, *(self.boundaries or ()), math.inf]
             return Bucket(int(stored), *edges[int(stored) : int(stored) + 2])
-        if not all(name in statistics for name in SCALED_BY[self.normalize]):
+        if not all(name in statistics for name in self.scaled_by):
             return base.short(stored)
         scale, start = 1.0, 0.0
         if self.normalize == "z_score":

@@ -35,6 +35,10 @@ class RawDescription(base.Description):
         value = {"": base.Stored(description["stored"], None if "length" in description else ())}
         return value | {"missing": base.Stored("int64")} if description.get("optional") else value
 
+    @property
+    def padding(self) -> Any:
+        return b"" if self.stored == "bytes" else 0
+
     def words(self) -> str:
         return self.stored if self.length is None else base.counted_words(self.stored, self.length, self.max_length)
 
@@ -60,6 +64,10 @@ class OwnDescription(base.Description):
     def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
         shape = description["shape"]
         return {"": base.Stored(description["stored"], None if shape is None else tuple(shape))}
+
+    @property
+    def padding(self) -> Any:
+        return b"" if self.stored == "bytes" else 0
 
     def words(self) -> str:
         if self.shape is None:
