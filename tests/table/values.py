@@ -155,7 +155,7 @@ CATEGORY = {
     "category_shown": Case("{kind: category, classes: {c: Cat, b: Bee}}", NAMES, {"": ids(NAMES, "cb")}),
     "category_fresh": Case("{kind: category, classes: fresh}", NAMES, {"": ids(NAMES, "abc")}),
     "category_file": Case(
-        "{kind: category, classes_file: names.txt}", NAMES, {"": ids(NAMES, "cb")}, files={"names.txt": b"c\nb\n"}
+        "{kind: category, classes_file: category_file.txt}", NAMES, {"": ids(NAMES, "cb")}, files={"category_file.txt": b"c\nb\n"}
     ),
     "category_cross": Case(
         "{kind: category, cross: [category, category_optional], hash_buckets: 11}",
@@ -223,10 +223,10 @@ CATEGORIES = {
         {"": ids(TAGS, "abc", 2, lambda name: 1), "+length": lengths(TAGS)},
     ),
     "categories_file": Case(
-        "{kind: categories, classes_file: tags.txt}",
+        "{kind: categories, classes_file: categories_file.txt}",
         TAGS,
         {"": ids(TAGS, "cb", 2, lambda name: 1), "+length": lengths(TAGS)},
-        files={"tags.txt": b"c\nb\n"},
+        files={"categories_file.txt": b"c\nb\n"},
     ),
     "categories_label": Case(
         "{kind: categories}",
