@@ -69,7 +69,7 @@ def known(rows: Sequence[Any], names: str) -> list[Any]:
 
 NUMBER = {
     "number": Case("{kind: number}", NUMBERS, {"": z_scores(NUMBERS)}, shown=NUMBERS),
-    "number_column": Case(
+    "from": Case(
         "{kind: number, column: price, normalize: none}", [], {"": float32(NUMBERS)}, columns={"price": NUMBERS}
     ),
     "number_clip": Case(
@@ -154,7 +154,7 @@ NUMBERS_ = {
         },
         stored={"": int64(each([row[:1] for row in LISTS], lambda x: (x >= 3) + (x >= 5) + (x >= 6)))},
     ),
-    "numbers_boundaries": Case(
+    "in": Case(
         "{kind: numbers, boundaries: [2, 6]}",
         LISTS,
         {"": int64(each(LISTS, lambda x: (x >= 2) + (x >= 6))), "+length": lengths(LISTS)},
@@ -198,7 +198,7 @@ CATEGORY = {
             )
         },
     ),
-    "category_label": Case("{kind: category}", NAMES, {"": ids(NAMES, "abcé", 0)}, shown=NAMES, dataset="label"),
+    "class": Case("{kind: category}", NAMES, {"": ids(NAMES, "abcé", 0)}, shown=NAMES, dataset="label"),
 }
 NO_TAGS = [*TAGS[:2], ABSENT, *TAGS[3:]]
 
@@ -367,7 +367,7 @@ RAW = {
 }
 CASES = {**NUMBER, **NUMBERS_, **CATEGORY, **CATEGORIES, **ARRAY, **RAW}
 SPECS: dict[str, dict[str, object]] = {
-    "label": {"label": "category_label"},
+    "label": {"label": "class"},
     "labels": {"label": "categories_label"},
     "label_ids": {"label": "categories_label_ids"},
 }

@@ -228,6 +228,10 @@ def tfds(world: World) -> Found:
         for name, feature in builder.info.features.items():
             if hasattr(feature, "names") and feature.names != table.dataset.class_names(name):
                 yield f"{name}: its classes are {feature.names}"
+            case = table.cases.get(name)
+            sides = zip(feature.shape, np.shape(case.read[""][0]), strict=True) if case and case.kind == "image" else ()
+            if any(side not in (None, wanted) for side, wanted in sides):
+                yield f"{name}: its shape is {feature.shape}"
 
     return _of_all(world, wrong)
 

@@ -15,7 +15,7 @@ from tests.table import images, texts, values
 from tests.table.case import ABSENT, ROWS, SPLITS, Case, File
 
 CASES: Mapping[str, Case] = {**values.CASES, **texts.CASES, **images.CASES}
-"""By the feature's name, which begins with the kind's and says the option."""
+"""By the feature's name: the kind's and the option, or a keyword of Python, which serving names otherwise."""
 SPECS: Mapping[str, Mapping[str, Any]] = {"main": {}, **values.SPECS, **texts.SPECS, **images.SPECS}
 """The options of each dataset beside its features."""
 SPEC = """
