@@ -120,11 +120,12 @@ def tf_transform(world: World) -> Found:
 
 
 def _flat(tensors: Any) -> Iterator[dict[str, Any]]:
-    """Returns the rows of tensors."""
-    lists = {name: [*map(np.array, each.to_list())] if hasattr(each, "to_list") else each.numpy()
+    """Yields the rows of tensors, each value a flat array."""
+    dense = {name: tf.sparse.to_dense(each) if isinstance(each, tf.SparseTensor) else each
              for name, each in tensors.items()}  # fmt: skip
-    for row in range(len(next(iter(lists.values())))):
-        yield {name: np.reshape(each[row], -1) for name, each in lists.items()}
+    for row in range(next(iter(dense.values())).shape[0]):
+        chosen = {name: each[row : row + 1] for name, each in dense.items()}
+        yield {name: np.reshape(getattr(each, "flat_values", each).numpy(), -1) for name, each in chosen.items()}
 
 
 def _wrong_domains(output: Any, table: Table, found: Any) -> Iterator[str]:
