@@ -42,6 +42,10 @@ class Check:
     wrong: Callable[[Any], str | None]
 
 
+class Windows(tuple[Any, ...]):
+    """A row's values by window, each of which is a record."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One feature of the table."""

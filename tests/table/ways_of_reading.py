@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from tests.table.case import ABSENT, ROWS, SPLITS
-from tests.table.reading import by_key, records, wrong_records, wrong_values
+from tests.table.reading import by_key, key_of, records, wrong_records, wrong_values
 from tests.table.ways import Found, World, judged, way
 from tests.table.world import Table
 from tests.test_frameworks import answer, start
@@ -111,7 +111,8 @@ def tf_transform(world: World) -> Found:
     def wrong(table: Table) -> Iterator[str]:
         output = tft.TFTransformOutput(table.published.folder)
         spec = output.transformed_feature_spec()
-        found = {key: next(_flat(tf.io.parse_example([example], spec))) for key, example in _examples(output)}
+        rows = ((key, next(_flat(tf.io.parse_example([example], spec)))) for key, example in _examples(output))
+        found = {key_of(held, key): held for key, held in rows}
         yield from wrong_records(table.cases, found)
         yield from _wrong_domains(output, table, found)
         yield from _wrong_transformed(output, table)
@@ -129,11 +130,11 @@ def _flat(tensors: Any) -> Iterator[dict[str, Any]]:
 
 
 def _wrong_domains(output: Any, table: Table, found: Any) -> Iterator[str]:
+    for name in output.transformed_domains():
+        ids = np.concatenate([row[name] for row in found.values()])
+        if not 0 <= ids.min() <= ids.max() < output.num_buckets_for_transformed_feature(name):
+            yield f"{name}: {ids} is beyond its domain"
     for name, feature in table.published.manifest.features.items():
-        if "vocabulary_size" in feature:
-            ids = np.concatenate([row[name] for row in found.values()])
-            if not 0 <= ids.min() <= ids.max() < output.num_buckets_for_transformed_feature(name):
-                yield f"{name}: {ids} is beyond its domain"
         if "vocabulary" in feature:
             lines = Path(table.published.folder, feature["vocabulary"]).read_bytes().splitlines()
             if output.vocabulary_by_name(name) != lines:
@@ -159,11 +160,11 @@ def _wrong_transformed(output: Any, table: Table) -> Iterator[str]:
     yield from wrong_records(cases, dict(zip(ROWS, rows, strict=True)))
 
 
-def _examples(output: Any) -> Iterator[tuple[str, bytes]]:
+def _examples(output: Any) -> Iterator[tuple[bytes, bytes]]:
     for file in sorted(Path(output.transform_savedmodel_dir).parent.glob("*.tfrecord-*")):
         for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
             features = tf.train.Example.FromString(record).features.feature
-            yield features["key"].bytes_list.value[0].decode(), record
+            yield features["key"].bytes_list.value[0], record
 
 
 @way("read as PyTorch's tensors", mark="frameworks")
