@@ -26,7 +26,7 @@ from recordmill.pipeline.compare.diff import diff as diff_versions
 from recordmill.pipeline.verify.parity import with_parity
 from recordmill.pipeline.verify.verify import verify as verify_version
 from tests.table.case import ROWS, SPLITS, Case, difference, named
-from tests.table.reading import by_key, wrong_records, wrong_values
+from tests.table.reading import by_key, key_of, wrong_records, wrong_values
 from tests.table.ways import REFUSED, Found, World, judged, way
 from tests.table.world import Table
 
@@ -215,7 +215,7 @@ def compared(world: World) -> Found:
 @way("read by TensorFlow Datasets", mark="nightly")
 def tfds(world: World) -> Found:
     """Its own reader gives what records hold."""
-    import tensorflow_datasets as tensorflow_datasets
+    import tensorflow_datasets
 
     def wrong(table: Table) -> Iterator[str]:
         builder = tensorflow_datasets.builder_from_directory(table.published.folder)
@@ -223,7 +223,9 @@ def tfds(world: World) -> Found:
         found = {}
         for split in SPLITS:
             for row in builder.as_dataset(split=split, decoders=skip).as_numpy_iterator():
-                found[row.pop("key").decode()] = {name: np.reshape(each, -1) for name, each in row.items()}
+                held = {name: np.array([each], object) if isinstance(each, bytes) else np.reshape(each, -1)
+                        for name, each in row.items() if name != "key"}  # fmt: skip
+                found[key_of(held, row["key"])] = held
         yield from wrong_records(table.cases, found)
         for name, feature in builder.info.features.items():
             if hasattr(feature, "names") and feature.names != table.dataset.class_names(name):
