@@ -72,8 +72,10 @@ NUMBER = {
     "from": Case(
         "{kind: number, column: price, normalize: none}", [], {"": float32(NUMBERS)}, columns={"price": NUMBERS}
     ),
-    "number_clip": Case(
-        "{kind: number, clip: [2, 7], normalize: none}", NUMBERS, {"": float32([2, 2, 4, 5, 7, 7, 2, 7])}
+    "number_clip": Case(  # the mean of 2, 4, 5 and 7 for what is missing
+        "{kind: number, clip: [2, 7], normalize: none, optional: true}",
+        SOME,
+        {"": float32([2, 4.5, 4, 5, 4.5, 7, 4.5, 7])},
     ),
     "number_parse": Case(
         "{kind: number, parse: true, normalize: none}", [f" {each}e0" for each in NUMBERS], {"": float32(NUMBERS)}
