@@ -255,10 +255,10 @@ CATEGORIES = {
         {"": ids(TAGS, "abc", 2, lambda name: 1), "+length": lengths(TAGS)},
     ),
     "categories_file": Case(
-        "{kind: categories, classes_file: tags.txt}",
+        "{kind: categories, classes_file: few_tags.txt}",
         TAGS,
         {"": ids(TAGS, "cb", 2, lambda name: 1), "+length": lengths(TAGS)},
-        files={"tags.txt": b"c\nb\n"},
+        files={"few_tags.txt": b"c\nb\n"},
     ),
     "categories_label": Case(
         "{kind: categories}",
