@@ -72,7 +72,8 @@ def write_rows(path: Path, cases: Mapping[str, Case], rows: Sequence[int] = rang
             columns = dict(case.columns) if not case.raw else {name: case.raw, **case.columns}
             for column, given in columns.items():
                 if given[row] is not ABSENT:
-                    values[column] = _cell(path.parent, f"{column}-{row}", given[row])
+                    cell = _cell(path.parent, f"{column}-{row}", given[row])
+                    assert values.setdefault(column, cell) == cell, f"two cases give the column {column}"
         lines.append(json.dumps(values, ensure_ascii=row % 2 == 0) + "\n")
     path.write_text("".join(lines), encoding="utf-8")
 
