@@ -14,8 +14,6 @@ from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.spec.model import load_spec
-from recordmill.pipeline.verify.parity import with_parity
-from recordmill.pipeline.verify.verify import verify
 from tests.messages import assert_names, raises
 
 pytestmark = pytest.mark.slow
@@ -94,7 +92,7 @@ def test_lists_that_belong_together_and_differ_are_rejects(published: Published)
     assert_names(reject["message"], "captions has 3", "scores has 4")
 
 
-def test_show_and_verify_know_the_kind(
+def test_show_knows_the_kind(
     published: Published, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
@@ -105,10 +103,6 @@ def test_show_and_verify_know_the_kind(
     assert "captions: mean 4.0 ids, longest 4; padding to 5 wastes 20.0%" in shown
     lengths = published.manifest.statistics["captions"]["lengths"]
     assert lengths["rows"] * 4 == lengths["ids"]
-    spec = load_spec(str(Path(published.folder).parents[2] / "dataset.yaml"))
-    report = with_parity(verify(published.folder), spec, rows=100)
-    assert [str(problem) for problem in report.findings.problems] == []
-    assert report.findings.checked["rows"] == ROWS - 1
 
 
 def chosen(dataset: Dataset, batch_size: int, epochs: int, **options: Any) -> dict[tuple[int, int], tuple[bytes, str]]:
@@ -148,7 +142,7 @@ def test_an_evaluation_gives_the_same_texts_each_time(dataset: Dataset) -> None:
 
 
 @pytest.mark.first(2)
-@pytest.mark.parametrize("options", [{}, {"masks": True}, {"captions": "first"}, {"text": "ragged"}], ids=str)
+@pytest.mark.parametrize("options", [{"masks": True}, {"captions": "first"}, {"text": "ragged"}], ids=str)
 def test_a_native_pipeline_reads_the_same(options: dict[str, Any], dataset: Dataset) -> None:
     given = dataset.evaluation_input("train", batch_size=9, features=["captions", "german"], **options)
     for ours, native in zip(given.as_tf_data(), given.as_tf_data(native=True), strict=True):
