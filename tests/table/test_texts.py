@@ -25,7 +25,7 @@ def records(table: Table, names: list[str], split: str) -> list[tuple[Any, ...]]
 
 
 def segments(batch: Any, names: list[str], padding: list[int]) -> list[tuple[Any, ...]]:
-    """Returns the documents of packed rows; checks that segments count, positions begin anew, and the rest is padded."""
+    """Returns the documents of packed rows; checks numbers, positions and padding."""
     found = []
     for row in range(len(batch[names[0]])):
         numbers, positions = (batch[f"{names[0]}_{part}"][row] for part in ("segments", "positions"))
