@@ -115,12 +115,12 @@ WORDS = {
         files=file("fold.txt", "strasse fin é tel off"),
     ),
     "text_whitespace": cut(
-        "text, tokenizer: whitespace, minimum_count: 2, max_length: 2, truncate: start, keep_length: true",
+        "text, tokenizer: whitespace, minimum_count: 4, max_length: 2, truncate: start, keep_length: true",
         RAW,
         {
             "": ids(
-                "[PAD] [UNK] the cat",
-                "cat [UNK] ; the [UNK] ; the ; ; the [UNK] ; [UNK] cat ; the [UNK] ; [UNK] [UNK]",
+                "[PAD] [UNK] the",  # five times, of which three are kept
+                "[UNK] [UNK] ; the [UNK] ; the ; ; the [UNK] ; [UNK] [UNK] ; the [UNK] ; [UNK] [UNK]",
             ),
             "length": [3, 2, 1, 0, 3, 3, 2, 2],
         },
@@ -359,7 +359,7 @@ TEXT = {**WORDS, **SUBWORDS, **LIBRARIES}
 
 # Several texts
 DOUBLED = """nfc nfkc fold whitespace bytes buckets hashed owner shared wordpiece bpe sentencepiece_model plain
-    tiktoken""".split()
+    regex""".split()
 """Cases of one text a row that are also cases of two: those with other options than the rest."""
 REVERSED = [5, 4, 3, 2, 1, 0, 6, 7]
 """For each row another one of its split."""
@@ -789,6 +789,39 @@ WINDOWS = {
         ],
         *(-100, 4, "packs"),
     ),
+    "pair_apart": case(
+        f"{JOINED}, first: question, second: short",
+        [],
+        pair(
+            *("[CLS]", "[SEP]", "[SEP]"),
+            "the cat | sat ; the cat sat ! | the dog ##s ; the | cat ; | the ; cat ##s | ; the dog | the hat ;"
+            "hat | cat ; the cat , the dog | sat",
+        ),
+        **IN_PAIRS,
+        dataset="packs",
+    ),
+    "chat_apart": case(
+        "chat, model: said/tokenizer.json, columns: {instruction: question, output: answer}",
+        [],
+        chat(
+            "; ".join(
+                f"[CLS] <user> {first} </s> <assistant> {second}"
+                for first, second in (
+                    *(("the cat", "sat* </s>*"), ("the cat sat !", "the* dog* ##s* </s>*")),
+                    *(("the", "the* cat* ##s* sat* !* </s>*"), ("", "the* </s>*"), ("cat ##s", "</s>*")),
+                    *(
+                        ("the dog", "the* hat* sat* !* </s>*"),
+                        ("hat", "cat* </s>*"),
+                        ("the cat , the dog", "sat* </s>*"),
+                    ),
+                )
+            )
+        ),
+        ENDS,
+        columns=PAIR,
+        files=model("said", chat_template=MESSAGES + PROMPT),
+        dataset="packs",
+    ),
 }
 CASES: dict[str, Case] = {**TEXT, **TEXTS, **PAIRS, **CHATS, **LABELS, **WINDOWS}
 BOTH = ["text_apart", "token_labels_apart"]
@@ -799,6 +832,8 @@ SPECS: dict[str, dict[str, object]] = {
             {"length": 6, "features": BOTH, "padding": {"token_labels_apart": -7}},
             {"length": 3, "features": BOTH},
             {"length": 2, "features": BOTH, "split": True},
+            {"length": 9, "features": ["pair_apart"], "split": True},
+            {"length": 20, "features": ["chat_apart"]},
         ]
     },
 }
