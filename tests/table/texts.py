@@ -434,6 +434,17 @@ TEXTS = {
         ),
         columns={"notes": ["b a b;b;c c c", ABSENT, ["a b"], "b;a;c", [], ["", "b", "c"], "x;", ["b b b"]]},
     ),
+    "texts_library": several(
+        f"{HUGGINGFACE}, max_texts: 2, max_length: 4",
+        [["the cats", "dog"], [], ["the cat sat on"], ["sat", "", "hat"], "the\ncat", ["", ""], ["dog!"], []],
+        texts(
+            NAMES,
+            "[CLS] the cat [SEP] | [CLS] dog [SEP] ; - ; [CLS] the cat [SEP] ; [CLS] sat [SEP] | [CLS] [SEP] ;"
+            "[CLS] the [SEP] | [CLS] cat [SEP] ; [CLS] [SEP] | [CLS] [SEP] ; [CLS] dog ! [SEP] ; -",
+        ),
+        3,
+        files=TOKENIZER,
+    ),
     **{f"texts_{name}": twice(TEXT[f"text_{name}"]) for name in DOUBLED},
 }
 
