@@ -284,26 +284,6 @@ def loaded(folder: Path, name: str) -> Tokenizer:
 
 
 @pytest.mark.slow
-def test_a_build_stores_the_ids_of_the_packages(published: Published) -> None:
-    folder = Path(published.folder).parents[2]
-    bpe, unigram, wordpiece = (loaded(folder, name) for name in models.MADE)
-    dataset, read = open_dataset(published.folder), dict[str, dict[str, Any]]()
-    for split in dataset.splits:
-        source = dataset.source(split, text="ragged", captions="all", with_key=True)
-        read |= {str(row["key"], "utf-8"): row for row in map(source.__getitem__, range(len(source)))}
-    assert read.keys() == {*map(str, range(len(TEXTS) - 1)), "empty"}
-    for row, text in enumerate(TEXTS[:-1]):
-        got, plain = read[str(row)], bpe.encode(text).ids
-        assert got["bpe"].tolist() == [*plain[:15], 0]
-        assert got["bpe_length"] == len(plain) + 1
-        assert got["unigram"].tolist() == unigram.encode(text).ids
-        assert got["wordpiece"].tolist() == wordpiece.encode(text).ids + wordpiece.encode("b").ids
-        assert got["ranks"].tolist() == models.of_ranks(CL100K).encode_ordinary(text)
-    assert read["empty"]["wordpiece"].tolist() == []
-    assert published.manifest.rejects["by_reason"] == {"invalid_utf8": 1}
-
-
-@pytest.mark.slow
 def test_a_client_has_the_same_ids_and_the_serving_model_takes_them(published: Published) -> None:
     dataset = open_dataset(published.folder)
     text = TEXTS[2]

@@ -93,14 +93,3 @@ def test_files_are_found(given: dict[str, Any], files: dict[str, str]) -> None:
     moved = Text(kind="text", **given).with_paths(lambda path: f"/there/{path}")
     assert moved.files() == files
     assert Text.model_validate(moved.model_dump()) == moved
-
-
-@pytest.mark.parametrize(("given", "needed"), [
-    ({}, False),
-    ({"tokenizer": "sentencepiece"}, True),
-    ({"tokenizer": "wordpiece", "vocabulary": {"shared_with": "a"}}, True),
-    ({"tokenizer": "wordpiece", "model": "vocab.txt", "case": "keep"}, True),
-])  # fmt: skip
-def test_what_needs_a_model(given: dict[str, Any], needed: bool) -> None:
-    text = Text(kind="text", **given)
-    assert (text.needs_model, text.options().needs_tensorflow_text) == (needed, needed)

@@ -109,12 +109,6 @@ def test_a_share_chooses_one_of_the_texts(rows: Rows, share: float) -> None:
     )
 
 
-def test_exactly_so_many_texts_need_no_count() -> None:
-    found = both_engines(replace(DESCRIPTION, texts_per_row=2), [[[5], [6, 7]], [[8], []]])
-    assert list(found) == ["x", "x_lengths"]
-    assert found["x"].tolist() == [[[5, 0], [6, 7]], [[8, 0], [0, 0]]]
-
-
 @pytest.mark.parametrize("lengths", [[2, 2], [], [4, -1], [1 << 62] * 4], ids=str)
 def test_lengths_that_do_not_fit_are_errors(lengths: list[int]) -> None:
     columns = parts_of([[[5]], [[6, 7, 8]]])

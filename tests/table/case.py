@@ -6,6 +6,7 @@ A dataset of the table has eight rows: six of the split `train`, one of `validat
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -71,7 +72,7 @@ class Case:
     dataset: str = "main"
     """The dataset, for features that cannot stand in one spec; the families' `SPECS` hold its further options."""
 
-    @property
+    @cached_property
     def feature(self) -> dict[str, Any]:
         """The options as a mapping."""
         return dict(yaml.safe_load(self.options))
