@@ -59,6 +59,8 @@ class Case:
     """What fills a batch beyond a row's own values, by part; by default 0, or empty bytes."""
     columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """The raw values of further columns."""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    """The files that the options name, by path in the dataset's folder."""
     within: float = 0.0
     """The largest right difference of numbers, beside float32's rounding."""
     dataset: str = "main"

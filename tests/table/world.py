@@ -41,6 +41,9 @@ class Table:
             {"name": "table", **yaml.safe_load(SPEC), **spec, "features": features}, allow_unicode=True, sort_keys=False
         )
         (folder / "dataset.yaml").write_text(self.text, encoding="utf-8")
+        for path, content in {path: each for case in cases.values() for path, each in case.files.items()}.items():
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / path).write_bytes(content)
         write_rows(folder / "rows.jsonl", cases)
 
     def spec(self) -> Spec:

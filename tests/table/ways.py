@@ -1,0 +1,91 @@
+"""A way that values go: what runs over the table, and what a kind cannot do there, with the reason."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+
+from tests.table.case import Case
+from tests.table.world import CASES, SPECS, Table
+
+Found = Mapping[str, str]
+"""What is wrong with each case that went a way; "" if nothing is, `refused: …` for a line that refuses it."""
+REFUSED = "refused: "
+
+
+class World:
+    """The datasets of the table, each written and built when a way first asks for it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.table = cache(self._table)
+
+    def _table(self, dataset: str = "main") -> Table:
+        cases = {name: case for name, case in CASES.items() if case.dataset == dataset}
+        return Table(self.folder / dataset, cases, **SPECS[dataset])
+
+    @property
+    def tables(self) -> Iterator[Table]:
+        """All datasets in turn."""
+        return map(self.table, SPECS)
+
+    @cached_property
+    def typical(self) -> Mapping[str, Case]:
+        """The first case of each kind and of each set of parts, with the features that it names: for costly ways."""
+        main = {name: case for name, case in CASES.items() if case.dataset == "main"}
+        first = {(case.kind, *case.read, case.feature.get("optional")): name for name, case in reversed(main.items())}
+        chosen: dict[str, Case] = {}
+        for name in first.values():
+            chosen |= dict.fromkeys(_with_named(name, main))
+        return {name: case for name, case in main.items() if name in chosen}
+
+    def again(self, name: str, **spec: object) -> Table:
+        """Writes a dataset of the typical cases; `spec` holds other options."""
+        return Table(self.folder / name, self.typical, **spec)
+
+
+def _with_named(name: str, cases: Mapping[str, Case]) -> Iterator[str]:
+    """Yields a case and those that its options name."""
+    yield name
+    options = cases[name].feature
+    shared = options.get("vocabulary")
+    named = [options.get("image"), options.get("text"), *options.get("cross", ())]
+    named += [shared.get("shared_with")] if isinstance(shared, dict) else []
+    for other in named:
+        if other in cases:
+            yield from _with_named(other, cases)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A row of the page: what runs, and by kind what a line refuses or why no value goes this way."""
+
+    title: str
+    run: Callable[[World], Found]
+    refused: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, str] = field(default_factory=dict)
+    nightly: bool = False
+
+
+WAYS: dict[str, Way] = {}
+"""All ways, in the order of the page."""
+
+
+def way(title: str, **more: object) -> Callable[[Callable[[World], Found]], Callable[[World], Found]]:
+    """Adds the decorated function to the ways."""
+
+    def add(run: Callable[[World], Found]) -> Callable[[World], Found]:
+        WAYS[run.__name__] = Way(title, run, **more)  # type: ignore[arg-type]
+        return run
+
+    return add
+
+
+def judged(cases: Iterable[str], lines: Iterable[str]) -> Found:
+    """Sorts lines by the case at their beginning; a line of no case is everybody's."""
+    found = dict.fromkeys(cases, "")
+    for line in lines:
+        name = line.partition(":")[0]
+        for each in [name] if name in found else found:
+            found[each] += f"\n{line}"
+    return found

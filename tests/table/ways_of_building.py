@@ -1,0 +1,145 @@
+"""Ways of building: however a build comes to its end, records hold the values that the cases state."""
+
+import shutil
+import signal
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+import recordmill
+from recordmill import Published, RunOptions
+from recordmill.pipeline.forget import forget as forget_rows
+from recordmill.pipeline.verify.verify import verify
+from tests import emulators, test_kills
+from tests.forked import CHILDREN
+from tests.table.case import ROWS
+from tests.table.reading import by_key, records, wrong_records, wrong_values
+from tests.table.ways import Found, World, judged, way
+from tests.table.world import Table, write_rows
+
+ALL = range(len(ROWS))
+STEPS = ("reading", "look: done", "analysis reported", "shard: reported", "publishing: manifest written",
+         "publishing: before LATEST")  # fmt: skip
+"""The stages after which a build is killed, in turn."""
+
+
+def _build(table: Table, **options: Any) -> Published:
+    return recordmill.build(table.spec(), str(table.folder / "out"), RunOptions(**options))
+
+
+def _wrong(table: Table, published: Published, rows: Collection[int] = ALL) -> Iterator[str]:
+    """Yields what is wrong with a version that should hold some of the rows."""
+    found = records(published.folder)
+    if found.keys() != {ROWS[row] for row in rows}:
+        yield f"the records are {sorted(found)}"
+    yield from wrong_records(table.cases, found)
+    yield from map(str, verify(published.folder).findings.problems)
+
+
+@way("built by two processes", nightly=True)
+def two_processes(world: World) -> Found:
+    """The shards' bytes are those of one process."""
+    table = world.again("processes")
+    return judged(table.cases, _wrong(table, _build(table, processes=2, chunk_bytes=1)))
+
+
+@way("a build killed at each stage, and resumed", nightly=True)
+def killed(world: World) -> Found:
+    """Each build dies after another stage; the last one goes on to the end."""
+    table = world.again("killed")
+    codes = []
+    for name in STEPS:
+        step = replace(test_kills.STEPS[name], call=1)
+        child = CHILDREN.Process(target=_build_until, args=(str(table.folder), step))
+        child.start()
+        child.join()
+        codes.append(child.exitcode)
+    lines = [] if codes == [-signal.SIGKILL] * len(STEPS) else [f"the builds ended with {codes}"]
+    return judged(table.cases, [*lines, *_wrong(table, _build(table))])
+
+
+def _build_until(folder: str, step: test_kills.Step) -> None:
+    test_kills.arm(step)
+    recordmill.build(recordmill.load_spec(f"{folder}/dataset.yaml"), f"{folder}/out", RunOptions(chunk_bytes=1))
+
+
+@way("built again after rows came", nightly=True)
+def again(world: World) -> Found:
+    """The rows of other splits come later: the statistics of `train`, and with them all values, stay."""
+    table = world.again("again")
+    write_rows(table.folder / "rows.jsonl", table.cases, range(6))
+    _build(table)
+    write_rows(table.folder / "rows.jsonl", table.cases)
+    return judged(table.cases, _wrong(table, _build(table)))
+
+
+def _spans(world: World, name: str, **spec: Any) -> tuple[Table, Published]:
+    """Builds the rows of `train` as a span, and the others as a second one."""
+    source = {"format": "jsonl", "path": "{span}/*.jsonl"}
+    table = world.again(name, source=source, **spec)
+    for span, rows in (("a", range(6)), ("b", range(6, 8))):
+        (table.folder / span).mkdir()
+        write_rows(table.folder / f"{span}/rows.jsonl", table.cases, rows)
+        published = _build(table)
+    return table, published
+
+
+@way("built span by span, statistics frozen", nightly=True)
+def frozen(world: World) -> Found:
+    """The second span is transformed by the graph of the first."""
+    table, published = _spans(world, "frozen")
+    return judged(table.cases, _wrong(table, published))
+
+
+@way("built span by span, statistics refreshed, then compacted", nightly=True)
+def compacted(world: World) -> Found:
+    """All spans become one again."""
+    table, published = _spans(world, "compacted", analysis="refresh")
+    lines = [*_wrong(table, published), *_wrong(table, _build(table, compact=True))]
+    return judged(table.cases, lines)
+
+
+@way("rows forgotten", nightly=True)
+def forget(world: World) -> Found:
+    """A row leaves the version; the others stay as they are."""
+    table = world.again("forget")
+    _build(table)
+    forget_rows(str(table.folder / "out"), [ROWS[1].encode()])
+    live = recordmill.open_dataset(table.folder / "out")
+    lines = _wrong(table, replace(table.published, folder=str(live.folder)), [row for row in ALL if row != 1])
+    return judged(table.cases, lines)
+
+
+@way("a trial build (`--limit`)", nightly=True)
+def trial(world: World) -> Found:
+    """A trial of more rows than there are holds all, and is not live."""
+    table = world.again("trial")
+    published = _build(table, limit=1000)
+    lines = [] if published.manifest.trial and not (table.folder / "out/LATEST").exists() else ["the trial is live"]
+    return judged(table.cases, [*lines, *_wrong(table, published)])
+
+
+@way("equal rows left out (`duplicates: drop`)", nightly=True)
+def duplicates(world: World) -> Found:
+    """A second row of equal values is left out; rows that differ in anything stay."""
+    table = world.again("duplicates", duplicates="drop", rejects={"max_share": 1})
+    lines = (table.folder / "rows.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    copies = [line.replace(f'"id": "{key}"', f'"id": "{key}-copy"') for key, line in zip(ROWS, lines, strict=True)]
+    (table.folder / "rows.jsonl").write_text("".join([*lines, *copies]), encoding="utf-8")
+    return judged(table.cases, _wrong(table, _build(table)))
+
+
+@way("in a bucket (S3)", nightly=True)
+def bucket(world: World) -> Found:
+    """Built into an object store, and read from there."""
+    table = world.again("bucket")
+    with emulators.s3_server() as url:
+        recordmill.build(table.spec(), url)
+        lines: list[str] = []
+        for split in ("train", "validation", "test"):
+            given = recordmill.open_dataset(url).evaluation_input(split, batch_size=6, with_key=True, label=None)
+            lines += wrong_values(table.cases, by_key(given.as_numpy()), padded=True)
+    return judged(table.cases, lines)
