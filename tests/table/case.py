@@ -6,6 +6,7 @@ A dataset of the table has eight rows: six of the split `train`, one of `validat
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class Case:
     dataset: str = "main"
     """The dataset, for features that cannot stand in one spec; the families' `SPECS` hold its further options."""
 
-    @property
+    @cached_property
     def feature(self) -> dict[str, Any]:
         """The options as a mapping."""
         return dict(yaml.safe_load(self.options))
@@ -80,8 +81,8 @@ class Case:
 
     def rejects(self) -> dict[str, str]:
         """Returns the codes of the rows that the feature makes rejects, by key."""
-        rows = {ROWS[row]: each for values in self.read.values() for row, each in enumerate(values)}
-        return {key: each.code for key, each in rows.items() if isinstance(each, Rejected)}
+        given = (each for values in self.read.values() for each in zip(ROWS, values, strict=True))
+        return {key: value.code for key, value in given if isinstance(value, Rejected)}
 
     def model_ready(self) -> dict[str, Sequence[Any]]:
         """Returns the values that a model gets, by part."""
