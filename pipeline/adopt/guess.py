@@ -4,7 +4,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
 
 from recordmill.pipeline.adopt import describe
 from recordmill.pipeline.adopt.describe import IMAGE, READ, Held, Read
@@ -32,6 +35,8 @@ ROW_LENGTHS = re.compile(r"(.+)/ragged_row_lengths_(\d+)")
 """Names in lists of lists of TensorFlow Datasets: the values, and the length of each list."""
 PARTS = ("length", "missing", "shape", "mask")  # suffixes of arrays that a batch adds to a feature's
 STATED = "stated"  # what a user says, in place of `features.json`
+MASKS = frozenset("annotation annotations instance instances label labels mask masks seg segmentation trimap".split())
+"""Words in the names of images whose pixels are values."""
 MOST_NAME = 1_000
 MOST_CLASSES = 10_000
 MOST_RELATIVE = 1.001  # of a side of a box: rounding may exceed 1
@@ -46,6 +51,7 @@ class Guessed:
     kinds: dict[str, frozenset[str]] = field(default_factory=dict)
     """The accepted kinds of values, by the records' features."""
     notes: list[str] = field(default_factory=list)
+    target: str | None = None  # the records' feature that none may lack
 
     def reject(self, layout: Layout, key: str | None) -> tuple[str, str, str | None] | None:
         """Returns why records of a layout are left out: reason, message and feature; None if they are read."""
@@ -53,6 +59,8 @@ class Guessed:
             return "malformed_row", "the record is not a tf.train.Example, or has no features", None
         if key is not None and layout.get(key) not in (INTS, BYTES):
             return "missing_key", f"the record lacks its key '{cut(key)}'", key
+        if self.target is not None and layout.get(self.target, EMPTY) == EMPTY:
+            return "missing_value", f"the record lacks its label '{cut(self.target)}'", self.target
         odd = next((name for name, kind in layout.items() if kind not in {EMPTY, *self.kinds.get(name, {kind})}), None)
         if odd is None:
             return None
@@ -63,10 +71,15 @@ class Guesser:
     """Guesses what records hold."""
 
     def __init__(
-        self, facts: Mapping[str, FeatureFacts], layouts: Layouts, beside: Mapping[str, bytes], key: str | None = None
+        self,
+        facts: Mapping[str, FeatureFacts],
+        layouts: Layouts,
+        beside: Mapping[str, bytes],
+        key: str | None = None,
+        target: str | None = None,
     ) -> None:
         """Takes each feature's figures, the layouts with their records, and the files beside the data by name."""
-        self.guessed = Guessed()
+        self.guessed = Guessed(target=target)
         self.said = dict[str, Said]()
         for name, said in said_of(beside).items():
             self.said |= {name: said, f"{name}{RAGGED}": said, f"{name}/value": said}
@@ -112,7 +125,7 @@ class Guesser:
 
     def guess(self, label: str | None = None) -> Guessed:
         """Guesses all features; `label` names the feature to predict."""
-        for name, held in list(self._left.items()):
+        for name, held in sorted(self._left.items(), key=lambda each: _says_mask(each[0])):  # after their images
             self._image(name, held)
         self._pixels()
         self._boxes()
@@ -121,6 +134,29 @@ class Guesser:
         self.guessed.read = dict(sorted(self.guessed.read.items()))
         self.guessed.label = label or self._label()
         return self.guessed
+
+    def fill(self, column: str, default: Any) -> None:
+        """Gives a default to the records without a feature. Raises: ValueError, DatasetError: it does not fit."""
+        held, values = self.held[column], np.asarray(default, object).reshape(-1).tolist()
+        texts = tuple(each.decode() if isinstance(each, bytes) else str(each) for each in values)
+        if len(texts) != held.facts.most:
+            raise ValueError(f"{len(texts)} values")
+        self.held[column] = self._left[column] = replace(held, lacking=0, default=texts)
+        self.held[column].parts()
+        self._note(column, f"missing in {count(held.lacking, 'record')}, which get {cut(repr(default))}")
+
+    def images(self, held: Held | None = None) -> list[str]:
+        """Names the images read so far, `image` first; for a mask those of its sides."""
+        read = self.guessed.read.items()
+        sides = {name: self.held[each.columns[0]].facts.sides for name, each in read if each.spec["kind"] == IMAGE}
+        alike = [name for name in sides if held is None or sides[name] == held.facts.sides]
+        return sorted(alike, key=IMAGE.__ne__)
+
+    def lacked(self, label: str | None) -> str | None:
+        """Returns the records' feature of a label that some lack; None for lists, which may be empty."""
+        read = self.guessed.read.get(label or "")
+        is_one = read is not None and read.description.parts()[""].shape is not None
+        return read.columns[0] if read and is_one and self.held[read.columns[0]].lacking else None
 
     def add(self, name: str, read: Read) -> None:
         """Adds a feature under our name, and says what its values lose."""
@@ -162,13 +198,18 @@ class Guesser:
         if held.kind != IMAGE or (said is not None and said.kind not in (IMAGE, "video", STATED)):
             return None
         our, channels = self.name_for(name), said.sides[2] if said and said.sides else None
+        is_list = facts.most > 1 or bool(said and said.shape)
+        if _says_mask(name) and not is_list and held.pixel and (images := self.images(held)):
+            self._note(
+                our, f"a mask of '{images[0]}', padded with 0: state `kind: mask` with `ignore`, or `kind: image`"
+            )
+            return self.add(our, describe.mask(held, images[0]))
         odd = said.dtype if said and said.dtype not in ("", "uint8") else ""
         if not odd and facts.losses.get("16 bits", 0) == sum(facts.formats.values()):
             odd = "16 bits"
         if odd or channels not in (None, 1, 3):
             what = odd if channels in (None, 1, 3) else f"{channels} channels"
             return self._note(our, f"images of {what} are given as bytes, not decoded")
-        is_list = facts.most > 1 or bool(said and said.shape)
         if is_list and None in describe.image(held).description.shape[:2]:  # type: ignore[attr-defined]
             return self._note(our, "several images a record, of varying sizes, are given as bytes, not decoded")
         return self.add(our, describe.image(held, is_list=is_list))
@@ -190,8 +231,7 @@ class Guesser:
                 self.add(our, describe.pixels(held, (height, width, depth)))
 
     def _boxes(self) -> None:
-        images = [name for name, read in self.guessed.read.items() if read.spec["kind"] == IMAGE]
-        image = IMAGE if IMAGE in images else next(iter(images), None)
+        image = next(iter(self.images()), None)
         groups = dict[str, dict[str, Held]]()
         for name, held in self._left.items():
             folder, corner = name[: -len(CORNERS[0])], name[-len(CORNERS[0]) :].lower()
@@ -244,7 +284,7 @@ class Guesser:
     def _words(self, name: str, held: Held, said: Said | None) -> list[str] | None:
         """Returns the names of a label's ids; None if it is no label."""
         facts, last = held.facts, name.rpartition("/")[2].lower()
-        if held.kind != INTS or facts.low is None or facts.high is None:
+        if held.kind != INTS or held.default or facts.low is None or facts.high is None:
             return None
         if not 0 <= facts.low <= facts.high < MOST_CLASSES:
             return None
@@ -281,6 +321,10 @@ class Guesser:
         categories = [name for name in read if isinstance(read[name].description, CategoryDescription)]
         named = [name for usual in LABELS for name in categories if name.lower() == usual]
         return named[0] if named else categories[0] if len(categories) == 1 else None
+
+
+def _says_mask(name: str) -> bool:
+    return bool(MASKS & {*re.split(r"[^a-z]+", name.lower())})
 
 
 def _is_relative(held: Held) -> bool:

@@ -54,4 +54,4 @@ class Array(Feature):
         return ("length",) if self.layout.is_ragged else ()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._make(ArrayDescription)
+        return self._describe(ArrayDescription, "dtype", "shape", "max_length", "optional")

@@ -106,7 +106,7 @@ class Chat(Feature):
         return self._make(ChatOptions, config=self.config_path, uses_tools=self.tools is not None)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return describe_given(self, ChatDescription, statistics, tokenizer=ChatOptions.tokenizer)
+        return describe_given(self, ChatDescription, statistics, tokenizer=ChatOptions.tokenizer, train=self.train)
 
 
 def beside(path: str, name: str) -> str:

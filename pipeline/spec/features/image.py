@@ -251,7 +251,7 @@ class Image(Feature):
         return height * width * self.channels * kinds.PIXEL_BYTES[self.dtype] * ENCODED_SHARE[self.store]
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._make(kinds.ImageDescription, **self.pixels(statistics))
+        return self._describe(kinds.ImageDescription, "optional", **self.pixels(statistics))
 
     def pixels(self, statistics: dict[str, Any]) -> dict[str, Any]:
         """Returns the fields of the description for decoding and normalizing."""
@@ -318,4 +318,6 @@ class ImageSequence(Image, ListFeature):
         return ()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._make(kinds.ImageSequenceDescription, **self.pixels(statistics), length=self.read_length)
+        return self._describe(
+            kinds.ImageSequenceDescription, "max_length", **self.pixels(statistics), length=self.read_length
+        )

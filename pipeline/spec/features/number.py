@@ -44,6 +44,7 @@ def _imputable(value: Any) -> Any:
 Float32 = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_fits)]
 Boundaries = Annotated[tuple[Float32, ...], Field(min_length=1, max_length=10_000), AfterValidator(_ascending)]
 MeanOrMedian = Literal["mean", "median"]
+SCALING = ("normalize", "clip", "transform", "boundaries")  # options that a description has, too
 Impute = Annotated[MeanOrMedian | Float32, BeforeValidator(_imputable, MeanOrMedian | Float32)]
 
 
@@ -136,7 +137,8 @@ class Number(ScaledFeature):
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         impute, indicator = (self.impute, self.indicator) if self.optional else (None, None)
-        return self._make(kinds.NumberDescription, **self.scaling(statistics), impute=impute, indicator=indicator)
+        scaling = self.scaling(statistics)
+        return self._describe(kinds.NumberDescription, *SCALING, **scaling, impute=impute, indicator=indicator)
 
 
 class Numbers(ListFeature, ScaledFeature):
@@ -146,4 +148,5 @@ class Numbers(ListFeature, ScaledFeature):
     kind: Literal["numbers"]
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._make(kinds.NumbersDescription, **self.scaling(statistics), length=self.read_length)
+        taken = *SCALING, "max_length"
+        return self._describe(kinds.NumbersDescription, *taken, **self.scaling(statistics), length=self.read_length)

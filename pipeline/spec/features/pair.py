@@ -73,4 +73,4 @@ class Pair(Feature):
         return (TYPES,)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return describe_given(self, PairDescription, statistics)
+        return describe_given(self, PairDescription, statistics, tokenizer=self.tokenizer)

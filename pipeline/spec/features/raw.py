@@ -1,6 +1,5 @@
 """Columns stored unchanged."""
 
-import math
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -9,10 +8,9 @@ from pydantic import model_validator
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import ListFeature
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.raw import RawDescription, RawOptions
+from recordmill.transforms.contract.kinds.raw import MISSING, RawDescription, RawOptions
 
 COLUMN_TYPES = {"bytes": ColumnType.TEXT, "int64": ColumnType.INTEGER, "float32": ColumnType.NUMBER}
-MISSING: dict[str, Any] = {"bytes": b"", "int64": 0, "float32": math.nan}
 
 
 class Raw(ListFeature):
@@ -50,4 +48,6 @@ class Raw(ListFeature):
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         length = self.read_length if self.many else None
-        return self._make(RawDescription, stored=self.type, length=length, optional=False)  # the graph fills it
+        return self._describe(
+            RawDescription, "max_length", stored=self.type, length=length, optional=False
+        )  # the graph fills it

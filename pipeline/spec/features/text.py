@@ -115,7 +115,7 @@ def describe_given(feature: Feature, kind: type[Description], statistics: dict[s
     special = kinds.SpecialIds(**statistics["special_ids"])
     size = max(special.first + statistics["words"], special.padding + 1)
     found = {name: statistics[name] for name in ("vocabulary", "model", "joins")}
-    return feature._make(kind, **found, vocabulary_size=size, **special.described(), **more)
+    return feature._describe(kind, "max_length", **found, vocabulary_size=size, **special.described(), **more)
 
 
 class SharedVocabulary(Options):
@@ -235,8 +235,9 @@ class Tokenized(Feature):
         options = self.options()
         special = kinds.SpecialIds(**statistics["special_ids"]) if self.needs_model else options.special
         tokens = kinds.BYTES if self.tokenizer == "bytes" else self.hash_buckets or statistics["words"]
-        return self._make(
+        return self._describe(
             self.description,
+            *("max_length", "tokenizer", "oov_buckets", "hash_buckets"),
             vocabulary=statistics["vocabulary"] if self.needs_model or options.has_vocabulary else None,
             vocabulary_size=max(special.first + tokens, special.padding + 1),
             model=statistics["model"] if self.needs_model else None,
@@ -311,7 +312,8 @@ class Text(Tokenized):
 
     def stored_form(self) -> dict[str, Any]:
         """Returns a list of int64, at most a window."""
-        return {"stored": "int64", "window": self._window(), "max_length": self.most_ids}
+        most, keeps = self.most_ids, self.keep_length
+        return {"stored": "int64", "window": self._window(), "max_length": most, "keep_length": keeps}
 
     @property
     def most_ids(self) -> int | None:
@@ -357,4 +359,4 @@ class Texts(Tokenized):
 
     def stored_form(self) -> dict[str, Any]:
         """Returns the number of texts per row, or `varying`."""
-        return {"texts_per_row": self.texts_per_row or "varying"}
+        return {"texts_per_row": self.texts_per_row or "varying", "max_texts": self.max_texts}

@@ -10,6 +10,7 @@ import keyword
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
@@ -33,6 +34,7 @@ class Stored:
     dtype: str
     shape: tuple[int, ...] | None = ()
     held: "StoredAs | None" = None  # its place in adopted records; None: the part's own name
+    of: "Description | None" = field(default=None, compare=False, repr=False)  # of adopted records
 
     def __post_init__(self) -> None:
         """Refuses an unknown type. Raises: DatasetError."""
@@ -159,14 +161,24 @@ class StoredAs:
     names: tuple[str, ...]
     """One; the four lists of boxes, in the order y_min, x_min, y_max, x_max; none for the constant 1."""
     dtype: str
-    optional: bool = left_out(False)  # whether a record may lack it; then the part is 0, empty bytes or an empty list
+    optional: bool = left_out(False)  # whether a record may lack it; then the part is `default`, or the kind's blank
     is_missing: bool = left_out(False)  # whether the part is 1 for a record that lacks the feature, else 0
+    default: tuple[str, ...] = left_out(())  # values as texts; none: the kind's blank
 
     def __post_init__(self) -> None:
-        """Refuses an unknown type or number of names. Raises: DatasetError."""
-        if self.dtype not in DTYPES or len(self.names) not in (0, 1, 4):
-            shown = f"{len(self.names)} features of type {cut(repr(self.dtype), 50)}"
-            raise DatasetError(f"a feature is stored as {shown} in dataset.json: adopt its files again")
+        """Refuses an unknown type, number of names or default. Raises: DatasetError."""
+        shown = f"{len(self.names)} features of type {cut(repr(self.dtype), 50)}"
+        with suppress(ValueError, OverflowError):
+            if self.dtype in DTYPES and len(self.names) in (0, 1, 4) and len(self.defaults()) == len(self.default):
+                return
+            shown += f", by default {cut(repr(self.default))}"
+        raise DatasetError(f"a feature is stored as {shown} in dataset.json: adopt its files again")
+
+    def defaults(self) -> Any:
+        """Returns the default values: an array, or a list of bytes. Raises: ValueError: not of the type."""
+        if self.dtype == "bytes":
+            return [each.encode() for each in self.default]
+        return np.array(self.default, "U").astype(self.dtype)
 
 
 class Decoding(NamedTuple):
@@ -214,7 +226,7 @@ class Description:
             return parts
         if lacking := parts.keys() - self.stored_as.keys():
             raise DatasetError(f"`stored_as` lacks {sorted(lacking)} in dataset.json: adopt the files again")
-        return {part: replace(stored, held=self.stored_as[part]) for part, stored in parts.items()}
+        return {part: replace(stored, held=self.stored_as[part], of=self) for part, stored in parts.items()}
 
     @property
     def is_image_file(self) -> bool:
@@ -222,8 +234,8 @@ class Description:
         return False
 
     @property
-    def blank(self) -> bytes:
-        """The bytes that the serving model takes for a missing value."""
+    def blank(self) -> Any:
+        """The value that stands for a missing one, to the serving model and in adopted records."""
         return b""
 
     def fault(self, stored: Any) -> str | None:
