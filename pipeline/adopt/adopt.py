@@ -149,15 +149,9 @@ def _assemble(
     facts = dict[str, FeatureFacts]()
     for name, some in chain.from_iterable(each.facts.items() for each in scanned):
         facts.setdefault(name, FeatureFacts()).add(some)
-    stated, label, layouts = adoption.features, adoption.label, _layouts(scanned)
-
-    def read(target: str | None) -> tuple[Guesser, Guessed]:
-        guesser = Guesser(facts, layouts, said, adoption.key, target)
-        return guesser, guesser.guess(label) if stated is None else read_as_stated(guesser, stated, label)
-
-    guesser, guessed = read(None)
-    if target := guesser.lacked(label):  # such records are left out
-        guesser, guessed = read(target)
+    guesser = Guesser(facts, _layouts(scanned), said, adoption.key)
+    stated, label = adoption.features, adoption.label
+    guessed = guesser.guess(label) if stated is None else read_as_stated(guesser, stated, label)
     if label is not None and label not in guessed.read:
         near = did_you_mean(label, guessed.read)
         raise AdoptError(f"the records have no feature '{cut(label)}'{near}; they have: {listed(guessed.read)}")

@@ -10,7 +10,7 @@ from recordmill.transforms.contract.kinds.base import Description, StoredAs
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription, PixelOptions
-from recordmill.transforms.contract.kinds.mask import MaskDescription
+from recordmill.transforms.contract.kinds.mask import MaskDescription, MasksDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
 
 READ = frozenset({"JPEG", "PNG", "WebP", "BMP"})  # the formats that the reader decodes
@@ -24,7 +24,7 @@ class Held:
     name: str
     kind: str  # `int64`, `float32`, `bytes` or `image`
     facts: FeatureFacts
-    lacking: int  # the records without it, unless they get `default`
+    lacking: int  # the records without it, unless they get `default` or are left out
     default: tuple[str, ...] = ()  # as `StoredAs.default`
 
     @property
@@ -38,18 +38,11 @@ class Held:
         return self.facts.most if self.facts.fewest == self.facts.most and not self.lacking else None
 
     @property
-    def sides(self) -> tuple[int | None, int | None]:
-        """The height and the width of all images; None if one varies."""
-        low_height, height, low_width, width = self.facts.sides
-        return height if low_height == height else None, width if low_width == width else None
-
-    @property
     def pixel(self) -> str | None:
         """The type of a pixel of grey PNGs, whose levels may be values of a mask; None: other files."""
         facts = self.facts
-        depth = {None: "uint8", "16 bits": "uint16"}.get(next(iter(facts.losses), None))
-        is_alike = set(facts.losses.values()) <= {facts.values} and len(facts.losses) < 2
-        return depth if facts.formats.keys() == {"PNG"} and facts.is_grey and is_alike else None
+        deep = "uint16" if facts.losses == {"16 bits": facts.values} else None
+        return (deep if facts.losses else "uint8") if facts.is_grey and facts.formats.keys() == {"PNG"} else None
 
     def parts(self, *, optional: bool = False, **more: StoredAs) -> dict[str, StoredAs]:
         """Returns how records hold the value, and whether it is missing if it is optional."""
@@ -68,33 +61,31 @@ class Read:
     words: Sequence[str] | None = None  # the names of classes by id
 
 
-def image(held: Held, *, is_list: bool = False) -> Read:
-    """Reads image files."""
+def image(held: Held, *, is_list: bool = False, of: str | None = None, ignore: int | None = None) -> Read:
+    """Reads image files; masks `of` an image, padded with `ignore`."""
     facts, optional = held.facts, held.lacking > 0 and not is_list
+    low_height, height, low_width, width = facts.sides
+    sides = (height if low_height == height else None, width if low_width == width else None)
     channels = 1 if facts.is_grey else 3
     is_plain = facts.formats.keys() <= {"JPEG", "PNG"} and "alpha" not in facts.losses
     pixels: dict[str, Any] = {
-        "stored": BYTES, "encoding": "auto" if is_plain else "original", "shape": (*held.sides, channels),
-        "dtype": "uint8", "offset": (0.0,) * channels, "scale": (1.0,) * channels,
+        "stored": BYTES, "encoding": "auto" if is_plain else "original", "shape": (*sides, channels), "dtype": "uint8",
+        "offset": (0.0,) * channels, "scale": (1.0,) * channels,
         "options": None if is_plain else PixelOptions(channels=channels),
     }  # fmt: skip
+    mask = {} if of is None else {"image": of, **_given("ignore", ignore)}
+    if of is not None:
+        pixels |= {"encoding": "png", "options": None, "pixel": held.pixel, "dtype": held.pixel}
     orientation = {} if is_plain else {"orientation": StoredAs((), INTS)}
     if is_list:
         lists: dict[str, Any] = {"length": held.length or "varying", "max_length": None}
-        listed = ImageSequenceDescription(**pixels, **lists, stored_as=held.parts())
-        return Read(listed, {"kind": "image_sequence"}, (held.name,))
-    made = ImageDescription(**pixels, optional=optional, stored_as=held.parts(optional=optional, **orientation))
-    return Read(made, {"kind": IMAGE} | _optional(optional), (held.name,))
-
-
-def mask(held: Held, of: str, classes: Mapping[str, str] | None = None, ignore: int | None = None) -> Read:
-    """Reads PNGs with a value for each pixel of an image."""
-    optional, pixel = held.lacking > 0, held.pixel or "uint8"
-    given: dict[str, Any] = {"shape": (*held.sides, 1), "offset": (0.0,), "scale": (1.0,), "optional": optional}
-    given |= {"stored": BYTES, "encoding": "png", "dtype": pixel, "pixel": pixel, "classes": classes, "ignore": ignore}
-    made = MaskDescription(**given, image=of, stored_as=held.parts(optional=optional))
-    spec = {"kind": "mask", "image": of, "classes": classes, "ignore": ignore} | _optional(optional)
-    return Read(made, {option: value for option, value in spec.items() if value is not None}, (held.name,))
+        of_list = MasksDescription if mask else ImageSequenceDescription
+        return Read(
+            of_list(**pixels, **lists, **mask, stored_as=held.parts()), {"kind": of_list.kind, **mask}, (held.name,)
+        )
+    of_one, as_held = MaskDescription if mask else ImageDescription, held.parts(optional=optional, **orientation)
+    made = of_one(**pixels, **mask, optional=optional, stored_as=as_held)
+    return Read(made, {"kind": of_one.kind, **mask, **_optional(optional)}, (held.name,))
 
 
 def pixels(held: Held, shape: tuple[int, int, int]) -> Read:
@@ -129,15 +120,21 @@ def raw(held: Held, *, many: bool, length: int | None = None) -> Read:
     size: int | str | None = (length or "varying") if many else None
     made = RawDescription(stored=held.stored, length=size, optional=optional, stored_as=held.parts(optional=optional))
     spec = {"kind": "raw", "type": held.stored} | ({"many": True} if many else {}) | _optional(optional)
-    spec |= {"default": held.default[0]} if held.default else {}
-    return Read(made, spec | ({"length": length} if many and length else {}), (held.name,))
+    return Read(
+        made,
+        spec | ({"length": length} if many and length else {}) | _given("default", [*held.default] or None),
+        (held.name,),
+    )
 
 
 def tensor(held: Held, shape: tuple[int, ...]) -> Read:
     """Reads a list of one length as a tensor."""
     made = OwnDescription(stored=held.stored, shape=shape, stored_as=held.parts())
-    default = {"default": [*held.default]} if held.default else {}
-    return Read(made, {"kind": "raw", "type": held.stored, "shape": list(shape), **default}, (held.name,))
+    return Read(
+        made,
+        {"kind": "raw", "type": held.stored, "shape": list(shape)} | _given("default", [*held.default] or None),
+        (held.name,),
+    )
 
 
 def array(held: Held, dtype: str, shape: tuple[int | None, ...]) -> Read:
@@ -149,4 +146,8 @@ def array(held: Held, dtype: str, shape: tuple[int | None, ...]) -> Read:
 
 
 def _optional(optional: bool) -> dict[str, Any]:
-    return {"optional": True} if optional else {}
+    return _given("optional", optional or None)
+
+
+def _given(option: str, value: Any) -> dict[str, Any]:
+    return {} if value is None else {option: value}

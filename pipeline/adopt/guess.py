@@ -12,7 +12,7 @@ import numpy as np
 from recordmill.pipeline.adopt import describe
 from recordmill.pipeline.adopt.describe import IMAGE, READ, Held, Read
 from recordmill.pipeline.adopt.facts import BYTES, EMPTY, FLOATS, INTS, NESTED, NO_EXAMPLE, FeatureFacts, Layout
-from recordmill.pipeline.adopt.files import Names, Said, names_of, said_of, unread
+from recordmill.pipeline.adopt.files import AdoptError, Names, Said, names_of, said_of, unread
 from recordmill.pipeline.dataset.paths import check_name
 from recordmill.pipeline.errors import listed
 from recordmill.pipeline.safe_text import count, cut
@@ -20,6 +20,7 @@ from recordmill.pipeline.sources.class_names import LABELS, by_code
 from recordmill.transforms.contract.image_facts import loss_lines
 from recordmill.transforms.contract.image_header import NAMED
 from recordmill.transforms.contract.kinds.array import DTYPES
+from recordmill.transforms.contract.kinds.base import StoredAs
 from recordmill.transforms.contract.kinds.category import CategoryDescription
 from recordmill.transforms.contract.stored import IMAGES
 
@@ -35,8 +36,8 @@ ROW_LENGTHS = re.compile(r"(.+)/ragged_row_lengths_(\d+)")
 """Names in lists of lists of TensorFlow Datasets: the values, and the length of each list."""
 PARTS = ("length", "missing", "shape", "mask")  # suffixes of arrays that a batch adds to a feature's
 STATED = "stated"  # what a user says, in place of `features.json`
-MASKS = frozenset("annotation annotations instance instances label labels mask masks seg segmentation trimap".split())
-"""Words in the names of images whose pixels are values."""
+MASK = re.compile(r"(?<![a-z])(annotation|instance|label|mask|seg|segmentation|trimap)s?(?![a-z])", re.IGNORECASE)
+"""A word in the name of an image whose pixels are values."""
 MOST_NAME = 1_000
 MOST_CLASSES = 10_000
 MOST_RELATIVE = 1.001  # of a side of a box: rounding may exceed 1
@@ -71,15 +72,10 @@ class Guesser:
     """Guesses what records hold."""
 
     def __init__(
-        self,
-        facts: Mapping[str, FeatureFacts],
-        layouts: Layouts,
-        beside: Mapping[str, bytes],
-        key: str | None = None,
-        target: str | None = None,
+        self, facts: Mapping[str, FeatureFacts], layouts: Layouts, beside: Mapping[str, bytes], key: str | None = None
     ) -> None:
         """Takes each feature's figures, the layouts with their records, and the files beside the data by name."""
-        self.guessed = Guessed(target=target)
+        self.guessed = Guessed()
         self.said = dict[str, Said]()
         for name, said in said_of(beside).items():
             self.said |= {name: said, f"{name}{RAGGED}": said, f"{name}/value": said}
@@ -125,38 +121,46 @@ class Guesser:
 
     def guess(self, label: str | None = None) -> Guessed:
         """Guesses all features; `label` names the feature to predict."""
-        for name, held in sorted(self._left.items(), key=lambda each: _says_mask(each[0])):  # after their images
-            self._image(name, held)
+        masks = {name: (MASK.search(name) is not None, each.pixel is not None) for name, each in self._left.items()}
+        for name in sorted(masks, key=masks.__getitem__):  # after their images
+            self._image(name, self._wanted(name, label))
         self._pixels()
         self._boxes()
         for name in list(self._left):
-            self._other(name, self._left[name])
-        self.guessed.read = dict(sorted(self.guessed.read.items()))
+            self._other(name, self._wanted(name, label))
+        self.guessed.read = dict(sorted(self.guessed.read.items(), key=lambda each: ("image" in each[1].spec, each[0])))
         self.guessed.label = label or self._label()
         return self.guessed
 
-    def fill(self, column: str, default: Any) -> None:
-        """Gives a default to the records without a feature. Raises: ValueError, DatasetError: it does not fit."""
-        held, values = self.held[column], np.asarray(default, object).reshape(-1).tolist()
-        texts = tuple(each.decode() if isinstance(each, bytes) else str(each) for each in values)
-        if len(texts) != held.facts.most:
-            raise ValueError(f"{len(texts)} values")
+    def _wanted(self, column: str, label: str | None) -> Held:
+        return self.present(column) if self.name_for(column) == label else self._left[column]
+
+    def present(self, column: str, default: Any = None) -> Held:
+        """Takes a feature as one that no record lacks: others get a default, or are left out. Raises: AdoptError."""
+        held = self.held[column]
+        if not held.lacking or (default is None and held.facts.most > 1):  # a list may be empty
+            return held
+        values = [] if default is None else np.asarray(default, object).reshape(-1).tolist()
+        try:
+            texts = tuple(each.decode() if isinstance(each, bytes) else str(each) for each in values)
+            StoredAs((column,), held.stored, default=texts).defaults()
+        except (ValueError, OverflowError):
+            texts = ()
+        if default is not None and len(texts) != held.facts.most:
+            holds = f"the records hold {held.facts.most} of {held.stored}"
+            raise AdoptError(
+                f"'{cut(column)}' has the default {cut(repr(default))}, {holds}: give as many of this type"
+            )
         self.held[column] = self._left[column] = replace(held, lacking=0, default=texts)
-        self.held[column].parts()
-        self._note(column, f"missing in {count(held.lacking, 'record')}, which get {cut(repr(default))}")
+        self.guessed.target = column if default is None else self.guessed.target
+        what = "left out" if default is None else f"given {cut(repr(default))}"
+        self._note(column, f"missing in {count(held.lacking, 'record')}, {what}")
+        return self.held[column]
 
-    def images(self, held: Held | None = None) -> list[str]:
-        """Names the images read so far, `image` first; for a mask those of its sides."""
-        read = self.guessed.read.items()
-        sides = {name: self.held[each.columns[0]].facts.sides for name, each in read if each.spec["kind"] == IMAGE}
-        alike = [name for name in sides if held is None or sides[name] == held.facts.sides]
-        return sorted(alike, key=IMAGE.__ne__)
-
-    def lacked(self, label: str | None) -> str | None:
-        """Returns the records' feature of a label that some lack; None for lists, which may be empty."""
-        read = self.guessed.read.get(label or "")
-        is_one = read is not None and read.description.parts()[""].shape is not None
-        return read.columns[0] if read and is_one and self.held[read.columns[0]].lacking else None
+    def images(self) -> list[str]:
+        """Names the images read so far, `image` first."""
+        images = (name for name, read in self.guessed.read.items() if read.spec["kind"] == IMAGE)
+        return sorted(images, key=IMAGE.__ne__)
 
     def add(self, name: str, read: Read) -> None:
         """Adds a feature under our name, and says what its values lose."""
@@ -198,21 +202,28 @@ class Guesser:
         if held.kind != IMAGE or (said is not None and said.kind not in (IMAGE, "video", STATED)):
             return None
         our, channels = self.name_for(name), said.sides[2] if said and said.sides else None
-        is_list = facts.most > 1 or bool(said and said.shape)
-        if _says_mask(name) and not is_list and held.pixel and (images := self.images(held)):
-            self._note(
-                our, f"a mask of '{images[0]}', padded with 0: state `kind: mask` with `ignore`, or `kind: image`"
-            )
-            return self.add(our, describe.mask(held, images[0]))
-        odd = said.dtype if said and said.dtype not in ("", "uint8") else ""
-        if not odd and facts.losses.get("16 bits", 0) == sum(facts.formats.values()):
+        is_list, of = facts.most > 1 or bool(said and said.shape), self._mask_of(held)
+        odd = said.dtype if said and said.dtype not in ("", "uint8") and not of else ""
+        if not odd and not of and facts.losses.get("16 bits", 0) == sum(facts.formats.values()):
             odd = "16 bits"
         if odd or channels not in (None, 1, 3):
             what = odd if channels in (None, 1, 3) else f"{channels} channels"
             return self._note(our, f"images of {what} are given as bytes, not decoded")
         if is_list and None in describe.image(held).description.shape[:2]:  # type: ignore[attr-defined]
             return self._note(our, "several images a record, of varying sizes, are given as bytes, not decoded")
-        return self.add(our, describe.image(held, is_list=is_list))
+        if of:
+            self._note(our, f"a mask of '{of}', padded with 0: state `kind: mask` with `ignore`, or `kind: image`")
+        return self.add(our, describe.image(held, is_list=is_list, of=of))
+
+    def _mask_of(self, held: Held) -> str | None:
+        """Returns the image of grey PNGs beside colours, or with the name of a mask; None for other images."""
+        image = next(iter(self.images()), None)
+        is_mask = (
+            image
+            and held.pixel
+            and (MASK.search(held.name) or not self.held[self.guessed.read[image].columns[0]].facts.is_grey)
+        )
+        return image if is_mask else None
 
     def _pixels(self) -> None:
         """Finds the bytes of raw pixels, beside their height and width."""
@@ -321,10 +332,6 @@ class Guesser:
         categories = [name for name in read if isinstance(read[name].description, CategoryDescription)]
         named = [name for usual in LABELS for name in categories if name.lower() == usual]
         return named[0] if named else categories[0] if len(categories) == 1 else None
-
-
-def _says_mask(name: str) -> bool:
-    return bool(MASKS & {*re.split(r"[^a-z]+", name.lower())})
 
 
 def _is_relative(held: Held) -> bool:

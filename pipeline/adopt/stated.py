@@ -14,14 +14,14 @@ from recordmill.pipeline.adopt.facts import BYTES, FLOATS, INTS
 from recordmill.pipeline.adopt.files import AdoptError, Said
 from recordmill.pipeline.adopt.guess import STATED, Guessed, Guesser
 from recordmill.pipeline.dataset.paths import check_name
-from recordmill.pipeline.errors import DatasetError, did_you_mean, listed
+from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.array import DTYPES, ArrayLayout
 
 OPTIONS: Mapping[str, Sequence[str]] = {
     "image": ("shape",),
     "image_sequence": (),
-    "mask": ("image", "classes", "classes_file", "ignore"),
+    "mask": ("image", "ignore"),
     "boxes": ("image", "order", "unit"),
     "category": ("classes", "classes_file"),
     "categories": ("classes", "classes_file"),
@@ -31,13 +31,11 @@ OPTIONS: Mapping[str, Sequence[str]] = {
 """The kinds that adoption reads, with their options besides `kind`, `column`, `columns` and `optional`."""
 FORMS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("column", "classes_file", "type", "dtype", "image"), (str,)),
-    **dict.fromkeys(("columns", "shape"), (list, tuple)),
+    **dict.fromkeys(("columns", "classes", "shape"), (list, tuple)),
     **dict.fromkeys(("length", "ignore"), (int,)),
-    "classes": (list, tuple, dict),
     "many": (bool,),
 }
 PARSED = ("FixedLenFeature", "FixedLenSequenceFeature", "VarLenFeature", "RaggedFeature")
-BUILT = "a build with `source: {format: adopted}` makes masks of others"
 FIXED = {"order": "tensorflow", "unit": "relative"}  # options of boxes with the one value that records are read by
 
 
@@ -66,22 +64,22 @@ def read_as_stated(guesser: Guesser, features: Mapping[str, Any], label: str | N
     """Returns how records are read by stated features. Raises: AdoptError: one does not fit the records."""
     if not any(isinstance(given, Mapping) for given in features.values()):
         return _as_parsed(guesser, features, label)
-    last = sorted(features.items(), key=lambda each: isinstance(each[1], Mapping) and "image" in each[1])
-    for name, given in last:  # after their images
+    for name, given in features.items():
         check_name("feature", name)
         kind = given.get("kind") if isinstance(given, Mapping) else given
         if not isinstance(given, Mapping) or not isinstance(kind, str) or kind not in OPTIONS:
             others = "a build with `source: {format: adopted}` makes the other kinds"
             raise AdoptError(f"'{name}' has the kind {cut(repr(kind))}: adoption reads {', '.join(OPTIONS)}; {others}")
-        guesser.add(name, _Stated(guesser, name, given, is_label=name == label).read())
-    guesser.guessed.read = {name: guesser.guessed.read[name] for name in features}
+        if name == label and given.get("column", name) in guesser.held:
+            guesser.present(given.get("column", name), given.get("default"))
+        guesser.add(name, _Stated(guesser, name, given).read())
     guesser.guessed.label = label
     return guesser.guessed
 
 
 class _Stated:
-    def __init__(self, guesser: Guesser, name: str, given: Mapping[str, Any], *, is_label: bool) -> None:
-        self._guesser, self._name, self._given, self._is_label = guesser, name, given, is_label
+    def __init__(self, guesser: Guesser, name: str, given: Mapping[str, Any]) -> None:
+        self._guesser, self._name, self._given = guesser, name, given
         known = ("kind", "column", "columns", "optional", *OPTIONS[given["kind"]])
         for option in given.keys() - {*known}:
             knows = f"{did_you_mean(str(option), known)}; of {given['kind']} adoption knows {listed(known)}"
@@ -113,6 +111,20 @@ class _Stated:
             return self._mask(held)
         return self._pixels(held) if given.get("shape") is not None else self._images(held)
 
+    def _mask(self, held: Held) -> Read:
+        if held.pixel is None:
+            found = listed([*held.facts.formats, *held.facts.losses]) or held.kind
+            raise self._error(
+                f"needs PNGs of one channel, of 8 or 16 bits, the records hold {found}: a build reads them"
+            )
+        return describe.image(held, of=self._image(), ignore=self._given.get("ignore"))
+
+    def _image(self) -> str:
+        image = self._given.get("image")
+        if image not in self._guesser.images():
+            raise self._error(f"needs `image`, an image stated before it, got {cut(repr(image))}")
+        return str(image)
+
     def _images(self, held: Held) -> Read:
         if held.kind != IMAGE:
             raise self._error(f"is stated as images, the records hold {held.kind}: give `shape` for bytes of pixels")
@@ -130,18 +142,6 @@ class _Stated:
         if held.lacking:
             raise self._error(f"has no pixels in {held.lacking:,} records: `kind: raw` reads them")
         return describe.pixels(held, tuple(shape))
-
-    def _mask(self, held: Held) -> Read:
-        given, images = self._given, self._guesser.images(held)
-        if held.kind != IMAGE or held.pixel is None:
-            found = listed([*held.facts.formats, *held.facts.losses]) or held.kind
-            raise self._error(f"needs PNGs of one channel, all of 8 or of 16 bits, the records hold {found}: {BUILT}")
-        if given.get("image") not in images:
-            raise self._error(f"needs `image`, a stated image of the same sizes, got {cut(repr(given.get('image')))}")
-        classes = given.get("classes") or ()
-        named = classes.items() if isinstance(classes, Mapping) else enumerate(classes)
-        names = {str(value): str(name) for value, name in named} or None
-        return describe.mask(held, given["image"], names, given.get("ignore"))
 
     def _array(self, held: Held) -> Read:
         dtype, shape = self._given.get("dtype", FLOATS), self._given.get("shape") or ()
@@ -170,7 +170,7 @@ class _Stated:
     def _raw(self, held: Held) -> Read:
         given = self._given
         wanted, many, length, shape, default = (given.get(option) for option in OPTIONS["raw"])
-        held = _with_default(self._guesser, self._name, held, default)
+        held = held if default is None else self._guesser.present(held.name, default)
         if wanted not in (None, held.stored):
             raise self._error(f"is stated as {cut(str(wanted))}, the records hold {held.stored}")
         size = math.prod(shape) if shape is not None else length
@@ -185,7 +185,7 @@ class _Stated:
     def _category(self, held: Held, *, is_list: bool) -> Read:
         given, facts = self._given, held.facts
         words = given.get("classes")
-        if held.kind != INTS or (not is_list and (held.facts.most > 1 or held.lacking and not self._is_label)):
+        if held.kind != INTS or (held.facts.most > 1 and not is_list) or (held.lacking and not is_list):
             what = f"{held.kind}, {_counts(held)} a record, {held.lacking:,} records without"
             raise self._error(f"is stated as one class a record, they hold {what}: take `kind: raw` or `categories`")
         if not isinstance(words, list) or not words or not 0 <= (facts.low or 0) <= (facts.high or 0) < len(words):
@@ -207,9 +207,7 @@ class _Stated:
         if len(held) not in (1, 4) or not are_floats or len(lengths) > 1:
             four = "four float32 lists of one length: y_min, x_min, y_max, x_max"
             raise self._error(f"needs one list of four numbers a box, or {four}")
-        if given.get("image") not in self._guesser.guessed.read:
-            raise self._error(f"needs `image`, an image stated before it, got {cut(repr(given.get('image')))}")
-        return describe.boxes(columns, given["image"])
+        return describe.boxes(columns, self._image())
 
 
 def _as_parsed(guesser: Guesser, features: Mapping[str, Any], label: str | None) -> Guessed:
@@ -226,25 +224,14 @@ def _as_parsed(guesser: Guesser, features: Mapping[str, Any], label: str | None)
         outer = () if form == "FixedLenFeature" else (None,)
         shape: tuple[int | None, ...] = (*outer, *(given.shape if hasattr(given, "shape") else ()))
         if form == "FixedLenFeature":
-            held = _with_default(guesser, name, held, given.default_value)
             _check_fixed(name, held, math.prod(given.shape), has_default=given.default_value is not None)
+            if held.kind != IMAGE or np.any(given.default_value):  # an image is blank
+                guesser.present(column, given.default_value)
         elif np.any(getattr(given, "default_value", None)):
             raise AdoptError(f"'{cut(name)}' has a `default_value`, and lists are padded with 0: leave it out")
         guesser.said[column] = Said(STATED, shape, "", "none")
     guesser.keep({getattr(given, "value_key", None) or name for name, given in features.items()})
     return guesser.guess(label)
-
-
-def _with_default(guesser: Guesser, name: str, held: Held, default: Any) -> Held:
-    """Returns a feature whose absent values are a default, if it is given; images are then blank."""
-    if not held.lacking or default is None or (held.kind == IMAGE and not default):
-        return held
-    try:
-        guesser.fill(held.name, default)
-    except (ValueError, DatasetError):
-        given = f"the default {cut(repr(default))}, the records hold {_counts(held)} of {held.stored}"
-        raise AdoptError(f"'{cut(name)}' has {given}: give as many of this type") from None
-    return guesser.held[held.name]
 
 
 def _check_fixed(name: str, held: Held, size: int, *, has_default: bool) -> None:

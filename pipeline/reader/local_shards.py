@@ -73,11 +73,6 @@ class ShardFile:
         return cls(file.full, index.full, *figures, pack=found, **adopted)
 
     @property
-    def is_remote(self) -> bool:
-        """Whether its file or its index is a URL."""
-        return any("://" in path for path, _ in self.sizes())
-
-    @property
     def advice(self) -> str:
         """The remedy for damage."""
         return ADOPT if self.name else ADVICE

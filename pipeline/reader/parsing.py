@@ -16,6 +16,7 @@ Records of other programs hold our parts in other features (`Stored.held`), whic
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -328,9 +329,11 @@ def _filled(held: StoredAs, stored: Stored, column: Ragged) -> Any:
     return np.array(rows, object).reshape(len(rows), *shape)
 
 
-def _absent(held: StoredAs, stored: Stored, size: int, row: int) -> Any:
+def _absent(held: StoredAs, stored: Stored, size: int, row: int) -> list[Any]:
     """Returns the default or the kind's blank for a row's absent values. Raises: RowError: neither fits."""
-    values = held.defaults() if held.default else [stored.of and stored.of.blank] * size
-    if len(values) != size or any(isinstance(each, bytes) != (held.dtype == "bytes") for each in values):
-        raise RowError(row, f"the record lacks '{held.names[0]}', and nothing stands for it: adopt the files again")
-    return values
+    values = [stored.of and stored.of.blank] * size
+    with suppress(ValueError, OverflowError):
+        values = held.defaults() if held.default else values
+        if len(values) == size and all(isinstance(each, bytes) == (held.dtype == "bytes") for each in values):
+            return values
+    raise RowError(row, f"the record lacks '{held.names[0]}', and nothing stands for it: adopt the files again")

@@ -138,7 +138,8 @@ class RemoteShards:
         """Returns a shard with the tags of its files. Raises: DatasetError: another size or content."""
         tags = list[str]()
         for path, expected in shard.sizes():
-            first = self._first_byte(path)
+            with readable(path, advice=self._advice):
+                first = read_part(path, 0, 1)
             check_size(path, first.size, expected, self._advice)
             tags.append(first.tag)
         if tags[0] != shard.seen:
@@ -236,14 +237,9 @@ class RemoteShards:
             raise DatasetError(f"{block.path} ends before byte {block.end:,}: {self._advice}")
         return data
 
-    def _first_byte(self, path: str) -> Part:
-        """Requests the size and the tag of a file."""
-        with readable(path, advice=self._advice):
-            return read_part(path, 0, 1)
-
 
 def read_part(path: str, start: int, end: int) -> Part:
-    """Reads a part of an object, or of a file: a version of adopted objects may lie on this machine."""
+    """Reads a part of an object, or of a file: adopted files and their version may lie apart."""
     if "://" in path:
         store, name = open_object(path)
         return store.range(name, start, end)

@@ -74,7 +74,7 @@ class Request:
     @property
     def is_remote(self) -> bool:
         """Whether the shards are URLs."""
-        return any(shard.is_remote for shard in self.shards)
+        return any("://" in path for shard in self.shards for path, _ in shard.sizes())
 
     @property
     def threads(self) -> int:
@@ -214,8 +214,6 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
     else:
         mixtures = [change for change in _list(given) if isinstance(change, BatchAugmentation)]
         by_feature = dict.fromkeys(images, [change for change in given if change not in mixtures])
-        if any(by_feature.values()) or any(mixture.images is None for mixture in mixtures):
-            _check_grey({name: features[name] for name in images if name not in masks})
     for name in by_feature:
         if name not in images:
             raise DatasetError(f"augment is for images, and '{name}' is not among {', '.join(images)}")
@@ -239,14 +237,6 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
     mixed = tuple(images) if any(isinstance(each, KeypointsDescription) for each in features.values()) else None
     known = tuple(replace(mix, num_classes=mix.num_classes or classes, images=mix.images or mixed) for mix in mixtures)
     return {"augment": augment, "masks": masks, "mixtures": known}
-
-
-def _check_grey(pictures: Mapping[str, Description]) -> None:
-    """Refuses to change an adopted image of one channel beside others of three: its pixels may be no colours."""
-    grey = [name for name, each in pictures.items() if isinstance(each, image.Pixels) and each.shape[2] == 1]
-    if grey and len(grey) < len(pictures) and pictures[grey[0]].stored_as:
-        remedy = f"name the images, augment={{'{grey[0]}': Mask([…]), …}}, or adopt it by `kind: mask`"
-        raise DatasetError(f"augment would blend the pixels of '{grey[0]}', which has one channel: {remedy}")
 
 
 def _list(given: Any) -> Sequence[Any]:

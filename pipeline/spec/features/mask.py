@@ -162,9 +162,8 @@ class Mask(OfImage):
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         names = {str(value): name for value, name in self.named} or None
-        return self._describe(
-            kinds.MaskDescription, "image", "optional", "ignore", **self._pixels(self.dtype), classes=names
-        )
+        given = {**self._pixels(self.dtype), "classes": names}
+        return self._describe(kinds.MaskDescription, "image", "optional", "ignore", **given)
 
 
 class Masks(OfImage, ListFeature):
@@ -189,6 +188,5 @@ class Masks(OfImage, ListFeature):
         return self._options(crowd="draw")
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._describe(
-            kinds.MasksDescription, "image", "max_length", **self._pixels("uint8"), length=self.read_length
-        )
+        given = {**self._pixels("uint8"), "length": self.read_length}
+        return self._describe(kinds.MasksDescription, "image", "max_length", **given)

@@ -137,8 +137,8 @@ class Number(ScaledFeature):
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         impute, indicator = (self.impute, self.indicator) if self.optional else (None, None)
-        scaling = self.scaling(statistics)
-        return self._describe(kinds.NumberDescription, *SCALING, **scaling, impute=impute, indicator=indicator)
+        given = {**self.scaling(statistics), "impute": impute, "indicator": indicator}
+        return self._describe(kinds.NumberDescription, *SCALING, **given)
 
 
 class Numbers(ListFeature, ScaledFeature):
@@ -148,5 +148,5 @@ class Numbers(ListFeature, ScaledFeature):
     kind: Literal["numbers"]
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        taken = *SCALING, "max_length"
-        return self._describe(kinds.NumbersDescription, *taken, **self.scaling(statistics), length=self.read_length)
+        given = {**self.scaling(statistics), "length": self.read_length}
+        return self._describe(kinds.NumbersDescription, *SCALING, "max_length", **given)

@@ -48,6 +48,5 @@ class Raw(ListFeature):
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         length = self.read_length if self.many else None
-        return self._describe(
-            RawDescription, "max_length", stored=self.type, length=length, optional=False
-        )  # the graph fills it
+        given = {"stored": self.type, "length": length, "optional": False}  # the graph fills it
+        return self._describe(RawDescription, "max_length", **given)

@@ -10,7 +10,6 @@ import keyword
 import typing
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
@@ -136,6 +135,7 @@ class FeatureOptions:
     kind: ClassVar[str]
     limits: ClassVar[tuple[str, ...]] = ("missing",)  # the gate limits of this kind
     is_input: ClassVar[bool] = True  # whether the graph, and so the serving model, takes its column, if it has one
+    is_content: ClassVar[bool] = False  # whether rows are duplicates by it: a sample itself, no label or side value
     optional: bool = False
 
 
@@ -166,19 +166,15 @@ class StoredAs:
     default: tuple[str, ...] = left_out(())  # values as texts; none: the kind's blank
 
     def __post_init__(self) -> None:
-        """Refuses an unknown type, number of names or default. Raises: DatasetError."""
-        shown = f"{len(self.names)} features of type {cut(repr(self.dtype), 50)}"
-        with suppress(ValueError, OverflowError):
-            if self.dtype in DTYPES and len(self.names) in (0, 1, 4) and len(self.defaults()) == len(self.default):
-                return
-            shown += f", by default {cut(repr(self.default))}"
-        raise DatasetError(f"a feature is stored as {shown} in dataset.json: adopt its files again")
+        """Refuses an unknown type or number of names. Raises: DatasetError."""
+        if self.dtype not in DTYPES or len(self.names) not in (0, 1, 4):
+            shown = f"{len(self.names)} features of type {cut(repr(self.dtype), 50)}"
+            raise DatasetError(f"a feature is stored as {shown} in dataset.json: adopt its files again")
 
-    def defaults(self) -> Any:
-        """Returns the default values: an array, or a list of bytes. Raises: ValueError: not of the type."""
-        if self.dtype == "bytes":
-            return [each.encode() for each in self.default]
-        return np.array(self.default, "U").astype(self.dtype)
+    def defaults(self) -> list[Any]:
+        """Returns the default values. Raises: ValueError, OverflowError: not of the type."""
+        make: Any = {"bytes": str.encode, "int64": np.int64, "float32": np.float32}[self.dtype]
+        return [make(each) for each in self.default]
 
 
 class Decoding(NamedTuple):
