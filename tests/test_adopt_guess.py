@@ -104,26 +104,20 @@ def test_what_pixels_do_not_keep_is_said(
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("image/segmentation/class/encoded", 4), ("instance-mask", 4_000)], ids=["8 bits", "16 bits"]
+    ("mode", "name", "value"),
+    [("RGB", "image/segmentation/class/encoded", 4), ("L", "instance-mask", 4_000), ("RGB", "depth", 9)],
 )
-def test_a_mask_keeps_its_values_in_augmentation(name: str, value: int, tmp_path: Path) -> None:
+def test_a_mask_keeps_its_values_in_augmentation(
+    mode: str, name: str, value: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     mask = np.zeros((4, 6), np.uint8 if value < 256 else np.uint16)
     mask[1:3, 2:5], mask[3] = 2, value
-    rows = [{"image": encoded(pixels(1), "JPEG"), name: encoded(Image.fromarray(mask), "PNG")}] * ROWS
+    rows = [{"image": encoded(pixels(1, mode), "JPEG"), name: encoded(Image.fromarray(mask), "PNG")}] * ROWS
     dataset = adopt(tmp_path, rows)
+    assert_names(caplog.text, "a mask of 'image'", "kind: image")
     moves = [augment.RandomRotation(40), augment.ColorJitter(0.5), augment.GaussianBlur(3)]
     found = next(dataset.training_input(batch_size=ROWS, seed=1, augment=moves).as_numpy())
     assert {*np.unique(found[re.sub("[/-]", "_", name)])} == {0, 2, value}
-
-
-def test_another_image_of_one_channel_is_never_blended_unasked(tmp_path: Path) -> None:
-    grey, moves = encoded(pixels(1, "L"), "PNG"), [augment.ColorJitter(0.5)]
-    dataset = adopt(tmp_path, [{"image": encoded(pixels(1), "JPEG"), "depth": grey}] * ROWS)
-    with raises(UserError, "'depth'", "Mask", "kind: mask"):
-        dataset.training_input(batch_size=ROWS, augment=moves)
-    given = {"image": moves, "depth": augment.Mask(moves)}
-    found = next(dataset.training_input(batch_size=ROWS, augment=given).as_numpy())
-    assert (found["depth"][0, ..., 0] == np.asarray(pixels(1, "L"))).all()
 
 
 def test_raw_pixels_have_the_shape_beside_them(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from recordmill.transforms.contract.kinds.base import Description, StoredAs
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription, PixelOptions
-from recordmill.transforms.contract.kinds.mask import MaskDescription, MasksDescription
+from recordmill.transforms.contract.kinds.mask import MaskDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
 
 READ = frozenset({"JPEG", "PNG", "WebP", "BMP"})  # the formats that the reader decodes
@@ -25,7 +25,7 @@ class Held:
     kind: str  # `int64`, `float32`, `bytes` or `image`
     facts: FeatureFacts
     lacking: int  # the records without it, unless they get `default` or are left out
-    default: tuple[str, ...] = ()  # as `StoredAs.default`
+    default: tuple[str | float, ...] = ()  # as `StoredAs.default`
 
     @property
     def stored(self) -> str:
@@ -73,19 +73,17 @@ def image(held: Held, *, is_list: bool = False, of: str | None = None, ignore: i
         "offset": (0.0,) * channels, "scale": (1.0,) * channels,
         "options": None if is_plain else PixelOptions(channels=channels),
     }  # fmt: skip
-    mask = {} if of is None else {"image": of, **_given("ignore", ignore)}
-    if of is not None:
-        pixels |= {"encoding": "png", "options": None, "pixel": held.pixel, "dtype": held.pixel}
     orientation = {} if is_plain else {"orientation": StoredAs((), INTS)}
     if is_list:
         lists: dict[str, Any] = {"length": held.length or "varying", "max_length": None}
-        of_list = MasksDescription if mask else ImageSequenceDescription
-        return Read(
-            of_list(**pixels, **lists, **mask, stored_as=held.parts()), {"kind": of_list.kind, **mask}, (held.name,)
-        )
-    of_one, as_held = MaskDescription if mask else ImageDescription, held.parts(optional=optional, **orientation)
-    made = of_one(**pixels, **mask, optional=optional, stored_as=as_held)
-    return Read(made, {"kind": of_one.kind, **mask, **_optional(optional)}, (held.name,))
+        listed = ImageSequenceDescription(**pixels, **lists, stored_as=held.parts())
+        return Read(listed, {"kind": "image_sequence"}, (held.name,))
+    one: dict[str, Any] = {"optional": optional, "stored_as": held.parts(optional=optional, **orientation)}
+    if of is not None:
+        pixels |= {"encoding": "png", "options": None, "dtype": held.pixel, "pixel": held.pixel}
+        masked = MaskDescription(**pixels, **one, image=of, ignore=ignore)
+        return Read(masked, {"kind": "mask", "image": of, "ignore": ignore} | _optional(optional), (held.name,))
+    return Read(ImageDescription(**pixels, **one), {"kind": IMAGE} | _optional(optional), (held.name,))
 
 
 def pixels(held: Held, shape: tuple[int, int, int]) -> Read:
@@ -120,21 +118,13 @@ def raw(held: Held, *, many: bool, length: int | None = None) -> Read:
     size: int | str | None = (length or "varying") if many else None
     made = RawDescription(stored=held.stored, length=size, optional=optional, stored_as=held.parts(optional=optional))
     spec = {"kind": "raw", "type": held.stored} | ({"many": True} if many else {}) | _optional(optional)
-    return Read(
-        made,
-        spec | ({"length": length} if many and length else {}) | _given("default", [*held.default] or None),
-        (held.name,),
-    )
+    return Read(made, spec | ({"length": length} if many and length else {}), (held.name,))
 
 
 def tensor(held: Held, shape: tuple[int, ...]) -> Read:
     """Reads a list of one length as a tensor."""
     made = OwnDescription(stored=held.stored, shape=shape, stored_as=held.parts())
-    return Read(
-        made,
-        {"kind": "raw", "type": held.stored, "shape": list(shape)} | _given("default", [*held.default] or None),
-        (held.name,),
-    )
+    return Read(made, {"kind": "raw", "type": held.stored, "shape": list(shape)}, (held.name,))
 
 
 def array(held: Held, dtype: str, shape: tuple[int | None, ...]) -> Read:
@@ -146,8 +136,4 @@ def array(held: Held, dtype: str, shape: tuple[int | None, ...]) -> Read:
 
 
 def _optional(optional: bool) -> dict[str, Any]:
-    return _given("optional", optional or None)
-
-
-def _given(option: str, value: Any) -> dict[str, Any]:
-    return {} if value is None else {option: value}
+    return {"optional": True} if optional else {}

@@ -20,7 +20,6 @@ from recordmill.pipeline.sources.class_names import LABELS, by_code
 from recordmill.transforms.contract.image_facts import loss_lines
 from recordmill.transforms.contract.image_header import NAMED
 from recordmill.transforms.contract.kinds.array import DTYPES
-from recordmill.transforms.contract.kinds.base import StoredAs
 from recordmill.transforms.contract.kinds.category import CategoryDescription
 from recordmill.transforms.contract.stored import IMAGES
 
@@ -38,6 +37,7 @@ PARTS = ("length", "missing", "shape", "mask")  # suffixes of arrays that a batc
 STATED = "stated"  # what a user says, in place of `features.json`
 MASK = re.compile(r"(?<![a-z])(annotation|instance|label|mask|seg|segmentation|trimap)s?(?![a-z])", re.IGNORECASE)
 """A word in the name of an image whose pixels are values."""
+FORMS: Mapping[str, Any] = {BYTES: str, INTS: int, FLOATS: (int, float)}  # of defaults
 MOST_NAME = 1_000
 MOST_CLASSES = 10_000
 MOST_RELATIVE = 1.001  # of a side of a box: rounding may exceed 1
@@ -121,8 +121,7 @@ class Guesser:
 
     def guess(self, label: str | None = None) -> Guessed:
         """Guesses all features; `label` names the feature to predict."""
-        masks = {name: (MASK.search(name) is not None, each.pixel is not None) for name, each in self._left.items()}
-        for name in sorted(masks, key=masks.__getitem__):  # after their images
+        for name in sorted(self._left, key=lambda each: (bool(MASK.search(each)), self._left[each].pixel or "")):
             self._image(name, self._wanted(name, label))
         self._pixels()
         self._boxes()
@@ -138,29 +137,27 @@ class Guesser:
     def present(self, column: str, default: Any = None) -> Held:
         """Takes a feature as one that no record lacks: others get a default, or are left out. Raises: AdoptError."""
         held = self.held[column]
-        if not held.lacking or (default is None and held.facts.most > 1):  # a list may be empty
+        is_blank = str(default) == "nan" if held.stored == FLOATS else default is None and held.facts.most > 1
+        if not held.lacking or is_blank:  # as optional numbers and lists are
             return held
-        values = [] if default is None else np.asarray(default, object).reshape(-1).tolist()
-        try:
-            texts = tuple(each.decode() if isinstance(each, bytes) else str(each) for each in values)
-            StoredAs((column,), held.stored, default=texts).defaults()
-        except (ValueError, OverflowError):
-            texts = ()
-        if default is not None and len(texts) != held.facts.most:
-            holds = f"the records hold {held.facts.most} of {held.stored}"
-            raise AdoptError(
-                f"'{cut(column)}' has the default {cut(repr(default))}, {holds}: give as many of this type"
-            )
+        values = [] if default is None else np.asarray(default).reshape(-1).tolist()
+        texts = tuple(each.decode("utf-8", "surrogateescape") if isinstance(each, bytes) else each for each in values)
+        fits = all(
+            isinstance(each, FORMS[held.stored]) and (held.stored == BYTES or math.isfinite(each)) for each in texts
+        )
+        if default is None:
+            self.guessed.target = column
+        elif len(texts) != held.facts.most or not fits:
+            wanted = f"give {held.facts.most} of {held.stored}"
+            raise AdoptError(f"'{cut(column)}' has the default {cut(repr(default))}: {wanted}")
+        else:
+            self._note(column, f"missing in {count(held.lacking, 'record')}, which get {cut(repr(default))}")
         self.held[column] = self._left[column] = replace(held, lacking=0, default=texts)
-        self.guessed.target = column if default is None else self.guessed.target
-        what = "left out" if default is None else f"given {cut(repr(default))}"
-        self._note(column, f"missing in {count(held.lacking, 'record')}, {what}")
         return self.held[column]
 
-    def images(self) -> list[str]:
-        """Names the images read so far, `image` first."""
-        images = (name for name, read in self.guessed.read.items() if read.spec["kind"] == IMAGE)
-        return sorted(images, key=IMAGE.__ne__)
+    def _first_image(self) -> str | None:
+        images = [name for name, read in self.guessed.read.items() if read.spec["kind"] == IMAGE]
+        return IMAGE if IMAGE in images else next(iter(images), None)
 
     def add(self, name: str, read: Read) -> None:
         """Adds a feature under our name, and says what its values lose."""
@@ -209,21 +206,18 @@ class Guesser:
         if odd or channels not in (None, 1, 3):
             what = odd if channels in (None, 1, 3) else f"{channels} channels"
             return self._note(our, f"images of {what} are given as bytes, not decoded")
-        if is_list and None in describe.image(held).description.shape[:2]:  # type: ignore[attr-defined]
-            return self._note(our, "several images a record, of varying sizes, are given as bytes, not decoded")
+        if is_list and (of or None in describe.image(held).description.shape[:2]):  # type: ignore[attr-defined]
+            return self._note(our, "several masks, or images of varying sizes, are given as bytes, not decoded")
         if of:
             self._note(our, f"a mask of '{of}', padded with 0: state `kind: mask` with `ignore`, or `kind: image`")
         return self.add(our, describe.image(held, is_list=is_list, of=of))
 
     def _mask_of(self, held: Held) -> str | None:
         """Returns the image of grey PNGs beside colours, or with the name of a mask; None for other images."""
-        image = next(iter(self.images()), None)
-        is_mask = (
-            image
-            and held.pixel
-            and (MASK.search(held.name) or not self.held[self.guessed.read[image].columns[0]].facts.is_grey)
-        )
-        return image if is_mask else None
+        if (image := self._first_image()) is None or held.pixel is None:
+            return None
+        of = self.held[self.guessed.read[image].columns[0]].facts
+        return image if MASK.search(held.name) or not of.is_grey else None
 
     def _pixels(self) -> None:
         """Finds the bytes of raw pixels, beside their height and width."""
@@ -242,8 +236,7 @@ class Guesser:
                 self.add(our, describe.pixels(held, (height, width, depth)))
 
     def _boxes(self) -> None:
-        image = next(iter(self.images()), None)
-        groups = dict[str, dict[str, Held]]()
+        image, groups = self._first_image(), dict[str, dict[str, Held]]()
         for name, held in self._left.items():
             folder, corner = name[: -len(CORNERS[0])], name[-len(CORNERS[0]) :].lower()
             said = self.said.get(name)

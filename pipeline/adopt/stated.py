@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from recordmill.pipeline.adopt import describe
 from recordmill.pipeline.adopt.describe import IMAGE, Held, Read
 from recordmill.pipeline.adopt.facts import BYTES, FLOATS, INTS
@@ -64,16 +62,14 @@ def read_as_stated(guesser: Guesser, features: Mapping[str, Any], label: str | N
     """Returns how records are read by stated features. Raises: AdoptError: one does not fit the records."""
     if not any(isinstance(given, Mapping) for given in features.values()):
         return _as_parsed(guesser, features, label)
+    guesser.guessed.label = label
     for name, given in features.items():
         check_name("feature", name)
         kind = given.get("kind") if isinstance(given, Mapping) else given
         if not isinstance(given, Mapping) or not isinstance(kind, str) or kind not in OPTIONS:
             others = "a build with `source: {format: adopted}` makes the other kinds"
             raise AdoptError(f"'{name}' has the kind {cut(repr(kind))}: adoption reads {', '.join(OPTIONS)}; {others}")
-        if name == label and given.get("column", name) in guesser.held:
-            guesser.present(given.get("column", name), given.get("default"))
         guesser.add(name, _Stated(guesser, name, given).read())
-    guesser.guessed.label = label
     return guesser.guessed
 
 
@@ -96,6 +92,8 @@ class _Stated:
     def read(self) -> Read:
         """Returns how the feature is read. Raises: AdoptError: it does not fit the records."""
         kind, given = self._given["kind"], self._given
+        if kind in ("boxes", "mask") and given.get("image") not in self._guesser.guessed.read:
+            raise self._error(f"needs `image`, an image stated before it, got {cut(repr(given.get('image')))}")
         if kind == "boxes":
             return self._boxes()
         held = self._held(given.get("column", self._name))
@@ -108,22 +106,10 @@ class _Stated:
         if kind == "array":
             return self._array(held)
         if kind == "mask":
-            return self._mask(held)
+            if held.pixel is None:
+                raise self._error("needs PNGs of one channel, all of 8 or all of 16 bits: a build reads others")
+            return describe.image(held, of=given["image"], ignore=given.get("ignore"))
         return self._pixels(held) if given.get("shape") is not None else self._images(held)
-
-    def _mask(self, held: Held) -> Read:
-        if held.pixel is None:
-            found = listed([*held.facts.formats, *held.facts.losses]) or held.kind
-            raise self._error(
-                f"needs PNGs of one channel, of 8 or 16 bits, the records hold {found}: a build reads them"
-            )
-        return describe.image(held, of=self._image(), ignore=self._given.get("ignore"))
-
-    def _image(self) -> str:
-        image = self._given.get("image")
-        if image not in self._guesser.images():
-            raise self._error(f"needs `image`, an image stated before it, got {cut(repr(image))}")
-        return str(image)
 
     def _images(self, held: Held) -> Read:
         if held.kind != IMAGE:
@@ -165,12 +151,13 @@ class _Stated:
             known = self._guesser.held
             near = did_you_mean(column, known)
             raise self._error(f"reads '{cut(column)}', which no record holds{near}; they hold: {listed(known)}")
+        if self._name == self._guesser.guessed.label or self._given.get("default") is not None:
+            return self._guesser.present(column, self._given.get("default"))
         return held
 
     def _raw(self, held: Held) -> Read:
         given = self._given
-        wanted, many, length, shape, default = (given.get(option) for option in OPTIONS["raw"])
-        held = held if default is None else self._guesser.present(held.name, default)
+        wanted, many, length, shape, _ = (given.get(option) for option in OPTIONS["raw"])
         if wanted not in (None, held.stored):
             raise self._error(f"is stated as {cut(str(wanted))}, the records hold {held.stored}")
         size = math.prod(shape) if shape is not None else length
@@ -207,7 +194,7 @@ class _Stated:
         if len(held) not in (1, 4) or not are_floats or len(lengths) > 1:
             four = "four float32 lists of one length: y_min, x_min, y_max, x_max"
             raise self._error(f"needs one list of four numbers a box, or {four}")
-        return describe.boxes(columns, self._image())
+        return describe.boxes(columns, given["image"])
 
 
 def _as_parsed(guesser: Guesser, features: Mapping[str, Any], label: str | None) -> Guessed:
@@ -225,9 +212,9 @@ def _as_parsed(guesser: Guesser, features: Mapping[str, Any], label: str | None)
         shape: tuple[int | None, ...] = (*outer, *(given.shape if hasattr(given, "shape") else ()))
         if form == "FixedLenFeature":
             _check_fixed(name, held, math.prod(given.shape), has_default=given.default_value is not None)
-            if held.kind != IMAGE or np.any(given.default_value):  # an image is blank
+            if given.default_value or held.kind != IMAGE:  # an image is blank
                 guesser.present(column, given.default_value)
-        elif np.any(getattr(given, "default_value", None)):
+        elif getattr(given, "default_value", None):
             raise AdoptError(f"'{cut(name)}' has a `default_value`, and lists are padded with 0: leave it out")
         guesser.said[column] = Said(STATED, shape, "", "none")
     guesser.keep({getattr(given, "value_key", None) or name for name, given in features.items()})

@@ -16,7 +16,6 @@ Records of other programs hold our parts in other features (`Stored.held`), whic
 
 import math
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeVar
 
@@ -331,9 +330,9 @@ def _filled(held: StoredAs, stored: Stored, column: Ragged) -> Any:
 
 def _absent(held: StoredAs, stored: Stored, size: int, row: int) -> list[Any]:
     """Returns the default or the kind's blank for a row's absent values. Raises: RowError: neither fits."""
-    values = [stored.of and stored.of.blank] * size
-    with suppress(ValueError, OverflowError):
-        values = held.defaults() if held.default else values
-        if len(values) == size and all(isinstance(each, bytes) == (held.dtype == "bytes") for each in values):
-            return values
-    raise RowError(row, f"the record lacks '{held.names[0]}', and nothing stands for it: adopt the files again")
+    values: list[Any] = [stored.of and stored.of.blank] * size
+    if held.default:
+        values = [each.encode(errors="surrogateescape") if isinstance(each, str) else each for each in held.default]
+    if len(values) != size or any(isinstance(each, bytes) != (held.dtype == "bytes") for each in values):
+        raise RowError(row, f"the record lacks '{held.names[0]}', and nothing stands for it: adopt the files again")
+    return values

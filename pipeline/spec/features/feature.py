@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.yaml_document import Options
+from recordmill.transforms.contract.kinds import description_of
 from recordmill.transforms.contract.kinds.base import Description, FeatureOptions
 
 Contract = TypeVar("Contract")
@@ -93,7 +94,10 @@ class Feature(Options):
 
     def parts(self) -> tuple[str, ...]:
         """Names the tensors stored with the feature as `<feature>_<part>`."""
-        return ()
+        names = ("indicator", "keep_length", "optional", "shape", "window")
+        given = {name: getattr(self, name, None) for name in names}
+        described = {**given, "stored": "bytes", "encoding": getattr(self, "store", None)}
+        return tuple(description_of(self.kind).parts_of(described))[1:]
 
     def read_parts(self) -> tuple[str, ...]:
         """Names the tensors that only the reader adds, as `<feature>_<part>`."""

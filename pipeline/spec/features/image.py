@@ -233,10 +233,6 @@ class Image(Feature):
         """Returns the contract's type of a pixel, and the number or the colour around images."""
         return {"pixel": self.dtype, **({"fill": self.background, "background": (0, 0, 0)} if self._is_deep else {})}
 
-    def parts(self) -> tuple[str, ...]:
-        """Names `orientation` of originals, and `missing` with `optional`."""
-        return tuple(kinds.ImageDescription.parts_of({"encoding": self.store, "optional": self.optional}))[1:]
-
     def read_parts(self) -> tuple[str, ...]:
         """Names `shape`, height and width, if images keep their sizes."""
         shape = ("shape",) if self.size is None else ()
@@ -312,10 +308,6 @@ class ImageSequence(Image, ListFeature):
     def _no_size(cls, value: Any) -> Any:
         """Keeps `fit`: `size` is required."""
         return value
-
-    def parts(self) -> tuple[str, ...]:
-        """Names none: a list is stored as one tensor."""
-        return ()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         return self._describe(

@@ -147,10 +147,6 @@ class Mask(OfImage):
         names = Column(ColumnType.CATEGORY, many=True, optional=self.optional)
         return super().joined_columns(name) | ({"name": (self.names, names)} if self.names else {})
 
-    def parts(self) -> tuple[str, ...]:
-        """Names `missing`, with `optional`."""
-        return ("missing",) if self.optional else ()
-
     def read_parts(self) -> tuple[str, ...]:
         """Names `shape`, height and width, if the image keeps its size."""
         return ("shape",) if self._image and self._image.size is None else ()

@@ -131,10 +131,6 @@ class Number(ScaledFeature):
                 raise ValueError(f"`{name}` is for rows without the number: give `optional: true`, or leave it out")
         return self
 
-    def parts(self) -> tuple[str, ...]:
-        """Names `missing` with `indicator`."""
-        return ("missing",) if self.indicator else ()
-
     def describe(self, statistics: dict[str, Any]) -> Description:
         impute, indicator = (self.impute, self.indicator) if self.optional else (None, None)
         given = {**self.scaling(statistics), "impute": impute, "indicator": indicator}

@@ -43,6 +43,10 @@ class Raw(ListFeature):
     def varies(self) -> bool:
         return self.many and super().varies
 
+    def parts(self) -> tuple[str, ...]:
+        """Names none: the graph fills a missing value."""
+        return ()
+
     def _column(self) -> Column:
         return replace(super()._column(), type=COLUMN_TYPES[self.type], many=self.many)
 

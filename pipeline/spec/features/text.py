@@ -303,10 +303,6 @@ class Text(Tokenized):
     def _column(self) -> Column:
         return replace(super()._column(), many=True, separator=" ") if self.pretokenized else super()._column()
 
-    def parts(self) -> tuple[str, ...]:
-        """Names `length` with `keep_length`, and the parts of windows."""
-        return tuple(kinds.TextDescription.parts_of({"keep_length": self.keep_length, "window": self.window}))[1:]
-
     def _given(self) -> dict[str, Any]:
         return super()._given() | {"window": self._window()}
 
@@ -348,10 +344,6 @@ class Texts(Tokenized):
 
     def _column(self) -> Column:
         return replace(super()._column(), many=True, separator=self.separator, length=self.texts_per_row)
-
-    def parts(self) -> tuple[str, ...]:
-        """Names `lengths`, the ids per text."""
-        return ("lengths",)
 
     def read_parts(self) -> tuple[str, ...]:
         """Names `length`, the number of texts, if it varies."""

@@ -163,18 +163,13 @@ class StoredAs:
     dtype: str
     optional: bool = left_out(False)  # whether a record may lack it; then the part is `default`, or the kind's blank
     is_missing: bool = left_out(False)  # whether the part is 1 for a record that lacks the feature, else 0
-    default: tuple[str, ...] = left_out(())  # values as texts; none: the kind's blank
+    default: tuple[str | int | float, ...] = left_out(())  # bytes as text; empty: the kind's blank
 
     def __post_init__(self) -> None:
         """Refuses an unknown type or number of names. Raises: DatasetError."""
         if self.dtype not in DTYPES or len(self.names) not in (0, 1, 4):
             shown = f"{len(self.names)} features of type {cut(repr(self.dtype), 50)}"
             raise DatasetError(f"a feature is stored as {shown} in dataset.json: adopt its files again")
-
-    def defaults(self) -> list[Any]:
-        """Returns the default values. Raises: ValueError, OverflowError: not of the type."""
-        make: Any = {"bytes": str.encode, "int64": np.int64, "float32": np.float32}[self.dtype]
-        return [make(each) for each in self.default]
 
 
 class Decoding(NamedTuple):
