@@ -136,15 +136,13 @@ class Guesser:
 
     def present(self, column: str, default: Any = None) -> Held:
         """Takes a feature as one that no record lacks: others get a default, or are left out. Raises: AdoptError."""
-        held = self.held[column]
-        is_blank = str(default) == "nan" if held.stored == FLOATS else default is None and held.facts.most > 1
-        if not held.lacking or is_blank:  # as optional numbers and lists are
+        held, form = self.held[column], FORMS[self.held[column].stored]
+        is_nan = isinstance(default, float) and math.isnan(default)  # stands for a missing number already
+        if not held.lacking or is_nan or (default is None and held.facts.most > 1):  # a list may be empty
             return held
         values = [] if default is None else np.asarray(default).reshape(-1).tolist()
         texts = tuple(each.decode("utf-8", "surrogateescape") if isinstance(each, bytes) else each for each in values)
-        fits = all(
-            isinstance(each, FORMS[held.stored]) and (held.stored == BYTES or math.isfinite(each)) for each in texts
-        )
+        fits = all(isinstance(each, form) and (form is str or math.isfinite(each)) for each in texts)
         if default is None:
             self.guessed.target = column
         elif len(texts) != held.facts.most or not fits:
