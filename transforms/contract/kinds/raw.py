@@ -1,5 +1,6 @@
 """Values stored unchanged: columns of the source, and tensors of the user's own function."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
