@@ -39,7 +39,7 @@ class Held:
 
     @property
     def pixel(self) -> str | None:
-        """The type of a pixel of grey PNGs, whose levels may be values of a mask; None: other files."""
+        """The type of a pixel of grey PNGs, possibly masks; None: other files."""
         facts = self.facts
         deep = "uint16" if facts.losses == {"16 bits": facts.values} else None
         return (deep if facts.losses else "uint8") if facts.is_grey and facts.formats.keys() == {"PNG"} else None

@@ -36,7 +36,7 @@ ROW_LENGTHS = re.compile(r"(.+)/ragged_row_lengths_(\d+)")
 PARTS = ("length", "missing", "shape", "mask")  # suffixes of arrays that a batch adds to a feature's
 STATED = "stated"  # what a user says, in place of `features.json`
 MASK = re.compile(r"(?<![a-z])(annotation|instance|label|mask|seg|segmentation|trimap)s?(?![a-z])", re.IGNORECASE)
-"""A word in the name of an image whose pixels are values."""
+"""Words in names of images with values for pixels."""
 FORMS: Mapping[str, Any] = {BYTES: str, INTS: int, FLOATS: (int, float)}  # of defaults
 MOST_NAME = 1_000
 MOST_CLASSES = 10_000
