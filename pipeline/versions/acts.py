@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from recordmill.pipeline.dataset.catalogues import CROISSANT, croissant
-from recordmill.pipeline.dataset.file_names import inner_paths, inner_sizes, renamed
+from recordmill.pipeline.dataset.file_names import inner_paths, output_sizes, renamed
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Latest, Manifest, Shard
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions.base import awaits_approval
@@ -212,21 +212,21 @@ def _copy_all(store: Store, version: str, moves: Sequence[_Move]) -> int:
     """Copies missing files into a version's folder; returns the number of copied bytes."""
     folder, copies = f"{VERSIONS_FOLDER}/{version}", dict[str, tuple[str, int]]()
     for _, _, shard, own in moves:
-        copies |= dict(zip(own.paths, inner_sizes(shard).items(), strict=True))
+        copies |= dict(zip(own.paths, output_sizes(shard, version).items(), strict=True))
     before = store.sizes(folder)
 
     def copy(new: str) -> int:
         old, size = copies[new]
         if before.get(f"{folder}/{new}") == size:
             return 0
-        return store.copy(f"{VERSIONS_FOLDER}/{old}", store, f"{folder}/{new}", size).bytes
+        return store.copy(old, store, f"{folder}/{new}", size).bytes
 
     with ThreadPoolExecutor(UPLOADS) as threads:
         copied = sum(threads.map(copy, copies))
     after = store.sizes(folder)
     for new, (old, size) in copies.items():
         if after.get(f"{folder}/{new}") != size:
-            raise DatasetError(f"{VERSIONS_FOLDER}/{old} is missing or has a wrong size: run `recordmill verify`")
+            raise DatasetError(f"{old} is missing or has a wrong size: run `recordmill verify`")
     return copied
 
 

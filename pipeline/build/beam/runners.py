@@ -33,7 +33,7 @@ from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPool
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 from google.protobuf import json_format, text_format
 
-from recordmill.pipeline.build.beam.runner import Add, Runner, parse_options
+from recordmill.pipeline.build.beam.runner import Add, JobPipeline, Runner, parse_options
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import DeadWorkerError, raising_left_error
 from recordmill.pipeline.build.run_options import Listener, RunOptions
@@ -223,7 +223,7 @@ class FlinkRunner(Runner):
             self._listener.on_note(f"the rest of the job runs a second time, on idle slots: {slots:,}")
             options = self._options_of(f"{name}{BACKUP}", f"--parallelism={PIECES * slots}")
             job = FlinkJob(self._cluster.rest, f"{name}{BACKUP}")
-            with watched(job, [*self._checks, check]), beam.Pipeline(_Submission(), options) as pipeline:
+            with watched(job, [*self._checks, check]), JobPipeline(_Submission(), options) as pipeline:
                 add_rest(pipeline)
             return True
 
@@ -242,7 +242,7 @@ class FlinkRunner(Runner):
         job = FlinkJob(self._cluster.rest, name)
         self._listener.on_job(job)
         try:
-            with watched(job, [*self._checks, check]), beam.Pipeline(self._runner, options) as pipeline:
+            with watched(job, [*self._checks, check]), JobPipeline(self._runner, options) as pipeline:
                 yield pipeline
         finally:
             self._listener.on_job(None)
