@@ -1,4 +1,4 @@
-"""A job's graph: it does not grow with the names of files, which workers read in the workspace, nor changes in IPython."""
+"""A job's graph: it does not grow with the names of files, which workers read; IPython does not change it."""
 
 import pickle
 import sys
