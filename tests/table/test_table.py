@@ -8,11 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from recordmill.pipeline.spec.features import AnyFeature
-from recordmill.pipeline.spec.features.raw import Raw
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.yaml_document import SpecError
-from recordmill.transforms.contract.kinds.raw import RawDescription
-from tests.messages import raises
 from tests.table.page import PAGE, page
 from tests.table.world import CASES
 
@@ -92,8 +89,3 @@ def _at(feature: Mapping[str, Any], path: tuple[str, ...]) -> Any:
 
 def test_the_page_of_kinds_is_made_from_the_table() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.table.page"
-
-
-def test_no_field_of_a_description_is_filled_by_an_equal_name_alone() -> None:
-    with raises(TypeError, "RawDescription.optional", "take it"):
-        Raw(kind="raw")._describe(RawDescription, "max_length", stored="int64", length=None)
