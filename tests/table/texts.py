@@ -78,6 +78,7 @@ WORDS = {
             "[PAD] [UNK] the cat sat dogs dog cats",  # equal counts descend by UTF-8
             "the cat sat ; the cats ; the ; ; cat the dog ; the dogs cat ; the [UNK] ; [UNK] cat [UNK]",
         ),
+        shown=["the cat sat", "the cats", "the", "", "cat the dog", "the dogs cat", "the [UNK]", "[UNK] cat [UNK]"],
     ),
     "text_optional": case(
         "text, optional: true, column: note, case: keep, begin: true, end: true, vocabulary: 2",
@@ -89,6 +90,7 @@ WORDS = {
             "[BEGIN] [UNK] cat [UNK] [END]",
         ),
         columns={"note": [RAW[0], ABSENT, *RAW[2:]]},
+        shown=["[UNK] cat [UNK]", "", "the", "", "cat the [UNK]", "the [UNK] cat", "the [UNK]", "[UNK] cat [UNK]"],
     ),
     "text_lower": case(
         "text, vocabulary: lower.txt",
@@ -132,6 +134,7 @@ WORDS = {
             "": int64([[1, *(byte + 3 for byte in text.lower().encode()[:4]), 2] for text in FORMS]),
             "length": [2 + len(text.lower().encode()) for text in FORMS],
         },
+        shown=[text.lower().encode()[:4].decode() for text in FORMS],
     ),
     "text_buckets": case(
         "text, vocabulary: the.txt, oov_buckets: 3, begin: true",
@@ -423,6 +426,7 @@ TEXTS = {
             "[PAD] [UNK] the cat dog sat",
             "the cat | the ; the cat | the ; - ; ; sat ; dog | cat | dog ; the [UNK] ; -",
         ),
+        shown=[["the cat", "the"], ["the cat", "the"], [], [""], ["sat"], ["dog", "cat", "dog"], ["the [UNK]"], []],
     ),
     "texts_most": several(
         "column: notes, optional: true, max_texts: 2, separator: ;, max_length: 3, truncate: start, end: true",
@@ -800,6 +804,12 @@ WINDOWS = {
         ],
         *(-100, 4, "packs"),
     ),
+    "raw_apart": case(
+        "raw, type: int64, many: true",
+        [[row] * row for row in range(8)],
+        int64([[row] * row for row in range(8)]),
+        dataset="packs",
+    ),
     "pair_apart": case(
         f"{JOINED}, first: question, second: short",
         [],
@@ -834,7 +844,30 @@ WINDOWS = {
         dataset="packs",
     ),
 }
+
+
+def spoken(rows: Sequence[Any], names: str, dropped: str) -> list[str]:
+    """Returns the texts of rows of ids for people: names with spaces between them, without the dropped ones."""
+    left = {id_: name for id_, name in enumerate(names.split()) if name not in dropped.split()}
+    return [" ".join(left[id_] for id_ in row.tolist() if id_ in left) for row in rows]
+
+
+SPOKEN = {"text_huggingface": "[CLS] [SEP]", "pair": "[CLS]", "pair_plain": "<user>", "chat": "", "chat_blocks": ""}
+LABELLED = {"token_labels": "O B-PER I-PER", "token_labels_any": "Y O X"}
 CASES: dict[str, Case] = {**TEXT, **TEXTS, **PAIRS, **CHATS, **LABELS, **WINDOWS}
+CASES |= {
+    name: replace(CASES[name], shown=spoken(CASES[name].in_records()[""], NAMES, dropped))
+    for name, dropped in SPOKEN.items()
+}
+CASES |= {
+    name: replace(
+        CASES[name],
+        shown=[
+            [dict(enumerate(tags.split())).get(id_) for id_ in row.tolist()] for row in CASES[name].in_records()[""]
+        ],
+    )
+    for name, tags in LABELLED.items()
+}
 BOTH = ["text_apart", "token_labels_apart"]
 SPECS: dict[str, dict[str, object]] = {
     "windows": {},
@@ -845,6 +878,7 @@ SPECS: dict[str, dict[str, object]] = {
             {"length": 2, "features": BOTH, "split": True},
             {"length": 9, "features": ["pair_apart"], "split": True},
             {"length": 20, "features": ["chat_apart"]},
+            {"length": 4, "features": ["raw_apart"], "padding": {"raw_apart": -1}},
         ]
     },
 }

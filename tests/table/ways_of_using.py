@@ -96,7 +96,7 @@ def _wrong_words(cases: dict[str, Case], values: dict[str, Any]) -> Iterator[str
     for key, record in values.items():
         for name, case in cases.items():
             assert case.shown is not None
-            if not _alike(case.shown[ROWS.index(key)], record["features"].get(name)):
+            if not _alike(case.shown[ROWS.index(key)], record["values"].get(name)):
                 yield f"{name}: {key} is shown as {record['features'].get(name)!r}, not {case.shown[ROWS.index(key)]!r}"
 
 
