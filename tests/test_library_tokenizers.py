@@ -323,15 +323,6 @@ def test_the_plan_says_that_serving_takes_ids(tmp_path: Path) -> None:
     assert_names(plan.notes, "ids", "Dataset.tokenizer", "4 (bpe")
 
 
-@pytest.mark.slow
-def test_people_see_the_text(published: Published) -> None:
-    dataset = open_dataset(published.folder)
-    values = {record.key: record.values for record in dataset.records()}
-    assert str(values["2"]["ranks"]) == TEXTS[2]
-    assert str(values["2"]["unigram"]).replace("</s>", "").strip() == TEXTS[2]
-    assert dataset.to_words("bpe", [0]) == ["<|endoftext|>"]
-
-
 @pytest.mark.first(1)
 @pytest.mark.slow
 @pytest.mark.parametrize("threads", [1, 4])

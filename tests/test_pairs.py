@@ -21,8 +21,6 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.export.export import export
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
-from recordmill.pipeline.verify.parity import with_parity
-from recordmill.pipeline.verify.verify import verify
 from recordmill.transforms.contract.kinds.base import Decoding
 from recordmill.transforms.contract.kinds.pair import PairDescription, PairOptions
 from recordmill.transforms.numpy.tokenizers import PairError, PairTokenizer
@@ -275,11 +273,6 @@ def test_a_client_and_the_serving_model_agree_with_training(published: Published
     lengths = {"qa_lengths": tf.constant([len(ids)], tf.int64), "whole_lengths": tf.constant([len(whole)], tf.int64)}
     served = serve(qa=tf.constant(ids), whole=tf.constant(whole), **lengths)
     assert served["qa_token_types"].numpy()[0, : len(ids)].tolist() == package_of(dataset, row).type_ids
-    spec = load_spec(str(Path(published.folder).parents[2] / "dataset.yaml"))
-    report = with_parity(verify(published.folder), spec, rows=100)
-    assert [str(problem) for problem in report.findings.problems] == []
-    assert report.findings.checked["rows"] == BUILT
-    assert report.findings.unchecked == []
 
 
 @pytest.mark.slow

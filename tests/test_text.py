@@ -1,4 +1,4 @@
-"""Text's graph: tokens to ids, special ids, cutting and padding; equal eagerly, in a map, alone and in a batch."""
+"""Text's graph: special ids beside cutting; equal eagerly, in a map, alone and in a batch; no rows, no state."""
 
 from typing import Any
 

@@ -13,9 +13,9 @@ from tests.table.case import ABSENT, TRAIN, Case, float32, int64
 NUMBERS = [1, 2, 4, 5, 7, 11, -3, 100]  # mean 5 and variance (16 + 9 + 1 + 0 + 4 + 36) / 6 = 11 in `train`
 SOME = [1, ABSENT, 4, 5, ABSENT, 10, ABSENT, 100]  # 1, 4, 5 and 10 in `train`: mean 5, median 4.5
 LISTS = [[1, 2], [3], [], [5, 1], [6], [], [9], [-3, 4, 7]]
-NAMES = ["b", "c", "b", "a", "c", "b", "d", "c"]  # in `train` b three times, c twice, a once; never d
-SOME_NAMES = ["b", ABSENT, "b", "a", "c", "b", "d", ABSENT]
-TAGS = [["b", "c"], ["c"], [], ["a", "b", "b"], ["c"], ["b"], ["d", "c"], ["a", "d"]]
+NAMES = ["b", "c", "b", "a", "c", "b", "é", "c"]  # in `train` b three times, c twice, a once; never é
+SOME_NAMES = ["b", ABSENT, "b", "a", "c", "b", "é", ABSENT]
+TAGS = [["b", "c"], ["c"], [], ["a", "b", "b"], ["c"], ["b"], ["é", "c"], ["a", "é"]]
 UNITS = [[0, 1], [1, 0], [2, 3], [4, 5], [6, 7], [8, 9], [1, 1], [3, 2]]
 
 
@@ -62,13 +62,20 @@ def hashed(buckets: int) -> Callable[[str], int]:
     return lambda name: fingerprint64(name.encode()) % buckets + 1 if name else 0
 
 
+def known(rows: Sequence[Any], names: str) -> list[Any]:
+    """Returns the names that people are shown: unknown ones by a word."""
+    return each(rows, lambda name: name if name is None or name in names else "[UNK]")
+
+
 NUMBER = {
-    "number": Case("{kind: number}", NUMBERS, {"": z_scores(NUMBERS)}),
-    "number_column": Case(
+    "number": Case("{kind: number}", NUMBERS, {"": z_scores(NUMBERS)}, shown=NUMBERS),
+    "from": Case(
         "{kind: number, column: price, normalize: none}", [], {"": float32(NUMBERS)}, columns={"price": NUMBERS}
     ),
-    "number_clip": Case(
-        "{kind: number, clip: [2, 7], normalize: none}", NUMBERS, {"": float32([2, 2, 4, 5, 7, 7, 2, 7])}
+    "number_clip": Case(  # the mean of 2, 4, 5 and 7 for what is missing
+        "{kind: number, clip: [2, 7], normalize: none, optional: true}",
+        SOME,
+        {"": float32([2, 4.5, 4, 5, 4.5, 7, 4.5, 7])},
     ),
     "number_parse": Case(
         "{kind: number, parse: true, normalize: none}", [f" {each}e0" for each in NUMBERS], {"": float32(NUMBERS)}
@@ -77,25 +84,38 @@ NUMBER = {
         "{kind: number, transform: log, clip: [2, null], normalize: none}",
         NUMBERS,
         {"": float32([math.log(max(each, 2)) for each in NUMBERS])},
+        shown=[max(each, 2) for each in NUMBERS],
     ),
     "number_log1p": Case(
         "{kind: number, transform: log1p}", NUMBERS, {"": z_scores([math.log1p(max(each, 0)) for each in NUMBERS])}
     ),
     "number_min_max": Case(
-        "{kind: number, normalize: min_max}", NUMBERS, {"": float32([(each - 1) / 10 for each in NUMBERS])}
+        "{kind: number, normalize: min_max, clip: [null, 7]}",
+        NUMBERS,
+        {"": float32([(min(each, 7) - 1) / 6 for each in NUMBERS])},
+        shown=[min(each, 7) for each in NUMBERS],
     ),
-    "number_quantiles": Case("{kind: number, quantiles: 3}", NUMBERS, {"": int64([0, 0, 1, 1, 2, 2, 0, 2])}),  # 4, 7
+    "number_quantiles": Case(  # from 4 and from 5 on; the mean, 5, for what is missing
+        "{kind: number, quantiles: 3, optional: true, indicator: true}",
+        SOME,
+        {"": int64([0, 2, 1, 2, 2, 2, 2, 2]), "missing": int64([each is ABSENT for each in SOME])},
+        shown=[
+            None if each is ABSENT else {"bucket": (each >= 4) + (each >= 5), "from": {1: None, 4: 4}.get(each, 5)}
+            for each in SOME
+        ],
+    ),
     "number_boundaries": Case("{kind: number, boundaries: [2, 7]}", NUMBERS, {"": int64([0, 1, 1, 1, 2, 2, 0, 2])}),
     "number_optional": Case("{kind: number, optional: true}", SOME, {"": z_scores(SOME)}),
     "number_median": Case(
         "{kind: number, optional: true, impute: median, indicator: true}",
         SOME,
         {"": z_scores(SOME, -0.5 / moments(SOME[TRAIN])[1]), "missing": int64([each is ABSENT for each in SOME])},
+        shown=filled(SOME, None),
     ),
     "number_impute": Case(
-        "{kind: number, optional: true, impute: 7, clip: [0, 6], normalize: none}",
+        "{kind: number, optional: true, impute: 7, clip: [0, 6], transform: log1p, normalize: none}",
         SOME,
-        {"": float32([1, 6, 4, 5, 6, 6, 6, 6])},
+        {"": float32([math.log1p(each) for each in (1, 6, 4, 5, 6, 6, 6, 6)])},
     ),
 }
 TWO = [[1, 2], [3, 5], [0, 0], [5, 1], [6, 6], [4, 4], [9, 8], [-3, 4]]
@@ -104,6 +124,7 @@ NUMBERS_ = {
         "{kind: numbers, optional: true}",
         [*LISTS[:5], ABSENT, *LISTS[6:]],
         {"": float32(each(LISTS, lambda x: (x - 3) / math.sqrt(22 / 6))), "+length": lengths(LISTS)},
+        shown=LISTS,
     ),
     "numbers_two": Case(
         "{kind: numbers, length: 2, optional: true, normalize: min_max, separator: ;}",
@@ -126,19 +147,23 @@ NUMBERS_ = {
         LISTS,
         {"": float32(each(LISTS, lambda x: math.log1p(max(x, 0)))), "+length": lengths(LISTS)},
     ),
-    "numbers_quantiles": Case(  # of 1, 1, 2, 3, 5, 6: the upper half begins with 3
-        "{kind: numbers, quantiles: 2}",
+    "numbers_quantiles": Case(  # of 1, 3, 5 and 6, which are stored: fewer values than buckets
+        "{kind: numbers, quantiles: 9, max_length: 1}",
         LISTS,
-        {"": int64(each(LISTS, lambda x: x >= 3)), "+length": lengths(LISTS)},
+        {
+            "": int64(padded(each(LISTS, lambda x: (x >= 3) + (x >= 5) + (x >= 6)), 1)),
+            "+length": lengths([row[:1] for row in LISTS]),
+        },
+        stored={"": int64(each([row[:1] for row in LISTS], lambda x: (x >= 3) + (x >= 5) + (x >= 6)))},
     ),
-    "numbers_boundaries": Case(
+    "in": Case(
         "{kind: numbers, boundaries: [2, 6]}",
         LISTS,
         {"": int64(each(LISTS, lambda x: (x >= 2) + (x >= 6))), "+length": lengths(LISTS)},
     ),
 }
 CATEGORY = {
-    "category": Case("{kind: category}", NAMES, {"": ids(NAMES, "abc")}),
+    "category": Case("{kind: category}", NAMES, {"": ids(NAMES, "abc")}, shown=known(NAMES, "abc")),
     "category_optional": Case("{kind: category, optional: true}", SOME_NAMES, {"": ids(filled(SOME_NAMES, ""), "abc")}),
     "category_column": Case(
         "{kind: category, column: animal, order: frequency}", [], {"": ids(NAMES, "bca")}, columns={"animal": NAMES}
@@ -148,11 +173,17 @@ CATEGORY = {
     "category_oov": Case(
         "{kind: category, oov_buckets: 3, optional: true}",
         SOME_NAMES,
-        {"": ids(filled(SOME_NAMES, ""), "abc", 4, lambda name: hashed(3)(name))},
+        {"": ids(filled(SOME_NAMES, ""), "abc", 4, hashed(3))},
+        shown=known(filled(SOME_NAMES, None), "abc"),
     ),
     "category_hash": Case("{kind: category, hash_buckets: 5}", NAMES, {"": ids(NAMES, "", 0, hashed(5))}),
     "category_classes": Case("{kind: category, classes: [c, b]}", NAMES, {"": ids(NAMES, "cb")}),
-    "category_shown": Case("{kind: category, classes: {c: Cat, b: Bee}}", NAMES, {"": ids(NAMES, "cb")}),
+    "category_shown": Case(
+        "{kind: category, classes: {c: Cat, b: Bee}}",
+        NAMES,
+        {"": ids(NAMES, "cb")},
+        shown=[{"c": "Cat", "b": "Bee"}.get(name, "[UNK]") for name in NAMES],
+    ),
     "category_fresh": Case("{kind: category, classes: fresh}", NAMES, {"": ids(NAMES, "abc")}),
     "category_file": Case(
         "{kind: category, classes_file: names.txt}", NAMES, {"": ids(NAMES, "cb")}, files={"names.txt": b"c\nb\n"}
@@ -169,7 +200,7 @@ CATEGORY = {
             )
         },
     ),
-    "category_label": Case("{kind: category}", NAMES, {"": ids(NAMES, "abcd", 0)}, dataset="label"),
+    "class": Case("{kind: category}", NAMES, {"": ids(NAMES, "abcé", 0)}, shown=NAMES, dataset="label"),
 }
 NO_TAGS = [*TAGS[:2], ABSENT, *TAGS[3:]]
 
@@ -184,6 +215,7 @@ CATEGORIES = {
         "{kind: categories, optional: true}",
         NO_TAGS,
         {"": ids(TAGS, "abc", 2, lambda name: 1), "+length": lengths(TAGS)},
+        shown=known(TAGS, "abc"),
     ),
     "categories_cut": Case(
         "{kind: categories, max_length: 2, separator: ' ', column: joined, order: frequency}",
@@ -223,22 +255,23 @@ CATEGORIES = {
         {"": ids(TAGS, "abc", 2, lambda name: 1), "+length": lengths(TAGS)},
     ),
     "categories_file": Case(
-        "{kind: categories, classes_file: tags.txt}",
+        "{kind: categories, classes_file: few_tags.txt}",
         TAGS,
         {"": ids(TAGS, "cb", 2, lambda name: 1), "+length": lengths(TAGS)},
-        files={"tags.txt": b"c\nb\n"},
+        files={"few_tags.txt": b"c\nb\n"},
     ),
     "categories_label": Case(
         "{kind: categories}",
         TAGS,
-        {"": hot(ids(TAGS, "abcd", 0), 4)},
-        stored={"": ids(TAGS, "abcd", 0)},
+        {"": hot(ids(TAGS, "abcé", 0), 4)},
+        stored={"": ids(TAGS, "abcé", 0)},
+        shown=TAGS,
         dataset="labels",
     ),
     "categories_label_ids": Case(
         "{kind: categories, read: ids}",
         TAGS,
-        {"": ids(TAGS, "abcd", 0), "+length": lengths(TAGS)},
+        {"": ids(TAGS, "abcé", 0), "+length": lengths(TAGS)},
         padding={"": -1},
         dataset="label_ids",
     ),
@@ -254,7 +287,7 @@ def arrays(rows: Sequence[Any], dtype: Any, **more: Any) -> dict[str, Any]:
 GROWING = [[[row, -row]] * (row % 4) for row in range(8)]
 SOME_GROWING = [row or ABSENT for row in GROWING]
 ARRAY = {
-    "array": Case("{kind: array, shape: [2]}", UNITS, **arrays(UNITS, np.float32)),
+    "array": Case("{kind: array, shape: [2]}", UNITS, **arrays(UNITS, np.float32), shown=UNITS),
     "array_optional": Case(
         "{kind: array, shape: [2], dtype: int16, optional: true, column: units}",
         [],
@@ -267,6 +300,7 @@ ARRAY = {
             "missing": int64([0, 0, 1, *[0] * 5]),
         },
         columns={"units": [*UNITS[:2], ABSENT, *UNITS[3:]]},
+        shown=[*UNITS[:2], None, *UNITS[3:]],
     ),
     "array_growing": Case(
         "{kind: array, shape: [null, 2], dtype: bfloat16, optional: true}",
@@ -276,6 +310,7 @@ ARRAY = {
             "+length": int64([row % 4 for row in range(8)]),
         },
         stored={"": [np.array(row, ml_dtypes.bfloat16).tobytes() for row in GROWING]},
+        shown=GROWING,
     ),
     "array_cut": Case(
         "{kind: array, shape: [null, 2], dtype: float16, max_length: 2}",
@@ -298,7 +333,7 @@ ARRAY = {
 TEXTS = [f"é{row}" for row in range(8)]
 WHOLE = [(1 << 40) + row for row in range(8)]
 RAW = {
-    "raw": Case("{kind: raw}", TEXTS, {"": [each.encode() for each in TEXTS]}),
+    "raw": Case("{kind: raw}", TEXTS, {"": [each.encode() for each in TEXTS]}, shown=TEXTS),
     "raw_optional": Case(
         "{kind: raw, optional: true, column: maybe}",
         [],
@@ -309,6 +344,7 @@ RAW = {
         "{kind: raw, type: int64, optional: true}",
         [ABSENT, *WHOLE[1:]],
         {"": int64([0, *WHOLE[1:]])},
+        shown=[0, *WHOLE[1:]],
     ),
     "raw_float32": Case(
         "{kind: raw, type: float32, optional: true}", [ABSENT, *NUMBERS[1:]], {"": float32([math.nan, *NUMBERS[1:]])}
@@ -317,6 +353,7 @@ RAW = {
         "{kind: raw, many: true, type: int64, optional: true}",
         [ABSENT if row == 2 else each for row, each in enumerate(LISTS)],
         {"": int64(LISTS), "+length": lengths(LISTS)},
+        shown=LISTS,
     ),
     "raw_many_float32": Case(
         "{kind: raw, many: true, type: float32, max_length: 2}",
@@ -332,7 +369,7 @@ RAW = {
 }
 CASES = {**NUMBER, **NUMBERS_, **CATEGORY, **CATEGORIES, **ARRAY, **RAW}
 SPECS: dict[str, dict[str, object]] = {
-    "label": {"label": "category_label"},
+    "label": {"label": "class"},
     "labels": {"label": "categories_label"},
     "label_ids": {"label": "categories_label_ids"},
 }

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from tests.table.case import ROWS, SPLITS
+from tests.table.case import ABSENT, ROWS, SPLITS
 from tests.table.reading import by_key, key_of, records, wrong_records, wrong_values
 from tests.table.ways import Found, World, judged, way
 from tests.table.world import Table
@@ -84,8 +84,10 @@ def training(world: World) -> Found:
     return _of_all(world, wrong)
 
 
-NO_IDS = {kind: "is no list of a text's ids" for kind in ("image", "image_sequence", "mask", "masks", "boxes", "keypoints",
-          "category", "categories", "number", "numbers", "array", "raw")}  # fmt: skip
+NO_IDS = dict.fromkeys(
+    ["image", "image_sequence", "mask", "masks", "boxes", "keypoints", "category", "categories", "number", "numbers",
+     "array", "raw"], "is no list of a text's ids",
+)  # fmt: skip
 
 
 @way("as rows of their own lengths (`text='ragged'`), or bucketed", absent=NO_IDS)
@@ -104,24 +106,64 @@ def ragged(world: World) -> Found:
 
 @way("read by tf.Transform's own classes")
 def tf_transform(world: World) -> Found:
-    """`TFTransformOutput` names each stored tensor and its type."""
+    """`TFTransformOutput` names each stored tensor, the range and the names of ids, and transforms raw rows."""
 
     def wrong(table: Table) -> Iterator[str]:
-        spec = tft.TFTransformOutput(table.published.folder).transformed_feature_spec()
-        found = {}
-        for key, example in _examples(table.published.folder):
-            parsed = tf.io.parse_single_example(example, spec)
-            dense = {name: tf.sparse.to_dense(each) if isinstance(each, tf.SparseTensor) else each
-                     for name, each in parsed.items()}  # fmt: skip
-            held = {name: np.reshape(each.numpy(), -1) for name, each in dense.items()}
-            found[key_of(held, key)] = held
+        output = tft.TFTransformOutput(table.published.folder)
+        spec = output.transformed_feature_spec()
+        rows = ((key, next(_flat(tf.io.parse_example([example], spec)))) for key, example in _examples(output))
+        found = {key_of(held, key): held for key, held in rows}
         yield from wrong_records(table.cases, found)
+        yield from _wrong_domains(output, table, found)
+        yield from _wrong_transformed(output, table)
 
     return _of_all(world, wrong)
 
 
-def _examples(folder: str) -> Iterator[tuple[bytes, bytes]]:
-    for file in sorted(Path(folder).glob("*.tfrecord-*")):
+def _flat(tensors: Any) -> Iterator[dict[str, Any]]:
+    """Yields the rows of tensors, each value a flat array."""
+    dense = {name: tf.sparse.to_dense(each) if isinstance(each, tf.SparseTensor) else each
+             for name, each in tensors.items()}  # fmt: skip
+    for row in range(next(iter(dense.values())).shape[0]):
+        chosen = {name: each[row : row + 1] for name, each in dense.items()}
+        yield {name: np.reshape(getattr(each, "flat_values", each).numpy(), -1) for name, each in chosen.items()}
+
+
+def _wrong_domains(output: Any, table: Table, found: Any) -> Iterator[str]:
+    for name in output.transformed_domains():
+        ids = np.concatenate([row[name] for row in found.values()])
+        if not 0 <= ids.min() <= ids.max() < output.num_buckets_for_transformed_feature(name):
+            yield f"{name}: {ids} is beyond its domain"
+    for name, feature in table.published.manifest.features.items():
+        if "vocabulary" in feature:
+            lines = Path(table.published.folder, feature["vocabulary"]).read_bytes().splitlines()
+            if output.vocabulary_by_name(name) != lines:
+                yield f"{name}: its vocabulary is {output.vocabulary_by_name(name)}"
+
+
+def _wrong_transformed(output: Any, table: Table) -> Iterator[str]:
+    """Yields what the graph makes wrongly of raw rows, which TFX's `ExampleGen` gives as Examples."""
+    plain = ("category", "categories", "number", "numbers", "raw")
+    cases = {name: case for name, case in table.cases.items() if case.kind in plain and case.raw
+             and ABSENT not in case.raw and not {"separator", "parse"} & case.feature.keys()}  # fmt: skip
+    spec = {name: of for name, of in output.raw_feature_spec().items() if name in cases}
+    if not spec:
+        return
+    examples = []
+    for row in range(len(ROWS)):
+        made = tf.train.Example()
+        for name, of in spec.items():
+            given = cases[name].raw[row]
+            values = [each.encode() if isinstance(each, str) else each for each in np.ravel(given).tolist()]
+            kinds = {tf.string: "bytes_list", tf.int64: "int64_list", tf.float32: "float_list"}
+            getattr(made.features.feature[name], kinds[of.dtype]).value.extend(values)
+        examples.append(made.SerializeToString())
+    rows = _flat(output.transform_raw_features(tf.io.parse_example(examples, spec)))
+    yield from wrong_records(cases, dict(zip(ROWS, rows, strict=True)))
+
+
+def _examples(output: Any) -> Iterator[tuple[bytes, bytes]]:
+    for file in sorted(Path(output.transform_savedmodel_dir).parent.glob("*.tfrecord-*")):
         for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
             features = tf.train.Example.FromString(record).features.feature
             yield features["key"].bytes_list.value[0], record

@@ -15,7 +15,7 @@ from tests.table import images, texts, values
 from tests.table.case import ABSENT, ROWS, SPLITS, Case, File
 
 CASES: Mapping[str, Case] = {**values.CASES, **texts.CASES, **images.CASES}
-"""By the feature's name, which begins with the kind's and says the option."""
+"""By the feature's name: the kind's and the option, or a keyword of Python, which serving names otherwise."""
 SPECS: Mapping[str, Mapping[str, Any]] = {"main": {}, **values.SPECS, **texts.SPECS, **images.SPECS}
 """The options of each dataset beside its features."""
 SPEC = """
@@ -41,7 +41,9 @@ class Table:
             {"name": "table", **yaml.safe_load(SPEC), **spec, "features": features}, allow_unicode=True, sort_keys=False
         )
         (folder / "dataset.yaml").write_text(self.text, encoding="utf-8")
-        for path, content in {path: each for case in cases.values() for path, each in case.files.items()}.items():
+        files: dict[str, bytes] = {}
+        for path, content in (each for case in cases.values() for each in case.files.items()):
+            assert files.setdefault(path, content) == content, f"two cases give the file {path}"
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(content)
         write_rows(folder / "rows.jsonl", cases)
@@ -70,7 +72,8 @@ def write_rows(path: Path, cases: Mapping[str, Case], rows: Sequence[int] = rang
             columns = dict(case.columns) if not case.raw else {name: case.raw, **case.columns}
             for column, given in columns.items():
                 if given[row] is not ABSENT:
-                    values[column] = _cell(path.parent, f"{column}-{row}", given[row])
+                    cell = _cell(path.parent, f"{column}-{row}", given[row])
+                    assert values.setdefault(column, cell) == cell, f"two cases give the column {column}"
         lines.append(json.dumps(values, ensure_ascii=row % 2 == 0) + "\n")
     path.write_text("".join(lines), encoding="utf-8")
 
