@@ -15,6 +15,7 @@ import yaml
 ROWS = tuple(f"row-{number}" for number in range(8))
 SPLITS = {"train": slice(0, 6), "validation": slice(6, 7), "test": slice(7, 8)}
 TRAIN = SPLITS["train"]
+LARGE = 30  # values that are not told one by one
 ABSENT = object()
 """A raw value that a row lacks."""
 Parts = Mapping[str, Sequence[Any]]
@@ -67,6 +68,8 @@ class Case:
     """The files that the options name, by path in the dataset's folder."""
     shown: Sequence[Any] | None = None
     """The values for people, as `head --json` has them: of an object the fields that matter."""
+    described: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the feature in dataset.json that no value of a row shows."""
     within: float = 0.0
     """The largest right difference of numbers, beside float32's rounding."""
     dataset: str = "main"
@@ -84,8 +87,8 @@ class Case:
 
     def rejects(self) -> dict[str, str]:
         """Returns the codes of the rows that the feature makes rejects, by key."""
-        rows = {ROWS[row]: each for values in self.read.values() for row, each in enumerate(values)}
-        return {key: each.code for key, each in rows.items() if isinstance(each, Rejected)}
+        given = (each for values in self.read.values() for each in zip(ROWS, values, strict=True))
+        return {key: value.code for key, value in given if isinstance(value, Rejected)}
 
     def model_ready(self) -> dict[str, Sequence[Any]]:
         """Returns the values that a model gets, by part."""
@@ -123,14 +126,25 @@ def difference(expected: Any, found: Any, *, within: float = 0.0, fill: Any = No
     if wanted.dtype != given.dtype:
         return f"dtype {given.dtype}, not {wanted.dtype}"
     if wanted.shape != given.shape:
-        return f"shape {given.shape}, not {wanted.shape}: {given.tolist()!r}, not {wanted.tolist()!r}"
+        return f"shape {given.shape}, not {wanted.shape}"
     if wanted.dtype.kind == "f":
         same = np.allclose(given.astype(float), wanted.astype(float), rtol=1e-5, atol=within or 1e-6, equal_nan=True)
     elif wanted.dtype.kind in "iu" and within:
         same = bool(np.all(np.abs(given.astype(np.int64) - wanted.astype(np.int64)) <= within))
     else:
         same = bool(np.array_equal(given, wanted))
-    return None if same else f"{given.tolist()!r}, not {wanted.tolist()!r}"
+    return None if same else _told(wanted, given)
+
+
+def _told(wanted: np.ndarray[Any, Any], given: np.ndarray[Any, Any]) -> str:
+    """Says all values, of large arrays only the first place that differs."""
+    if wanted.size <= LARGE:
+        return f"{given.tolist()!r}, not {wanted.tolist()!r}"
+    differs = given != wanted
+    place, most = tuple(np.argwhere(differs)[0].tolist()), ""
+    if wanted.dtype.kind in "fiu":
+        most = f", by {np.abs(given.astype(float) - wanted.astype(float)).max():.4g} at most"
+    return f"{given[place]!r}, not {wanted[place]!r} at {place}: {int(differs.sum())} of {wanted.size} differ{most}"
 
 
 def _array(value: Any) -> np.ndarray[Any, Any]:

@@ -60,6 +60,14 @@ def wrong_rejects(cases: Mapping[str, Case], folder: str | Path) -> Iterator[str
     )
 
 
+def wrong_descriptions(cases: Mapping[str, Case], described: Mapping[str, Any]) -> Iterator[str]:
+    """Yields fields of dataset.json's features that differ from the cases'."""
+    for name, case in cases.items():
+        for option, wanted in case.described.items():
+            if (found := described[name].get(option)) != wanted:
+                yield f"{name}: dataset.json says {option}: {found!r}, not {wanted!r}"
+
+
 def wrong_records(cases: Mapping[str, Case], found: Values) -> Iterator[str]:
     """Yields what records hold wrongly; each line begins with the case."""
     for key, held in found.items():

@@ -26,7 +26,7 @@ def choices(model: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[tupl
     The value is one of the names that the option chooses from, but its default; None: any but the default.
     """
     for option, field in model.model_fields.items():
-        if option == "kind":
+        if option == "kind" or field.annotation is type(None):
             continue
         inner = list(_models(field.annotation))
         for each in inner:

@@ -4,7 +4,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.table.reading import by_key, records, wrong_records, wrong_rejects, wrong_values
+from tests.table.reading import by_key, records, wrong_descriptions, wrong_records, wrong_rejects, wrong_values
 from tests.table.world import CASES, SPECS, SPLITS, Table
 
 
@@ -18,6 +18,7 @@ def main(*beginnings: str) -> None:
             table = Table(Path(scratch) / "table", cases, **SPECS[dataset])
             folder = table.published.folder
             lines = [*wrong_rejects(cases, folder), *wrong_records(cases, records(folder))]
+            lines += wrong_descriptions(cases, table.dataset.features)
             for split in SPLITS:
                 given = table.dataset.evaluation_input(split, batch_size=6, with_key=True)
                 lines += wrong_values(cases, by_key(given.as_numpy(), SPECS[dataset].get("label")), padded=True)
