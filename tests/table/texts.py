@@ -17,7 +17,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from tests.farm_hash import fingerprint64
-from tests.table.case import ABSENT, Case, Windows, int64
+from tests.table.case import ABSENT, Case, Rejected, Windows, int64
 
 RAW = ["The cat sat", "the cats", "the", "", "cat, the dog!", "the dogs' cat", "the hat", "dog_1 cat's"]
 """Of `train` are the first six: `the` occurs five times, `cat` three times."""
@@ -846,6 +846,43 @@ WINDOWS = {
 }
 
 
+# Rejects
+def faulty(options: str, row: int, code: str, raw: Sequence[Any], good: Values, **more: Any) -> Case:
+    """Makes a case of equal rows and one at fault; `raw` is what the others hold, and what that one holds."""
+    read = {part: [*values] * 8 for part, values in good.items()}
+    read[""][row] = Rejected(code)
+    columns = {name: [raw[each == row].get(name, ABSENT) for each in range(8)] for name in raw[0]}
+    return case(options, [], read, 3, columns=columns, files=more.get("files", TOKENIZER), dataset="faults")
+
+
+FAULTS = {
+    "text_faults": faulty(
+        f"text, {HUGGINGFACE}, pretokenized: true, column: cells",
+        *(1, "missing_value", [{"cells": ["cat"]}, {}], {"": ids(NAMES, "[CLS] cat [SEP]")}),
+    ),
+    "texts_faults": faulty(
+        f"texts, {HUGGINGFACE}, texts_per_row: 1, special_tokens: false, column: lists",
+        *(2, "wrong_type", [{"lists": ["cat"]}, {"lists": ["cat", "the"]}]),
+        {"": [np.stack(ids(NAMES, "cat"))], "lengths": int64([[1]])},
+    ),
+    "token_labels_faults": faulty(
+        "token_labels, text: text_faults, classes: [O, I-X], column: marks",
+        *(3, "tags_out_of_order", [{"marks": ["O"]}, {"marks": ["I-X"]}], {"": labels("O", -100, "- O -")}),
+    ),
+    "pair_faults": faulty(
+        f"{JOINED}, first: left, second: right",
+        *(4, "separator_in_text", [{"left": "the", "right": "cat"}, {"left": "[SEP]", "right": "cat"}]),
+        pair("[CLS]", "[SEP]", "[SEP]", "the | cat"),
+    ),
+    "chat_faults": faulty(
+        "chat, model: said/tokenizer.json, column: talks",
+        *(5, "no_trainable_token", [{"talks": ASKED}, {"talks": ASKED[:1]}]),
+        chat(f"[CLS] <user> the cat </s> {ANSWER}"),
+        files=model("said", chat_template=MESSAGES + PROMPT),
+    ),
+}
+
+
 def spoken(rows: Sequence[Any], names: str, dropped: str) -> list[str]:
     """Returns the texts of rows of ids for people: names with spaces between them, without the dropped ones."""
     left = {id_: name for id_, name in enumerate(names.split()) if name not in dropped.split()}
@@ -854,7 +891,7 @@ def spoken(rows: Sequence[Any], names: str, dropped: str) -> list[str]:
 
 SPOKEN = {"text_huggingface": "[CLS] [SEP]", "pair": "[CLS]", "pair_plain": "<user>", "chat": "", "chat_blocks": ""}
 LABELLED = {"token_labels": "O B-PER I-PER", "token_labels_any": "Y O X"}
-CASES: dict[str, Case] = {**TEXT, **TEXTS, **PAIRS, **CHATS, **LABELS, **WINDOWS}
+CASES: dict[str, Case] = {**TEXT, **TEXTS, **PAIRS, **CHATS, **LABELS, **WINDOWS, **FAULTS}
 CASES |= {
     name: replace(CASES[name], shown=spoken(CASES[name].in_records()[""], NAMES, dropped))
     for name, dropped in SPOKEN.items()
@@ -871,6 +908,7 @@ CASES |= {
 BOTH = ["text_apart", "token_labels_apart"]
 SPECS: dict[str, dict[str, object]] = {
     "windows": {},
+    "faults": {"rejects": {"max_share": 1}},
     "packs": {
         "pack": [
             {"length": 6, "features": BOTH, "padding": {"token_labels_apart": -7}},
