@@ -211,6 +211,10 @@ SUBWORDS = {
         ),
         6,
         files=file("pieces.txt", PIECES),
+        shown=[
+            *("[UNK] cat [UNK]", "the cats", "the", "", "cat , the dog !", "the dogs ' cat", "the [UNK]"),
+            "dog _ [UNK] cat ' [UNK]",
+        ],
     ),
     "text_bpe": case(
         "text, tokenizer: sentencepiece, model_type: bpe, vocabulary: 9, minimum_count: 2, begin: true",
@@ -224,7 +228,7 @@ SUBWORDS = {
     ),
     "text_unigram": case(
         "text, tokenizer: sentencepiece, vocabulary: 20, end: true",
-        ["cats", "Cat dogs", "dogs dog the", "the the", "the s", "cats cat dog", "s  Dog", "the xs"],
+        ["cats", "Cat dogs", "dogs dog the", "the the", "the s", "cats cat dog", "s\t\u00a0Dog", "the xs"],
         ids(
             "[PAD] [UNK] [END] s ▁cat ▁dog ▁the o h g e d c a t ▁",
             "▁cat s [END] ; ▁cat ▁dog s [END] ; ▁dog s ▁dog ▁the [END] ; ▁the ▁the [END] ; ▁the ▁ s [END] ;"
