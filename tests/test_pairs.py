@@ -264,18 +264,6 @@ def package_of(dataset: Dataset, row: dict[str, str]) -> Any:
 
 
 @pytest.mark.slow
-def test_a_client_and_the_serving_model_agree_with_training(published: Published, dataset: Dataset) -> None:
-    row = rows()[3]
-    ids = dataset.tokenizer("qa").encode([row["question"], row["answer"]])
-    assert ids.tolist() == package_of(dataset, row).ids
-    whole = dataset.tokenizer("whole").encode([row["answer"], row["question"]])
-    serve = tf.saved_model.load(str(Path(published.folder) / "serving")).signatures["serving_default"]
-    lengths = {"qa_lengths": tf.constant([len(ids)], tf.int64), "whole_lengths": tf.constant([len(whole)], tf.int64)}
-    served = serve(qa=tf.constant(ids), whole=tf.constant(whole), **lengths)
-    assert served["qa_token_types"].numpy()[0, : len(ids)].tolist() == package_of(dataset, row).type_ids
-
-
-@pytest.mark.slow
 def test_a_servable_cuts_types_as_it_cuts_ids(dataset: Dataset) -> None:
     import keras
 
