@@ -22,10 +22,10 @@ from tests.every_kind import make
 
 ROWS = 1_100
 LONGEST = [
+    "test_ways",
     "test_golden",  # builds what several others look at
     "test_kills",
     "test_same_bytes",
-    "test_training_equals_serving",
     "test_span_stores",
     "test_object_stores",
     "test_export",
@@ -33,7 +33,6 @@ LONGEST = [
     "test_publishing",
     "test_image",
     "test_isolation",
-    "test_repair",
     "test_shared_shards",
     "test_dataflow",
     "test_examples",

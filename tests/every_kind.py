@@ -8,7 +8,6 @@ import io
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -64,7 +63,6 @@ MORE = """
 """
 ANALYZED = "image text category number label hot triple gap bucket maybe pieces".split()
 """A feature of each way to look at all rows: what the others store depends on their own row, or is found likewise."""
-ABSENT = {"gap": float("nan"), "maybe": "", "photo": ""}
 MODEL = Path(__file__).with_name("chat_templates") / "tokenizer.json"
 ARRAYS = f"""
   pose: {{kind: keypoints, image: image, points: 2, flip_pairs: [], unit: absolute, max_length: 3}}
@@ -114,21 +112,6 @@ def spec(folder: Path, *, more_images: bool = False, arrays: bool = False) -> Sp
 def spec_text(source: str, *, arrays: bool = False) -> str:
     """The spec of a source that has the columns."""
     return SPEC.replace("SOURCE", source) + MORE + (ARRAYS if arrays else "")
-
-
-def raw_rows(folder: Path) -> dict[str, dict[str, Any]]:
-    """The rows as a serving client has them, by key: column to raw value, pictures as bytes; what is absent as the
-    graph takes it."""
-    rows = {}
-    for file in sorted(folder.glob("*.jsonl")):
-        for line in file.read_text(encoding="utf-8").splitlines():
-            row = ABSENT | json.loads(line)
-            for name in ("image", "photo"):
-                row[name] = (folder / row[name]).read_bytes() if row[name] else b""
-            row["frames"] = [(folder / path).read_bytes() for path in row["frames"]]
-            row["boxes"] = [float(number) for box in row["boxes"] for number in box]
-            rows[row["id"]] = row
-    return rows
 
 
 def _lines(rows: int) -> Iterator[str]:

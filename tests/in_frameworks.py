@@ -6,6 +6,7 @@
 import hashlib
 import json
 import os
+import pickle
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -15,10 +16,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from recordmill import Input, open_dataset
+from recordmill import Input, open_dataset, open_tfrecords
 from recordmill.augment import RandomFlip
 from recordmill.keras import TrainingCheckpoint, restore_training
 from recordmill.pipeline.errors import DatasetError
+from tests.tfrecords import write
 
 ROWS, STEPS = 32, 40
 
@@ -81,6 +83,17 @@ def jax_bits(path: str) -> Any:
     again = train_input(path).as_jax()
     again.load_state_dict(batches.state_dict() | {"step": 5})
     return {"equal": seen == wanted, "resumed": [*begun, *digests(again)] == wanted[0]}
+
+
+def whole_numbers(folder: str) -> Any:
+    """Reads ids beyond int32 as JAX arrays, with and without its 64 bits."""
+    import jax
+
+    files = write(Path(folder, "train.tfrecord"), [{"user": 3_000_000_000 + row} for row in range(8)])
+    train = open_tfrecords(files, index=Path(folder, "out")).training_input("train", batch_size=4, shuffle="none")
+    found = {name: refused(lambda name=name: next(iter(getattr(train, name)()))) for name in ("as_jax", "as_keras")}
+    jax.config.update("jax_enable_x64", True)
+    return found | {"wide": np.asarray(next(iter(train.as_jax()))["user"]).tolist()}
 
 
 def jax_processes(path: str, index: str, count: str, port: str) -> Any:
@@ -355,6 +368,24 @@ def grain_rows(path: str) -> Any:
     loader = DataLoader(rows, batch_sampler=sampler, num_workers=1, collate_fn=list)
     by_torch = [digests([row]) for batch in loader for row in batch]
     return {"grain": by_grain == wanted, "torch": by_torch == wanted}
+
+
+def values(path: str, framework: str, to: str) -> Any:
+    """Writes all rows as `as_torch` or `as_jax` gives them, by key, as a pickle of NumPy arrays."""
+    found: dict[str, dict[str, Any]] = {}
+    dataset = open_dataset(path)
+    for split in dataset.splits:
+        given = dataset.evaluation_input(split, batch_size=6, with_key=True)
+        for batch in given.as_torch() if framework == "torch" else given.as_jax():
+            for place, key in enumerate(batch.pop("key")):
+                rows = {name: each[place] for name, each in batch.items()}
+                found[bytes(key).decode()] = {name: _numpy(each) for name, each in rows.items()}
+    Path(to).write_bytes(pickle.dumps(found))
+
+
+def _numpy(value: Any) -> Any:
+    is_short = str(getattr(value, "dtype", "")) == "torch.bfloat16"  # which NumPy lacks
+    return np.asarray(value.float()).astype("bfloat16") if is_short else np.asarray(value)
 
 
 def two_epochs(begin: Callable[[], Iterator[Any]]) -> Iterator[Iterator[Any]]:

@@ -15,7 +15,6 @@ from PIL import Image as Picture
 
 from recordmill.pipeline.build.worker.build_shard import encode
 from recordmill.pipeline.errors import WrongValueError
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.boxes import Boxes
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.feature import Feature
@@ -250,13 +249,6 @@ def test_no_rows_have_no_boxes(max_length: int | None, shape: list[int]) -> None
     ready = tf.function(lambda numbers: places.features(options.describe({}), {"": numbers})[""])
     static = ready.get_concrete_function(tf.RaggedTensorSpec([None, None], tf.float32, 1, tf.int64)).output_shapes
     assert static.as_list() == [None, max_length, 4]
-
-
-def test_the_column_is_four_numbers_a_box() -> None:
-    assert feature(length=2, separator=" ").raw_column() == Column(
-        ColumnType.NUMBER, many=True, separator=" ", multiple=4, length=8
-    )
-    assert feature(optional=True).raw_column() == Column(ColumnType.NUMBER, many=True, optional=True, multiple=4)
 
 
 @pytest.mark.parametrize(

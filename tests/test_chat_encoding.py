@@ -7,7 +7,7 @@ import jinja2
 import pytest
 
 from recordmill.pipeline.build.texts import chat, template
-from recordmill.pipeline.build.texts.chat import Chat, ChatEncoder, EncodedChat, canonical, with_template
+from recordmill.pipeline.build.texts.chat import ChatEncoder, EncodedChat, canonical, with_template
 from recordmill.pipeline.build.texts.template import ChatTemplate, named_tokens, read_template
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Fault
@@ -61,32 +61,6 @@ def test_the_mask_is_the_assistants_text(name: str) -> None:
         assert encoded.loss_mask == mask_of(encoding.offsets, trained_spans(name, messages, text)), messages
 
 
-NOTATIONS: dict[str, Any] = {
-    "ShareGPT": [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "ho"}],
-    "OpenAI's parts": [
-        {"role": "user", "content": [{"type": "text", "text": "h"}, {"type": "text", "text": "i"}]},
-        {"role": "assistant", "content": "ho"},
-    ],
-    "an object": {"messages": ASKED},
-    "Alpaca": {"instruction": "hi", "output": "ho"},
-    "Alpaca without an input": {"instruction": "hi", "input": "", "output": "ho", "system": ""},
-}
-
-
-@pytest.mark.parametrize("given", NOTATIONS.values(), ids=NOTATIONS)
-def test_notations_of_one_chat(given: Any) -> None:
-    assert canonical(json.dumps(given)) == Chat(ASKED)
-
-
-def test_fields_of_alpaca_become_turns() -> None:
-    given = {"system": "be kind", "instruction": "add", "input": "1 2", "output": "3"}
-    assert [(each["role"], each["content"]) for each in canonical(json.dumps(given)).messages] == [
-        ("system", "be kind"),
-        ("user", "add\n\n1 2"),
-        ("assistant", "3"),
-    ]
-
-
 def test_other_fields_of_a_message_stay() -> None:
     call = {"type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
     messages = [
@@ -100,29 +74,6 @@ def test_other_fields_of_a_message_stay() -> None:
     assert "content" not in read.messages[0]
     assert read.messages[1]["name"] == "add"
     assert read.messages[2]["reasoning_content"] == read.messages[2]["thinking"] == "hm"
-
-
-def test_roles_of_the_data_are_named() -> None:
-    messages = [{"role": "alice", "content": "hi"}, {"role": "bot", "content": "ho"}]
-    assert canonical(json.dumps(messages), {"alice": "user", "bot": "assistant"}) == Chat(ASKED)
-
-
-@pytest.mark.parametrize("template", ["qwen2", "tulu_generation"])
-@pytest.mark.parametrize(("train", "text"), [("assistant", "ho+so+"), ("last", "so+")])
-def test_the_turns_to_train_on(template: str, train: str, text: str) -> None:
-    end = {"qwen2": "<|im_end|>\n", "tulu_generation": "</s>"}[template]
-    assert trained(template, TWICE, train=train) == text.replace("+", end)
-
-
-def test_everything_is_trained() -> None:
-    assert encode("qwen2", ASKED, train="all").loss_mask.count(0) == 0
-
-
-def test_a_cut_keeps_a_side() -> None:
-    whole = encode("qwen2", TWICE)
-    for truncate, kept in (("end", slice(0, 60)), ("start", slice(-60, None))):
-        encoded = encode("qwen2", TWICE, max_length=60, truncate=truncate)
-        assert (encoded.ids, encoded.loss_mask) == (whole.ids[kept], whole.loss_mask[kept])
 
 
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "a": 'x "<&>" é'}}}]

@@ -9,28 +9,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import tensorflow as tf
 from pydantic import ValidationError
 
 from recordmill import Dataset, open_dataset
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.run_options import Published
-from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.errors import UserError, WrongValueError
 from recordmill.pipeline.export.export import export
-from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.spec.features.chat import Chat
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import load_spec, parse_spec
-from recordmill.pipeline.verify.parity import with_parity
-from recordmill.pipeline.verify.verify import verify
 from recordmill.transforms.contract.kinds.base import Decoding
 from recordmill.transforms.contract.kinds.chat import ChatDescription
 from recordmill.transforms.contract.stored import FinishOptions, Ragged
 from recordmill.transforms.numpy.features import finish
-from recordmill.transforms.tensorflow.features import model_features
-from tests.chats import TEMPLATES, TOKENS, chats, tokenizer, write_model
-from tests.messages import assert_names, raises
+from tests.chats import TEMPLATES, chats, tokenizer, write_model
+from tests.messages import raises
 
 MODEL = "m/tokenizer.json"
 COLUMNS = {"instruction": "q", "output": "a"}
@@ -52,34 +46,6 @@ def test_what_does_not_go_together(given: dict[str, Any], option: str, facts: tu
 def test_wrong_values(given: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Chat(kind="chat", **given)
-
-
-def test_columns_of_a_chat() -> None:
-    tooled = Chat(kind="chat", model=MODEL, tools="t", optional=True).joined_columns("chat")
-    assert [(field, name, column.type, column.optional) for field, (name, column) in tooled.items()] == [
-        ("messages", "chat", ColumnType.OBJECTS, True),
-        ("tools", "t", ColumnType.OBJECTS, True),
-    ]
-    texts = Chat(kind="chat", model=MODEL, columns={**COLUMNS, "input": "i", "system": "s"})
-    assert texts.first_column("chat") == "a"
-    assert [(field, name, column.optional) for field, (name, column) in texts.joined_columns("chat").items()] == [
-        ("output", "a", False),
-        ("instruction", "q", False),
-        ("input", "i", True),
-        ("system", "s", True),
-    ]
-    assert Chat(kind="chat", model=MODEL).joined_columns("chat") == {}
-
-
-def test_files_beside_the_model(tmp_path: Path) -> None:
-    chat = Chat(kind="chat", model=MODEL)
-    assert chat.files() == {"model": MODEL, "config": "m/tokenizer_config.json"}
-    assert chat.with_template(str(tmp_path)) is chat
-    (tmp_path / "m").mkdir()
-    (tmp_path / "m/chat_template.jinja").touch()
-    assert chat.with_template(str(tmp_path)).files()["template"] == "m/chat_template.jinja"
-    own = Chat(kind="chat", model=MODEL, template="own.jinja")
-    assert own.with_template(str(tmp_path)).template == "own.jinja"
 
 
 def test_a_text_has_not_a_chats_vocabulary() -> None:
@@ -120,13 +86,6 @@ def read(**options: Any) -> dict[str, Any]:
     return dict(finish({"chat": DESCRIBED}, columns, FinishOptions(**options)))
 
 
-def test_padding_of_ids_and_of_the_mask() -> None:
-    found = read(masks=True)
-    assert found["chat"].tolist() == [[1, 2, 3, 9, 9], [9] * 5, [4, 5, 6, 7, 8], [9] * 5]
-    assert found["chat_loss_mask"].tolist() == [[0, 1, 1, 0, 0], [0] * 5, [0, 0, 1, 0, 1], [1, 0, 0, 0, 0]]
-    assert found["chat_mask"].sum(axis=1).tolist() == [3, 0, 5, 1], "the id of padding counts in a chat"
-
-
 def test_packing_moves_the_mask_with_the_ids() -> None:
     found = read(text="packed", text_length=6)
     lists = {tuple(ids): mask for ids, mask in zip(IDS, MASKS, strict=True)}
@@ -135,26 +94,6 @@ def test_packing_moves_the_mask_with_the_ids() -> None:
         for segment in range(1, segments.max() + 1):
             assert mask[segments == segment].tolist() == lists[tuple(ids[segments == segment].tolist())]
     assert found["chat_loss_mask"].sum() == sum(map(sum, MASKS))
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"masks": True}, {"text": "ragged"}, {"text_length": 3}, {"text": "ragged", "text_length": 3}]
-)
-def test_both_engines_read_the_same(options: dict[str, Any]) -> None:
-    stored = {
-        "chat": tf.ragged.constant(IDS, tf.int64, row_splits_dtype=tf.int64),
-        "chat_loss_mask": tf.ragged.constant(MASKS, tf.int64, row_splits_dtype=tf.int64),
-    }
-    theirs = model_features({"chat": DESCRIBED}, stored, FinishOptions(**options))
-    ours = read(**options)
-    assert ours.keys() == theirs.keys()
-    for name, values in ours.items():
-        if isinstance(values, Ragged):
-            assert values.values.tolist() == theirs[name].flat_values.numpy().tolist()
-            assert values.splits.tolist() == theirs[name].row_splits.numpy().tolist()
-        else:
-            assert values.tolist() == theirs[name].numpy().tolist()
-            assert values.dtype == theirs[name].numpy().dtype
 
 
 SPEC = """
@@ -218,32 +157,6 @@ def records(dataset: Dataset) -> dict[str, dict[str, Any]]:
     return {each.key: dict(each.values) for split in dataset.splits for each in dataset.records(split)}
 
 
-def plainly(template: str, messages: Any, tools: Any = None) -> list[int]:
-    """The ids of a chat, by Jinja's plain environment."""
-    import jinja2.sandbox
-
-    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-    environment.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
-    text = environment.from_string(template).render(messages=messages, tools=tools, **TOKENS)
-    return list(tokenizer().encode(text, add_special_tokens=False).ids)
-
-
-@pytest.mark.slow
-def test_every_chat_comes_back(records: dict[str, dict[str, Any]]) -> None:
-    assert records.keys() == {str(number) for number in range(ROWS)} - FAULTY.keys()
-    for row in rows():
-        if row["id"] in FAULTY:
-            continue
-        found, asked = records[row["id"]], "\n\n".join([row["ask"], *([row["more"]] if "more" in row else [])])
-        wanted = plainly(TEMPLATES["qwen2_5_tools"], row["chat"], row.get("tools"))
-        assert list(found["chat"].ids) == wanted[:600]
-        turns = [{"role": "user", "content": asked}, {"role": "assistant", "content": row["answer"]}]
-        assert list(found["alpaca"].ids) == plainly(TEMPLATES["llama3"], turns)
-        assert str(found["alpaca"]).endswith(f"assistant<|end_header_id|>\n\n⟦{row['answer']}<|eot_id|>⟧")
-        assert all(found["maybe"].loss_mask)
-        assert list(found["maybe"].ids) == (plainly(TEMPLATES["qwen2_5_tools"], row["maybe"]) if "maybe" in row else [])
-
-
 @pytest.mark.slow
 def test_faulty_chats_are_rejects(published: Published) -> None:
     (file,) = Path(published.folder).glob("rejects/*.jsonl")
@@ -252,47 +165,6 @@ def test_faulty_chats_are_rejects(published: Published) -> None:
     assert {each["column"] for each in found.values()} == {"chat"}
     assert "Zorro" not in file.read_text()
     assert published.manifest.rejects["by_reason"] == dict(Counter(code for _, code in FAULTY.values()))
-
-
-@pytest.mark.slow
-def test_show_and_verify_know_the_kind(
-    published: Published, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    print_dataset(published.manifest, Path(published.folder), [])
-    assert_names(capsys.readouterr().out, "at most 600", "loss mask", "malformed_chat")
-    spec = load_spec(str(Path(published.folder).parents[2] / "dataset.yaml"))
-    report = with_parity(verify(published.folder), spec, rows=100)
-    assert [str(problem) for problem in report.findings.problems] == []
-    assert report.findings.checked["rows"] == ROWS - len(FAULTY)
-
-
-@pytest.mark.slow
-def test_batches_hold_ids_and_masks(dataset: Dataset, records: dict[str, dict[str, Any]]) -> None:
-    trained = Counter[str]()
-    for batch in dataset.evaluation_input("train", batch_size=7).as_numpy():
-        for name in ("chat", "alpaca", "maybe"):
-            assert batch[name].shape == batch[f"{name}_loss_mask"].shape
-            trained[name] += int(batch[f"{name}_loss_mask"].sum())
-    train = {each.key for each in dataset.records("train")}
-    assert trained == {
-        name: sum(sum(each[name].loss_mask) for key, each in records.items() if key in train) for name in trained
-    }
-
-
-@pytest.mark.slow
-def test_packed_rows_hold_masks(dataset: Dataset, records: dict[str, dict[str, Any]]) -> None:
-    chats_of = {each["alpaca"].ids: each["alpaca"].loss_mask for each in records.values()}
-    read = dataset.evaluation_input("train", batch_size=4, features=["alpaca"], text="packed").as_numpy()
-    found = 0
-    for batch in read:
-        rows = zip(batch["alpaca"], batch["alpaca_loss_mask"], batch["alpaca_segments"], strict=True)
-        for ids, mask, segments in rows:
-            for segment in range(1, segments.max() + 1):
-                kept, found = segments == segment, found + 1
-                assert tuple(mask[kept].tolist()) == chats_of[tuple(ids[kept].tolist())]
-            assert not mask[segments == 0].any()
-    assert found == len(list(dataset.records("train")))
 
 
 @pytest.mark.slow

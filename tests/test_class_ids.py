@@ -121,18 +121,6 @@ def test_ids_that_another_build_gives_meanwhile_are_not_given_again(tmp_path: Pa
     assert output.names() == ["cat", "dog", "ant", "bees"]
 
 
-@pytest.mark.slow
-def test_names_that_people_are_shown(tmp_path: Path) -> None:
-    output = Output(tmp_path)
-    shown = "animal: {kind: category, classes: {7: Dog, cat: Cat}"
-    published = output.build("7 red,cat green,7 red", ("animal: {kind: category", shown))
-    dataset = open_dataset(tmp_path / "out")
-    assert dataset.classes == ["Dog", "Cat"]
-    assert sorted(next(iter(dataset.evaluation_input("train", batch_size=3).as_numpy()))[1].tolist()) == [0, 0, 1]
-    assert (Path(dataset.folder) / "animal.labels.txt").read_text() == "Dog\nCat\n"
-    assert vocabulary_of(published).read_text() == "7\ncat\n"
-
-
 NAMES = st.lists(st.text("abcdef", min_size=1, max_size=2).map(str.encode), unique=True)
 
 

@@ -12,13 +12,11 @@ from PIL import Image as Picture
 from pydantic import ValidationError
 
 from recordmill.pipeline.build.worker.build_shard import encode
-from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.image import Image, ImageSequence
 from recordmill.transforms.tensorflow import image
-from recordmill.transforms.tensorflow.features import KINDS, parse_spec
+from recordmill.transforms.tensorflow.features import KINDS
 from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.messages import raises
-from tests.running import BOTH_WAYS, Run
 
 
 def feature(**keys: Any) -> ImageSequence:
@@ -55,59 +53,11 @@ def one_by_one(keys: dict[str, Any], files: list[bytes], statistics: dict[str, A
     return parts[""].numpy().tolist(), image.features(options.describe(statistics), parts)[""].numpy()
 
 
-@pytest.mark.first(2)
-@BOTH_WAYS
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {},
-        {"store": "raw", "normalize": "none"},
-        {"store": "jpeg", "channels": 1, "normalize": "minus_one_one", "optional": True},
-        {"fit": "crop", "shorter_side": 8, "resize": "nearest", "normalize": "imagenet"},
-        {"fit": "stretch", "normalize": "dataset", "quality": 50},
-    ],
-    ids=str,
-)
-def test_every_image_is_an_images_with_zeros_after_the_last(run: Run, keys: dict[str, Any]) -> None:
-    options, statistics = feature(**keys), {"mean": [1.5, 100, 200.25], "variance": [9.0, 0.0, 49.0]}
-    description = options.describe(statistics)
-    stored, pixels = one_by_one({key: value for key, value in keys.items() if key != "optional"}, FILES, statistics)
-    lists = store(options, LISTS)
-    assert lists.to_list() == [stored[:2], [], stored[2:]]
-    serialized, spec = tf.constant(encode([b"a", b"b", b"c"], {"x": lists})), parse_spec({"x": description})
-    ready = run(
-        lambda each: SEQUENCE.features(description, {"": tf.io.parse_example(each, spec)["x"]}),
-        serialized,
-    )
-    nothing = np.zeros_like(pixels[0])
-    expected = np.stack([pixels[:2], [nothing, nothing], [pixels[2], nothing]])
-    np.testing.assert_array_equal(ready[""], expected)
-    assert ready[""].dtype == pixels.dtype
-    assert ready["length"].numpy().tolist() == [2, 0, 1]
-
-
-@pytest.mark.first(1)
-@pytest.mark.parametrize(
-    ("keys", "wide", "lengths"), [({"max_length": 1}, 1, [1, 0, 1]), ({"max_length": 4}, 4, [2, 0, 1])]
-)
-def test_lists_are_cut_and_padded_to_the_limit(keys: dict[str, Any], wide: int, lengths: list[int]) -> None:
-    options = feature(**keys)
-    ready = SEQUENCE.features(options.describe({}), {"": store(options, LISTS)})
-    assert ready[""].shape == [3, wide, 6, 8, 3]
-    assert ready["length"].numpy().tolist() == lengths
-
-
 def test_what_is_cut_off_is_not_decoded() -> None:
     broken = [[FILES[0], b"\x89PNG broken"]]
     assert store(feature(max_length=1), broken).to_list() == store(feature(), [FILES[:1]]).to_list()
     with pytest.raises(tf.errors.InvalidArgumentError):
         store(feature(), broken)
-
-
-def test_lists_of_one_length_need_no_part_that_tells_it() -> None:
-    options = feature(length=2)
-    ready = SEQUENCE.features(options.describe({}), {"": store(options, [FILES[:2], FILES[1:]])})
-    assert {part: tensor.shape.as_list() for part, tensor in ready.items()} == {"": [2, 2, 6, 8, 3]}
 
 
 @pytest.mark.first(3)
@@ -120,19 +70,6 @@ def test_no_images(rows: int, max_length: int | None, shape: list[int], how: str
     assert ready(store(options, [[]] * rows)).shape == [*shape, 6, 8, 3]
     static = ready.get_concrete_function(tf.RaggedTensorSpec([None, None], tf.string, 1, tf.int64)).output_shapes
     assert static.as_list() == [None, max_length, 6, 8, 3]
-
-
-def test_the_description_is_an_images_with_lengths() -> None:
-    described = feature(optional=True, max_length=5).describe({})
-    assert described.to_json() == {
-        **Image(kind="image", size=(6, 8)).describe({}).to_json(),
-        "kind": "image_sequence",
-        "length": "varying",
-        "max_length": 5,
-    }
-    assert feature(optional=True).parts() == ()
-    column = Column(ColumnType.IMAGE, many=True, optional=True, separator=";", length=3)
-    assert feature(optional=True, separator=";", length=3).raw_column() == column
 
 
 @pytest.mark.parametrize(

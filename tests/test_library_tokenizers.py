@@ -26,8 +26,6 @@ from recordmill.pipeline.build.texts import encode as text_encoding
 from recordmill.pipeline.build.texts.encode import RowEncoder
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
-from recordmill.pipeline.verify.parity import with_parity
-from recordmill.pipeline.verify.verify import verify
 from recordmill.transforms.contract.bounds import TOKENIZED
 from recordmill.transforms.contract.kinds.pair import PairOptions
 from recordmill.transforms.contract.kinds.text import TextOptions
@@ -286,26 +284,6 @@ def loaded(folder: Path, name: str) -> Tokenizer:
 
 
 @pytest.mark.slow
-def test_a_build_stores_the_ids_of_the_packages(published: Published) -> None:
-    folder = Path(published.folder).parents[2]
-    bpe, unigram, wordpiece = (loaded(folder, name) for name in models.MADE)
-    dataset, read = open_dataset(published.folder), dict[str, dict[str, Any]]()
-    for split in dataset.splits:
-        source = dataset.source(split, text="ragged", captions="all", with_key=True)
-        read |= {str(row["key"], "utf-8"): row for row in map(source.__getitem__, range(len(source)))}
-    assert read.keys() == {*map(str, range(len(TEXTS) - 1)), "empty"}
-    for row, text in enumerate(TEXTS[:-1]):
-        got, plain = read[str(row)], bpe.encode(text).ids
-        assert got["bpe"].tolist() == [*plain[:15], 0]
-        assert got["bpe_length"] == len(plain) + 1
-        assert got["unigram"].tolist() == unigram.encode(text).ids
-        assert got["wordpiece"].tolist() == wordpiece.encode(text).ids + wordpiece.encode("b").ids
-        assert got["ranks"].tolist() == models.of_ranks(CL100K).encode_ordinary(text)
-    assert read["empty"]["wordpiece"].tolist() == []
-    assert published.manifest.rejects["by_reason"] == {"invalid_utf8": 1}
-
-
-@pytest.mark.slow
 def test_a_client_has_the_same_ids_and_the_serving_model_takes_them(published: Published) -> None:
     dataset = open_dataset(published.folder)
     text = TEXTS[2]
@@ -343,23 +321,6 @@ def test_the_plan_says_that_serving_takes_ids(tmp_path: Path) -> None:
     write_inputs(tmp_path)
     plan = make_plan(load_spec(str(tmp_path / "dataset.yaml")), BeamFiles())
     assert_names(plan.notes, "ids", "Dataset.tokenizer", "4 (bpe")
-
-
-@pytest.mark.slow
-def test_people_see_the_text(published: Published) -> None:
-    dataset = open_dataset(published.folder)
-    values = {record.key: record.values for record in dataset.records()}
-    assert str(values["2"]["ranks"]) == TEXTS[2]
-    assert str(values["2"]["unigram"]).replace("</s>", "").strip() == TEXTS[2]
-    assert dataset.to_words("bpe", [0]) == ["<|endoftext|>"]
-
-
-@pytest.mark.slow
-def test_training_equals_serving(published: Published) -> None:
-    spec = load_spec(str(Path(published.folder).parents[2] / "dataset.yaml"))
-    report = with_parity(verify(published.folder), spec, rows=20)
-    assert [str(problem) for problem in report.findings.problems] == []
-    assert report.findings.checked["rows"] == 20
 
 
 @pytest.mark.first(1)

@@ -353,24 +353,6 @@ RAW: dict[str, Any] = {
 }
 
 
-def test_what_is_learned_is_in_the_graph(tmp_path: Path) -> None:
-    words = {"text": [b"b", b"a"], "label": [b"cat", b"dog"]}
-    numbers = {
-        "price": {"mean": 2.0, "variance": 1.0},
-        "size": {"mean": 2.0, "variance": 0.0, "minimum": 2.0, "maximum": 2.0, "median": 2.0},
-        "rank": {"mean": 2.0, "variance": 1.0, "boundaries": [3.0]},
-        "sizes": {"mean": 4.0, "variance": 9.0, "boundaries": [3.0]},
-    }
-    stored = graph_of(FEATURES, SPECS, words, numbers, tmp_path).transform_features_layer()(RAW)
-    assert stored["text"].to_list() == [[3, 2, 1], []]
-    assert stored["label"].numpy().tolist() == [1, -1]
-    assert stored["price"].numpy().tolist() == [2.0, 0.0]
-    assert stored["size"].numpy().tolist() == [3.0, 0.0]
-    assert stored["size_missing"].numpy().tolist() == [0, 1]
-    assert stored["rank"].numpy().tolist() == [1, 0]
-    assert stored["sizes"].to_list() == [[0, 1, 1], []]
-
-
 def test_of_nothing_every_word_is_unknown_and_every_number_as_it_is(tmp_path: Path) -> None:
     nothing = {"mean": 0.0, "variance": 1.0, "minimum": 0.0, "maximum": 0.0, "median": 0.0, "boundaries": []}
     numbers = dict.fromkeys(("price", "size", "rank", "sizes"), nothing)

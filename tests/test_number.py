@@ -1,4 +1,4 @@
-"""Numbers: each option, the order of the steps, and the same bits in any batch."""
+"""Numbers: the same bits in any batch, numbers near 0, and options that do not go together."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from recordmill.pipeline.build.worker.shard_report import tiny_numbers
 from recordmill.pipeline.spec.features.number import Number, Numbers
 from recordmill.transforms.contract.image_facts import loss_lines
-from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.number import TINY
 from recordmill.transforms.tensorflow import number
 from recordmill.transforms.tensorflow.features import KINDS
@@ -112,91 +111,6 @@ def test_numbers_that_are_taken_for_0_are_counted() -> None:
     assert "scale them" in line
 
 
-OPTIONS: list[Any] = [
-    ({"normalize": "min_max"}, {"minimum": 2.0, "range_scale": 0.25}, [2, 3, 6, 7], [0.0, 0.25, 1.0, 1.25]),
-    ({"clip": [0, 5], "normalize": "none"}, {}, [-1, 0, 5, 9], [0.0, 0.0, 5.0, 5.0]),
-    ({"clip": [None, 5], "normalize": "none"}, {}, [-1, 9], [-1.0, 5.0]),
-    ({"clip": [1, None]}, {"mean": 1.0, "scale": 2.0}, [-1, 9], [0.0, 16.0]),
-    ({"transform": "log1p", "normalize": "none"}, {}, [-3, 0, np.e - 1], [0.0, 0.0, 1.0]),
-    ({"transform": "log1p", "clip": [-0.5, None], "normalize": "none"}, {}, [-3], [np.log(0.5)]),
-    ({"transform": "log", "clip": [1, 8], "normalize": "none"}, {}, [0, 2, 99], [0.0, np.log(2), np.log(8)]),
-    ({"transform": "log", "clip": [1, 8]}, {"mean": np.log(2), "scale": 3.0}, [2, 8], [0.0, 3 * np.log(4)]),
-]
-
-
-@BOTH_WAYS
-@pytest.mark.parametrize(("given", "statistics", "values", "expected"), OPTIONS)
-def test_every_step(given: Any, statistics: Any, values: Any, expected: Any, run: Run) -> None:
-    ready = run(lambda column: stored(column, statistics, **given)[""], tf.constant(values, tf.float32))
-    assert ready.dtype == tf.float32
-    np.testing.assert_allclose(ready, np.float32(expected), rtol=1e-6, atol=1e-6)
-
-
-@BOTH_WAYS
-@pytest.mark.parametrize(
-    ("given", "boundaries"),
-    [({"boundaries": [-1, 0.5, 3]}, None), ({"quantiles": 5}, [-1.0, 0.5, 3.0, float("inf")])],
-)
-def test_a_bucket_begins_at_its_boundary(given: Any, boundaries: list[float] | None, run: Run) -> None:
-    values = tf.constant([-9, -1, 0.49, 0.5, 3, 3e38], tf.float32)
-    learned = {} if boundaries is None else {"boundaries": boundaries}
-    ids = run(lambda column: stored(column, learned, **given)[""], values)
-    assert (ids.dtype, ids.numpy().tolist()) == (tf.int64, [0, 1, 1, 2, 3, 3])
-
-
-IMPUTE: list[Any] = [
-    ({}, [1.0, 0.0]),
-    ({"impute": "median"}, [1.0, 4.0]),
-    ({"impute": 3}, [1.0, 2.0]),
-    ({"impute": 99, "clip": [0, 4]}, [1.0, 4.0]),
-    ({"impute": "median", "normalize": "none"}, [2.5, 4.0]),
-    ({"impute": 3, "normalize": "none", "transform": "log1p"}, [np.log(3.5), np.log(4.0)]),
-    ({"impute": "mean", "boundaries": [2.1]}, [1, 0]),
-    ({"indicator": True}, [1.0, 0.0]),
-]
-
-
-@BOTH_WAYS
-@pytest.mark.parametrize(("given", "expected"), IMPUTE)
-def test_a_missing_number_is_taken_for_another(given: Any, expected: Any, run: Run) -> None:
-    statistics = {"mean": 2.0, "scale": 2.0, "median": 4.0}
-    ready = run(lambda column: stored(column, statistics, optional=True, **given), tf.constant([2.5, NAN]))
-    np.testing.assert_allclose(ready[""], expected, rtol=1e-6)
-    missing = ready["missing"].numpy().tolist() if "missing" in ready else None
-    assert missing == ([0, 1] if "indicator" in given else None)
-
-
-COLUMN = [1.0, 3.0, NAN]
-LEARNED: list[Any] = [
-    ({}, [1.0, 3.0], ("mean", "variance")),
-    ({"normalize": "min_max"}, [1.0, 3.0], ("minimum", "maximum", "mean")),
-    ({"quantiles": 4}, [1.0, 3.0], ("boundaries", "mean")),
-    ({"impute": "median"}, [1.0, 3.0], ("mean", "variance", "median")),
-    ({"clip": [2, None]}, [2.0, 3.0], ("mean", "variance")),
-    ({"normalize": "none"}, [1.0, 3.0], ("mean",)),
-    ({"normalize": "none", "impute": 0}, None, ()),
-    ({"boundaries": [2], "impute": 0}, None, ()),
-]
-
-
-@pytest.mark.parametrize(("given", "values", "wanted"), LEARNED)
-def test_nothing_is_learned_of_a_missing_number(
-    given: Any, values: list[float] | None, wanted: tuple[str, ...]
-) -> None:
-    ready = prepared(COLUMN, optional=True, **given)
-    assert (None if ready.values is None else ready.values().numpy().tolist()) == values
-    assert number.used_statistics(options(optional=True, **given)) == wanted
-    assert Number(kind="number", optional=True, **given).analyzed == (values is not None)
-
-
-@pytest.mark.parametrize(
-    "given", [{}, {"normalize": "none"}, {"quantiles": 2}, {"optional": True}, {"transform": "log1p"}]
-)
-def test_no_rows_give_no_numbers(given: dict[str, Any]) -> None:
-    statistics = {"boundaries": [0.0]}
-    assert stored(np.zeros(0), statistics, **given)[""].shape == [0]
-
-
 MISTAKES: list[Any] = [
     ({"clip": [1, 1]}, ("`clip`", "[low, high]")),
     ({"clip": [None, None]}, ("`clip`", "[low, high]")),
@@ -216,39 +130,21 @@ MISTAKES: list[Any] = [
     ({"impute": 0}, ("`impute`",)),
     ({"impute": "modus", "optional": True}, ("mean, median", "number", "'modus'")),
 ]
-
-
-@pytest.mark.parametrize(("given", "facts"), MISTAKES)
-def test_options_that_make_no_sense_are_told(given: dict[str, Any], facts: tuple[str, ...]) -> None:
-    with raises(ValidationError, *facts):
-        options(**given)
-
-
-DESCRIBED: list[Any] = [
-    ({}, {"stored": "float32", "normalize": "z_score"}),
-    (
-        {"transform": "log1p"},
-        {"stored": "float32", "normalize": "z_score", "clip": [0.0, None], "transform": "log1p"},
-    ),
-    ({"boundaries": [1, 2]}, {"stored": "int64", "normalize": "none", "boundaries": [1.0, 2.0], "buckets": 3}),
-    ({"quantiles": 9}, {"stored": "int64", "normalize": "none", "boundaries": [0.5], "buckets": 2}),
-    (
-        {"optional": True, "indicator": True},
-        {"stored": "float32", "normalize": "z_score", "impute": "mean", "indicator": True},
-    ),
+MISTAKES_OF_LISTS: list[Any] = [
+    ({"length": 2, "max_length": 3}, ("`length`", "`max_length`", "exclude")),
+    ({"length": 0}, ("length", "equal to 1")),
+    ({"separator": ""}, ("separator", "1 character")),
+    ({"impute": 0}, ("impute", "Extra")),
 ]
 
 
-@pytest.mark.parametrize(("given", "expected"), DESCRIBED)
-def test_the_description_tells_what_is_stored(given: dict[str, Any], expected: dict[str, Any]) -> None:
-    feature = Number(kind="number", **given)
-    described = feature.describe({"boundaries": [0.5], "mean": 0.0})
-    description = described.to_json()
-    assert description == {"kind": "number", **expected}
-    assert Number.model_validate(feature.model_dump(mode="json")) == feature
-    spec = read_description(description).parts()
-    assert tuple(spec) == ("", *feature.parts())
-    assert described.tfds()["tensor"]["dtype"] == spec[""].dtype == expected["stored"]
+@pytest.mark.parametrize(
+    ("kind", "given", "facts"),
+    [*((Number, *each) for each in MISTAKES), *((Numbers, *each) for each in MISTAKES_OF_LISTS)],
+)
+def test_options_that_make_no_sense_are_told(kind: Any, given: dict[str, Any], facts: tuple[str, ...]) -> None:
+    with raises(ValidationError, *facts):
+        kind(kind=kind.__name__.lower(), **given)
 
 
 @pytest.mark.parametrize(("normalize", "scale", "start"), [("z_score", 0.4, 0.2), ("min_max", 1.2, -0.3)])

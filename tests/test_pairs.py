@@ -21,14 +21,9 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.export.export import export
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
-from recordmill.pipeline.verify.parity import with_parity
-from recordmill.pipeline.verify.verify import verify
 from recordmill.transforms.contract.kinds.base import Decoding
 from recordmill.transforms.contract.kinds.pair import PairDescription, PairOptions
-from recordmill.transforms.contract.stored import FinishOptions, Ragged
-from recordmill.transforms.numpy.features import finish
-from recordmill.transforms.numpy.tokenizers import CL100K, PairError, PairTokenizer
-from recordmill.transforms.tensorflow.features import model_features
+from recordmill.transforms.numpy.tokenizers import PairError, PairTokenizer
 from recordmill.transforms.tensorflow.kind import Context
 from recordmill.transforms.tensorflow.text import prepare_pairs
 from tests import models
@@ -145,21 +140,6 @@ def test_types_are_those_of_the_package(name: str) -> None:
     assert types_of([[], [1], [separator], [separator, 1, separator], []], separator) == [[], [0], [0], [0, 1, 1], []]
 
 
-def test_named_tokens_join_where_the_file_does_not(tmp_path: Path) -> None:
-    models.write_ranks(tmp_path / "a.tiktoken")
-    options = PairOptions(
-        tokenizer="tiktoken", pattern="cl100k_base", begin="!", separator="<|endoftext|>", end="?", max_length=9
-    )
-    tokenizer, plain = PairTokenizer((tmp_path / "a.tiktoken").read_bytes(), options), models.of_ranks(CL100K)
-    first, second = plain.encode_ordinary("ask"), plain.encode_ordinary("ye <|endoftext|>")
-    kept = second[: 6 - len(first)]
-    assert tokenizer.encode(("ask", "ye <|endoftext|>")).tolist() == [33, *first, 100257, *kept, 63]
-    assert tokenizer.decode(tokenizer.encode(("ask", "y"))) == "ask<|endoftext|>y"
-    byte_level = models.byte_level()
-    bare = ours(byte_level, special_tokens=False, separator="<|endoftext|>")
-    assert bare.encode(["a", "b"]).tolist() == [*byte_level.encode("a").ids, 0, *byte_level.encode("b").ids]
-
-
 def test_files_that_do_not_tell_the_texts_apart_are_refused() -> None:
     facts = ("the model", "`separator`", "`special_tokens: false`")
     with raises(UserError, *facts):
@@ -212,28 +192,6 @@ DESCRIBED = PairDescription(
     max_length=None, vocabulary_size=9, padding_id=8, unknown_id=None, first_id=0, begin_id=1, end_id=2, vocabulary="v"
 )
 IDS, TYPES = [[1, 5, 2, 6, 2], [1, 2, 2], [1, 5, 5, 5, 2, 7, 7, 2]], [[0, 0, 0, 1, 1], [0, 0, 1], [0] * 5 + [1] * 3]
-FORMS: list[dict[str, Any]] = [{}, {"masks": True}, {"text": "ragged"}, {"text_length": 3}, {"text_length": 12}]
-
-
-def ragged(lists: list[list[int]]) -> Ragged:
-    return Ragged(np.array(sum(lists, []), np.int64), np.cumsum([0, *map(len, lists)]))
-
-
-@pytest.mark.parametrize("options", FORMS, ids=str)
-def test_both_engines_read_types_beside_their_ids(options: dict[str, Any]) -> None:
-    columns = {"qa": IDS, "qa_token_types": TYPES}
-    found = finish({"qa": DESCRIBED}, {name: ragged(each) for name, each in columns.items()}, FinishOptions(**options))
-    lists = {name: tf.ragged.constant(each, tf.int64, row_splits_dtype=tf.int64) for name, each in columns.items()}
-    others = model_features({"qa": DESCRIBED}, lists, FinishOptions(**options))
-    length = options.get("text_length", 8)
-    for name, padding in (("qa", 8), ("qa_token_types", 0)):
-        values, other = found[name], others[name]
-        if isinstance(values, Ragged):
-            assert other.to_list() == columns[name]
-            assert values.values.tolist() == other.flat_values.numpy().tolist()
-        else:
-            wanted = [(each + [padding] * length)[:length] for each in columns[name]]
-            assert values.tolist() == other.numpy().tolist() == wanted
 
 
 def test_people_see_both_texts() -> None:
@@ -306,21 +264,6 @@ def package_of(dataset: Dataset, row: dict[str, str]) -> Any:
 
 
 @pytest.mark.slow
-def test_every_pair_comes_back(published: Published, dataset: Dataset) -> None:
-    read = {each.key: each.values for split in dataset.splits for each in dataset.records(split)}
-    assert published.manifest.rejects["by_reason"] == {"separator_in_text": 1, "missing_value": 1}
-    plain = models.of_ranks(CL100K)
-    for row in rows()[:BUILT]:
-        found, wanted = read[row["id"]], package_of(dataset, row)
-        assert (list(found["qa"].ids), list(found["qa"].token_types)) == (wanted.ids, wanted.type_ids)
-        first, second = (plain.encode_ordinary(row[name]) for name in ("answer", "question"))
-        assert list(found["whole"].ids) == [*first, 100257, *second]
-        assert list(found["whole"].token_types) == [0] * (len(first) + 1) + [1] * len(second)
-        assert str(found["whole"]) == f"{row['answer']}<|endoftext|>{row['question']}"
-    assert read.keys() == {row["id"] for row in rows()[:BUILT]}
-
-
-@pytest.mark.slow
 def test_a_client_and_the_serving_model_agree_with_training(published: Published, dataset: Dataset) -> None:
     row = rows()[3]
     ids = dataset.tokenizer("qa").encode([row["question"], row["answer"]])
@@ -330,11 +273,6 @@ def test_a_client_and_the_serving_model_agree_with_training(published: Published
     lengths = {"qa_lengths": tf.constant([len(ids)], tf.int64), "whole_lengths": tf.constant([len(whole)], tf.int64)}
     served = serve(qa=tf.constant(ids), whole=tf.constant(whole), **lengths)
     assert served["qa_token_types"].numpy()[0, : len(ids)].tolist() == package_of(dataset, row).type_ids
-    spec = load_spec(str(Path(published.folder).parents[2] / "dataset.yaml"))
-    report = with_parity(verify(published.folder), spec, rows=100)
-    assert [str(problem) for problem in report.findings.problems] == []
-    assert report.findings.checked["rows"] == BUILT
-    assert report.findings.unchecked == []
 
 
 @pytest.mark.slow
@@ -353,23 +291,6 @@ def test_a_servable_cuts_types_as_it_cuts_ids(dataset: Dataset) -> None:
     got = served(qa=np.concatenate(of_rows), qa_lengths=[len(each) for each in of_rows])
     for name in inputs:
         assert sorted(got[name].numpy().tolist()) == sorted(batch[name].tolist())
-
-
-@pytest.mark.slow
-def test_packed_rows_hold_types(dataset: Dataset) -> None:
-    types_of = {each.values["whole"].ids: each.values["whole"].token_types for each in dataset.records("train")}
-    found = set()
-    read = dataset.evaluation_input("train", batch_size=4, features=["whole"], label=None, text="packed")
-    for batch in read.as_numpy():
-        for ids, types, segments in zip(
-            batch["whole"], batch["whole_token_types"], batch["whole_segments"], strict=True
-        ):
-            for segment in range(1, segments.max() + 1):
-                kept = segments == segment
-                if (whole := tuple(ids[kept].tolist())) in types_of:
-                    found.add(whole)
-                    assert tuple(types[kept].tolist()) == types_of[whole]
-    assert len(found) > len(types_of) / 2, "others are longer than a row"
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The NumPy `finish` against TensorFlow's: every kind, part and padding, bit for bit."""
+"""The NumPy `finish`: types of images, order, what moves with an image, and rows that are not what was stored."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,10 +14,7 @@ from recordmill.transforms.contract.kinds import array, read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.stored import FinishOptions, Ragged, RowError, stored_features
 from recordmill.transforms.numpy.augment.chain import Augment, check
-from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.features import finish
-from recordmill.transforms.tensorflow.features import model_features as finish_in_tensorflow
-from recordmill.transforms.tensorflow.features import unpacked
 from tests.descriptions import whole
 from tests.hand_made import encoded
 from tests.messages import raises
@@ -29,7 +26,6 @@ IMAGE = {
     "kind": "image", "stored": "bytes", "shape": [5, 7, 3], "dtype": "float32",
     "offset": [3.3, 0.1, 127.5], "scale": [1 / 57.1, 1 / 255, 1 / 127.5],
 }  # fmt: skip
-LISTS = [[3, 1, 2], [], [1, 0, 1, 2]]
 VARYING = {"length": "varying", "max_length": None}
 TAGS = {"kind": "categories", "stored": "int64"}
 TEXT = {"kind": "text", **VARYING, "padding_id": 7}
@@ -66,108 +62,6 @@ def ids(*numbers: int) -> bytes:
 
 def _values(values: Sequence[Any], dtype: str) -> Any:
     return [memoryview(value) for value in values] if dtype == "bytes" else np.array(values, DTYPES[dtype])
-
-
-def tensor(column: Any) -> Any:
-    """A column as TensorFlow parses it."""
-    if isinstance(column, Ragged):
-        return tf.RaggedTensor.from_row_splits(tensor(column.values), column.splits)
-    return (
-        tf.constant([bytes(value) for value in column], tf.string) if isinstance(column, list) else tf.constant(column)
-    )
-
-
-def check_equal(ours: Mapping[str, Any], theirs: Mapping[str, tf.Tensor]) -> None:
-    assert list(ours) == list(theirs)
-    for name, expected in theirs.items():
-        assert ours[name].shape == tuple(expected.shape), name
-        assert ours[name].dtype == expected.dtype.as_numpy_dtype, name
-        np.testing.assert_array_equal(ours[name], expected.numpy(), name, strict=False)
-
-
-def check_same(features: Mapping[str, Any], rows: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
-    """Both engines give the same of these rows, and of none."""
-    for some in (rows, {name: values[:0] for name, values in rows.items()}):
-        stored = columns(features, some)
-        parsed = unpacked(described(features), {name: tensor(column) for name, column in stored.items()})
-        theirs = finish_in_tensorflow(described(features), parsed)
-        check_equal(finished(features, stored, FinishOptions(), memory=BatchMemory()), theirs)
-    return finished(features, columns(features, rows), FinishOptions())
-
-
-@pytest.mark.parametrize(
-    ("description", "rows"),
-    [
-        ({"kind": "category"}, {"x": [3, -1, 1 << 40]}),
-        ({"kind": "number", "indicator": True}, {"x": [0.1, np.nan, -0.0], "x_missing": [0, 1, 0]}),
-        ({"kind": "number", "stored": "int64"}, {"x": [4, 0, 9]}),
-        ({"kind": "raw", "stored": "bytes"}, {"x": [b"\xff\0", b"", b"a\0"]}),
-        ({"kind": "raw", "stored": "bytes", **VARYING}, {"x": [[b"a\0", b"", b"bc"], [], [b"\xff"]]}),
-        ({"kind": "raw", "stored": "int64", **VARYING, "max_length": 2}, {"x": LISTS}),
-        ({"kind": "numbers", **VARYING}, {"x": [[0.1, np.nan], [], [3]]}),
-        ({"kind": "numbers", "length": 3, "max_length": None}, {"x": LISTS}),
-        ({**TAGS, "read": "ids", **VARYING, "padding_id": -1}, {"x": LISTS}),
-        ({**TAGS, "read": "multi_hot", "vocabulary_size": 5}, {"x": [*LISTS, [-1, 4]]}),
-        ({"kind": "boxes", "image": "y", **VARYING}, {"x": [[0, 0.5, 1, 1] * 2, [], [0.25] * 4]}),
-        ({"kind": "boxes", "image": "y", **VARYING, "max_length": 3}, {"x": [[0, 0.5, 1, 1] * 2, [], [0.25] * 4]}),
-        (
-            {"kind": "keypoints", "image": "y", "count": 2, **VARYING},
-            {"x": [[0, 0.5, 1, 0.25, 1, 2] * 2, [], [0.25] * 6]},
-        ),
-        ({"kind": "own", "stored": "float32", "shape": [2, 1]}, {"x": [[[1], [2]], [[3], [4]], [[5], [6]]]}),
-        ({"kind": "own", "stored": "bytes", "shape": None}, {"x": [[b"a"], [], [b"bc", b""]]}),
-        ({"kind": "own", "stored": "int64", "shape": None}, {"x": LISTS}),
-        (TEXT, {"x": LISTS}),
-        ({**TEXT, "max_length": 2, "keep_length": True}, {"x": LISTS, "x_length": [3, 0, 9]}),
-        (
-            {**TEXT, "packed": 6},
-            {"x": [ids(1, 2, 3), ids(), ids(1, 2, 3, 4, 5, 6)], "x_lengths": [[1, 2], [], [3, 1, 2]]},
-        ),
-    ],
-    ids=lambda value: value.get("kind"),
-)  # fmt: skip
-def test_every_kind_is_what_tensorflow_gives(description: dict[str, Any], rows: dict[str, list[Any]]) -> None:
-    features = {"x": {"stored": "float32", **description}}
-    check_same(features, rows)
-
-
-@pytest.mark.parametrize("dtype", ["float32", "uint8"])
-@pytest.mark.parametrize("encoding", ["jpeg", "png", "raw", "auto"])
-@pytest.mark.parametrize("optional", [False, True])
-@pytest.mark.parametrize("order", ["rgb", "bgr"])
-def test_images_of_one_size(order: str, encoding: str, dtype: str, optional: bool) -> None:
-    ways = ["jpeg", "png"] * 2 if encoding == "auto" else [encoding] * 4
-    stored = [encoded(pixels, way) for pixels, way in zip(PIXELS, ways, strict=True)]
-    description = {**IMAGE, "encoding": encoding, "dtype": dtype, "channel_order": order}
-    description |= {"optional": True} if optional else {}
-    rows: dict[str, list[Any]] = {"x": stored}
-    if optional:
-        rows = {"x": [stored[0], b"", *stored[2:]], "x_missing": [0, 1, 0, 0]}
-    check_same({"x": description}, rows)
-
-
-@pytest.mark.parametrize("order", ["rgb", "bgr"])
-@pytest.mark.parametrize("optional", [False, True])
-def test_images_of_their_own_sizes_are_padded_after_they_are_normalized(optional: bool, order: str) -> None:
-    stored = [encoded(np.ascontiguousarray(PIXELS[0, :high, :wide]), "png") for high, wide in ((5, 2), (1, 7), (3, 3))]
-    description = {**IMAGE, "encoding": "png", "shape": [None, None, 3], "channel_order": order}
-    if not optional:
-        check_same({"x": description}, {"x": stored})
-        return
-    rows = {"x": [*stored, b""], "x_missing": [0, 0, 0, 1]}
-    assert check_same({"x": {**description, "optional": True}}, rows)["x_shape"].tolist() == [
-        [5, 2],
-        [1, 7],
-        [3, 3],
-        [0, 0],
-    ]
-
-
-@pytest.mark.parametrize("length", [{"length": 2, "max_length": None}, VARYING, {**VARYING, "max_length": 4}], ids=str)
-def test_sequences_of_images(length: dict[str, Any]) -> None:
-    stored = [encoded(pixels, "jpeg") for pixels in PIXELS]
-    rows = [stored[:2], stored[2:]] if length["length"] == 2 else [stored[:3], [], stored[3:]]
-    check_same({"x": {**IMAGE, "kind": "image_sequence", "encoding": "jpeg", **length}}, {"x": rows})
 
 
 @pytest.fixture(params=["with OpenCV", "without OpenCV"])

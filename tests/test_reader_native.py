@@ -20,7 +20,6 @@ from tests.messages import raises
 from tests.opened import opened
 
 OPTIONS: dict[str, dict[str, Any]] = {
-    "as the spec says": {},
     "uint8 and masks": {"dtype": "uint8", "masks": True, "text_length": 5},
     "bfloat16 and ragged": {"dtype": "bfloat16", "text": "ragged"},
     "to the longest": {"text_length": "longest"},
@@ -79,10 +78,8 @@ def keys(batches: tf.data.Dataset) -> list[bytes]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "options",
-    [pytest.param(options, id=name, marks=[pytest.mark.nightly] * bool(options)) for name, options in OPTIONS.items()],
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 def test_the_rows_of_every_kind_are_those_of_numpy(options: dict[str, Any], all_kinds: Dataset) -> None:
     def given() -> Input:
         return all_kinds.training_input("train[:100]", batch_size=30, drop_remainder=False, with_key=True, **options)

@@ -15,14 +15,13 @@ import pytest
 from PIL import Image
 
 from recordmill.dataset import Dataset, open_dataset
-from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.facts.charts import HistogramChart, histogram, names, places, short
 from recordmill.pipeline.facts.contents import read_contents
 from recordmill.pipeline.facts.page import report_of
 from recordmill.pipeline.facts.painting import hatched
-from recordmill.pipeline.facts.sample import background_of, dataset_html
+from recordmill.pipeline.facts.sample import background_of
 from recordmill.pipeline.facts.sidecars import SIDECARS
 from recordmill.pipeline.inspection.values import color_of
 from tests import published, shown
@@ -124,17 +123,6 @@ def test_words_of_several_files_are_counted_together(tmp_path: Path) -> None:
     assert words.once == sum(count == 1 for count in counts.values()) > 0
     assert words.frequent == sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:20]
     assert words.rare == sorted(counts.items(), key=lambda each: (each[1], each[0]))[:20]
-
-
-@pytest.mark.slow
-def test_a_build_of_every_kind_writes_its_report(every_kind: tuple[Path, Published]) -> None:
-    file, manifest = Path(every_kind[1].folder) / "report.html", every_kind[1].manifest
-    assert manifest.files["report.html"]["bytes"] == file.stat().st_size < 5_000_000
-    page = file.read_text(encoding="utf-8")
-    assert [name for name in manifest.features if f"<h3><bdi>{name}</bdi></h3>" not in page] == []
-    assert page.count("data:image/") > 20
-    assert 'id="examples"' in page
-    assert len(dataset_html(open_dataset(file.parent))) > 1_000
 
 
 def test_a_page_that_cannot_be_made_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

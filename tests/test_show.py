@@ -92,6 +92,7 @@ TEXT = {"kind": "text", "length": "varying", "max_length": None}
 LEARNED = {"vocabulary": "tokenizers/x.vocabulary.txt", "vocabulary_size": 8003}
 NUMBER = {"kind": "number", "stored": "float32"}
 IDS = {"kind": "categories", "stored": "int64", "length": "varying", "max_length": None}
+ARRAY = {"kind": "array", "stored": "bytes", "dtype": "int16"}
 FOUND = {"mean": 0.5, "variance": 2.25, "count": 90}
 
 
@@ -122,6 +123,8 @@ FOUND = {"mean": 0.5, "variance": 2.25, "count": 90}
         (NUMBER | {"buckets": 6, "boundaries": [1, 2, 3, 4, 5]}, {}, "buckets from 1 2 3 … 5"),
         ({"kind": "raw", "stored": "int64", "length": "varying", "max_length": 9}, {}, "int64, at most 9"),
         ({"kind": "own", "stored": "float32", "shape": [2, 3]}, {}, "float32 2×3"),
+        (ARRAY | {"shape": [None, 4]}, {}, "int16 any×4"),
+        (ARRAY | {"shape": [None], "max_length": 9}, {}, "int16 at most 9"),
         ({"kind": "own", "stored": "bytes", "shape": None}, {}, "bytes, any number"),
         ({"kind": "audio"}, {"loudness": 3}, "x | audio"),
         ({"kind": "audio", "stored": "int16", "shape": [2, 8000]}, {}, "x | audio | int16 2×8000"),

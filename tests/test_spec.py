@@ -224,8 +224,3 @@ def test_editors_take_each_form_of_an_option(option: str, types: set[str]) -> No
         return [kind for one in inner for kind in leaves(one)] or [part["type"]]
 
     assert set(leaves(schema["properties"][option])) - {"null"} == types
-
-
-def test_an_optional_raw_value_is_stored_alone() -> None:
-    feature = parse_spec(SMALLEST.replace("{kind: raw}", "{kind: raw, optional: true}")).features["raw"]
-    assert {*feature.describe({}).parts()} == {"", *feature.parts()}

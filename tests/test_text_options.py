@@ -1,17 +1,13 @@
 """A text's options: valid combinations, their description in the manifest, and the reader's words."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.pipeline.dataset.version import read_vocabulary, to_words
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.text import Text
-from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.text import vocabulary_owner
 from tests.messages import raises
 
@@ -97,54 +93,3 @@ def test_files_are_found(given: dict[str, Any], files: dict[str, str]) -> None:
     moved = Text(kind="text", **given).with_paths(lambda path: f"/there/{path}")
     assert moved.files() == files
     assert Text.model_validate(moved.model_dump()) == moved
-
-
-@pytest.mark.parametrize(("given", "needed"), [
-    ({}, False),
-    ({"tokenizer": "sentencepiece"}, True),
-    ({"tokenizer": "wordpiece", "vocabulary": {"shared_with": "a"}}, True),
-    ({"tokenizer": "wordpiece", "model": "vocab.txt", "case": "keep"}, True),
-])  # fmt: skip
-def test_what_needs_a_model(given: dict[str, Any], needed: bool) -> None:
-    text = Text(kind="text", **given)
-    assert (text.needs_model, text.options().needs_tensorflow_text) == (needed, needed)
-
-
-BASE = {"kind": "text", "stored": "int64", "length": "varying", "max_length": None}
-COUNTED = {"vocabulary": "v.txt", "words": 3}
-GIVEN = {"tokenizer": "sentencepiece", "model": "given.model", "case": "keep", "end": True}
-MODEL = {**COUNTED, "model": "m.model",
-         "special_ids": {"padding": 3, "unknown": 0, "begin": None, "end": 2, "first": 0}}  # fmt: skip
-DESCRIBED: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any], list[str] | None]] = [
-    # (options, statistics, what stands beside BASE, the words by id)
-    ({}, COUNTED, {"vocabulary": "v.txt", "vocabulary_size": 5, "padding_id": 0, "unknown_id": 1, "first_id": 2},
-     ["", "[UNK]", "a", "b", "c"]),
-    ({"begin": True, "end": True, "oov_buckets": 2}, COUNTED,
-     {"vocabulary": "v.txt", "vocabulary_size": 8, "padding_id": 0, "unknown_id": 1, "first_id": 5, "begin_id": 3,
-      "end_id": 4, "oov_buckets": 2}, ["", "[UNK]", "[UNK]", "[BEGIN]", "[END]", "a", "b", "c"]),
-    ({"tokenizer": "bytes", "end": True}, {},
-     {"vocabulary_size": 258, "padding_id": 0, "unknown_id": None, "first_id": 2, "end_id": 1, "tokenizer": "bytes"},
-     ["", "[END]", *(f"<0x{byte:02X}>" for byte in range(256))]),
-    ({"hash_buckets": 7, "keep_length": True}, {},
-     {"vocabulary_size": 8, "padding_id": 0, "unknown_id": None, "first_id": 1, "hash_buckets": 7, "keep_length": True},
-     None),
-    (GIVEN, MODEL, {"vocabulary": "v.txt", "vocabulary_size": 4, "padding_id": 3, "unknown_id": 0, "first_id": 0,
-                    "end_id": 2, "tokenizer": "sentencepiece", "model": "m.model"}, ["a", "b", "c", ""]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("given", "statistics", "described", "words"), DESCRIBED)
-def test_descriptions(
-    tmp_path: Path, given: dict[str, Any], statistics: dict[str, Any], described: dict[str, Any], words: list[str]
-) -> None:
-    description = Text(kind="text", **given).describe(statistics).to_json()
-    assert description == BASE | described
-    (tmp_path / "v.txt").write_text("a\nb\nc\n")
-    if words is None:
-        with raises(DatasetError, "'text'", "vocabulary", "hash_buckets"):
-            read_vocabulary(tmp_path, read_description(description), "text")
-    else:
-        assert read_vocabulary(tmp_path, read_description(description), "text") == words
-        everything = [word for id_, word in enumerate(words) if id_ != description["padding_id"]]
-        assert to_words(words, list(range(len(words))), description["padding_id"]) == everything
-    assert Text(kind="text", **given).parts() == (("length",) if "keep_length" in given else ())

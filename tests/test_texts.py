@@ -11,59 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.servable import _as_read
-from recordmill.pipeline.spec.features.text import Texts
-from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.text import TextsDescription
 from recordmill.transforms.contract.stored import SERVED, FinishOptions, Ragged, RowError
 from recordmill.transforms.numpy.features import finish
-from recordmill.transforms.tensorflow import text
 from recordmill.transforms.tensorflow.features import model_features
-from recordmill.transforms.tensorflow.kind import Context, Parts, Statistics
 from tests.messages import raises
-from tests.running import BOTH_WAYS, Run, lookup_of
 
 Rows = list[list[list[int]]]
 ROWS = st.lists(st.lists(st.lists(st.integers(1, 1 << 40), max_size=5), max_size=4), max_size=6)
 IDS: dict[str, Any] = {"padding_id": 0, "vocabulary_size": 9, "unknown_id": 1, "first_id": 4}
 DESCRIPTION = TextsDescription(texts_per_row="varying", max_length=None, **IDS)
 AROUND = replace(DESCRIPTION, begin_id=2, end_id=3)
-
-
-def stored(run: Run, rows: list[list[str]], **given: Any) -> Parts:
-    options = Texts(kind="texts", **given).options()
-
-    def prepared(column: tf.RaggedTensor) -> Parts:
-        return text.prepare_texts(options, column, Context()).store(Statistics(lookup=lookup_of("the", "cat")))
-
-    return run(prepared, tf.ragged.constant(rows, tf.string, ragged_rank=1))
-
-
-@pytest.mark.first(4)
-@BOTH_WAYS
-@pytest.mark.parametrize(
-    ("given", "ids", "lengths"),
-    [
-        ({}, [[2, 3, 1, 2], [], [3]], [[3, 1], [], [1]]),
-        ({"max_texts": 1}, [[2, 3, 1], [], [3]], [[3], [], [1]]),
-        ({"max_length": 1}, [[2, 2], [], [3]], [[1, 1], [], [1]]),
-        ({"begin": True, "end": True}, [[2, 4, 5, 1, 3, 2, 4, 3], [], [2, 5, 3]], [[5, 3], [], [3]]),
-    ],
-)
-def test_texts_are_stored_one_after_another_with_their_lengths(
-    run: Run, given: dict[str, Any], ids: Any, lengths: Any
-) -> None:
-    rows = [["The cat sat", "the"], [], ["cat"]]
-    parts = stored(run, rows, **given)
-    assert {part: values.to_list() for part, values in parts.items()} == {"": ids, "lengths": lengths}
-    assert {values.dtype for values in parts.values()} == {tf.int64}
-    assert [stored(run, [row], **given)[""].to_list()[0] for row in rows] == ids, "whatever the batch"
-
-
-def test_all_texts_that_are_kept_are_counted() -> None:
-    column = tf.ragged.constant([["The cat", "the"], [], ["cat sat", "sat"]], tf.string)
-    options = Texts(kind="texts", max_texts=1).options()
-    tokens = text.prepare_texts(options, column, Context()).tokens
-    assert tokens().numpy().tolist() == [b"the", b"cat", b"cat", b"sat"]
 
 
 def parts_of(rows: Rows) -> dict[str, Ragged]:
@@ -151,12 +109,6 @@ def test_a_share_chooses_one_of_the_texts(rows: Rows, share: float) -> None:
     )
 
 
-def test_exactly_so_many_texts_need_no_count() -> None:
-    found = both_engines(replace(DESCRIPTION, texts_per_row=2), [[[5], [6, 7]], [[8], []]])
-    assert list(found) == ["x", "x_lengths"]
-    assert found["x"].tolist() == [[[5, 0], [6, 7]], [[8, 0], [0, 0]]]
-
-
 @pytest.mark.parametrize("lengths", [[2, 2], [], [4, -1], [1 << 62] * 4], ids=str)
 def test_lengths_that_do_not_fit_are_errors(lengths: list[int]) -> None:
     columns = parts_of([[[5]], [[6, 7, 8]]])
@@ -164,17 +116,6 @@ def test_lengths_that_do_not_fit_are_errors(lengths: list[int]) -> None:
     with raises(RowError, "'x'", "3 ids") as raised:
         finish({"x": DESCRIPTION}, columns, FinishOptions())
     assert raised.value.row == 1
-
-
-def test_the_manifest_holds_what_a_reader_needs() -> None:
-    feature = Texts(kind="texts", max_texts=5, max_length=20, begin=True, end=True)
-    written = feature.describe({"vocabulary": "words.txt", "words": 90}).to_json()
-    expected = {"kind": "texts", "texts_per_row": "varying", "max_texts": 5, "max_length": 20, "end_id": 3}
-    assert expected.items() <= written.items()
-    description = read_description(written)
-    assert isinstance(description, TextsDescription)
-    assert description.to_json() == written
-    assert list(description.parts()) == ["", *feature.parts()]
 
 
 @pytest.mark.parametrize("length", [1, 2, 5])

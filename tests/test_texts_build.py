@@ -12,10 +12,7 @@ import pytest
 from recordmill import Dataset, DatasetError, open_dataset
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.run_options import Published
-from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.spec.model import load_spec
-from recordmill.pipeline.verify.parity import with_parity
-from recordmill.pipeline.verify.verify import verify
 from tests.messages import assert_names, raises
 
 pytestmark = pytest.mark.slow
@@ -68,23 +65,6 @@ def words(dataset: Dataset, feature: str, ids: Any) -> str:
     return " ".join(word for word in given if word not in ("[BEGIN]", "[END]"))
 
 
-def test_every_caption_comes_back(dataset: Dataset) -> None:
-    seen = set()
-    for split in dataset.splits:
-        for batch in dataset.evaluation_input(split, batch_size=7).as_numpy():
-            for place, id_ in enumerate(batch["id"]):
-                expected = captions(int(id_))
-                seen.add(int(id_))
-                assert batch["captions_length"][place] == len(expected)
-                read = [words(dataset, "captions", text) for text in batch["captions"][place][: len(expected)]]
-                if split == "train":  # the vocabulary's
-                    assert read == [caption.strip() for caption in expected]
-                assert batch["captions_lengths"][place].tolist()[: len(expected)] == [4] * len(expected)
-                assert not batch["captions"][place][len(expected) :].any()
-                assert batch["german"].shape[1] == 4
-    assert seen == set(range(ROWS)) - {int(BROKEN)}
-
-
 def test_lists_that_belong_together_and_differ_are_rejects(published: Published) -> None:
     (file,) = Path(published.folder).glob("rejects/*.jsonl")
     (reject,) = map(json.loads, file.read_text().splitlines())
@@ -92,23 +72,6 @@ def test_lists_that_belong_together_and_differ_are_rejects(published: Published)
         "unequal_lists", "scores", BROKEN, int(BROKEN) + 1,
     )  # fmt: skip
     assert_names(reject["message"], "captions has 3", "scores has 4")
-
-
-def test_show_and_verify_know_the_kind(
-    published: Published, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    print_dataset(published.manifest, Path(published.folder), [])
-    shown = capsys.readouterr().out
-    assert "any number of texts: word ids, at most 5" in shown
-    assert "at most 4 texts: word ids, any number" in shown
-    assert "captions: mean 4.0 ids, longest 4; padding to 5 wastes 20.0%" in shown
-    lengths = published.manifest.statistics["captions"]["lengths"]
-    assert lengths["rows"] * 4 == lengths["ids"]
-    spec = load_spec(str(Path(published.folder).parents[2] / "dataset.yaml"))
-    report = with_parity(verify(published.folder), spec, rows=100)
-    assert [str(problem) for problem in report.findings.problems] == []
-    assert report.findings.checked["rows"] == ROWS - 1
 
 
 def chosen(dataset: Dataset, batch_size: int, epochs: int, **options: Any) -> dict[tuple[int, int], tuple[bytes, str]]:
@@ -145,30 +108,6 @@ def test_an_evaluation_gives_the_same_texts_each_time(dataset: Dataset) -> None:
     given = dataset.evaluation_input("train", batch_size=50, captions="random")
     texts = [[batch["captions"].tolist() for batch in given.as_numpy()] for _ in range(2)]
     assert texts[0] == texts[1]
-
-
-@pytest.mark.first(2)
-@pytest.mark.parametrize("options", [{}, {"masks": True}, {"captions": "first"}, {"text": "ragged"}], ids=str)
-def test_a_native_pipeline_reads_the_same(options: dict[str, Any], dataset: Dataset) -> None:
-    given = dataset.evaluation_input("train", batch_size=9, features=["captions", "german"], **options)
-    for ours, native in zip(given.as_tf_data(), given.as_tf_data(native=True), strict=True):
-        assert ours.keys() == native.keys()
-        for name, tensor in ours.items():
-            other = native[name]
-            flat = [tensor] if options != {"text": "ragged"} else [tensor.values, tensor.row_splits]
-            others = [other] if options != {"text": "ragged"} else [other.values, other.row_splits]
-            for left, right in zip(flat, others, strict=True):
-                np.testing.assert_array_equal(left.numpy(), right.numpy(), err_msg=name, strict=True)
-
-
-def test_the_first_caption_is_padded_as_a_text_is(dataset: Dataset) -> None:
-    batch = next(dataset.evaluation_input("train", batch_size=30, captions="first").as_numpy())
-    assert {name for name in batch if name.startswith("captions")} == {"captions"}
-    assert batch["captions"].shape == (30, 5)
-    for id_, ids in zip(batch["id"], batch["captions"], strict=True):
-        expected = captions(int(id_))
-        assert words(dataset, "captions", ids) == (expected[0].strip() if expected else "")
-        assert expected or ids.tolist() == [2, 3, 0, 0, 0]
 
 
 @pytest.mark.parametrize(

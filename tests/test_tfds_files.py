@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,50 +10,6 @@ from recordmill.pipeline.dataset.catalogues import dataset_info
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.feature import Feature
-from recordmill.pipeline.spec.features.image import Image
-from recordmill.pipeline.spec.features.number import Number
-from recordmill.pipeline.spec.features.raw import Raw
-from recordmill.pipeline.spec.features.text import Text
-
-CLASSES = "tensorflow_datasets.core.features"
-
-
-def picture(**options: Any) -> Image:
-    return Image(kind="image", size=(4, 6), **options)
-
-
-SCALAR = f"{CLASSES}.scalar.Scalar"
-DIMENSIONS = {"dimensions": ["4", "6", "3"]}
-ENCODED = {"shape": DIMENSIONS, "dtype": "uint8", "encodingFormat": "png"}
-KINDS: list[tuple[Feature, dict[str, Any]]] = [
-    (picture(), {"pythonClassName": f"{CLASSES}.image_feature.Image", "image": ENCODED}),
-    (picture(store="jpeg", channels=1), {
-        "pythonClassName": f"{CLASSES}.image_feature.Image",
-        "image": {**ENCODED, "shape": {"dimensions": ["4", "6", "1"]}, "encodingFormat": "jpeg"},
-    }),
-    (picture(store="raw"), {
-        "pythonClassName": f"{CLASSES}.tensor_feature.Tensor",
-        "tensor": {"shape": DIMENSIONS, "dtype": "uint8", "encoding": "bytes"},
-    }),
-    (Text(kind="text"), {
-        "pythonClassName": f"{CLASSES}.sequence_feature.Sequence",
-        "sequence": {"length": "-1", "feature": {
-            "pythonClassName": SCALAR, "tensor": {"shape": {}, "dtype": "int64", "encoding": "none"},
-        }},
-    }),
-    (Category(kind="category"), {
-        "pythonClassName": f"{CLASSES}.class_label_feature.ClassLabel", "classLabel": {"numClasses": "4"},
-    }),
-    *(
-        (feature, {"pythonClassName": SCALAR, "tensor": {"shape": {}, "dtype": dtype, "encoding": "none"}})
-        for feature, dtype in [
-            (Number(kind="number"), "float32"),
-            (Raw(kind="raw"), "string"),
-            (Raw(kind="raw", type="int64"), "int64"),
-            (Raw(kind="raw", type="float32"), "float32"),
-        ]
-    ),
-]  # fmt: skip
 
 
 def shards(*records: int) -> tuple[Shard, ...]:
@@ -78,18 +33,6 @@ def test_splits_without_records_are_left_out() -> None:
         ],
         "fileFormat": "tfrecord",
     }
-
-
-@pytest.mark.parametrize(("feature", "expected"), KINDS, ids=[str(feature) for feature, _ in KINDS])
-def test_a_kind(tmp_path: Path, feature: Feature, expected: dict[str, Any]) -> None:
-    write(tmp_path, feature)
-    written = json.loads((tmp_path / "features.json").read_text())
-    assert written["pythonClassName"] == f"{CLASSES}.features_dict.FeaturesDict"
-    features = written["featuresDict"]["features"]
-    assert features["x"] == expected
-    assert features["key"]["tensor"]["dtype"] == "string"
-    has_labels = (tmp_path / "x.labels.txt").exists()
-    assert has_labels == isinstance(feature, Category)
 
 
 @pytest.mark.parametrize(

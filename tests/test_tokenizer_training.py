@@ -73,26 +73,6 @@ def test_the_order_of_the_words_does_not_matter(given: dict[str, Any]) -> None:
     assert train(counts, chosen) == train(dict(shuffled), chosen)
 
 
-@pytest.mark.parametrize("special", [{}, {"begin": True}, {"end": True}, {"begin": True, "end": True}], ids=str)
-@every_kind
-def test_the_ids_are_those_of_any_text(given: dict[str, Any], special: dict[str, bool]) -> None:
-    chosen = options(**given, **special, vocabulary=100)
-    model = read_model(train(words(), chosen), chosen)
-    assert (model.special.padding, model.special.unknown, model.special.first) == (0, 1, 2 + len(special))
-    assert model.special.begin == (2 if "begin" in special else None)
-    assert model.special.end == (1 + len(special) if "end" in special else None)
-    assert len(model.pieces) == 100 + model.special.first
-    assert len(set(model.pieces)) == len(model.pieces)
-
-
-@every_kind
-def test_rare_words_teach_nothing(given: dict[str, Any]) -> None:
-    counts = words() | {b"qqqq": 9, b"qq": 9}
-    for minimum, known in ((9, True), (10, False)):
-        chosen = options(**given, vocabulary=120, minimum_count=minimum)
-        assert any("q" in piece for piece in read_model(train(counts, chosen), chosen).pieces) == known
-
-
 def test_few_words_give_few_pieces_and_model_types_differ() -> None:
     found = {train({b"ab": 3, b"abc": 2}, options(**given)) for given in KINDS}
     assert len(found) == 3

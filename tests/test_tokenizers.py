@@ -87,40 +87,6 @@ def test_bytes_and_characters_give_any_text_back(texts: list[str]) -> None:
     ]
 
 
-CLEANED = [
-    ({}, "NAÏVE İ Straße ﬁn Σ", "naïve i̇ straße ﬁn σ"),
-    ({"case": "keep"}, "NAÏVE ﬁn", "NAÏVE ﬁn"),
-    ({"case": "fold"}, "Straße ﬁn ΣΑΣ", "strasse fin σασ"),
-    ({"case": "fold", "normalize": "nfkc"}, "Straße ℡", "strasse tel"),
-    ({"normalize": "nfc"}, "CAFE\u0301 ﬁn", "café ﬁn"),
-    ({"normalize": "nfkc"}, "CAFE\u0301 ﬁn ℡ １", "café fin tel 1"),
-    ({"normalize": "nfkc", "case": "keep"}, "ℌ \u00a0", "H  "),
-]
-
-
-@BOTH_WAYS
-@pytest.mark.parametrize(("given", "text", "cleaned"), CLEANED)
-def test_cleaning(run: Run, given: dict[str, Any], text: str, cleaned: str) -> None:
-    found = run(lambda texts: clean(texts, options(**given)), tf.constant([text, "", text]))
-    assert [one.decode() for one in found.numpy()] == [cleaned, "", cleaned]
-
-
-@BOTH_WAYS
-@pytest.mark.parametrize(
-    ("ngrams", "tokens"),
-    [
-        (1, ["a", "b", "c"]),
-        (2, ["a b", "b c"]),
-        ([1, 2], ["a", "b", "c", "a b", "b c"]),
-        (4, []),
-        ([1, 4], ["a", "b", "c"]),
-    ],
-)
-def test_ngrams(run: Run, ngrams: Any, tokens: list[str]) -> None:
-    found = run(lambda texts: tokenizers.tokenize(texts, options(ngrams=ngrams)), tf.constant(["a b, c", ""]))
-    assert plain(found) == [tokens, []]
-
-
 COUNTS = {word.encode(): count for word, count in [("low", 9), ("lower", 5), ("newest", 6), ("widest", 3), ("naïve", 2),
           ("日", 4), ("🙂", 2), ("مَرحبًا", 2), ("slow", 4), ("'", 3)]}  # fmt: skip
 TEXTS = [

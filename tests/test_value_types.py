@@ -143,17 +143,6 @@ def test_every_format_that_holds_any_value_gives_the_table(tmp_path: Path, name:
     assert dict(zip(TABLE, found, strict=True)) == dict(zip(TABLE, expected, strict=True))
 
 
-@pytest.mark.first(4)
-@pytest.mark.parametrize("number", range(len(COLUMNS)), ids=COLUMNS)
-def test_no_line_decides_about_another(tmp_path: Path, number: int) -> None:
-    column = list(COLUMNS.values())[number]
-    expected = [[*single, *many][number] for _, single, many in TABLE.values()]
-    for first in range(len(VALUES)):
-        source = write_jsonl(tmp_path, VALUES[first:] + VALUES[:first])
-        for chunk_bytes in (30, 1 << 20):
-            assert outcomes(source, column, chunk_bytes) == expected[first:] + expected[:first]
-
-
 SINGLE = {name: number for number, (name, column) in enumerate(COLUMNS.items()) if not column.many}
 SCALARS = ("a string", "a digit", "an empty string", "a whole number", "a fraction", "not a number", "null")
 

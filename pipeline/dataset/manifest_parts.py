@@ -91,7 +91,7 @@ def _some(**fields: Any) -> Any:
 _FATES = dict.fromkeys(("read", "written", "rejected", "duplicates", "forgotten"), Count)
 _ROWS = _some(**_FATES)
 _REJECT_FILE = _some(file=Required[InnerPath], records=Count, bytes=Count, sha256=Sha256)
-_REJECTS = _some(by_reason=Counts, in_statistics=Count, files=list[_REJECT_FILE])
+_REJECTS = _some(by_reason=Counts, in_statistics=Count, learned_from=Counts, files=list[_REJECT_FILE])
 _LENGTHS = _object(rows=Count, ids=Count, longest=Count, in_batches=Count, packed_rows=NotRequired[Count])
 """Lengths of a text (`dataset.profile`)."""
 _STATISTICS = _some(
@@ -106,15 +106,12 @@ _ABOUT = _some(
     **dict.fromkeys(("creators", "languages", "tags"), list[str]),
 )
 _SPEC = _some(features=dict[str, dict[str, Any]], about=_ABOUT | None)
-_MATERIALIZED = _some(**{"from": list[InnerPath], "at": Time})
-"""The copied files' paths in `versions`, and the time."""
 _PROVENANCE = _some(
     built_at=Time, packages=dict[str, str], source_key=Sha256, kept_names=Counts, inputs_sha256=Sha256,
     shard_inputs_sha256=list[Sha256], feature_files=dict[str, Sha256], sample_share=float,
     analysis=_object(version=VersionName, graph_sha256=Sha256, label_counts=list[Count]),
     forgotten=_some(keys=Count, keys_sha256=Sha256, source_key=Sha256, learned_of=VersionName),
     user_code=_object(files=dict[InnerPath, Sha256], sha256=NotRequired[Sha256]),
-    materialized=_MATERIALIZED,
 )  # fmt: skip
 _RECORD = _object(split=SplitName, key=str)
 _GROUPS: dict[str, Any] = {"groups": Count, "rows": Count, "within": Counts, "across": dict[str, Counts]}
@@ -174,7 +171,8 @@ Report = dict[str, Any]
 
 
 _SHARD = _object(
-    split=SplitName, records=Count, transcoded=Counts, profiles=NotRequired[Counts], losses=NotRequired[Counts],
+    split=SplitName, records=Count, rejected=Count, at_fault=NotRequired[Counts],
+    transcoded=Counts, profiles=NotRequired[Counts], losses=NotRequired[Counts],
     lengths=dict[str, _LENGTHS], label_counts=NotRequired[Counts],
 )  # fmt: skip
 """The parts of a span's shard read by a later build; `profile` reads its profile."""

@@ -44,6 +44,10 @@ class Check:
     wrong: Callable[[Any], str | None]
 
 
+class Windows(tuple[Any, ...]):
+    """A row's values by window, each of which is a record."""
+
+
 @dataclass(frozen=True)
 class Case:
     """One feature of the table."""
@@ -64,6 +68,8 @@ class Case:
     """The files that the options name, by path in the dataset's folder."""
     described: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the feature in dataset.json that no value of a row shows."""
+    shown: Sequence[Any] | None = None
+    """The values for people, as `head --json` has them: of an object the fields that matter."""
     within: float = 0.0
     """The largest right difference of numbers, beside float32's rounding."""
     dataset: str = "main"

@@ -1,17 +1,18 @@
 """What a version of the table holds, read in the ways that the project does not decide, and compared with the cases."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from tests.table.case import ROWS, Case, difference, named
+from recordmill import Ragged
+from tests.table.case import ROWS, Case, Windows, difference, named
 
 Values = Mapping[str, Mapping[str, Any]]
-"""Values by row and name."""
+"""Values by key and name; the key of a row's further window has its number, `row-0#1`."""
 PROTO = {"bytes_list": object, "int64_list": np.int64, "float_list": np.float32}
 
 
@@ -22,8 +23,20 @@ def records(folder: str | Path) -> dict[str, dict[str, Any]]:
         for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
             example = tf.train.Example.FromString(record).features.feature
             held = {name: _held(feature) for name, feature in example.items()}
-            found[held.pop("key")[0].decode()] = held
+            found[key_of(held, held.pop("key")[0])] = held
     return found
+
+
+def key_of(held: Mapping[str, Any], key: bytes) -> str:
+    """Returns the key of what a record or a batch's row holds."""
+    windows = [int(np.ravel(value)[0]) for name, value in held.items() if name.endswith("_window")]
+    return bytes(key).decode() + "".join(f"#{number}" for number in windows if number)
+
+
+def _stated(values: Sequence[Any], key: str) -> Any:
+    row, _, window = key.partition("#")
+    value = values[ROWS.index(row)]
+    return value[int(window or 0)] if isinstance(value, Windows) else value
 
 
 def _held(feature: Any) -> Any:
@@ -58,11 +71,11 @@ def wrong_descriptions(cases: Mapping[str, Case], described: Mapping[str, Any]) 
 def wrong_records(cases: Mapping[str, Case], found: Values) -> Iterator[str]:
     """Yields what records hold wrongly; each line begins with the case."""
     for key, held in found.items():
-        row, expected = ROWS.index(key), set()
+        expected = set()
         for name, case in cases.items():
             for part, values in case.in_records().items():
                 expected.add(named(name, part))
-                if wrong := _wrong_record(values[row], held.get(named(name, part)), case.within):
+                if wrong := _wrong_record(_stated(values, key), held.get(named(name, part)), case.within):
                     yield f"{name}: {part or 'value'} of {key} is stored as {wrong}"
         for more in sorted(held.keys() - expected):
             yield f"{more}: is stored, and no case says so"
@@ -73,8 +86,8 @@ def _wrong_record(expected: Any, found: Any, within: float) -> str | None:
         return "nothing"
     flat = expected if not isinstance(expected, np.ndarray) else expected.reshape(-1)
     if not isinstance(flat, np.ndarray | list):
-        flat, found = flat, found[0] if len(found) == 1 else found
-    if len(found) == 0 and isinstance(flat, np.ndarray | list) and len(flat) == 0:
+        found = found[0] if len(found) == 1 else found
+    elif len(flat) == len(found) == 0:
         return None  # an empty list of a record has no type
     return difference(flat, found, within=within)
 
@@ -82,7 +95,6 @@ def _wrong_record(expected: Any, found: Any, within: float) -> str | None:
 def wrong_values(cases: Mapping[str, Case], found: Values, *, padded: bool = False) -> Iterator[str]:
     """Yields what a model gets wrongly; `padded`: a row stands in a batch of others, and may be longer at its ends."""
     for key, given in found.items():
-        row = ROWS.index(key)
         for name, case in cases.items():
             for part, values in case.model_ready().items():
                 if named(name, part) not in given:
@@ -90,15 +102,17 @@ def wrong_values(cases: Mapping[str, Case], found: Values, *, padded: bool = Fal
                     continue
                 value = given[named(name, part)]
                 fill = case.padding.get(part, 0 if np.asarray(value).dtype != object else b"") if padded else None
-                if wrong := difference(values[row], value, within=case.within, fill=fill):
+                if wrong := difference(_stated(values, key), value, within=case.within, fill=fill):
                     yield f"{name}: {part or 'value'} of {key} is {wrong}"
 
 
-def by_key(batches: Iterable[Any]) -> dict[str, dict[str, Any]]:
-    """Returns the rows of batches of features by key."""
+def by_key(batches: Iterable[Any], label: str | None = None) -> dict[str, dict[str, Any]]:
+    """Returns the rows of batches by key; `label` names the target."""
     found = {}
     for batch in batches:
-        keys = [bytes(key).decode() for key in np.asarray(batch["key"]).tolist()]
-        for place, key in enumerate(keys):
-            found[key] = {name: np.asarray(values)[place] for name, values in batch.items() if name != "key"}
+        features = batch if label is None else {**batch[0], label: batch[1]}
+        for place, key in enumerate(np.asarray(features["key"]).tolist()):
+            row = {name: each.row(place) if isinstance(each, Ragged) else np.asarray(each)[place]
+                   for name, each in features.items() if name != "key"}  # fmt: skip
+            found[key_of(row, key)] = row
     return found

@@ -1,13 +1,16 @@
 """Every option of every kind has a case of the table at a value other than its default."""
 
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import pytest
 from pydantic import BaseModel
 
 from recordmill.pipeline.spec.features import AnyFeature
+from recordmill.pipeline.spec.model import parse_spec
+from recordmill.pipeline.yaml_document import SpecError
+from tests.table.page import PAGE, page
 from tests.table.world import CASES
 
 KINDS = {
@@ -52,11 +55,29 @@ def _names(annotation: Any) -> Iterator[Any]:
 CHOICES = [(kind, path, name) for kind, model in KINDS.items() for path, name in choices(model)]
 
 
-@pytest.mark.parametrize(("kind", "path", "name"), CHOICES, ids=lambda value: ".".join(value) if isinstance(value, tuple) else str(value))
+REFUSED = {
+    ("pair", (option,)): "{name: x, source: {format: jsonl, path: x}, features: {x: {kind: pair, first: a, second: b,"
+    f" model: m.json, {option}: {value}}}}}}}"
+    for option, value in (("column", "c"), ("optional", "true"))
+}
+"""Specs with options of all kinds that a kind refuses."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "name"), CHOICES, ids=lambda value: ".".join(value) if isinstance(value, tuple) else str(value)
+)
 def test_every_option_has_a_case(kind: str, path: tuple[str, ...], name: Any) -> None:
     given = [_at(case.feature, path) for case in CASES.values() if case.kind == kind]
     default = KINDS[kind].model_fields[path[0]].default if len(path) == 1 else None
-    assert any(value == name if name is not None else value is not None and value != default for value in given)
+    if (kind, path) in REFUSED:
+        with pytest.raises(SpecError, match=path[0]):
+            parse_spec(REFUSED[kind, path])
+    else:
+        assert any(name in _each(value) if name is not None else value not in (None, default) for value in given)
+
+
+def _each(value: Any) -> Iterable[Any]:
+    return value.values() if isinstance(value, Mapping) else [value]
 
 
 def _at(feature: Mapping[str, Any], path: tuple[str, ...]) -> Any:
@@ -64,3 +85,7 @@ def _at(feature: Mapping[str, Any], path: tuple[str, ...]) -> Any:
     for option in path:
         value = value.get(option) if isinstance(value, Mapping) else None
     return value
+
+
+def test_the_page_of_kinds_is_made_from_the_table() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page(), "python -m tests.table.page"

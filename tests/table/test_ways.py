@@ -1,7 +1,5 @@
 """Each way of the table gives each kind's values, or says in a line why not; `docs/kinds.md` is made from it."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.table import ways_of_building, ways_of_reading, ways_of_using  # noqa: F401 - they add their ways
@@ -18,7 +16,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.nightly) if way.nightly else name for name, way in WAYS.items()]
+    "name",
+    [pytest.param(name, marks=getattr(pytest.mark, way.mark)) if way.mark else name for name, way in WAYS.items()],
 )
 def test_a_way_gives_what_the_cases_say(name: str, world: World) -> None:
     way = WAYS[name]

@@ -20,8 +20,8 @@ def main(*beginnings: str) -> None:
             lines = [*wrong_rejects(cases, folder), *wrong_records(cases, records(folder))]
             lines += wrong_descriptions(cases, table.dataset.features)
             for split in SPLITS:
-                given = table.dataset.evaluation_input(split, batch_size=6, with_key=True, label=None)
-                lines += wrong_values(cases, by_key(given.as_numpy()), padded=True)
+                given = table.dataset.evaluation_input(split, batch_size=6, with_key=True)
+                lines += wrong_values(cases, by_key(given.as_numpy(), SPECS[dataset].get("label")), padded=True)
         print(*lines, sep="\n")
 
 

@@ -18,16 +18,20 @@ class World:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.table = cache(self._table)
+        self.of = cache(self._of)
 
-    def _table(self, dataset: str = "main") -> Table:
+    def table(self) -> Table:
+        """Returns the dataset of most cases."""
+        return self.of("main")
+
+    def _of(self, dataset: str) -> Table:
         cases = {name: case for name, case in CASES.items() if case.dataset == dataset}
         return Table(self.folder / dataset, cases, **SPECS[dataset])
 
     @property
     def tables(self) -> Iterator[Table]:
         """All datasets in turn."""
-        return map(self.table, SPECS)
+        return map(self.of, SPECS)
 
     @cached_property
     def typical(self) -> Mapping[str, Case]:
@@ -64,7 +68,8 @@ class Way:
     run: Callable[[World], Found]
     refused: Mapping[str, str] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
-    nightly: bool = False
+    mark: str | None = None
+    """The marker of what a day does not run: `nightly`, or `frameworks`."""
 
 
 WAYS: dict[str, Way] = {}

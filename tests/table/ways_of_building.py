@@ -1,13 +1,9 @@
 """Ways of building: however a build comes to its end, records hold the values that the cases state."""
 
-import shutil
 import signal
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 import recordmill
 from recordmill import Published, RunOptions
@@ -24,6 +20,8 @@ ALL = range(len(ROWS))
 STEPS = ("reading", "look: done", "analysis reported", "shard: reported", "publishing: manifest written",
          "publishing: before LATEST")  # fmt: skip
 """The stages after which a build is killed, in turn."""
+COPY = "-copy"
+"""The end of the key of a row that is there twice."""
 
 
 def _build(table: Table, **options: Any) -> Published:
@@ -32,21 +30,21 @@ def _build(table: Table, **options: Any) -> Published:
 
 def _wrong(table: Table, published: Published, rows: Collection[int] = ALL) -> Iterator[str]:
     """Yields what is wrong with a version that should hold some of the rows."""
-    found = records(published.folder)
+    found = {key.removesuffix(COPY): held for key, held in records(published.folder).items()}
     if found.keys() != {ROWS[row] for row in rows}:
         yield f"the records are {sorted(found)}"
     yield from wrong_records(table.cases, found)
     yield from map(str, verify(published.folder).findings.problems)
 
 
-@way("built by two processes", nightly=True)
+@way("built by two processes", mark="nightly")
 def two_processes(world: World) -> Found:
     """The shards' bytes are those of one process."""
     table = world.again("processes")
     return judged(table.cases, _wrong(table, _build(table, processes=2, chunk_bytes=1)))
 
 
-@way("a build killed at each stage, and resumed", nightly=True)
+@way("a build killed at each stage, and resumed", mark="nightly")
 def killed(world: World) -> Found:
     """Each build dies after another stage; the last one goes on to the end."""
     table = world.again("killed")
@@ -66,7 +64,7 @@ def _build_until(folder: str, step: test_kills.Step) -> None:
     recordmill.build(recordmill.load_spec(f"{folder}/dataset.yaml"), f"{folder}/out", RunOptions(chunk_bytes=1))
 
 
-@way("built again after rows came", nightly=True)
+@way("built again after rows came", mark="nightly")
 def again(world: World) -> Found:
     """The rows of other splits come later: the statistics of `train`, and with them all values, stay."""
     table = world.again("again")
@@ -87,14 +85,14 @@ def _spans(world: World, name: str, **spec: Any) -> tuple[Table, Published]:
     return table, published
 
 
-@way("built span by span, statistics frozen", nightly=True)
+@way("built span by span, statistics frozen", mark="nightly")
 def frozen(world: World) -> Found:
     """The second span is transformed by the graph of the first."""
     table, published = _spans(world, "frozen")
     return judged(table.cases, _wrong(table, published))
 
 
-@way("built span by span, statistics refreshed, then compacted", nightly=True)
+@way("built span by span, statistics refreshed, then compacted", mark="nightly")
 def compacted(world: World) -> Found:
     """All spans become one again."""
     table, published = _spans(world, "compacted", analysis="refresh")
@@ -102,7 +100,7 @@ def compacted(world: World) -> Found:
     return judged(table.cases, lines)
 
 
-@way("rows forgotten", nightly=True)
+@way("rows forgotten", mark="nightly")
 def forget(world: World) -> Found:
     """A row leaves the version; the others stay as they are."""
     table = world.again("forget")
@@ -113,7 +111,7 @@ def forget(world: World) -> Found:
     return judged(table.cases, lines)
 
 
-@way("a trial build (`--limit`)", nightly=True)
+@way("a trial build (`--limit`)", mark="nightly")
 def trial(world: World) -> Found:
     """A trial of more rows than there are holds all, and is not live."""
     table = world.again("trial")
@@ -122,21 +120,21 @@ def trial(world: World) -> Found:
     return judged(table.cases, [*lines, *_wrong(table, published)])
 
 
-@way("equal rows left out (`duplicates: drop`)", nightly=True)
+@way("equal rows left out (`duplicates: drop`)", mark="nightly")
 def duplicates(world: World) -> Found:
     """A second row of equal values is left out; rows that differ in anything stay."""
     table = world.again("duplicates", duplicates="drop", rejects={"max_share": 1})
     lines = (table.folder / "rows.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
-    copies = [line.replace(f'"id": "{key}"', f'"id": "{key}-copy"') for key, line in zip(ROWS, lines, strict=True)]
+    copies = [line.replace(f'"id": "{key}"', f'"id": "{key}{COPY}"') for key, line in zip(ROWS, lines, strict=True)]
     (table.folder / "rows.jsonl").write_text("".join([*lines, *copies]), encoding="utf-8")
     return judged(table.cases, _wrong(table, _build(table)))
 
 
-@way("in a bucket (S3)", nightly=True)
+@way("in a bucket (S3)", mark="nightly")
 def bucket(world: World) -> Found:
     """Built into an object store, and read from there."""
     table = world.again("bucket")
-    with emulators.s3_server() as url:
+    with emulators.s3() as url:
         recordmill.build(table.spec(), url)
         lines: list[str] = []
         for split in ("train", "validation", "test"):

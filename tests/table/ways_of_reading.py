@@ -1,18 +1,21 @@
 """Ways of reading: each engine, form and other reader gives the values that the cases state."""
 
+import os
+import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from recordmill import serving_model
-from tests.table.case import ABSENT, ROWS, SPLITS, Case, File, named
-from tests.table.reading import by_key, records, wrong_records, wrong_values
+from tests.table.case import ABSENT, ROWS, SPLITS
+from tests.table.reading import by_key, key_of, records, wrong_records, wrong_values
 from tests.table.ways import Found, World, judged, way
 from tests.table.world import Table
+from tests.test_frameworks import answer, start
 
 
 def _of_all(world: World, wrong: Callable[[Table], Iterator[str]]) -> Found:
@@ -30,8 +33,8 @@ def stored(world: World) -> Found:
 
 def _evaluated(table: Table, batches: Callable[[Any], Any], **options: Any) -> Iterator[str]:
     for split in SPLITS:
-        given = table.dataset.evaluation_input(split, batch_size=6, with_key=True, label=None, **options)
-        yield from wrong_values(table.cases, by_key(batches(given)), padded=True)
+        given = table.dataset.evaluation_input(split, batch_size=6, with_key=True, **options)
+        yield from wrong_values(table.cases, by_key(batches(given), table.label), padded=True)
 
 
 @way("read as NumPy arrays")
@@ -59,10 +62,11 @@ def row(world: World) -> Found:
 
     def wrong(table: Table) -> Iterator[str]:
         for split, rows in SPLITS.items():
-            source = table.dataset.source(split, label=None, with_key=True)
-            numbers = [source.number_of(ROWS[each]) for each in range(len(ROWS))[rows]]
-            given = (source[number] for number in numbers)
-            yield from wrong_values(table.cases, {bytes(each.pop("key")).decode(): each for each in given})
+            source = table.dataset.source(split, with_key=True)
+            for number in range(len(ROWS))[rows]:
+                given = source[source.number_of(ROWS[number])]
+                features = given if table.label is None else {**given[0], table.label: given[1]}
+                yield from wrong_values(table.cases, {ROWS[number]: features})
 
     return _of_all(world, wrong)
 
@@ -72,33 +76,116 @@ def training(world: World) -> Found:
     """Each epoch holds each row of the split once, with its values."""
 
     def wrong(table: Table) -> Iterator[str]:
-        given = table.dataset.training_input("train", batch_size=2, with_key=True, label=None, epochs=2, seed=3)
+        given = table.dataset.training_input("train", batch_size=2, with_key=True, epochs=2, seed=3)
         batches = list(given.as_numpy())
         for epoch in (batches[:3], batches[3:]):
-            yield from wrong_values(table.cases, by_key(epoch), padded=True)
+            yield from wrong_values(table.cases, by_key(epoch, table.label), padded=True)
 
     return _of_all(world, wrong)
+
+
+NO_IDS = dict.fromkeys(
+    ["image", "image_sequence", "mask", "masks", "boxes", "keypoints", "category", "categories", "number", "numbers",
+     "array", "raw"], "is no list of a text's ids",
+)  # fmt: skip
+
+
+@way("as rows of their own lengths (`text='ragged'`), or bucketed", absent=NO_IDS)
+def ragged(world: World) -> Found:
+    """Texts without `max_length` are neither cut nor, ragged, padded."""
+    table = world.table()
+    cases = {name: case for name, case in table.cases.items()
+             if case.kind not in NO_IDS and case.feature.get("max_length") is None}  # fmt: skip
+    lines: list[str] = []
+    for form in ("ragged", "bucketed"):
+        options = {"features": list(cases), "with_key": True, "label": None, "text": form, "drop_remainder": False}
+        given = table.dataset.training_input("train", batch_size=2, **options)
+        lines += wrong_values(cases, by_key(given.as_numpy()), padded=form == "bucketed")
+    return judged(cases, lines)
 
 
 @way("read by tf.Transform's own classes")
 def tf_transform(world: World) -> Found:
-    """`TFTransformOutput` names each stored tensor and its type."""
+    """`TFTransformOutput` names each stored tensor, the range and the names of ids, and transforms raw rows."""
 
     def wrong(table: Table) -> Iterator[str]:
-        spec = tft.TFTransformOutput(table.published.folder).transformed_feature_spec()
-        found = {}
-        for key, example in _examples(table.published.folder):
-            parsed = tf.io.parse_single_example(example, spec)
-            dense = {name: tf.sparse.to_dense(each) if isinstance(each, tf.SparseTensor) else each
-                     for name, each in parsed.items()}  # fmt: skip
-            found[key] = {name: each.numpy().reshape(-1) for name, each in dense.items()}
+        output = tft.TFTransformOutput(table.published.folder)
+        spec = output.transformed_feature_spec()
+        rows = ((key, next(_flat(tf.io.parse_example([example], spec)))) for key, example in _examples(output))
+        found = {key_of(held, key): held for key, held in rows}
         yield from wrong_records(table.cases, found)
+        yield from _wrong_domains(output, table, found)
+        yield from _wrong_transformed(output, table)
 
     return _of_all(world, wrong)
 
 
-def _examples(folder: str) -> Iterator[tuple[str, bytes]]:
-    for file in sorted(Path(folder).glob("*.tfrecord-*")):
+def _flat(tensors: Any) -> Iterator[dict[str, Any]]:
+    """Yields the rows of tensors, each value a flat array."""
+    dense = {name: tf.sparse.to_dense(each) if isinstance(each, tf.SparseTensor) else each
+             for name, each in tensors.items()}  # fmt: skip
+    for row in range(next(iter(dense.values())).shape[0]):
+        chosen = {name: each[row : row + 1] for name, each in dense.items()}
+        yield {name: np.reshape(getattr(each, "flat_values", each).numpy(), -1) for name, each in chosen.items()}
+
+
+def _wrong_domains(output: Any, table: Table, found: Any) -> Iterator[str]:
+    for name in output.transformed_domains():
+        ids = np.concatenate([row[name] for row in found.values()])
+        if not 0 <= ids.min() <= ids.max() < output.num_buckets_for_transformed_feature(name):
+            yield f"{name}: {ids} is beyond its domain"
+    for name, feature in table.published.manifest.features.items():
+        if "vocabulary" in feature:
+            lines = Path(table.published.folder, feature["vocabulary"]).read_bytes().splitlines()
+            if output.vocabulary_by_name(name) != lines:
+                yield f"{name}: its vocabulary is {output.vocabulary_by_name(name)}"
+
+
+def _wrong_transformed(output: Any, table: Table) -> Iterator[str]:
+    """Yields what the graph makes wrongly of raw rows, which TFX's `ExampleGen` gives as Examples."""
+    plain = ("category", "categories", "number", "numbers", "raw")
+    cases = {name: case for name, case in table.cases.items() if case.kind in plain and case.raw
+             and ABSENT not in case.raw and not {"separator", "parse"} & case.feature.keys()}  # fmt: skip
+    spec = {name: of for name, of in output.raw_feature_spec().items() if name in cases}
+    if not spec:
+        return
+    examples = []
+    for row in range(len(ROWS)):
+        made = tf.train.Example()
+        for name, of in spec.items():
+            given = cases[name].raw[row]
+            values = [each.encode() if isinstance(each, str) else each for each in np.ravel(given).tolist()]
+            kinds = {tf.string: "bytes_list", tf.int64: "int64_list", tf.float32: "float_list"}
+            getattr(made.features.feature[name], kinds[of.dtype]).value.extend(values)
+        examples.append(made.SerializeToString())
+    rows = _flat(output.transform_raw_features(tf.io.parse_example(examples, spec)))
+    yield from wrong_records(cases, dict(zip(ROWS, rows, strict=True)))
+
+
+def _examples(output: Any) -> Iterator[tuple[bytes, bytes]]:
+    for file in sorted(Path(output.transform_savedmodel_dir).parent.glob("*.tfrecord-*")):
         for record in tf.data.TFRecordDataset(str(file)).as_numpy_iterator():
             features = tf.train.Example.FromString(record).features.feature
-            yield features["key"].bytes_list.value[0].decode(), record
+            yield features["key"].bytes_list.value[0], record
+
+
+@way("read as PyTorch's tensors", mark="frameworks")
+def as_torch(world: World) -> Found:
+    """Batches where there is no TensorFlow."""
+    return _by_framework(world, "torch")
+
+
+@way("read as JAX's arrays", mark="frameworks", absent={"raw": "JAX has no strings"})
+def as_jax(world: World) -> Found:
+    """Batches where there is no TensorFlow, with `jax_enable_x64`."""
+    return _by_framework(world, "jax")
+
+
+def _by_framework(world: World, name: str) -> Found:
+    interpreter = os.environ.get("RECORDMILL_FRAMEWORKS")
+    if not interpreter:
+        pytest.skip("RECORDMILL_FRAMEWORKS names no Python with torch and jax: make test-frameworks")
+    table, to = world.table(), world.folder / f"{name}.pickle"
+    run = start(interpreter, "values", table.published.folder, name, str(to), JAX_ENABLE_X64="true")
+    answer(run)
+    return judged(table.cases, wrong_values(table.cases, pickle.loads(to.read_bytes()), padded=True))  # noqa: S301

@@ -1,23 +1,348 @@
 """Ways of using a version: the commands, the serving model, other tools, mixtures, augmentations, adoption."""
 
-from collections.abc import Callable, Iterator
+import io
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+import recordmill
+from recordmill import DatasetError, augment
+from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.compare.diff import diff as diff_versions
-from recordmill.pipeline.facts.page import report_of
-from recordmill.pipeline.inspection.records import read_records
 from recordmill.pipeline.verify.parity import with_parity
 from recordmill.pipeline.verify.verify import verify as verify_version
-from tests.table.ways import Found, World, judged, way
+from tests.table.case import ROWS, SPLITS, Case, difference, named
+from tests.table.reading import by_key, key_of, wrong_records, wrong_values
+from tests.table.ways import REFUSED, Found, World, judged, way
+from tests.table.world import Table
+
+NO_PIXELS = {kind: "has no pixels" for kind in ("text", "texts", "pair", "chat", "token_labels", "category",
+             "categories", "number", "numbers", "array", "raw")}  # fmt: skip
+
+
+def said(*arguments: object) -> str:
+    """Runs the command in this process; returns what it printed. Raises: AssertionError: it failed."""
+    with redirect_stdout(io.StringIO()) as out, pytest.raises(SystemExit) as end:
+        main([*map(str, arguments)])
+    assert end.value.code == 0, out.getvalue()
+    return out.getvalue()
+
+
+def _named_in(table: Table, text: str) -> Iterator[str]:
+    """Yields the features that a text does not name."""
+    return (f"{name}: is not named" for name in table.cases if name not in text)
+
+
+def _of_all(world: World, wrong: Any) -> Found:
+    found: dict[str, str] = {}
+    for table in world.tables:
+        found |= judged(table.cases, wrong(table))
+    return found
+
+
+@way("planned (`plan`)")
+def planned(world: World) -> Found:
+    """The plan names each feature, and no row as a reject that the build keeps."""
+
+    def wrong(table: Table) -> Iterator[str]:
+        text = said("plan", table.folder / "dataset.yaml")
+        yield from _named_in(table, text)
+
+    return _of_all(world, wrong)
+
+
+SERVE = """
+import importlib.abc, pickle, sys
+
+class Blocker(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("recordmill", "tensorflow_transform", "apache_beam", "tfx_bsl"):
+            raise ImportError(f"{name} is blocked")
+
+sys.meta_path.insert(0, Blocker())
+import tensorflow as tf
+import tensorflow_text  # the spec asks for its operations
+
+folder, signature, file = sys.argv[1:]
+serve = tf.saved_model.load(folder).signatures[signature]
+with open(file, "rb") as given:
+    columns = pickle.load(given)
+specs = serve.structured_input_signature[1]
+served = serve(**{name: tf.constant(columns[name], spec.dtype) for name, spec in specs.items()})
+with open(file, "wb") as to:
+    pickle.dump({name: each.numpy() for name, each in served.items()}, to)
+"""
+LOAD = tf.saved_model.load
+
+
+def _alone(folder: str) -> Any:
+    """Loads a serving model; its calls are answered by a process that has TensorFlow and not the project."""
+
+    def signature(name: str) -> Any:
+        def serve(**columns: Any) -> dict[str, Any]:
+            file = Path(folder).parents[2] / "served.pickle"
+            file.write_bytes(pickle.dumps({name: each.numpy() for name, each in columns.items()}))
+            subprocess.run([sys.executable, "-c", SERVE, folder, name, file], check=True, cwd="/", timeout=300)
+            served = pickle.loads(file.read_bytes())  # noqa: S301
+            return {name: SimpleNamespace(numpy=lambda each=each: each) for name, each in served.items()}
+
+        serve.structured_input_signature = loaded[name].structured_input_signature  # type: ignore[attr-defined]
+        return serve
+
+    loaded = LOAD(folder).signatures
+    return SimpleNamespace(signatures={name: signature(name) for name in loaded})
 
 
 @way("served: raw rows through the serving model")
 def served(world: World) -> Found:
-    """The model that a build saves makes of raw rows what the reader makes of records."""
+    """The model that a build saves makes of raw rows the bits that both readers make of records."""
+
+    def wrong(table: Table) -> Iterator[str]:
+        calls = [(len(ROWS), _alone), (1, LOAD)] if table.folder.name == "main" else [(len(ROWS), LOAD)]
+        for rows, load in calls:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(tf.saved_model, "load", load)
+                report = with_parity(verify_version(table.published.folder), table.spec(), rows)
+            for problem in report.findings.problems:
+                yield str(problem.message).replace("'", "", 1).replace("' ", ": ", 1)
+        default = LOAD(f"{table.published.folder}/serving").signatures["serving_default"]
+        if table.label in {*default.structured_input_signature[1], *default.structured_outputs}:
+            yield f"{table.label}: a client has to send the label"
+
+    return _of_all(world, wrong)
+
+
+@way("shown (`show`)")
+def shown(world: World) -> Found:
+    """Each feature has its line."""
+    return _of_all(world, lambda table: _named_in(table, said("show", table.published.folder)))
+
+
+@way("its values for people (`head`)")
+def head(world: World) -> Found:
+    """Names of ids, texts, numbers in their own units, pictures."""
     found: dict[str, str] = {}
     for table in world.tables:
-        report = with_parity(verify_version(table.published.folder), table.spec(), 8)
-        lines = [problem.message.replace("'", "", 1).replace("'", ":", 1) for problem in report.findings.problems]
-        found |= judged(table.cases, lines)
+        cases = {name: case for name, case in table.cases.items() if case.shown is not None}
+        values = {}
+        for split in SPLITS:
+            for line in said("head", table.published.folder, "--split", split, "-n", 9, "--json").splitlines():
+                record = json.loads(line)
+                values[record["key"]] = record
+        found |= judged(cases, _wrong_words(cases, values))
     return found
+
+
+def _wrong_words(cases: dict[str, Case], values: dict[str, Any]) -> Iterator[str]:
+    for key, record in values.items():
+        for name, case in cases.items():
+            assert case.shown is not None
+            if not _alike(case.shown[ROWS.index(key)], record["values"].get(name)):
+                yield f"{name}: {key} is shown as {record['features'].get(name)!r}, not {case.shown[ROWS.index(key)]!r}"
+
+
+def _alike(wanted: Any, given: Any) -> bool:
+    """Whether a value of JSON is the wanted one; of an object only the wanted fields count."""
+    if isinstance(wanted, dict) and isinstance(given, dict):
+        return all(_alike(each, given.get(name)) for name, each in wanted.items())
+    if isinstance(wanted, list) and isinstance(given, list):
+        return len(wanted) == len(given) and all(map(_alike, wanted, given))
+    return bool(wanted == given) or (isinstance(given, float) and given == pytest.approx(wanted, rel=1e-4, abs=1e-5))
+
+
+@way("drawn (`preview`)")
+def preview(world: World) -> Found:
+    """A picture of the records is drawn."""
+
+    def wrong(table: Table) -> Iterator[str]:
+        said("preview", table.published.folder, "--output", table.folder / "page.png")
+        with Image.open(table.folder / "page.png") as page:
+            if min(page.size) < 100:
+                yield f"the picture has {page.size}"
+
+    return _of_all(world, wrong)
+
+
+@way("in the report (`report`)")
+def report(world: World) -> Found:
+    """Each feature has its card."""
+
+    def wrong(table: Table) -> Iterator[str]:
+        said("report", table.published.folder, "--output", table.folder / "page.html")
+        yield from _named_in(table, (table.folder / "page.html").read_text())
+
+    return _of_all(world, wrong)
+
+
+@way("verified (`verify`)")
+def verified(world: World) -> Found:
+    """A good version has no problem."""
+    return _of_all(world, lambda table: map(str, verify_version(table.published.folder).findings.problems))
+
+
+@way("compared (`diff`)", mark="nightly")
+def compared(world: World) -> Found:
+    """A row whose values are another's is found, with each feature that differs."""
+    before, after = world.again("before"), world.again("after")
+    lines = (after.folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()
+    swapped = {**json.loads(lines[7]), "id": ROWS[6], "split": "validation"}
+    (after.folder / "rows.jsonl").write_text("\n".join([*lines[:6], json.dumps(swapped), lines[7]]) + "\n")
+    rows = diff_versions(before.dataset, after.dataset).rows
+    assert rows is not None
+    wrong = []
+    for name, case in before.cases.items():
+        differs = any(difference(each[6], each[7]) for each in case.in_records().values())
+        parts = {named(name, part) for part in case.in_records()}
+        if differs != bool(parts & rows.features.keys()):
+            wrong.append(f"{name}: differs: {differs}; found: {rows.features}")
+    return judged(before.cases, wrong)
+
+
+@way("read by TensorFlow Datasets", mark="nightly")
+def tfds(world: World) -> Found:
+    """Its own reader gives what records hold."""
+    import tensorflow_datasets
+
+    def wrong(table: Table) -> Iterator[str]:
+        builder = tensorflow_datasets.builder_from_directory(table.published.folder)
+        skip = {name: tensorflow_datasets.decode.SkipDecoding() for name in builder.info.features}
+        found = {}
+        for split in SPLITS:
+            for row in builder.as_dataset(split=split, decoders=skip).as_numpy_iterator():
+                held = {name: np.array([each], object) if isinstance(each, bytes) else np.reshape(each, -1)
+                        for name, each in row.items() if name != "key"}  # fmt: skip
+                found[key_of(held, row["key"])] = held
+        yield from wrong_records(table.cases, found)
+        for name, feature in builder.info.features.items():
+            if hasattr(feature, "names") and feature.names != table.dataset.class_names(name):
+                yield f"{name}: its classes are {feature.names}"
+            case = table.cases.get(name)
+            sides = zip(feature.shape, np.shape(case.read[""][0]), strict=True) if case and case.kind == "image" else ()
+            if any(side not in (None, wanted) for side, wanted in sides):
+                yield f"{name}: its shape is {feature.shape}"
+
+    return _of_all(world, wrong)
+
+
+@way("in a mixture with a version that learned from other rows", mark="nightly")
+def mixed(world: World) -> Found:
+    """Values of the other version mean the same, or a line refuses the mixture."""
+    one, other = world.again("one"), world.again("other")
+    lines = (other.folder / "rows.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
+    moved = [line.replace('"split": "train"', '"split": "test"') for line in lines[:2]]
+    (other.folder / "rows.jsonl").write_text("".join([*moved, *lines[2:]]), encoding="utf-8")
+    found = {}
+    for name, case in one.cases.items():
+        given = {"batch_size": 2, "features": [name], "with_key": True, "label": None}
+        inputs = [each.dataset.training_input("train", **given) for each in (one, other)]
+        try:
+            batches = list(recordmill.mix(inputs, [1, 1], epochs=2).as_numpy())
+        except DatasetError as error:
+            found[name] = f"{REFUSED}{error}"
+        else:
+            found[name] = "\n".join(wrong_values({name: case}, by_key(batches), padded=True))
+    return found
+
+
+@way("mirrored by `RandomFlip`, with what lies on it", absent=NO_PIXELS)
+def mirrored(world: World) -> Found:
+    """Pixels, masks, boxes and key points change their sides together."""
+    table = world.table()
+    cases = {name: _mirrored(case) for name, case in table.cases.items() if case.kind not in NO_PIXELS}
+    options = {"features": list(cases), "with_key": True, "augment": [augment.RandomFlip(1.0)]}
+    given = table.dataset.training_input("train", batch_size=6, label=None, **options)
+    return judged(cases, wrong_values(cases, by_key(given.as_numpy()), padded=True))
+
+
+def _mirrored(case: Case) -> Case:
+    """Returns the case of the mirrored values, by plain arithmetic."""
+    change = {"boxes": _mirrored_boxes, "keypoints": partial(_mirrored_points, case.feature)}.get(
+        case.kind, lambda pixels: np.flip(pixels, -1 if case.kind == "masks" else -2)
+    )
+    read = {part: values if part else [*map(change, values)] for part, values in case.read.items()}
+    return replace(case, read=read)
+
+
+def _mirrored_boxes(boxes: Any) -> Any:
+    y_min, x_min, y_max, x_max = np.moveaxis(boxes, -1, 0)
+    is_box = (y_max > y_min) & (x_max > x_min)
+    return np.where(is_box[..., None], np.stack([y_min, 1 - x_max, y_max, 1 - x_min], -1), 0).astype(np.float32)
+
+
+def _mirrored_points(feature: dict[str, Any], objects: Any) -> Any:
+    moved = objects.copy()
+    visible = moved[..., 2] > 0
+    moved[..., 1] = np.where(visible, 1 - moved[..., 1], moved[..., 1])
+    for one, other in feature["flip_pairs"]:
+        places = [feature["points"].index(one), feature["points"].index(other)]
+        moved[:, places] = moved[:, places[::-1]]
+    return moved
+
+
+CHANGES = [
+    augment.RandomRotation(30), augment.RandomAffine(10, 0.2), augment.RandomRotation90(), augment.RandomCrop(3, pad=1),
+    augment.RandomResizedCrop(4), augment.CenterCrop(3), augment.Resize(5), augment.ColorJitter(0.5, 0.5, 0.5, 0.1),
+    augment.RandomCutout(2), augment.RandomErasing(1.0), augment.Grayscale(), augment.GaussianBlur(3), augment.Invert(),
+    augment.RandomSharpness(), augment.AutoContrast(), augment.Equalize(), augment.Posterize(3), augment.Solarize(),
+    augment.RandAugment(), augment.TrivialAugmentWide(),
+]  # fmt: skip
+
+
+@way("changed by every other augmentation", absent=NO_PIXELS, mark="nightly")
+def augmented(world: World) -> Found:
+    """Images stay images of their type; masks hold no value that they had not, and boxes and points stay inside."""
+    table = world.table()
+    cases = {name: case for name, case in table.cases.items() if case.kind not in NO_PIXELS}
+    wrong = []
+    for change in CHANGES:
+        for name, case in cases.items():
+            options = {"features": [name], "with_key": True, "augment": [change], "label": None}
+            try:
+                rows = by_key(table.dataset.training_input("train", batch_size=1, **options).as_numpy())
+            except DatasetError as error:  # such as colours of 16 bits
+                if case.kind in ("mask", "masks", "boxes", "keypoints") or case.feature.get("dtype") is None:
+                    wrong.append(f"{name}: {change} is refused: {error}")
+                continue
+            for key, values in rows.items():
+                before = np.asarray(case.read[""][ROWS.index(key)])
+                wrong += [f"{name}: {change} {each}" for each in _not_kept(case.kind, before, values[name])]
+    return judged(cases, wrong)
+
+
+def _not_kept(kind: str, before: Any, after: Any) -> Iterator[str]:
+    if before.dtype != after.dtype:
+        yield f"makes {after.dtype} of {before.dtype}"
+    if kind in ("mask", "masks") and not set(np.unique(after)) <= {0, 255, *np.unique(before)}:
+        yield f"makes {np.unique(after)} of {np.unique(before)}"
+    if kind in ("boxes", "keypoints") and after.size and not 0 <= after[..., :2].min() <= after[..., :2].max() <= 1:
+        yield f"moves {before.tolist()} to {after.tolist()}"
+
+
+@way("adopted: the version's files read as somebody else's", mark="nightly")
+def adopted(world: World) -> Found:
+    """Adoption finds each stored part by its name, and reads what it holds."""
+    table = world.again("adopted")
+    files = table.folder / "files-of-others"
+    files.mkdir()
+    for file in table.dataset.folder.glob("*.tfrecord-*"):
+        shutil.copy(file, files / file.name)
+    dataset = recordmill.open_tfrecords(files, table.folder / "adopted")
+    lines = []
+    for split in dataset.splits:
+        rows = by_key(dataset.evaluation_input(split, batch_size=6, label=None).as_numpy())
+        lines += wrong_values(table.cases, rows, padded=True)
+    return judged(table.cases, lines)

@@ -1,7 +1,7 @@
 """The table's datasets: inputs and specs written from the cases, and each dataset built once when first needed."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -10,12 +10,12 @@ import yaml
 
 import recordmill
 from recordmill import Dataset, Published
-from recordmill.pipeline.spec.model import Spec, parse_spec
+from recordmill.pipeline.spec.model import Spec
 from tests.table import images, texts, values
-from tests.table.case import ABSENT, ROWS, SPLITS, Case, File, named
+from tests.table.case import ABSENT, ROWS, SPLITS, Case, File
 
 CASES: Mapping[str, Case] = {**values.CASES, **texts.CASES, **images.CASES}
-"""By the feature's name, which begins with the kind's and says the option."""
+"""By the feature's name: the kind's and the option, or a keyword of Python, which serving names otherwise."""
 SPECS: Mapping[str, Mapping[str, Any]] = {"main": {}, **values.SPECS, **texts.SPECS, **images.SPECS}
 """The options of each dataset beside its features."""
 SPEC = """
@@ -34,14 +34,16 @@ class Table:
 
     def __init__(self, folder: Path, cases: Mapping[str, Case], **spec: Any) -> None:
         """Writes the rows and the spec; `spec` holds further options, or other ones."""
-        self.folder, self.cases = folder, cases
+        self.folder, self.cases, self.label = folder, cases, spec.get("label")
         folder.mkdir(parents=True)
         features = {name: case.feature for name, case in cases.items()}
         self.text = yaml.safe_dump(
             {"name": "table", **yaml.safe_load(SPEC), **spec, "features": features}, allow_unicode=True, sort_keys=False
         )
         (folder / "dataset.yaml").write_text(self.text, encoding="utf-8")
-        for path, content in {path: each for case in cases.values() for path, each in case.files.items()}.items():
+        files: dict[str, bytes] = {}
+        for path, content in (each for case in cases.values() for each in case.files.items()):
+            assert files.setdefault(path, content) == content, f"two cases give the file {path}"
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
             (folder / path).write_bytes(content)
         write_rows(folder / "rows.jsonl", cases)
@@ -70,7 +72,8 @@ def write_rows(path: Path, cases: Mapping[str, Case], rows: Sequence[int] = rang
             columns = dict(case.columns) if not case.raw else {name: case.raw, **case.columns}
             for column, given in columns.items():
                 if given[row] is not ABSENT:
-                    values[column] = _cell(path.parent, f"{column}-{row}", given[row])
+                    cell = _cell(path.parent, f"{column}-{row}", given[row])
+                    assert values.setdefault(column, cell) == cell, f"two cases give the column {column}"
         lines.append(json.dumps(values, ensure_ascii=row % 2 == 0) + "\n")
     path.write_text("".join(lines), encoding="utf-8")
 

@@ -118,9 +118,10 @@ def _read_sentencepiece(data: bytes, options: TextOptions, where: str) -> Tokeni
 def _read_library(data: bytes, options: TextOptions, where: str) -> TokenizerModel:
     read = open_tokenizer(data, options, where)
     special, padding = read.special, options.padding if isinstance(options, ChatOptions) else None
-    if padding in read.pieces:
-        special = replace(special, padding=read.pieces.index(padding))
-    return TokenizerModel(data, SUFFIXES[options.tokenizer], read.pieces, special, read.joins, read.separator_id)
+    pieces = read.pieces
+    if padding in pieces:
+        special = replace(special, padding=pieces.index(padding))
+    return TokenizerModel(data, SUFFIXES[options.tokenizer], pieces, special, read.joins, read.separator_id)
 
 
 READERS = {

@@ -11,8 +11,10 @@ With spans, the chunks of each are added up first, then all spans, including tho
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -86,12 +88,6 @@ class Look:
     def write_sums(self, chunk: Chunk, sums: Sums) -> None:
         """Writes a chunk's sums."""
         self.planned.workspace.write(self._file(chunk_step(chunk.index)), to_file(sums, self._subject(chunk)))
-
-    def count_chunks(self, chunks: int) -> tuple[int, int]:
-        """Counts the chunks with written sums, and the others."""
-        files = (name.rpartition("/")[2] for name in self.planned.workspace.names(self.folder))
-        done = sum(file.startswith("chunk-") and file.endswith(".arrow") for file in files)
-        return done, chunks - done
 
     def _subject(self, chunk: Chunk) -> str:
         names = [summary.name for summary in self.summaries]
@@ -223,10 +219,27 @@ class RowsSeen(Summary[dict[str, int]]):
 
 def statistics_look(planned: PlannedBuild, live: LiveAnalysis | None = None) -> Look:
     """Makes the look for a build to learn from; without summaries if nothing is to be learned."""
-    kinds: list[type[Summary[Any]]] = [Vocabularies, TokenizerWords, Moments, Quantiles, PixelSums]
-    needed = [summary for kind in kinds if (summary := kind(planned)).features]
+    needed = [summary for summary in _learning(planned) if summary.features]
     kept = KeptSums(open_store(str(live.folder)).url, live.summaries, count=not live.is_frozen) if live else None
     return Look(STATISTICS, planned, [RowsSeen(planned), *needed] if needed else [], kept)
+
+
+def _learning(planned: PlannedBuild) -> list[Vocabularies | TokenizerWords | Moments | Quantiles | PixelSums]:
+    return [kind(planned) for kind in (Vocabularies, TokenizerWords, Moments, Quantiles, PixelSums)]
+
+
+def rows_behind(planned: PlannedBuild, shards: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Counts shards' rejected rows among those that each feature learned from; only features with any.
+
+    Classes of the label are learned from all splits, all else from `train`. An undecodable image has no pixels.
+    """
+    features = planned.analyzed.union(*(summary.features for summary in _learning(planned)))
+    behind, measured = Counter[str](), planned.measured_images()
+    for shard, name in product(shards, (name for name in planned.features if name in features)):
+        if shard["split"] == "train" or (name == planned.schema.label and planned.open_label()):
+            own = shard.get("at_fault", {}).get(planned.schema.features[name], 0) if name in measured else 0
+            behind[name] += shard["rejected"] - own
+    return dict(+behind)
 
 
 def learned(look: Look, done: Sums) -> LearnedAnalysis:
