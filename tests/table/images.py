@@ -12,7 +12,7 @@ from tests.profiles import curve, display
 from tests.table import on_images
 from tests.table.case import ABSENT, Case, Check, File, int64
 from tests.table.pictures import (
-    CLIP, COUNT, CUBIC, GAUSSIAN, IMAGENET, LANCZOS3, LANCZOS5, LEVEL, MINUS_ONE_ONE, MITCHELL, PICTURES, SIDES, WHITE,
+    CLIP, COUNT, CUBIC, GAUSSIAN, IMAGENET, LANCZOS3, LANCZOS5, LEVEL, MINUS_ONE_ONE, MITCHELL, PICTURES, WHITE,
     TRIANGLE, ZERO_ONE, Levels, Normalized, Scale, area, as_jpeg, as_png, as_raw, by, by_row, by_train, caffe, centre,
     crop, from_linear, grey, jpeg, nearest, npy, on, pad, picture, png, saved, shorter, smooth, through_jpeg, turned,
     upright, url,
@@ -106,7 +106,7 @@ IMAGES = {
            "range: [-1, 3], normalize: minus_one_one, store: raw",
            stretched(MITCHELL), by(1, 2, unit=1), partial(as_raw, within=1e-5), given=metres, file=npy, within=1e-5),
     **both("shorter_side", "size: 4, fit: crop, shorter_side: 6",
-           lambda levels: centre(shorter(levels), 4), ZERO_ONE, partial(as_png, within=1), within=LEVEL / 255),
+           lambda levels: centre(shorter(levels, 6), 4), ZERO_ONE, partial(as_png, within=1), within=LEVEL / 255),
     **both("whole", "size: 4, fit: stretch, dct_scaling: false",
            lambda levels: through_jpeg(area(through_jpeg(levels, quality=30), 4, 4)), ZERO_ONE, as_jpeg,
            given=large, file=partial(jpeg, quality=30), within=2.01 / 255),  # a level, encoded
@@ -160,23 +160,26 @@ def _missing() -> Case:
 
 
 def _originals(options: str, wanted: Callable[[Levels], Levels]) -> Case:
-    """Files of all eight orientations, without their EXIF."""
+    """Files of all eight orientations, with their EXIF if it is kept."""
     files = by_row(lambda row: turned(PICTURES[row], row + 1))
-    held = {"": [*map(as_png, PICTURES)], "orientation": int64(range(1, COUNT + 1))}
+    whole = [file.content for file in files]
+    held = {"": whole if "keep" in options else [*map(as_png, PICTURES)], "orientation": int64(range(1, COUNT + 1))}
     levels = [wanted(upright(file)) for file in files]
     sides = {} if "size" in options else {"+shape": int64(each.shape[:2] for each in levels)}
     return Case(options, files, {"": ZERO_ONE(levels), **sides}, held, within=LEVEL / 255)
 
 
+OWN = [shorter(each, 4) for each in PICTURES]
 CHANNELS = by_row(lambda row: picture(row, (4, 5)))
 # fmt: off
 ONE = {
     "image": _default(),
     "image_missing": _missing(),
-    "image_own_size": Case("{kind: image, fit: none, normalize: none}", [*map(png, PICTURES)],
-                           {"": PICTURES, "+shape": int64(SIDES)}, {"": [*map(as_png, PICTURES)]}),
+    "image_own_size": Case("{kind: image, fit: none, shorter_side: 4, normalize: minus_one_one}", [*map(png, PICTURES)],
+                           {"": MINUS_ONE_ONE(OWN), "+shape": int64(each.shape[:2] for each in OWN)},
+                           {"": [*map(as_png, OWN)]}),
     "image_original": _originals("{kind: image, store: original}", lambda levels: levels),
-    "image_original_size": _originals("{kind: image, store: original, size: 4}", pad),
+    "image_original_size": _originals("{kind: image, store: original, size: 4, metadata: keep}", pad),
     "image_shape": Case("{kind: image, size: [4, 5], shape: [3, 4, 5]}",  # channels first
                         [each.transpose(2, 0, 1).tolist() for each in CHANNELS],
                         {"": ZERO_ONE(CHANNELS)}, {"": [*map(as_png, CHANNELS)]}),

@@ -8,8 +8,8 @@ from PIL.PngImagePlugin import PngInfo
 
 from tests.table.case import ABSENT, Case, Rejected, float32, int64
 from tests.table.pictures import (
-    COUNT, SIDES, ZERO_ONE, Levels, as_png, as_raw, auto, by_row, crop, nearest, pad, picture, png, turned, upright,
-    url,
+    COUNT, SIDES, ZERO_ONE, Levels, as_png, as_raw, auto, by_row, crop, nearest, pad, picture, png, shorter, turned,
+    upright, url,
 )  # fmt: skip
 
 
@@ -86,14 +86,15 @@ def shapes(row: int) -> list[dict[str, Any]]:
 
 SHAPES = [shapes(row) for row in range(COUNT)]
 RUNS = [["1 2", f"{height * width} 1"] for height, width in SIDES]
+OWN = [shorter(each, 4, nearest) for each in VALUES]
 # fmt: off
 MASK = {
     "mask": _mask("{kind: mask, image: image, classes: [ground, road, car]}", VALUES, [*map(padded, VALUES)],
                   described={"classes": {"0": "ground", "1": "road", "2": "car"}}),
     "mask_colors": _of_colors(),
     "mask_numbered": _numbered(),
-    "mask_own_size": _mask("{kind: mask, image: image_own_size, ignore: 9}", VALUES, VALUES,
-                           read={"+shape": int64(SIDES)}, padding={"": 9}),
+    "mask_own_size": _mask("{kind: mask, image: image_own_size, ignore: 9}", VALUES, OWN,
+                           read={"+shape": int64(each.shape[:2] for each in OWN)}, padding={"": 9}),
     "mask_file": _mask("{kind: mask, image: image_original_size, oriented: file}", VALUES,
                        by_row(lambda row: padded(upright(turned(VALUES[row], row + 1))))),
     "mask_drawn": _mask("{kind: mask, image: image, draw: classes, classes: [ground, person, dog], ignore: 255}",
@@ -215,8 +216,9 @@ PLACES = {
                             "columns: [top, left, low, right]}",
                             [], by_row(lambda row: placed(row, FIRST[row : row + 1])),
                             columns=dict(zip(("top", "left", "low", "right"), zip(*FIRST, strict=True), strict=True))),
-    "boxes_file": _boxes("{kind: boxes, image: image_original_size, order: corners, unit: absolute, oriented: file}",
-                         [[[1, 0, 2, 2]]] * COUNT, float32(by_row(lambda row: [in_upright(row, np.s_[0:2, 1:2])]))),
+    "boxes_file": _boxes("{kind: boxes, image: image_original_size, order: corners, unit: relative, oriented: file}",
+                         [[[1 / width, 0, 2 / width, 2 / height]] for height, width in SIDES],
+                         float32(by_row(lambda row: [in_upright(row, np.s_[0:2, 1:2])]))),
 }
 # fmt: on
 

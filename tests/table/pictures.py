@@ -225,9 +225,9 @@ def centre(levels: Levels, side: int) -> Levels:
     return levels[top : top + side, left : left + side]
 
 
-def shorter(levels: Levels) -> Levels:
-    """The shorter side as 6 pixels."""
-    return auto(levels, *(6 * side // min(levels.shape[:2]) for side in levels.shape[:2]))
+def shorter(levels: Levels, side: int, scale: Scale | None = None) -> Levels:
+    """The shorter side as so many pixels."""
+    return (scale or auto)(levels, *(side * each // min(levels.shape[:2]) for each in levels.shape[:2]))
 
 
 def on(levels: Levels, background: tuple[int, int, int]) -> Levels:
