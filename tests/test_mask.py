@@ -17,7 +17,6 @@ import tifffile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Picture
-from PIL import ImageOps
 
 from recordmill.augment import CutMix, RandomAffine, RandomCrop, RandomFlip, RandomRotation90
 from recordmill.dataset import open_dataset
@@ -34,8 +33,6 @@ from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.kinds.mask import MaskDescription, MaskOptions
 from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.tensorflow import image
-from recordmill.transforms.tensorflow.features import prepare_mask
-from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.messages import assert_names, raises
 
 Values = np.ndarray
@@ -227,26 +224,6 @@ def test_ignored_objects_are_counted(found: list[int], ignore: int | None, is_co
     assert_names(lines[0], "3 with", "`ignore`", "`classes`")
 
 
-@pytest.mark.parametrize("turn", range(1, 9))
-def test_a_mask_turns_as_its_file(turn: int) -> None:
-    """Pillow turns the other side."""
-    exif = Picture.Exif()
-    exif[0x0112] = turn
-    in_file = saved(Picture.fromarray(np.stack([RAMP] * 3, -1)), exif=exif)
-    turned = Picture.fromarray(RAMP)
-    turned.getexif()[0x0112] = turn
-    expected = np.asarray(ImageOps.exif_transpose(turned))
-    options, _ = of_spec({"fit": "none"}, oriented="file")
-    frame = Frame.of(in_file, turn, "file")
-    assert frame == (3, 4, turn)
-    np.testing.assert_array_equal(decoded(mask_file(palette(RAMP), options, frame)), expected)
-    upright = Frame.of(in_file, turn, "upright")
-    assert upright == (*expected.shape, 1)
-    np.testing.assert_array_equal(decoded(mask_file(palette(expected), options, upright)), expected)
-    own = saved(Picture.fromarray(RAMP), exif=exif)  # a mask that EXIF turns itself
-    np.testing.assert_array_equal(decoded(mask_file(own, options, upright)), expected)
-
-
 # --- resized: the other side is plain Python
 
 
@@ -326,18 +303,6 @@ def test_a_mask_takes_the_nearest_pixel_of_its_images_place(
     np.testing.assert_array_equal(ImageReader("mask", description, None).images(files)[""], expected)
 
 
-def test_a_missing_mask_is_all_ignored() -> None:
-    for size in ({"size": (2, 3)}, {"fit": "none"}):
-        options, description = of_spec(size, optional=True, ignore=9)
-        files = [mask_file(palette(RAMP), options, Frame(3, 4, 1)), b""]
-        stored = prepare_mask(options, tf.constant(files), Context()).store(Statistics())
-        assert stored["missing"].numpy().tolist() == [0, 1]
-        read = image.features(description, stored)[""].numpy()
-        assert (read[1] == 9).all()
-        assert read[1].size
-        np.testing.assert_array_equal(ImageReader("mask", description).images(files)[""], read)
-
-
 @pytest.mark.parametrize(
     ("keys", "facts"),
     [
@@ -411,22 +376,6 @@ def read_batch(output: str, engine: str, **options: Any) -> tuple[dict[str, Any]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["numpy", "tf_data"])
-@pytest.mark.parametrize("dtype", [None, "float32"])
-def test_a_built_mask_is_read_as_it_was(built: tuple[str, list[Values]], engine: str, dtype: str | None) -> None:
-    output, found = built
-    features, label = read_batch(output, engine, dtype=dtype)
-    order = [int(key) for key in features["key"]]
-    assert sorted(order) == [*range(8)]
-    assert {features["mask"].dtype, label.dtype} == {np.dtype(np.uint8)}
-    assert features["mask_missing"].tolist() == [int(row == 1) for row in order]
-    values_of = np.array([0, 30, 31, 32, 33], np.uint8)
-    for place, row in enumerate(order):
-        np.testing.assert_array_equal(features["mask"][place, ..., 0], 255 if row == 1 else found[row])
-        np.testing.assert_array_equal(label[place, ..., 0], values_of[found[row]])
-
-
-@pytest.mark.slow
 def test_the_report_shows_masks(built: tuple[str, list[Values]]) -> None:
     (report,) = Path(built[0]).glob("versions/*/report.html")
     assert report.read_text().count("data:image/") == 4 * 8 - 1  # a row has no mask
@@ -437,11 +386,6 @@ def test_a_mask_is_painted_on_a_stretched_deep_image() -> None:
     shown = np.asarray(painted(np.array([[[0], [0]], [[1], [0]]], np.uint8), deep, None))
     assert (shown.shape, shown[0, 0].tolist(), shown[1, 1].tolist()) == ((2, 2, 3), [0] * 3, [255] * 3)
     assert shown[1, 0].tolist() not in shown[0].tolist()
-
-
-@pytest.mark.slow
-def test_bad_masks_are_rejects(built: tuple[str, list[Values]]) -> None:
-    assert open_dataset(built[0]).manifest.rejects["by_reason"] == {"unknown_class": 1}
 
 
 @pytest.mark.slow
@@ -482,19 +426,3 @@ def test_an_affine_mask_is_nearest(built: tuple[str, list[Values]]) -> None:
 def test_mixtures_of_masks_must_be_asked_for(built: tuple[str, list[Values]]) -> None:
     with raises(DatasetError, "mask", "images="):
         read_batch(built[0], "numpy", augment=[CutMix()], features=["image", "mask"], label=None)
-
-
-@pytest.mark.slow
-def test_the_palette_case_keeps_its_indices(tmp_path: Path) -> None:
-    """Pascal VOC's palette: classes 1 and 16 have colours of one luma."""
-    found = np.repeat(np.array([0, 1, 16, 15], np.uint8), 8)[np.newaxis].repeat(32, 0)
-    (tmp_path / "a.png").write_bytes(saved(Picture.new("RGB", (32, 32))))
-    (tmp_path / "m.png").write_bytes(palette(found))
-    (tmp_path / "rows.csv").write_text("image,mask\na.png,m.png\n")
-    (tmp_path / "dataset.yaml").write_text(
-        "name: voc\nsource: {format: csv, path: rows.csv}\nsplits: {train: 1}\nlabel: mask\nfeatures:\n"
-        f"  image: {{kind: image, size: 32}}\n  mask: {{kind: mask, image: image, classes: {json.dumps(VOC)}}}\n"
-    )
-    build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out"))
-    _, mask = next(iter(open_dataset(str(tmp_path / "out")).training_input("train", batch_size=1).as_numpy()))
-    np.testing.assert_array_equal(mask[0, ..., 0], found)

@@ -96,37 +96,6 @@ def read(output: str, engine: str = "numpy", **keys: Any) -> Mapping[str, np.nda
     return {name: np.asarray(values) for name, values in batch.items()}
 
 
-def stacked(objects: list[np.ndarray], length: int) -> np.ndarray:
-    none = [np.zeros((HEIGHT, WIDTH), np.uint8)] * length
-    return np.stack([*objects, *none][:length]) if length else np.zeros((0, HEIGHT, WIDTH), np.uint8)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", ["numpy", "tensorflow"])
-def test_a_row_has_a_mask_an_object(built: tuple[str, dict[bytes, list[np.ndarray]]], engine: str) -> None:
-    output, found = built
-    batch = read(output, engine)
-    assert sorted(batch["key"].tolist()) == [b"0", b"1", b"2", b"3", b"4"]
-    assert {batch[name].dtype for name in ("files", "drawn", "first")} == {np.dtype(np.uint8)}
-    assert batch["numbers"].dtype == np.uint16
-    np.testing.assert_array_equal(batch["drawn_length"], batch["boxes_length"])
-    for place, key in enumerate(batch["key"].tolist()):
-        objects, files = found[key], [] if key == b"4" else found[key]
-        assert batch["drawn_length"][place] == len(objects) + (key == b"3")
-        assert (batch["files_length"][place], batch["first_length"][place]) == (len(files), min(2, len(files)))
-        np.testing.assert_array_equal(batch["drawn"][place], stacked(objects, 5))
-        np.testing.assert_array_equal(batch["files"][place], stacked(files, batch["files"].shape[1]))
-        np.testing.assert_array_equal(batch["first"][place], stacked(files[:2], 2))
-        numbered = np.max([each * number for number, each in enumerate(objects, 1)], axis=0, initial=0)
-        np.testing.assert_array_equal(batch["numbers"][place, ..., 0], numbered)
-
-
-@pytest.mark.slow
-def test_bad_lists_are_rejects(built: tuple[str, dict[bytes, list[np.ndarray]]]) -> None:
-    rejects = open_dataset(built[0]).manifest.rejects["by_reason"]
-    assert rejects == {"unequal_lists": 1, "unknown_class": 1}
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["numpy", "tensorflow"])
 def test_masks_move_with_their_image_and_boxes(built: tuple[str, dict[bytes, list[np.ndarray]]], engine: str) -> None:
@@ -163,13 +132,6 @@ def test_bad_masks_are_named(data: bytes, keys: dict[str, Any], reason: str, fac
     with raises(ImageError, *facts) as caught:
         framed_values(data, options(**keys), Frame(1, 4, 1), 7)
     assert caught.value.reason == reason
-
-
-@pytest.mark.parametrize("inside", [1, 255, 65_535])
-def test_one_value_inside_is_the_object(inside: int) -> None:
-    pixels = np.array([[0, 1, 1, 0]], np.uint16 if inside > 255 else np.uint8)
-    file = saved(Picture.fromarray(pixels * pixels.dtype.type(inside)))
-    np.testing.assert_array_equal(framed_values(file, options(), Frame(1, 4, 1))[0], pixels)
 
 
 @pytest.mark.parametrize(
