@@ -10,7 +10,7 @@ from PIL import Image as Picture
 from recordmill.transforms.contract.image_rules import placement, upright
 from recordmill.transforms.contract.kinds.image import MAX_SIDE
 from recordmill.transforms.tensorflow.image_decode import resize
-from tests.pictures import BACKGROUND, PIXELS, luma, options
+from tests.pictures import PIXELS, options
 
 
 def area(pixels, size):
@@ -23,46 +23,6 @@ def bilinear(pixels, size):
 
 def resized(pixels, **keys):
     return resize(tf.constant(pixels), options(**keys)).numpy()
-
-
-@pytest.mark.parametrize(
-    ("source", "size", "top_left", "inner"),
-    [
-        ((18, 27), (9, 9), (1, 0), (6, 9)),
-        ((18, 27), (9, 27), (0, 6), (9, 14)),
-        ((18, 27), (18, 27), (0, 0), (18, 27)),
-        ((18, 9), (10, 10), (0, 2), (10, 5)),
-        ((2, 4), (8, 8), (2, 0), (4, 8)),
-        ((1, 27), (5, 5), (2, 0), (1, 5)),
-        ((18, 1), (4, 4), (0, 1), (4, 1)),
-    ],
-)
-@pytest.mark.parametrize("channels", [1, 3])
-def test_pad_centres_the_whole_image(source, size, top_left, inner, channels):
-    pixels = PIXELS[: source[0], : source[1], :channels]
-    grey = np.broadcast_to(np.uint8(luma([BACKGROUND])), (*size, 1))
-    expected = np.array(grey if channels == 1 else np.broadcast_to(np.uint8(BACKGROUND), (*size, 3)))
-    scaled = pixels if inner == source else (area if np.prod(inner) <= np.prod(source) else bilinear)(pixels, inner)
-    expected[top_left[0] : top_left[0] + inner[0], top_left[1] : top_left[1] + inner[1]] = scaled
-    np.testing.assert_array_equal(resized(pixels, size=size, channels=channels), expected)
-
-
-@pytest.mark.parametrize(
-    ("source", "size", "top_left", "inner"),
-    [
-        ((18, 27), (9, 9), (0, 4), (18, 18)),
-        ((18, 27), (4, 12), (4, 0), (9, 27)),
-        ((18, 27), (6, 9), (0, 0), (18, 27)),
-        ((18, 5), (9, 10), (6, 0), (5, 5)),
-        ((1, 27), (8, 8), (0, 13), (1, 1)),
-        ((18, 1), (1, 8), (8, 0), (1, 1)),
-    ],
-)
-def test_crop_fills_the_size_with_the_centre(source, size, top_left, inner):
-    pixels = PIXELS[: source[0], : source[1]]
-    box = pixels[top_left[0] : top_left[0] + inner[0], top_left[1] : top_left[1] + inner[1]]
-    expected = (area if np.prod(size) <= np.prod(inner) else bilinear)(box, size)
-    np.testing.assert_array_equal(resized(pixels, size=size, fit="crop"), expected)
 
 
 @pytest.mark.parametrize(
