@@ -114,21 +114,6 @@ def test_one_side_alone_does_not_do():
         Image(kind="image", size=(8,))
 
 
-@pytest.mark.parametrize(
-    ("keys", "dimensions", "form"),
-    [
-        ({"size": 8}, ["8", "8", "3"], "png"),
-        ({"fit": "none", "channels": 1, "store": "jpeg"}, ["-1", "-1", "1"], "jpeg"),
-    ],
-)
-def test_tfds_takes_an_image_of_any_size(keys, dimensions, form):
-    feature = Image(kind="image", **keys)
-    written = feature.describe({}).tfds()["image"]
-    assert written == {"shape": {"dimensions": dimensions}, "dtype": "uint8", "encodingFormat": form}
-    optional = Image(kind="image", optional=True, **keys)
-    assert optional.describe({}).tfds()["tensor"]["dtype"] == "string"
-
-
 # Stored and read
 
 
