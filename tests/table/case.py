@@ -66,10 +66,10 @@ class Case:
     """The raw values of further columns."""
     files: Mapping[str, bytes] = field(default_factory=dict)
     """The files that the options name, by path in the dataset's folder."""
-    described: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of the feature in dataset.json that no value of a row shows."""
     shown: Sequence[Any] | None = None
     """The values for people, as `head --json` has them: of an object the fields that matter."""
+    described: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the feature in dataset.json that no value of a row shows."""
     within: float = 0.0
     """The largest right difference of numbers, beside float32's rounding."""
     dataset: str = "main"
