@@ -84,14 +84,6 @@ def test_a_column_of_paths_and_urls(value: str | None, expected: bytes | str | N
             assert (item, faults) == (expected, {})
 
 
-def test_lists_keep_their_lengths() -> None:
-    lists = pa.array([["a"], None, [], ["b", "c"]], pa.list_(pa.string()))
-    column = Column(ColumnType.IMAGE, many=True)
-    assert typed_values("p", column, lists, ("", ""), {}).to_pylist() == [[b"fa"], None, [], [b"fb", b"fc"]]
-    lists = pa.array([[b"x", b""], None], pa.list_(pa.binary()))
-    assert typed_values("p", column, lists, ("", ""), {}).to_pylist() == [[b"ix", None], None]
-
-
 def test_bytes_move_into_one_scratch_file(tmp_path: Path) -> None:
     with ImageSpill(str(tmp_path)) as spill:
         moved = spill.move(pa.chunked_array([[inline(b"one"), to_file("a.png")], [inline(b"")]]))

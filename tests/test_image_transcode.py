@@ -10,15 +10,13 @@ import numpy as np
 import pillow_heif
 import pytest
 import tensorflow as tf
-from hypothesis import given
-from hypothesis import strategies as st
 from PIL import Image as Picture
 from PIL import ImageOps
 
 from recordmill.pipeline.build.images.perceptual_hash import small_pixels
 from recordmill.pipeline.build.images.transcode import MissingPluginError, decodable, require
 from recordmill.pipeline.sources.files import is_machine_fault
-from recordmill.transforms.contract.image_header import ImageError, read_header
+from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.tensorflow.image import geometry
 from recordmill.transforms.tensorflow.image_decode import decode
 from tests.messages import raises
@@ -107,16 +105,6 @@ def test_pixels_that_spell_chunks_are_pixels():
     np.testing.assert_array_equal(small_pixels(ready, 10_000), small_pixels(data, 10_000))
 
 
-def test_a_lossless_jpeg_is_decoded():
-    assert read_header(LOSSLESS_JPEG).format == "JPEG"
-    np.testing.assert_array_equal(decoded(LOSSLESS_JPEG), LOSSLESS_PIXELS)
-
-
-@pytest.mark.parametrize("form", ["AVIF", "HEIF"])
-def test_the_first_frame_and_the_primary_image_are_the_image(form):
-    assert np.abs(decoded(animated(form)).astype(int) - PIXELS).max() <= 3
-
-
 @pytest.mark.parametrize("is_12_bits", [False, True])
 @pytest.mark.parametrize("channels", [1, 3])
 def test_10_and_12_bits_of_heif_become_8(channels, is_12_bits, monkeypatch):
@@ -137,8 +125,7 @@ def test_10_and_12_bits_of_avif_become_8(depth):
 
 
 @pytest.mark.parametrize(
-    "data",
-    [saved(ALPHA, "TIFF"), saved(ALPHA.convert("LA"), "TIFF"), saved(ALPHA, "AVIF"), saved(ALPHA, "HEIF")],
+    "data", [saved(ALPHA, "TIFF"), saved(ALPHA.convert("LA"), "TIFF"), saved(ALPHA, "AVIF"), saved(ALPHA, "HEIF")]
 )
 def test_alpha_lies_on_the_background(data):
     rgba = opened(data, "RGBA")
@@ -233,11 +220,7 @@ def test_a_tiff_is_turned_upright_by_the_graph(orientation):
             "unsupported_format",
             ("32 bits of floating point", "1 bands", "`dtype`"),
         ),
-        (
-            tiff(bytes(4), 2, 2, t258=8, t339=2),
-            "unsupported_format",
-            ("8 bits with a sign", "1 bands", "`dtype`"),
-        ),
+        (tiff(bytes(4), 2, 2, t258=8, t339=2), "unsupported_format", ("8 bits with a sign", "1 bands", "`dtype`")),
         (saved(np.zeros((5, 5), np.int32), "TIFF"), "unsupported_format", ("32 bits with a sign", "`dtype`")),
         (saved(Picture.new("LAB", (5, 5)), "TIFF"), "unsupported_format", ("mode LAB",)),
         (saved(form="GIF")[:40], "undecodable_image", ("GIF",)),
@@ -264,15 +247,3 @@ def test_without_its_plugin_a_format_names_the_extra(monkeypatch):
         decodable(saved(form="HEIF"), asdict(options()))
     assert is_machine_fault(error.value)  # no row is rejected
     assert len(decodable(saved(form="AVIF"), asdict(options()))) > 0
-
-
-STARTS = [b"GIF89a", b"BM", saved(form="GIF")[:60], saved(PIXELS[..., 0], "BMP")[:60], tiff(b"", 5, 7)[:40]]
-STARTS += [tiff(bytes(35), 5, 7, t258=8)[:-30], animated("WEBP")[:100], LOSSLESS_JPEG[:60]]
-
-
-@given(st.sampled_from(STARTS), st.binary(max_size=100))
-def test_hostile_bytes_raise_nothing_else(start, data):
-    try:
-        decodable(start + data, {"max_pixels": 10_000})
-    except ImageError as error:
-        assert error.reason in ("unsupported_format", "too_many_pixels", "undecodable_image")  # noqa: PT017 - or it passes
