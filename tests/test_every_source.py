@@ -57,7 +57,7 @@ def _inside(folder: Path, value: Any) -> Any:
 
 
 def write_parquet(folder: Path, rows: list[Row]) -> str:
-    inside = [row | {name: _inside(folder, row[name]) for name in PICTURES} for row in rows]
+    inside = [row | {name: _inside(folder, row[name]) for name in PICTURES if name in row} for row in rows]
     pa.parquet.write_table(pa.Table.from_pylist(inside), folder / "rows.parquet", row_group_size=25)
     return "rows.parquet"
 
