@@ -255,13 +255,6 @@ def test_a_wrong_checksum_of_a_stored_member_is_refused(tmp_path: Path) -> None:
         read(source(path, image="x"), {"image": IMAGE})
 
 
-def test_init_refuses_a_cut_off_npz_in_one_line(tmp_path: Path) -> None:
-    path, _ = write_npz(tmp_path, {"x": GREY, "y": LABELS})
-    path.write_bytes(path.read_bytes()[:500])
-    with raises(SourceError, "a.npz", "damaged"):
-        starter(str(tmp_path), FILES)
-
-
 @pytest.mark.parametrize(
     ("array", "facts"),
     [

@@ -107,7 +107,7 @@ def test_a_box_has_the_same_bits_in_any_batch(run: Run, order: str) -> None:
 @pytest.mark.parametrize(("max_length", "shape"), [(None, [0, 0, 4]), (3, [0, 3, 4])])
 def test_no_rows_have_no_boxes(max_length: int | None, shape: list[int]) -> None:
     options = feature(max_length=max_length)
-    of, nothing = image_feature(size=(8, 8)).options(), tf.ragged.constant([], 1, dtype=tf.float32)
+    of, nothing = image_feature(size=(8, 8)).options(), tf.ragged.constant([], tf.float32, 1)
     images = {"image": image.prepare(of, tf.constant([], tf.string), Context(options={"image": of}))}
     none = places.prepare(options.options(), nothing, Context({}, images, {"image": of})).store(Statistics())[""]
     assert places.features(options.describe({}), {"": none})[""].shape == shape

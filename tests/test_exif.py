@@ -12,16 +12,9 @@ from PIL import Image, ImageOps
 
 from recordmill.transforms.tensorflow.image_decode import orient
 from recordmill.transforms.tensorflow.image_properties import orientation, tiff_orientation
+from tests.pictures import PIXELS, chunk, saved
 
-RANDOM = np.random.default_rng(0)
-PIXELS = np.kron(RANDOM.integers(0, 256, (3, 5, 3)), np.ones((4, 4, 1))).astype(np.uint8)
 SHORT, LONG = 3, 4
-
-
-def saved(form: str) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(PIXELS).save(file, form)
-    return file.getvalue()
 
 
 def tiff(entries, order="<", offset=8, count=None, mark=None):
@@ -44,12 +37,8 @@ def exif_segment(stated: int) -> bytes:
     return segment(0xE1, b"Exif\0\0" + tiff([(0x0112, SHORT, 1, stated)]))
 
 
-def chunk(name: bytes, payload: bytes) -> bytes:
-    return struct.pack(">I", len(payload)) + name + payload + bytes(4)
-
-
 def jpeg_with(*segments: bytes) -> bytes:
-    jpeg = saved("JPEG")
+    jpeg = saved()
     return jpeg[:2] + b"".join(segments) + jpeg[2:]
 
 
@@ -105,7 +94,7 @@ EXIF_CHUNK = chunk(b"eXIf", tiff([(0x0112, SHORT, 1, 6)]))
     ids=["before IDAT", "after IDAT", "in text", "empty", "negative", "beyond", "cut", "none"],
 )
 def test_where_exif_may_stand_in_a_png(make, expected):
-    assert orientation(tf.constant(make(saved("PNG")))) == expected
+    assert orientation(tf.constant(make(saved(form="PNG")))) == expected
 
 
 def webp(*chunks: tuple[bytes, bytes], flags: int = 8) -> bytes:

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.sources import encoded
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import REASONS, Reject
@@ -25,10 +24,10 @@ from recordmill.pipeline.sources.source_reader import Plan, SourceError, SourceR
 from recordmill.pipeline.sources.typing.arrays import arrow_type
 from tests.constants import constants
 from tests.messages import assert_names, raises
+from tests.read_source import CATEGORY, FILES, INTEGER, NUMBER, TEXT
+from tests.read_source import IMAGE as PATH
 
-TEXT, CATEGORY, NUMBER, INTEGER, PATH, *_ = map(Column, ColumnType)
-TEXTS, CATEGORIES, NUMBERS, INTEGERS, PATHS, *_ = (Column(kind, many=True) for kind in ColumnType)
-FILES = BeamFiles()
+PATHS = Column(ColumnType.IMAGE, many=True)
 ASKED: Columns = {"t": TEXT, "c": CATEGORY, "n": NUMBER, "i": INTEGER, "p": PATH}
 GOOD = {"t": "text", "c": "cat", "n": 1.5, "i": 7, "p": "a.png"}
 FIRST = json.dumps(GOOD).encode()
@@ -349,18 +348,6 @@ def test_a_broken_link_is_an_error_and_not_an_empty_file(tmp_path: Path) -> None
 SHAPES: dict[str, tuple[Column, str, object, dict[str, object]]] = {
     "numbers in a string": (
         Column(ColumnType.NUMBER, many=True, separator=" "), "a", "1 2.5", {'"3"': [3], '"x"': "wrong_type"},
-    ),
-    "empty at first": (NUMBERS, "a", [], {"[1]": [1]}),
-    "lists in an object": (
-        INTEGERS, "a.b", {"b": [[1]]}, {'{"b": [[2], [3]]}': [2, 3], '[{"b": [[1]]}]': [1], "{}": "missing_value"},
-    ),
-    "objects in a list": (
-        INTEGERS, "a.b", [{"b": [1]}, {"b": [2, 3]}],
-        {"[]": [], "[null]": "missing_value", '[{"c": 1}]': "missing_value"},
-    ),
-    "one of objects in a list": (INTEGER, "a.b", [{"b": 1}], {"[]": "wrong_type", "null": "missing_value"}),
-    "nothing": (
-        Column(ColumnType.TEXT, many=True, optional=True), "a", ["x"], {"null": None, "[null]": "missing_value"},
     ),
     "pictures": (PATHS, "a", ["x.png"], {'["y.png", "data:,z"]': [b"fy.png", b"iz"], '["/y.png"]': "forbidden_path"}),
 }  # fmt: skip
