@@ -2,8 +2,8 @@
 
 The server that they are forked from imports and does nothing else. It has one thread, since a fork copies what another
 is in the middle of (`test_forked.py`): TensorFlow starts its threads with its first operation, Arrow's jemalloc is told
-to start none. Where a test is about a process that begins from nothing (what it imports, prints or sets before TensorFlow
-loads) it starts `python -m recordmill` itself.
+to start none. Where a test is about a process that begins from nothing (what it imports, prints or sets before
+TensorFlow loads) it starts `python -m recordmill` itself.
 """
 
 import multiprocessing
