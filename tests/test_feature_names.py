@@ -1,6 +1,5 @@
 """Features named after Python's keywords: built, read, verified and served like others."""
 
-import json
 import keyword
 
 import keras
@@ -13,6 +12,7 @@ from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.verify.parity import with_parity
 from recordmill.pipeline.verify.verify import verify
 from tests.messages import raises
+from tests.tables import write_jsonl
 
 ROWS = 20
 LISTS = ("in", "is")
@@ -37,7 +37,7 @@ def spec(tmp_path_factory: pytest.TempPathFactory) -> Spec:
         {"id": str(row), "class": "ab"[row % 2]} | {name: [row] if name in LISTS else row for name in OTHERS}
         for row in range(ROWS)
     ]
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(folder / "rows.jsonl", rows)
     kinds = {name: "numbers" if name in LISTS else "number" for name in OTHERS}
     features = "".join(f"  '{name}': {{kind: {kind}, normalize: none}}\n" for name, kind in kinds.items())
     return parse_spec(SPEC.format(folder) + features)

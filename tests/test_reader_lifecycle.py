@@ -16,16 +16,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from recordmill import Dataset, open_dataset
+from recordmill import Dataset
 from recordmill.pipeline.reader.input import Input
-from tests import hand_made
-
-
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    output = tmp_path_factory.mktemp("hand") / "out"
-    hand_made.write_dataset(output)
-    return open_dataset(output)
 
 
 def given(dataset: Dataset, **options: Any) -> Input:

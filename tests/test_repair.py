@@ -1,6 +1,5 @@
 """`recordmill verify --repair` and the comparison of raw rows with their records: on a version of a real build."""
 
-import json
 import os
 import shutil
 import subprocess
@@ -25,6 +24,7 @@ from recordmill.pipeline.versions.leases import hold
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import published
 from tests.messages import assert_names
+from tests.tables import write_jsonl
 
 ROWS = 60
 SPEC = """
@@ -63,7 +63,7 @@ def write_rows(folder: Path) -> None:
         for row in range(ROWS)
     ]
     rows[7]["price"] = "none"  # a reject
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(folder / "rows.jsonl", rows)
 
 
 @pytest.fixture(scope="module")

@@ -24,24 +24,13 @@ from recordmill.pipeline.versions.listing import list_versions
 from tests.messages import raises
 from tests.opened import opened
 from tests.published import REJECTS, VERSION, write_version
-from tests.read_source import FILES, IMAGE, TEXT, read
+from tests.tables import FILES, IMAGE, TEXT, read
 
 SHARD, INDEX = "small-train.tfrecord-00000-of-00004", "small-train.index-00000-of-00004"
 LABELS = "transform_fn/assets/label.vocabulary.txt"
 BAD_PATHS = (
     ["", ".", "..", "../x", "a/../../x", "a/./b", "a//b", "/etc/passwd", "//host/x", "~/x", "~root/x", "a\0b", "a\nb"]
-    + [
-        "a\\b",
-        "..\\x",
-        "C:\\x",
-        "C:x",
-        "file:///etc/passwd",
-        "http://h/x",
-        "s3://b/x",
-        "pipe:ls",
-        "data:,x",
-        "x\x1b[2J",
-    ]
+    + ["a\\b", "..\\x", "C:\\x", "C:x", "file:///etc/passwd", "http://h/x", "s3://b/x", "pipe:ls", "data:,x"]
     + ["x\x1b[2J", "\u202ea", "\udc80"]
 )
 

@@ -352,17 +352,6 @@ def test_a_manifest_names_no_file_outside_versions(local: Path, version: str) ->
         open_dataset(local)
 
 
-def test_no_name_in_a_manifest_leads_a_copy_out(local: Path) -> None:
-    path = local / "versions" / THIRD / "dataset.json"
-    manifest = json.loads(path.read_text())
-    manifest["name"] = "../../../outside"
-    manifest["splits"]["train"]["shards"][0]["version"] = FIRST
-    path.write_text(json.dumps(manifest))
-    with raises(DatasetError, "no live version"):
-        materialize(str(local))
-    assert not list(local.parent.glob("outside*"))
-
-
 def test_a_link_to_another_version_does_not_lead_out(local: Path, tmp_path: Path) -> None:
     shutil.move(local / "versions" / FIRST, tmp_path / "elsewhere")
     (local / "versions" / FIRST).symlink_to(tmp_path / "elsewhere")
