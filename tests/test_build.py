@@ -110,7 +110,8 @@ def test_every_bad_row_is_a_reject_with_its_reason_and_place(folder: Path) -> No
     shares = {"train": 60.0, "validation": 20.0, "test": 20.0}
     layout = Layout(shares, dict.fromkeys(shares, 1))
     in_train = int((layout.split_of(hash_keys(keys)[0]) == 0).sum())
-    assert manifest.rejects["in_statistics"] == in_train > 0
+    assert manifest.rejects["in_statistics"] == len(keys) > in_train > 0
+    assert manifest.rejects["learned_from"] == {"caption": in_train, "label": len(keys), "weight": in_train}
     assert not any(secret in file.read_text() for secret in ("heavy", "a small pet", str(folder)))
 
 

@@ -3,6 +3,7 @@
 import io
 import itertools
 import threading
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.cli.display import LOOKING, Display, State, print_published
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
+from recordmill.pipeline.facts.version import learned_from_rejects
 from recordmill.pipeline.versions.stores.local import LocalStore
 from tests.forked import wait_until
 from tests.messages import assert_names
@@ -203,6 +205,21 @@ def test_what_was_published_is_summed_up() -> None:
     assert_names(rejected, "  rejected              7 ", "2,107 rows")
     assert [missing, wrong] == ["    missing_value       5", "    wrong_type          2"]
     assert_names(last, "/out/[red]/versions/v1")
+
+
+@pytest.mark.parametrize(
+    ("rejects", "facts"),
+    [
+        ({"in_statistics": 5, "learned_from": {"x": 4, "y": 5, "z": 4}}, [("x, z ", " 4 "), ("y ", " 5 ")]),
+        ({"in_statistics": 1, "learned_from": {f"x{n}": 1 for n in range(12)}}, [("x9 and 2 more", " 1 ")]),
+        ({"in_statistics": 3}, [(" 3 ",)]),
+        ({"in_statistics": 0, "learned_from": {}}, []),
+    ],
+)
+def test_rejects_that_features_learned_from_are_said(rejects: dict[str, Any], facts: list[tuple[str, ...]]) -> None:
+    manifest = replace(published({}), rejects={"by_reason": {}, **rejects})
+    for line, told in zip(learned_from_rejects(manifest), facts, strict=True):
+        assert_names(line, *told, "`analysis: refresh`")
 
 
 @pytest.mark.parametrize(("went_live", "fact"), [(False, "changed"), (True, "live again")])

@@ -40,8 +40,10 @@ from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.spec.split_by import Duplicates, SplitBy
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.yaml_document import SpecError
+from recordmill.transforms.contract.kinds.array import ArrayOptions
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions, ImageSequenceOptions
+from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.contract.kinds.number import NumberOptions
 from recordmill.transforms.contract.kinds.raw import RawOptions
 from recordmill.transforms.contract.kinds.text import TextOptions
@@ -279,6 +281,7 @@ def test_no_rows_have_no_duplicates(tmp_path: Path, action: str) -> None:
     assert (none.num_rows, one.num_rows) == (0, 1)
 
 
+ARRAY, MASK = ArrayOptions(dtype="uint8", shape=(2,)), MaskOptions(image=None, max_pixels=9, max_bytes=9)
 PICTURE, TEXT = ImageOptions(max_pixels=9, max_bytes=9), TextOptions(max_length=9)
 
 
@@ -289,9 +292,11 @@ PICTURE, TEXT = ImageOptions(max_pixels=9, max_bytes=9), TextOptions(max_length=
         ({"image": PICTURE, "again": PICTURE}, ["image", "again"]),
         ({"number": NumberOptions(), "id": RawOptions()}, ["number"]),
         ({"id": RawOptions()}, []),
+        ({"array": ARRAY, "text": TEXT, "number": NumberOptions()}, ["array", "text"]),
+        ({"image": PICTURE, "mask": MASK, "array": ARRAY}, ["image", "array"]),
     ],
 )
-def test_pictures_and_texts_are_the_content_or_else_all_but_the_key(features: Any, names: list[str]) -> None:
+def test_pictures_arrays_and_texts_are_the_content_or_else_all_but_the_key(features: Any, names: list[str]) -> None:
     columns = dict.fromkeys(features, Column(ColumnType.TEXT))
     form = RowSchema(columns, {name: name for name in features}, ("id",), None, None)
     assert content_features(features, form) == names
@@ -328,6 +333,7 @@ def test_a_picture_with_another_text_is_another_content() -> None:
     assert one == three
     assert len({one, two, other, none}) == 4
     assert none == bytes(16)
+    assert digest_rows(rows, [], {}) == [bytes(16)] * 5, "without content a row equals no other"
 
 
 def test_all_types_of_values_are_compared() -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import io
+import json
 import threading
 import zlib
 from collections import Counter
@@ -21,7 +22,7 @@ from recordmill.pipeline.build.images.read import BuildImageReader, MemoryGate, 
 from recordmill.pipeline.build.images.transcode import decodable
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
-from recordmill.pipeline.build.results.results import Results
+from recordmill.pipeline.build.summaries.look import rows_behind
 from recordmill.pipeline.build.worker.batch import BatchTransformer, RowBatch, StoredGraph
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.sources.encoded import Inflated
@@ -288,19 +289,28 @@ def test_a_text_is_unreadable_only_where_its_file_is(tmp_path: Path, error: OSEr
         assert files.opened > 1
 
 
-def test_rows_rejected_after_the_analysis_are_counted() -> None:
-    shards = {
-        0: {"split": "train", "rejected": 3},
-        1: {"split": "test", "rejected": 5},
-        2: {"split": "train", "rejected": 1},
-    }
-    for analyzed, expected in (({"label"}, 4), (set(), 0)):
-        results: Any = SimpleNamespace(
-            plan=SimpleNamespace(frozen=None),
-            shards=shards,
-            context=SimpleNamespace(analyzed=analyzed, measured_images=dict),
-        )
-        assert Results.rejected_in_statistics.fget(results) == expected  # type: ignore[attr-defined]
+@pytest.mark.parametrize(
+    ("features", "behind"),
+    [
+        ("n: {kind: number}, q: {kind: number, quantiles: 4}, m: {kind: number, normalize: none}", {"n": 4, "q": 4}),
+        ("y: {kind: category}, c: {kind: categories}, g: {kind: category, classes: [a]}", {"y": 9, "c": 4}),
+        (
+            "t: {kind: text}, s: {kind: text, tokenizer: sentencepiece}, b: {kind: text, tokenizer: bytes}",
+            {"t": 4, "s": 4},
+        ),
+        ("i: {kind: image, size: 8, normalize: dataset}, j: {kind: image, size: 8}", {"i": 2}),
+    ],
+)
+def test_late_rejects_are_counted_by_the_features_that_learned_from_them(
+    tmp_path: Path, features: str, behind: dict[str, int]
+) -> None:
+    label = "label: y" if "y:" in features else ""
+    (tmp_path / "r.jsonl").write_text(json.dumps(dict.fromkeys("nqmycgtsbij")))
+    text = f"name: e\nsource: {{format: jsonl, path: {tmp_path}/r.jsonl}}\nfeatures: {{{features}}}\n{label}"
+    plan = make_plan(parse_spec(text), BeamFiles())
+    planned = planned_build(plan, str(tmp_path), BeamFiles(), inline=True, threads=1)
+    shards = [{"split": "train", "rejected": 3, "at_fault": {"i": 2}}, {"split": "test", "rejected": 5}]
+    assert rows_behind(planned, [*shards, {"split": "train", "rejected": 1}]) == behind
 
 
 SECRET = "SECRET7"

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn
 from recordmill.pipeline.build.context.reports import ProgressReader
 from recordmill.pipeline.build.run_options import Stage
 from recordmill.pipeline.cli.screen import Screen, count
-from recordmill.pipeline.facts.version import duplicate_warnings, loss_warnings, packed_rows
+from recordmill.pipeline.facts.version import duplicate_warnings, learned_from_rejects, loss_warnings, packed_rows
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild
@@ -213,6 +213,8 @@ def print_published(console: Screen, published: "Published", seconds: float) -> 
     line("rejected", sum(reasons.values()), f"of {manifest.rows['read']:,} rows")
     for reason, rejected in reasons.items():
         show(f"    {reason:<18} {rejected:>2,}")
+    for learned in learned_from_rejects(manifest):
+        show(f"  {'learned':<12} {learned}")
     if left_out := manifest.rows.get("duplicates"):
         line("duplicates", left_out, "rows left out")
     for warning in duplicate_warnings(manifest.duplicates):

@@ -8,7 +8,13 @@ from recordmill.pipeline.cli.screen import Screen, count, plain_table
 from recordmill.pipeline.cli.version_commands import print_table
 from recordmill.pipeline.compare.figures import read_breaches
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
-from recordmill.pipeline.facts.version import VersionFacts, duplicate_lines, loss_warnings, packed_rows
+from recordmill.pipeline.facts.version import (
+    VersionFacts,
+    duplicate_lines,
+    learned_from_rejects,
+    loss_warnings,
+    packed_rows,
+)
 from recordmill.pipeline.versions.listing import Version
 
 SHOWN_CLASSES = 10
@@ -92,10 +98,9 @@ def _print_rows(console: Screen, manifest: Manifest) -> None:
     console.print(f"\n{rows.get('read', 0):,} rows read = {sums}")
     for reason, rejected in manifest.rejects.get("by_reason", {}).items():
         console.print(f"  {reason}: {rejected:,}")
-    if inside := manifest.rejects.get("in_statistics"):
-        console.print(f"  {inside:,} of these were rejected after the analysis, and are part of the statistics")
     for file in manifest.rejects.get("files", []):
         console.print(f"  in {file['file']}")
+    console.print(*(f"  {line}\n" for line in learned_from_rejects(manifest)), sep="", end="", soft_wrap=True)
 
 
 def _sources(manifest: Manifest) -> Table:

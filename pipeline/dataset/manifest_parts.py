@@ -91,7 +91,7 @@ def _some(**fields: Any) -> Any:
 _FATES = dict.fromkeys(("read", "written", "rejected", "duplicates", "forgotten"), Count)
 _ROWS = _some(**_FATES)
 _REJECT_FILE = _some(file=Required[InnerPath], records=Count, bytes=Count, sha256=Sha256)
-_REJECTS = _some(by_reason=Counts, in_statistics=Count, files=list[_REJECT_FILE])
+_REJECTS = _some(by_reason=Counts, in_statistics=Count, learned_from=Counts, files=list[_REJECT_FILE])
 _LENGTHS = _object(rows=Count, ids=Count, longest=Count, in_batches=Count, packed_rows=NotRequired[Count])
 """Lengths of a text (`dataset.profile`)."""
 _STATISTICS = _some(
@@ -174,7 +174,8 @@ Report = dict[str, Any]
 
 
 _SHARD = _object(
-    split=SplitName, records=Count, transcoded=Counts, profiles=NotRequired[Counts], losses=NotRequired[Counts],
+    split=SplitName, records=Count, rejected=Count, at_fault=NotRequired[Counts],
+    transcoded=Counts, profiles=NotRequired[Counts], losses=NotRequired[Counts],
     lengths=dict[str, _LENGTHS], label_counts=NotRequired[Counts],
 )  # fmt: skip
 """The parts of a span's shard read by a later build; `profile` reads its profile."""

@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 from recordmill.pipeline.build.base.live_analysis import ANALYSIS
 from recordmill.pipeline.dataset.paths import safe_name
 from recordmill.pipeline.dataset.version import DatasetVersion
+from recordmill.pipeline.facts.version import learned_from_rejects
 from recordmill.pipeline.inspection.values import StoredImage
 from recordmill.pipeline.spec.features import AnyFeature
 from recordmill.pipeline.spec.features.feature import Feature
@@ -140,6 +141,7 @@ def columns_of(dataset: DatasetVersion) -> Columns:
             result.windows = (part_name(name, WINDOW_PARTS[0]),)
         if options.get("normalize") == "dataset" and result.is_learned_elsewhere:
             result.note(name, f"{LEARNED_ELSEWHERE}, and a build relearns them")
+    result.notes += learned_from_rejects(manifest)
     result.columns = [replace(each, cell=_image_files) if each.type == "image" else each for each in result.columns]
     owners: dict[str, str] = {}
     for column in result.columns:

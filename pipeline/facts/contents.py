@@ -17,7 +17,13 @@ from recordmill.pipeline.dataset.paths import ADVICE, Location, read_inner
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profiles, read_profiles
 from recordmill.pipeline.dataset.version import DatasetVersion, Ids
 from recordmill.pipeline.facts.sample import FeatureRoles, RecordSample, ShownRecord, read_sample
-from recordmill.pipeline.facts.version import RejectFacts, VersionFacts, duplicate_warnings, loss_warnings
+from recordmill.pipeline.facts.version import (
+    RejectFacts,
+    VersionFacts,
+    duplicate_warnings,
+    learned_from_rejects,
+    loss_warnings,
+)
 from recordmill.pipeline.inspection.records import read_records
 from recordmill.pipeline.inspection.values import raw_image
 from recordmill.pipeline.reader.notebook import data_url, small
@@ -174,6 +180,7 @@ def remarks(contents: Contents) -> Iterator[Remark]:
         yield from (Remark(text, _section(manifest, name)) for text in _feature_warnings(contents, name))
     if rejected := manifest.rows.get("rejected"):
         yield Remark(f"{rejected:,} of {manifest.rows.get('read', 0):,} rows were rejected.", "rejects")
+    yield from (Remark(f"{line}.", "rejects") for line in learned_from_rejects(manifest))
 
 
 def _section(manifest: Manifest, name: str) -> str:

@@ -22,7 +22,7 @@ from recordmill.pipeline.dataset.catalogues import CROISSANT, DATASET_INFO, croi
 from recordmill.pipeline.dataset.manifest import Json, Manifest, version_folder
 from recordmill.pipeline.dataset.paths import Location, Remote
 from recordmill.pipeline.dataset.version import DatasetVersion, read_vocabulary
-from recordmill.pipeline.facts.version import VersionFacts, loss_warnings, shown_split
+from recordmill.pipeline.facts.version import VersionFacts, learned_from_rejects, loss_warnings, shown_split
 from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.versions.stores.open_store import open_location
 from recordmill.transforms.contract.kinds.category import CategoryDescription
@@ -213,7 +213,8 @@ def _body(facts: VersionFacts, about: Json) -> Iterator[str]:
         yield f"| {name}{' (label)' if feature.is_label else ''} | {feature.kind} | {', '.join(parts)} |"
     fates = (f"{count:,} {what}" for what, count in manifest.rows.items() if what != "read" and count)
     yield f"\nOf {manifest.rows.get('read', 0):,} rows read: {', '.join(fates)}.\n" if manifest.rows else ""
-    yield from (f"- {_text(line)}\n" for _, line in loss_warnings(manifest))
+    lines = [*(line for _, line in loss_warnings(manifest)), *learned_from_rejects(manifest)]
+    yield from (f"- {_text(line)}\n" for line in lines)
     yield _USE.format(split=shown_split(manifest) or next(iter(manifest.splits)))
     if about.get("citation"):
         yield f"\n## Citation\n\n```bibtex\n{about['citation'].strip().replace('```', '')}\n```"

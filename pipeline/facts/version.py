@@ -130,7 +130,8 @@ def packed_rows(manifest: Manifest) -> Iterator[tuple[str, str]]:
         yield pack.features[0], "; ".join([packed, *lost])
 
 
-SHOWN_BOUNDARIES = 3
+SHOWN_BOUNDARIES, SHOWN_NAMES = 3, 10
+REMEDY = "to learn from the others alone, build without them by `analysis: refresh`"
 
 
 def stored_words(description: base.Description | None, json: Json) -> str:
@@ -207,6 +208,16 @@ def loss_warnings(manifest: Manifest) -> Iterator[tuple[str, str]]:
     for name in manifest.features:
         counts = manifest.statistics.get(name, {}).get("losses", {})
         yield from ((name, f"{name}: {line}") for line in loss_lines(counts))
+
+
+def learned_from_rejects(manifest: Manifest) -> Iterator[str]:
+    """Yields a line for each number of rejected rows that features learned from."""
+    total, features = manifest.rejects.get("in_statistics", 0), dict[int, list[str]]()
+    for name, rows in manifest.rejects.get("learned_from", {"every feature": total} if total else {}).items():
+        features.setdefault(rows, []).append(name)
+    for rows, names in features.items():
+        more = f" and {len(names) - SHOWN_NAMES:,} more" if len(names) > SHOWN_NAMES else ""
+        yield f"{', '.join(names[:SHOWN_NAMES])}{more} learned from {count(rows, 'rejected row')}, too: {REMEDY}"
 
 
 def duplicate_warnings(duplicates: Counts) -> Iterator[str]:

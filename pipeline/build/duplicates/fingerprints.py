@@ -1,8 +1,8 @@
 """Contents of rows, by which rows are compared, and their fingerprints: a few numbers each.
 
-A row's content is all its images (`image`, `image_sequence`; their source files' bytes) and texts (`text`; their UTF-8)
-together: the same image with another caption differs. Without images and with empty texts a row equals no other. In a
-dataset without images and texts, all raw columns but the key's are the content.
+A row's content is all its features of the kinds that are content (`FeatureOptions.is_content`) together, images as
+their source files' bytes: the same image with another caption differs. A row with empty content equals no other. In a
+dataset without such kinds, all raw columns but the key's are the content.
 
 A contents file is an Arrow file with a row each: `key`, `hash` and `sample` (the key's position and sample hashes),
 `split`, `digest` (16 bytes of SHA-256; zeros: equals no other), `looks` if images are compared, and `row`. There is one
@@ -36,7 +36,7 @@ from recordmill.pipeline.build.context import arrow_files, reports
 from recordmill.pipeline.build.context.build_context import RowSchema
 from recordmill.pipeline.dataset.placement import shard_of
 from recordmill.pipeline.versions.stores.base import Store
-from recordmill.transforms.contract.kinds import base, image, mask, text
+from recordmill.transforms.contract.kinds import base, image
 
 Rows = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.uint64]
@@ -49,8 +49,7 @@ BUCKET = "@group"  # the column with each row's bucket (`worker.packing`)
 
 def content_features(features: Mapping[str, base.FeatureOptions], schema: RowSchema) -> list[str]:
     """Lists the content features; of several that read one column alike, the first."""
-    named = [name for name in schema.features if isinstance(features[name], image.ImageOptions | text.TextOptions)]
-    named = [name for name in named if not isinstance(features[name], mask.MaskOptions)]  # as labels
+    named = [name for name in schema.features if features[name].is_content]
     key = set(schema.key or ()) | {schema.content_key}
     chosen = named or [name for name, column in schema.features.items() if column not in key]
     first = {(schema.features[name], _most_images(features[name])): name for name in reversed(chosen)}
@@ -65,6 +64,8 @@ def _most_images(options: base.FeatureOptions) -> int | None:
 def digest_rows(rows: pa.Table, names: Sequence[str], images: Mapping[str, Sequence[bytes]]) -> list[bytes]:
     """Digests features of keyed rows; `images` holds each row's joined SHA-256 of image files, by feature."""
     parts = [images[name] if name in images else _values(rows[name]) for name in names]
+    if not parts:  # all features are the key's
+        return [NONE] * rows.num_rows
     if len(parts) == 1:
         return [_digest(part) if part else NONE for part in parts[0]]
     return [_digest(b"".join(map(_sized, row))) if any(row) else NONE for row in zip(*parts, strict=True)]

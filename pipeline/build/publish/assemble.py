@@ -292,7 +292,7 @@ def _write_rejects(results: Results, assembled: Path) -> dict[str, Any]:
         path_within(assembled, REJECTS_FILE).write_bytes(data)
         digest = hashlib.sha256(data).hexdigest()
         files.append({"file": REJECTS_FILE, "bytes": len(data), "records": rejected, "sha256": digest})
-    return {"by_reason": results.reasons, "in_statistics": results.rejected_in_statistics, "files": files}
+    return {"by_reason": results.reasons, "files": files, **results.in_statistics}
 
 
 def _manifest(

@@ -16,6 +16,7 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import unpack_graph
 from recordmill.pipeline.build.duplicates.counts import manifest_entry
 from recordmill.pipeline.build.plan.plan import BuildPlan
+from recordmill.pipeline.build.summaries.look import rows_behind
 from recordmill.pipeline.build.worker.shard_report import ShardSums
 from recordmill.pipeline.compare.distributions import profile_drift
 from recordmill.pipeline.dataset.manifest import Span
@@ -192,12 +193,13 @@ class Results:
         return entries
 
     @property
-    def rejected_in_statistics(self) -> int:
-        """The number of rejected rows in the statistics: rejects of the train split's shards."""
+    def in_statistics(self) -> Report:
+        """The manifest's entries on rejected rows among those that were learned from."""
         if self.plan.frozen is not None:
-            return int(self.plan.frozen.manifest.rejects.get("in_statistics", 0))
-        train = (shard["rejected"] for shard in self.shards.values() if shard["split"] == "train")
-        return sum(train) if self.context.analyzed or self.context.measured_images() else 0
+            rejects = self.plan.frozen.manifest.rejects
+            return {name: rejects[name] for name in ("in_statistics", "learned_from") if name in rejects}
+        behind = rows_behind(self.context, self.shards.values())
+        return {"in_statistics": max(behind.values(), default=0), "learned_from": behind}
 
     @cached_property
     def rejects_jsonl(self) -> bytes:

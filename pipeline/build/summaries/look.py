@@ -11,8 +11,10 @@ With spans, the chunks of each are added up first, then all spans, including tho
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import pyarrow as pa
@@ -223,10 +225,27 @@ class RowsSeen(Summary[dict[str, int]]):
 
 def statistics_look(planned: PlannedBuild, live: LiveAnalysis | None = None) -> Look:
     """Makes the look for a build to learn from; without summaries if nothing is to be learned."""
-    kinds: list[type[Summary[Any]]] = [Vocabularies, TokenizerWords, Moments, Quantiles, PixelSums]
-    needed = [summary for kind in kinds if (summary := kind(planned)).features]
+    needed = [summary for summary in _learning(planned) if summary.features]
     kept = KeptSums(open_store(str(live.folder)).url, live.summaries, count=not live.is_frozen) if live else None
     return Look(STATISTICS, planned, [RowsSeen(planned), *needed] if needed else [], kept)
+
+
+def _learning(planned: PlannedBuild) -> list[Vocabularies | TokenizerWords | Moments | Quantiles | PixelSums]:
+    return [kind(planned) for kind in (Vocabularies, TokenizerWords, Moments, Quantiles, PixelSums)]
+
+
+def rows_behind(planned: PlannedBuild, shards: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Counts shards' rejected rows among those that each feature learned from; only features with any.
+
+    Classes of the label are learned from all splits, all else from `train`. An undecodable image has no pixels.
+    """
+    features = planned.analyzed.union(*(summary.features for summary in _learning(planned)))
+    behind, measured = Counter[str](), planned.measured_images()
+    for shard, name in product(shards, (name for name in planned.features if name in features)):
+        if shard["split"] == "train" or (name == planned.schema.label and planned.open_label()):
+            own = shard.get("at_fault", {}).get(planned.schema.features[name], 0) if name in measured else 0
+            behind[name] += shard["rejected"] - own
+    return dict(+behind)
 
 
 def learned(look: Look, done: Sums) -> LearnedAnalysis:

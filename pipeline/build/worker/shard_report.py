@@ -112,6 +112,7 @@ class ShardTotals:
             },
             "profile": profiles.profile_to_json(self.profile.sum()),
             "rejected": len(self.rejects),
+            "at_fault": dict(sorted(Counter(reject.column for reject in self.rejects if reject.column).items())),
             "rejects": write_rejects(context.workspace, f"rejects/{shard_step(group)}", self.rejects),
             "inputs_sha256": hashlib.sha256(b"".join(self.digests)).hexdigest(),
         }

@@ -233,6 +233,7 @@ class ArrayOptions(base.FeatureOptions):
     """The options of arrays."""
 
     kind: ClassVar[str] = "array"
+    is_content: ClassVar[bool] = True
     dtype: str
     shape: tuple[int | None, ...]
     max_length: int | None = None  # keeps the first entries of a varying first side; None: all

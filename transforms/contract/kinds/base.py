@@ -134,6 +134,7 @@ class FeatureOptions:
     kind: ClassVar[str]
     limits: ClassVar[tuple[str, ...]] = ("missing",)  # the gate limits of this kind
     is_input: ClassVar[bool] = True  # whether the graph, and so the serving model, takes its column, if it has one
+    is_content: ClassVar[bool] = False  # whether rows are duplicates by it: a sample itself, no label or side value
     optional: bool = False
 
 

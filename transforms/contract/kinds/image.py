@@ -80,6 +80,7 @@ class ImageOptions(PixelOptions, base.FeatureOptions):
     """The options of images."""
 
     kind: ClassVar[str] = "image"
+    is_content: ClassVar[bool] = True
     limits: ClassVar[tuple[str, ...]] = ("missing", "appearance", "pixels")
     store: str = "auto"
     quality: int = 95

@@ -27,6 +27,7 @@ class MaskOptions(ImageOptions):
     """The options of masks: those of images of one channel, and how to find a pixel's value."""
 
     kind: ClassVar[str] = "mask"
+    is_content: ClassVar[bool] = False  # they are labels
     limits: ClassVar[tuple[str, ...]] = ("missing",)
     image: str
     classes: tuple[tuple[int, str], ...] | None = None  # values with their names; None: any value

@@ -75,6 +75,7 @@ class TextOptions(base.FeatureOptions):
     """The options of texts."""
 
     kind: ClassVar[str] = "text"
+    is_content: ClassVar[bool] = True
     joined: ClassVar[int] = 1  # texts that one list of ids holds
     limits: ClassVar[tuple[str, ...]] = ("missing", "jensen_shannon", "psi", "out_of_vocabulary", "ids_moved")
     normalize: str = "none"
