@@ -70,7 +70,9 @@ def test_any_bytes_are_read_or_refused(tmp_path: Path, form: str, data: bytes) -
 @pytest.mark.parametrize(
     ("form", "line", "reason"),
     [
-        ("jsonl", lambda: b'{"text": "' + b"x" * (65 << 20) + b'"}', "too_large"),
+        pytest.param(
+            "jsonl", lambda: b'{"text": "' + b"x" * (65 << 20) + b'"}', "too_large", marks=pytest.mark.nightly
+        ),
         ("jsonl", lambda: b"[" * 200_000, "malformed_row"),
         ("jsonl", lambda: b'{"text": "a", "n": ' + b"9" * 100_000 + b"}", None),
         ("jsonl", lambda: '{"text": "a"}'.encode("utf-16"), "malformed_row"),
