@@ -42,7 +42,7 @@ from recordmill.pipeline.versions import forgotten as forgetting
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.build_folders import RUN, building_folder, remove_run
-from recordmill.pipeline.versions.files import MATERIALIZED, KeptFiles, inventory
+from recordmill.pipeline.versions.files import KeptFiles, inventory
 from recordmill.pipeline.versions.forgotten import FORGOTTEN, LEARNED_OF, Forgotten
 from recordmill.pipeline.versions.history import Entry, recorded
 from recordmill.pipeline.versions.latest import latest_of
@@ -286,8 +286,7 @@ class _Removal:
         before = self.base.provenance.get(FORGOTTEN) or {}
         source_key = forgetting.source_key_of(self.base)
         entry = self.gone.entry(source_key, before.get(LEARNED_OF, self.base.version))
-        kept = {name: value for name, value in self.base.provenance.items() if name != MATERIALIZED}
-        return {**kept, "source_key": self.gone.rows_key(source_key), FORGOTTEN: entry}
+        return {**self.base.provenance, "source_key": self.gone.rows_key(source_key), FORGOTTEN: entry}
 
 
 def _labels(manifest: Manifest, records: Sequence[bytes]) -> Iterator[int]:

@@ -34,7 +34,6 @@ LONGEST = [
     "test_publishing",
     "test_image",
     "test_isolation",
-    "test_repair",
     "test_shared_shards",
     "test_dataflow",
     "test_examples",

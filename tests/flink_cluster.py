@@ -157,12 +157,6 @@ def write_dataset(folder: Path) -> None:
     (folder / "rows.py").write_text(MODULE.replace("PARTS", str(PARTS)).replace("ROWS", str(ROWS)))
 
 
-def count_all_reads(folder: Path) -> None:
-    """Numbers, and gates, the reads of all parts, not of part 3 alone."""
-    module = (folder / "rows.py").read_text()
-    (folder / "rows.py").write_text(module.replace("if part == 3 and", "if"))
-
-
 def write_day(folder: Path, day: int, analysis: str) -> None:
     """Adds a day of 60 rows, with words of its own, and writes `dataset.yaml`."""
     rows = [

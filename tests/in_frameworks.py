@@ -15,10 +15,11 @@ from typing import Any
 import keras
 import numpy as np
 
-from recordmill import Input, open_dataset
+from recordmill import Input, open_dataset, open_tfrecords
 from recordmill.augment import RandomFlip
 from recordmill.keras import TrainingCheckpoint, restore_training
 from recordmill.pipeline.errors import DatasetError
+from tests.tfrecords import write
 
 ROWS, STEPS = 32, 40
 
@@ -81,6 +82,17 @@ def jax_bits(path: str) -> Any:
     again = train_input(path).as_jax()
     again.load_state_dict(batches.state_dict() | {"step": 5})
     return {"equal": seen == wanted, "resumed": [*begun, *digests(again)] == wanted[0]}
+
+
+def whole_numbers(folder: str) -> Any:
+    """Reads ids beyond int32 as JAX arrays, with and without its 64 bits."""
+    import jax
+
+    files = write(Path(folder, "train.tfrecord"), [{"user": 3_000_000_000 + row} for row in range(8)])
+    train = open_tfrecords(files, index=Path(folder, "out")).training_input("train", batch_size=4, shuffle="none")
+    found = {name: refused(lambda name=name: next(iter(getattr(train, name)()))) for name in ("as_jax", "as_keras")}
+    jax.config.update("jax_enable_x64", True)
+    return found | {"wide": np.asarray(next(iter(train.as_jax()))["user"]).tolist()}
 
 
 def jax_processes(path: str, index: str, count: str, port: str) -> Any:

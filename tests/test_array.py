@@ -197,10 +197,6 @@ def test_a_dataset_of_arrays_from_end_to_end(tmp_path: Path) -> None:
     export(dataset, "parquet", tmp_path / "exported")
     exported = pq.read_table(next((tmp_path / "exported/data").iterdir())).to_pylist()
     assert {row["key"]: row["mask"] for row in exported}["r3"] is None
-    again = build(load_spec(str(tmp_path / "exported/dataset.yaml")), str(tmp_path / "again"))
-    assert [shard.sha256 for shard in again.manifest.splits["train"].shards] == [
-        shard.sha256 for shard in published.manifest.splits["train"].shards
-    ]
     model = tf.saved_model.load(str(Path(published.folder) / "serving")).signatures["serving_default"]
     raw = {"latent": [record.values["latent"]], "mask": [record.values["mask"]], "steps": [record.values["steps"]]}
     specs = parse_spec(SPEC).features

@@ -12,14 +12,14 @@ from recordmill.pipeline.build import build as builds
 from recordmill.pipeline.build import make_version
 from recordmill.pipeline.build.attempt.attempts import Run
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.beam.runner import Add, Runner
+from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.reports import leaving_error, shard_step
+from recordmill.pipeline.build.context.reports import leaving_error
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
-from recordmill.pipeline.build.runners.job import JobFailedError, Rest, RunnerError
+from recordmill.pipeline.build.runners.job import JobFailedError, RunnerError
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.leases import Lease
 from recordmill.pipeline.versions.stores.base import OutputError
@@ -67,39 +67,12 @@ class FailingRunner(Runner):
             raise JobFailedError("the cluster went away")
 
 
-class SlowRunner(FailingRunner):
-    """The local runner, the first of whose writing jobs leaves a shard to its backup, which finishes first."""
-
-    counts: tuple[tuple[int, int], ...] = ()
-
-    def run(self, planned: PlannedBuild, add: Add, rest: Rest[Add]) -> bool:
-        super().run(planned, add, rest)
-        if (last := f"reports/{shard_step(3)}.json") not in planned.workspace.names("reports"):
-            return False
-        planned.workspace.delete(last)
-        before, backup = rest.count(), rest.find()
-        assert backup is not None
-        super().run(planned, backup, rest)
-        self.counts = (before, rest.count())
-        assert rest.find() is None
-        return True
-
-
 def build(folder: Path, monkeypatch: pytest.MonkeyPatch, runner: Runner, more: str = "") -> list[str]:
     notes, spec = list[str](), parse_spec(f"{SPEC.format(folder)}{more}")
     monkeypatch.setattr(make_version, "make_runner", lambda options: runner)
     published = builds.build(spec, str(folder / "out"), RunOptions(), Listener(on_note=notes.append))
     assert published.manifest.rows["written"] == 40
     return notes
-
-
-def test_a_backup_builds_the_rest_and_another_attempt_publishes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    runner = SlowRunner()
-    notes = build(folder, monkeypatch, runner, "splits: {train: 100}\nshards: 4\n")
-    assert runner.counts == ((3, 1), (4, 0))
-    assert len(notes) == 1
-    assert_names(notes[0], "4 of 4 shards")
-    assert len(runner.keys) == 2  # both of one number: what a backup did counts as no failure
 
 
 def test_a_failed_job_is_tried_again_with_what_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

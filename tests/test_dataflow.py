@@ -291,12 +291,12 @@ def test_a_dry_run(service: DataflowService, run: Callable[..., None]) -> None:
 @pytest.mark.parametrize(
     ("option", "facts"),
     [
-        ("--worker_machine_type=e2-medium", ("--machine_type 'e2-medium'", "n2-highmem-4")),
-        ("--region=europe-west1-b", ("--region 'europe-west1-b'", "such as europe-west1")),
+        ("--update", ("--update is refused",)),
+        ("--temp_location=gs://bucket", ("--temp_location 'gs://bucket'", "such as gs://my-bucket/temp")),
         ("--max_num_worker=3", ("no option --max_num_worker;", "did you mean --max_num_workers")),
     ],
 )
-def test_an_option_that_the_service_would_refuse(
+def test_an_option_that_no_build_can_have(
     option: str, facts: tuple[str, ...], service: DataflowService, run: Callable[..., None]
 ) -> None:
     with raises(RunnerError, *facts):

@@ -5,7 +5,6 @@ import re
 import pytest
 
 from recordmill.pipeline.build.runners import dataflow
-from recordmill.pipeline.build.runners.dataflow import NAME
 from recordmill.pipeline.build.runners.job import RunnerError
 from tests.messages import assert_names, raises
 
@@ -29,7 +28,7 @@ ValueError: the row is secret
 )
 def test_a_jobs_name(spec: str, name: str) -> None:
     assert dataflow.job_name(spec, KEY) == name
-    assert re.fullmatch(NAME, name)
+    assert re.fullmatch(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?", name)
     assert dataflow.is_job_of(name, KEY)
 
 

@@ -9,18 +9,9 @@ import pytest
 import yaml
 
 from recordmill.pipeline.dataset.catalogues import croissant
-from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, Shard, Split, read_manifest
-from recordmill.pipeline.facts.sidecars import card, tasks, with_sidecars
-from recordmill.pipeline.verify.verify import verify
-from recordmill.pipeline.versions import publishing
-from recordmill.pipeline.versions.acts import materialize
-from recordmill.pipeline.versions.listing import list_versions
-from recordmill.pipeline.versions.stores.base import Store
-from recordmill.pipeline.versions.stores.open_store import open_store
-from tests.publish import publish_assembled
+from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split, read_manifest
+from recordmill.pipeline.facts.sidecars import card, tasks
 from tests.published import CLASSES, FEATURES, write_version
-from tests.sharing import NAMES, assembled, publish
-from tests.test_publishing import STORES
 
 ABOUT = {
     "title": "Small <b>birds</b> | [x](y)",
@@ -152,41 +143,3 @@ def test_a_shard_of_another_version_is_named_by_its_path() -> None:
     described = json.loads(croissant(manifest))["distribution"]
     assert [file["@id"] for file in described] == ["d-train.tfrecord-0", "../v1/d-test.tfrecord-0", "shards"]
     assert described[-1]["includes"] == ["d-*.tfrecord-*", "../v1/d-test.tfrecord-0"]
-
-
-@pytest.mark.nightly
-def test_a_version_that_is_made_whole_names_its_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with STORES["s3"](tmp_path) as url:
-        publish(url, tmp_path, NAMES[0])
-        live = publishing.live_manifest(url)
-        assert live is not None
-        made, manifest = assembled(tmp_path, NAMES[1])
-        for split in manifest.splits.values():
-            for shard in split.shards:
-                (made / shard.file).unlink()
-                (made / shard.index).unlink()
-        shared = {
-            name: replace(split, shards=tuple(replace(shard, version=NAMES[0]) for shard in split.shards))
-            for name, split in live.splits.items()
-        }
-        files = {path: entry for path, entry in live.files.items() if not path.startswith("small-")}
-        manifest = with_sidecars(replace(manifest, splits=shared, files=files), made, url)
-        publish_assembled(url, str(made), manifest)
-        assert verify(url, quick=True).findings.problems == []
-        store = type(open_store(url))
-        write_if = store.write_if
-
-        def killed(self: Store, name: str, data: bytes, tag: str | None) -> str:
-            if name.endswith(MANIFEST_FILE):
-                raise KeyboardInterrupt
-            return write_if(self, name, data, tag)
-
-        monkeypatch.setattr(store, "write_if", killed)
-        with pytest.raises(KeyboardInterrupt):
-            materialize(url)
-        monkeypatch.undo()
-        assert "croissant.json" in {problem.file for problem in verify(url, quick=True).findings.problems}
-        materialize(url)
-        whole = list_versions(url)[0].manifest
-        assert "../" not in json.dumps(json.loads(croissant(whole))["distribution"])
-        assert verify(url, quick=True).findings.problems == []

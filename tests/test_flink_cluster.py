@@ -21,11 +21,9 @@ from tests import emulators
 from tests.flink_cluster import (
     CGROUPS,
     JOB_SERVER,
-    PARTS,
     ROWS,
     WORKER_BYTES,
     Cluster,
-    count_all_reads,
     limited_worker,
     started,
     write_dataset,
@@ -40,10 +38,6 @@ pytestmark = [
     pytest.mark.timeout(900),
     pytest.mark.skipif(not JOB_SERVER.exists(), reason=f"there is no {JOB_SERVER}: `make flink`, with a JDK and Maven"),
 ]
-
-
-FIFTH_OF_LOOK, FIFTH_OF_WRITE = PARTS, 2 * PARTS
-"""The numbers of reads, of all parts, after the driver's own of the first one."""
 
 
 class Build:
@@ -156,20 +150,6 @@ def test_the_bytes_are_those_of_the_local_runner(cluster: Cluster, folder: Path,
     assert_idle(cluster)
 
 
-@pytest.mark.parametrize("number", [FIFTH_OF_WRITE, pytest.param(FIFTH_OF_LOOK, marks=pytest.mark.nightly)])
-def test_a_worker_that_hangs_is_overtaken(cluster: Cluster, folder: Path, expected: Manifest, number: int) -> None:
-    """By a backup on the other TaskManager, once its slot is free; the job's own end is never waited for."""
-    count_all_reads(folder)
-    hold(folder, number)
-    build = Build(folder, *cluster.options)
-    hanging = build.reader(number)
-    assert build.ended() == 0, build.log
-    assert "the rest of the job runs a second time, on idle slots: 1" in build.log
-    assert_same(published(folder / "out"), expected)
-    assert_idle(cluster)
-    wait_until_ended([hanging])
-
-
 @pytest.mark.nightly
 def test_a_worker_is_killed_in_each_pass(cluster: Cluster, folder: Path, expected: Manifest) -> None:
     hold(folder, 1, 3)
@@ -216,23 +196,6 @@ def test_a_driver_is_ended_and_killed_in_each_job_and_goes_on(
     build = Build(folder, *cluster.options)
     assert build.ended() == 0, build.log
     assert [cluster.jobs()[job] for job in ended] == ["CANCELED"] * len(numbers)
-    assert_same(published(folder / "out"), expected)
-    assert_idle(cluster)
-
-
-@pytest.mark.nightly
-def test_a_driver_is_ended_while_a_backup_runs(cluster: Cluster, folder: Path, expected: Manifest) -> None:
-    count_all_reads(folder)
-    hold(folder, FIFTH_OF_WRITE, FIFTH_OF_WRITE + 2)
-    build = Build(folder, *cluster.options)
-    build.reader(FIFTH_OF_WRITE + 2)
-    jobs = cluster.running()
-    assert len(jobs) == 2
-    os.kill(build.process.pid, signal.SIGTERM)
-    assert build.ended() == 128 + signal.SIGTERM
-    assert {cluster.jobs()[job] for job in jobs} == {"CANCELED"}
-    build = Build(folder, *cluster.options)
-    assert build.ended() == 0, build.log
     assert_same(published(folder / "out"), expected)
     assert_idle(cluster)
 

@@ -24,7 +24,7 @@ from recordmill.pipeline.rows import copy_without, find_records, key_at, open_re
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions import leases, publishing
-from recordmill.pipeline.versions.acts import materialize, reject
+from recordmill.pipeline.versions.acts import reject
 from recordmill.pipeline.versions.forgotten import Forgotten, read_forgotten
 from recordmill.pipeline.versions.history import read_history
 from recordmill.pipeline.versions.listing import list_versions
@@ -161,21 +161,6 @@ def test_purge_removes_the_versions_that_hold_them(output: str, capsys: pytest.C
         f"versions/{s.version}/{s.file}" for split in manifest.splits.values() for s in split.shards if s.version
     }
     assert records == referred
-
-
-@pytest.mark.parametrize("name", emulators.ONE_BUCKET[:1])
-def test_purge_after_materialize_leaves_no_shard_that_holds_them(name: str, tmp_path: Path) -> None:
-    with STORES[name](tmp_path) as url:
-        publish(url, tmp_path, NAMES[0])
-        publish(url, tmp_path, NAMES[1], keep=("train", "test"))
-        materialize(url)
-        after = forget(url, GONE).manifest
-        app(["versions", "prune", url, "--purge"], standalone_mode=False)
-        assert open_store(url).children("versions") == [NAMES[1], after.version]  # the first one's shards are copied
-        kept = {name for name in open_store(url).sizes(f"versions/{NAMES[1]}") if "tfrecord" in name}
-        shards = [shard for split in after.splits.values() for shard in split.shards]
-        assert kept == {f"versions/{NAMES[1]}/{shard.file}" for shard in shards if shard.version}
-        assert verify(url).findings.problems == []
 
 
 def test_after_a_rollback_purge_says_that_the_live_version_holds_them(

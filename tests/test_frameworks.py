@@ -110,6 +110,13 @@ def test_jax_arrays_are_the_readers_and_go_on_exactly(interpreter: str, shapes: 
     assert answer(start(interpreter, "jax_bits", str(shapes))) == {"equal": True, "resumed": True}
 
 
+def test_numbers_that_jax_would_wrap_are_refused(interpreter: str, tmp_path: Path) -> None:
+    found = answer(start(interpreter, "whole_numbers", str(tmp_path)))
+    assert found.pop("wide") == [3_000_000_000 + row for row in range(4)]
+    for refused in found.values():
+        assert_names(refused, "'user'", 3_000_000_000, "int32", "jax_enable_x64")
+
+
 def test_two_jax_processes_see_the_global_batches_of_one(interpreter: str, shapes: Path) -> None:
     port = str(free_port())
     processes = [start(interpreter, "jax_processes", str(shapes), str(index), "2", port) for index in range(2)]

@@ -39,7 +39,7 @@ READING = modules(
     but=("pipeline.reader.tf_data", "pipeline.reader.keras_callback", "pipeline.reader.keras_data",
          "pipeline.reader.torch_data", "pipeline.facts.page",
          "pipeline.facts.contents", "pipeline.dataset.arrow_tables",
-         "pipeline.verify.repair", "pipeline.verify.parity"),
+         "pipeline.verify.parity"),
 )  # fmt: skip
 LIGHT = modules(
     "pipeline.facts",
@@ -176,6 +176,7 @@ INSIDE_FUNCTIONS = {
     "recordmill.pipeline.cli.session": "TensorFlow and Beam",
     "recordmill.pipeline.compare.distributions": "Arrow",
     "recordmill.pipeline.reader.wire": "protobuf",
+    "recordmill.pipeline.reader.keras_data": "JAX",
     "recordmill.pipeline.reader.input": "TensorFlow, Keras, PyTorch and JAX",
     "recordmill.pipeline.reader.block_cache": "`fcntl`, which Windows does not have",
     "recordmill.pipeline.reader.local_shards": "`resource`, which Windows does not have",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
@@ -465,14 +466,11 @@ def test_points_go_out_and_back_and_serve(built: Path, tmp_path: Path) -> None:
     assert (checked.findings.problems, checked.findings.checked["rows"]) == ([], 6)
     dataset = open_dataset(built / "out")
     export(dataset, "parquet", tmp_path / "to")
-    build(load_spec(str(tmp_path / "to/dataset.yaml")), str(tmp_path / "out"))
-    before, after = (
-        {record.key: record.values["face"] for record in each.records("train", limit=9)}
-        for each in (dataset, open_dataset(tmp_path / "out"))
-    )
-    assert len(before) == 6
-    for key, faces in before.items():
-        np.testing.assert_allclose(np.array(after[key]), np.array(faces), atol=1e-7)
+    (file,) = (tmp_path / "to/data").iterdir()
+    after = {row["key"]: row["face"] for row in pq.read_table(file).to_pylist()}
+    assert len(after) == 6
+    for record in dataset.records("train"):
+        np.testing.assert_allclose(np.array(after[record.key]), np.array(record.values["face"]), atol=1e-7)
 
 
 @pytest.mark.slow

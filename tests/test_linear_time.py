@@ -37,7 +37,6 @@ MADE_OF_VALUES = {
     ("transforms/contract/image_header.py", "compile"),  # of our own table; some bytes of a file are looked at
     ("transforms/contract/image_header.py", "match"),
 }
-MATCHED_WHOLE = "pipeline/build/runners/dataflow.py"  # by `form.fullmatch`, over its table
 
 
 class Found(NamedTuple):
@@ -81,8 +80,7 @@ def patterns() -> list[Found]:
             function = node.func.attr
             if ast.unparse(node.func.value) == "re" and (file, function) not in MADE_OF_VALUES:
                 called = used.get(names.get(id(node), ""), {"search"}) if function == "compile" else {function}
-                is_anchored = called <= ANCHORED or file == MATCHED_WHOLE
-                found.append(Found(file, node.lineno, compiled(node, file), is_anchored))
+                found.append(Found(file, node.lineno, compiled(node, file), called <= ANCHORED))
     return found
 
 

@@ -224,7 +224,6 @@ FORMS = json.loads(TEXT) | {
         "forgotten": {"keys_sha256": DIGEST, "source_key": DIGEST, "learned_of": "v0"},
         "user_code": {"sha256": DIGEST, "files": {"code.py": DIGEST}},
         "feature_files": {"text.model": DIGEST},
-        "materialized": {"from": ["v0/data"], "at": TIME},
     },
     "duplicates": {"exact": {"groups": 1, "rows": 1, "within": {}, "across": {}, "examples": RECORDS}},
     "drift": {"against": "v0", "features": {}},

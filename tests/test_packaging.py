@@ -384,7 +384,6 @@ def test_datasets_are_looked_after_without_the_packages_of_a_build(tmp_path: Pat
         "build x.yaml -o out",
         "build x.yaml -o out --again",
         "schema",
-        "verify . --repair",
         "verify . --spec x.yaml",
     ],
 )

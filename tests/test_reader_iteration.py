@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from recordmill import DamagedRecordError, Dataset, DatasetError, Input, mix, open_dataset, with_progress
+from recordmill.pipeline.reader.batches import fitting
 from recordmill.pipeline.reader.iteration import Iteration, OnDevice
 from recordmill.pipeline.reader.keras_data import KerasBatches
+from recordmill.transforms.contract.stored import Ragged
 from tests import hand_made
 from tests.messages import assert_names, raises
 
@@ -180,3 +182,14 @@ def test_a_native_pipeline_whose_errors_are_ignored_ends(epochs: int, damaged: D
     seen = {int(key[4:]) for features, _ in batches.ignore_errors() for key in features["key"].numpy()}
     assert seen
     assert seen <= set(range(10)) - {5}
+
+
+def test_whole_numbers_that_jax_would_wrap_are_refused() -> None:
+    for value in (2**31, -(2**31) - 1):
+        ids = np.array([1, value])
+        ragged = {"size": np.array([1e30]), "none": ids[:0], "user": Ragged(ids, np.array([0, 2]))}
+        for batch, name in ((ragged, "'user'"), (({}, ids), "the label")):
+            with raises(DatasetError, name, value, "int32", "jax_enable_x64"):
+                fitting(batch, lambda dtype: np.int32)
+            assert fitting(batch, lambda dtype: dtype) is batch  # with 64 bits
+        assert fitting({"user": ids - np.sign(value)}, lambda dtype: np.int32)

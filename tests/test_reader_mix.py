@@ -1,6 +1,7 @@
 """Inputs mixed by weights: exact shares, every record of each input, states."""
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 
 from recordmill import Dataset, DatasetError, mix, open_dataset
 from recordmill.pipeline.reader.input import Input
-from recordmill.pipeline.reader.mix import drawn, quotas
+from recordmill.pipeline.reader.mix import drawn, merged, quotas
+from recordmill.transforms.contract.kinds import read_description
 from tests import hand_made
+from tests.descriptions import whole
 from tests.messages import raises
 
 FEATURES = ["text", "price"]
@@ -144,3 +147,72 @@ def test_ids_that_mean_other_words_are_not_mixed(dataset: Dataset, tmp_path: Pat
         mix([inputs(dataset)[0], inputs(other)[0]], [1, 1])
     without = [inputs(each, label=None)[0] for each in (dataset, other)]
     assert mix(without, [1, 1]).batches_per_epoch == 5
+
+
+MASK = {**whole({"kind": "image"}), "kind": "mask", "encoding": "png", "shape": [None, None, 1], "image": "photo"}
+LABELS = {"kind": "token_labels", "text": "words", "classes": ["O", "B"], "padding_id": -100, "max_length": 4}
+NUMBER = {"kind": "number", "stored": "float32", "normalize": "z_score"}
+IMAGE = whole({"kind": "image", "encoding": "png", "shape": [6, 8, 3]}) | {"dtype": "float32"}
+POINTS = whole({"kind": "keypoints", "image": "a", "count": 2, "names": ["left", "right"], "flip_pairs": [[0, 1]]})
+HASHED = whole({"kind": "text"}) | {"unknown_id": None, "hash_buckets": 9}
+LEARNED = {"mean": 1.5, "variance": 4.0, "minimum": 0.0, "maximum": 9.0}
+IDS = {"stored": "int64", "read": "ids", "hash_buckets": 9, "padding_id": -1}
+
+
+def test_a_narrower_part_is_padded_as_its_kind_says() -> None:
+    lists = {"length": "varying", "max_length": None}
+    numbers = whole({"kind": "numbers", "stored": "float32", **lists})
+    cases = [(MASK | {"ignore": 255}, 255), (MASK, 0), (LABELS, -100), (HASHED | {"padding_id": 7}, 7), (numbers, 0)]
+    cases += [
+        ({"kind": "raw", "stored": "bytes", **lists}, b""),
+        ({"kind": "own", "stored": "bytes", "shape": None}, b""),
+    ]
+    cases += [(whole({"kind": "categories"}) | IDS, -1)]
+    for description, expected in cases:
+        one = {"x": np.full((1, 3), 1, type(expected) if expected != b"" else object), "x_beside": np.full((1, 3), 1)}
+        other = {name: array[:, :2] for name, array in one.items()}
+        found = merged([one, other], np.array([1, 0]), {"x": read_description(description)})
+        assert found["x"].tolist() == [[1, 1, expected], [1, 1, 1]]
+        assert found["x_beside"].tolist() == [[1, 1, 0], [1, 1, 1]]
+
+
+def mixed_with(dataset: Dataset, description: dict[str, Any], change: dict[str, Any], **options: Any) -> Input:
+    """Mixes a feature with that of a version where its description or its statistics differ."""
+    given = {"batch_size": 4, "features": ["x"], "label": None, **options}
+    both = []
+    for changed in ({}, change):
+        learned = {name: changed.get(name, figure) for name, figure in LEARNED.items()}
+        described = description | {name: value for name, value in changed.items() if name not in learned}
+        manifest = replace(dataset.manifest, label=None, features={"x": described}, statistics={"x": learned})
+        both.append(Dataset(dataset.folder, manifest).training_input("train", **given))
+    return mix(both, [1, 1])
+
+
+@pytest.mark.parametrize(
+    ("description", "changes"),
+    [
+        (NUMBER, {"mean": 2.5, "variance": 5.0, "normalize": "none", "transform": "log1p", "clip": [0.0, 5.0]}),
+        (NUMBER | {"normalize": "min_max"}, {"minimum": -1.0, "maximum": 8.0}),
+        (NUMBER | {"stored": "int64", "boundaries": [1.0, 2.0]}, {"boundaries": [1.0, 3.0]}),
+        (IMAGE, {"offset": [0.0, 1.0, 0.0], "scale": [0.5] * 3, "channel_order": "bgr", "pixel": "uint16"}),
+        (MASK, {"classes": {"1": "cat"}, "ignore": 255, "image": "other"}),
+        (POINTS, {"names": ["right", "left"], "flip_pairs": [], "skeleton": [[0, 1]]}),
+        (LABELS, {"classes": ["B", "O"], "padding_id": -1, "text": "other"}),
+        (HASHED, {"hash_buckets": 10, "first_id": 3, "padding_id": 5, "begin_id": 2, "tokenizer": "characters"}),
+    ],
+)
+def test_values_of_another_meaning_are_not_mixed(
+    description: dict[str, Any], changes: dict[str, Any], dataset: Dataset
+) -> None:
+    assert mixed_with(dataset, description, {}).batches_per_epoch == 5
+    for field, value in changes.items():
+        facts = value if isinstance(value, float) else ""
+        with raises(DatasetError, "'x'", field, dataset.folder, facts, "without 'x'"):
+            mixed_with(dataset, description, {field: value})
+
+
+def test_other_forms_of_the_same_values_are_mixed(dataset: Dataset) -> None:
+    mixed_with(dataset, IMAGE, {"offset": [9.0] * 3, "encoding": "raw"}, dtype="uint8")
+    mixed_with(dataset, NUMBER, {"impute": "mean", "minimum": -1.0})
+    mixed_with(dataset, NUMBER | {"normalize": "none"}, {"kind": "raw", "mean": 2.5})
+    mixed_with(dataset, HASHED, {"max_length": 4}, text_length=4)

@@ -137,7 +137,6 @@ def test_a_store_that_lies_costs_a_line(
             ["versions", "pin", bucket, "1"],
             ["versions", "prune", bucket, "--keep", "1"],
             ["verify", bucket],
-            ["versions", "materialize", bucket],
         ):
             with suppress(SystemExit):
                 commands.main(arguments)

@@ -15,7 +15,7 @@ import pytest
 
 from recordmill.pipeline.cli import commands
 from recordmill.pipeline.dataset.manifest import DatasetError, Latest, Manifest, read_manifest
-from recordmill.pipeline.dataset.paths import path_within, replacing, safe_name
+from recordmill.pipeline.dataset.paths import path_within, replacing
 from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.pipeline.versions.listing import list_versions
 from recordmill.pipeline.versions.stores.local import LocalStore
@@ -33,7 +33,6 @@ NIGHTS = [
         ["report", "out", "--output", "cwd/report.html"],
         ["export", "out", "export/b", "--to", "parquet"],
         ["export", "out", "export/c", "--to", "webdataset"],
-        ["versions", "materialize", "out"],
         ["versions", "forget", "out", "row/3"],
         ["versions", "unpin", "out", "2"],
         ["versions", "rollback", "out"],
@@ -190,12 +189,6 @@ def test_two_versions_are_never_one(place: Path, good: Path) -> None:
     path = place / "out" / FILES["held back"]
     path.write_text(path.read_text().replace(SECOND, VERSION))
     assert [version.manifest.version for version in list_versions(str(place / "out"))] == [VERSION]
-
-
-@pytest.mark.parametrize("name", ["CON", "nul", "NUL.txt", "com1", "Lpt9.tar.gz", "aux "])
-def test_no_export_makes_a_name_that_windows_keeps_for_devices(name: str) -> None:
-    assert safe_name(name) == f"_{name.strip()}"
-    assert safe_name("console") == "console"
 
 
 @pytest.mark.parametrize("path", ["../x", "/x", "a/../../x", "link/x", "~/x"])

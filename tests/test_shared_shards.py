@@ -1,4 +1,4 @@
-"""Versions share shards: hard links on a disk, `Shard.version` in object stores; readers, prune, materialize."""
+"""Versions share shards: hard links on a disk, `Shard.version` in object stores; readers, prune."""
 
 import errno
 import json
@@ -16,19 +16,15 @@ from recordmill.pipeline.cli.commands import app
 from recordmill.pipeline.compare.rows import compare_rows
 from recordmill.pipeline.dataset.file_names import shard_paths
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard, read_latest
-from recordmill.pipeline.verify.repair import repair
-from recordmill.pipeline.verify.report import Findings
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions import publishing
-from recordmill.pipeline.versions.acts import materialize
 from recordmill.pipeline.versions.files import needs_of, shared_bytes
-from recordmill.pipeline.versions.history import read_history
 from recordmill.pipeline.versions.listing import held, list_versions
 from recordmill.pipeline.versions.prune import prune
 from recordmill.pipeline.versions.stores.base import OutputError, Store
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 from tests import emulators
-from tests.messages import assert_names, raises
+from tests.messages import raises
 from tests.publish import make_live
 from tests.sharing import NAMES, download, publish
 from tests.test_publishing import STORES
@@ -200,81 +196,8 @@ def test_a_version_whose_shards_were_removed_is_not_published(bucket: str, tmp_p
     assert (problem.file, "is missing" in problem.message) == (f"{FIRST}/{shard.file}", True)
 
 
-@pytest.mark.parametrize("name", emulators.ONE_BUCKET)
-def test_materialize_makes_a_version_whole(name: str, tmp_path: Path) -> None:
-    with STORES[name](tmp_path) as url:
-        three(url, tmp_path)
-        rows, before = notes(url), publishing.live_manifest(url)
-        reader = open_dataset(url)
-        done = materialize(url)
-        assert before is not None
-        assert (done.files, versions_of(done.manifest)) == (12, {None})
-        assert done.copied_bytes == sum(s.bytes + 8 * (s.records + 1) for x in before.splits.values() for s in x.shards)
-        assert [[s.sha256 for s in split.shards] for split in done.manifest.splits.values()] == [
-            [s.sha256 for s in split.shards] for split in before.splits.values()
-        ]
-        before_names = {name.partition("/")[0] for name in done.manifest.provenance["materialized"]["from"]}
-        assert before_names == {FIRST, SECOND}
-        assert materialize(url).files == 0
-        assert [entry["files"] for entry in read_history(url)] == [12]
-        assert verify(url).findings.problems == []
-        prune(url, keep=1, grace_seconds=3600)
-        features, _ = next(iter(reader.evaluation_input("train", batch_size=4).as_numpy()))
-        assert bytes(features["note"][0]) == rows[0]
-        prune(url, keep=1, grace_seconds=0)
-        copy = download(url, tmp_path / "copy")
-        assert notes(copy / "versions" / THIRD) == rows
-
-
 @pytest.mark.nightly
-def test_a_purge_after_materialize_keeps_for_the_grace_what_readers_of_it_need(bucket: str) -> None:
-    needed = {
-        f"{SECOND}/{name}"
-        for name in files(bucket, SECOND)
-        if "test" in name and ("tfrecord" in name or "index" in name)
-    }
-    reader, rows = open_dataset(bucket), notes(bucket)
-    materialize(bucket)
-    purged = prune(bucket, keep=None, grace_seconds=3600, also=[FIRST, SECOND])
-    assert {f"{SECOND}/{name}" for name in files(bucket, SECOND)} == needed
-    assert {name: kept.partition("bytes ")[2] for name, kept in purged.kept.items()} == {
-        version: f"of its shards stay: {THIRD} needs them" for version in (FIRST, SECOND)
-    }
-    features, _ = next(iter(reader.evaluation_input("train", batch_size=4).as_numpy()))
-    assert bytes(features["note"][0]) == rows[0]
-    later = prune(bucket, keep=None, grace_seconds=0)  # an hour later
-    assert set(later.removed) == {f"versions/{version}" for version in (FIRST, SECOND)}
-    assert open_store(bucket).children("versions") == [THIRD]
-    assert notes(bucket) == rows
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("step", [1, 12])
-def test_materialize_goes_on_where_it_was_killed(bucket: str, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-    store = type(open_store(bucket))
-    copy, count = store.copy, iter(range(1, 10_000))
-
-    def killed(self: Any, *arguments: Any) -> Any:
-        if next(count) == step:
-            raise KeyboardInterrupt
-        return copy(self, *arguments)
-
-    monkeypatch.setattr(store, "copy", killed)
-    with pytest.raises(KeyboardInterrupt):
-        materialize(bucket)
-    monkeypatch.undo()
-    assert len(notes(bucket)) > 100
-    assert materialize(bucket).files == 12
-    assert verify(bucket).findings.problems == []
-
-
-def test_a_version_on_a_disk_is_whole_already(local: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    app(["versions", "materialize", str(local)], standalone_mode=False)
-    assert_names(capsys.readouterr().out, THIRD, "whole")
-
-
-@pytest.mark.nightly
-def test_a_downloaded_output_is_read_pruned_and_made_whole(bucket: str, tmp_path: Path) -> None:
+def test_a_downloaded_output_is_read_and_pruned(bucket: str, tmp_path: Path) -> None:
     copy, rows = download(bucket, tmp_path / "copy"), notes(bucket)
     assert notes(copy) == rows
     assert verify(str(copy)).findings.problems == []
@@ -283,8 +206,6 @@ def test_a_downloaded_output_is_read_pruned_and_made_whole(bucket: str, tmp_path
         notes(tmp_path / "alone")
     prune(str(copy), keep=1, grace_seconds=0)
     assert notes(copy) == rows
-    assert materialize(str(copy)).files == 12
-    assert notes(copy / "versions" / THIRD) == rows
 
 
 def test_shards_that_both_versions_hold_are_not_compared(output: str) -> None:
@@ -308,30 +229,6 @@ def test_a_damaged_shard_is_not_kept(local: Path) -> None:
     shard.write_bytes(shard.read_bytes()[:-1])
     with raises(DatasetError, "bytes, expected", "`recordmill verify`"):
         publish(str(local), local.parent, "20261123T000000Z-dddd0000", keep=("train", "test"))
-
-
-def test_a_repaired_index_is_mended_in_every_version_that_holds_it(local: Path) -> None:
-    manifest = list_versions(str(local))[-1].manifest
-    index = manifest.splits["train"].shards[0].index
-    data = (local / "versions" / FIRST / index).read_bytes()
-    (local / "versions" / FIRST / index).write_bytes(b"\1" + data[1:])
-    findings = verify(str(local)).findings
-    assert {problem.file for problem in findings.problems} == {index}
-    assert repair(local / "versions" / THIRD, manifest, findings, None).files == (index,)
-    assert {(local / "versions" / version / index).read_bytes() for version in NAMES} == {data}
-    assert len({(local / "versions" / version / index).stat().st_ino for version in NAMES}) == 1
-
-
-def test_what_lies_in_another_versions_folder_is_not_repaired_here(local: Path) -> None:
-    manifest = list_versions(str(local))[-1].manifest
-    (shard, *_) = manifest.splits["train"].shards
-    split = replace(manifest.splits["train"], shards=(replace(shard, version=FIRST),))
-    findings = Findings()
-    findings.add(f"{FIRST}/{shard.file}", "the file is missing")
-    repaired = repair(local / "versions" / THIRD, replace(manifest, splits={"train": split}), findings, None)
-    assert repaired.files == ()
-    (reason,) = repaired.reasons
-    assert_names(reason, f"{FIRST}/{shard.file}: ", "another version", "build again")
 
 
 def test_the_place_of_a_shard() -> None:

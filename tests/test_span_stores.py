@@ -64,7 +64,6 @@ def life(dataset: Dataset) -> Iterator[Manifest]:
     yield dataset.run("versions", "prune", dataset.output, "--purge")
     dataset.add(22)
     yield dataset.build()
-    yield dataset.run("versions", "materialize", dataset.output)
 
 
 def written(manifest: Manifest) -> dict[str, list[Shard]]:
@@ -102,5 +101,4 @@ def test_days_in_a_store_are_those_in_a_folder(
         kept = [shard.version for split in second.splits.values() for shard in split.shards].count(first.version)
         assert kept == SHARDS[analysis]
         assert (last.rows["written"], last.rows["forgotten"]) == (175, 2)
-        assert {shard.version for split in last.splits.values() for shard in split.shards} == {None}
         assert there.build(expected=ExitCode.UP_TO_DATE).version == last.version

@@ -94,7 +94,7 @@ def test_which_version_is_meant(local: Path, wanted: str, found: int | tuple[str
             find(str(local), wanted)
 
 
-@pytest.mark.parametrize("act", ["pin", "unpin", "materialize", "rollback"])
+@pytest.mark.parametrize("act", ["pin", "unpin", "rollback"])
 def test_minus_one_is_a_version_and_no_option(local: Path, capsys: pytest.CaptureFixture[str], act: str) -> None:
     run("versions", act, local, "-1", "--reason", "it is good")
     assert capsys.readouterr().out.startswith(NAMES[1])

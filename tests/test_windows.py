@@ -301,6 +301,4 @@ def test_forgetting_removes_all_windows_and_diff_counts_rows(tmp_path: Path) -> 
 @pytest.mark.slow
 def test_an_export_keeps_windows_as_rows(dataset: Dataset, tmp_path: Path) -> None:
     done = export(dataset, "parquet", tmp_path / "to")
-    assert_names(done.notes, "text", "windows", "text_ids")
-    again = build(load_spec(str(tmp_path / "to" / "dataset.yaml")), str(tmp_path / "out")).manifest
-    assert (again.records, again.rows["rejected"]) == (dataset.manifest.records, 0)
+    assert done.rows == dataset.manifest.records

@@ -1,4 +1,4 @@
-"""All that builds, repairs and trainings write is known, and no link in their places is followed."""
+"""All that builds and trainings write is known, and no link in their places is followed."""
 
 import tempfile
 from collections.abc import Callable
@@ -35,17 +35,6 @@ def make() -> None:
         build(load_spec("dataset.yaml"), "../out", RunOptions(metrics="metrics.txt"))
 
 
-def mend() -> None:
-    """Repairs a shard that is gone."""
-    for shard in Path("../out/versions").glob("*/small-train.tfrecord-00000-of-00001"):
-        shard.unlink()
-    repair()
-
-
-def repair() -> None:
-    main("verify", "../out", "--spec", "dataset.yaml", "--repair")
-
-
 def train() -> None:
     given = open_dataset("../out").training_input(batch_size=4, features=["price"])
     price = keras.Input((1,), name="price")
@@ -60,7 +49,6 @@ ACTS: dict[str, Callable[[], None]] = {
     "plan": lambda: main("plan", "dataset.yaml", "-o", "../out"),
     "build": make,
     "doctor": lambda: main("doctor"),
-    "verify --repair": mend,
     "training": train,
 }
 
@@ -93,9 +81,6 @@ PLANTED = [
     ("build", "cwd/metrics.txt"),
     ("init", "cwd/dataset.yaml"),
     ("init", "cwd/dataset.schema.json"),
-    ("verify --repair", "out/.building"),
-    ("verify --repair", "out/versions/{version}/small-train.tfrecord-00000-of-00001"),
-    ("verify --repair", "out/versions/{version}/small-train.index-00000-of-00001"),
     ("training", "run/training.json"),
     ("training", "run/000000010-1.weights.h5"),
 ]
@@ -112,12 +97,8 @@ def test_nothing_planted_leads_a_build_elsewhere(
     if kind == "folder" and "versions" not in path:
         pytest.skip("the user names this folder")
     (place / "out").mkdir()
-    if act in ("verify --repair", "training"):
+    if act == "training":
         make()
-        path = path.format(version=open_dataset("../out").version)
-    if act == "verify --repair":
-        next(place.glob("out/versions/*/small-train.tfrecord-*")).write_bytes(b"")
-        (place / "out/versions/other").symlink_to(place / "victim")
     plant(kind, place / path, place / "victim")
-    check_harmless(place, repair if act == "verify --repair" else ACTS[act])
+    check_harmless(place, ACTS[act])
     assert "unexpectedly" not in capfd.readouterr().err

@@ -38,7 +38,6 @@ COMMANDS = {
     "history": ["../out"],
     "schema": ["-o", "dataset.schema.json"],
     "versions list": ["../out"],
-    "versions materialize": ["../out", "2"],
     "versions pin": ["../out", "2"],
     "versions forget": ["../out", "row/3"],
     "versions unpin": ["../out", "2"],

@@ -34,7 +34,7 @@ from recordmill.pipeline.build.publish.assemble import SERVING_FOLDER, assemble,
 from recordmill.pipeline.build.publish.same_version import find_version, same_as_live, undone
 from recordmill.pipeline.build.results.results import Results, collect
 from recordmill.pipeline.build.run_options import Listener, Published, Stage
-from recordmill.pipeline.build.runners.job import JobFailedError, OvertakenError
+from recordmill.pipeline.build.runners.job import JobFailedError
 from recordmill.pipeline.compare.distributions import drift_lines
 from recordmill.pipeline.compare.gate import breach_lines, gate_entry
 from recordmill.pipeline.compare.versions import id_changes, names_gone
@@ -77,17 +77,12 @@ class _Attempt:
 
     def publish(self) -> Published:
         """Publishes; retries a failed job with the finished work."""
-        number = 1
-        while True:
+        for number in range(1, self.runner.attempts):
             try:
                 return self._try()
-            except OvertakenError:
-                continue
             except JobFailedError as error:
-                if number == self.runner.attempts:
-                    raise
                 self.listener.on_note(f"attempt {number} of {self.runner.attempts}: {error}")
-                number += 1
+        return self._try()
 
     def _try(self) -> Published:
         self.runner.begin(self.plan.build_key, self.listener, [self.lease.check])
@@ -191,7 +186,7 @@ class _Attempt:
         finished = sorted(kept.shards) if kept else []
         self.listener.on_stage(Stage.WRITE)
         if chunks or (finished and not is_counted(context)):
-            run_job(context, chunks, finished, self.runner, attempts.rest_of(run, self.plan))
+            run_job(context, chunks, finished, self.runner)
 
     def _check_mended(self, results: Results) -> None:
         before = find_version(self.build, self.plan)

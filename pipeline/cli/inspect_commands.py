@@ -247,7 +247,6 @@ def verify(
     folder: VersionFolder,
     version: OtherVersion = None,
     spec: Annotated[Path | None, Option(help="dataset.yaml, to also serve and compare raw rows.")] = None,
-    repair: Annotated[bool, Option("--repair", help="Rebuild damaged indexes, and shards with --spec.")] = False,
     sample: Annotated[int, Option(min=0, help="How many raw rows to compare.")] = 64,
     quick: Annotated[bool, Option("--quick", help="Compare only sizes and digests.")] = False,
     as_json: AsJson = False,
@@ -256,23 +255,20 @@ def verify(
     from recordmill.pipeline.verify.verify import NO_PARITY
     from recordmill.pipeline.verify.verify import verify as check
 
-    if "://" in folder and (repair or spec is not None):
-        raise DatasetError(f"{folder} is a URL: --spec and --repair need a local folder")
-    if repair or spec is not None:
-        check_extra()
+    if "://" in folder and spec is not None:
+        raise DatasetError(f"{folder} is a URL: --spec needs a local folder")
     parsed = None
     if spec is not None:
+        check_extra()
         parsed = recordmill.load_spec(str(spec))
     report = check(folder, version, quick=quick)
     if parsed is not None and report.manifest.adopted:
         raise DatasetError(f"{folder} names adopted files, which no spec built: leave --spec out")
-    if repair or parsed is not None:
+    if parsed is not None and sample:
         with quiet():  # Beam and TensorFlow print, also while they load
             from recordmill.pipeline.verify.parity import with_parity
-            from recordmill.pipeline.verify.repair import repaired
 
-            report = repaired(report, parsed) if repair else report
-            report = with_parity(report, parsed, sample) if parsed is not None and sample else report
+            report = with_parity(report, parsed, sample)
     if spec is None and not report.manifest.adopted:
         report.findings.unchecked.append(NO_PARITY)
     _print(report, as_json)
@@ -293,17 +289,14 @@ def export(
     split: Annotated[str | None, Option(help="Write only this split.")] = None,
     version: OtherVersion = None,
 ) -> None:
-    """Write a version's rows in another format, with a dataset.yaml to rebuild them."""
+    """Write a version's rows in another format."""
     check_extra("build", EXPORT)
-    from recordmill.pipeline.export.export import SPEC_FILE
+    from recordmill.pipeline.export.export import ExportError
     from recordmill.pipeline.export.export import export as write
-    from recordmill.transforms.contract.kinds.base import ExportError
 
     if "://" in target:
         raise ExportError(f"{target} is a URL: name a local folder, and copy it from there")
     done = write(recordmill.open_dataset(folder, version), to, Path(target), split)
     print_line(f"{count(done.rows, 'row')} in {count(done.files, 'file')}, {done.bytes:,} bytes: {target}")
-    for note in done.notes:
-        print_line(f"  {note}")
-    if done.has_spec:
-        print_line(f"`recordmill build {Path(target) / SPEC_FILE} --output DIR` builds these rows again")
+    if split in (None, "train"):
+        print_line(f"`recordmill init {Path(target) / 'data'}` writes a spec that reads them")

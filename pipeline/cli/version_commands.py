@@ -180,24 +180,6 @@ def _to_purge(dataset: str) -> Collection[str]:
     return versions
 
 
-def materialize(
-    dataset: DatasetFolder,
-    version: Annotated[
-        str, Argument(metavar="[VERSION]", help="A version's name, number or part; or live, -1, …")
-    ] = "live",
-    reason: Reason = "",
-) -> None:
-    """Copy a version's shared files into its folder, to make it self-contained."""
-    from recordmill.pipeline.versions import acts
-
-    done = acts.materialize(dataset, version, reason)
-    name, files = done.manifest.version, count(done.files, "file")
-    if done.files:
-        print_line(f"{name} is whole now: {files} brought into its folder, {done.copied_bytes:,} bytes")
-    else:
-        print_line(f"{name} is whole already: its folder holds all its files")
-
-
 def forget(
     dataset: DatasetFolder,
     keys: Annotated[

@@ -99,7 +99,7 @@ def shard_paths(folder: str, shard: Shard) -> ShardPaths:
     if shard.version is not None:
         own = folder.rpartition("/")[0]
         if own.rpartition("/")[2] != VERSIONS_FOLDER:
-            again = "Copy it again after `recordmill versions materialize`, which brings all its files into its folder"
+            again = f"Copy the whole folder {VERSIONS_FOLDER}, or `recordmill export` the version"
             raise DatasetError(f"{folder} is incomplete: {shard.file} is in the version {shard.version}. {again}")
     root = own if shard.root is None else shard.root
     if shard.root is not None and not isinstance(root, Allowed):

@@ -106,15 +106,12 @@ _ABOUT = _some(
     **dict.fromkeys(("creators", "languages", "tags"), list[str]),
 )
 _SPEC = _some(features=dict[str, dict[str, Any]], about=_ABOUT | None)
-_MATERIALIZED = _some(**{"from": list[InnerPath], "at": Time})
-"""The copied files' paths in `versions`, and the time."""
 _PROVENANCE = _some(
     built_at=Time, packages=dict[str, str], source_key=Sha256, kept_names=Counts, inputs_sha256=Sha256,
     shard_inputs_sha256=list[Sha256], feature_files=dict[str, Sha256], sample_share=float,
     analysis=_object(version=VersionName, graph_sha256=Sha256, label_counts=list[Count]),
     forgotten=_some(keys=Count, keys_sha256=Sha256, source_key=Sha256, learned_of=VersionName),
     user_code=_object(files=dict[InnerPath, Sha256], sha256=NotRequired[Sha256]),
-    materialized=_MATERIALIZED,
 )  # fmt: skip
 _RECORD = _object(split=SplitName, key=str)
 _GROUPS: dict[str, Any] = {"groups": Count, "rows": Count, "within": Counts, "across": dict[str, Counts]}

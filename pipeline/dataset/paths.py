@@ -14,8 +14,6 @@ Traceback (most recent call last):
 pipeline.errors.DatasetError: the path '../../etc/passwd' leaves the version's folder
 >>> is_folder_name("2026-11-20"), is_folder_name("2026/11"), is_folder_name("..")
 (True, False, False)
->>> safe_name("../etc/passwd"), safe_name("NUL.txt")
-('_etc_passwd', '_NUL.txt')
 """
 
 import errno
@@ -184,8 +182,6 @@ def read_checked(folder: Location, path: str, sha256: str, most: int | None = No
 
 NAME = r"[A-Za-z][A-Za-z0-9_]*"
 MOST_CHARACTERS = 100  # the longest name of a dataset, a split, a feature, a version or a span
-DEVICES = re.compile(r"(con|prn|aux|nul|com\d|lpt\d) *(\.|$)", re.IGNORECASE)
-"""Names that Windows reserves for devices, in every folder and with any suffix."""
 
 
 def is_name(name: str) -> bool:
@@ -242,13 +238,6 @@ SpanName: TypeAlias = Annotated[str, partial(check_folder_name, "span")]
 VersionName: TypeAlias = Annotated[str, partial(check_folder_name, "version")]
 Sha256: TypeAlias = Annotated[str, check_sha256]
 Time: TypeAlias = Annotated[str, check_time]
-
-
-def safe_name(text: str) -> str:
-    """Turns any text into a file or folder name of at most 200 bytes, safe in file systems and globs."""
-    plain = re.sub(r"[^\w. -]+", "_", text).strip(". ")[:100]
-    short = plain.encode()[:199].decode(errors="ignore") or "_"  # leaves room for suffixes: names have 255 bytes
-    return f"_{short}" if DEVICES.match(short) else short
 
 
 def user_cache() -> str:

@@ -116,7 +116,7 @@ class DatasetVersion:
         Raises:
             DatasetError: as `vocabulary`, or an id is out of range.
         """
-        return to_words(self.vocabulary(feature), ids, padding_id(self._description(feature)))
+        return to_words(self.vocabulary(feature), ids, getattr(self._description(feature), "padding_id", None))
 
     def _description(self, feature: str) -> Description:
         """Reads one feature's description, so others may have unknown kinds."""
@@ -164,18 +164,12 @@ def read_vocabulary(folder: Location, description: Description, feature: str = "
     path = folder / description.vocabulary
     shown = None if isinstance(description, TextDescription) else description.shown
     words = _special(description) + (list(shown) if shown else read_words(folder, description.vocabulary))
-    if padding_id(description) == len(words):  # a given model without padding
+    if getattr(description, "padding_id", None) == len(words):  # a given model without padding
         words.append(PADDING)
     expected = description.vocabulary_size
     if len(words) != expected:
         raise DatasetError(f"{path} and its special ids are {len(words)} words, expected {expected}: {ADVICE}")
     return words
-
-
-def padding_id(description: Description) -> int | None:
-    """Returns the padding id of a feature's lists, or None."""
-    lists = TextDescription | CategoriesDescription | TokenLabelsDescription
-    return description.padding_id if isinstance(description, lists) else None
 
 
 def _special(description: Ids) -> list[str]:

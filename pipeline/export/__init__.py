@@ -1,1 +1,1 @@
-"""Writes a version as Parquet, WebDataset, JSON Lines or a folder of images, and the spec that reads it again."""
+"""Writes the rows of a version as Parquet or WebDataset."""

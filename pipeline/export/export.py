@@ -1,4 +1,4 @@
-"""Exports a version: a file for each shard, written in bounded memory, and a spec that rebuilds the same rows.
+"""Exports a version: a file for each shard, written in bounded memory, with the values that `Dataset.records` decodes.
 
 >>> export(open_dataset("out/emoji"), "parquet", Path("emoji-parquet")).rows  # doctest: +SKIP
 10000
@@ -6,81 +6,152 @@
 
 import io
 import json
-import math
 import shutil
 import tarfile
 import tempfile
 from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, groupby
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import yaml
 
 from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.dataset.version import DatasetVersion
-from recordmill.pipeline.errors import did_you_mean
-from recordmill.pipeline.export.columns import Columns, ImageFile, columns_of
+from recordmill.pipeline.errors import UserError, did_you_mean
+from recordmill.pipeline.export.image_files import ImageFile, image_file
 from recordmill.pipeline.inspection.records import Record, read_records
-from recordmill.pipeline.spec.model import parse_spec
-from recordmill.transforms.contract.kinds.base import ExportColumn, ExportError
+from recordmill.pipeline.inspection.values import StoredImage
+from recordmill.pipeline.safe_text import count
+from recordmill.transforms.contract.kinds import read_descriptions
+from recordmill.transforms.contract.kinds.array import ArrayDescription
+from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.image import Pixels
+from recordmill.transforms.contract.kinds.number import Bucket
+from recordmill.transforms.contract.kinds.raw import OwnDescription
+from recordmill.transforms.contract.kinds.text import WINDOW_PARTS, DecodedText, TextDescription
+from recordmill.transforms.contract.stored import KEY
 
-SPEC_FILE = "dataset.yaml"
-OPTIONS = ("shards", "together")  # copied to the export's spec, besides name, splits, features and label
 ROWS = 1_000  # most rows of a Parquet row group
 GROUP_BYTES = 32 << 20  # bytes that end a Parquet row group
-IMAGE_SUFFIXES = ("jpeg", "png", "webp", "bmp")  # of stored images
 
 Row = Mapping[str, Any]  # cells by column, including key and split
+
+
+class ExportError(UserError):
+    """A version that cannot be exported; the message names the feature and the remedy."""
+
+
+class Column(NamedTuple):
+    """A column of an export."""
+
+    feature: str
+    type: pa.DataType
+    cell: Callable[[Any], Any]  # makes a cell from a decoded value, which is None if missing
+
+
+def columns_of(dataset: DatasetVersion) -> dict[str, Column]:
+    """Returns the columns of features by name. Raises: ExportError: a feature cannot be exported; DatasetError."""
+    columns = dict[str, Column]()
+    for feature, description in read_descriptions(dataset.features).items():
+        for name, type_, cell in _columns(feature, description):
+            if name in columns:
+                both = f"'{columns[name].feature}' and '{feature}' both need the column '{name}'"
+                raise ExportError(f"{both}: rename one of them and build the dataset again")
+            columns[name] = Column(feature, type_, partial(_if_there, cell))
+    return columns
+
+
+def _if_there(cell: Callable[[Any], Any], value: Any) -> Any:
+    return None if value is None else cell(value)
+
+
+def _columns(name: str, description: Description) -> Iterator[tuple[str, pa.DataType, Callable[[Any], Any]]]:
+    yield name, _type(name, description), _plain
+    if isinstance(description, TextDescription):
+        ids = pa.list_(pa.int64())
+        if description.kind == "texts":
+            yield f"{name}_ids", pa.list_(ids), lambda texts: [list(text.ids) for text in texts]
+            return
+        yield f"{name}_ids", ids, lambda text: list(text.ids)
+        for part in description.aligned:
+            yield f"{name}_{part}", ids, attrgetter(part)
+        for part in WINDOW_PARTS if description.window else ():
+            yield f"{name}_{part}", pa.int64(), attrgetter(part)
+
+
+def _type(name: str, description: Description) -> pa.DataType:
+    """Returns the Arrow type of decoded values. Raises: ExportError."""
+    own: Any = description
+    if isinstance(own, TextDescription) and own.packed is not None:
+        raise ExportError(
+            f"'{name}' is packed: a record holds several rows without their keys. Build it without `pack`"
+        )
+    if isinstance(own, Pixels) and (own.planes > 1 or (own.planes and not description.is_image_file)):
+        of = f"{own.pixel} with {count(own.shape[2], 'channel')}"
+        raise ExportError(f"'{name}' is {of}, which no image file holds: read it by `open_dataset`")
+    if isinstance(own, Pixels):
+        inner, depth = pa.binary(), int(description.parts()[""].shape is None)
+    elif isinstance(own, ArrayDescription):
+        inner, depth = pa.from_numpy_dtype(_WIDER.get(own.dtype, own.dtype)), len(own.shape)
+    elif isinstance(own, OwnDescription):
+        inner, depth = ARROW[own.stored], 1 if own.shape is None else len(own.shape)
+    else:
+        stored, names = description.parts()[""], getattr(own, "vocabulary", None) or hasattr(own, "classes")
+        depth = DEPTHS.get(own.kind, int(stored.shape is None))
+        inner = pa.string() if names or isinstance(own, TextDescription) else ARROW[stored.dtype]
+    for _ in range(depth):
+        inner = pa.list_(inner)
+    return inner
+
+
+ARROW = {"bytes": pa.binary(), "int64": pa.int64(), "float32": pa.float32()}
+_WIDER = {"float16": "float32", "bfloat16": "float32"}
+DEPTHS = {"text": 0, "pair": 0, "chat": 0, "boxes": 2, "keypoints": 3}
+"""The depth of lists of decoded values, by kind, if it differs from that of stored ones."""
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case Bucket():
+            return value.id
+        case DecodedText():
+            return value.text
+        case StoredImage():
+            return image_file(value)
+        case list() | tuple():
+            return [_plain(each) for each in value]
+    return value
 
 
 class ExportWriter(AbstractContextManager["ExportWriter"]):
     """Writes one shard's rows to a file named after the shard, such as `train-00000-of-00004`."""
 
-    source: ClassVar[Mapping[str, str]]  # the source in the export's spec
-
     @abstractmethod
-    def __init__(self, folder: Path, shard: str, columns: Columns) -> None: ...
+    def __init__(self, folder: Path, shard: str, schema: pa.Schema) -> None: ...
 
     @abstractmethod
     def write(self, record: Record, row: Row) -> None:
         """Writes a record's row. Raises: ExportError: the format cannot hold one of its values."""
 
     @staticmethod
-    def check(columns: Columns) -> None:
+    def check(columns: Mapping[str, Column]) -> None:
         """Raises: ExportError: the format cannot hold one of the columns."""
-
-    @staticmethod
-    def name_in_spec(name: str, column: ExportColumn | None = None) -> str:
-        """Returns the spec's name of a feature's column, or without `column` of the key or the split."""
-        return name
-
-
-ARROW = {"image": pa.binary(), "string": pa.string()}  # the other types have NumPy's names
-
-
-def _arrow(column: ExportColumn) -> pa.DataType:
-    cell: pa.DataType = ARROW.get(column.type) or pa.from_numpy_dtype(column.type)
-    for _ in range(column.depth):
-        cell = pa.list_(cell)
-    return cell
 
 
 class ParquetWriter(ExportWriter):
     """Writes one Parquet file, with images' bytes in its rows."""
 
-    source = {"format": "parquet", "path": "data/*.parquet"}
-
-    def __init__(self, folder: Path, shard: str, columns: Columns) -> None:
-        own = [(name, pa.string()) for name in (*columns.key, columns.split)]
-        self._schema = pa.schema([*own, *((column.name, _arrow(column)) for column in columns.columns)])
-        self._file = pq.ParquetWriter(path_within(folder, f"data/{shard}.parquet"), self._schema)
+    def __init__(self, folder: Path, shard: str, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._file = pq.ParquetWriter(path_within(folder, f"data/{shard}.parquet"), schema)
         self._rows, self._bytes = list[dict[str, Any]](), 0
 
     def write(self, record: Record, row: Row) -> None:
@@ -109,15 +180,14 @@ def _bytes(cell: Any) -> Any:
 class WebDatasetWriter(ExportWriter):
     """Writes one tar file of samples: `00000017.json`, and `00000017.photo.jpeg` for the column `photo`."""
 
-    source = {"format": "webdataset", "path": "data/*.tar"}
-
-    def __init__(self, folder: Path, shard: str, columns: Columns) -> None:
+    def __init__(self, folder: Path, shard: str, schema: pa.Schema) -> None:
         self._file = tarfile.open(path_within(folder, f"data/{shard}.tar"), "w")  # noqa: SIM115 - closed by __exit__
 
     def write(self, record: Record, row: Row) -> None:
         stem = f"{record.position:08d}"
         images = {name: cell for name, cell in row.items() if isinstance(cell, ImageFile)}
-        self._add(f"{stem}.json", _json({name: cell for name, cell in row.items() if name not in images}))
+        values = {name: _text(name, cell) for name, cell in row.items() if name not in images}
+        self._add(f"{stem}.json", json.dumps(values, ensure_ascii=False).encode() + b"\n")
         for name, image in images.items():
             self._add(f"{stem}.{name.lower()}{image.suffix}", image.data)
 
@@ -130,38 +200,26 @@ class WebDatasetWriter(ExportWriter):
         self._file.close()
 
     @staticmethod
-    def check(columns: Columns) -> None:
+    def check(columns: Mapping[str, Column]) -> None:
         """Refuses sequences of images, and names of images that differ only in case."""
         owners = {"json": "the row's values"}
-        for column in columns.columns:
-            if column.type == "image" and column.depth:
+        for name, column in columns.items():
+            if column.type == pa.list_(pa.binary()):
                 raise ExportError(f"webdataset cannot hold several images a row, as in '{column.feature}': use parquet")
-            own = f"the image '{column.name}'"
-            if column.type == "image" and (owner := owners.setdefault(column.name.lower(), own)) != own:
+            own = f"the image '{name}'"
+            if column.type == pa.binary() and (owner := owners.setdefault(name.lower(), own)) != own:
                 raise ExportError(f"webdataset ignores case, so {own} and {owner} need the same file: use parquet")
 
-    @staticmethod
-    def name_in_spec(name: str, column: ExportColumn | None = None) -> str:
-        """Returns an image's file extensions in a sample, or another column's field in its JSON."""
-        if column is None or column.type != "image":
-            return f"json.{name}"
-        return ";".join(f"{name.lower()}.{suffix}" for suffix in IMAGE_SUFFIXES)
 
-
-def _json(values: Mapping[str, Any]) -> bytes:
+def _text(name: str, cell: Any) -> Any:
+    """Returns a cell as JSON holds it. Raises: ExportError."""
     try:
-        return json.dumps(values, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+        cell = cell.decode() if isinstance(cell, bytes) else cell
+        json.dumps(cell, allow_nan=False)
     except ValueError:
-        name = next(name for name, value in values.items() if not _is_json(value))
-        raise ExportError(f"'{name}' holds NaN or an infinite number, invalid in JSON: use parquet") from None
-
-
-def _is_json(value: Any) -> bool:
-    try:
-        json.dumps(value, allow_nan=False)
-    except ValueError:
-        return False
-    return True
+        what = "bytes that are not UTF-8" if isinstance(cell, bytes) else "NaN or an infinite number"
+        raise ExportError(f"'{name}' holds {what}, invalid in JSON: use parquet") from None
+    return cell
 
 
 FORMATS: Mapping[str, type[ExportWriter]] = {"parquet": ParquetWriter, "webdataset": WebDatasetWriter}
@@ -174,8 +232,6 @@ class Exported:
     rows: int
     files: int
     bytes: int
-    notes: list[str]
-    has_spec: bool  # whether the export includes a spec; a build needs rows of `train`
 
 
 def export(dataset: DatasetVersion, to: str, target: Path, split: str | None = None) -> Exported:
@@ -189,7 +245,6 @@ def export(dataset: DatasetVersion, to: str, target: Path, split: str | None = N
 
     Raises:
         ExportError: the format is unknown, or cannot hold a feature; or the folder is not empty, or the current one.
-        SpecError: the rows cannot be rebuilt by a spec.
         DatasetError: the split is unknown, or a record is damaged.
         OSError: the folder cannot be written.
     """
@@ -197,23 +252,18 @@ def export(dataset: DatasetVersion, to: str, target: Path, split: str | None = N
         raise ExportError(f"unknown format '{to}'{did_you_mean(to, FORMATS)}; known: {', '.join(FORMATS)}")
     writer, target, columns = FORMATS[to], _target(target), columns_of(dataset)
     writer.check(columns)
-    spec = _spec(dataset, writer, columns) if split in (None, "train") else None
     target.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
     try:
         folder.chmod(0o755)  # `mkdtemp` lets only the owner read
         rows = _write(dataset, writer, columns, folder, split)
-        if spec is not None:
-            for path, lines in columns.files.items():
-                path_within(folder, path).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-            (folder / SPEC_FILE).write_text(spec, encoding="utf-8")
         files = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
         folder.rename(target)  # also replaces an empty folder
     except BaseException:
         with suppress(OSError):
             shutil.rmtree(folder)
         raise
-    return Exported(rows, len(files), sum(files), columns.notes, spec is not None)
+    return Exported(rows, len(files), sum(files))
 
 
 def _target(given: Path) -> Path:
@@ -228,80 +278,31 @@ def _target(given: Path) -> Path:
 
 
 def _write(
-    dataset: DatasetVersion, writer: type[ExportWriter], columns: Columns, folder: Path, split: str | None
+    dataset: DatasetVersion,
+    writer: type[ExportWriter],
+    columns: Mapping[str, Column],
+    folder: Path,
+    split: str | None,
 ) -> int:
     """Writes a file for each nonempty shard; returns the number of rows."""
-    rows = 0
-    features = {**dataset.features, **columns.as_stored}
-    dataset = DatasetVersion(dataset.folder, replace(dataset.manifest, features=features))
+    rows, spans = 0, ["span"] if dataset.manifest.spans else []
+    own = [name if name not in columns else f"{name}_" for name in (*spans, KEY, "split")]
+    schema = pa.schema([*((name, pa.string()) for name in own), *((name, each.type) for name, each in columns.items())])
     for name in dataset.splits if split is None else [split]:
-        shards = len(dataset.manifest.split(name).shards)
-        for number, records in _by_shard(dataset, name):
-            with writer(folder, f"{name}-{number:05d}-of-{shards:05d}", columns) as shard:
-                for record, row in _rows(records, columns):
+        shards = dataset.manifest.split(name).shards
+        ends = list(accumulate(shard.records for shard in shards))  # shards in other folders may share a file name
+        by_shard = groupby(read_records(dataset, name), key=lambda record: bisect_right(ends, record.position))  # noqa: B023
+        for number, records in by_shard:
+            with writer(folder, f"{name}-{number:05d}-of-{len(shards):05d}", schema) as shard:
+                for record in records:
+                    ids = ([record.span] if spans else []) + [record.key, record.split]
                     try:
-                        shard.write(record, row)
+                        cells = {each: column.cell(record.values[column.feature]) for each, column in columns.items()}
+                        record.key.encode()
+                        shard.write(record, dict(zip(own, ids, strict=True)) | cells)
+                    except UnicodeEncodeError:
+                        raise ExportError(f"the key {record.key!a} is not UTF-8, so it cannot be exported") from None
                     except ExportError as error:
                         raise ExportError(f"row '{record.key}': {error}") from None
                     rows += 1
     return rows
-
-
-def _by_shard(dataset: DatasetVersion, split: str) -> Iterator[tuple[int, Iterator[Record]]]:
-    """Groups a split's records by shard number, since shards in other versions' folders may share a file name."""
-    ends = list(accumulate(shard.records for shard in dataset.manifest.split(split).shards))
-    return groupby(read_records(dataset, split), key=lambda record: bisect_right(ends, record.position))
-
-
-def _rows(records: Iterator[Record], columns: Columns) -> Iterator[tuple[Record, Row]]:
-    own = (*columns.key, columns.split)
-    for record in records:
-        span = (record.span,) if columns.is_by_span else ()
-        row: dict[str, Any] = dict(zip(own, (*span, _key(record), record.split), strict=True))
-        for column in columns.columns:
-            try:
-                row[column.name] = column.cell(record.values[column.feature])
-            except ExportError as error:
-                raise ExportError(f"row '{record.key}', feature '{column.feature}': {error}") from None
-        yield record, row
-
-
-def _key(record: Record) -> str:
-    try:
-        record.key.encode()
-    except UnicodeEncodeError:
-        raise ExportError(f"the key {record.key!a} is not UTF-8, so it cannot be exported") from None
-    return record.key
-
-
-def _spec(dataset: DatasetVersion, writer: type[ExportWriter], columns: Columns) -> str:
-    """Returns the spec of the exported rows. Raises: SpecError: a spec cannot describe them."""
-    given = dataset.manifest.spec
-    version = " ".join(dataset.version.split())  # a line break would end the comment
-    notes = [f"Rebuilds the rows of {dataset.name} {version}: recordmill build {SPEC_FILE} --output DIR"]
-    spec = {
-        "name": dataset.name,
-        "source": writer.source,
-        "key": [writer.name_in_spec(name) for name in (*columns.key, *columns.windows)],
-        "splits": given.get("splits"),
-        "split_by": {"column": writer.name_in_spec(columns.split)},
-        **{name: given[name] for name in OPTIONS if given.get(name)},
-        "features": _features(writer, columns),
-        **({"label": dataset.label} if dataset.label else {}),
-    }
-    copied = json.loads(json.dumps(spec))  # YAML writes an object that occurs twice as an anchor and an alias
-    yaml_text = yaml.safe_dump(copied, default_flow_style=None, sort_keys=False, allow_unicode=True, width=math.inf)
-    text = "".join(f"# {note}\n" for note in [*notes, *columns.notes]) + yaml_text
-    parse_spec(text)
-    return text
-
-
-def _features(writer: type[ExportWriter], columns: Columns) -> dict[str, Any]:
-    """Returns the spec's features, each with its column's name if that differs."""
-    by_name = {column.name: column for column in columns.columns}
-    features = {}
-    for name, options in columns.features.items():
-        column = options.get("column", name)
-        read = writer.name_in_spec(column, by_name[column])
-        features[name] = options if read == name else {**options, "column": read}
-    return features

@@ -1,6 +1,6 @@
 """NumPy batches of a split: each is a function of the step alone."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
@@ -117,6 +117,26 @@ def in_structure(request: Request, features: Any, label: Any, weights: Any) -> B
     """Joins the parts of a batch: arrays or tensors."""
     parts = [features, *([label] if request.label is not None else []), *([weights] if request.given.pad else [])]
     return tuple(parts) if len(parts) > 1 else features
+
+
+def named(batch: Batch) -> Iterator[tuple[str, Any]]:
+    """Yields the arrays of a batch, or their specs, with their names for messages."""
+    features, *others = (batch,) if isinstance(batch, dict) else batch
+    yield from ((f"'{name}'", array) for name, array in features.items())
+    yield from (("the label", array) for array in others)
+
+
+def fitting(batch: Batch, kept: Callable[[Any], Any]) -> Batch:
+    """Returns a batch with whole numbers within the dtypes that JAX `kept` for theirs. Raises: DatasetError: others."""
+    for name, array in named(batch):
+        values = array.values if isinstance(array, Ragged) else array
+        if values.dtype.kind in "iu" and values.size and (dtype := np.dtype(kept(values.dtype))) != values.dtype:
+            for value in map(int, (values.min(), values.max())):
+                if not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+                    raise DatasetError(
+                        f"{name} holds {value}, beyond JAX's {dtype}: set jax_enable_x64, or leave it out"
+                    )
+    return batch
 
 
 BYTES_TOGETHER = 256 << 10  # 256 KiB of records: amortizes NumPy's cost per call, and its arrays stay in a core's cache

@@ -15,7 +15,7 @@ import numpy as np
 
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.reader.batches import SplitSource
+from recordmill.pipeline.reader.batches import SplitSource, fitting
 from recordmill.pipeline.reader.block_cache import BlockCache
 from recordmill.pipeline.reader.iteration import NumpyInput, OnDevice, placed
 from recordmill.pipeline.reader.notebook import input_html
@@ -102,8 +102,8 @@ class Input(NumpyInput):
     def as_jax(self, sharding: Any = None) -> OnDevice:
         """Returns the batches as JAX arrays; the next one is put on the device while the model works.
 
-        Without `jax_enable_x64` JAX makes int32 of int64. Strings stay NumPy arrays. `state_dict` returns the
-        position after the latest batch, and `load_state_dict` resumes there.
+        Without `jax_enable_x64` JAX makes int32 of int64; values beyond raise DatasetError. Strings stay NumPy arrays.
+        `state_dict` returns the position after the latest batch, and `load_state_dict` resumes there.
 
         Args:
             sharding: a `jax.sharding.Sharding`: arrays are global, each process giving its part of the batch; give the
@@ -122,7 +122,7 @@ class Input(NumpyInput):
                 return jax.device_put(array)
             return jax.make_array_from_process_local_data(sharding, array)
 
-        return OnDevice(self, lambda batch: placed(put, batch))
+        return OnDevice(self, lambda batch: placed(put, fitting(batch, jax.dtypes.canonicalize_dtype)))
 
     def as_keras(self, model: Any = None) -> "KerasBatches":
         """Returns the batches as a `keras.utils.PyDataset`, for any backend: `fit(train.as_keras(), shuffle=False)`.

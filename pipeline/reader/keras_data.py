@@ -9,14 +9,14 @@ its inputs are unknown before the first batch.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import keras
 
 from recordmill.pipeline.errors import DatasetError, listed
-from recordmill.pipeline.reader.batches import Batch, SplitSource, element_spec
+from recordmill.pipeline.reader.batches import Batch, SplitSource, element_spec, fitting, named
 from recordmill.pipeline.reader.iteration import NumpyBatches, NumpyInput
 from recordmill.pipeline.reader.request import Request
 from recordmill.transforms.contract.stored import ArraySpec
@@ -104,18 +104,11 @@ def _features(spec: Any) -> Mapping[str, ArraySpec]:
     return features
 
 
-def _named(spec: Any) -> Iterator[tuple[str, ArraySpec]]:
-    """Yields the arrays of a batch with their names for messages."""
-    others = () if isinstance(spec, dict) else spec[1:]
-    yield from ((f"'{name}'", array) for name, array in _features(spec).items())
-    yield from (("the label", array) for array in others)
-
-
 class KerasBatches(keras.utils.PyDataset):
     """Batches for `fit` and others; a pass begins with batch 0, and Keras may begin one just for the shapes."""
 
     def __init__(self, given: NumpyInput, for_model: Callable[..., Batch] | None) -> None:
-        for name, spec in _named(given.element_spec):
+        for name, spec in named(given.element_spec):
             if spec.ragged or spec.dtype == "bytes":
                 what = "ragged" if spec.ragged else "strings"
                 raise DatasetError(f"{name} is {what}, which Keras does not take as NumPy: leave it out, features=[…]")
@@ -142,6 +135,10 @@ class KerasBatches(keras.utils.PyDataset):
         if batch is None:
             raise DatasetError("Keras counts every batch, and one was skipped: as_tf_data(model), or larger batches")
         self._asked = index + 1
+        if keras.config.backend() == "jax":
+            import jax
+
+            batch = fitting(batch, jax.dtypes.canonicalize_dtype)
         if self._for_model is None:
             return batch
         return self._for_model(*(batch if isinstance(batch, tuple) else [batch]))

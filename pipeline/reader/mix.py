@@ -6,24 +6,24 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
-from itertools import accumulate
+from itertools import accumulate, zip_longest
 from math import inf, lcm
 from numbers import Real
 from typing import Any, Self
 
 import numpy as np
 
-from recordmill.pipeline.dataset.version import Ids, padding_id, read_vocabulary
+from recordmill.pipeline.dataset.version import Ids, read_vocabulary
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.batches import Batch, Batches, BatchSource, SplitSource, structured
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.options import ReadOptions
 from recordmill.pipeline.reader.order import Integers, permuted
+from recordmill.pipeline.reader.request import Request
 from recordmill.pipeline.reader.rows import Chosen, Rows
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
 from recordmill.transforms.contract.stored import Ragged
 
 MIXED = 201  # the purpose of a block's permutation; `order` has others
@@ -55,11 +55,11 @@ def mix(
         workers: processes that make batches, by default as in `training_input`; 0 for none.
 
     Raises:
-        DatasetError: the inputs do not fit, their ids mean different words, or a value is out of range.
+        DatasetError: the inputs do not fit, their values differ in meaning, or a value is out of range.
     """
     sources = [_split_source(each) for each in inputs]
     _check(sources, weights)
-    _check_words([each.folder for each in inputs], sources)
+    _check_meaning([each.folder for each in inputs], sources)
     given = replace(
         sources[0].given,
         seed=seed,
@@ -176,7 +176,7 @@ def _read(rows: Rows, mine: Any, ranks: Integers) -> list[tuple[Integers, dict[s
 
 def merged(parts: Sequence[dict[str, Any]], order: Integers, features: Mapping[str, Description]) -> dict[str, Any]:
     """Concatenates several dictionaries of arrays, and reorders the rows."""
-    padding = {name: padding_id(description) or 0 for name, description in features.items()}
+    padding = {name: description.padding for name, description in features.items()}
     return {
         name: _ragged([part[name] for part in parts], order)
         if isinstance(parts[0][name], Ragged)
@@ -185,13 +185,16 @@ def merged(parts: Sequence[dict[str, Any]], order: Integers, features: Mapping[s
     }
 
 
-def _stacked(arrays: Sequence[Any], padding: int) -> Any:
+def _stacked(arrays: Sequence[Any], padding: Any) -> Any:
     """Concatenates arrays, padded to the largest."""
     largest = np.max([array.shape[1:] for array in arrays], 0).astype(int).tolist() if arrays[0].ndim > 1 else []
 
     def filled(array: Any) -> Any:
-        missing = [(0, size - mine) for size, mine in zip(largest, array.shape[1:], strict=True)]
-        return np.pad(array, [(0, 0), *missing], constant_values=padding) if any(map(any, missing)) else array
+        if [*array.shape[1:]] == largest:
+            return array
+        full = np.full((len(array), *largest), padding, array.dtype)
+        full[tuple(map(slice, array.shape))] = array
+        return full
 
     return np.concatenate([filled(array) for array in arrays])
 
@@ -223,21 +226,41 @@ def _check(sources: Sequence[SplitSource], weights: Sequence[float]) -> None:
         mine, others = ((steps.batch_size, steps.host_index, steps.host_count) for steps in both)
         if mine != others:
             raise DatasetError(f"mixed inputs need one batch_size, host_index and host_count: {mine} is not {others}")
-        if source.element_spec != sources[0].element_spec or request.mixtures != first.mixtures:
-            specs = f"{source.element_spec} is not {sources[0].element_spec}"
+        looks = [({*each.request.features}, each.element_spec, each.request.mixtures) for each in (source, sources[0])]
+        if looks[0] != looks[1]:
+            specs = " is not ".join(f"{', '.join(sorted(names))}: {spec}" for names, spec, _ in looks)
             remedy = "name the features that both have, and bring images to one size"
             raise DatasetError(f"batches of {request.dataset} and {first.dataset} do not look alike: {specs}; {remedy}")
 
 
-def _check_words(folders: Sequence[Any], sources: Sequence[SplitSource]) -> None:
-    """Checks that ids mean the same words in all datasets. Raises: DatasetError."""
-    found: dict[str, Any] = {}
-    for folder, source in zip(folders, sources, strict=True):
-        for name, description in source.request.features.items():
-            if isinstance(description, Ids | TokenLabelsDescription):
-                hashes = getattr(description, "hash_buckets", None)
-                words = read_vocabulary(folder, description, name) if hashes is None else hashes
-                if found.setdefault(name, words) != words:
-                    remedy = f"build both with the same `classes` or `vocabulary`, or read without '{name}'"
-                    other = f"the ids of '{name}' mean other words in {folder} than in {folders[0]}"
-                    raise DatasetError(f"{other}: {remedy}")
+def _check_meaning(folders: Sequence[Any], sources: Sequence[SplitSource]) -> None:
+    """Checks that values mean the same in all datasets. Raises: DatasetError."""
+    first = {name: _meaning(folders[0], sources[0].request, name) for name in sources[0].request.features}
+    for folder, source in zip(folders[1:], sources[1:], strict=True):
+        for name, mine in first.items():
+            others = _meaning(folder, source.request, name)
+            for field in {**mine, **others}:
+                values = [others.get(field), mine.get(field)]
+                if values[0] != values[1]:
+                    raise DatasetError(_differs(name, field, values, [folder, folders[0]]))
+
+
+def _meaning(folder: Any, request: Request, name: str) -> dict[str, Any]:
+    """Returns what decides the meaning of a feature's values, as they are read."""
+    description, pack = request.features[name], request.packing
+    has_words = isinstance(description, Ids) and description.hash_buckets is None
+    words = read_vocabulary(folder, description, name) if has_words else None
+    meaning = description.meaning(request.statistics[name], words)
+    if request.given.dtype in ("uint8", "uint16"):  # pixels as stored
+        meaning = {field: value for field, value in meaning.items() if field not in ("offset", "scale")}
+    return meaning if pack is None else {**meaning, "padding": pack.padding.get(name, description.padding)}
+
+
+def _differs(name: str, field: str, values: Sequence[Any], folders: Sequence[Any]) -> str:
+    """Names the field that differs, its value in each folder, of lists the first that differs, and the remedy."""
+    if all(isinstance(value, list | tuple) for value in values):
+        place = next(n for n, (one, other) in enumerate(zip_longest(*values)) if one != other)
+        field, values = f"{field}[{place}]", [[*value, None][place] for value in values]
+    there = ", ".join(f"{cut(repr(value))} in {folder}" for value, folder in zip(values, folders, strict=True))
+    same = "one `classes`, `vocabulary` or `boundaries`, and `normalize: none` where figures are learned"
+    return f"'{name}' means something else: its {field} is {there}; build both with {same}, or read without '{name}'"

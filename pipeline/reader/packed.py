@@ -12,7 +12,6 @@ from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.manifest_parts import Pack
 from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import ADVICE
-from recordmill.pipeline.dataset.version import padding_id
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.options import THE_LABEL, ReadOptions
 from recordmill.transforms.contract.kinds.base import Description
@@ -92,7 +91,7 @@ def arrays(pack: Pack, features: Descriptions, columns: Mapping[str, Column], em
     assert isinstance(lengths, Ragged)  # noqa: S101 - `columns`
     for number, (name, description) in enumerate(features.items()):
         for part in lists_of(description.parts()):
-            padding = 0 if part else pack.padding.get(name, padding_id(description) or 0)
+            padding = 0 if part else pack.padding.get(name, description.padding)
             column = columns[part_name(name, part)]
             assert isinstance(column, Ragged)  # noqa: S101 - `columns`
             if number or part:

@@ -40,6 +40,7 @@ class Request:
     ranges: Ranges  # the records to read, in the numbering over all shards
     features: dict[str, Description]  # the descriptions of the features to read, with the label
     parts: Mapping[str, Stored]  # the parts of a record to parse; for adopted files without keys, without the key
+    statistics: Mapping[str, Mapping[str, Any]]  # what the build learned, by feature
     label: str | None
     augment: Mapping[str, tuple[Augmentation, ...]]  # random changes of images, by feature
     masks: frozenset[str]  # augmented features that hold masks, not colours
@@ -115,6 +116,7 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
         ranges=chosen,
         features=features,
         parts=parts_to_parse(manifest, features, with_key=given.with_key),
+        statistics={name: manifest.statistics.get(name, {}) for name in features},
         label=label,
         **_augmentations(given.augment, features, label),
         steps=Steps(records, given.batch_size, given.host_index, given.host_count, given.drop_remainder, lanes),

@@ -80,8 +80,6 @@ class Verification:
     folder: str
     findings: Findings
     seconds: float
-    repaired: tuple[str, ...] = ()  # the files that `--repair` replaced
-    unrepaired: tuple[str, ...] = ()  # the files that it could not replace, with reasons
 
     @property
     def is_whole(self) -> bool:
@@ -102,8 +100,6 @@ class Verification:
         megabytes = findings.checked["bytes"] / 1e6
         yield f"checked {checked}; {megabytes:,.1f} MB in {self.seconds:.1f} s, {self._speed:,.0f} MB/s"
         yield from (f"not checked: {check}" for check in findings.unchecked)
-        yield from (f"repaired: {file}" for file in self.repaired)
-        yield from (f"not repaired: {reason}" for reason in self.unrepaired)
         problems, files = findings.counts.total(), len(findings.counts)
         verdict = f"{problems:,} problem{'s' * (problems > 1)} in {files:,} file{'s' * (files > 1)}"
         verdict += f": {ADOPT}" if self.manifest.adopted else ""
@@ -123,8 +119,6 @@ class Verification:
             "unnamed": findings.unnamed,
             "checked": dict(sorted(findings.checked.items())),
             "not_checked": findings.unchecked,
-            "repaired": list(self.repaired),
-            "not_repaired": list(self.unrepaired),
             "seconds": round(self.seconds, 3),
             "megabytes_per_second": round(self._speed, 1),
         }

@@ -141,16 +141,6 @@ def _check_packs(files: VersionFiles, shard: Shard, findings: Findings) -> None:
             findings.add(path, str(error))
 
 
-def index_of(files: VersionFiles, shard: Shard) -> bytes:
-    """Makes the index of an undamaged shard from its records."""
-    (folder, path), *_ = files.located(shard)
-    with folder.open(path) as (file, size):
-        walk = FrameWalk(file, size, None, lambda record, offset, message: None)
-        for _ in walk.batches():
-            continue
-    return np.frombuffer(walk.offsets, np.uint64).astype("<u8").tobytes()
-
-
 class RecordChecks:
     """Checks the records of one shard, batch by batch, in order; calls `report` with each fault."""
 

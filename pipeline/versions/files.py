@@ -10,9 +10,8 @@ the next one finds it.
 """
 
 import hashlib
-import os
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import repeat
@@ -21,15 +20,11 @@ from types import MappingProxyType
 
 from recordmill.pipeline.dataset.file_names import inner_paths, inner_sizes
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Json, Manifest, Shard
-from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions.stores.base import Copied, Store
 from recordmill.pipeline.versions.stores.bucket import UPLOADS
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.open_store import open_store
-
-MATERIALIZED = "materialized"
-"""The provenance entry with the time when a version was made whole, and the earlier files of its shards."""
 
 
 class KeptFiles:
@@ -87,24 +82,6 @@ class KeptFiles:
             self.copied_bytes += copied.bytes
 
 
-def replace_file(made: Path, path: Path) -> None:
-    """Replaces a file of a version, and its hard links in other versions."""
-    twins = _twins(path)
-    os.replace(made, path)
-    for twin in twins:
-        link = attempt_name(str(twin))
-        os.link(path, link)
-        os.replace(link, twin)
-
-
-def _twins(path: Path) -> list[Path]:
-    if not path.exists() or (state := path.stat()).st_nlink == 1:
-        return []
-    others = (other for other in path.parents[1].glob("*/*") if other != path and other.is_file())
-    own = (other for other in others if not (other.is_symlink() or other.parent.is_symlink()))
-    return [other for other in own if os.path.samestat(state, other.stat())]
-
-
 NONE: Mapping[str, Json] = MappingProxyType({})
 
 
@@ -144,13 +121,8 @@ class Needs:
         return f"{first} and {len(others)} more need them" if others else f"{first} needs them"
 
 
-def needs_of(
-    store: Store, but: Collection[str] = (), is_recent: Callable[[Manifest], bool] = lambda manifest: True
-) -> Needs:
-    """Collects the files that versions, except `but`, need of others. Raises: OutputError: the output cannot be read.
-
-    `is_recent`: whether readers may still use a materialized version's earlier files, which then count too.
-    """
+def needs_of(store: Store, but: Collection[str] = ()) -> Needs:
+    """Collects the files that versions, except `but`, need of others. Raises: OutputError: the output is unreadable."""
     names = store.children(VERSIONS_FOLDER)
     needs = Needs()
     for version in names:
@@ -163,9 +135,6 @@ def needs_of(
             needs.whole.update({name: version for name in names if name != version and name.encode() in content.data})
             continue
         needs.files.update(dict.fromkeys(referenced_files(manifest), version))
-        if MATERIALIZED in manifest.provenance and is_recent(manifest):
-            before = manifest.provenance[MATERIALIZED]["from"]
-            needs.files.update({f"{VERSIONS_FOLDER}/{name}": version for name in before})
     return needs
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, Latest, Manifest
 from recordmill.pipeline.versions import build_folders, leases, listing, publishing
 from recordmill.pipeline.versions.base import is_held_back
-from recordmill.pipeline.versions.files import MATERIALIZED, Needs, Removal, needs_of, remove_unneeded
+from recordmill.pipeline.versions.files import Needs, Removal, needs_of, remove_unneeded
 from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.latest import compare_and_swap, latest_of
 from recordmill.pipeline.versions.leases import BUILD, Holder, OnWait
@@ -154,7 +154,7 @@ class _Pruning:
 
         latest = latest_of(self.store)
         if latest is not None:
-            self.remove_marked(mark(latest) if self.dry_run else compare_and_swap(self.store, mark), grace)
+            self.remove_marked(mark(latest) if self.dry_run else compare_and_swap(self.store, mark))
 
     def prune_trials(self) -> None:
         """Removes unheld trial versions of an output without `LATEST`, where they cannot be marked or pinned."""
@@ -170,7 +170,7 @@ class _Pruning:
             if not self.dry_run:
                 self.store.remove(folder, MANIFEST_FILE)
 
-    def remove_marked(self, latest: Latest | None, grace: float = listing.GRACE_SECONDS) -> None:
+    def remove_marked(self, latest: Latest | None) -> None:
         """Removes marked versions, except those held by readers and files needed by other versions."""
         if latest is None or not latest.removing:
             return
@@ -179,7 +179,7 @@ class _Pruning:
         sizes = {folder: self.store.sizes(folder) for folder in folders.values()}
         removal = Removal(self.store, {name: size for each in sizes.values() for name, size in each.items()})
         marked = marked if self.dry_run else self._hidden(marked)
-        needs = needs_of(self.store, marked, partial(self._is_recent, grace)) if marked else Needs()
+        needs = needs_of(self.store, marked) if marked else Needs()
         for version in marked:
             self._remove_unneeded(folders[version], sizes[folders[version]], needs, removal)
         if marked and not self.dry_run:
@@ -197,11 +197,6 @@ class _Pruning:
                 for name in (CLAIM_FILE, MANIFEST_FILE):  # from here on its references do not count
                     self.store.delete(f"{VERSIONS_FOLDER}/{version}/{name}")
         return marked
-
-    def _is_recent(self, grace: float, manifest: Manifest) -> bool:
-        """Whether a reader may have opened a version before it was materialized."""
-        age = listing.age_of(manifest.provenance[MATERIALIZED].get("at"), datetime.now(UTC))
-        return age is None or age < grace or any(listing.holds(lease, manifest.version) for lease in self.living)
 
     def _remove_unneeded(self, folder: str, sizes: Mapping[str, int], needs: Needs, removal: Removal) -> None:
         """Removes a version's files, except those needed by other versions."""
@@ -250,7 +245,7 @@ class _Pruning:
         """Removes a bucket's files outside versions and uploads, unless they may be needed."""
         store = self.store
         latest, unowned = latest_of(store), [] if store.links else build_folders.ownerless(store)
-        needs = needs_of(store, is_recent=partial(self._is_recent, grace)) if unowned else Needs()
+        needs = needs_of(store) if unowned else Needs()
         for version in unowned:
             folder = f"{VERSIONS_FOLDER}/{version}"
             newest, sizes = store.newest(folder), store.sizes(folder)

@@ -138,13 +138,8 @@ def _list(batch: Batch, name: str, description: Padded) -> Parts:
     return _padded(batch, description, Ragged(_array(rows.values), rows.splits))
 
 
-def _padded(batch: Batch, description: Padded, rows: Ragged, padding: int | None = None) -> Parts:
-    return _with_length(description, rows, lambda length: _filled(batch, rows, length, padding))
-
-
-def _filled(batch: Batch, rows: Ragged, length: int | None, padding: int | None = None) -> Array:
-    filling: Any = padding if padding is not None else b"" if rows.values.dtype == object else 0
-    return padded(rows, length, filling, batch.empty)
+def _padded(batch: Batch, description: Padded, rows: Ragged) -> Parts:
+    return _with_length(description, rows, lambda length: padded(rows, length, description.padding, batch.empty))
 
 
 def _with_length(description: Padded, rows: Ragged, full: Callable[[int | None], Array]) -> Parts:
@@ -186,7 +181,7 @@ def _categories(batch: Batch, name: str, description: CategoriesDescription) -> 
     rows: Any = batch.columns[name]
     if description.read == "multi_hot":
         return {"": _multi_hot(name, rows, description.vocabulary_size, batch.empty)}
-    return _padded(batch, description, rows, description.padding_id)
+    return _padded(batch, description, rows)
 
 
 def _multi_hot(name: str, rows: Ragged, size: int, empty: Empty) -> Array:
@@ -227,7 +222,7 @@ def _own(batch: Batch, name: str, description: OwnDescription) -> Parts:
     if description.shape is not None:
         return _values(batch, name, description)
     rows: Any = batch.columns[name]
-    return {"": _filled(batch, Ragged(_array(rows.values), rows.splits), None)}
+    return {"": padded(Ragged(_array(rows.values), rows.splits), None, description.padding, batch.empty)}
 
 
 KINDS: Mapping[str, Callable[[Batch, str, Any], Parts]] = {

@@ -54,8 +54,6 @@ taskmanager.memory.jvm-overhead.max: 192m
 cluster.evenly-spread-out-slots: true
 # A job that failed begins anew with the driver's next attempt; Python workers do not survive Flink's own restart.
 restart-strategy.type: none
-# A slot whose work is done is free for a backup of the last shards at once, not after 50 s.
-slot.idle.timeout: 2000
 # A killed TaskManager is missed after this time; a busy machine needs more than a second to answer.
 heartbeat.interval: 3000
 heartbeat.timeout: 20000

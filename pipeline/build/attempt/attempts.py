@@ -32,8 +32,6 @@ from pathlib import Path
 from typing import Any
 
 from recordmill.pipeline.build.context import reports
-from recordmill.pipeline.build.plan.plan import BuildPlan
-from recordmill.pipeline.build.runners.job import Rest
 from recordmill.pipeline.dataset.file_names import index_bytes
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER
 from recordmill.pipeline.dataset.manifest_parts import PackFile
@@ -277,7 +275,7 @@ def begin(
 
 
 def finished_work(run: Run, chunks: int) -> Kept | None:
-    """Returns the finished work of an attempt, possibly still running; None unless all chunks were read."""
+    """Returns the finished work of an attempt; None unless all chunks were read."""
     analysis = reports.read_report(run.workspace, f"reports/{reports.ANALYSIS}")
     steps, read, expected = list(map(reports.chunk_step, range(chunks))), list[Report](), Counter[int]()
     for report in filter(None, reports.read_reports(run.workspace, steps)):
@@ -293,24 +291,6 @@ def finished_work(run: Run, chunks: int) -> Kept | None:
     wanted = frozenset(chunk for chunk, report in again if report and groups & reports.take_groups(report).keys())
     finished = [report for chunk, report in enumerate(read) if chunk not in wanted]
     return Kept(analysis["export"], shards, groups, wanted, _counts(finished, list(shards.values())))
-
-
-def rest_of(run: Run, plan: BuildPlan) -> Rest[Kept]:
-    """Follows the job that writes the shards: first its chunks, then its shards."""
-    chunks, span_of = len(plan.chunks), plan.layout.span_of_group
-    groups = frozenset(group for group in range(plan.layout.groups) if span_of(group) not in plan.spans.kept)
-
-    def count() -> tuple[int, int]:
-        steps = Counter(name.removeprefix("reports/").partition("-")[0] for name in run.workspace.names("reports"))
-        if steps["chunk"] < chunks:
-            return steps["chunk"], chunks - steps["chunk"]
-        return steps["shard"], len(groups) - steps["shard"]
-
-    def find() -> Kept | None:
-        kept = finished_work(run, chunks) or Kept("", {}, groups, frozenset(range(chunks)))  # if rows are still read
-        return kept if kept.groups else None
-
-    return Rest(count, find)
 
 
 def _counts(chunks: list[Report], shards: list[Report]) -> dict[str, int]:

@@ -260,12 +260,6 @@ def keeps_ids(feature: Feature) -> bool:
     return isinstance(feature, NamedClasses) and feature.keeps_ids
 
 
-def names_kept_by(spec: Spec, folder: Location, manifest: Manifest) -> Names:
-    """Returns the names that a version's build inherited. Raises: DatasetError as `names_to_keep`."""
-    kept = manifest.provenance.get(KEPT_NAMES, {})
-    return {name: words[: kept[name]] for name, words in names_to_keep(spec, folder, manifest).items() if name in kept}
-
-
 def continues(names: Names, before: Names) -> bool:
     """Whether every name has its earlier id."""
     return all(names.get(feature, ())[: len(words)] == words for feature, words in before.items())

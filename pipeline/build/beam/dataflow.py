@@ -9,6 +9,7 @@ from typing import Any
 
 from apache_beam import Pipeline
 from apache_beam.options.pipeline_options import DebugOptions, PipelineOptions, TestOptions
+from apache_beam.options.pipeline_options_validator import PipelineOptionsValidator
 from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner as BeamRunner
 from apache_beam.runners.dataflow.internal import apiclient
 from google.api_core.exceptions import GoogleAPICallError, NotFound, RetryError, ServerError, TooManyRequests
@@ -49,6 +50,10 @@ class DataflowRunner(Runner):
         dataflow.check(self._complete)
         self._arguments = list(options.beam_options)
         super().__init__(BeamRunner(), self._options_of(""), options.attempts)
+        checked = self._options_of("")
+        checked.view_as(TestOptions).dry_run = True  # or the validator asks the bucket for its policies
+        if problems := PipelineOptionsValidator(checked, self._runner).validate():
+            raise RunnerError("\n".join(problems))
         # 2 for one core, as one reads; all cores for the only process of a machine
         is_alone = self.options.view_as(DebugOptions).lookup_experiment("no_use_multiple_sdk_containers")
         self.threads = 0 if is_alone else 2

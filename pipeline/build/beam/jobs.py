@@ -18,15 +18,13 @@ import tensorflow_transform.beam as tft_beam
 
 from recordmill.pipeline.build.analysis import graph
 from recordmill.pipeline.build.analysis.own_preprocessing import PreprocessingError, analysis_batches, tensor_config
-from recordmill.pipeline.build.attempt.attempts import Kept
 from recordmill.pipeline.build.base.live_analysis import LearnedAnewError, LiveAnalysis
 from recordmill.pipeline.build.beam.placement import CountDuplicates
-from recordmill.pipeline.build.beam.runner import Add, Runner
+from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.steps import TEMP, ListChunks, Step, WorkerStep, probe_temp
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
 from recordmill.pipeline.build.context.reports import leaving_error, read_report, shard_step, write_report
-from recordmill.pipeline.build.runners.job import OvertakenError, Rest
 from recordmill.pipeline.build.summaries.look import Look, PartialSums, Sums, kept, learned, statistics_look
 from recordmill.pipeline.build.summaries.summary import train_rows
 from recordmill.pipeline.build.worker.build_shard import ShardBuilder
@@ -44,8 +42,8 @@ def run_look(look: Look, chunks: Sequence[Chunk], runner: Runner) -> Sums:
     """Looks at all chunks, unless nothing is to be learned or an earlier attempt has; returns the reduced buckets."""
     done = look.read_done() if look.summaries else {}
     if done is None:
-        add = partial(_add_look, look=look, chunks=chunks)
-        runner.run(look.planned, add, Rest(partial(look.count_chunks, len(chunks)), lambda: add))
+        with runner.pipeline(look.planned) as pipeline:
+            _add_look(pipeline, look, chunks)
         done = look.finish()
     return done
 
@@ -228,32 +226,15 @@ def _read_for_analysis(context: PlannedBuild, columns: frozenset[str], chunk: Ch
         yield from analysis_batches(context, columns, train_rows(context, block.rows))
 
 
-def run_job(
-    context: PlannedBuild,
-    chunks: Sequence[Chunk],
-    finished: Sequence[int],
-    runner: Runner,
-    rest: Rest[Kept] = Rest(),  # noqa: B008 - frozen
-) -> None:
+def run_job(context: PlannedBuild, chunks: Sequence[Chunk], finished: Sequence[int], runner: Runner) -> None:
     """Runs the pipeline to its end; its results are the reports and files in the build's folder.
 
-    Also counts the duplicates of `finished`, the groups of the shards that an earlier attempt built. Raises:
-    OvertakenError: all is built, but there was a backup, and workers may still write in this attempt.
+    Also counts the duplicates of `finished`, the groups of the shards that an earlier attempt built.
     """
     install_user_code(context)
-
-    def add_rest() -> Add | None:
-        if (kept := rest.find()) is None:
-            return None
-        left = [chunk for chunk in chunks if chunk.index in kept.chunks]
-        planned = replace(context, groups=kept.groups)
-        return partial(build_graph, context=planned, chunks=left, finished=sorted(kept.shards))
-
-    add = partial(build_graph, context=context, chunks=chunks, finished=finished)
-    had_backup = runner.run(context, add, Rest(rest.count, add_rest))
+    with runner.pipeline(context) as pipeline:
+        build_graph(pipeline, context, chunks, finished)
     write_report(context.workspace, COUNTED, {})
-    if had_backup:
-        raise OvertakenError("the cancelled run of the job may still write")
 
 
 def is_counted(context: PlannedBuild) -> bool:

@@ -13,13 +13,12 @@ from apache_beam.runners.runner import PipelineRunner
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import raising_left_error
 from recordmill.pipeline.build.run_options import Listener
-from recordmill.pipeline.build.runners.job import Rest, RunnerError, failing_as_job
+from recordmill.pipeline.build.runners.job import RunnerError, failing_as_job
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.safe_text import HIDDEN
 
 OURS = {"runner": "--runner NAME", "direct_running_mode": "--processes N", "direct_num_workers": "--processes N"}
 """Beam's options that Recordmill sets, each with the option to use instead."""
-Add = Callable[[Pipeline], None]  # adds the steps of a job to a pipeline
 
 
 class Runner:
@@ -55,15 +54,6 @@ class Runner:
         job = Pipeline(runner=self._runner, options=self.options)
         with raising_left_error(planned.workspace), failing, job as pipeline:
             yield pipeline
-
-    def run(self, planned: PlannedBuild, add: Add, rest: Rest[Add]) -> bool:
-        """Runs the steps of `add` to their end; a backup runs those of `rest` on idle slots (`runners.job`).
-
-        Returns whether there was a backup: workers of the cancelled run may still write. Raises as `pipeline`.
-        """
-        with self.pipeline(planned) as pipeline:
-            add(pipeline)
-        return False
 
     def __enter__(self) -> Self:
         return self

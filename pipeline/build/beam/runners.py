@@ -33,7 +33,7 @@ from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPool
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 from google.protobuf import json_format, text_format
 
-from recordmill.pipeline.build.beam.runner import Add, Runner, parse_options
+from recordmill.pipeline.build.beam.runner import Runner, parse_options
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import DeadWorkerError, raising_left_error
 from recordmill.pipeline.build.run_options import Listener, RunOptions
@@ -41,7 +41,7 @@ from recordmill.pipeline.build.runners import child_process, worker_environment
 from recordmill.pipeline.build.runners.doctor import SystemCheck, describe, versions
 from recordmill.pipeline.build.runners.flink_cluster import EXCHANGES, FlinkCluster, option_names
 from recordmill.pipeline.build.runners.flink_job import FlinkJob, job_name
-from recordmill.pipeline.build.runners.job import Backup, IdleSlots, Rest, RunnerError, watched
+from recordmill.pipeline.build.runners.job import RunnerError, watched
 from recordmill.pipeline.errors import UserError, did_you_mean
 from recordmill.pipeline.parallel import cores
 
@@ -188,8 +188,6 @@ BeamFnExternalWorkerPoolServicer.start = classmethod(
     _with_globals(BeamFnExternalWorkerPoolServicer.start.__func__, grpc=_grpc(_on_loopback))
 )
 
-BACKUP = "-backup"  # the suffix of a backup's name: cancelling by the first job's name as a prefix cancels both
-PIECES = 4  # the pieces of a backup for each idle slot: slots that become idle later take some of them
 ELEMENTS = 64  # enough for every slot to get one
 NAMESPACE = "doctor"
 
@@ -213,51 +211,26 @@ class FlinkRunner(Runner):
         with raising_left_error(planned.workspace), self.job() as pipeline:
             yield pipeline
 
-    def run(self, planned: PlannedBuild, add: Add, rest: Rest[Add]) -> bool:
-        name = job_name(self._build_key)
-        idle = IdleSlots(lambda: self._cluster.rest.overview().free_slots, rest.count)
-
-        def back_up(slots: int, check: Callable[[], None]) -> bool:
-            if (add_rest := rest.find()) is None:
-                return False
-            self._listener.on_note(f"the rest of the job runs a second time, on idle slots: {slots:,}")
-            options = self._options_of(f"{name}{BACKUP}", f"--parallelism={PIECES * slots}")
-            job = FlinkJob(self._cluster.rest, f"{name}{BACKUP}")
-            with watched(job, [*self._checks, check]), beam.Pipeline(_Submission(), options) as pipeline:
-                add_rest(pipeline)
-            return True
-
-        backup = Backup(idle.due, back_up)
-        with backup.beside(), raising_left_error(planned.workspace), self.job(name, backup.check) as pipeline:
-            add(pipeline)
-        return backup.has_begun
-
     @contextmanager
-    def job(self, name: str = "", check: Callable[[], None] = lambda: None) -> Iterator[beam.Pipeline]:
+    def job(self) -> Iterator[beam.Pipeline]:
         """Yields a job's pipeline, and watches the job until it ends with the block. Raises: JobFailedError."""
-        name = name or job_name(self._build_key)
+        name = job_name(self._build_key)
         self._listener.on_stage("waiting for the Flink cluster")
-        options = self._options_of(name)
+        options = parse_options(self._cluster.arguments(self._arguments, name, self._attempt), passes_on=True)
+        portable = options.view_as(PortableOptions)
+        if portable.job_endpoint is None:
+            portable.job_endpoint = self._cluster.start()
         self._listener.on_stage("")
         job = FlinkJob(self._cluster.rest, name)
         self._listener.on_job(job)
         try:
-            with watched(job, [*self._checks, check]), beam.Pipeline(self._runner, options) as pipeline:
+            with watched(job, self._checks), beam.Pipeline(self._runner, options) as pipeline:
                 yield pipeline
         finally:
             self._listener.on_job(None)
 
     def __exit__(self, *error: object) -> None:
         self._cluster.stop()
-
-    def _options_of(self, job: str, *more: str) -> PipelineOptions:
-        """Returns Beam's options of a job, from the cluster's state now; `more` override the user's."""
-        given = [*self._arguments, *more]
-        options = parse_options(self._cluster.arguments(given, job, self._attempt), passes_on=True)
-        portable = options.view_as(PortableOptions)
-        if portable.job_endpoint is None:
-            portable.job_endpoint = self._cluster.start()
-        return options
 
 
 class _Submission(PortableRunner):  # type: ignore[misc]

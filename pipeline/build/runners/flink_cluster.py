@@ -25,7 +25,7 @@ CACHE_MILLISECONDS = 5_000
 except after a long sort; and it holds 0.3 GB or more while the next job's workers run."""
 ENVIRONMENT = ("environment_type", "environment_config", "environment_options")
 EXCHANGES = "execution_mode_for_batch"
-"""An option of the job server: with `BATCH` a job frees the slots of an ended step, for its backup or other jobs. Flink
+"""An option of the job server: with `BATCH` a job frees the slots of an ended step, for other jobs. Flink
 2 always does, and its job server may not know the option."""
 CONFIGURATION = f"""\
 restart-strategy.type: none

@@ -89,12 +89,6 @@ class Look:
         """Writes a chunk's sums."""
         self.planned.workspace.write(self._file(chunk_step(chunk.index)), to_file(sums, self._subject(chunk)))
 
-    def count_chunks(self, chunks: int) -> tuple[int, int]:
-        """Counts the chunks with written sums, and the others."""
-        files = (name.rpartition("/")[2] for name in self.planned.workspace.names(self.folder))
-        done = sum(file.startswith("chunk-") and file.endswith(".arrow") for file in files)
-        return done, chunks - done
-
     def _subject(self, chunk: Chunk) -> str:
         names = [summary.name for summary in self.summaries]
         return repr((self.name, names, chunk.index, chunk.source, chunk.file, chunk.bytes))

@@ -289,11 +289,6 @@ class ArrayDescription(base.Description):
         """Returns the numbers as nested lists."""
         return None if parts.get("missing") else self.layout.decode(bytes(parts[""])).tolist()
 
-    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
-        """Adds nested lists; float16 and bfloat16 become float32 without loss."""
-        kind = "float32" if self.dtype in ("float16", "bfloat16") else self.dtype
-        into.add(name, options, base.ExportColumn(name, kind, name, depth=len(self.shape)))
-
     def tfds(self) -> dict[str, Any]:
         """Describes a `Tensor` as bytes; ragged arrays, which TensorFlow Datasets cannot read, as plain bytes."""
         if self.layout.is_ragged:

@@ -8,14 +8,13 @@ the only source of facts about its kind for people and other tools: no other roo
 import functools
 import keyword
 import typing
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from recordmill.pipeline.errors import DatasetError, UserError
+from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count, read_as
 from recordmill.pipeline.safe_text import cut
 
@@ -24,6 +23,16 @@ DTYPES = ("bytes", "int64", "float32")
 Json = Mapping[str, Any]
 Value = TypeVar("Value")
 UNKNOWN = "[UNK]"  # the name of an unknown word or class
+OF_FORM = frozenset(
+    "stored stored_as encoding dtype shape options length max_length texts_per_row max_texts packed window keep_length "
+    "optional indicator impute train".split()
+)
+"""Fields of descriptions that do not change what a read value means; a batch's structure may."""
+OF_WORDS = frozenset(
+    "vocabulary vocabulary_size shown unknown_id first_id begin_id end_id oov_buckets tokenizer model joins "
+    "cross".split()
+)
+"""Fields that say no more about ids than their words do."""
 
 
 @dataclass(frozen=True)
@@ -69,62 +78,6 @@ def tfds_tensor(dtype: str, shape: Sequence[int], encoding: str) -> dict[str, An
 def tfds_shape(shape: Sequence[int]) -> dict[str, list[str]]:
     """Describes a shape."""
     return {"dimensions": [str(side) for side in shape]}
-
-
-class ExportError(UserError):
-    """A version that cannot be exported; the message names the feature and the remedy."""
-
-
-def as_it_is(value: Any) -> Any:
-    """Returns the value: the cell of a column of decoded values."""
-    return value
-
-
-@dataclass(frozen=True)
-class ExportColumn:
-    """A column of an export."""
-
-    name: str
-    type: str  # `image`, `string` or a NumPy name: of the innermost values of nested lists
-    feature: str
-    cell: Callable[[Any], Any] = as_it_is  # makes a cell from a decoded value, which is None if missing
-    depth: int = 0  # 0 for a value a row, 1 for a list, 2 for lists in a list
-
-
-@dataclass
-class Export(ABC):
-    """The columns of a version, as its features add them, and the features that read them."""
-
-    label: str | None  # the label's feature
-    is_learned_elsewhere: bool
-    """Whether the statistics come from other rows: a build of the exported ones would learn different values."""
-    vocabulary: Callable[[str], list[str]]
-    """Returns a feature's words by id. Raises: DatasetError: the vocabulary is damaged."""
-    columns: list[ExportColumn] = field(default_factory=list)
-    features: dict[str, dict[str, Any]] = field(default_factory=dict)  # the features of the export's spec, by name
-    notes: list[str] = field(default_factory=list)  # sentences about values that a build cannot restore
-    as_stored: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Descriptions of kind raw by part, which read numbers as stored."""
-
-    def add(self, name: str, options: dict[str, Any], column: ExportColumn) -> None:
-        """Adds a feature of the spec with its column."""
-        self.columns.append(column)
-        self.features[name] = options
-
-    def add_raw(self, name: str, column: ExportColumn) -> None:
-        """Adds a feature of kind raw."""
-        many = {"many": True} if column.depth else {}
-        stored = {"string": "bytes"}.get(column.type, column.type)
-        other = {"column": column.name} if column.name != name else {}
-        self.add(name, {"kind": "raw", "type": stored, **many, **other}, column)
-
-    @abstractmethod
-    def add_words(self, feature: str, words: Sequence[str]) -> str:
-        """Adds a file with one word a line; returns its path."""
-
-    def note(self, name: str, sentence: str) -> None:
-        """Adds a sentence about values that an import does not restore."""
-        self.notes.append(f"{name}: {sentence}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,6 +171,18 @@ class Description:
         return {part: replace(stored, held=self.stored_as[part]) for part, stored in parts.items()}
 
     @property
+    def padding(self) -> Any:
+        """The value around a row's values in a batch; other parts than "" are padded with 0."""
+        return getattr(self, "padding_id", 0)
+
+    def meaning(self, statistics: Json, words: Sequence[str] | None) -> dict[str, Any]:
+        """Returns what decides a read value's meaning: fields, except `OF_FORM` and `OF_WORDS`, figures and words."""
+        left_out = OF_FORM if words is None else OF_FORM | OF_WORDS
+        found = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in left_out}
+        found |= {name: statistics.get(name) for name in getattr(self, "scaled_by", ())} | {"words": words}
+        return {name: value for name, value in found.items() if value not in (None, "none")}  # unchanged is as raw
+
+    @property
     def is_image_file(self) -> bool:
         """Whether the feature stores image files."""
         return False
@@ -237,13 +202,6 @@ class Description:
 
     def value(self, parts: Mapping[str, Any], decoding: Decoding) -> Any:
         """Decodes a row's parts for people; None if the row lacks the feature."""
-        raise NotImplementedError
-
-    def export(self, into: Export, name: str, options: dict[str, Any]) -> None:
-        """Adds the feature's columns to an export, and spec features that store them again.
-
-        `options` are the spec's, without defaults. Raises: ExportError: the values cannot be exported.
-        """
         raise NotImplementedError
 
     def tfds(self) -> dict[str, Any]:
@@ -278,6 +236,10 @@ class Padded(Protocol):
     @property
     def max_length(self) -> int | None:
         """The padded length; None: the batch's longest row."""
+
+    @property
+    def padding(self) -> Any:
+        """The value after a row's values."""
 
 
 def counted_words(words: str, length: int | str, most: int | None) -> str:

@@ -70,12 +70,6 @@ class BoxesDescription(PlacesDescription):
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[Box]:
         return [Box(*map(base.short, box)) for box in np.reshape(parts[""], (-1, NUMBERS)).tolist()]
 
-    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
-        """Adds lists of four numbers, relative to the upright image."""
-        again = {option: value for option, value in options.items() if option not in ("oriented", "columns")}
-        column = base.ExportColumn(name, "float32", name, lambda boxes: [list(box) for box in boxes], depth=2)
-        into.add(name, {**again, "order": "tensorflow", "unit": "relative"}, column)
-
     def tfds(self) -> dict[str, Any]:
         """Describes a sequence of `BBoxFeature`."""
         box = {"shape": base.tfds_shape((NUMBERS,)), "dtype": "float32", "bboxFormat": "REL_YXYX"}

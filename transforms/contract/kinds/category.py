@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar, TypeAlias
 from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds import base
 
-MOST_IN_SPEC = 40  # classes listed in an export's spec; more go to a file
 PaddingId: TypeAlias = Annotated[int, range(-1, 2**63)]  # -1 for labels: no id of a class
 
 
@@ -85,21 +84,6 @@ class _Ids:
         is_missing = self.unknown_id is not None and id_ < self.unknown_id
         return None if is_missing else base.UNKNOWN
 
-    def export_hashes(self, into: base.Export, column: base.ExportColumn) -> None:
-        """Adds a column of hashes."""
-        into.add_raw(column.name, column)
-        into.note(column.name, "it stores hashes without their names; they go back as kind raw")
-
-    def with_classes(self, into: base.Export, name: str, options: dict[str, Any]) -> dict[str, Any]:
-        """Returns the options with the names, ordered by id."""
-        if (self.oov_buckets or 0) > 1:
-            into.note(name, f"an unknown name goes back as {base.UNKNOWN}, with one of the unknown ids")
-        names = into.vocabulary(name)[self.first_id or 0 :]
-        many = len(names) > MOST_IN_SPEC
-        given = {"classes_file": into.add_words(name, names)} if many else {"classes": names}
-        replaced = ("classes", "classes_file", "order", "max_classes", "minimum_count")
-        return {option: value for option, value in options.items() if option not in replaced} | given
-
 
 @dataclass(frozen=True, kw_only=True)
 class CategoryDescription(_Ids, base.Description):
@@ -117,18 +101,6 @@ class CategoryDescription(_Ids, base.Description):
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> str | int | None:
         return self.name_of(decoding.vocabulary, int(parts[""]))
-
-    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
-        """Adds the names; unknown names that share the missing one's id become missing."""
-        if self.hash_buckets is not None:
-            self.export_hashes(into, base.ExportColumn(name, "int64", name, lambda id_: id_ or 0))
-            return
-        again = self.with_classes(into, name, options)
-        if name == into.label or self.oov_buckets:
-            into.add(name, again, base.ExportColumn(name, "string", name))
-        else:
-            column = base.ExportColumn(name, "string", name, lambda value: None if value == base.UNKNOWN else value)
-            into.add(name, again | {"optional": True}, column)
 
     def tfds(self) -> dict[str, Any]:
         """Describes a class label if every id has one name (the unknown id: `[UNK]`), else an int64."""
@@ -155,10 +127,3 @@ class CategoriesDescription(_Ids, _IdLists):
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[str | int | None]:
         return [self.name_of(decoding.vocabulary, id_) for id_ in parts[""].tolist()]
-
-    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
-        if self.hash_buckets is not None:
-            hashes = base.ExportColumn(name, "int64", name, lambda ids: [id_ or 0 for id_ in ids], depth=1)
-            self.export_hashes(into, hashes)
-        else:
-            into.add(name, self.with_classes(into, name, options), base.ExportColumn(name, "string", name, depth=1))

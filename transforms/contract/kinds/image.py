@@ -152,11 +152,6 @@ class Pixels:
             )
 
     @property
-    def padding(self) -> int:
-        """The value around an image in a batch, and of a missing image."""
-        return 0
-
-    @property
     def planes(self) -> int:
         """The planes of a deep image; 0 for plain ones (`planes_of`)."""
         return planes_of(self.pixel, self.shape[2])
@@ -186,12 +181,6 @@ class Pixels:
         if None in sides:
             return f"{encoding}, each of its own size, {count(channels or 0, 'channel')}"
         return f"{encoding}{' read as' if self.encoding == 'original' else ''} {base.sides_words(self.shape)}"
-
-    def check_file(self, name: str) -> None:
-        """Refuses images without a file for other programs. Raises: ExportError."""
-        if self.planes > 1 or (self.planes and not self.is_image_file):
-            of = f"{self.pixel} with {count(self.shape[2], 'channel')}"
-            raise base.ExportError(f"'{name}' is {of}, which no image file holds: read it by `open_dataset`")
 
     def tfds(self) -> dict[str, Any]:
         """Describes an `Image`, raw pixels as a `Tensor`, or several planes as bytes."""
@@ -234,10 +223,6 @@ class ImageDescription(Pixels, base.Description):
             return None
         return decoding.image(bytes(parts[""]), self, int(parts.get("orientation", 1)))
 
-    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
-        self.check_file(name)
-        into.add(name, options, base.ExportColumn(name, "image", name))
-
     def tfds(self) -> dict[str, Any]:
         """Describes an image, or bytes if it may be missing."""
         return base.Description.tfds(self) if self.optional else super().tfds()
@@ -259,10 +244,6 @@ class ImageSequenceDescription(base.ListDescription, Pixels):
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[Any]:
         return [decoding.image(bytes(data), self) for data in parts[""]]
-
-    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
-        self.check_file(name)
-        into.add(name, options, base.ExportColumn(name, "image", name, depth=1))
 
     def tfds(self) -> dict[str, Any]:
         """Describes a sequence of images or of uint8 tensors."""

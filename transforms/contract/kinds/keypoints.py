@@ -69,17 +69,6 @@ class KeypointsDescription(PlacesDescription):
         objects = np.reshape(parts[""], (-1, *self.shape)).tolist()
         return [tuple(Keypoint(*map(base.short, point)) for point in points) for points in objects]
 
-    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
-        """Adds a list a object, x, y, visibility of each point, relative to the upright image."""
-        dropped = ("oriented", "numbers", "columns")
-        again = {option: value for option, value in options.items() if option not in dropped}
-        column = base.ExportColumn(name, "float32", name, _flat, depth=2)
-        into.add(name, {**again, "unit": "relative"}, column)
-
     def tfds(self) -> dict[str, Any]:
         """Describes a sequence of tensors."""
         return base.tfds_sequence(base.tfds_tensor("float32", self.shape, "none"))
-
-
-def _flat(objects: list[tuple[Keypoint, ...]]) -> list[list[float]]:
-    return [[number for y, x, visibility in points for number in (x, y, visibility)] for points in objects]

@@ -5,7 +5,7 @@ Pixels of a mask only move, and keep their values.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds import base
@@ -81,10 +81,6 @@ class MaskDescription(ImageDescription):
         ignored = "" if self.ignore is None else f", {self.ignore} ignored"
         return f"{super().words()} of {self.image}{classes}{ignored}"
 
-    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
-        """Adds images of values, upright as their image."""
-        super().export(into, name, _of_files(options))
-
 
 @dataclass(frozen=True, kw_only=True)
 class MasksDescription(ImageSequenceDescription):
@@ -99,14 +95,5 @@ class MasksDescription(ImageSequenceDescription):
     def words(self) -> str:
         return f"{super().words()} of objects of {self.image}"
 
-    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
-        super().export(into, name, _of_files(options))
-
 
 Masked: TypeAlias = MaskDescription | MasksDescription
-
-
-def _of_files(options: dict[str, Any]) -> dict[str, Any]:
-    """Returns a spec's options without those for other files than values, upright as their image."""
-    others = ("colors", "oriented", "draw", "crowd", "runs", "names")
-    return {key: value for key, value in options.items() if key not in others}

@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar
 
 from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds import base
-from recordmill.transforms.contract.kinds.raw import RawDescription, plain_column
 
 SCALED_BY: Mapping[str, Sequence[str]] = {
     "none": (),
@@ -20,7 +19,6 @@ EPSILON = 2.0**-23  # float32's step at 1: the remainder of a zero is smaller
 SMALLEST = 2.0**-126
 """The smallest normal float32, 1.2e-38. TensorFlow may flush smaller values to 0, so they are 0 everywhere."""
 TINY = "values nearer to 0 than 1.2e-38"
-LEARNED_ELSEWHERE = "its statistics come from other rows than the version's"
 
 
 @dataclass(frozen=True)
@@ -80,6 +78,11 @@ class Scaled:
     boundaries: tuple[float, ...] | None = base.left_out(None)
     buckets: Count | None = base.left_out(None)
 
+    @property
+    def scaled_by(self) -> Sequence[str]:
+        """The names of the statistics in the stored numbers."""
+        return SCALED_BY[self.normalize]
+
     def scaled_words(self) -> str:
         """Describes the stored type."""
         return self.stored + ("" if self.buckets is None else f" ids of {self.buckets:,} buckets")
@@ -89,7 +92,7 @@ class Scaled:
         if self.buckets is not None:
             edges = [-math.inf, *(self.boundaries or ()), math.inf]
             return Bucket(int(stored), *edges[int(stored) : int(stored) + 2])
-        if not all(name in statistics for name in SCALED_BY[self.normalize]):
+        if not all(name in statistics for name in self.scaled_by):
             return base.short(stored)
         scale, start = 1.0, 0.0
         if self.normalize == "z_score":
@@ -99,31 +102,6 @@ class Scaled:
         value = stored * (scale or 1.0) + start
         is_zero = abs(value) < EPSILON * abs(start)
         return base.short(UNTRANSFORMED[self.transform](0.0 if is_zero else value))
-
-    def export_buckets(self, into: base.Export, column: base.ExportColumn) -> None:
-        """Adds a column of bucket ids."""
-        into.add_raw(column.name, column)
-        into.note(column.name, "it stores bucket ids, not numbers; it goes back as kind raw")
-
-    def export_values(self, into: base.Export, column: base.ExportColumn, options: dict[str, Any]) -> None:
-        """Adds a column of numbers in their original unit."""
-        if steps := [step for step in (self.transform, self.normalize) if step != "none"]:
-            into.note(column.name, f"{' and '.join(steps)} undone, to the last digits of a float32")
-        into.add(column.name, options, column)
-
-
-def export_as_stored(into: base.Export, name: str, parts: Mapping[str, base.Stored], why: str) -> None:
-    """Adds every stored part, a number or a list, as a raw feature."""
-    for part, stored in parts.items():
-        own, many = f"{name}_{part}" if part else name, stored.shape is None
-        raw = RawDescription(stored=stored.dtype, length="varying" if many else None)
-        into.as_stored[own] = raw.to_json()
-        into.add_raw(own, plain_column(own, stored.dtype, many=many))
-    into.note(name, f"{why}, so the stored values are exported, and go back as kind raw")
-
-
-def _bucket_id(bucket: Bucket | None) -> int:
-    return 0 if bucket is None else bucket.id
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,23 +124,6 @@ class NumberDescription(Scaled, base.Description):
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> float | Bucket | None:
         return None if parts.get("missing") else self.in_its_unit(decoding.statistics, parts[""].item())
 
-    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
-        """Adds the numbers in their original unit, or as stored if a build could not restore them."""
-        if self.buckets is not None:
-            self.export_buckets(into, base.ExportColumn(name, "int64", name, _bucket_id))
-            if self.indicator:
-                into.note(name, "which rows lacked the number is not exported")
-            return
-        is_hidden = self.impute is not None and not self.indicator
-        is_scaled = self.normalize != "none"
-        is_learned = is_scaled or (self.impute in ("mean", "median") and not is_hidden)
-        if is_learned and into.is_learned_elsewhere:
-            export_as_stored(into, name, self.parts(), LEARNED_ELSEWHERE)
-        elif is_scaled and is_hidden:
-            export_as_stored(into, name, self.parts(), "a record does not say that its number was missing")
-        else:
-            self.export_values(into, base.ExportColumn(name, "float32", name), options)
-
 
 @dataclass(frozen=True, kw_only=True)
 class NumbersDescription(base.ListDescription, Scaled):
@@ -175,13 +136,3 @@ class NumbersDescription(base.ListDescription, Scaled):
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[float | Bucket]:
         return [self.in_its_unit(decoding.statistics, number) for number in parts[""].tolist()]
-
-    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
-        """Adds lists of numbers in their original unit, or as stored if a build could not restore them."""
-        if self.buckets is not None:
-            ids = base.ExportColumn(name, "int64", name, lambda numbers: [*map(_bucket_id, numbers)], depth=1)
-            self.export_buckets(into, ids)
-        elif self.normalize != "none" and into.is_learned_elsewhere:
-            export_as_stored(into, name, self.parts(), LEARNED_ELSEWHERE)
-        else:
-            self.export_values(into, base.ExportColumn(name, "float32", name, depth=1), options)

@@ -1,7 +1,6 @@
 """Values stored unchanged: columns of the source, and tensors of the user's own function."""
 
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -36,17 +35,15 @@ class RawDescription(base.Description):
         value = {"": base.Stored(description["stored"], None if "length" in description else ())}
         return value | {"missing": base.Stored("int64")} if description.get("optional") else value
 
+    @property
+    def padding(self) -> Any:
+        return b"" if self.stored == "bytes" else 0
+
     def words(self) -> str:
         return self.stored if self.length is None else base.counted_words(self.stored, self.length, self.max_length)
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> Any:
         return None if parts.get("missing") else _value(parts[""])
-
-    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
-        many = self.length is not None
-        is_float = self.stored == "float32" and not many  # NaN is a missing number
-        column = plain_column(name, self.stored, many=many)
-        into.add(name, options | ({"optional": True} if is_float or self.optional else {}), column)
 
     def to_json(self) -> dict[str, Any]:
         written = super().to_json()
@@ -68,6 +65,10 @@ class OwnDescription(base.Description):
         shape = description["shape"]
         return {"": base.Stored(description["stored"], None if shape is None else tuple(shape))}
 
+    @property
+    def padding(self) -> Any:
+        return b"" if self.stored == "bytes" else 0
+
     def words(self) -> str:
         if self.shape is None:
             return base.counted_words(self.stored, "varying", None)
@@ -76,13 +77,6 @@ class OwnDescription(base.Description):
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> Any:
         """Returns the tensor as a value or as nested lists."""
         return _value(parts[""])
-
-    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
-        """Adds one flat list of the tensor's values."""
-        if self.shape is not None and len(self.shape) > 1:
-            into.note(name, f"a tensor of shape {list(self.shape)} is exported as one list")
-        into.add_raw(name, plain_column(name, self.stored, many=self.shape != ()))
-        into.note(name, "your own function made it; it goes back as kind raw")
 
 
 def _value(stored: Any) -> Any:
@@ -95,36 +89,3 @@ def _value(stored: Any) -> Any:
 
 def _nested(numbers: Any) -> Any:
     return [_nested(each) for each in numbers] if isinstance(numbers, list) else base.short(numbers)
-
-
-def plain_column(name: str, stored: str, *, many: bool) -> base.ExportColumn:
-    """Returns a column of stored values, with bytes as text and nested lists flattened."""
-    makes: Mapping[str, Callable[[Any], Any]] = {"bytes": _utf8, "float32": _or_missing, "int64": base.as_it_is}
-    kind = {"bytes": "string"}.get(stored, stored)
-    if not many:
-        return base.ExportColumn(name, kind, name, makes[stored])
-    each: Callable[[Any], Any] = _utf8 if stored == "bytes" else base.as_it_is
-    return base.ExportColumn(name, kind, name, lambda values: [each(value) for value in _flat(values)], depth=1)
-
-
-def _flat(values: Any) -> Iterator[Any]:
-    for value in values:
-        if isinstance(value, list):
-            yield from _flat(value)
-        else:
-            yield value
-
-
-def _or_missing(number: float | None) -> float | None:
-    return None if number is None or math.isnan(number) else number
-
-
-def _utf8(value: bytes | None) -> str | None:
-    if value is None:
-        return None
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        raise base.ExportError(
-            f"it holds bytes that are not UTF-8 ({value[:16]!r}), which no source reads back"
-        ) from None

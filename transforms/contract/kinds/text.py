@@ -4,7 +4,6 @@
 SpecialIds(padding=0, unknown=1, begin=None, end=2, first=3)
 """
 
-import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,8 +21,6 @@ LIBRARY_TOKENIZERS = ("huggingface", "tiktoken")
 MODEL_TOKENIZERS = ("wordpiece", "sentencepiece", *LIBRARY_TOKENIZERS)
 """Tokenizers with a model, trained or given, that defines the ids."""
 BYTES = 256
-EXACT_TOKENIZERS = ("words", "whitespace")  # splitting at white space restores their words
-KEPT_IN_EXPORTS = ("kind", "begin", "end", "max_length", "max_texts", "texts_per_row", "optional")
 TOKENS = {
     **dict.fromkeys(WORD_TOKENIZERS[:2], "word"),
     **{"characters": "character", "bytes": "byte"},
@@ -233,50 +230,6 @@ class TextDescription(base.Description):
         each = np.split(ids, np.cumsum(lengths)[:-1]) if len(lengths) else []
         return [self.text(of_text.tolist(), decoding) for of_text in each]
 
-    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
-        """Adds the text, and the ids if the text does not reproduce them."""
-        if self.packed is not None:
-            raise base.ExportError(
-                f"'{name}' is packed: a record holds several rows without their keys. Build it without `pack`"
-            )
-        texts = self.text_column(name)
-        if self.goes_back(options):
-            path = into.add_words(name, into.vocabulary(name)[self.first_id :])
-            kept = {key: options[key] for key in KEPT_IN_EXPORTS if key in options}
-            into.add(name, {**kept, "tokenizer": "whitespace", "case": "keep", "vocabulary": path}, texts)
-            return
-        if self.hash_buckets is None:
-            into.columns.append(texts)
-        self.export_ids(into, name)
-        why = "it stores hashes" if self.hash_buckets is not None else "its text does not reproduce the ids"
-        if self.window is not None:
-            why = "each row is a window, and windows are not joined to texts"
-            for part in WINDOW_PARTS:
-                number = base.ExportColumn(f"{name}_{part}", "int64", name, operator.attrgetter(part))
-                into.add_raw(number.name, number)
-        lost = "; the number of tokens before the cut is not exported" if self.keep_length else ""
-        into.note(name, f"{why}; the column {name}_ids goes back as kind raw{lost}")
-
-    def goes_back(self, options: dict[str, Any]) -> bool:
-        """Whether the words, joined by spaces, reproduce the ids."""
-        return (
-            self.tokenizer in EXACT_TOKENIZERS
-            and self.hash_buckets is None
-            and self.oov_buckets == 1
-            and not self.keep_length
-            and self.window is None
-            and "ngrams" not in options
-        )
-
-    def text_column(self, name: str) -> base.ExportColumn:
-        return base.ExportColumn(name, "string", name, lambda text: text.text)
-
-    def export_ids(self, into: base.Export, name: str) -> None:
-        into.add_raw(name, base.ExportColumn(f"{name}_ids", "int64", name, lambda text: list(text.ids), depth=1))
-        for part in self.aligned:
-            values = base.ExportColumn(f"{name}_{part}", "int64", name, operator.attrgetter(part), depth=1)
-            into.add_raw(values.name, values)
-
 
 @dataclass(frozen=True, kw_only=True)
 class TextsDescription(TextDescription):
@@ -305,20 +258,6 @@ class TextsDescription(TextDescription):
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list["DecodedText"]:
         return self.texts(parts[""], parts["lengths"], decoding)
-
-    def text_column(self, name: str) -> base.ExportColumn:
-        return base.ExportColumn(name, "string", name, lambda value: [text.text for text in value], depth=1)
-
-    def export_ids(self, into: base.Export, name: str) -> None:
-        """Adds the concatenated ids of a row's texts, and the length of each text."""
-        ids = base.ExportColumn(
-            f"{name}_ids", "int64", name, lambda texts: [id_ for text in texts for id_ in text.ids], depth=1
-        )
-        lengths = base.ExportColumn(
-            f"{name}_lengths", "int64", name, lambda texts: [len(text.ids) for text in texts], depth=1
-        )
-        into.add_raw(name, ids)
-        into.add_raw(lengths.name, lengths)
 
 
 @dataclass(frozen=True)

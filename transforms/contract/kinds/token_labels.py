@@ -1,6 +1,6 @@
 """Labels of a text's tokens, one for each of its ids: the classes of words or spans, or a number to ignore."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -56,12 +56,3 @@ class TokenLabelsDescription(base.Description):
         if id_ == self.padding_id:
             return None
         return self.classes[id_] if 0 <= id_ < len(self.classes) else base.UNKNOWN
-
-    def export(self, into: base.Export, name: str, options: dict[str, Any]) -> None:
-        ids = {tag: id_ for id_, tag in enumerate(self.classes)}
-
-        def cell(tags: Sequence[str | None]) -> list[int]:
-            return [ids.get(tag or "", self.padding_id) for tag in tags]
-
-        into.add_raw(name, base.ExportColumn(name, "int64", name, cell, depth=1))
-        into.note(name, f"its labels belong to the ids of '{self.text}', not to words; they go back as kind raw")
