@@ -329,5 +329,6 @@ def test_members_of_a_tar_are_names(tmp_path: Path, secret: Path) -> None:
     with opened() as read_files:
         found = read(archive, {"txt": TEXT})
     assert [row["txt"] for row in found.rows] == ["text"] * 3
-    assert set(read_files) == {str(tmp_path / "a.tar")}
+    data = {path for path in read_files if not path.endswith((".py", ".pyc"))}  # a reader may load modules late
+    assert data == {str(tmp_path / "a.tar")}
     assert sorted(tmp_path.rglob("*")) == before
