@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill import Dataset, open_tfrecords
+from recordmill import Dataset, augment, open_tfrecords
 from recordmill.pipeline.errors import UserError
 from tests import tfrecords
 from tests.messages import assert_names, raises
@@ -96,6 +97,23 @@ def test_what_pixels_do_not_keep_is_said(
 ) -> None:
     adopt(tmp_path, [{"image": data}] * ROWS)
     assert_names(caplog.text, "image", *facts)
+
+
+@pytest.mark.parametrize(
+    ("mode", "name", "value"),
+    [("RGB", "image/segmentation/class/encoded", 4), ("L", "instance-mask", 4_000), ("RGB", "depth", 9)],
+)
+def test_a_mask_keeps_its_values_in_augmentation(
+    mode: str, name: str, value: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mask = np.zeros((4, 6), np.uint8 if value < 256 else np.uint16)
+    mask[1:3, 2:5], mask[3] = 2, value
+    rows = [{"image": encoded(pixels(1, mode), "JPEG"), name: encoded(Image.fromarray(mask), "PNG")}] * ROWS
+    dataset = adopt(tmp_path, rows)
+    assert_names(caplog.text, "a mask of 'image'", "kind: image")
+    moves = [augment.RandomRotation(40), augment.ColorJitter(0.5), augment.GaussianBlur(3)]
+    found = next(dataset.training_input(batch_size=ROWS, seed=1, augment=moves).as_numpy())
+    assert {*np.unique(found[re.sub("[/-]", "_", name)])} == {0, 2, value}
 
 
 def test_raw_pixels_have_the_shape_beside_them(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def again(output: str, folder: Path, **changes: Any) -> Run:
 def build_shard(run: Run, group: int, records: list[bytes]) -> None:
     with ShardWriter(f"{group}.tfrecord", f"{group}.index", run.shards.create) as writer:
         writer.write(records)
-    sums = {"rejected": 0, "written_by_source": {"0": len(records)}, "rejects": None}
+    sums = {"rejected": 0, "written_by_source": {"0": len(records)}, "rejects": None, "packs": []}
     report = {"file": f"{group}.tfrecord", "index": f"{group}.index", **writer.report(), **sums}
     write_report(run.workspace, f"reports/{shard_step(group)}", report)
 

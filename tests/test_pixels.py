@@ -151,10 +151,11 @@ def test_an_array_is_an_image_of_8_bits(array: Any) -> None:
         (RGB[..., 0].astype(np.int32), {"pixel": "uint16", "channels": 1}),
         (RGB / np.float32(3), {"pixel": "float32", "channels": 3}),
         (np.concatenate([RGB, RGB[..., :1]], -1), {"pixel": "uint8", "channels": 4}),
+        (np.tile(RGB[:1], 3)[..., :8], {"pixel": "uint8", "channels": 8}),
     ],
 )
 def test_an_array_is_a_deep_image(array: Any, options: dict[str, Any]) -> None:
-    wanted = planes(array.reshape(6, 7, -1).astype(options["pixel"]))
+    wanted = planes(array.reshape(-1, 7, options["channels"]).astype(options["pixel"]))
     assert np.array_equal(opened(npy(array), **options), wanted)
 
 
@@ -162,7 +163,8 @@ BAD: list[tuple[Any, dict[str, Any], tuple[str, ...]]] = [
     (RGB / 255, {}, ("float64", "`dtype: float32`")),
     (RGB.astype(int) + 1000, {}, ("0 to 255",)),
     (np.full((4, 4), np.nan, np.float32), {"pixel": "float32", "channels": 1}, ("finite",)),
-    (np.moveaxis(RGB, -1, 0), {}, ("[3, 6, 7]", "`shape`", "moveaxis")),
+    (np.moveaxis(RGB, -1, 0), {}, ("7 bands", "`channels`", "moveaxis")),
+    (np.ones((3, 6, 17), np.uint8), {}, ("[3, 6, 17]", "`shape`", "moveaxis")),
     (RGB[None], {}, ("[1, 6, 7, 3]", "[height, width, channels]")),
     (RGB.ravel(), {}, ("[126]", "[height, width]")),
     (np.concatenate([RGB, RGB[..., :1]], -1), {}, ("4 bands", "`channels`", "`bands`")),

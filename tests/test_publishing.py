@@ -5,7 +5,7 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -39,11 +39,18 @@ from tests.publish import held_back, make_live, publish_assembled
 
 KEY = "4f1c9a2e" + "0" * 56
 DATA = b"records"
+FILES = {"data": DATA, "index": bytes(16), "inner/version": b"v1"}
 SPLITS = {"train": Split((Shard("data", len(DATA), 1, "00" * 32, "index"),))}
 
 
 def manifest(version: str, build_key: str = KEY) -> Manifest:
     return Manifest("d", version, build_key, None, {"x": {"kind": "number"}}, SPLITS)
+
+
+def write(assembled: Path, files: Mapping[str, bytes]) -> None:
+    (assembled / "inner").mkdir(parents=True)
+    for name, data in files.items():
+        (assembled / name).write_bytes(data)
 
 
 def publish(
@@ -57,9 +64,7 @@ def publish(
 ) -> Manifest:
     """Publishes a version that is assembled below a folder, of one shard; live, or held back by the gate."""
     assembled = folder / "assembled" / f"{version}-{build_key[:8]}"
-    (assembled / "inner").mkdir(parents=True)
-    (assembled / "data").write_bytes(DATA)
-    (assembled / "inner/version").write_text(version)
+    write(assembled, {**FILES, "inner/version": version.encode()})
     made = replace(manifest(version, build_key), gate=held_back(output) if holds_back else {})
     return publish_assembled(output, str(assembled), made, live=not holds_back, lease=lease)
 
@@ -89,7 +94,7 @@ def test_a_version_appears_whole_and_live(output: str, tmp_path: Path) -> None:
     assert live(output) == Latest("v1", 1)
     store = open_store(output)
     assert store.children("") == ["LATEST", "versions"]
-    assert set(store.sizes("versions")) == {f"versions/v1/{name}" for name in ("data", "inner/version", "dataset.json")}
+    assert set(store.sizes("versions")) == {f"versions/v1/{name}" for name in (*FILES, "dataset.json")}
 
 
 def test_numbers_are_the_order(output: str, tmp_path: Path) -> None:
@@ -161,7 +166,7 @@ def check_eight(output: str) -> None:
         inner = store.read(f"versions/{one.version}/inner/version")
         assert inner is not None
         assert one.version.startswith(inner.decode())
-        assert len(store.sizes(f"versions/{one.version}")) == 3
+        assert len(store.sizes(f"versions/{one.version}")) == 4
 
 
 @pytest.mark.nightly
@@ -182,8 +187,7 @@ def test_what_became_live_meanwhile_is_not_replaced(output: str, tmp_path: Path)
     publish(output, tmp_path, "v2", "22" * 32)
     base = Base.read(output)
     acts.rollback(output, "v1")
-    (tmp_path / "made").mkdir()
-    (tmp_path / "made/data").write_bytes(DATA)
+    write(tmp_path / "made", FILES)
     with hold(open_store(output), BUILD) as lease:
         with raises(UnsettledOutputError, "another version", output, "same command"):
             publishing.publish(base, str(tmp_path / "made"), manifest("v3"), lease, live=True)
@@ -296,15 +300,22 @@ def test_the_manifest_of_a_build_that_was_overtaken_is_replaced(tmp_path: Path, 
         assert store.children("versions") == ["v1"]
 
 
-def test_a_version_that_lacks_a_small_file_is_not_whole(output: str, tmp_path: Path) -> None:
-    (tmp_path / "assembled").mkdir()
-    for name, data in (("data", DATA), ("words", b"12")):
-        (tmp_path / "assembled" / name).write_bytes(data)
-    described = replace(manifest("v1"), files={"words": {"bytes": 2, "sha256": "00" * 32}})
-    publish_assembled(output, str(tmp_path / "assembled"), described)
+@pytest.mark.parametrize("name", FILES)
+def test_a_version_that_lacks_a_file_is_not_whole(output: str, tmp_path: Path, name: str) -> None:
+    described = replace(manifest("v1"), files={"inner/version": {"bytes": 2, "sha256": "00" * 32}})
+    write(tmp_path / "cut", {**FILES, name: b"?"})
+    with raises(UnsettledOutputError, f"versions/v0/{name}", "run the same command again"):
+        publish_assembled(output, str(tmp_path / "cut"), replace(described, version="v0", build_key="00" * 32))
+    assert publishing.published(open_store(output)) == []
+    write(tmp_path / "whole", FILES)
+    publish_assembled(output, str(tmp_path / "whole"), described)
+    publish(output, tmp_path, "v2", "22" * 32)
     assert publishing.find_version(output, KEY) is not None
-    open_store(output).delete("versions/v1/words")
+    open_store(output).delete(f"versions/v1/{name}")
     assert publishing.find_version(output, KEY) is None
+    with raises(UnsettledOutputError, name, "recordmill verify"):
+        make_live(output, "v1")
+    assert live(output).version == "v2"
 
 
 def test_the_newest_version_of_a_build_is_found_whole(output: str, tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.raw import Raw
+from recordmill.transforms.contract.kinds.raw import RawDescription
 from recordmill.transforms.tensorflow import features
 from recordmill.transforms.tensorflow.features import parse_spec
 from recordmill.transforms.tensorflow.kind import DTYPES, Context, Statistics
@@ -54,6 +55,11 @@ def test_what_a_row_lacks_is_empty_zero_not_a_number_or_no_values() -> None:
     fills = [Raw(kind="raw", type=type_).fill for type_, *_ in VALUES]
     assert str(fills) == "[b'', 0, nan]"
     assert Raw(kind="raw", many=True).fill == []
+
+
+def test_no_field_of_a_description_is_filled_by_an_equal_name_alone() -> None:
+    with raises(TypeError, "RawDescription.optional", "take it"):
+        Raw(kind="raw")._describe(RawDescription, "max_length", stored="int64", length=None)
 
 
 @pytest.mark.parametrize("many", [False, True])

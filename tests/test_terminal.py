@@ -19,7 +19,7 @@ from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.safe_text import printable, say
-from tests.forked import read_terminal, recordmill_in_terminal
+from tests.forked import read_terminal, recordmill_in_terminal, start_python
 from tests.messages import assert_names
 from tests.published import write_version
 
@@ -133,6 +133,21 @@ def test_an_abort_of_native_code_says_where(tmp_path: Path) -> None:
     status, seen = recordmill_in_terminal("build", "dataset.yaml", "-o", "out", cwd=tmp_path, environment=ENVIRONMENT)
     assert status == -6
     assert_names(seen, "Aborted", "mine.py", "line 4 in rows")
+
+
+@pytest.mark.slow
+def test_a_build_ends_where_its_terminal_was_closed(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"n": 1}\n{"n": "many"}\n')
+    (tmp_path / "dataset.yaml").write_text(
+        "name: numbers\nsource: {format: jsonl, path: rows.jsonl}\nfeatures: {n: {kind: number}}\n"
+    )
+    driver, terminal = pty.openpty()
+    command = "-m", "recordmill", "build", "dataset.yaml", "-o", "out"
+    child = start_python(*command, cwd=tmp_path, environment=ENVIRONMENT, stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    os.close(driver)
+    child.join()
+    assert child.exitcode == 5
 
 
 @pytest.mark.parametrize("text", ["", "a b", "über 猫 🙂", "a\u3000b\u00a0c", "line\nnext\ttab", "\\x1b", "[bold]x[/]"])
