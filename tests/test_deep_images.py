@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Picture
 
-from recordmill import augment, build, load_spec, open_dataset
+from recordmill import augment
 from recordmill.pipeline.build.images.transcode import MissingPluginError, decodable, decoding_of, require
 from recordmill.pipeline.build.summaries import numbers as numbers_module
 from recordmill.pipeline.dataset.profile import pixel_moments
-from recordmill.pipeline.facts.page import report_of
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.features.image import Image
@@ -31,6 +30,7 @@ from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.numpy.pixels import stretched
 from recordmill.transforms.tensorflow import image as graph
 from tests.messages import assert_names, raises
+from tests.tables import npy
 
 FLOATS = np.array([0.0, -0.0, 1.0, 1e-42, 3.4e38, -1.5], np.float32)
 FLOAT = {"dtype": "float32", "channels": 1}
@@ -46,12 +46,6 @@ def numbers(dtype: str, height: int, width: int, bands: int, seed: int = 0) -> n
 def tiff(pixels: np.ndarray, **options: Any) -> bytes:
     file = io.BytesIO()
     tifffile.imwrite(file, pixels, metadata=None, **{"photometric": "minisblack", **options})
-    return file.getvalue()
-
-
-def npy(pixels: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, pixels)
     return file.getvalue()
 
 
@@ -157,12 +151,6 @@ def test_a_nodata_value_but_0_is_a_loss(value, is_loss):
     assert_names(f"{what} {remedy}", "3", "nodata", "such as 0")
 
 
-def test_bands_are_chosen_and_ordered():
-    held = numbers("uint16", 6, 5, 13)
-    for read in read_by_both(tiff(held, planarconfig="contig"), feature(dtype="uint16", bands=[13, 4, 3, 4])):
-        assert same_bits(read, held[..., [12, 3, 2, 3]])
-
-
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_exif_turns_planes(orientation):
     held = numbers("uint16", 4, 6, 2)
@@ -182,31 +170,6 @@ def test_halved_images_are_means_in_their_own_depth(dtype, fit):
     expected = np.rint(means).astype(dtype) if dtype == "uint16" else means.astype(dtype)
     for read in read_by_both(tiff(held, planarconfig="contig"), feature(dtype=dtype, channels=4, size=4, fit=fit)):
         assert same_bits(read, expected)
-
-
-def test_the_background_is_a_number():
-    held = np.full((2, 4), 9, np.uint16)
-    for read in read_by_both(tiff(held), feature(dtype="uint16", channels=1, size=4, fit="pad", background=500)):
-        assert read[..., 0].tolist() == [[500] * 4, [9] * 4, [9] * 4, [500] * 4]
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({"normalize": "zero_one"}, [0, 4095 / 65535, 1]),
-        ({"normalize": "zero_one", "range": (0, 4095)}, [0, 1, 65535 / 4095]),
-        ({"normalize": "minus_one_one", "range": (0, 4095)}, [-1, 1, 65535 / 4095 * 2 - 1]),
-        ({"normalize": {"mean": [100], "std": [50]}}, [-2, (4095 - 100) / 50, (65535 - 100) / 50]),
-    ],
-)
-@pytest.mark.parametrize("dtype", ["uint16", "float32"])
-def test_pixels_are_normalized_in_their_range(options, expected, dtype):
-    if dtype == "float32" and options == {"normalize": "zero_one"}:
-        return
-    data = tiff(np.array([[0, 4095, 65535]], dtype))
-    one, other = read_by_both(data, feature(dtype=dtype, channels=1, **options))
-    assert same_bits(one, other)
-    assert np.allclose(one[0, :, 0], expected, rtol=1e-6)
 
 
 GREY = {"dtype": "uint16", "channels": 1}
@@ -353,29 +316,3 @@ def test_init_reads_16_bits_as_such(tmp_path):
     text = starter(str(tmp_path / "data"), LocalFiles())
     assert_names(text, "dtype: uint16", "channels: 1", "normalize: none", "1 unsupported_format")
     assert "cut to 8" not in text
-
-
-@pytest.mark.slow
-def test_a_build_keeps_16_bits(tmp_path):
-    files = scans(tmp_path / "data")
-    (tmp_path / "dataset.yaml").write_text(f"""
-name: scans
-source: {{format: image_folder, path: {tmp_path}/data}}
-splits: {{train: 1}}
-rejects: {{max_share: 0.1}}
-features:
-  image: {{kind: image, size: [6, 5], dtype: uint16, channels: 1, normalize: dataset}}
-  bands: {{kind: image, column: image, store: raw, size: [6, 5], dtype: uint16, bands: [1, 1], normalize: none}}
-""")
-    manifest = build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out")).manifest
-    whole = np.stack([*files.values()]).astype(np.float64)
-    assert manifest.rejects["by_reason"] == {"unsupported_format": 1}
-    assert manifest.statistics["image"]["mean"] == [whole.mean()]
-    given = open_dataset(tmp_path / "out").evaluation_input("train", batch_size=20, with_key=True)
-    (batch,) = given.as_numpy()
-    (other,) = given.as_tf_data()
-    held = np.stack([files[key.decode()] for key in batch["key"].tolist()])
-    for read in (batch, {name: each.numpy() for name, each in other.items()}):
-        assert np.array_equal(read["bands"], np.repeat(held, 2, -1))
-        assert np.allclose(read["image"], (held - whole.mean()) / whole.std(), atol=1e-5)
-    assert "black…white" in report_of(open_dataset(tmp_path / "out")).decode()

@@ -1,20 +1,14 @@
 """Masks drawn from shapes: bit-equal to pycocotools, used as its own documentation shows."""
 
-import io
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image as Picture
 from pycocotools import mask as coco
 
-from recordmill.dataset import open_dataset
-from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.images import masks
-from recordmill.pipeline.spec.model import load_spec
 from recordmill.transforms.contract import bounds
 from recordmill.transforms.contract.bounds import Bound, ImageError
 from recordmill.transforms.contract.kinds.mask import MaskOptions
@@ -211,42 +205,3 @@ def test_an_object_costs_its_own_pixels() -> None:
 def test_many_parts_of_an_object_are_no_product() -> None:
     parts = [[x % 50, 1, x % 50 + 2, 1, x % 50 + 2, 3] for x in range(20_000)]
     assert drawn(json.dumps([{"name": "b", "polygons": parts}]).encode(), options(), 10, 60).any()
-
-
-SPEC = """
-name: shapes
-source: {format: jsonl, path: rows.jsonl}
-key: id
-splits: {train: 1}
-features:
-  image: {kind: image, size: [8, 12], fit: stretch}
-  classes: {kind: mask, image: image, column: shapes, draw: classes, classes: [background, a, b, c], ignore: 255}
-  objects: {kind: mask, image: image, column: shapes, draw: instances, crowd: draw, oriented: file}
-"""
-
-
-@pytest.mark.slow
-def test_drawn_masks_are_built_and_read(tmp_path: Path) -> None:
-    shapes = [
-        {"name": "a", "polygons": [[2, 2, 10, 2, 10, 6, 2, 6]]},
-        {"name": "b", "crowd": 1, "rle": {"size": [8, 12], "counts": [80, 16]}},
-    ]
-    lines = []
-    for row, turn in enumerate((1, 3)):
-        exif, into = Picture.Exif(), io.BytesIO()
-        exif[0x0112] = turn
-        Picture.new("RGB", (12, 8)).save(into, "PNG", exif=exif)
-        (tmp_path / f"{row}.png").write_bytes(into.getvalue())
-        lines.append(json.dumps({"id": row, "image": f"{row}.png", "shapes": shapes}))
-    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
-    (tmp_path / "dataset.yaml").write_text(SPEC)
-    build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out"))
-    given = open_dataset(str(tmp_path / "out")).training_input("train", batch_size=2, shuffle="none", with_key=True)
-    batch = next(iter(given.as_numpy()))
-    for place, key in enumerate(batch["key"]):
-        classes, objects = batch["classes"][place, ..., 0], batch["objects"][place, ..., 0]
-        np.testing.assert_array_equal(
-            classes, expected(8, 12, [{"crowd": 0, **each} for each in shapes], "classes", 255)
-        )
-        numbered = expected(8, 12, [{"crowd": 0, **each} for each in shapes], "instances", None)
-        np.testing.assert_array_equal(objects, numbered if key == b"0" else numbered[::-1, ::-1])

@@ -54,11 +54,6 @@ def test_what_is_no_netpbm_stays() -> None:
     assert in_worker[1] == b""
 
 
-def test_a_jpeg_that_fits_keeps_its_bytes() -> None:
-    file = saved(drawn(128, 128))
-    assert stored([file], size=(128, 128)) == ([file], [file])
-
-
 def test_a_small_image_has_no_markers() -> None:
     for side, has_markers in ((LEAST_SIDE - 1, False), (LEAST_SIDE, True)):
         _, (file,) = stored([saved(drawn(200, 200))], size=(side, 200))

@@ -1,7 +1,5 @@
 """Images as a kind: options, stored parts, and the reader's results."""
 
-from dataclasses import asdict
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,17 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from recordmill.pipeline.build.images.transcode import decodable
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.spec.features.image import Image
 from recordmill.pipeline.spec.model import SpecError, parse_spec
 from recordmill.transforms.contract.kinds.image import ImageDescription
-from recordmill.transforms.contract.stored import UNENCODED, part_name
-from recordmill.transforms.tensorflow import features as finish
 from recordmill.transforms.tensorflow import image
 from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.messages import raises
-from tests.pictures import BACKGROUND, PIXELS, opened, options, saved, turned
+from tests.pictures import BACKGROUND, PIXELS, options, saved, turned
 
 CONTEXT = Context()
 
@@ -119,87 +114,10 @@ def test_one_side_alone_does_not_do():
         Image(kind="image", size=(8,))
 
 
-@pytest.mark.parametrize(
-    ("keys", "dimensions", "form"),
-    [
-        ({"size": 8}, ["8", "8", "3"], "png"),
-        ({"fit": "none", "channels": 1, "store": "jpeg"}, ["-1", "-1", "1"], "jpeg"),
-    ],
-)
-def test_tfds_takes_an_image_of_any_size(keys, dimensions, form):
-    feature = Image(kind="image", **keys)
-    written = feature.describe({}).tfds()["image"]
-    assert written == {"shape": {"dimensions": dimensions}, "dtype": "uint8", "encodingFormat": form}
-    optional = Image(kind="image", optional=True, **keys)
-    assert optional.describe({}).tfds()["tensor"]["dtype"] == "string"
-
-
 # Stored and read
 
 
 FILES = [saved(), saved(form="PNG"), saved(PIXELS[::2])]
-
-
-@pytest.mark.first(1)
-@pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize(("how", "magics"), [("png", [b"\x89PNG"] * 3), ("raw", None)])
-def test_png_and_raw_keep_every_pixel(how, magics, channels):
-    stored = store(FILES, store=how, channels=channels)
-    pixels = [pixels_of(file, channels=channels) for file in FILES]
-    assert [one[:4] for one in stored.numpy()] == (magics or [each.tobytes()[:4] for each in pixels])
-    np.testing.assert_array_equal(read(stored, store=how, channels=channels), pixels)
-
-
-@pytest.mark.first(1)
-@pytest.mark.parametrize("channels", [1, 3])
-def test_auto_keeps_the_sources_format(channels):
-    files = [*FILES, saved(form="WEBP"), saved(form="BMP")]
-    stored = store(files, channels=channels).numpy()
-    jpegs, pngs = (store(files, store=how, channels=channels).numpy() for how in ("jpeg", "png"))
-    assert list(stored) == [jpegs[0], pngs[1], jpegs[2], pngs[3], pngs[4]]
-    expected = [opened(one, "L" if channels == 1 else "RGB") for one in stored]
-    np.testing.assert_array_equal(read(tf.constant(stored), channels=channels), expected)
-
-
-@pytest.mark.first(1)
-@pytest.mark.parametrize("quality", [40, 95])
-def test_jpegs_have_the_quality_asked_for(quality):
-    expected = tf.io.encode_jpeg(pixels_of(FILES[0]), quality=quality)
-    assert store(FILES[:1], store="jpeg", quality=quality)[0] == expected
-
-
-GIVEN = {"mean": [0.5, 0.25, 0.125], "std": [0.5, 2, 0.25]}
-
-
-@pytest.mark.parametrize(
-    ("normalize", "offset", "scale"),
-    [
-        ("zero_one", 0, 1 / 255),
-        ("minus_one_one", 127.5, 1 / 127.5),
-        ("inception", 127.5, 1 / 127.5),
-        ("clip", [122.7709383, 116.7460125, 104.09373615], [1 / 68.5005327, 1 / 66.6321579, 1 / 70.32316305]),
-        ("imagenet", [123.675, 116.28, 103.53], [1 / 58.395, 1 / 57.12, 1 / 57.375]),
-        (GIVEN, [127.5, 63.75, 31.875], [1 / 127.5, 1 / 510, 1 / 63.75]),
-        ("dataset", [1.5, 100, 200.25], [1 / 3, 1.0, 1 / 7]),
-    ],
-)
-def test_pixels_are_normalized_in_float32(normalize, offset, scale):
-    stored = store(FILES, store="raw")
-    statistics = {"mean": [1.5, 100, 200.25], "variance": [9.0, 0.0, 49.0]}
-    got = read(stored, statistics, store="raw", normalize=normalize)
-    pixels = read(stored, store="raw").numpy().astype(np.float32)
-    assert got.dtype == tf.float32
-    np.testing.assert_array_equal(got, (pixels - np.float32(offset)) * np.float32(scale))
-
-
-def test_caffe_is_bgr_less_its_means():
-    """As Keras' `preprocess_input` of VGG and ResNet."""
-    stored = store(FILES, store="raw")
-    pixels = read(stored, store="raw").numpy()
-    expected = pixels[..., ::-1].astype(np.float32) - np.float32([103.939, 116.779, 123.68])
-    np.testing.assert_array_equal(read(stored, store="raw", normalize="caffe"), expected)
-    known = tf.keras.applications.vgg16.preprocess_input(pixels.astype(np.float32), data_format="channels_last")
-    np.testing.assert_array_equal(expected, known)
 
 
 def test_the_manifest_leaves_rgb_out():
@@ -254,56 +172,7 @@ def test_a_stored_image_of_another_size_is_an_error(how):
         read(stored, store=how)
 
 
-@pytest.mark.first(2)
-@pytest.mark.parametrize(
-    ("keys", "parts"),
-    [
-        ({}, {"": tf.string}),
-        ({"optional": True}, {"": tf.string, "missing": tf.int64}),
-        ({"store": "original"}, {"": tf.string, "orientation": tf.int64}),
-        ({"store": "original", "optional": True}, {"": tf.string, "orientation": tf.int64, "missing": tf.int64}),
-    ],
-)
-def test_a_stored_image_is_a_string_and_its_parts(keys, parts):
-    feature = Image(kind="image", size=(8, 8), **keys)
-    assert finish.parse_spec({"x": feature.describe({})}) == {
-        part_name("x", part): tf.io.FixedLenFeature([], dtype) for part, dtype in parts.items()
-    }
-    assert {"", *feature.parts()} == parts.keys()
-    assert feature.read_parts() == ()
-    stored = dict(stored_parts(FILES, **keys))
-    assert (stored.pop(UNENCODED, None) is not None) == ("store" not in keys)  # workers encode these themselves
-    assert {part: tensor.dtype for part, tensor in stored.items()} == parts
-
-
 # Sizes of their own
-
-
-@pytest.mark.first(1)
-@pytest.mark.parametrize("how", ["png", "original"])
-@pytest.mark.parametrize(
-    ("keys", "sides"),
-    [
-        ({"fit": "none"}, [(18, 27), (9, 27), (27, 18)]),
-        ({"shorter_side": 6}, [(6, 9), (6, 18), (9, 6)]),
-    ],
-)
-@pytest.mark.parametrize("normalize", ["none", "minus_one_one"])
-def test_a_batch_is_as_large_as_its_largest_with_zeros_around(how, keys, sides, normalize):
-    files = [saved(form="PNG"), saved(PIXELS[::2]), turned("JPEG", 6)]
-    keys = {"size": None, "store": how, **keys}
-    description = described(normalize=normalize, **keys)
-    ready = image.features(description, stored_parts(files, **keys))
-    np.testing.assert_array_equal(ready["shape"], sides)
-    assert Image(kind="image", **keys).read_parts() == ("shape",)
-    batch = ready[""].numpy()
-    assert batch.shape == (3, *np.max(sides, 0), 3)
-    for got, file, (height, width) in zip(batch, files, sides, strict=True):
-        own = pixels_of(file, **keys)
-        expected = own if normalize == "none" else (own.astype(np.float32) - 127.5) * np.float32(1 / 127.5)
-        np.testing.assert_array_equal(got[:height, :width], expected)
-        assert not got[height:].any()
-        assert not got[:, width:].any()
 
 
 @pytest.mark.first(1)
@@ -317,17 +186,6 @@ def test_no_rows_have_no_size(how):
 # Originals
 
 
-@pytest.mark.first(2)
-@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "BMP", "TIFF"])
-def test_an_original_stays_as_it_is_and_is_turned_when_it_is_read(form):
-    data = decodable(saved(form=form) if form == "BMP" else turned(form, 6), asdict(options()))
-    stored = stored_parts([data], store="original", fit="crop", size=(8, 6))
-    assert stored[""][0] == data
-    assert stored["orientation"][0] == (1 if form == "BMP" else 6)
-    got = image.features(described(store="original", fit="crop", size=(8, 6)), stored)[""]
-    np.testing.assert_array_equal(got[0], pixels_of(data, fit="crop", size=(8, 6)))
-
-
 def test_an_original_that_cannot_be_decoded_is_an_error_when_it_is_stored():
     graph = tf.function(lambda files: image.prepare(options(store="original"), files, CONTEXT).store(Statistics()))
     with raises(tf.errors.InvalidArgumentError, "Invalid JPEG data"):
@@ -337,29 +195,13 @@ def test_an_original_that_cannot_be_decoded_is_an_error_when_it_is_stored():
 # Missing images
 
 
-@pytest.mark.parametrize("how", ["auto", "raw", "original"])
-def test_a_missing_image_is_zeros(how):
-    keys = {"optional": True, "store": how}
+def test_a_missing_image_of_raw_pixels_is_zeros():
+    keys = {"optional": True, "store": "raw"}
     stored = stored_parts([FILES[0], b"", FILES[1]], **keys)
-    assert stored[""][1] == b""
-    np.testing.assert_array_equal(stored["missing"], [0, 1, 0])
     ready = image.features(described(normalize="minus_one_one", **keys), stored)
-    np.testing.assert_array_equal(ready["missing"], [0, 1, 0])
     there = read(store(FILES[:2], store="png"), store="png", normalize="minus_one_one")
-    if how != "auto":
-        np.testing.assert_array_equal(ready[""][::2], there)
+    np.testing.assert_array_equal(ready[""][::2], there)
     assert not ready[""][1].numpy().any()
-
-
-@pytest.mark.first(1)
-@pytest.mark.parametrize("how", ["auto", "original"])
-def test_a_missing_image_has_no_size_of_its_own(how):
-    keys = {"optional": True, "store": how, "size": None, "fit": "none"}
-    ready = image.features(described(**keys), stored_parts([b"", FILES[1]], **keys))
-    np.testing.assert_array_equal(ready["shape"], [[0, 0], [18, 27]])
-    np.testing.assert_array_equal(ready[""], [np.zeros_like(PIXELS), PIXELS])
-    ready = image.features(described(**keys), stored_parts([b""], **keys))
-    assert ready[""].shape == (1, 0, 0, 3)
 
 
 def test_without_the_option_an_empty_image_is_an_error():

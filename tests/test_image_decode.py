@@ -18,7 +18,6 @@ from recordmill.transforms.tensorflow.image_decode import decode, resize
 from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.messages import raises
 from tests.pictures import (
-    BACKGROUND,
     PIXELS,
     RANDOM,
     animated,
@@ -237,7 +236,3 @@ def test_a_photo_is_reduced_where_nobody_sees_it(sides, keys, ratio, orientation
     assert tuple(reduced.shape[:2]) == (sides[0] // ratio, sides[1] // ratio)
     full = resize(decode(data, replace(keys, dct_scaling=False)), keys)
     assert psnr(resize(reduced, keys), full) >= 40
-
-
-def test_the_background_is_the_options():
-    assert decoded(saved(np.zeros((1, 1, 4), np.uint8), "PNG")).tolist() == [[list(BACKGROUND)]]

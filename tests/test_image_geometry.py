@@ -10,7 +10,7 @@ from PIL import Image as Picture
 from recordmill.transforms.contract.image_rules import placement, upright
 from recordmill.transforms.contract.kinds.image import MAX_SIDE
 from recordmill.transforms.tensorflow.image_decode import resize
-from tests.pictures import BACKGROUND, PIXELS, luma, options
+from tests.pictures import PIXELS, options
 
 
 def area(pixels, size):
@@ -23,63 +23,6 @@ def bilinear(pixels, size):
 
 def resized(pixels, **keys):
     return resize(tf.constant(pixels), options(**keys)).numpy()
-
-
-@pytest.mark.parametrize(
-    ("source", "size", "method"),
-    [
-        ((18, 27), (9, 9), area),
-        ((18, 27), (6, 60), area),
-        ((9, 4), (4, 9), area),
-        ((18, 27), (19, 27), bilinear),
-        ((18, 27), (6, 90), bilinear),
-        ((1, 1), (3, 2), bilinear),
-        ((18, 27), (18, 27), lambda pixels, _: pixels),
-    ],
-)
-def test_fewer_or_as_many_pixels_are_averaged_and_more_are_interpolated(source, size, method):
-    pixels = PIXELS[: source[0], : source[1]]
-    np.testing.assert_array_equal(resized(pixels, size=size, fit="stretch"), method(pixels, size))
-
-
-@pytest.mark.parametrize(
-    ("source", "size", "top_left", "inner"),
-    [
-        ((18, 27), (9, 9), (1, 0), (6, 9)),
-        ((18, 27), (9, 27), (0, 6), (9, 14)),
-        ((18, 27), (18, 27), (0, 0), (18, 27)),
-        ((18, 9), (10, 10), (0, 2), (10, 5)),
-        ((2, 4), (8, 8), (2, 0), (4, 8)),
-        ((1, 27), (5, 5), (2, 0), (1, 5)),
-        ((18, 1), (4, 4), (0, 1), (4, 1)),
-    ],
-)
-@pytest.mark.parametrize("channels", [1, 3])
-def test_pad_centres_the_whole_image(source, size, top_left, inner, channels):
-    pixels = PIXELS[: source[0], : source[1], :channels]
-    grey = np.broadcast_to(np.uint8(luma([BACKGROUND])), (*size, 1))
-    expected = np.array(grey if channels == 1 else np.broadcast_to(np.uint8(BACKGROUND), (*size, 3)))
-    scaled = pixels if inner == source else (area if np.prod(inner) <= np.prod(source) else bilinear)(pixels, inner)
-    expected[top_left[0] : top_left[0] + inner[0], top_left[1] : top_left[1] + inner[1]] = scaled
-    np.testing.assert_array_equal(resized(pixels, size=size, channels=channels), expected)
-
-
-@pytest.mark.parametrize(
-    ("source", "size", "top_left", "inner"),
-    [
-        ((18, 27), (9, 9), (0, 4), (18, 18)),
-        ((18, 27), (4, 12), (4, 0), (9, 27)),
-        ((18, 27), (6, 9), (0, 0), (18, 27)),
-        ((18, 5), (9, 10), (6, 0), (5, 5)),
-        ((1, 27), (8, 8), (0, 13), (1, 1)),
-        ((18, 1), (1, 8), (8, 0), (1, 1)),
-    ],
-)
-def test_crop_fills_the_size_with_the_centre(source, size, top_left, inner):
-    pixels = PIXELS[: source[0], : source[1]]
-    box = pixels[top_left[0] : top_left[0] + inner[0], top_left[1] : top_left[1] + inner[1]]
-    expected = (area if np.prod(size) <= np.prod(inner) else bilinear)(box, size)
-    np.testing.assert_array_equal(resized(pixels, size=size, fit="crop"), expected)
 
 
 @pytest.mark.parametrize(
@@ -97,16 +40,6 @@ def test_the_shorter_side_is_as_long_as_asked_and_the_shape_is_kept(source, shor
     method = area if np.prod(scaled) <= np.prod(source) else bilinear
     expected = pixels if scaled == source else method(pixels, scaled)
     np.testing.assert_array_equal(resized(pixels, size=None, shorter_side=shorter), expected)
-
-
-def test_with_a_size_the_centre_of_the_scaled_image_is_cut():
-    whole = area(PIXELS, (12, 18))
-    got = resized(PIXELS, size=(8, 11), fit="crop", shorter_side=12)
-    np.testing.assert_array_equal(got, whole[2:10, 3:14])
-
-
-def test_without_any_size_an_image_stays_as_it_is():
-    np.testing.assert_array_equal(resized(PIXELS, size=None, fit="none"), PIXELS)
 
 
 def test_a_strip_is_never_scaled_to_millions_of_pixels():
@@ -186,16 +119,6 @@ def test_a_method_is_pillows_within_one_level(method, size):
     )  # beyond a sharp edge, a kernel gives less than 0 and more than 255
     got = resized(PIXELS, size=size, fit="stretch", resize=method).astype(float)
     assert np.abs(got - expected).max() < 1
-
-
-@pytest.mark.parametrize("antialias", [True, False])
-@pytest.mark.parametrize(
-    "method", ["area", "nearest", "bilinear", "bicubic", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"]
-)
-def test_a_method_is_tensorflows_rounded_and_clipped(method, antialias):
-    expected = tf.image.resize(tf.cast(PIXELS, tf.float32), (7, 8), method=method, antialias=antialias).numpy()
-    got = resized(PIXELS, size=(7, 8), fit="stretch", resize=method, antialias=antialias)
-    np.testing.assert_array_equal(got, np.clip(np.round(expected), 0, 255))
 
 
 def test_a_sharp_edge_stays_sharp():

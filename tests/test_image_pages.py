@@ -11,7 +11,6 @@ import tifffile
 from PIL import Image as Picture
 from PIL import ImageCms, ImageDraw, ImageSequence
 
-from recordmill import build, load_spec, open_dataset
 from recordmill.pipeline.build.images.transcode import decodable, decoding_of, pages_of
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.files import LocalFiles
@@ -209,29 +208,3 @@ def test_init_reads_stacks_of_numbers_as_pages(tmp_path: Path) -> None:
 def test_init_names_pages_where_it_doubts_frames(tmp_path: Path) -> None:
     (tmp_path / "a.gif").write_bytes(FILES["GIF"])
     assert_names(starter(str(tmp_path), LocalFiles()), "kind: image ", "1 with further frames", "`pages: all`")
-
-
-@pytest.mark.slow
-def test_a_folder_of_stacks_becomes_sequences(tmp_path: Path):
-    folder = tmp_path / "stacks"
-    folder.mkdir()
-    for number in range(6):
-        (folder / f"{number}.tif").write_bytes(stacked(*LEVELS[: 1 + number % 3], photometric="minisblack"))
-    (folder / "short.tif").write_bytes(stacked(LEVELS[0], SMALL.astype(np.uint8), photometric="minisblack"))
-    spec = tmp_path / "dataset.yaml"
-    spec.write_text(
-        f"name: stacks\nsource: {{format: image_folder, path: {folder}}}\nsplits: {{train: 1}}\n"
-        "rejects: {max_share: 0.5}\nfeatures:\n  stack: {kind: image_sequence, column: image, size: [16, 20], "
-        "dtype: uint16, channels: 1, normalize: dataset, pages: all, max_length: 2}\n"
-    )
-    build(load_spec(str(spec)), str(tmp_path / "out"))
-    dataset = open_dataset(str(tmp_path / "out"))
-    assert dataset.manifest.rows["rejected"] == 1
-    assert "losses" not in dataset.manifest.statistics["stack"]
-    (batch,) = dataset.evaluation_input("train", batch_size=8, with_key=True, pad=False).as_numpy()
-    read = [tifffile.imread(folder / key.decode()).reshape(-1, 16, 20)[:2] for key in batch["key"]]
-    every = np.concatenate(read).astype(np.float64)
-    assert batch["stack_length"].tolist() == [len(each) for each in read]
-    for found, wanted in zip(batch["stack"], read, strict=True):
-        scaled = (wanted - every.mean()) / every.std()
-        np.testing.assert_allclose(found[: len(wanted), ..., 0], scaled, atol=1e-4)

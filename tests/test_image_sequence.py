@@ -1,8 +1,6 @@
 """Image sequences: items as single images, lists cut, padded and read."""
 
 import io
-import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +9,7 @@ import tensorflow as tf
 from PIL import Image as Picture
 from pydantic import ValidationError
 
-from recordmill.pipeline.build.worker.build_shard import encode
-from recordmill.pipeline.spec.features.image import Image, ImageSequence
-from recordmill.transforms.tensorflow import image
+from recordmill.pipeline.spec.features.image import ImageSequence
 from recordmill.transforms.tensorflow.features import KINDS
 from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.messages import raises
@@ -43,14 +39,6 @@ def ragged(lists: list[list[bytes]]) -> tf.RaggedTensor:
 def store(options: ImageSequence, lists: list[list[bytes]]) -> tf.RaggedTensor:
     context = Context()
     return SEQUENCE.prepare(options.options(), ragged(lists), context).store(Statistics())[""]
-
-
-def one_by_one(keys: dict[str, Any], files: list[bytes], statistics: dict[str, Any]) -> tuple[list[bytes], np.ndarray]:
-    """Returns the images as kind `image` stores and reads them."""
-    options = Image(kind="image", **{"size": (6, 8), **keys})
-    stored = image.prepare(options.options(), tf.constant(files), Context())
-    parts = stored.store(Statistics())
-    return parts[""].numpy().tolist(), image.features(options.describe(statistics), parts)[""].numpy()
 
 
 def test_what_is_cut_off_is_not_decoded() -> None:
@@ -86,18 +74,3 @@ def test_what_a_sequence_cannot_be(keys: dict[str, Any], facts: tuple[str, ...])
     with raises(ValidationError, *facts) as error:
         feature(**keys)
     assert error.value.error_count() == 1
-
-
-@pytest.mark.parametrize("how", ["png", "raw"])
-def test_tensorflow_datasets_reads_them(tmp_path: Path, how: str) -> None:
-    tfds = pytest.importorskip("tensorflow_datasets")
-    options = feature(store=how, normalize="none")
-    kind = {"pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict"}
-    of_file = {**kind, "featuresDict": {"features": {"x": options.describe({}).tfds()}}}
-    (tmp_path / "features.json").write_text(json.dumps(of_file))
-    theirs = tfds.features.FeaturesDict.from_config(str(tmp_path))
-    _, pixels = one_by_one({"store": how, "normalize": "none"}, FILES[:2], {})
-    records = encode([b"a", b"b"], {"x": store(options, LISTS[:2])})
-    two, none = (theirs.deserialize_example(one)["x"] for one in records)
-    np.testing.assert_array_equal(two, pixels)
-    assert len(none) == 0

@@ -51,7 +51,6 @@ from recordmill.transforms.numpy.augment import chain
 from recordmill.transforms.numpy.augment.base import MovedKeypoints
 from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.tensorflow import places
-from recordmill.transforms.tensorflow.features import model_features
 from tests.messages import assert_names, raises
 from tests.running import BOTH_WAYS, Run, assert_same_bits
 
@@ -175,24 +174,6 @@ def test_points_have_the_same_bits_in_any_batch(run: Run) -> None:
         return places.moved_keypoints(options, of, both[:, :9], tf.cast(both[:, 9:], tf.int64))
 
     assert_same_bits(run, moved, np.concatenate([given, sources], 1).astype(np.float64))
-
-
-@pytest.mark.parametrize(
-    ("keys", "wide"), [({}, 2), ({"max_length": 3}, 3), ({"length": 2}, 2), ({"max_length": 1}, 1)]
-)
-def test_both_engines_read_padded_objects(keys: dict[str, Any], wide: int) -> None:
-    description, two = feature(**keys).describe({}), np.arange(1, 19, dtype=np.float32)
-    for values, splits in ((np.concatenate([two, two[:9]]), [0, 18, 18, 27]), (two[:0], [0])):
-        rows = Ragged(values, np.array(splits))
-        ours = finish({"x": description}, {"x": rows}, FinishOptions())
-        ragged = tf.RaggedTensor.from_row_splits(values, np.array(splits))
-        theirs = model_features({"x": description}, {"x": ragged})
-        assert ours.keys() == theirs.keys() == {"x"} | ({"x_length"} if "length" not in keys else set())
-        for name, array in ours.items():
-            np.testing.assert_array_equal(array, theirs[name].numpy(), strict=True)
-    full = finish({"x": description}, {"x": Ragged(two, np.array([0, 18]))}, FinishOptions())["x"]
-    np.testing.assert_array_equal(full[0, :2], two.reshape(2, 3, 3)[:wide])
-    assert full.shape == (1, wide, 3, 3)
 
 
 def test_another_number_of_numbers_names_its_row() -> None:
@@ -471,35 +452,6 @@ def test_points_go_out_and_back_and_serve(built: Path, tmp_path: Path) -> None:
     assert len(after) == 6
     for record in dataset.records("train"):
         np.testing.assert_allclose(np.array(after[record.key]), np.array(record.values["face"]), atol=1e-7)
-
-
-@pytest.mark.slow
-def test_a_column_for_each_number(tmp_path: Path) -> None:
-    lines = ["Image,ax,ay,bx,by"]
-    for number in range(4):
-        Picture.new("L", (40, 20)).save(tmp_path / f"{number}.png")
-        lines.append(f"{number}.png,10,{number},{'' if number == 1 else 30},{'nan' if number == 2 else 5}")
-    (tmp_path / "faces.csv").write_text("\n".join(lines))
-    text = """
-name: faces
-source: {format: csv, path: SOURCE}
-key: Image
-splits: {train: 1}
-features:
-  image: {kind: image, column: Image, size: [20, 40]}
-  face: {kind: keypoints, image: image, points: [a, b], flip_pairs: [], unit: absolute, numbers: 2, length: 1,
-         columns: [ax, ay, bx, BY]}
-"""
-    (tmp_path / "dataset.yaml").write_text(text.replace("SOURCE", "faces.csv").replace("BY", "by"))
-    build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out"))
-    batch = next(iter(open_dataset(tmp_path / "out").evaluation_input("train", batch_size=4, with_key=True).as_numpy()))
-    for key, face in zip(batch["key"], batch["face"], strict=True):
-        number = int(key[:1])
-        other = [0, 0, 0] if number in (1, 2) else [0.25, 0.75, 2]
-        np.testing.assert_allclose(face, [[[number / 20, 0.25, 2], other]], rtol=1e-6)
-    (tmp_path / "dataset.yaml").write_text(text.replace("SOURCE", "faces.csv"))
-    with raises(Exception, "'BY'", "faces.csv", "by"):
-        build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "other"))
 
 
 @pytest.mark.parametrize(

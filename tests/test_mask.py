@@ -7,7 +7,6 @@ import zlib
 from collections.abc import Callable, Mapping
 from fractions import Fraction
 from math import floor
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ import tifffile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Picture
-from PIL import ImageOps
 
 from recordmill.augment import CutMix, RandomAffine, RandomCrop, RandomFlip, RandomRotation90
 from recordmill.dataset import open_dataset
@@ -34,8 +32,6 @@ from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.kinds.mask import MaskDescription, MaskOptions
 from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.tensorflow import image
-from recordmill.transforms.tensorflow.features import prepare_mask
-from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.messages import assert_names, raises
 
 Values = np.ndarray
@@ -227,26 +223,6 @@ def test_ignored_objects_are_counted(found: list[int], ignore: int | None, is_co
     assert_names(lines[0], "3 with", "`ignore`", "`classes`")
 
 
-@pytest.mark.parametrize("turn", range(1, 9))
-def test_a_mask_turns_as_its_file(turn: int) -> None:
-    """Pillow turns the other side."""
-    exif = Picture.Exif()
-    exif[0x0112] = turn
-    in_file = saved(Picture.fromarray(np.stack([RAMP] * 3, -1)), exif=exif)
-    turned = Picture.fromarray(RAMP)
-    turned.getexif()[0x0112] = turn
-    expected = np.asarray(ImageOps.exif_transpose(turned))
-    options, _ = of_spec({"fit": "none"}, oriented="file")
-    frame = Frame.of(in_file, turn, "file")
-    assert frame == (3, 4, turn)
-    np.testing.assert_array_equal(decoded(mask_file(palette(RAMP), options, frame)), expected)
-    upright = Frame.of(in_file, turn, "upright")
-    assert upright == (*expected.shape, 1)
-    np.testing.assert_array_equal(decoded(mask_file(palette(expected), options, upright)), expected)
-    own = saved(Picture.fromarray(RAMP), exif=exif)  # a mask that EXIF turns itself
-    np.testing.assert_array_equal(decoded(mask_file(own, options, upright)), expected)
-
-
 # --- resized: the other side is plain Python
 
 
@@ -326,18 +302,6 @@ def test_a_mask_takes_the_nearest_pixel_of_its_images_place(
     np.testing.assert_array_equal(ImageReader("mask", description, None).images(files)[""], expected)
 
 
-def test_a_missing_mask_is_all_ignored() -> None:
-    for size in ({"size": (2, 3)}, {"fit": "none"}):
-        options, description = of_spec(size, optional=True, ignore=9)
-        files = [mask_file(palette(RAMP), options, Frame(3, 4, 1)), b""]
-        stored = prepare_mask(options, tf.constant(files), Context()).store(Statistics())
-        assert stored["missing"].numpy().tolist() == [0, 1]
-        read = image.features(description, stored)[""].numpy()
-        assert (read[1] == 9).all()
-        assert read[1].size
-        np.testing.assert_array_equal(ImageReader("mask", description).images(files)[""], read)
-
-
 @pytest.mark.parametrize(
     ("keys", "facts"),
     [
@@ -357,7 +321,7 @@ def test_wrong_options_are_named(keys: dict[str, Any], facts: list[str]) -> None
         of_spec(**keys)
 
 
-# --- built, read and augmented
+# --- augmented
 
 COLOURS = np.array([[0, 0, 0], [250, 10, 10], [10, 250, 10], [10, 10, 250], [200, 200, 10]], np.uint8)
 SPEC = """
@@ -365,71 +329,30 @@ name: shapes
 source: {format: jsonl, path: rows.jsonl}
 key: id
 splits: {train: 1}
-rejects: {max_share: 0.5}
 features:
-  mask: {kind: mask, image: image, classes: [none, a, b, c, d], ignore: 255, optional: true}
+  mask: {kind: mask, image: image, classes: [none, a, b, c, d], ignore: 255}
   image: {kind: image, size: [24, 32], store: png, normalize: none, background: [0, 0, 0]}
-  own: {kind: image, column: image, fit: none}
-  own_mask: {kind: mask, image: own, column: colours, ignore: 7, classes: {0: none, 30: a, 31: b, 32: c, 33: d},
-    colors: {none: 0, a: [250, 10, 10], b: [10, 250, 10], c: [10, 10, 250], d: [200, 200, 10]}}
-label: own_mask
 """
 
 
-def write_rows(folder: Path, rows: int = 8) -> list[Values]:
-    """Writes images whose colours are their masks' classes, 24 x 32 pixels."""
-    rng, found, lines = np.random.default_rng(3), [], []
-    for row in range(rows):
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Images whose colours are their masks' classes, 24 x 32 pixels."""
+    folder, rng, lines = tmp_path_factory.mktemp("masks"), np.random.default_rng(3), []
+    for row in range(8):
         mask = np.kron(rng.integers(0, 5, (4, 4)), np.ones((6, 8))).astype(np.uint8)
         (folder / f"{row}.png").write_bytes(saved(Picture.fromarray(COLOURS[mask])))
         (folder / f"{row}_mask.png").write_bytes(palette(mask))
-        with_mask = {} if row == 1 else {"mask": f"{row}_mask.png"}
-        lines.append(json.dumps({"id": f"{row}", "image": f"{row}.png", "colours": f"{row}.png", **with_mask}))
-        found.append(mask)
-    (folder / "bad.png").write_bytes(palette(np.full((24, 32), 9, np.uint8)))
-    lines.append(json.dumps({"id": "bad", "image": "0.png", "colours": "0.png", "mask": "bad.png"}))
+        lines.append(json.dumps({"id": f"{row}", "image": f"{row}.png", "mask": f"{row}_mask.png"}))
     (folder / "rows.jsonl").write_text("\n".join(lines))
     (folder / "dataset.yaml").write_text(SPEC)
-    return found
+    return open_dataset(build(load_spec(str(folder / "dataset.yaml")), str(folder / "out")).folder)
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[Values]]:
-    folder = tmp_path_factory.mktemp("masks")
-    found = write_rows(folder)
-    build(load_spec(str(folder / "dataset.yaml")), str(folder / "out"))
-    return str(folder / "out"), found
-
-
-def read_batch(output: str, engine: str, **options: Any) -> tuple[dict[str, Any], Any]:
-    given = open_dataset(output).training_input("train", batch_size=8, shuffle="none", with_key=True, **options)
-    if engine == "numpy":
-        batch = next(iter(given.as_numpy()))
-        return batch if isinstance(batch, tuple) else (batch, None)
-    features, label = next(iter(given.as_tf_data()))
-    return {name: value.numpy() for name, value in features.items()}, label.numpy()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", ["numpy", "tf_data"])
-@pytest.mark.parametrize("dtype", [None, "float32"])
-def test_a_built_mask_is_read_as_it_was(built: tuple[str, list[Values]], engine: str, dtype: str | None) -> None:
-    output, found = built
-    features, label = read_batch(output, engine, dtype=dtype)
-    order = [int(key) for key in features["key"]]
-    assert sorted(order) == [*range(8)]
-    assert {features["mask"].dtype, label.dtype} == {np.dtype(np.uint8)}
-    assert features["mask_missing"].tolist() == [int(row == 1) for row in order]
-    values_of = np.array([0, 30, 31, 32, 33], np.uint8)
-    for place, row in enumerate(order):
-        np.testing.assert_array_equal(features["mask"][place, ..., 0], 255 if row == 1 else found[row])
-        np.testing.assert_array_equal(label[place, ..., 0], values_of[found[row]])
-
-
-@pytest.mark.slow
-def test_the_report_shows_masks(built: tuple[str, list[Values]]) -> None:
-    (report,) = Path(built[0]).glob("versions/*/report.html")
-    assert report.read_text().count("data:image/") == 4 * 8 - 1  # a row has no mask
+def moved(built: Any, changes: Any, **options: Any) -> tuple[Values, Values]:
+    """Returns the masks and the images of a batch."""
+    (batch, *_) = built.training_input("train", batch_size=8, shuffle="none", augment=changes, **options).as_numpy()
+    return batch["mask"][..., 0], batch["image"]
 
 
 def test_a_mask_is_painted_on_a_stretched_deep_image() -> None:
@@ -440,24 +363,15 @@ def test_a_mask_is_painted_on_a_stretched_deep_image() -> None:
 
 
 @pytest.mark.slow
-def test_bad_masks_are_rejects(built: tuple[str, list[Values]]) -> None:
-    assert open_dataset(built[0]).manifest.rejects["by_reason"] == {"unknown_class": 1}
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "changes",
     [[RandomFlip(0.5, 0.5)], [RandomCrop((12, 20)), RandomFlip()], [RandomRotation90()], [RandomCrop((30, 30))]],
     ids=str,
 )
-def test_a_mask_moves_with_its_image(built: tuple[str, list[Values]], changes: list[Any]) -> None:
+def test_a_mask_moves_with_its_image(built: Any, changes: list[Any]) -> None:
     """Each pixel of an image has its mask's colour, wherever it went; outside, images are black and masks ignored."""
     for wanted in (changes, {"image": changes}):
-        features, _ = read_batch(
-            built[0], "numpy", dtype="uint8", augment=wanted, features=["image", "mask"], label=None
-        )
-        of_rows = [place for place, missing in enumerate(features["mask_missing"]) if not missing]
-        masks, images = features["mask"][of_rows, ..., 0], features["image"][of_rows]
+        masks, images = moved(built, wanted, dtype="uint8")
         assert masks.shape == images.shape[:3]
         inside = masks != 255
         assert inside.all() == (changes != [RandomCrop((30, 30))])
@@ -465,11 +379,8 @@ def test_a_mask_moves_with_its_image(built: tuple[str, list[Values]], changes: l
 
 
 @pytest.mark.slow
-def test_an_affine_mask_is_nearest(built: tuple[str, list[Values]]) -> None:
-    changes = [RandomAffine(degrees=20, translate=0.2, scale=(0.8, 1.2))]
-    features, _ = read_batch(built[0], "numpy", augment=changes, features=["image", "mask"], label=None)
-    rows = [place for place, missing in enumerate(features["mask_missing"]) if not missing]
-    masks, images = features["mask"][rows, ..., 0], features["image"][rows]
+def test_an_affine_mask_is_nearest(built: Any) -> None:
+    masks, images = moved(built, [RandomAffine(degrees=20, translate=0.2, scale=(0.8, 1.2))])
     assert set(np.unique(masks)) <= {0, 1, 2, 3, 4, 255}
     pure = (images[..., np.newaxis, :] == COLOURS[1:]).all(-1)  # pixels between four of one colour
     assert pure.sum() > 100
@@ -479,22 +390,6 @@ def test_an_affine_mask_is_nearest(built: tuple[str, list[Values]]) -> None:
 
 
 @pytest.mark.slow
-def test_mixtures_of_masks_must_be_asked_for(built: tuple[str, list[Values]]) -> None:
+def test_mixtures_of_masks_must_be_asked_for(built: Any) -> None:
     with raises(DatasetError, "mask", "images="):
-        read_batch(built[0], "numpy", augment=[CutMix()], features=["image", "mask"], label=None)
-
-
-@pytest.mark.slow
-def test_the_palette_case_keeps_its_indices(tmp_path: Path) -> None:
-    """Pascal VOC's palette: classes 1 and 16 have colours of one luma."""
-    found = np.repeat(np.array([0, 1, 16, 15], np.uint8), 8)[np.newaxis].repeat(32, 0)
-    (tmp_path / "a.png").write_bytes(saved(Picture.new("RGB", (32, 32))))
-    (tmp_path / "m.png").write_bytes(palette(found))
-    (tmp_path / "rows.csv").write_text("image,mask\na.png,m.png\n")
-    (tmp_path / "dataset.yaml").write_text(
-        "name: voc\nsource: {format: csv, path: rows.csv}\nsplits: {train: 1}\nlabel: mask\nfeatures:\n"
-        f"  image: {{kind: image, size: 32}}\n  mask: {{kind: mask, image: image, classes: {json.dumps(VOC)}}}\n"
-    )
-    build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out"))
-    _, mask = next(iter(open_dataset(str(tmp_path / "out")).training_input("train", batch_size=1).as_numpy()))
-    np.testing.assert_array_equal(mask[0, ..., 0], found)
+        moved(built, [CutMix()])

@@ -6,7 +6,6 @@
 import io
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,22 +22,16 @@ from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.kinds.mask import MasksOptions
 from tests.messages import raises
 
-OBJECTS = [0, 3, 1, 2, 5, 3]  # in each row; the last row has a bad mask
 HEIGHT, WIDTH = 16, 16
 SPEC = """
 name: objects
 source: {format: jsonl, path: rows.jsonl}
 key: id
 splits: {train: 1}
-rejects: {max_share: 0.5}
 features:
   image: {kind: image, size: 16, store: png, normalize: none}
   boxes: {kind: boxes, image: image, order: corners, unit: absolute}
-  files: {kind: masks, image: image, optional: true}
   drawn: {kind: masks, image: image, column: shapes, draw: objects}
-  numbers: {kind: mask, image: image, column: shapes, draw: instances, crowd: draw, dtype: uint16}
-  first: {kind: masks, image: image, column: files, max_length: 2, store: raw, optional: true}
-together: [boxes, drawn]
 """
 
 
@@ -55,94 +48,41 @@ def rectangle(rng: np.random.Generator) -> tuple[list[int], np.ndarray]:
     return [left, top, right, bottom], pixels
 
 
-def write_rows(folder: Path) -> dict[bytes, list[np.ndarray]]:
-    """Writes rows whose objects are rectangles: numbered files, of values 0 and 1 to 255, and run lengths."""
-    rng, found, lines = np.random.default_rng(4), {}, []
-    for row, count in enumerate(OBJECTS):
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Rows whose objects are rectangles, up to five each."""
+    folder, rng, lines = tmp_path_factory.mktemp("objects"), np.random.default_rng(4), []
+    for row, count in enumerate((0, 3, 1, 2, 5)):
         objects = [rectangle(rng) for _ in range(count)]
-        names = [f"{row}_{number}.png" for number in range(count)]
-        for (_, pixels), name, inside in zip(objects, names, (255, 1, 7, 128, 255), strict=False):
-            (folder / name).write_bytes(saved(Picture.fromarray(pixels * np.uint8(inside))))
         (folder / f"{row}.png").write_bytes(saved(Picture.fromarray(rng.integers(0, 256, (16, 16, 3), np.uint8))))
         rles = [coco.encode(np.asfortranarray(pixels)) for _, pixels in objects]
-        shapes = [
-            {"name": "a", "crowd": number % 2, "rle": {"size": rle["size"], "counts": rle["counts"].decode()}}
-            for number, rle in enumerate(rles)
-        ]
-        boxes = [box for box, _ in objects]
-        lines.append({"id": row, "image": f"{row}.png", "files": names, "boxes": boxes, "shapes": shapes})
-        found[str(row).encode()] = [pixels for _, pixels in objects]
-    (folder / f"{len(OBJECTS) - 1}_1.png").write_bytes(saved(Picture.fromarray(np.eye(16, dtype=np.uint8) * 9 + 1)))
-    lines[3]["shapes"].append({"name": "b", "polygons": []})  # an object without a shape and a box of nothing
-    lines[3]["boxes"].append([0, 0, 0, 0])
-    lines.append({**lines[4], "id": 6, "shapes": lines[4]["shapes"][1:]})
-    lines[4].pop("files")
+        shapes = [{"name": "a", "rle": {**rle, "counts": rle["counts"].decode()}} for rle in rles]
+        lines.append({"id": row, "image": f"{row}.png", "boxes": [box for box, _ in objects], "shapes": shapes})
     (folder / "rows.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     (folder / "dataset.yaml").write_text(SPEC)
-    return found
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict[bytes, list[np.ndarray]]]:
-    folder = tmp_path_factory.mktemp("objects")
-    found = write_rows(folder)
-    build(load_spec(str(folder / "dataset.yaml")), str(folder / "out"))
-    return str(folder / "out"), found
-
-
-def read(output: str, engine: str = "numpy", **keys: Any) -> Mapping[str, np.ndarray]:
-    train = open_dataset(output).training_input("train", batch_size=5, with_key=True, **keys)
-    batch = next(iter(train.as_numpy() if engine == "numpy" else train.as_tf_data()))
-    return {name: np.asarray(values) for name, values in batch.items()}
-
-
-def stacked(objects: list[np.ndarray], length: int) -> np.ndarray:
-    none = [np.zeros((HEIGHT, WIDTH), np.uint8)] * length
-    return np.stack([*objects, *none][:length]) if length else np.zeros((0, HEIGHT, WIDTH), np.uint8)
+    return build(load_spec(str(folder / "dataset.yaml")), str(folder / "out")).folder
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["numpy", "tensorflow"])
-def test_a_row_has_a_mask_an_object(built: tuple[str, dict[bytes, list[np.ndarray]]], engine: str) -> None:
-    output, found = built
-    batch = read(output, engine)
-    assert sorted(batch["key"].tolist()) == [b"0", b"1", b"2", b"3", b"4"]
-    assert {batch[name].dtype for name in ("files", "drawn", "first")} == {np.dtype(np.uint8)}
-    assert batch["numbers"].dtype == np.uint16
-    np.testing.assert_array_equal(batch["drawn_length"], batch["boxes_length"])
-    for place, key in enumerate(batch["key"].tolist()):
-        objects, files = found[key], [] if key == b"4" else found[key]
-        assert batch["drawn_length"][place] == len(objects) + (key == b"3")
-        assert (batch["files_length"][place], batch["first_length"][place]) == (len(files), min(2, len(files)))
-        np.testing.assert_array_equal(batch["drawn"][place], stacked(objects, 5))
-        np.testing.assert_array_equal(batch["files"][place], stacked(files, batch["files"].shape[1]))
-        np.testing.assert_array_equal(batch["first"][place], stacked(files[:2], 2))
-        numbered = np.max([each * number for number, each in enumerate(objects, 1)], axis=0, initial=0)
-        np.testing.assert_array_equal(batch["numbers"][place, ..., 0], numbered)
-
-
-@pytest.mark.slow
-def test_bad_lists_are_rejects(built: tuple[str, dict[bytes, list[np.ndarray]]]) -> None:
-    rejects = open_dataset(built[0]).manifest.rejects["by_reason"]
-    assert rejects == {"unequal_lists": 1, "unknown_class": 1}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", ["numpy", "tensorflow"])
-def test_masks_move_with_their_image_and_boxes(built: tuple[str, dict[bytes, list[np.ndarray]]], engine: str) -> None:
+def test_masks_move_with_their_image_and_boxes(built: str, engine: str) -> None:
     """A mask of one object is a rectangle: by whole pixels, its moved box is the box around it."""
+
+    def read(augment: list[Any]) -> Mapping[str, np.ndarray]:
+        train = open_dataset(built).training_input("train", batch_size=5, augment=augment, seed=3)
+        batch = next(iter(train.as_numpy() if engine == "numpy" else train.as_tf_data()))
+        return {name: np.asarray(values) for name, values in batch.items()}
+
     for changes in ([RandomFlip(0.5, 0.5), RandomRotation90()], [RandomCrop(12), RandomFlip()], [RandomCrop(20)]):
-        batch = read(built[0], engine, augment=changes, seed=3)
+        batch = read(changes)
         size = batch["image"].shape[1]
         assert batch["drawn"].shape == (5, 5, size, size)
         for masks, boxes in zip(batch["drawn"], batch["boxes"], strict=True):
-            for mask, box in zip(masks, np.rint(boxes * size).astype(int), strict=True):
-                top, left, bottom, right = box
+            for mask, (top, left, bottom, right) in zip(masks, np.rint(boxes * size).astype(int), strict=True):
                 expected = np.zeros((size, size), np.uint8)
                 expected[top:bottom, left:right] = 1
                 np.testing.assert_array_equal(mask, expected)
-    batch = read(built[0], engine, augment=[RandomAffine(degrees=30)], seed=3)
-    assert set(np.unique(batch["drawn"])) == {0, 1}
+    assert set(np.unique(read([RandomAffine(degrees=30)])["drawn"])) == {0, 1}
 
 
 def options(**keys: Any) -> MasksOptions:
@@ -163,13 +103,6 @@ def test_bad_masks_are_named(data: bytes, keys: dict[str, Any], reason: str, fac
     with raises(ImageError, *facts) as caught:
         framed_values(data, options(**keys), Frame(1, 4, 1), 7)
     assert caught.value.reason == reason
-
-
-@pytest.mark.parametrize("inside", [1, 255, 65_535])
-def test_one_value_inside_is_the_object(inside: int) -> None:
-    pixels = np.array([[0, 1, 1, 0]], np.uint16 if inside > 255 else np.uint8)
-    file = saved(Picture.fromarray(pixels * pixels.dtype.type(inside)))
-    np.testing.assert_array_equal(framed_values(file, options(), Frame(1, 4, 1))[0], pixels)
 
 
 @pytest.mark.parametrize(

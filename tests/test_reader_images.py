@@ -2,7 +2,6 @@
 
 import itertools
 import struct
-from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -243,27 +242,6 @@ def description(store: str, shape: list[int | None], dtype: str = "float32", **k
     return ImageDescription.from_json(
         {"stored": "bytes", "encoding": store, "shape": shape, "dtype": dtype, **scale, **keys}
     )
-
-
-@pytest.mark.parametrize(
-    "keys", [{"size": (20, 30)}, {"size": None, "shorter_side": 21}, {"size": None, "fit": "none"}], ids=str
-)
-def test_batches_of_originals(keys: dict[str, Any]) -> None:
-    asked = options(store="original", **keys)
-    described = description(
-        "original", [*(asked.size or (None, None)), 3], "uint8", options=asdict(asked), optional=True
-    )
-    data = [turned("JPEG", 6), saved(EVERY_RGBA, "PNG"), b"", saved(SMOOTH, "WEBP"), turned("PNG", 8, NOISE)]
-    found = ImageReader("x", described).images([memoryview(each) for each in data], [6, 1, 1, 1, 8])
-    sides = found.get("shape", np.array([asked.size] * 5))
-    assert found[""].shape == (5, *sides.max(0), 3)
-    for batch, encoded, (height, width) in zip(found[""], data, sides, strict=True):
-        if encoded:
-            expected = image_decode.resize(graph("decode")(encoded), asked).numpy()
-            assert np.abs(batch[:height, :width].astype(int) - expected).max() <= (keys.get("fit") != "none")
-        assert not encoded or not batch[height:].any()
-        assert not encoded or not batch[:, width:].any()
-    assert not found[""][2].any()
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])

@@ -3,7 +3,6 @@
 import io
 import itertools
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from PIL import Image as Picture
 
-from recordmill import open_dataset
-from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.images.transcode import as_jpeg
-from recordmill.pipeline.spec.model import parse_spec
 from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.tensorflow.image import stored_image
 from tests.pictures import ORIENTATION, options, photo, saved
@@ -89,14 +85,6 @@ def test_a_jpeg_that_fits_and_is_damaged_is_an_error() -> None:
         stored(jpeg()[:2000])
 
 
-def test_colours_of_full_resolution_are_larger_and_nearer() -> None:
-    data = saved(photo(1), "PNG")
-    half, full = (stored(data, store="jpeg", chroma=chroma) for chroma in ("4:2:0", "4:4:4"))
-    errors = [np.abs(pixels(each).astype(int) - np.asarray(photo(1))).mean() for each in (half, full)]
-    assert len(full) > len(half)
-    assert errors[1] < errors[0]
-
-
 PROFILE = b"SECRET" * 200
 WITH_METADATA = {
     "baseline": jpeg(exif=exif(), comment=b"SECRET", icc_profile=PROFILE),
@@ -144,39 +132,3 @@ def test_damaged_bytes_break_nothing_and_decode_as_before(name: str, offset: int
         except Exception:  # noqa: BLE001, S112 - whatever Pillow raises: it cannot be decoded
             continue
         np.testing.assert_array_equal(pixels(bare), before)
-
-
-ROWS = 3
-SPEC = """
-name: photos
-source: {format: image_folder, path: FOLDER}
-splits: {train: 1}
-features:
-  fits: {kind: image, column: image, size: [120, 160], metadata: strip}
-  original: {kind: image, column: image, store: original, metadata: strip}
-  encoded: {kind: image, column: image, size: 32, metadata: strip}
-  fits_whole: {kind: image, column: image, size: [120, 160], metadata: keep}
-  original_whole: {kind: image, column: image, store: original, metadata: keep}
-  encoded_whole: {kind: image, column: image, size: 32, metadata: keep}
-"""
-
-
-@pytest.mark.slow
-def test_a_dataset_holds_metadata_only_where_it_is_kept(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    for row in range(ROWS):
-        (tmp_path / f"in/{row}.jpg").write_bytes(jpeg(photo(row), exif=exif()))
-    spec = parse_spec(SPEC.replace("FOLDER", str(tmp_path / "in")))
-    published = build(spec, str(tmp_path / "out"))
-    [shard] = map(str, Path(published.folder).glob("photos-train.tfrecord-*"))
-    examples = [tf.train.Example.FromString(record) for record in tf.data.TFRecordDataset(shard).as_numpy_iterator()]
-    assert [telling(example) for example in examples] == [{"fits_whole", "original_whole"}] * ROWS
-    features = next(iter(open_dataset(tmp_path / "out").evaluation_input("train", batch_size=ROWS).as_numpy()))
-    np.testing.assert_array_equal(features["fits"], features["original"])
-    np.testing.assert_array_equal(features["fits"], features["fits_whole"])
-
-
-def telling(example: tf.train.Example) -> set[str]:
-    """Returns the features of a record with the EXIF of their image."""
-    features = example.features.feature.items()
-    return {name for name, feature in features if any(b"SECRET phone" in value for value in feature.bytes_list.value)}

@@ -12,7 +12,7 @@ from tests.profiles import curve, display
 from tests.table import on_images
 from tests.table.case import ABSENT, Case, Check, File, int64
 from tests.table.pictures import (
-    CLIP, COUNT, CUBIC, GAUSSIAN, IMAGENET, LANCZOS3, LANCZOS5, LEVEL, MINUS_ONE_ONE, MITCHELL, PICTURES, SIDES, WHITE,
+    CLIP, COUNT, CUBIC, GAUSSIAN, IMAGENET, LANCZOS3, LANCZOS5, LEVEL, MINUS_ONE_ONE, MITCHELL, PICTURES, WHITE,
     TRIANGLE, ZERO_ONE, Levels, Normalized, Scale, area, as_jpeg, as_png, as_raw, by, by_row, by_train, caffe, centre,
     crop, from_linear, grey, jpeg, nearest, npy, on, pad, picture, png, saved, shorter, smooth, through_jpeg, turned,
     upright, url,
@@ -87,26 +87,26 @@ IMAGES = {
            lambda levels: area(levels, 4, 4), IMAGENET, file=light),
     **both("nearest", "size: 4, fit: crop, resize: nearest, normalize: none, store: raw",
            lambda levels: crop(levels, nearest), list, as_raw),
-    **both("bilinear", "size: [3, 5], fit: stretch, resize: bilinear, antialias: false, normalize: clip",
-           stretched(TRIANGLE), CLIP, partial(as_png, within=1), within=LEVEL / 255 / 0.26),
+    **both("bilinear", "size: [3, 5], fit: crop, resize: bilinear, antialias: false, normalize: clip",
+           lambda levels: crop(levels, TRIANGLE, (3, 5)), CLIP, partial(as_png, within=1), within=LEVEL / 255 / 0.26),
     **both("jpeg", 'size: 8, resize: bicubic, store: jpeg, quality: 40, chroma: "4:4:4", normalize: inception',
-           lambda levels: through_jpeg(pad(levels, CUBIC, size=8), quality=40, subsampling=0), MINUS_ONE_ONE,
+           lambda levels: through_jpeg(pad(levels, CUBIC, size=(8, 8)), quality=40, subsampling=0), MINUS_ONE_ONE,
            lambda levels: as_jpeg(levels, quality=40, chroma=0), given=smooth, within=4 / 255),  # two levels of -1..1
     **both("background", "size: 4, resize: lanczos3, background: [9, 60, 200], normalize: caffe",
            lambda levels: pad(on(levels, (9, 60, 200)), LANCZOS3, (9, 60, 200)), caffe,
            given=lambda row: picture(row, bands=4)),
     **both("uint16", "size: [3, 5], fit: stretch, resize: lanczos5, dtype: uint16, channels: 1, normalize: dataset",
            stretched(LANCZOS5), by_train, partial(as_png, within=1), given=depth, within=1e-4),  # float32's 24 bits
-    **both("range", "size: 4, dtype: uint16, channels: 1, range: [255, 4095], background: 500",
-           lambda levels: pad(levels, fill=500), by(255, 3840, unit=1), given=depth),
+    **both("range", "size: [4, 9], dtype: uint16, channels: 1, range: [255, 4095], background: 500",
+           lambda levels: pad(levels, fill=500, size=(4, 9)), by(255, 3840, unit=1), given=depth),
     **both("bands", "size: [3, 5], fit: stretch, resize: gaussian, bands: [3, 1], "
            "normalize: {mean: [0.1, 0.2], std: [0.5, 0.25]}",
            lambda levels: GAUSSIAN(levels, 3, 5)[..., [2, 0]], by([0.1, 0.2], [0.5, 0.25]), planes),
     **both("float32", "size: [3, 5], fit: stretch, resize: mitchellcubic, dtype: float32, channels: 2, "
            "range: [-1, 3], normalize: minus_one_one, store: raw",
            stretched(MITCHELL), by(1, 2, unit=1), partial(as_raw, within=1e-5), given=metres, file=npy, within=1e-5),
-    **both("shorter_side", "size: 4, fit: crop, shorter_side: 6",
-           lambda levels: centre(shorter(levels), 4), ZERO_ONE, partial(as_png, within=1), within=LEVEL / 255),
+    **both("shorter_side", "size: [3, 4], fit: crop, shorter_side: 6",
+           lambda levels: centre(shorter(levels, 6), (3, 4)), ZERO_ONE, partial(as_png, within=1), within=LEVEL / 255),
     **both("whole", "size: 4, fit: stretch, dct_scaling: false",
            lambda levels: through_jpeg(area(through_jpeg(levels, quality=30), 4, 4)), ZERO_ONE, as_jpeg,
            given=large, file=partial(jpeg, quality=30), within=2.01 / 255),  # a level, encoded
@@ -160,23 +160,29 @@ def _missing() -> Case:
 
 
 def _originals(options: str, wanted: Callable[[Levels], Levels]) -> Case:
-    """Files of all eight orientations, without their EXIF."""
-    files = by_row(lambda row: turned(PICTURES[row], row + 1))
-    held = {"": [*map(as_png, PICTURES)], "orientation": int64(range(1, COUNT + 1))}
-    levels = [wanted(upright(file)) for file in files]
+    """Files of all eight orientations, with their EXIF if it is kept; a row lacks its image if it may."""
+    files: list[Any] = by_row(lambda row: turned(PICTURES[row], row + 1))
+    held: list[Any] = [file.content if "keep" in options else as_png(PICTURES[row]) for row, file in enumerate(files)]
+    levels, turns, missing = [wanted(upright(file)) for file in files], [*range(1, COUNT + 1)], [0] * COUNT
+    if "optional" in options:
+        files[4], held[4], levels[4], turns[4], missing[4] = ABSENT, b"", PICTURES[4][:0, :0], 1, 1
+    parts = {"missing": int64(missing)} if "optional" in options else {}
     sides = {} if "size" in options else {"+shape": int64(each.shape[:2] for each in levels)}
-    return Case(options, files, {"": ZERO_ONE(levels), **sides}, held, within=LEVEL / 255)
+    stored = {"": held, "orientation": int64(turns), **parts}
+    return Case(options, files, {"": ZERO_ONE(levels), **parts, **sides}, stored, within=LEVEL / 255)
 
 
+OWN = [shorter(each, 4) for each in PICTURES]
 CHANNELS = by_row(lambda row: picture(row, (4, 5)))
 # fmt: off
 ONE = {
     "image": _default(),
     "image_missing": _missing(),
-    "image_own_size": Case("{kind: image, fit: none, normalize: none}", [*map(png, PICTURES)],
-                           {"": PICTURES, "+shape": int64(SIDES)}, {"": [*map(as_png, PICTURES)]}),
-    "image_original": _originals("{kind: image, store: original}", lambda levels: levels),
-    "image_original_size": _originals("{kind: image, store: original, size: 4}", pad),
+    "image_own_size": Case("{kind: image, fit: none, shorter_side: 4, normalize: minus_one_one}", [*map(png, PICTURES)],
+                           {"": MINUS_ONE_ONE(OWN), "+shape": int64(each.shape[:2] for each in OWN)},
+                           {"": [*map(as_png, OWN)]}),
+    "image_original": _originals("{kind: image, store: original, optional: true}", lambda levels: levels),
+    "image_original_size": _originals("{kind: image, store: original, size: 4, metadata: keep}", pad),
     "image_shape": Case("{kind: image, size: [4, 5], shape: [3, 4, 5]}",  # channels first
                         [each.transpose(2, 0, 1).tolist() for each in CHANNELS],
                         {"": ZERO_ONE(CHANNELS)}, {"": [*map(as_png, CHANNELS)]}),

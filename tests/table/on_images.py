@@ -8,8 +8,8 @@ from PIL.PngImagePlugin import PngInfo
 
 from tests.table.case import ABSENT, Case, Rejected, float32, int64
 from tests.table.pictures import (
-    COUNT, SIDES, ZERO_ONE, Levels, as_png, as_raw, auto, by_row, crop, nearest, pad, picture, png, turned, upright,
-    url,
+    COUNT, SIDES, ZERO_ONE, Levels, as_png, as_raw, auto, by_row, crop, nearest, pad, picture, png, shorter, turned,
+    upright, url,
 )  # fmt: skip
 
 
@@ -52,12 +52,26 @@ def _numbered() -> Case:
     deep = [300 * each.astype(np.uint16) for each in VALUES]
     raw: list[Any] = [*map(png, deep)]
     wanted = [padded(each, 60_000) for each in deep]
-    checks: list[Any] = [*map(as_png, wanted)]
+    checks: list[Any] = [*map(as_raw, wanted)]
     for row in (2, 7):
         raw[row], wanted[row], checks[row] = ABSENT, np.full((4, 4, 1), 60_000, np.uint16), b""
     missing = {"missing": int64(row in (2, 7) for row in range(COUNT))}
-    options = "{kind: mask, image: image, dtype: uint16, ignore: 60000, optional: true, column: numbers_of_objects}"
-    return Case(options, [], {"": wanted, **missing}, {"": checks, **missing}, columns={"numbers_of_objects": raw})
+    options = (
+        "{kind: mask, image: image, dtype: uint16, ignore: 60000, optional: true, store: raw, column: mask_numbers}"
+    )
+    return Case(options, [], {"": wanted, **missing}, {"": checks, **missing}, columns={"mask_numbers": raw})
+
+
+def _own_size() -> Case:
+    """Masks of an image that keeps its shape, one missing."""
+    raw: list[Any] = [*map(png, VALUES)]
+    wanted = [shorter(each, 4, nearest) for each in VALUES]
+    held: list[Any] = [*map(as_png, wanted)]
+    raw[1], wanted[1], held[1] = ABSENT, VALUES[1][:0, :0], b""
+    missing = {"missing": int64(row == 1 for row in range(COUNT))}
+    read = {"": wanted, **missing, "+shape": int64(each.shape[:2] for each in wanted)}
+    options = "{kind: mask, image: image_own_size, ignore: 9, optional: true}"
+    return Case(options, raw, read, {"": held, **missing}, padding={"": 9})
 
 
 def painted(row: int, *parts: tuple[Any, int]) -> Levels:
@@ -92,8 +106,7 @@ MASK = {
                   described={"classes": {"0": "ground", "1": "road", "2": "car"}}),
     "mask_colors": _of_colors(),
     "mask_numbered": _numbered(),
-    "mask_own_size": _mask("{kind: mask, image: image_own_size, ignore: 9}", VALUES, VALUES,
-                           read={"+shape": int64(SIDES)}, padding={"": 9}),
+    "mask_own_size": _own_size(),
     "mask_file": _mask("{kind: mask, image: image_original_size, oriented: file}", VALUES,
                        by_row(lambda row: padded(upright(turned(VALUES[row], row + 1))))),
     "mask_drawn": _mask("{kind: mask, image: image, draw: classes, classes: [ground, person, dog], ignore: 255}",
@@ -124,8 +137,9 @@ TWO = by_row(lambda row: [(VALUES[row] == each).astype(np.uint8) for each in (1,
 MASKS = {
     "masks": _masks("{kind: masks, image: image}", [[png(200 * each) for each in row] for row in OBJECTS],
                     [[*map(padded, row)] for row in OBJECTS]),
-    "masks_drawn": _masks("{kind: masks, image: image_nearest, draw: objects, max_length: 2, store: raw}", SHAPES,
-                          by_row(lambda row: [crop(painted(row, (part, 1)), nearest) for part in (LEFT, RIGHT)])),
+    "masks_drawn": _masks("{kind: masks, image: image_nearest, draw: objects, max_length: 2, store: raw}",
+                          [each[::-1] for each in SHAPES],  # the crowd first
+                          by_row(lambda row: [crop(painted(row, (part, 1)), nearest) for part in (CORNER, RIGHT)])),
     "masks_columns": _masks("{kind: masks, image: image, draw: objects, runs: columns, column: mask_columns}", [],
                             by_row(lambda row: [padded(painted(row, (part, 1))) for part in (DOWN, LAST)])),
     "masks_rows": _masks("{kind: masks, image: image, draw: objects, runs: rows, optional: true}", [*RUNS[:7], ABSENT],
@@ -215,8 +229,9 @@ PLACES = {
                             "columns: [top, left, low, right]}",
                             [], by_row(lambda row: placed(row, FIRST[row : row + 1])),
                             columns=dict(zip(("top", "left", "low", "right"), zip(*FIRST, strict=True), strict=True))),
-    "boxes_file": _boxes("{kind: boxes, image: image_original_size, order: corners, unit: absolute, oriented: file}",
-                         [[[1, 0, 2, 2]]] * COUNT, float32(by_row(lambda row: [in_upright(row, np.s_[0:2, 1:2])]))),
+    "boxes_file": _boxes("{kind: boxes, image: image_original_size, order: corners, unit: relative, oriented: file}",
+                         [[[1 / width, 0, 2 / width, 2 / height]] for height, width in SIDES],
+                         float32(by_row(lambda row: [in_upright(row, np.s_[0:2, 1:2])]))),
 }
 # fmt: on
 
@@ -249,8 +264,8 @@ def _keypoints() -> dict[str, Case]:
         "keypoints_columns": _boxes(
             "{kind: keypoints, image: image_original_size, points: [tip], flip_pairs: [], unit: absolute, "
             "oriented: file, length: 1, columns: [tip_x, tip_y, tip_seen]}",
-            [], float32([[[[*tip, 1]]] for tip in tips]),
-            columns={"tip_x": [0.5] * COUNT, "tip_y": [1.5] * COUNT, "tip_seen": [1] * COUNT},
+            [], float32([[[[*tip, 1]]] for tip in tips[:7]] + [np.zeros((1, 1, 3))]),
+            columns={"tip_x": [0.5] * 7 + [ABSENT], "tip_y": [1.5] * COUNT, "tip_seen": [1] * COUNT},
         ),
     }  # fmt: skip
 

@@ -205,29 +205,34 @@ def auto(levels: Levels, height: int, width: int) -> Levels:
 # Places and colours
 
 
-def pad(levels: Levels, scale: Scale = auto, fill: Any = WHITE, size: int = 4) -> Levels:
-    """The whole picture in a square of the size, centred."""
-    height, width = (size * side // max(levels.shape[:2]) for side in levels.shape[:2])
-    result = np.full((size, size, levels.shape[2]), fill, levels.dtype)
-    top, left = (size - height) // 2, (size - width) // 2
+Sides: TypeAlias = tuple[int, int]
+
+
+def pad(levels: Levels, scale: Scale = auto, fill: Any = WHITE, size: Sides = (4, 4)) -> Levels:
+    """The whole picture in the size, centred; an odd margin is larger below and to the right."""
+    share = min(to / of for to, of in zip(size, levels.shape, strict=False))
+    height, width = (round(share * side) for side in levels.shape[:2])
+    result = np.full((*size, levels.shape[2]), fill, levels.dtype)
+    top, left = (size[0] - height) // 2, (size[1] - width) // 2
     result[top : top + height, left : left + width] = scale(levels, height, width)
     return result
 
 
-def crop(levels: Levels, scale: Scale = auto) -> Levels:
-    """The centre as a square of 4 x 4."""
-    return scale(centre(levels, min(levels.shape[:2])), 4, 4)
+def crop(levels: Levels, scale: Scale = auto, size: Sides = (4, 4)) -> Levels:
+    """The largest centre of the size's shape, scaled to it."""
+    height, width = levels.shape[:2]
+    across, down = int(height * size[1] / size[0] + 0.5), int(width * size[0] / size[1] + 0.5)
+    return scale(centre(levels, (min(height, down), min(width, across))), *size)
 
 
-def centre(levels: Levels, side: int) -> Levels:
-    """A square around the centre."""
-    top, left = ((of - side) // 2 for of in levels.shape[:2])
-    return levels[top : top + side, left : left + side]
+def centre(levels: Levels, sides: Sides) -> Levels:
+    top, left = ((of - to) // 2 for of, to in zip(levels.shape, sides, strict=False))
+    return levels[top : top + sides[0], left : left + sides[1]]
 
 
-def shorter(levels: Levels) -> Levels:
-    """The shorter side as 6 pixels."""
-    return auto(levels, *(6 * side // min(levels.shape[:2]) for side in levels.shape[:2]))
+def shorter(levels: Levels, side: int, scale: Scale | None = None) -> Levels:
+    """The shorter side as so many pixels."""
+    return (scale or auto)(levels, *(side * each // min(levels.shape[:2]) for each in levels.shape[:2]))
 
 
 def on(levels: Levels, background: tuple[int, int, int]) -> Levels:

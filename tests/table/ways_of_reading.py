@@ -12,7 +12,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from tests.table.case import ABSENT, ROWS, SPLITS
-from tests.table.reading import by_key, key_of, records, wrong_records, wrong_values
+from tests.table.reading import by_key, key_of, records, wrong_descriptions, wrong_records, wrong_rejects, wrong_values
 from tests.table.ways import Found, World, judged, way
 from tests.table.world import Table
 from tests.test_frameworks import answer, start
@@ -27,8 +27,15 @@ def _of_all(world: World, wrong: Callable[[Table], Iterator[str]]) -> Found:
 
 @way("stored as tf.train.Example")
 def stored(world: World) -> Found:
-    """TensorFlow's own classes read the records of every case."""
-    return _of_all(world, lambda table: wrong_records(table.cases, records(table.published.folder)))
+    """TensorFlow's own classes read the records of every case; rejects and dataset.json are as the cases say."""
+
+    def wrong(table: Table) -> Iterator[str]:
+        folder = table.published.folder
+        yield from wrong_records(table.cases, records(folder))
+        yield from wrong_rejects(table.cases, folder)
+        yield from wrong_descriptions(table.cases, table.dataset.features)
+
+    return _of_all(world, wrong)
 
 
 def _evaluated(table: Table, batches: Callable[[Any], Any], **options: Any) -> Iterator[str]:
@@ -61,12 +68,13 @@ def row(world: World) -> Found:
     """Single rows, without padding."""
 
     def wrong(table: Table) -> Iterator[str]:
+        rejected = {key for case in table.cases.values() for key in case.rejects()}
         for split, rows in SPLITS.items():
             source = table.dataset.source(split, with_key=True)
-            for number in range(len(ROWS))[rows]:
-                given = source[source.number_of(ROWS[number])]
+            for key in (key for key in ROWS[rows] if key not in rejected):
+                given = source[source.number_of(key)]
                 features = given if table.label is None else {**given[0], table.label: given[1]}
-                yield from wrong_values(table.cases, {ROWS[number]: features})
+                yield from wrong_values(table.cases, {key: features})
 
     return _of_all(world, wrong)
 

@@ -44,7 +44,7 @@ def prepare(options: ImageOptions, column: tf.Tensor, context: Context) -> Prepa
     return Prepared(store, geometry=lambda: geometry(column, options.planes))
 
 
-@lru_cache(maxsize=16)
+@lru_cache(maxsize=64)
 def _graph(options: ImageOptions) -> Callable[[tf.Tensor], Parts]:
     """Makes the function that stores a batch: traced once, while tf.Transform traces the preprocessing five times."""
 
