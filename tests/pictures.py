@@ -39,12 +39,6 @@ def saved(pixels: Any = PIXELS, form: str = "JPEG", **keys: Any) -> bytes:
     return file.getvalue()
 
 
-def npy(array: Any) -> bytes:
-    """An array's file as NumPy writes it."""
-    np.save(file := io.BytesIO(), array)
-    return file.getvalue()
-
-
 @lru_cache(maxsize=100)
 def photo(seed: int, size: tuple[int, int] = (160, 120)) -> Picture.Image:
     """A picture with coarse and fine structure, as photos have; of another seed another."""

@@ -21,8 +21,7 @@ from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.transforms.contract.kinds.array import ArrayLayout
 from tests.messages import assert_names, raises
-from tests.pictures import npy
-from tests.read_source import CATEGORY, FILES, IMAGE, NUMBER, TEXT, read
+from tests.tables import CATEGORY, FILES, IMAGE, NUMBER, TEXT, npy, read
 
 GREY = np.random.default_rng(0).integers(0, 256, (50, 8, 9), np.uint8)
 LABELS = np.arange(50, dtype=np.uint8) % 10

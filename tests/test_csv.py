@@ -29,7 +29,7 @@ from recordmill.pipeline.sources.typing.arrays import arrow_type, strings
 from recordmill.pipeline.sources.typing.values import typed_values
 from tests.constants import constants
 from tests.messages import assert_names, raises
-from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT
+from tests.tables import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT
 
 T = {"t": TEXT}
 

@@ -29,7 +29,7 @@ from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.numpy.pixels import stretched
 from recordmill.transforms.tensorflow import image as graph
 from tests.messages import assert_names, raises
-from tests.pictures import npy
+from tests.tables import npy
 
 FLOAT = {"dtype": "float32", "channels": 1}
 

@@ -34,7 +34,7 @@ from recordmill.transforms.contract.kinds.mask import MaskDescription, MaskOptio
 from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.tensorflow import image
 from tests.messages import assert_names, raises
-from tests.pictures import npy
+from tests.tables import npy
 
 Values = np.ndarray
 VOC = {0: "background", 1: "aeroplane", 15: "person", 16: "plant"}

@@ -5,6 +5,7 @@ import io
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ from recordmill.pipeline.sources.options import Parquet
 from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from recordmill.pipeline.sources.typing import blocks
 from recordmill.pipeline.sources.typing.blocks import check_column
+from tests import tables
 from tests.constants import constants
 from tests.messages import assert_names, raises
-from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
+from tests.tables import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
 
 ASKED = {"id": CATEGORY, "text": TEXT, "n": NUMBER}
 ROWS = {"id": range(1000), "text": [f"text {row}" for row in range(1000)], "n": [row / 4 for row in range(1000)]}
@@ -36,8 +38,7 @@ def write(path: Path, columns: Any = ROWS, **options: Any) -> Path:
     return path
 
 
-def source(path: object, **options: Any) -> SourceReader[Any]:
-    return reader_of(Parquet(format="parquet", path=str(path), **options))
+source = partial(tables.source, "parquet")
 
 
 @pytest.mark.parametrize(("group", "chunk_bytes", "chunks"), [(1000, 1, 1), (100, 1, 10), (100, 1 << 20, 1)])

@@ -18,8 +18,7 @@ from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.yaml_document import SpecError
 from tests import test_every_source as every_source
 from tests.messages import raises
-from tests.read_source import CATEGORY, FILES, IMAGE, NUMBER, TEXT, read
-from tests.test_webdataset import tar
+from tests.tables import CATEGORY, FILES, IMAGE, NUMBER, TEXT, read, tar, write_jsonl
 
 ROWS = [("a", 1.5, "cat"), ("b", 2.5, "dog")]
 COLUMNS = {"caption": TEXT, "price": NUMBER, "class": CATEGORY}
@@ -58,7 +57,7 @@ def write_python(folder: Path) -> str:
 
 def write_metadata(folder: Path) -> str:
     rows = [{"file_name": f"{number}.png"} | nested(row) for number, row in enumerate(ROWS)]
-    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(folder / "metadata.jsonl", rows)
     return "image_folder, path: FOLDER"
 
 

@@ -1,6 +1,7 @@
 """Plain text: lines and files as rows, with columns from their paths, and files joined line by line."""
 
 import gzip
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -20,23 +21,22 @@ from recordmill.pipeline.sources.options import TextFiles
 from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.yaml_document import SpecError
-from tests import read_source
+from tests import tables
 from tests.constants import constants
 from tests.messages import assert_names, raises
-from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT
+from tests.tables import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT
 
 T = {"text": TEXT}
 
 
-def source(path: object, **options: Any) -> SourceReader[Any]:
-    return reader_of(TextFiles(format="text", path=str(path), **options))
+source = partial(tables.source, "text")
 
 
 def read(
     path: Path, columns: Columns = T, chunk_bytes: int = 1 << 20, key: tuple[str, ...] | None = (), **options: Any
 ) -> tuple[list[tuple[Any, ...]], list[Reject]]:
     """Rows, and rejects with their positions in their chunks."""
-    found = read_source.read(source(path, **options), columns, chunk_bytes, key)
+    found = tables.read(source(path, **options), columns, chunk_bytes, key)
     keys = [(key,) for key in found.keys] if key is None else [()] * len(found.rows)
     rows = [tuple(row[name] for name in columns) for row in found.rows]
     return [row + key for row, key in zip(rows, keys, strict=True)], found.rejects
@@ -185,7 +185,7 @@ def fill_sides(folder: Path, **contents: bytes) -> Path:
 
 def test_blank_lines_shift_no_row(tmp_path: Path) -> None:
     fill_sides(tmp_path, train_en=b"\xef\xbb\xbfa\n\n \nd\r\n\n", train_de=b"1\n2\n\n4\n\n")
-    result = read_source.read(joined(tmp_path, NAMES), PAIR | {"line": INTEGER, "file_name": CATEGORY})
+    result = tables.read(joined(tmp_path, NAMES), PAIR | {"line": INTEGER, "file_name": CATEGORY})
     assert [tuple(row.values()) for row in result.rows] == [
         ("a", "1", 1, "train.en"), ("", "2", 2, "train.en"), ("d", "4", 4, "train.en")
     ]  # fmt: skip
@@ -212,7 +212,7 @@ def test_rows_are_the_same_however_the_files_are_cut(
         with constants(text_source, BATCH_LINES=2):
             for ending, encoding in (("", "utf-8"), (".gz", "utf-8"), (".16", "utf-16")):
                 columns = {name: f"{file}{ending}" for name, file in NAMES.items()}
-                found = read_source.read(joined(folder, columns, encoding=encoding), asked, size)
+                found = tables.read(joined(folder, columns, encoding=encoding), asked, size)
                 assert [tuple(row.values()) for row in found.rows] == expected
                 assert len(found.plan.chunks) == 1 or not ending
                 assert sum(chunk.bytes for chunk in found.plan.chunks) == found.plan.bytes
@@ -224,7 +224,7 @@ def test_a_chunk_is_about_as_large_as_asked_and_rejects_name_line_and_file(tmp_p
     asked = joined(tmp_path, {"en": "train.en", "n": "n"})
     with constants(text, STRIDE=10):
         plan = asked.plan(FILES, {"en": TEXT, "n": NUMBER}, 200)
-        result = read_source.read(asked, {"en": TEXT, "n": NUMBER}, 200)
+        result = tables.read(asked, {"en": TEXT, "n": NUMBER}, 200)
     assert 4 <= len(plan.chunks) <= 7
     assert [row["en"] for row in result.rows] == lines[:41] + lines[43:]
     assert [(reject.reason, reject.column) for reject in result.rejects] == [("wrong_type", "n")] * 2
@@ -235,7 +235,7 @@ def test_a_chunk_is_about_as_large_as_asked_and_rejects_name_line_and_file(tmp_p
 @constants(csv_records, MAX_LINE_BYTES=50)
 def test_a_line_that_is_too_long_rejects_its_row(tmp_path: Path) -> None:
     fill_sides(tmp_path, train_en=b"a\n" + b"b" * 200 + b"\nc\n", train_de=b"1\n2\n3\n")
-    result = read_source.read(joined(tmp_path, NAMES), PAIR)
+    result = tables.read(joined(tmp_path, NAMES), PAIR)
     assert [row["de"] for row in result.rows] == ["1", "3"]
     [reject] = result.rejects
     assert (reject.reason, reject.position) == ("too_large", 1)
@@ -253,16 +253,16 @@ def test_a_line_that_is_too_long_rejects_its_row(tmp_path: Path) -> None:
 )
 def test_files_that_do_not_fit_together(tmp_path: Path, contents: dict[str, bytes], facts: list[str]) -> None:
     with raises(SourceError, *facts):
-        read_source.read(joined(fill_sides(tmp_path, **contents), NAMES), PAIR)
+        tables.read(joined(fill_sides(tmp_path, **contents), NAMES), PAIR)
 
 
 def test_a_column_of_text_is_not_one_of_joined_files(tmp_path: Path) -> None:
     fill_sides(tmp_path, train_en=b"a\n", train_de=b"1\n")
     with raises(SourceError, "'text'", "train.en", "line"):
-        read_source.read(joined(tmp_path, NAMES), PAIR | {"text": TEXT})
+        tables.read(joined(tmp_path, NAMES), PAIR | {"text": TEXT})
     with raises(SourceError, "txet", "mean `text`"):
-        read_source.read(joined(tmp_path, {"caption": "txet"}), {"caption": TEXT})
-    row = read_source.read(joined(tmp_path, NAMES | {"n": "line"}), PAIR | {"n": CATEGORY}).rows[0]
+        tables.read(joined(tmp_path, {"caption": "txet"}), {"caption": TEXT})
+    row = tables.read(joined(tmp_path, NAMES | {"n": "line"}), PAIR | {"n": CATEGORY}).rows[0]
     assert row == {"en": "a", "de": "1", "n": "1"}
 
 
