@@ -26,7 +26,7 @@ from recordmill.pipeline.yaml_document import SpecError
 from recordmill.transforms.contract.image_header import ImageError, read_header
 from recordmill.transforms.contract.kinds.array import ArrayLayout
 from tests.messages import raises
-from tests.tables import FILES, IMAGE, npy, read
+from tests.tables import FILES, IMAGE, npy, read, write_jsonl
 from tests.test_arrays_source import pixels
 
 GREY = np.random.default_rng(0).integers(0, 256, (40, 8, 8), np.uint8)
