@@ -14,8 +14,8 @@ from tests.table.case import ABSENT, Case, Check, File, int64
 from tests.table.pictures import (
     CLIP, COUNT, CUBIC, GAUSSIAN, IMAGENET, LANCZOS3, LANCZOS5, LEVEL, MINUS_ONE_ONE, MITCHELL, PICTURES, WHITE,
     TRIANGLE, ZERO_ONE, Levels, Normalized, Scale, area, as_jpeg, as_png, as_raw, auto, by, by_row, by_train, caffe,
-    centre, crop, from_linear, grey, jpeg, nearest, npy, on, pad, picture, png, saved, shorter, smooth, through_jpeg, turned,
-    upright, url,
+    centre, crop, from_linear, grey, jpeg, nearest, npy, on, pad, picture, png, saved, shorter, smooth, through_jpeg,
+    turned, upright, url,
 )  # fmt: skip
 
 
