@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,21 +12,17 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from recordmill import Dataset, open_tfrecords
+from recordmill import Dataset, augment, open_tfrecords
 from recordmill.pipeline.errors import UserError
 from tests import tfrecords
 from tests.messages import assert_names, raises
 from tests.published import example, field
 
+pytestmark = pytest.mark.usefixtures("home")
 ROWS = 20
 MAP = "item {\n  id: 1\n  name: 'cat'\n}\nitem {\n  id: 2\n  name: 'dog'\n}\n"
 TURNED = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"
 Rows = Sequence[Mapping[str, Any] | bytes]
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
 
 
 def adopt(folder: Path, rows: Rows, **beside: str) -> Dataset:
@@ -100,6 +97,23 @@ def test_what_pixels_do_not_keep_is_said(
 ) -> None:
     adopt(tmp_path, [{"image": data}] * ROWS)
     assert_names(caplog.text, "image", *facts)
+
+
+@pytest.mark.parametrize(
+    ("mode", "name", "value"),
+    [("RGB", "image/segmentation/class/encoded", 4), ("L", "instance-mask", 4_000), ("RGB", "depth", 9)],
+)
+def test_a_mask_keeps_its_values_in_augmentation(
+    mode: str, name: str, value: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    mask = np.zeros((4, 6), np.uint8 if value < 256 else np.uint16)
+    mask[1:3, 2:5], mask[3] = 2, value
+    rows = [{"image": encoded(pixels(1, mode), "JPEG"), name: encoded(Image.fromarray(mask), "PNG")}] * ROWS
+    dataset = adopt(tmp_path, rows)
+    assert_names(caplog.text, "a mask of 'image'", "kind: image")
+    moves = [augment.RandomRotation(40), augment.ColorJitter(0.5), augment.GaussianBlur(3)]
+    found = next(dataset.training_input(batch_size=ROWS, seed=1, augment=moves).as_numpy())
+    assert {*np.unique(found[re.sub("[/-]", "_", name)])} == {0, 2, value}
 
 
 def test_raw_pixels_have_the_shape_beside_them(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Odd records in adoption: empty lists, other types, forms and names, and what is left out of them."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,7 +9,9 @@ from recordmill import open_tfrecords
 from tests import tfrecords
 from tests.messages import assert_names
 from tests.published import example, feature, field
-from tests.test_adopt_guess import ROWS, adopt, batch, home, read  # noqa: F401 - a fixture
+from tests.test_adopt_guess import ROWS, adopt, batch, read
+
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def entry(name: bytes, value: bytes) -> bytes:
@@ -96,6 +99,19 @@ def test_a_feature_that_late_records_lack_is_optional(tmp_path: Path, caplog: py
     assert_names(caplog.text, "b: ", "10 records", "optional")
     assert [dict(each) for each in read(dataset)][2999] == {"a": 2999, "b": 2999}
     assert sum(each.get("b") in (None, 0) for each in read(dataset)) == 11
+
+
+@pytest.mark.parametrize(
+    "stated", [None, {"label": {"kind": "category", "classes": ["a", "b"]}}, {"label": {"kind": "raw"}}]
+)
+def test_records_without_the_label_are_rejected(stated: Any, tmp_path: Path) -> None:
+    rows = [{"a": number, **({"label": 1} if number % 2 else {})} for number in range(ROWS)]
+    tfrecords.write(tmp_path / "old/train.tfrecord", rows)
+    dataset = open_tfrecords(tmp_path / "old", tmp_path / "out", features=stated, label="label")
+    (found,) = dataset.evaluation_input("train", batch_size=ROWS).as_numpy()
+    assert found[1].tolist() == [1] * (ROWS // 2)
+    assert dataset.manifest.rejects["by_reason"] == {"missing_value": ROWS // 2}
+    assert "label_missing" not in found[0]
 
 
 def test_records_of_another_type_are_rejected(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Features of adopted records that a user states: in a spec's words, or as TensorFlow's parsing options."""
 
 import io
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from recordmill.pipeline.adopt.stated import read_features
 from tests import tfrecords
 from tests.messages import assert_names, raises
 
+pytestmark = pytest.mark.usefixtures("home")
 ROWS = 6
 PIXELS = np.random.default_rng(1).integers(0, 256, (ROWS, 4, 6, 3), dtype=np.uint8)
 
@@ -27,7 +29,8 @@ def png(pixels: Any) -> bytes:
 
 def row(number: int) -> dict[str, Any]:
     corners = {f"box/{name}": np.full(2, at / 4) for at, name in enumerate(("ymin", "xmin", "ymax", "xmax"))}
-    some = {"some": number} if number % 2 else {}
+    some = {"some": number, "ratio": number / 2, "pair": np.arange(2.0), "grid": bytes([number] * 4)}
+    some |= {"grey": png(np.full((4, 6), number, np.uint8))}
     return {
         "png": png(PIXELS[number]),
         "pixels": PIXELS[number].tobytes(),
@@ -39,13 +42,12 @@ def row(number: int) -> dict[str, Any]:
         "text": b"row %d" % number,
         "array": np.arange(number, number + 6, dtype="<i2").tobytes(),
         **corners,
-        **some,
+        **(some if number % 2 else {}),
     }
 
 
 @pytest.fixture
-def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+def old(tmp_path: Path) -> Path:
     (tmp_path / "names.txt").write_text("cat\ndog\neel\n")
     return tfrecords.write(tmp_path / "old" / "train.tfrecord", map(row, range(ROWS)))
 
@@ -75,6 +77,9 @@ KINDS: list[tuple[dict[str, Any], Any]] = [
     ({"kind": "raw", "column": "matrix", "many": True, "length": 6}, [row(n)["matrix"] for n in range(ROWS)]),
     ({"kind": "raw", "column": "matrix", "shape": [2, 3]}, [row(n)["matrix"].reshape(2, 3) for n in range(ROWS)]),
     ({"kind": "raw", "column": "some", "optional": True}, [0, 1, 0, 3, 0, 5]),
+    ({"kind": "raw", "column": "some", "default": -1}, [-1, 1, -1, 3, -1, 5]),
+    ({"kind": "raw", "column": "ratio"}, [math.nan, 0.5, math.nan, 1.5, math.nan, 2.5]),
+    ({"kind": "array", "column": "grid", "dtype": "uint8", "shape": [4]}, [[n * (n % 2)] * 4 for n in range(ROWS)]),
     ({"kind": "array", "column": "array", "dtype": "int16", "shape": [2, 3]},
      [np.arange(n, n + 6).reshape(2, 3) for n in range(ROWS)]),
 ]  # fmt: skip
@@ -87,9 +92,15 @@ def test_each_kind_is_read_as_stated(
     monkeypatch.chdir(old.parent.parent)
     dataset = adopt(old, {"it": given})
     assert set(dataset.features) == {"it"}
-    assert np.array_equal(batch(dataset)["it"], expected)
+    np.testing.assert_array_equal(batch(dataset)["it"], expected)
     if given["kind"] == "category":
         assert dataset.class_names("it") == given.get("classes", ["cat", "dog", "eel"])
+
+
+def test_a_mask_is_padded_by_its_ignored_value(old: Path) -> None:
+    mask = {"kind": "mask", "column": "grey", "image": "of", "ignore": 255}
+    dataset = adopt(old, {"of": IMAGE, "it": mask})
+    assert batch(dataset)["it"][:, 0, 0, 0].tolist() == [255, 1, 255, 3, 255, 5]
 
 
 def test_boxes_and_a_label_are_read_as_stated(old: Path) -> None:
@@ -132,6 +143,9 @@ MISTAKES: list[tuple[dict[str, Any], tuple[str, ...]]] = [
     ({"it": {"kind": "array", "column": "matrix", "shape": [6]}}, ("'it'", "6 values", "kind: raw")),
     ({"image": IMAGE, "it": {**BOXES, "order": "coco"}}, ("'it'", "coco", "order: tensorflow")),
     ({"image": IMAGE, "it": {**BOXES, "columns": FOUR[:3]}}, ("'it'", "y_min, x_min, y_max, x_max")),
+    ({"image": IMAGE, "it": {"kind": "mask", "column": "png", "image": "image"}}, ("'it'", "PNG", "one channel")),
+    ({"it": {"kind": "mask", "column": "grey", "image": "of"}}, ("'it'", "`image`", "'of'")),
+    ({"it": {"kind": "raw", "column": "some", "default": "x"}}, ("'some'", "'x'", "1 of int64")),
     ({"it": BOXES}, ("'it'", "'image'", "stated before")),
     ({"a b": {"kind": "raw", "column": "id"}}, ("a b",)),
 ]
@@ -160,13 +174,19 @@ def test_features_of_tf_io_are_read_by_the_records_names(old: Path) -> None:
         "list": tf_io("VarLenFeature", "int64"),
         "ragged": tf_io("RaggedFeature", "int64", key="classes"),
         "some": tf_io("FixedLenFeature", "int64", default=-1),
+        "ratio": tf_io("FixedLenFeature", "float32", default=math.nan),
+        "pair": tf_io("FixedLenFeature", "float32", 2, default=[0.5, 2]),
+        "grid": tf_io("FixedLenFeature", "string", default=b"none"),
         "png": tf_io("FixedLenFeature", "string"),
     }
     dataset = adopt(old, features)
     found = batch(dataset)
-    assert set(dataset.features) == {"id", "matrix", "list", "classes", "some", "png"}
+    assert set(dataset.features) == {"id", "matrix", "list", "classes", "some", "pair", "grid", "ratio", "png"}
     assert found["matrix"].tolist() == [row(number)["matrix"].reshape(2, 3).tolist() for number in range(ROWS)]
-    assert (found["list"].tolist(), found["some"].tolist()) == (LISTS, [0, 1, 0, 3, 0, 5])
+    assert (found["list"].tolist(), found["some"].tolist()) == (LISTS, [-1, 1, -1, 3, -1, 5])
+    assert found["pair"].tolist()[1:] == [[0, 1], [0.5, 2], [0, 1], [0.5, 2], [0, 1]]
+    assert np.isnan(found["ratio"]).tolist() == [True, False] * 3
+    assert found["grid"].tolist()[:2] == [b"none", bytes([1] * 4)]
     assert np.array_equal(found["png"], PIXELS)
 
 
@@ -179,6 +199,8 @@ def test_features_of_tf_io_are_read_by_the_records_names(old: Path) -> None:
         ("list", tf_io("FixedLenFeature", "int64"), ("'list'", "1 to 3 values", "VarLenFeature")),
         ("matrix", tf_io("FixedLenFeature", "float32", 5), ("'matrix'", "5 values", "6 values")),
         ("some", tf_io("FixedLenFeature", "int64"), ("'some'", "3 records", "default_value")),
+        ("some", tf_io("FixedLenFeature", "int64", default=[1, 2]), ("'some'", "[1, 2]", "int64")),
+        ("list", tf_io("FixedLenSequenceFeature", "int64", default=7), ("'list'", "default_value", "0")),
         ("id", tf_io("SparseFeature", "int64", key="id"), ("'id'", "SparseFeature", "VarLenFeature")),
     ],
 )
@@ -196,7 +218,8 @@ def test_tensorflow_parses_the_same(old: Path) -> None:
         "id": tf.io.FixedLenFeature([], tf.int64),
         "text": tf.io.FixedLenFeature([], tf.string),
         "matrix": tf.io.FixedLenFeature([2, 3], tf.float32),
-        "some": tf.io.FixedLenFeature([], tf.int64, default_value=0),
+        "some": tf.io.FixedLenFeature([], tf.int64, default_value=-1),
+        "pair": tf.io.FixedLenFeature([2], tf.float32, default_value=[0.5, 3]),
         "list": tf.io.FixedLenSequenceFeature([], tf.int64, allow_missing=True),
         "classes": tf.io.RaggedFeature(tf.int64),
     }
@@ -209,7 +232,7 @@ def test_tensorflow_parses_the_same(old: Path) -> None:
 
 def test_what_a_default_becomes_is_said(old: Path, caplog: pytest.LogCaptureFixture) -> None:
     adopt(old, {"some": tf_io("FixedLenFeature", "int64", default=-1)})
-    assert_names(caplog.text, "some", "missing in 3 records", "some_missing")
+    assert_names(caplog.text, "some", "missing in 3 records", "-1")
 
 
 @pytest.mark.parametrize("text", ["", "features: {}\n", "features: [a]\n", "kind: raw\n", "- a\n"])

@@ -39,13 +39,9 @@ from tests.messages import assert_names, raises
 from tests.places import ADOPTING, place_of
 from tests.test_written_places import changed
 
+pytestmark = pytest.mark.usefixtures("home")
 FILES, RECORDS = 3, 30
 ALL = FILES * RECORDS
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
 
 
 @pytest.fixture
@@ -230,6 +226,19 @@ def test_a_bucket_gives_each_byte_once_and_the_records_of_a_folder(tmp_path: Pat
             open_dataset(f"{url}/out").source("train")[3]
         with raises(DatasetError, *changed):
             open_dataset(f"{url}/out").training_input(batch_size=1)
+
+
+@pytest.mark.parametrize("is_remote", [True, False], ids=["remote files", "remote index"])
+def test_files_and_index_may_lie_apart(is_remote: bool, old: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"splits": {"train": 80, "test": 20}, "label": None}
+    expected = [dict(each.values) for each in open_tfrecords(old, tmp_path / "local", **options).records("train")]
+    with emulators.s3() as url:
+        upload(old, f"{url}/old")
+        files, index = (f"{url}/old/train-*", tmp_path / "out") if is_remote else (old, f"{url}/out")
+        dataset = open_tfrecords(files, index, **options)
+        assert [dict(each.values) for each in dataset.records("train")] == expected
+        rows = dataset.training_input("train", batch_size=1, seed=1, epochs=1, cache=tmp_path / "cache")
+        assert len(list(rows.as_numpy())) == len(expected)
 
 
 def remote_elsewhere(url: str, tmp_path: Path) -> Dataset:

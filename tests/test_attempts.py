@@ -21,6 +21,7 @@ from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
 from recordmill.pipeline.build.runners.job import JobFailedError, RunnerError
 from recordmill.pipeline.spec.model import parse_spec
+from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions.leases import Lease
 from recordmill.pipeline.versions.stores.base import OutputError
 from tests.fake_flink import fake_flink
@@ -83,6 +84,27 @@ def test_a_failed_job_is_tried_again_with_what_is_kept(folder: Path, monkeypatch
     assert_names(notes[2], "earlier build")
     assert len(set(runner.keys)) == 1
     assert len(runner.keys) == 3
+
+
+class FailingAtTheEnd(FailingRunner):
+    """The local runner, whose first job with finished shards fails."""
+
+    @contextmanager
+    def pipeline(self, planned: PlannedBuild) -> Iterator[Pipeline]:
+        with super().pipeline(planned) as pipeline:
+            yield pipeline
+        if self.keys and len(self.keys) == 1 and any("shard-" in name for name in planned.workspace.names("reports")):
+            raise JobFailedError("the cluster went away")
+
+
+def test_packed_rows_of_finished_shards_are_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "features: {{text: {{kind: text, column: price, tokenizer: bytes, pack: 64}}}}"
+    (folder / "rows.jsonl").write_text("".join(f'{{"price": "{"x" * row}"}}\n' for row in range(40)))
+    monkeypatch.setattr(f"{__name__}.SPEC", "\n".join([*SPEC.splitlines()[:2], text, ""]))
+    notes = build(folder, monkeypatch, FailingAtTheEnd())
+    assert_names(notes[0], "attempt 1 of 3", "cluster went away")
+    assert_names(notes[1], "earlier build", "shards")
+    assert verify(str(folder / "out")).findings.problems == []
 
 
 def test_a_store_that_is_away_for_a_worker_is_tried_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

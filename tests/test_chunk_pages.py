@@ -1,13 +1,17 @@
-"""A job's graph does not grow with the names of the files that its chunks list; workers read these in the workspace."""
+"""A job's graph: it does not grow with the names of files, which workers read; IPython does not change it."""
 
 import pickle
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import apache_beam as beam
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
+from apache_beam.utils import interactive_utils
 
+from recordmill.pipeline.build.beam.runner import JobPipeline
 from recordmill.pipeline.build.beam.steps import ListChunks, read_chunk
 from recordmill.pipeline.build.context.build_context import PAGE_CHUNKS, ChunkPages
 from recordmill.pipeline.build.context.reports import read_report
@@ -96,3 +100,14 @@ def test_a_page_that_cannot_be_read_is_an_error_of_the_worker(tmp_path: Path) ->
     left = read_report(LocalStore(str(tmp_path)), "error")
     assert left is not None
     assert left["message"] == "the store is away"
+
+
+def test_ipython_changes_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = SimpleNamespace(execution_count=7, config={})
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
+    with JobPipeline(runner=FnApiRunner()) as job:
+        _ = job | "Two" >> beam.Create([1, 2])
+    assert "Two" in job.applied_labels
+    assert not Path(job.local_tempdir).exists()
+    assert "apache_beam.runners.interactive.interactive_environment" not in sys.modules
+    assert interactive_utils.is_in_ipython(), "other pipelines are the session's own"

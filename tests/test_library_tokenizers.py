@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-import tensorflow as tf
 from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
@@ -281,25 +280,6 @@ def loaded(folder: Path, name: str) -> Tokenizer:
     made.no_truncation()
     made.no_padding()
     return made
-
-
-@pytest.mark.slow
-def test_a_client_has_the_same_ids_and_the_serving_model_takes_them(published: Published) -> None:
-    dataset = open_dataset(published.folder)
-    text = TEXTS[2]
-    ids = {name: dataset.tokenizer(name).encode(text) for name in ("bpe", "unigram", "ranks", "wordpiece")}
-    assert dataset.tokenizer("ranks").decode(ids["ranks"]) == text
-    assert dataset.manifest.files[dataset.features["bpe"]["model"]]["bytes"] == len(
-        (Path(published.folder).parents[2] / "bpe.json").read_bytes()
-    )
-    serve = tf.saved_model.load(str(Path(published.folder) / "serving")).signatures["serving_default"]
-    lists = {f"{name}_lengths": tf.constant([len(each)], tf.int64) for name, each in ids.items()}
-    served = serve(**{name: tf.constant(each) for name, each in ids.items()}, **lists)
-    for name, each in ids.items():
-        found = served[name].numpy()
-        assert found.reshape(-1)[: len(each)].tolist() == each.tolist()
-    with raises(DatasetError, "'nothing'"):
-        dataset.tokenizer("nothing")
 
 
 @pytest.mark.slow

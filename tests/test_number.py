@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from recordmill.pipeline.build.worker.shard_report import tiny_numbers
+from recordmill.pipeline.build.worker.shard_report import lost_values
 from recordmill.pipeline.spec.features.number import Number, Numbers
 from recordmill.transforms.contract.image_facts import loss_lines
 from recordmill.transforms.contract.kinds.number import TINY
@@ -104,7 +104,7 @@ def test_numbers_that_are_taken_for_0_are_counted() -> None:
             "b": pa.array([[1e-39], [], [1.0, -1e-40]] + [[]] * 2),
         }
     )
-    counted = tiny_numbers({"a": options(), "b": Numbers(kind="numbers").options(), "c": options()}, rows)
+    counted = lost_values({"a": options(), "b": Numbers(kind="numbers").options(), "c": options()}, rows)
     assert counted == {("losses", f"a {TINY}"): 2, ("losses", f"b {TINY}"): 2}
     (line,) = loss_lines({TINY: 2})
     assert "2 with values nearer to 0 than 1.2e-38" in line

@@ -60,6 +60,7 @@ def test_another_dataset_that_came_first_is_not_overwritten(tmp_path: Path) -> N
     def publish(lease: Lease) -> None:
         (tmp_path / "assembled").mkdir()
         (tmp_path / "assembled/data").write_bytes(b"records")
+        (tmp_path / "assembled/index").write_bytes(bytes(16))
         splits = {"train": Split((Shard("data", 7, 1, "00" * 32, "index"),))}
         made = Manifest("d", "20260101T000000Z-4f1c9a2e", "4f" * 32, None, {"x": {"kind": "number"}}, splits)
         publish_assembled(str(tmp_path / "out"), str(tmp_path / "assembled"), made, lease=lease)

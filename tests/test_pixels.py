@@ -28,7 +28,7 @@ from recordmill.pipeline.yaml_document import SpecError
 from recordmill.transforms.contract.image_header import ImageError, read_header
 from recordmill.transforms.contract.kinds.array import ArrayLayout
 from tests.messages import raises
-from tests.read_source import FILES, IMAGE, read
+from tests.tables import FILES, IMAGE, npy, read, write_jsonl
 
 GREY = np.random.default_rng(0).integers(0, 256, (40, 8, 8), np.uint8)
 
@@ -40,12 +40,6 @@ def shaped(*shape: int, dtype: str = "uint8") -> Column:
 def pixels(reference: bytes) -> Any:
     """The numbers of an image by NumPy."""
     return np.load(io.BytesIO(parse(reference).data or b""))
-
-
-def npy(array: Any) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
 
 
 def write_cells(path: Path, cells: list[str]) -> Path:
@@ -157,10 +151,11 @@ def test_an_array_is_an_image_of_8_bits(array: Any) -> None:
         (RGB[..., 0].astype(np.int32), {"pixel": "uint16", "channels": 1}),
         (RGB / np.float32(3), {"pixel": "float32", "channels": 3}),
         (np.concatenate([RGB, RGB[..., :1]], -1), {"pixel": "uint8", "channels": 4}),
+        (np.tile(RGB[:1], 3)[..., :8], {"pixel": "uint8", "channels": 8}),
     ],
 )
 def test_an_array_is_a_deep_image(array: Any, options: dict[str, Any]) -> None:
-    wanted = planes(array.reshape(6, 7, -1).astype(options["pixel"]))
+    wanted = planes(array.reshape(-1, 7, options["channels"]).astype(options["pixel"]))
     assert np.array_equal(opened(npy(array), **options), wanted)
 
 
@@ -168,7 +163,8 @@ BAD: list[tuple[Any, dict[str, Any], tuple[str, ...]]] = [
     (RGB / 255, {}, ("float64", "`dtype: float32`")),
     (RGB.astype(int) + 1000, {}, ("0 to 255",)),
     (np.full((4, 4), np.nan, np.float32), {"pixel": "float32", "channels": 1}, ("finite",)),
-    (np.moveaxis(RGB, -1, 0), {}, ("[3, 6, 7]", "`shape`", "moveaxis")),
+    (np.moveaxis(RGB, -1, 0), {}, ("7 bands", "`channels`", "moveaxis")),
+    (np.ones((3, 6, 17), np.uint8), {}, ("[3, 6, 17]", "`shape`", "moveaxis")),
     (RGB[None], {}, ("[1, 6, 7, 3]", "[height, width, channels]")),
     (RGB.ravel(), {}, ("[126]", "[height, width]")),
     (np.concatenate([RGB, RGB[..., :1]], -1), {}, ("4 bands", "`channels`", "`bands`")),
@@ -246,7 +242,7 @@ def test_init_makes_one_image_of_columns_or_a_cell(tmp_path: Path) -> None:
 
 def test_init_takes_no_embedding_for_an_image(tmp_path: Path) -> None:
     rows = [{"e": [float(n) / 3 for n in image.ravel()], "label": n % 2} for n, image in enumerate(GREY)]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(tmp_path / "a.jsonl", rows)
     assert written(tmp_path / "a.jsonl").features["e"].kind == "numbers"
     path = write_columns(tmp_path / "few.csv", [f"f{number}" for number in range(64)])
     assert len(written(path).features) == 65

@@ -65,7 +65,7 @@ def shard(run: Path, group: int, rejects: str | None = None) -> None:
     (run / f"version/{group}.tfrecord").write_bytes(b"x" * group)
     (run / f"version/{group}.index").write_bytes(bytes(8 * 3))
     report = {"file": f"{group}.tfrecord", "index": f"{group}.index", "bytes": group, "records": 2, "rejects": rejects}
-    report |= {"rejected": 0, "written_by_source": {"0": 2}}
+    report |= {"rejected": 0, "written_by_source": {"0": 2}, "sha256": "", "packs": []}
     write_report(LocalStore(str(run)), f"reports/{shard_step(group)}", report)
 
 

@@ -19,7 +19,7 @@ from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.safe_text import printable, say
-from tests.forked import read_terminal, recordmill_in_terminal
+from tests.forked import read_terminal, recordmill_in_terminal, start_python
 from tests.messages import assert_names
 from tests.published import write_version
 
@@ -116,13 +116,38 @@ def test_a_build_of_hostile_names(tmp_path: Path) -> None:
     assert status == 0, seen
     assert STEERING.search(LIVE_LINE.sub("", seen)) is None
     status, seen = in_terminal("show", "out", cwd=tmp_path)
-    assert (status, STEERING.search(re.sub(r"\x1b\[[01]m", "", seen))) == (0, None)
+    assert (status, STEERING.search(re.sub(r"\x1b\[[01]m", "", seen))) == (0, None), seen
     assert shown.replace("\\u2028\\r", "") in seen
     spec = (tmp_path / "dataset.yaml").read_text()
     (tmp_path / "dataset.yaml").write_text(spec.replace("0.5", "0.01"))
     status, seen = recordmill_in_terminal("build", "dataset.yaml", "-o", "other", cwd=tmp_path, environment=ENVIRONMENT)
-    assert (status, STEERING.search(LIVE_LINE.sub("", seen))) == (5, None)
+    assert (status, STEERING.search(LIVE_LINE.sub("", seen))) == (5, None), seen
     assert f"{shown}.txt" in seen
+
+
+def test_an_abort_of_native_code_says_where(tmp_path: Path) -> None:
+    (tmp_path / "dataset.yaml").write_text(
+        "name: a\nsource: {format: python, rows: 'mine:rows'}\nfeatures: {n: {kind: number}}\n"
+    )
+    (tmp_path / "mine.py").write_text("import os\n\ndef rows():\n    yield os.abort()\n")
+    status, seen = recordmill_in_terminal("build", "dataset.yaml", "-o", "out", cwd=tmp_path, environment=ENVIRONMENT)
+    assert status == -6
+    assert_names(seen, "Aborted", "mine.py", "line 4 in rows")
+
+
+@pytest.mark.slow
+def test_a_build_ends_where_its_terminal_was_closed(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"n": 1}\n{"n": "many"}\n')
+    (tmp_path / "dataset.yaml").write_text(
+        "name: numbers\nsource: {format: jsonl, path: rows.jsonl}\nfeatures: {n: {kind: number}}\n"
+    )
+    driver, terminal = pty.openpty()
+    command = "-m", "recordmill", "build", "dataset.yaml", "-o", "out"
+    child = start_python(*command, cwd=tmp_path, environment=ENVIRONMENT, stdout=terminal, stderr=terminal)
+    os.close(terminal)
+    os.close(driver)
+    child.join()
+    assert child.exitcode == 5
 
 
 @pytest.mark.parametrize("text", ["", "a b", "über 猫 🙂", "a\u3000b\u00a0c", "line\nnext\ttab", "\\x1b", "[bold]x[/]"])

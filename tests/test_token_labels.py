@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import tensorflow as tf
-from tokenizers import Encoding, Tokenizer
+from tokenizers import Encoding, Tokenizer, normalizers, pre_tokenizers
+from tokenizers.models import BPE
 
 from recordmill import Dataset, open_dataset
 from recordmill.pipeline.build.build import build
@@ -182,6 +183,29 @@ def test_labels_of_spans_are_those_of_characters(name: str, scheme: str, label: 
         assert (row in faults) == (wanted is None)
         if wanted is not None:
             assert labels[row] == [*before, *wanted, *after]
+
+
+def llama(pre_tokenizer: Any = None) -> Tokenizer:
+    """A BPE of characters whose one word is the whole text, as of Llama 2, Mistral and Gemma."""
+    pieces = {piece: id_ for id_, piece in enumerate(["<unk>", *"▁abdeinory,."])}
+    made = Tokenizer(BPE(pieces, [], unk_token="<unk>"))
+    made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    if pre_tokenizer is not None:
+        made.pre_tokenizer = pre_tokenizer
+    return made
+
+
+WHOLE = [None, pre_tokenizers.Metaspace(split=False), pre_tokenizers.Split(" ", "merged_with_previous")]
+
+
+@pytest.mark.parametrize("pre_tokenizer", WHOLE)
+def test_a_tokenizer_of_one_word_labels_words_of_the_text(pre_tokenizer: Any) -> None:
+    text, spans = "adda, be  in rio. andy", [[0, 4, "PER"], [13, 16, "LOC"]]
+    rows = encoder(llama(pre_tokenizer).to_str().encode(), {}, {"classes": CLASSES["bio"], "spans": True})
+    _, [labels], _ = encoded(rows, [text], [json.dumps(spans).encode()])
+    offsets = llama(pre_tokenizer).encode(text).offsets
+    labelled = [(text[start:end], label) for (start, end), label in zip(offsets, labels, strict=True) if label != -100]
+    assert labelled == [("a", 1), (",", 0), *[(" ", 0)] * 3, ("r", 3), (".", 0), (" ", 0)], "a piece may be a space"
 
 
 @pytest.mark.parametrize("scheme", ["bio", "bioes"])

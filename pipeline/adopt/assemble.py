@@ -99,7 +99,9 @@ class Assembly:
         for name, read in self.guessed.read.items():
             column = {"columns": [*read.columns]} if len(read.columns) > 1 else {"column": read.columns[0]}
             column = {} if read.columns == (name,) else column
-            features[name] = {"kind": read.spec["kind"], **column, **read.spec}
+            default = (read.description.stored_as or {})[""].default
+            more = {"default": list(default)} if default else {}
+            features[name] = {"kind": read.spec["kind"], **column, **read.spec, **more}
         shares = dict(self.adoption.splits) or dict.fromkeys(self.splits, 1)
         return {"name": self.adoption.dataset, "splits": shares, "features": features, "label": self.guessed.label}
 

@@ -10,6 +10,7 @@ from recordmill.transforms.contract.kinds.base import Description, StoredAs
 from recordmill.transforms.contract.kinds.boxes import BoxesDescription
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription, PixelOptions
+from recordmill.transforms.contract.kinds.mask import MaskDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
 
 READ = frozenset({"JPEG", "PNG", "WebP", "BMP"})  # the formats that the reader decodes
@@ -23,7 +24,8 @@ class Held:
     name: str
     kind: str  # `int64`, `float32`, `bytes` or `image`
     facts: FeatureFacts
-    lacking: int  # the records without it
+    lacking: int  # the records without it, unless they get `default` or are left out
+    default: tuple[str | float, ...] = ()  # as `StoredAs.default`
 
     @property
     def stored(self) -> str:
@@ -35,10 +37,18 @@ class Held:
         """The number of values of every record; None if it varies."""
         return self.facts.most if self.facts.fewest == self.facts.most and not self.lacking else None
 
+    @property
+    def pixel(self) -> str | None:
+        """The type of a pixel of grey PNGs, possibly masks; None: other files."""
+        facts = self.facts
+        deep = "uint16" if facts.losses == {"16 bits": facts.values} else None
+        return (deep if facts.losses else "uint8") if facts.is_grey and facts.formats.keys() == {"PNG"} else None
+
     def parts(self, *, optional: bool = False, **more: StoredAs) -> dict[str, StoredAs]:
         """Returns how records hold the value, and whether it is missing if it is optional."""
         missing = {"missing": StoredAs((self.name,), self.stored, is_missing=True)} if optional else {}
-        return {"": StoredAs((self.name,), self.stored, optional), **missing, **more}
+        value = StoredAs((self.name,), self.stored, optional or bool(self.default), default=self.default)
+        return {"": value, **missing, **more}
 
 
 @dataclass(frozen=True)
@@ -51,8 +61,8 @@ class Read:
     words: Sequence[str] | None = None  # the names of classes by id
 
 
-def image(held: Held, *, is_list: bool = False) -> Read:
-    """Reads image files."""
+def image(held: Held, *, is_list: bool = False, of: str | None = None, ignore: int | None = None) -> Read:
+    """Reads image files; masks `of` an image, padded with `ignore`."""
     facts, optional = held.facts, held.lacking > 0 and not is_list
     low_height, height, low_width, width = facts.sides
     sides = (height if low_height == height else None, width if low_width == width else None)
@@ -68,8 +78,12 @@ def image(held: Held, *, is_list: bool = False) -> Read:
         lists: dict[str, Any] = {"length": held.length or "varying", "max_length": None}
         listed = ImageSequenceDescription(**pixels, **lists, stored_as=held.parts())
         return Read(listed, {"kind": "image_sequence"}, (held.name,))
-    made = ImageDescription(**pixels, optional=optional, stored_as=held.parts(optional=optional, **orientation))
-    return Read(made, {"kind": IMAGE} | _optional(optional), (held.name,))
+    one: dict[str, Any] = {"optional": optional, "stored_as": held.parts(optional=optional, **orientation)}
+    if of is not None:
+        pixels |= {"encoding": "png", "options": None, "dtype": held.pixel, "pixel": held.pixel}
+        masked = MaskDescription(**pixels, **one, image=of, ignore=ignore)
+        return Read(masked, {"kind": "mask", "image": of, "ignore": ignore} | _optional(optional), (held.name,))
+    return Read(ImageDescription(**pixels, **one), {"kind": IMAGE} | _optional(optional), (held.name,))
 
 
 def pixels(held: Held, shape: tuple[int, int, int]) -> Read:

@@ -31,7 +31,7 @@ NAMED_SO = re.compile(r"\.tfrecord[^/]*\Z|\.(tfrec|records?)\Z")  # the path of 
 BESIDE = ("features.json", "label_map.pbtxt", "labels.txt", "classes.txt", ".labels.txt")
 """Endings of the files beside the data that say what is in it."""
 MOST_BESIDE = 16 << 20  # 16 MiB of each
-FORMAT = "adopt 1"
+FORMAT, READ = "adopt 1", "adopt 2"  # of what a pass over a file finds, and of what is made of it
 
 
 class AdoptError(UserError):
@@ -63,7 +63,7 @@ class Adoption:
         """All that decides the version, besides the files."""
         features = None if self.features is None else {name: repr(each) for name, each in self.features.items()}
         others = {"label": self.label, "key": self.key, "splits": dict(self.splits), "name": self.dataset}
-        return {"format": FORMAT, "features": features, **others}
+        return {"format": READ, "features": features, **others}
 
     @property
     def dataset(self) -> str:

@@ -4,12 +4,15 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
 
 from recordmill.pipeline.adopt import describe
 from recordmill.pipeline.adopt.describe import IMAGE, READ, Held, Read
 from recordmill.pipeline.adopt.facts import BYTES, EMPTY, FLOATS, INTS, NESTED, NO_EXAMPLE, FeatureFacts, Layout
-from recordmill.pipeline.adopt.files import Names, Said, names_of, said_of, unread
+from recordmill.pipeline.adopt.files import AdoptError, Names, Said, names_of, said_of, unread
 from recordmill.pipeline.dataset.paths import check_name
 from recordmill.pipeline.errors import listed
 from recordmill.pipeline.safe_text import count, cut
@@ -32,6 +35,9 @@ ROW_LENGTHS = re.compile(r"(.+)/ragged_row_lengths_(\d+)")
 """Names in lists of lists of TensorFlow Datasets: the values, and the length of each list."""
 PARTS = ("length", "missing", "shape", "mask")  # suffixes of arrays that a batch adds to a feature's
 STATED = "stated"  # what a user says, in place of `features.json`
+MASK = re.compile(r"(?<![a-z])(annotation|instance|label|mask|seg|segmentation|trimap)s?(?![a-z])", re.IGNORECASE)
+"""Words in names of images with values for pixels."""
+FORMS: Mapping[str, Any] = {BYTES: str, INTS: int, FLOATS: (int, float)}  # of defaults
 MOST_NAME = 1_000
 MOST_CLASSES = 10_000
 MOST_RELATIVE = 1.001  # of a side of a box: rounding may exceed 1
@@ -46,6 +52,7 @@ class Guessed:
     kinds: dict[str, frozenset[str]] = field(default_factory=dict)
     """The accepted kinds of values, by the records' features."""
     notes: list[str] = field(default_factory=list)
+    target: str | None = None  # the records' feature that none may lack
 
     def reject(self, layout: Layout, key: str | None) -> tuple[str, str, str | None] | None:
         """Returns why records of a layout are left out: reason, message and feature; None if they are read."""
@@ -53,6 +60,8 @@ class Guessed:
             return "malformed_row", "the record is not a tf.train.Example, or has no features", None
         if key is not None and layout.get(key) not in (INTS, BYTES):
             return "missing_key", f"the record lacks its key '{cut(key)}'", key
+        if self.target is not None and layout.get(self.target, EMPTY) == EMPTY:
+            return "missing_value", f"the record lacks its label '{cut(self.target)}'", self.target
         odd = next((name for name, kind in layout.items() if kind not in {EMPTY, *self.kinds.get(name, {kind})}), None)
         if odd is None:
             return None
@@ -112,15 +121,41 @@ class Guesser:
 
     def guess(self, label: str | None = None) -> Guessed:
         """Guesses all features; `label` names the feature to predict."""
-        for name, held in list(self._left.items()):
-            self._image(name, held)
+        for name in sorted(self._left, key=lambda each: (bool(MASK.search(each)), self._left[each].pixel or "")):
+            self._image(name, self._wanted(name, label))
         self._pixels()
         self._boxes()
         for name in list(self._left):
-            self._other(name, self._left[name])
-        self.guessed.read = dict(sorted(self.guessed.read.items()))
+            self._other(name, self._wanted(name, label))
+        self.guessed.read = dict(sorted(self.guessed.read.items(), key=lambda each: ("image" in each[1].spec, each[0])))
         self.guessed.label = label or self._label()
         return self.guessed
+
+    def _wanted(self, column: str, label: str | None) -> Held:
+        return self.present(column) if self.name_for(column) == label else self._left[column]
+
+    def present(self, column: str, default: Any = None) -> Held:
+        """Takes a feature as one that no record lacks: others get a default, or are left out. Raises: AdoptError."""
+        held, form = self.held[column], FORMS[self.held[column].stored]
+        is_nan = isinstance(default, float) and math.isnan(default)  # stands for a missing number already
+        if not held.lacking or is_nan or (default is None and held.facts.most > 1):  # a list may be empty
+            return held
+        values = [] if default is None else np.asarray(default).reshape(-1).tolist()
+        texts = tuple(each.decode("utf-8", "surrogateescape") if isinstance(each, bytes) else each for each in values)
+        fits = all(isinstance(each, form) and (form is str or math.isfinite(each)) for each in texts)
+        if default is None:
+            self.guessed.target = column
+        elif len(texts) != held.facts.most or not fits:
+            wanted = f"give {held.facts.most} of {held.stored}"
+            raise AdoptError(f"'{cut(column)}' has the default {cut(repr(default))}: {wanted}")
+        else:
+            self._note(column, f"missing in {count(held.lacking, 'record')}, which get {cut(repr(default))}")
+        self.held[column] = self._left[column] = replace(held, lacking=0, default=texts)
+        return self.held[column]
+
+    def _first_image(self) -> str | None:
+        images = [name for name, read in self.guessed.read.items() if read.spec["kind"] == IMAGE]
+        return IMAGE if IMAGE in images else next(iter(images), None)
 
     def add(self, name: str, read: Read) -> None:
         """Adds a feature under our name, and says what its values lose."""
@@ -162,16 +197,25 @@ class Guesser:
         if held.kind != IMAGE or (said is not None and said.kind not in (IMAGE, "video", STATED)):
             return None
         our, channels = self.name_for(name), said.sides[2] if said and said.sides else None
-        odd = said.dtype if said and said.dtype not in ("", "uint8") else ""
-        if not odd and facts.losses.get("16 bits", 0) == sum(facts.formats.values()):
+        is_list, of = facts.most > 1 or bool(said and said.shape), self._mask_of(held)
+        odd = said.dtype if said and said.dtype not in ("", "uint8") and not of else ""
+        if not odd and not of and facts.losses.get("16 bits", 0) == sum(facts.formats.values()):
             odd = "16 bits"
         if odd or channels not in (None, 1, 3):
             what = odd if channels in (None, 1, 3) else f"{channels} channels"
             return self._note(our, f"images of {what} are given as bytes, not decoded")
-        is_list = facts.most > 1 or bool(said and said.shape)
-        if is_list and None in describe.image(held).description.shape[:2]:  # type: ignore[attr-defined]
-            return self._note(our, "several images a record, of varying sizes, are given as bytes, not decoded")
-        return self.add(our, describe.image(held, is_list=is_list))
+        if is_list and (of or None in describe.image(held).description.shape[:2]):  # type: ignore[attr-defined]
+            return self._note(our, "several masks, or images of varying sizes, are given as bytes, not decoded")
+        if of:
+            self._note(our, f"a mask of '{of}', padded with 0: state `kind: mask` with `ignore`, or `kind: image`")
+        return self.add(our, describe.image(held, is_list=is_list, of=of))
+
+    def _mask_of(self, held: Held) -> str | None:
+        """Returns the image of grey PNGs beside colours, or with the name of a mask; None for other images."""
+        if (image := self._first_image()) is None or held.pixel is None:
+            return None
+        of = self.held[self.guessed.read[image].columns[0]].facts
+        return image if MASK.search(held.name) or not of.is_grey else None
 
     def _pixels(self) -> None:
         """Finds the bytes of raw pixels, beside their height and width."""
@@ -190,9 +234,7 @@ class Guesser:
                 self.add(our, describe.pixels(held, (height, width, depth)))
 
     def _boxes(self) -> None:
-        images = [name for name, read in self.guessed.read.items() if read.spec["kind"] == IMAGE]
-        image = IMAGE if IMAGE in images else next(iter(images), None)
-        groups = dict[str, dict[str, Held]]()
+        image, groups = self._first_image(), dict[str, dict[str, Held]]()
         for name, held in self._left.items():
             folder, corner = name[: -len(CORNERS[0])], name[-len(CORNERS[0]) :].lower()
             said = self.said.get(name)
@@ -244,7 +286,7 @@ class Guesser:
     def _words(self, name: str, held: Held, said: Said | None) -> list[str] | None:
         """Returns the names of a label's ids; None if it is no label."""
         facts, last = held.facts, name.rpartition("/")[2].lower()
-        if held.kind != INTS or facts.low is None or facts.high is None:
+        if held.kind != INTS or held.default or facts.low is None or facts.high is None:
             return None
         if not 0 <= facts.low <= facts.high < MOST_CLASSES:
             return None

@@ -19,17 +19,18 @@ from recordmill.transforms.contract.kinds.array import DTYPES, ArrayLayout
 OPTIONS: Mapping[str, Sequence[str]] = {
     "image": ("shape",),
     "image_sequence": (),
+    "mask": ("image", "ignore"),
     "boxes": ("image", "order", "unit"),
     "category": ("classes", "classes_file"),
     "categories": ("classes", "classes_file"),
-    "raw": ("type", "many", "length", "shape"),
+    "raw": ("type", "many", "length", "shape", "default"),
     "array": ("dtype", "shape"),
 }
 """The kinds that adoption reads, with their options besides `kind`, `column`, `columns` and `optional`."""
 FORMS: Mapping[str, tuple[type, ...]] = {
     **dict.fromkeys(("column", "classes_file", "type", "dtype", "image"), (str,)),
     **dict.fromkeys(("columns", "classes", "shape"), (list, tuple)),
-    "length": (int,),
+    **dict.fromkeys(("length", "ignore"), (int,)),
     "many": (bool,),
 }
 PARSED = ("FixedLenFeature", "FixedLenSequenceFeature", "VarLenFeature", "RaggedFeature")
@@ -61,6 +62,7 @@ def read_as_stated(guesser: Guesser, features: Mapping[str, Any], label: str | N
     """Returns how records are read by stated features. Raises: AdoptError: one does not fit the records."""
     if not any(isinstance(given, Mapping) for given in features.values()):
         return _as_parsed(guesser, features, label)
+    guesser.guessed.label = label
     for name, given in features.items():
         check_name("feature", name)
         kind = given.get("kind") if isinstance(given, Mapping) else given
@@ -68,7 +70,6 @@ def read_as_stated(guesser: Guesser, features: Mapping[str, Any], label: str | N
             others = "a build with `source: {format: adopted}` makes the other kinds"
             raise AdoptError(f"'{name}' has the kind {cut(repr(kind))}: adoption reads {', '.join(OPTIONS)}; {others}")
         guesser.add(name, _Stated(guesser, name, given).read())
-    guesser.guessed.label = label
     return guesser.guessed
 
 
@@ -91,6 +92,8 @@ class _Stated:
     def read(self) -> Read:
         """Returns how the feature is read. Raises: AdoptError: it does not fit the records."""
         kind, given = self._given["kind"], self._given
+        if kind in ("boxes", "mask") and given.get("image") not in self._guesser.guessed.read:
+            raise self._error(f"needs `image`, an image stated before it, got {cut(repr(given.get('image')))}")
         if kind == "boxes":
             return self._boxes()
         held = self._held(given.get("column", self._name))
@@ -102,6 +105,10 @@ class _Stated:
             raise self._error(f"states one value a record, the records hold {_counts(held)}: `kind: raw` reads them")
         if kind == "array":
             return self._array(held)
+        if kind == "mask":
+            if held.pixel is None:
+                raise self._error("needs PNGs of one channel, all of 8 or all of 16 bits: a build reads others")
+            return describe.image(held, of=given["image"], ignore=given.get("ignore"))
         return self._pixels(held) if given.get("shape") is not None else self._images(held)
 
     def _images(self, held: Held) -> Read:
@@ -144,11 +151,13 @@ class _Stated:
             known = self._guesser.held
             near = did_you_mean(column, known)
             raise self._error(f"reads '{cut(column)}', which no record holds{near}; they hold: {listed(known)}")
+        if self._name == self._guesser.guessed.label or self._given.get("default") is not None:
+            return self._guesser.present(column, self._given.get("default"))
         return held
 
     def _raw(self, held: Held) -> Read:
         given = self._given
-        wanted, many, length, shape = (given.get(option) for option in OPTIONS["raw"])
+        wanted, many, length, shape, _ = (given.get(option) for option in OPTIONS["raw"])
         if wanted not in (None, held.stored):
             raise self._error(f"is stated as {cut(str(wanted))}, the records hold {held.stored}")
         size = math.prod(shape) if shape is not None else length
@@ -185,8 +194,6 @@ class _Stated:
         if len(held) not in (1, 4) or not are_floats or len(lengths) > 1:
             four = "four float32 lists of one length: y_min, x_min, y_max, x_max"
             raise self._error(f"needs one list of four numbers a box, or {four}")
-        if given.get("image") not in self._guesser.guessed.read:
-            raise self._error(f"needs `image`, an image stated before it, got {cut(repr(given.get('image')))}")
         return describe.boxes(columns, given["image"])
 
 
@@ -205,6 +212,10 @@ def _as_parsed(guesser: Guesser, features: Mapping[str, Any], label: str | None)
         shape: tuple[int | None, ...] = (*outer, *(given.shape if hasattr(given, "shape") else ()))
         if form == "FixedLenFeature":
             _check_fixed(name, held, math.prod(given.shape), has_default=given.default_value is not None)
+            if given.default_value or held.kind != IMAGE:  # an image is blank
+                guesser.present(column, given.default_value)
+        elif getattr(given, "default_value", None):
+            raise AdoptError(f"'{cut(name)}' has a `default_value`, and lists are padded with 0: leave it out")
         guesser.said[column] = Said(STATED, shape, "", "none")
     guesser.keep({getattr(given, "value_key", None) or name for name, given in features.items()})
     return guesser.guess(label)

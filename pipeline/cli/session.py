@@ -4,6 +4,7 @@ Output of TensorFlow, absl and Beam goes to an unnamed file. After an unexpected
 types, but no messages, because they may contain values of rows.
 """
 
+import faulthandler
 import gc
 import logging
 import os
@@ -55,6 +56,7 @@ class BuildSession:
         self._output, self._up_to_date_ok = output, up_to_date_ok
         self._started = time.monotonic()
         self._screen = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace", buffering=1)
+        faulthandler.enable(self._screen)  # a crash of native code says where
         self._console = Screen(file=self._screen, quiet=quiet)
         self._display = Display(self._console)
         logging.getLogger("recordmill").addHandler(_Notes(self._display))
@@ -183,17 +185,22 @@ class BuildSession:
             for number in SIGNALS:
                 signal.signal(number, signal.SIG_IGN)  # prints one message only
         self._ending.acquire()  # never released: the watch may end the process too
-        self._display.stop()
+        with suppress(OSError):  # of a terminal that was closed
+            self._display.stop()
         for child in psutil.Process().children(recursive=True):
             with suppress(psutil.NoSuchProcess):
                 child.kill()
         for message in (*lines, *self._cancel_job()):
-            say(message, self._screen)
+            self._say(message)
         for warning in self._journal.end(status, next(iter(lines), None), published) if self._journal else []:
-            say(warning, self._screen)
+            self._say(warning)
         remove_private_folder()
-        self._screen.flush()
         os._exit(0 if status is ExitCode.UP_TO_DATE and self._up_to_date_ok else status)
+
+    def _say(self, line: str) -> None:
+        with suppress(OSError):
+            say(line, self._screen)
+            self._screen.flush()
 
     def _cancel_job(self) -> list[str]:
         """Cancels the job on a cluster, after its submitters are dead; returns a line if that fails."""
@@ -201,7 +208,7 @@ class BuildSession:
         if job is None:
             return []
         try:
-            say("cancelling the job on the cluster", self._screen)
+            self._say("cancelling the job on the cluster")
             job.cancel()
         except UserError as error:
             return [str(error)]

@@ -115,17 +115,10 @@ def shard_paths(folder: str, shard: Shard) -> ShardPaths:
     return places
 
 
-def inner_sizes(shard: Shard) -> dict[str, int]:
-    """Returns the bytes of a shard's file and its indexes, by `inner_paths`; empty for an adopted file."""
-    if shard.root is not None:
-        return {}
-    packs = (pack.bytes for pack in shard.packs)
-    return dict(zip(inner_paths(shard), (shard.bytes, index_bytes(shard.records), *packs), strict=True))
-
-
-def index_bytes(records: int) -> int:
-    """Returns the bytes of an index: 8 per record offset, and 8 for the file's size."""
-    return 8 * (records + 1)
+def output_sizes(shard: Shard, version: str) -> dict[str, int]:
+    """Returns the `sizes` of a version's shard by name in the output; empty for an adopted file."""
+    folder, sizes = f"{VERSIONS_FOLDER}/{shard.version or version}", shard.sizes if shard.root is None else {}
+    return {f"{folder}/{path}": size for path, size in sizes.items()}
 
 
 def shown_paths(shard: Shard) -> tuple[str, str]:

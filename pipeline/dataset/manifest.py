@@ -35,6 +35,11 @@ _Read = TypeVar("_Read")
 _Folder = TypeVar("_Folder", bound=Location)
 
 
+def index_bytes(records: int) -> int:
+    """Returns the bytes of an index: 8 per record offset, and 8 for the file's size."""
+    return 8 * (records + 1)
+
+
 @dataclass(frozen=True)
 class Shard(Written):
     """A TFRecord file of a split, and its index: the records' offsets and the file's size as little-endian uint64."""
@@ -58,9 +63,15 @@ class Shard(Written):
     packs: tuple[PackFile, ...] = ()  # the indexes of packed rows, in the order of `Manifest.packs`
 
     @property
+    def sizes(self) -> dict[str, int]:
+        """The bytes of file, index and pack indexes, by path in the version's folder."""
+        packs = {pack.file: pack.bytes for pack in self.packs}
+        return {self.file: self.bytes, self.index: index_bytes(self.indexed)} | packs
+
+    @property
     def paths(self) -> tuple[str, ...]:
         """The paths of file, index and pack indexes in the version's folder."""
-        return (self.file, self.index, *(pack.file for pack in self.packs))
+        return tuple(self.sizes)
 
     @property
     def indexed(self) -> int:

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.dataset.adopted_files import check_content
-from recordmill.pipeline.dataset.file_names import index_bytes, shard_paths
-from recordmill.pipeline.dataset.manifest import Shard
+from recordmill.pipeline.dataset.file_names import shard_paths
+from recordmill.pipeline.dataset.manifest import Shard, index_bytes
 from recordmill.pipeline.dataset.manifest_parts import PackFile
 from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import ADOPT, ADVICE, file_bytes, open_file, real_place, seen_as

@@ -292,7 +292,7 @@ def _held_column(part: str, stored: Stored, features: Mapping[str, Column], rows
     if held.is_missing:
         return (column.lengths() == 0).astype(np.int64)
     if isinstance(column, Ragged) and stored.shape is not None:
-        column = _filled(held, stored.shape, column)
+        column = _filled(held, stored, column)
     if held.dtype == stored.dtype:
         return column
     return [b"%d" % number for number in column.tolist()]  # whole numbers as keys
@@ -308,18 +308,31 @@ def _boxes(held: StoredAs, features: Mapping[str, Column]) -> Ragged:
     return Ragged(np.stack([each.values for each in lists], axis=1).reshape(-1), len(lists) * splits)
 
 
-def _filled(held: StoredAs, shape: tuple[int, ...], column: Ragged) -> Any:
-    """Returns values of one shape; zeros or empty bytes where an optional one is absent."""
+def _filled(held: StoredAs, stored: Stored, column: Ragged) -> Any:
+    """Returns values of one shape, also where an optional one is absent."""
+    shape = stored.shape or ()
     size, lengths = math.prod(shape), column.lengths()
     for row in np.flatnonzero((lengths != size) & ((lengths > 0) | (not held.optional)))[:1].tolist():
         raise RowError(row, f"feature '{held.names[0]}' holds {lengths[row]} values, expected {size}")
     present = lengths > 0
+    absent = _absent(held, stored, size, int(np.argmin(present))) if not present.all() else [0] * size
     if held.dtype != "bytes":
-        filled = np.zeros((len(lengths), size), column.values.dtype)
+        filled = np.empty((len(lengths), size), column.values.dtype)
+        filled[...] = absent
         filled[present] = column.values.reshape(-1, size)
         return filled.reshape(len(lengths), *shape)
     values = iter(map(bytes, column.values))
-    rows = [[next(values) for _ in range(size)] if has else [b""] * size for has in present.tolist()]
+    rows = [[next(values) for _ in range(size)] if has else absent for has in present.tolist()]
     if shape == ():
         return [row[0] for row in rows]
     return np.array(rows, object).reshape(len(rows), *shape)
+
+
+def _absent(held: StoredAs, stored: Stored, size: int, row: int) -> list[Any]:
+    """Returns the default or the kind's blank for a row's absent values. Raises: RowError: neither fits."""
+    values: list[Any] = [stored.of and stored.of.blank] * size
+    if held.default:
+        values = [each.encode(errors="surrogateescape") if isinstance(each, str) else each for each in held.default]
+    if len(values) != size or any(isinstance(each, bytes) != (held.dtype == "bytes") for each in values):
+        raise RowError(row, f"the record lacks '{held.names[0]}', and nothing stands for it: adopt the files again")
+    return values

@@ -67,7 +67,7 @@ class Records:
         self._bytes = np.array([shard.bytes for shard in self._shards], np.uint64)
         self._chooses = any(shard.kept for shard in self._shards)
         self._files: LocalShards | RemoteShards = LocalShards(self._shards)
-        if any("://" in shard.file for shard in self._shards):
+        if any("://" in path for shard in self._shards for path, _ in shard.sizes()):
             self._files = RemoteShards(self._shards, self._cuts(), cache or BlockCache(), counters or Counters())
 
     def __len__(self) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 
 from recordmill.pipeline.dataset.adopted_files import check_content
 from recordmill.pipeline.dataset.packs import PackIndex
-from recordmill.pipeline.dataset.paths import ADVICE
+from recordmill.pipeline.dataset.paths import ADVICE, open_file
 from recordmill.pipeline.errors import FORBIDDEN, DatasetError, status_of
 from recordmill.pipeline.reader.block_cache import Block, BlockCache
 from recordmill.pipeline.reader.local_shards import COPIED, Frame, Numbers, ShardFile, check_size, kept_numbers
@@ -138,7 +138,8 @@ class RemoteShards:
         """Returns a shard with the tags of its files. Raises: DatasetError: another size or content."""
         tags = list[str]()
         for path, expected in shard.sizes():
-            first = self._first_byte(path)
+            with readable(path, advice=self._advice):
+                first = read_part(path, 0, 1)
             check_size(path, first.size, expected, self._advice)
             tags.append(first.tag)
         if tags[0] != shard.seen:
@@ -219,8 +220,7 @@ class RemoteShards:
         with readable(block.path, advice=self._advice):
             for seconds in (*PAUSES, None):
                 try:
-                    store, name = open_object(block.path)
-                    data, _, tag = store.range(name, block.start, block.end)
+                    data, _, tag = read_part(block.path, block.start, block.end)
                     break
                 except OutputError as error:  # without a cause: a missing package or an unknown URL
                     if seconds is None or error.__cause__ is None or status_of(error) == FORBIDDEN:
@@ -237,11 +237,15 @@ class RemoteShards:
             raise DatasetError(f"{block.path} ends before byte {block.end:,}: {self._advice}")
         return data
 
-    def _first_byte(self, path: str) -> Part:
-        """Requests the size and the tag of a file."""
-        with readable(path, advice=self._advice):
-            store, name = open_object(path)
-            return store.range(name, 0, 1)
+
+def read_part(path: str, start: int, end: int) -> Part:
+    """Reads a part of an object, or of a file: adopted files and their version may lie apart."""
+    if "://" in path:
+        store, name = open_object(path)
+        return store.range(name, start, end)
+    with open_file(path) as file:
+        file.seek(start)
+        return Part(file.read(end - start), os.fstat(file.fileno()).st_size)
 
 
 def together(spans: Sequence[Block], fetch: Callable[[Block], bytes]) -> list[bytes]:

@@ -75,7 +75,7 @@ class Request:
     @property
     def is_remote(self) -> bool:
         """Whether the shards are URLs."""
-        return any("://" in shard.file for shard in self.shards)
+        return any("://" in path for shard in self.shards for path, _ in shard.sizes())
 
     @property
     def threads(self) -> int:
@@ -97,7 +97,8 @@ class Request:
 def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request:
     """Checks options against a dataset. Raises: DatasetError: an option does not fit."""
     label = manifest.label if given.label == THE_LABEL else given.label
-    shuffle = given.shuffle or ("blocks" if "://" in folder else "global")
+    is_remote = any("://" in path for path in (folder, *(shard.root or "" for shard in manifest.shards)))
+    shuffle = given.shuffle or ("blocks" if is_remote else "global")
     given = replace(given, shuffle=shuffle, text=given.text or default_form(manifest))
     pack = chosen_pack(manifest, given)
     features = _features(manifest, given, label, pack)

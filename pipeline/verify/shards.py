@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.file_names import index_bytes, shown_paths
-from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
+from recordmill.pipeline.dataset.file_names import shown_paths
+from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard, index_bytes
 from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.placement import Layout, hash_keys, shard_of
 from recordmill.pipeline.dataset.version import Ids, parts_to_parse

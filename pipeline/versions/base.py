@@ -5,13 +5,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from recordmill.pipeline.dataset.file_names import inner_sizes, span_of_file
+from recordmill.pipeline.dataset.file_names import output_sizes, span_of_file
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Latest, Manifest, read_manifest, version_folder
 from recordmill.pipeline.dataset.paths import Location
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.versions.forgotten import Forgotten, read_forgotten, source_key_of
 from recordmill.pipeline.versions.latest import latest_of
 from recordmill.pipeline.versions.stores.base import OutputError, Store, UnsettledOutputError
+from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 
 
@@ -47,16 +48,15 @@ def _marks(manifest: Manifest) -> set[str]:
     return {source_key_of(manifest), hashlib.sha256(shards.encode()).hexdigest()}
 
 
-def missing_files(store: Store, manifest: Manifest) -> dict[str, str | None]:
-    """Maps missing or mis-sized files of a version to their spans (None: no span)."""
+def missing_files(store: Store, manifest: Manifest, staged: str | None = None) -> dict[str, str | None]:
+    """Maps missing or mis-sized files of a version, `staged` in a folder or shown, to their spans (None: no span)."""
     own = f"{VERSIONS_FOLDER}/{manifest.version}"
     files = {f"{own}/{path}": (entry["bytes"], span_of_file(path)) for path, entry in manifest.files.items()}
     for shard in manifest.shards:
-        folder = own if shard.version is None else VERSIONS_FOLDER
-        for path, size in inner_sizes(shard).items():
-            if path == shard.file or shard.version or path in manifest.files:
-                files[f"{folder}/{path}"] = size, shard.span
+        files |= {name: (size, shard.span) for name, size in output_sizes(shard, manifest.version).items()}
     sizes = store.sizes(VERSIONS_FOLDER if any(shard.version for shard in manifest.shards) else own)
+    if staged is not None:
+        sizes |= {f"{own}/{path}": size for path, size in LocalStore(staged).sizes().items()}
     return {name: span for name, (size, span) in files.items() if sizes.get(name) != size}
 
 

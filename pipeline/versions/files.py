@@ -18,7 +18,7 @@ from itertools import repeat
 from pathlib import Path
 from types import MappingProxyType
 
-from recordmill.pipeline.dataset.file_names import inner_paths, inner_sizes
+from recordmill.pipeline.dataset.file_names import output_sizes
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError, Json, Manifest, Shard
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.versions.stores.base import Copied, Store
@@ -53,10 +53,9 @@ class KeptFiles:
         """
         if not self._store.links:
             return replace(shard, version=shard.version or self._base.version)
-        folder = self._folder if shard.version is None else VERSIONS_FOLDER
-        for (path, size), name in zip(inner_sizes(shard).items(), own.paths, strict=True):
-            self._note(self._store.copy(f"{folder}/{path}", self.made, name, size))
-            if path in self._base.files:
+        for (file, size), name in zip(output_sizes(shard, self._base.version).items(), own.paths, strict=True):
+            self._note(self._store.copy(file, self.made, name, size))
+            if (path := file.removeprefix(f"{self._folder}/")) in self._base.files:
                 self.entries[name] = self._base.files[path]
         return own
 
@@ -142,7 +141,7 @@ def referenced_files(manifest: Manifest) -> Iterator[str]:
     """Yields a version's files in other versions' folders, by name in the output."""
     for shard in manifest.shards:
         if shard.version is not None:
-            yield from (f"{VERSIONS_FOLDER}/{path}" for path in inner_paths(shard))
+            yield from output_sizes(shard, manifest.version)
 
 
 def remove_unneeded(store: Store, folder: str, needs: Needs) -> None:
@@ -184,6 +183,5 @@ def shared_bytes(store: Store, manifests: Iterable[Manifest]) -> dict[str, int]:
 
 
 def _identities(store: Store, manifest: Manifest) -> dict[Hashable, int]:
-    own = (shard for shard in manifest.shards if shard.root is None)
-    files = {f"{shard.version or manifest.version}/{shard.file}": shard.bytes for shard in own}
-    return {store.identity(f"{VERSIONS_FOLDER}/{path}")[0]: size for path, size in files.items()}
+    sizes = (output_sizes(shard, manifest.version).items() for shard in manifest.shards)
+    return {store.identity(name)[0]: size for each in sizes for name, size in each}

@@ -187,8 +187,7 @@ def _publish(store: Store, base: Base, assembled: str, manifest: Manifest, lease
 
     def check() -> None:
         lease.check()
-        for name in missing_files(store, manifest) if is_stored else ():
-            raise UnsettledOutputError(f"another process removed {store.url}/{name}: run the same command again")
+        _check_whole(store, manifest, None if is_stored else assembled)
 
     def reveal(latest: Latest | None) -> None:
         nonlocal manifest, shown
@@ -226,6 +225,13 @@ Choose = Callable[[Latest | None], Manifest]  # maps the pointer to the version 
 Moved = tuple[Manifest, str | None]  # the live version, and the name of the previous one, if any
 
 
+def _check_whole(store: Store, manifest: Manifest, staged: str | None = None) -> None:
+    """Checks by listing that every file of a version is there, with its size. Raises: UnsettledOutputError."""
+    for name in missing_files(store, manifest, staged):
+        remedy = "run the same command again, and `recordmill verify` if it stays so"
+        raise UnsettledOutputError(f"{store.url}/{name} is missing or has a wrong size: {remedy}")
+
+
 def make_live(store: Store, choose: Choose, *, mend: bool = False) -> Moved:
     """Moves `LATEST` to another version by compare-and-swap, for a rollback, an approval or a repeated build.
 
@@ -243,6 +249,7 @@ def make_live(store: Store, choose: Choose, *, mend: bool = False) -> Moved:
             raise DatasetError(f"{chosen.version} is a trial of about {chosen.trial:,} rows: trials cannot go live")
         if not store.exists(f"{VERSIONS_FOLDER}/{chosen.version}/{MANIFEST_FILE}"):
             raise UnsettledOutputError(f"{chosen.version} was removed by another process: run the same command again")
+        _check_whole(store, chosen)
         steps.append((chosen, latest.version if latest else None))
         if latest is not None and latest.version == chosen.version:
             return latest

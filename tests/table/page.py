@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.table import images, texts, values, ways_of_building, ways_of_reading, ways_of_using  # noqa: F401 - they add their ways
+from tests.table import images, texts, values, ways_of_building, ways_of_reading, ways_of_texts, ways_of_using  # noqa: F401 - they add their ways
 from tests.table.ways import WAYS
 
 PAGE = Path(__file__).parents[2] / "docs/kinds.md"

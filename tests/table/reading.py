@@ -104,6 +104,8 @@ def wrong_values(cases: Mapping[str, Case], found: Values, *, padded: bool = Fal
                 fill = case.padding.get(part, 0 if np.asarray(value).dtype != object else b"") if padded else None
                 if wrong := difference(_stated(values, key), value, within=case.within, fill=fill):
                     yield f"{name}: {part or 'value'} of {key} is {wrong}"
+        stated = {named(name, part) for name, case in cases.items() for part in case.model_ready()}
+        yield from (f"{more}: is read, and no case says so" for more in sorted(given.keys() - stated - {"key"}))
 
 
 def by_key(batches: Iterable[Any], label: str | None = None) -> dict[str, dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.table import ways_of_building, ways_of_reading, ways_of_using  # noqa: F401 - they add their ways
+from tests.table import ways_of_building, ways_of_reading, ways_of_texts, ways_of_using  # noqa: F401 - they add their ways
 from tests.table.test_table import KINDS
 from tests.table.ways import REFUSED, WAYS, World
 from tests.table.world import CASES

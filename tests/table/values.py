@@ -72,11 +72,6 @@ NUMBER = {
     "from": Case(
         "{kind: number, column: price, normalize: none}", [], {"": float32(NUMBERS)}, columns={"price": NUMBERS}
     ),
-    "number_clip": Case(  # the mean of 2, 4, 5 and 7 for what is missing
-        "{kind: number, clip: [2, 7], normalize: none, optional: true}",
-        SOME,
-        {"": float32([2, 4.5, 4, 5, 4.5, 7, 4.5, 7])},
-    ),
     "number_parse": Case(
         "{kind: number, parse: true, normalize: none}", [f" {each}e0" for each in NUMBERS], {"": float32(NUMBERS)}
     ),
@@ -95,6 +90,19 @@ NUMBER = {
         {"": float32([(min(each, 7) - 1) / 6 for each in NUMBERS])},
         shown=[min(each, 7) for each in NUMBERS],
     ),
+    "number_boundaries": Case("{kind: number, boundaries: [2, 7]}", NUMBERS, {"": int64([0, 1, 1, 1, 2, 2, 0, 2])}),
+    "number_optional": Case("{kind: number, optional: true}", SOME, {"": z_scores(SOME)}),
+    "number_median": Case(
+        "{kind: number, optional: true, impute: median, indicator: true}",
+        SOME,
+        {"": z_scores(SOME, -0.5 / moments(SOME[TRAIN])[1]), "missing": int64([each is ABSENT for each in SOME])},
+        shown=filled(SOME, None),
+    ),
+    "number_clip": Case(  # the mean of 2, 4, 5 and 7 for what is missing
+        "{kind: number, clip: [2, 7], normalize: none, optional: true}",
+        SOME,
+        {"": float32([2, 4.5, 4, 5, 4.5, 7, 4.5, 7])},
+    ),
     "number_quantiles": Case(  # from 4 and from 5 on; the mean, 5, for what is missing
         "{kind: number, quantiles: 3, optional: true, indicator: true}",
         SOME,
@@ -103,14 +111,6 @@ NUMBER = {
             None if each is ABSENT else {"bucket": (each >= 4) + (each >= 5), "from": {1: None, 4: 4}.get(each, 5)}
             for each in SOME
         ],
-    ),
-    "number_boundaries": Case("{kind: number, boundaries: [2, 7]}", NUMBERS, {"": int64([0, 1, 1, 1, 2, 2, 0, 2])}),
-    "number_optional": Case("{kind: number, optional: true}", SOME, {"": z_scores(SOME)}),
-    "number_median": Case(
-        "{kind: number, optional: true, impute: median, indicator: true}",
-        SOME,
-        {"": z_scores(SOME, -0.5 / moments(SOME[TRAIN])[1]), "missing": int64([each is ABSENT for each in SOME])},
-        shown=filled(SOME, None),
     ),
     "number_impute": Case(
         "{kind: number, optional: true, impute: 7, clip: [0, 6], transform: log1p, normalize: none}",

@@ -68,15 +68,13 @@ def row(world: World) -> Found:
     """Single rows, without padding."""
 
     def wrong(table: Table) -> Iterator[str]:
+        rejected = {key for case in table.cases.values() for key in case.rejects()}
         for split, rows in SPLITS.items():
             source = table.dataset.source(split, with_key=True)
-            rejected = {key for case in table.cases.values() for key in case.rejects()}
-            for number in range(len(ROWS))[rows]:
-                if ROWS[number] in rejected:
-                    continue
-                given = source[source.number_of(ROWS[number])]
+            for key in (key for key in ROWS[rows] if key not in rejected):
+                given = source[source.number_of(key)]
                 features = given if table.label is None else {**given[0], table.label: given[1]}
-                yield from wrong_values(table.cases, {ROWS[number]: features})
+                yield from wrong_values(table.cases, {key: features})
 
     return _of_all(world, wrong)
 

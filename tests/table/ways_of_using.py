@@ -152,7 +152,7 @@ def _wrong_words(cases: dict[str, Case], values: dict[str, Any]) -> Iterator[str
         for name, case in cases.items():
             assert case.shown is not None
             if not _alike(case.shown[ROWS.index(key)], record["values"].get(name)):
-                yield f"{name}: {key} is shown as {record['features'].get(name)!r}, not {case.shown[ROWS.index(key)]!r}"
+                yield f"{name}: {key} is shown as {record['values'].get(name)!r}, not {case.shown[ROWS.index(key)]!r}"
 
 
 def _alike(wanted: Any, given: Any) -> bool:

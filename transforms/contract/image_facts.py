@@ -21,6 +21,7 @@ from recordmill.transforms.contract.image_parts import has_more_pages, leaf_boxe
 from recordmill.transforms.contract.kinds.array import header_of
 from recordmill.transforms.contract.kinds.image import MOST_BANDS, PIXEL_BYTES, PixelOptions
 from recordmill.transforms.contract.kinds.number import TINY
+from recordmill.transforms.contract.kinds.token_labels import IGNORED
 
 COUNTS = ("transcoded", "profiles", "losses")  # statistics of images, by shard and by version
 MASK = "read classes of pixels as `kind: mask`"
@@ -32,6 +33,7 @@ LOSSES = {
     "extra bands": ("left out", "give their number by `channels`, or name them by `bands`"),
     "alpha": ("laid on the `background`", "save it as a grey image, for another feature"),
     UNLEARNED: ("which teach nothing", "name an object's value in `classes`, and ignore another"),
+    IGNORED: ("of special tokens, further pieces of words, or rows without labels", ""),  # tokens
     TINY: ("taken for 0", "scale them in the source"),  # numbers
     "further frames": ("left out", "read them by `kind: image_sequence` with `pages: all`"),
     "nodata values": ("read as numbers", "write others, such as 0, where nothing was measured"),

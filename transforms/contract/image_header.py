@@ -86,6 +86,8 @@ OTHERS = {
     rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)?<svg": "SVG",
 }
 """Unsupported formats, for messages."""
+CHANNELS_LAST = "`np.moveaxis(array, 0, -1)` moves the channels of a file"
+"""The remedy for a NPY with channels first."""
 HEAD = 512  # bytes to search for OTHERS
 
 
@@ -374,11 +376,9 @@ def _npy(data: bytes) -> Read:
         shape = header_of(data).shape
     except ArrayError as error:
         raise ImageError("unsupported_format", str(error)) from None
-    if len(shape) not in (2, 3) or not 1 <= (*shape, 1)[2] <= min(MOST_BANDS, shape[0]):
+    if len(shape) not in (2, 3) or not 1 <= (*shape, 1)[2] <= MOST_BANDS:
         wanted = f"wanted [height, width] or [height, width, channels], of 1 to {MOST_BANDS} channels"
-        remedy = (
-            "`shape` reads numbers of rows in another order, `np.moveaxis(array, 0, -1)` moves the channels of a file"
-        )
+        remedy = f"`shape` reads numbers of rows in another order, {CHANNELS_LAST}"
         raise ImageError("unsupported_format", f"{wanted}, found an array of the shape {list(shape[:9])}: {remedy}")
     return (shape[1], shape[0]), False, 1
 

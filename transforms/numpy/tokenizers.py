@@ -66,6 +66,8 @@ class Library:
     """The way from pieces to a text (`kinds.text.JOINED`)."""
     offsets: Callable[[Sequence[Text]], list[Any]] | None = None
     """Returns the encodings of the package `tokenizers`, with places of tokens in their texts."""
+    words: Callable[[str], list[tuple[str, tuple[int, int]]]] | None = None
+    """Cuts a text into BERT's words, with their places; None if the tokenizer has words of its own."""
 
 
 class Encoded(NamedTuple):
@@ -120,7 +122,7 @@ class TextTokenizer:
     def __init__(self, data: bytes, options: TextOptions, where: str = "the model") -> None:
         """Reads a model. Raises: UserError: it is invalid, lacks a named token, or its package is missing."""
         self._library = LIBRARIES[options.tokenizer](data, options, where)
-        self._options = options
+        self._options, self.words = options, self._library.words
         around = [ids.tolist() for ids in self._library.around]
         for name, ids in (("begin", around[0]), ("separator", around[1]), ("end", around[-1])):
             if isinstance(token := getattr(options, name, None), str):
@@ -278,7 +280,7 @@ def _missing(package: str) -> UserError:
 def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
     """Reads a `tokenizer.json`."""
     try:
-        from tokenizers import Tokenizer
+        from tokenizers import Tokenizer, pre_tokenizers
     except ImportError:
         raise _missing("tokenizers") from None
     with _package(f"{where} is not a tokenizer.json", shown=True):
@@ -290,6 +292,8 @@ def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
         ids = {piece: id_ for id_, piece in pieces.items()}
         model, joins = described["model"], _joins(described.get("decoder") or {})
         special = [each["content"] for each in described.get("added_tokens") or [] if each.get("special")]
+        plain = tokenizer.normalizer.normalize_str("a b") if tokenizer.normalizer else "a b"
+        cuts = tokenizer.pre_tokenizer is not None and len(tokenizer.pre_tokenizer.pre_tokenize_str(plain)) > 1
         unknown = read_as(model.get("unk_id", ids.get(model.get("unk_token"))), Count | None, "`unk_id`")
     if not pieces:
         raise UserError(f"{where} has no vocabulary: give the tokenizer.json of a trained model")
@@ -305,6 +309,7 @@ def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
         _around(tokenizer, where, options.joined) if options.special_tokens else (NO_IDS,) * (options.joined + 1),
         joins,
         _guarded(f"{where} {FAILS}", lambda texts: list(tokenizer.encode_batch(texts, **given))),
+        None if cuts else pre_tokenizers.BertPreTokenizer().pre_tokenize_str,
     )
 
 

@@ -32,9 +32,7 @@ from pathlib import Path
 from typing import Any
 
 from recordmill.pipeline.build.context import reports
-from recordmill.pipeline.dataset.file_names import index_bytes
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER
-from recordmill.pipeline.dataset.manifest_parts import PackFile
 from recordmill.pipeline.dataset.paths import attempt_name, is_unfinished, locate
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.versions import build_folders, publishing
@@ -70,8 +68,8 @@ class Kept:
 
     @cached_property
     def files(self) -> set[str]:
-        """The names of the finished shards and their indexes."""
-        return {shard[what] for shard in self.shards.values() for what in ("file", "index")}
+        """The names of the finished shards' files."""
+        return {path for shard in self.shards.values() for path in reports.shard_of(shard).paths}
 
     @cached_property
     def unfinished(self) -> set[str]:
@@ -307,9 +305,7 @@ def _counts(chunks: list[Report], shards: list[Report]) -> dict[str, int]:
 
 
 def _is_whole(report: Report, sizes: dict[str, int]) -> bool:
-    files = {report["file"]: report["bytes"], report["index"]: index_bytes(report["records"])}
-    files |= {pack["file"]: PackFile(**pack).bytes for pack in report.get("packs", ())}
-    return all(sizes.get(name) == size for name, size in files.items())
+    return reports.shard_of(report).sizes.items() <= sizes.items()
 
 
 def _rejects(workspace: Store) -> Iterator[Reject]:

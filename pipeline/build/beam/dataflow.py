@@ -18,7 +18,7 @@ from google.auth.exceptions import GoogleAuthError, TransportError
 from google.cloud import dataflow as api
 from requests import RequestException
 
-from recordmill.pipeline.build.beam.runner import Runner, parse_options
+from recordmill.pipeline.build.beam.runner import JobPipeline, Runner, parse_options
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import raising_left_error
 from recordmill.pipeline.build.run_options import Listener, RunOptions
@@ -79,7 +79,7 @@ class DataflowRunner(Runner):
         dataflow.check_reachable(planned.workspace.url, paths)
         options = self._options_of(dataflow.job_name(planned.name, self._build_key))
         options.view_as(TestOptions).dry_run = True  # `run` makes the graph, and sends nothing
-        pipeline = Pipeline(runner=self._runner, options=options)
+        pipeline = JobPipeline(runner=self._runner, options=options)
         yield pipeline
         made = pipeline.run().job
         size = made.proto_pipeline.ByteSize()

@@ -4,11 +4,14 @@ import io
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, redirect_stderr
-from typing import Self
+from contextvars import ContextVar, copy_context
+from typing import Any, Self
 
 from apache_beam import Pipeline
+from apache_beam import pipeline as pipelines
 from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
 from apache_beam.runners.runner import PipelineRunner
+from apache_beam.utils import interactive_utils
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import raising_left_error
@@ -19,6 +22,26 @@ from recordmill.pipeline.safe_text import HIDDEN
 
 OURS = {"runner": "--runner NAME", "direct_running_mode": "--processes N", "direct_num_workers": "--processes N"}
 """Beam's options that Recordmill sets, each with the option to use instead."""
+_is_job = ContextVar("is_job", default=False)
+_is_in_ipython = interactive_utils.is_in_ipython
+interactive_utils.is_in_ipython = pipelines.is_in_ipython = lambda: not _is_job.get() and _is_in_ipython()
+"""In IPython Beam labels steps by the cell, and for that imports its data frames, which fail with pandas 3."""
+
+
+class JobPipeline(Pipeline):  # type: ignore[misc]
+    """A pipeline that Beam treats in IPython as elsewhere; other pipelines of the session keep Beam's way."""
+
+    def apply(self, *given: Any, **named: Any) -> Any:
+        return _as_job(super().apply, *given, **named)
+
+    def run(self, *given: Any, **named: Any) -> Any:
+        return _as_job(super().run, *given, **named)
+
+
+def _as_job(function: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    context = copy_context()
+    context.run(_is_job.set, True)
+    return context.run(function, *given, **named)
 
 
 class Runner:
@@ -51,7 +74,7 @@ class Runner:
         worker could not use the output, or the job failed otherwise, on a cluster.
         """
         failing = nullcontext() if self.is_local else failing_as_job()
-        job = Pipeline(runner=self._runner, options=self.options)
+        job = JobPipeline(runner=self._runner, options=self.options)
         with raising_left_error(planned.workspace), failing, job as pipeline:
             yield pipeline
 

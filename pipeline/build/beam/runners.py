@@ -33,7 +33,7 @@ from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPool
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 from google.protobuf import json_format, text_format
 
-from recordmill.pipeline.build.beam.runner import Runner, parse_options
+from recordmill.pipeline.build.beam.runner import JobPipeline, Runner, parse_options
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import DeadWorkerError, raising_left_error
 from recordmill.pipeline.build.run_options import Listener, RunOptions
@@ -224,7 +224,7 @@ class FlinkRunner(Runner):
         job = FlinkJob(self._cluster.rest, name)
         self._listener.on_job(job)
         try:
-            with watched(job, self._checks), beam.Pipeline(self._runner, options) as pipeline:
+            with watched(job, self._checks), JobPipeline(self._runner, options) as pipeline:
                 yield pipeline
         finally:
             self._listener.on_job(None)

@@ -22,6 +22,8 @@ from typing import Any
 import pyarrow as pa
 
 from recordmill.pipeline.build.runners.job import JobFailedError
+from recordmill.pipeline.dataset.manifest import Shard
+from recordmill.pipeline.dataset.manifest_parts import PackFile
 from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.sources.faults import DUPLICATE, Fault, Reject
@@ -39,6 +41,12 @@ ERROR = "error"  # the file's name; of several workers' errors the last stays
 def chunk_step(index: int) -> str:
     """Names the step of reading one chunk, and its reports."""
     return f"chunk-{index:06d}"
+
+
+def shard_of(report: Mapping[str, Any], span: str | None = None) -> Shard:
+    """Returns the shard of a report, as the manifest has it."""
+    given = {what: report[what] for what in ("file", "bytes", "records", "sha256", "index")}
+    return Shard(**given, span=span, packs=tuple(PackFile(**pack) for pack in report["packs"]))
 
 
 def shard_step(group: int) -> str:

@@ -83,7 +83,9 @@ def _check(data: bytes, form: str, width: int, height: int, wanted: PixelOptions
     taken = bands or range(1, channels + 1)
     if max(taken) > held or (bands is None and held != channels):
         message = f"the {form} has {held} bands, the feature takes {list(bands) if bands else channels}"
-        raise ImageError("unsupported_format", f"{message}: name some by `bands`, or give their number by `channels`")
+        remedy = "name some by `bands`, or give their number by `channels`"
+        remedy += f"; {image_header.CHANNELS_LAST}" if form == "NPY" else ""
+        raise ImageError("unsupported_format", f"{message}: {remedy}")
     samples = max(held * (2 if pixel == "float32" else 1), wanted.planes)
     image_header.check_pixels(width * samples, height, MOST_PIXELS)
     return held

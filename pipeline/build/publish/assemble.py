@@ -22,13 +22,12 @@ from recordmill.pipeline.build.analysis.tokenizers import tokenizer
 from recordmill.pipeline.build.base import live_analysis
 from recordmill.pipeline.build.base.inherited import files_of, kept_shards
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS, input_specs
-from recordmill.pipeline.build.context.reports import asked_of_stores
+from recordmill.pipeline.build.context.reports import asked_of_stores, shard_of
 from recordmill.pipeline.build.results.results import Results
 from recordmill.pipeline.build.summaries.look import STATISTICS, full_buckets
 from recordmill.pipeline.build.worker.build_shard import write_empty_shard
-from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, index_bytes, renamed, span_file, vocabulary_name
-from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, Split
-from recordmill.pipeline.dataset.manifest_parts import PackFile
+from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, renamed, span_file, vocabulary_name
+from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, Split, index_bytes
 from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.dataset.profile import FILE, to_text
 from recordmill.pipeline.dataset.version import read_words
@@ -216,7 +215,7 @@ def _vocabularies(results: Results, described: dict[str, Description]) -> dict[s
 def _shard_reports(results: Results, assembled: Path) -> dict[int, dict[str, Any]]:
     """Writes the empty shards; returns the reports of all new shards, by group."""
     layout, reports = results.context.layout, results.built
-    shard_files = [path for report in reports.values() for path in _shard(report, None).paths]
+    shard_files = [path for report in reports.values() for path in shard_of(report).paths]
     clear(assembled, {SERVING_FOLDER, *shard_files})  # a killed worker may have left others
     for group in range(layout.groups):
         if group not in reports and layout.span_of_group(group) not in results.kept:
@@ -230,7 +229,7 @@ def _inventory(assembled: Path, reports: Collection[Mapping[str, Any]], taken: T
         report["index"]: {"bytes": index_bytes(report["records"]), "sha256": report["index_sha256"]}
         for report in reports
     }
-    packs = (pack for report in reports for pack in _shard(report, None).packs)
+    packs = (pack for report in reports for pack in shard_of(report).packs)
     indexes |= {pack.file: {"bytes": pack.bytes, "sha256": pack.sha256} for pack in packs}
     shards = [*(report["file"] for report in reports), *(shard.file for shard in taken.shards.values())]
     return inventory(str(assembled), shards, {**indexes, **taken.entries})
@@ -254,7 +253,7 @@ def _list_shards(
         shards = []
         for shard in range(layout.shards[split]):
             group = layout.group(split, shard)
-            shards.append(taken.shards.get(group) or _shard(reports[group], layout.span_of_group(group)))
+            shards.append(taken.shards.get(group) or shard_of(reports[group], layout.span_of_group(group)))
         if classes and labels and not labels.keys() <= set(range(classes)):
             raise UserError(
                 f"labels are ids from 0 to {classes - 1}, `preprocessing` made {min(labels)} to {max(labels)}"
@@ -270,12 +269,6 @@ def _rows(results: Results, split: str) -> int | None:
         return None
     shards = (report for report in results.shards.values() if report["split"] == split)
     return sum(shard["records"] - shard["more_windows"] for shard in shards)
-
-
-def _shard(report: Mapping[str, Any], span: str | None) -> Shard:
-    packs = tuple(PackFile(**pack) for pack in report["packs"])
-    given = {what: report[what] for what in ("file", "bytes", "records", "sha256", "index")}
-    return Shard(**given, span=span, packs=packs)
 
 
 def _write_profile(results: Results, assembled: Path) -> None:

@@ -116,7 +116,7 @@ class TextEncoder:
         encodings = self._tokenizer.encodings(texts)
         yield text, self._stored(self._tokenizer.stored([each.ids for each in encodings])), {}
         for name, options in labels.items():
-            made = list(map(Labeller(options), texts, encodings, rows[name].to_pylist()))
+            made = list(map(Labeller(options, self._tokenizer.words), texts, encodings, rows[name].to_pylist()))
             faults = {row: each for row, each in enumerate(made) if isinstance(each, Fault)}
             of_tokens = [[] if isinstance(each, Fault) else each for each in made]
             yield name, {"": _lists(self._tokenizer.stored(of_tokens, options.ignore).ids)}, faults

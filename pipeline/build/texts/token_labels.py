@@ -10,7 +10,7 @@ neither text nor unknown tags.
 import json
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from recordmill.pipeline.safe_text import count
@@ -71,8 +71,9 @@ def _disorder(what: str, scheme: str) -> TagsError:
 class Labeller:
     """Labels the tokens of one text after another; may be called from several threads."""
 
-    def __init__(self, options: TokenLabelsOptions) -> None:
-        self._options = options
+    def __init__(self, options: TokenLabelsOptions, words: Callable[[str], Iterable[Any]] | None = None) -> None:
+        """Takes a function that cuts a text, if the tokenizer's only word is the whole text."""
+        self._options, self._cut = options, words
         self._ids = {tag: id_ for id_, tag in enumerate(options.classes)}
 
     def __call__(self, text: Any, encoding: Any, cell: Any) -> list[int] | Fault:
@@ -125,7 +126,7 @@ class Labeller:
         tokens: list[list[int]] = [[] for _ in ordered]
         outside = list[tuple[str, list[int]]]()
         known: tuple[int | None, int | None] = (None, None)
-        for token, (word, place) in enumerate(zip(encoding.word_ids, places, strict=True)):
+        for token, (word, place) in enumerate(zip(self._words(text, encoding), places, strict=True)):
             is_further, known = word is not None and known == (word, place), (word, place)
             if is_further and self._options.label == "first":
                 continue
@@ -138,6 +139,13 @@ class Labeller:
                 raise _bad_span(span.number, "holds no token of its own")
         start = OF_SPAN[self._options.scheme]
         return [*((start + span.label, each) for span, each in zip(ordered, tokens, strict=True)), *outside]
+
+    def _words(self, text: str, encoding: Any) -> Sequence[int | None]:
+        """Returns the number of each token's word; a token with white space first is of the next word."""
+        if self._cut is None:
+            return encoding.word_ids  # type: ignore[no-any-return]
+        starts = [start for _, (start, _) in self._cut(text)]
+        return [bisect_right(starts, end - len(text[start:end].lstrip())) for start, end in encoding.offsets]
 
     def _span(self, number: int, given: Mapping[str, Any] | Sequence[Any], length: int) -> Span:
         fields = given if isinstance(given, Mapping) else dict(zip(FIELDS, given, strict=False))

@@ -122,7 +122,7 @@ class ShardBuilder:
             written=Counter(batch.rows["@source"].to_pylist()),
             more_windows=len(keys) - batch.rows.num_rows,
             labels=Counter(self._labels(stored)),
-            facts=batch.totals.facts + shard_report.tiny_numbers(self._context.features, batch.rows),
+            facts=batch.totals.facts + shard_report.lost_values(self._context.features, batch.rows),
             lengths={name: [each] for name, each in lengths.items()},
             profile=shard_report.ProfileSum(profile),
             digests=[batch.digest(batch.rows["@key"].to_pylist())],

@@ -26,6 +26,7 @@ from recordmill.pipeline.build.context.arrow_files import write_file_digests
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import shard_step, write_rejects
 from recordmill.pipeline.build.duplicates.fingerprints import write_contents
+from recordmill.pipeline.build.texts.encode import encoded_name
 from recordmill.pipeline.dataset import profile as profiles
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profile
@@ -35,6 +36,7 @@ from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.contract.kinds.number import SMALLEST, TINY, NumberOptions
 from recordmill.transforms.contract.kinds.text import TextOptions
+from recordmill.transforms.contract.kinds.token_labels import IGNORED, TokenLabelsOptions
 
 Ids = npt.NDArray[np.int64]
 Stored = Mapping[str, Any]
@@ -194,12 +196,16 @@ def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.float32]:
     return numbers[np.isfinite(numbers)]
 
 
-def tiny_numbers(features: Mapping[str, FeatureOptions], rows: pa.Table) -> Counter[tuple[str, str]]:
-    """Counts the numbers treated as 0."""
+def lost_values(features: Mapping[str, FeatureOptions], rows: pa.Table) -> Counter[tuple[str, str]]:
+    """Counts the numbers treated as 0, and the tokens with a label to ignore."""
     found = Counter[tuple[str, str]]()
-    for name in (name for name, options in features.items() if isinstance(options, NumberOptions)):
-        values = np.abs(_numbers(rows[name])) if name in rows.column_names else np.zeros(0)
-        found["losses", f"{name} {TINY}"] = int(np.count_nonzero((values > 0) & (values < SMALLEST)))
+    for name, options in features.items():
+        if isinstance(options, NumberOptions) and name in rows.column_names:
+            values = np.abs(_numbers(rows[name]))
+            found["losses", f"{name} {TINY}"] = int(np.count_nonzero((values > 0) & (values < SMALLEST)))
+        elif isinstance(options, TokenLabelsOptions):
+            labels = pc.list_flatten(rows[encoded_name(name)]).to_numpy()
+            found["losses", f"{name} {IGNORED}"] = int(np.count_nonzero(labels == options.ignore))
     return +found
 
 

@@ -45,13 +45,9 @@ class Array(Feature):
     def _column(self) -> Column:
         return replace(super()._column(), array=self.layout)
 
-    def parts(self) -> tuple[str, ...]:
-        """Names `missing` for an optional array of a fixed shape."""
-        return ("missing",) if self.optional and not self.layout.is_ragged else ()
-
     def read_parts(self) -> tuple[str, ...]:
         """Names `length` if the first side varies."""
         return ("length",) if self.layout.is_ragged else ()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._make(ArrayDescription)
+        return self._describe(ArrayDescription, "dtype", "shape", "max_length", "optional")

@@ -88,7 +88,7 @@ class Boxes(Places):
         return {column: (column, self._column()) for column in self.columns}
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._make(BoxesDescription, stored="float32", length=self.read_length)
+        return self._describe(BoxesDescription, "image", "max_length", stored="float32", length=self.read_length)
 
 
 def _contradicts(name: str, wanted: str) -> bool:

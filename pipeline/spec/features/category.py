@@ -188,7 +188,8 @@ class Category(NamedClasses):
         return None if self.cross else super().raw_column()
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._make(kinds.CategoryDescription, **self.ids(statistics), oov_buckets=self.oov_buckets or None)
+        given = {**self.ids(statistics), "oov_buckets": self.oov_buckets or None}
+        return self._describe(kinds.CategoryDescription, "hash_buckets", "cross", **given)
 
 
 class Categories(ListFeature, NamedClasses):
@@ -207,8 +208,9 @@ class Categories(ListFeature, NamedClasses):
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         is_label = statistics["is_label"]
-        return self._make(
+        return self._describe(
             kinds.CategoriesDescription,
+            *("hash_buckets", "max_length"),
             length=self.read_length,
             read=self.read or ("multi_hot" if is_label else "ids"),
             **self.ids(statistics),

@@ -11,7 +11,7 @@ from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.features.text import describe_given
 from recordmill.pipeline.yaml_document import Options
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.chat import LOSS_MASK, ChatDescription, ChatOptions
+from recordmill.transforms.contract.kinds.chat import ChatDescription, ChatOptions
 
 CONFIG, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -98,15 +98,11 @@ class Chat(Feature):
         template = {} if self.template is None else {"template": self.template}
         return {"model": self.model, "config": self.config_path, **template}
 
-    def parts(self) -> tuple[str, ...]:
-        """Names the mask."""
-        return (LOSS_MASK,)
-
     def options(self, *, is_label: bool = False) -> ChatOptions:
         return self._make(ChatOptions, config=self.config_path, uses_tools=self.tools is not None)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return describe_given(self, ChatDescription, statistics, tokenizer=ChatOptions.tokenizer)
+        return describe_given(self, ChatDescription, statistics, tokenizer=ChatOptions.tokenizer, train=self.train)
 
 
 def beside(path: str, name: str) -> str:

@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.yaml_document import Options
+from recordmill.transforms.contract.kinds import description_of
 from recordmill.transforms.contract.kinds.base import Description, FeatureOptions
 
 Contract = TypeVar("Contract")
@@ -79,13 +80,24 @@ class Feature(Options):
         return {name for name, field in type(self).model_fields.items() if getattr(self, name) != field.get_default()}
 
     def _make(self, kind: type[Contract], **more: Any) -> Contract:
-        """Makes the contract's options or description from the equally named values here and in `more`."""
+        """Makes the contract's options from the equally named values here and in `more`."""
         values = {**dict(self), **more}
         return kind(**{each.name: values[each.name] for each in fields(cast(Any, kind)) if each.name in values})
 
+    def _describe(self, kind: type[Contract], *taken: str, **given: Any) -> Contract:
+        """Makes a description of the `taken` options and of given fields. Raises: TypeError: a field is in neither."""
+        values = {**{name: getattr(self, name) for name in taken}, **given}
+        for each in fields(cast(Any, kind)):
+            if each.name not in values and each.name in type(self).model_fields:
+                raise TypeError(f"{kind.__name__}.{each.name} has the name of an option: take it, or give its value")
+        return kind(**values)
+
     def parts(self) -> tuple[str, ...]:
         """Names the tensors stored with the feature as `<feature>_<part>`."""
-        return ()
+        names = ("indicator", "keep_length", "optional", "shape", "window")
+        given = {name: getattr(self, name, None) for name in names}
+        described = {**given, "stored": "bytes", "encoding": getattr(self, "store", None)}
+        return tuple(description_of(self.kind).parts_of(described))[1:]
 
     def read_parts(self) -> tuple[str, ...]:
         """Names the tensors that only the reader adds, as `<feature>_<part>`."""

@@ -233,10 +233,6 @@ class Image(Feature):
         """Returns the contract's type of a pixel, and the number or the colour around images."""
         return {"pixel": self.dtype, **({"fill": self.background, "background": (0, 0, 0)} if self._is_deep else {})}
 
-    def parts(self) -> tuple[str, ...]:
-        """Names `orientation` of originals, and `missing` with `optional`."""
-        return tuple(kinds.ImageDescription.parts_of({"encoding": self.store, "optional": self.optional}))[1:]
-
     def read_parts(self) -> tuple[str, ...]:
         """Names `shape`, height and width, if images keep their sizes."""
         shape = ("shape",) if self.size is None else ()
@@ -251,7 +247,7 @@ class Image(Feature):
         return height * width * self.channels * kinds.PIXEL_BYTES[self.dtype] * ENCODED_SHARE[self.store]
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._make(kinds.ImageDescription, **self.pixels(statistics))
+        return self._describe(kinds.ImageDescription, "optional", **self.pixels(statistics))
 
     def pixels(self, statistics: dict[str, Any]) -> dict[str, Any]:
         """Returns the fields of the description for decoding and normalizing."""
@@ -313,9 +309,7 @@ class ImageSequence(Image, ListFeature):
         """Keeps `fit`: `size` is required."""
         return value
 
-    def parts(self) -> tuple[str, ...]:
-        """Names none: a list is stored as one tensor."""
-        return ()
-
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._make(kinds.ImageSequenceDescription, **self.pixels(statistics), length=self.read_length)
+        return self._describe(
+            kinds.ImageSequenceDescription, "max_length", **self.pixels(statistics), length=self.read_length
+        )

@@ -80,4 +80,4 @@ class Keypoints(Places):
             for option in ("flip_pairs", "skeleton")
         }
         found = {"stored": "float32", "length": self.read_length, "count": self.count, "names": names}
-        return self._make(KeypointsDescription, **found, **pairs)
+        return self._describe(KeypointsDescription, "image", "max_length", **found, **pairs)

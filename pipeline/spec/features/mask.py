@@ -147,10 +147,6 @@ class Mask(OfImage):
         names = Column(ColumnType.CATEGORY, many=True, optional=self.optional)
         return super().joined_columns(name) | ({"name": (self.names, names)} if self.names else {})
 
-    def parts(self) -> tuple[str, ...]:
-        """Names `missing`, with `optional`."""
-        return ("missing",) if self.optional else ()
-
     def read_parts(self) -> tuple[str, ...]:
         """Names `shape`, height and width, if the image keeps its size."""
         return ("shape",) if self._image and self._image.size is None else ()
@@ -162,7 +158,8 @@ class Mask(OfImage):
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         names = {str(value): name for value, name in self.named} or None
-        return self._make(kinds.MaskDescription, **self._pixels(self.dtype), classes=names)
+        given = {**self._pixels(self.dtype), "classes": names}
+        return self._describe(kinds.MaskDescription, "image", "optional", "ignore", **given)
 
 
 class Masks(OfImage, ListFeature):
@@ -187,4 +184,5 @@ class Masks(OfImage, ListFeature):
         return self._options(crowd="draw")
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._make(kinds.MasksDescription, **self._pixels("uint8"), length=self.read_length)
+        given = {**self._pixels("uint8"), "length": self.read_length}
+        return self._describe(kinds.MasksDescription, "image", "max_length", **given)

@@ -44,6 +44,7 @@ def _imputable(value: Any) -> Any:
 Float32 = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_fits)]
 Boundaries = Annotated[tuple[Float32, ...], Field(min_length=1, max_length=10_000), AfterValidator(_ascending)]
 MeanOrMedian = Literal["mean", "median"]
+SCALING = ("normalize", "clip", "transform", "boundaries")  # options that a description has, too
 Impute = Annotated[MeanOrMedian | Float32, BeforeValidator(_imputable, MeanOrMedian | Float32)]
 
 
@@ -130,13 +131,10 @@ class Number(ScaledFeature):
                 raise ValueError(f"`{name}` is for rows without the number: give `optional: true`, or leave it out")
         return self
 
-    def parts(self) -> tuple[str, ...]:
-        """Names `missing` with `indicator`."""
-        return ("missing",) if self.indicator else ()
-
     def describe(self, statistics: dict[str, Any]) -> Description:
         impute, indicator = (self.impute, self.indicator) if self.optional else (None, None)
-        return self._make(kinds.NumberDescription, **self.scaling(statistics), impute=impute, indicator=indicator)
+        given = {**self.scaling(statistics), "impute": impute, "indicator": indicator}
+        return self._describe(kinds.NumberDescription, *SCALING, **given)
 
 
 class Numbers(ListFeature, ScaledFeature):
@@ -146,4 +144,5 @@ class Numbers(ListFeature, ScaledFeature):
     kind: Literal["numbers"]
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._make(kinds.NumbersDescription, **self.scaling(statistics), length=self.read_length)
+        given = {**self.scaling(statistics), "length": self.read_length}
+        return self._describe(kinds.NumbersDescription, *SCALING, "max_length", **given)

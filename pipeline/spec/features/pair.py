@@ -9,7 +9,7 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.features.text import Token, describe_given, wrong_library
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.pair import FIELDS, TYPES, PairDescription, PairOptions
+from recordmill.transforms.contract.kinds.pair import FIELDS, PairDescription, PairOptions
 
 
 class Pair(Feature):
@@ -68,9 +68,5 @@ class Pair(Feature):
     def files(self) -> dict[str, str]:
         return {"model": self.model}
 
-    def parts(self) -> tuple[str, ...]:
-        """Names the tokens' types."""
-        return (TYPES,)
-
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return describe_given(self, PairDescription, statistics)
+        return describe_given(self, PairDescription, statistics, tokenizer=self.tokenizer)

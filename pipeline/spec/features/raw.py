@@ -1,6 +1,5 @@
 """Columns stored unchanged."""
 
-import math
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -9,10 +8,9 @@ from pydantic import model_validator
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import ListFeature
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.raw import RawDescription, RawOptions
+from recordmill.transforms.contract.kinds.raw import MISSING, RawDescription, RawOptions
 
 COLUMN_TYPES = {"bytes": ColumnType.TEXT, "int64": ColumnType.INTEGER, "float32": ColumnType.NUMBER}
-MISSING: dict[str, Any] = {"bytes": b"", "int64": 0, "float32": math.nan}
 
 
 class Raw(ListFeature):
@@ -45,9 +43,14 @@ class Raw(ListFeature):
     def varies(self) -> bool:
         return self.many and super().varies
 
+    def parts(self) -> tuple[str, ...]:
+        """Names none: the graph fills a missing value."""
+        return ()
+
     def _column(self) -> Column:
         return replace(super()._column(), type=COLUMN_TYPES[self.type], many=self.many)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         length = self.read_length if self.many else None
-        return self._make(RawDescription, stored=self.type, length=length, optional=False)  # the graph fills it
+        given = {"stored": self.type, "length": length, "optional": False}  # the graph fills it
+        return self._describe(RawDescription, "max_length", **given)

@@ -115,7 +115,7 @@ def describe_given(feature: Feature, kind: type[Description], statistics: dict[s
     special = kinds.SpecialIds(**statistics["special_ids"])
     size = max(special.first + statistics["words"], special.padding + 1)
     found = {name: statistics[name] for name in ("vocabulary", "model", "joins")}
-    return feature._make(kind, **found, vocabulary_size=size, **special.described(), **more)
+    return feature._describe(kind, "max_length", **found, vocabulary_size=size, **special.described(), **more)
 
 
 class SharedVocabulary(Options):
@@ -235,8 +235,9 @@ class Tokenized(Feature):
         options = self.options()
         special = kinds.SpecialIds(**statistics["special_ids"]) if self.needs_model else options.special
         tokens = kinds.BYTES if self.tokenizer == "bytes" else self.hash_buckets or statistics["words"]
-        return self._make(
+        return self._describe(
             self.description,
+            *("max_length", "tokenizer", "oov_buckets", "hash_buckets"),
             vocabulary=statistics["vocabulary"] if self.needs_model or options.has_vocabulary else None,
             vocabulary_size=max(special.first + tokens, special.padding + 1),
             model=statistics["model"] if self.needs_model else None,
@@ -302,16 +303,13 @@ class Text(Tokenized):
     def _column(self) -> Column:
         return replace(super()._column(), many=True, separator=" ") if self.pretokenized else super()._column()
 
-    def parts(self) -> tuple[str, ...]:
-        """Names `length` with `keep_length`, and the parts of windows."""
-        return tuple(kinds.TextDescription.parts_of({"keep_length": self.keep_length, "window": self.window}))[1:]
-
     def _given(self) -> dict[str, Any]:
         return super()._given() | {"window": self._window()}
 
     def stored_form(self) -> dict[str, Any]:
         """Returns a list of int64, at most a window."""
-        return {"stored": "int64", "window": self._window(), "max_length": self.most_ids}
+        most, keeps = self.most_ids, self.keep_length
+        return {"stored": "int64", "window": self._window(), "max_length": most, "keep_length": keeps}
 
     @property
     def most_ids(self) -> int | None:
@@ -347,14 +345,10 @@ class Texts(Tokenized):
     def _column(self) -> Column:
         return replace(super()._column(), many=True, separator=self.separator, length=self.texts_per_row)
 
-    def parts(self) -> tuple[str, ...]:
-        """Names `lengths`, the ids per text."""
-        return ("lengths",)
-
     def read_parts(self) -> tuple[str, ...]:
         """Names `length`, the number of texts, if it varies."""
         return ("length",) if self.texts_per_row is None else ()
 
     def stored_form(self) -> dict[str, Any]:
         """Returns the number of texts per row, or `varying`."""
-        return {"texts_per_row": self.texts_per_row or "varying"}
+        return {"texts_per_row": self.texts_per_row or "varying", "max_texts": self.max_texts}

@@ -98,4 +98,5 @@ class TokenLabels(ListedClasses):
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes the labels; `statistics` hold the text's `max_length`."""
-        return self._make(kinds.TokenLabelsDescription, padding_id=self.ignore, max_length=statistics["max_length"])
+        found = {"padding_id": self.ignore, "max_length": statistics["max_length"]}
+        return self._describe(kinds.TokenLabelsDescription, "text", "classes", **found)

@@ -35,9 +35,14 @@ def read_description(description: Json) -> Description:
     kind = description.get("kind")
     if not isinstance(kind, str) or kind not in DESCRIPTIONS:
         raise DatasetError(f"a feature has the kind {cut(repr(kind))}, unknown to this Recordmill: upgrade")
+    return description_of(kind).from_json(description)
+
+
+def description_of(kind: str) -> type[Description]:
+    """Returns the class of a kind's descriptions."""
     module, name = DESCRIPTIONS[kind].split(".")
     found: type[Description] = getattr(import_module(f"{__name__}.{module}"), name)
-    return found.from_json(description)
+    return found
 
 
 def read_descriptions(features: Mapping[str, Json]) -> dict[str, Description]:

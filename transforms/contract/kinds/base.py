@@ -42,6 +42,7 @@ class Stored:
     dtype: str
     shape: tuple[int, ...] | None = ()
     held: "StoredAs | None" = None  # its place in adopted records; None: the part's own name
+    of: "Description | None" = field(default=None, compare=False, repr=False)  # of adopted records
 
     def __post_init__(self) -> None:
         """Refuses an unknown type. Raises: DatasetError."""
@@ -113,8 +114,9 @@ class StoredAs:
     names: tuple[str, ...]
     """One; the four lists of boxes, in the order y_min, x_min, y_max, x_max; none for the constant 1."""
     dtype: str
-    optional: bool = left_out(False)  # whether a record may lack it; then the part is 0, empty bytes or an empty list
+    optional: bool = left_out(False)  # whether a record may lack it; then the part is `default`, or the kind's blank
     is_missing: bool = left_out(False)  # whether the part is 1 for a record that lacks the feature, else 0
+    default: tuple[str | int | float, ...] = left_out(())  # bytes as text; empty: the kind's blank
 
     def __post_init__(self) -> None:
         """Refuses an unknown type or number of names. Raises: DatasetError."""
@@ -168,7 +170,7 @@ class Description:
             return parts
         if lacking := parts.keys() - self.stored_as.keys():
             raise DatasetError(f"`stored_as` lacks {sorted(lacking)} in dataset.json: adopt the files again")
-        return {part: replace(stored, held=self.stored_as[part]) for part, stored in parts.items()}
+        return {part: replace(stored, held=self.stored_as[part], of=self) for part, stored in parts.items()}
 
     @property
     def padding(self) -> Any:
@@ -188,8 +190,8 @@ class Description:
         return False
 
     @property
-    def blank(self) -> bytes:
-        """The bytes that the serving model takes for a missing value."""
+    def blank(self) -> Any:
+        """The value that stands for a missing one, to the serving model and in adopted records."""
         return b""
 
     def fault(self, stored: Any) -> str | None:

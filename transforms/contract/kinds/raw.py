@@ -1,5 +1,6 @@
 """Values stored unchanged: columns of the source, and tensors of the user's own function."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -8,6 +9,9 @@ import numpy as np
 
 from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds import base
+
+MISSING: Mapping[str, Any] = {"bytes": b"", "int64": 0, "float32": math.nan}
+"""The values that stand for a missing one, by type."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,13 +31,17 @@ class RawDescription(base.Description):
     stored: str
     length: Count | str | None = base.left_out(None)  # values of every row, or `varying`; None: not a list
     max_length: Count | None = None
-    optional: bool = base.left_out(False)  # a record may lack the value, which is then 0 or empty
+    optional: bool = base.left_out(False)  # a record may lack the value, which is then `blank`
 
     @classmethod
     def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
         """Returns the value, and for an optional one 1 for a record without it."""
         value = {"": base.Stored(description["stored"], None if "length" in description else ())}
         return value | {"missing": base.Stored("int64")} if description.get("optional") else value
+
+    @property
+    def blank(self) -> Any:
+        return MISSING[self.stored]
 
     @property
     def padding(self) -> Any:

@@ -8,6 +8,7 @@ from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds import base
 
 OUTSIDE = "O"
+IGNORED = "a label to ignore"
 PREFIXES: Mapping[str, tuple[str, ...]] = {"bio": ("B-", "I-"), "bioes": ("B-", "I-", "E-", "S-"), "none": ("",)}
 """The beginnings of tags by scheme (Ramshaw and Marcus 1995; Ratinov and Roth 2009): begin, inside, end, single."""
 
