@@ -62,7 +62,7 @@ def _with_named(name: str, cases: Mapping[str, Case]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Way:
-    """A row of the page: what runs, and by kind what a line refuses or why no value goes this way."""
+    """A row of the page: what runs, and by kind when a line refuses a feature or why no value goes this way."""
 
     title: str
     run: Callable[[World], Found]
