@@ -10,9 +10,9 @@ from tests.table.world import CASES
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return World(tmp_path_factory.mktemp("table"))
+@pytest.fixture(scope="module", params=["of a day", pytest.param("whole", marks=pytest.mark.nightly)])
+def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> World:
+    return World(tmp_path_factory.mktemp("table"), whole=request.param == "whole")
 
 
 @pytest.mark.parametrize(
