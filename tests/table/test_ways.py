@@ -11,7 +11,7 @@ from tests.table.test_table import KINDS
 from tests.table.ways import REFUSED, WAYS, World
 from tests.table.world import CASES
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 def cells() -> Iterator[Any]:
