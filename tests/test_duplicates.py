@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from recordmill.pipeline.build.beam.placement import place
 from recordmill.pipeline.build.beam.runners import make_runner
@@ -36,11 +36,11 @@ from recordmill.pipeline.facts.version import duplicate_lines, duplicate_warning
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.source_reader import Block, Chunk
+from recordmill.pipeline.spec.features import AnyFeature
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.spec.split_by import Duplicates, SplitBy
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.yaml_document import SpecError
-from recordmill.transforms.contract.kinds.array import ArrayOptions
 from recordmill.transforms.contract.kinds.base import FeatureOptions
 from recordmill.transforms.contract.kinds.image import ImageOptions, ImageSequenceOptions
 from recordmill.transforms.contract.kinds.mask import MaskOptions
@@ -281,7 +281,8 @@ def test_no_rows_have_no_duplicates(tmp_path: Path, action: str) -> None:
     assert (none.num_rows, one.num_rows) == (0, 1)
 
 
-ARRAY, MASK = ArrayOptions(dtype="uint8", shape=(2,)), MaskOptions(image=None, max_pixels=9, max_bytes=9)
+ARRAY: Any = TypeAdapter(AnyFeature).validate_python({"kind": "array", "shape": [2]}).options()
+MASK = MaskOptions(image=None, max_pixels=9, max_bytes=9)
 PICTURE, TEXT = ImageOptions(max_pixels=9, max_bytes=9), TextOptions(max_length=9)
 
 

@@ -93,6 +93,8 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
         for dtype in reversed(PIXEL_BYTES):  # the smallest type that holds all numbers
             with suppress(ArrayError):
                 deep = dtype, npy_numbers(data, dtype).reshape(header.height, header.width, -1).shape[2]
+        if parsed.data is not None and deep and deep[1] > header.height:
+            return "of more channels than rows: rather an array with the channels first"
     return header.width, header.height, profiles, lost, deep
 
 
