@@ -110,10 +110,3 @@ def test_records_without_the_label_are_rejected(stated: Any, tmp_path: Path) -> 
     assert found[1].tolist() == [1] * (ROWS // 2)
     assert dataset.manifest.rejects["by_reason"] == {"missing_value": ROWS // 2}
     assert "label_missing" not in found[0]
-
-
-def test_records_of_another_type_are_rejected(tmp_path: Path) -> None:
-    rows = [{"a": 0.5 if number % 10 == 0 else number} for number in range(ROWS)]
-    dataset = adopt(tmp_path, rows)
-    assert [each["a"] for each in read(dataset)] == [number for number in range(ROWS) if number % 10]
-    assert dataset.manifest.rejects["by_reason"] == {"wrong_type": 2}
