@@ -165,11 +165,6 @@ def test_quiet_prints_nothing(tmp_path: Path) -> None:
     assert screen.getvalue() == ""
 
 
-def test_before_the_plan_something_is_said() -> None:
-    view = Display(Screen(file=io.StringIO()))._look()
-    assert (view.stage, view.share, view.details) == ("looking at the sources", None, "")
-
-
 def test_the_live_line_says_what_is_loading(tmp_path: Path) -> None:
     screen = io.StringIO()
     with Display(Screen(file=screen, force_terminal=True, width=100), look_seconds=0.01) as display:

@@ -33,31 +33,11 @@ def run(capsys: pytest.CaptureFixture[str]) -> Any:
     return run
 
 
-def test_head_prints_a_record_as_lines(run: Any, output: Path) -> None:
-    lines, _ = run("head", str(output), "--key", "row/7")
-    place, label, note, price, text = lines
-    assert place.startswith("row/7  (")
-    assert label == "  label  bright"
-    assert note.startswith("  note   56 bytes: ff 20 6e 6f 74 65 20 37")
-    assert (price, text) == ("  price  0.875", "  text   tree über a")
-
-
 def test_the_page_of_the_docs_is_what_is_printed(run: Any, output: Path) -> None:
     page = (Path(__file__).parents[1] / "docs/inspect.md").read_text(encoding="utf-8")
     block = page.split("$ recordmill head out/small --key row/7\n")[1].split("```")[0].splitlines()
     lines, _ = run("head", str(output), "--key", "row/7")
     assert lines == block
-
-
-def test_head_prints_records_of_a_split_and_a_class_as_json(run: Any, output: Path) -> None:
-    lines, _ = run("head", str(output), "-n", "3", "--split", "test", "--class", "dark", "--json")
-    records = [json.loads(line) for line in lines]
-    assert [record["split"] for record in records] == ["test"] * 3
-    for record in records:
-        row = published.row(int(record["key"].removeprefix("row/")))
-        assert record["values"]["label"] == "dark"
-        assert record["values"]["price"] == row["price"]
-        assert record["values"]["text"] == " ".join(published.WORDS[id_ - 2] for id_ in row["text"])
 
 
 @pytest.mark.parametrize(

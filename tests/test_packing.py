@@ -65,12 +65,6 @@ def test_a_repeated_pack_takes_another_file(tmp_path: Path) -> None:
     assert len(files) == 2
 
 
-def test_inline_writes_no_file() -> None:
-    (only,) = pack(table([(0, b"value")]), None)
-    assert only[0] == 0
-    assert (only[1].file, unpack([only[1]])["value"].to_pylist()) == (None, [b"value"])
-
-
 @pytest.mark.parametrize("inline", [False, True])
 def test_no_rows_pack_nothing(tmp_path: Path, inline: bool) -> None:
     assert list(pack(table([]), None if inline else str(tmp_path))) == []

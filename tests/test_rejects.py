@@ -143,12 +143,6 @@ def test_pillow_without_memory_says_nothing_of_the_image(error: Exception, monke
         decodable(GIF, asdict(OPTIONS))
 
 
-def test_a_damaged_image_is_one_all_the_same() -> None:
-    with pytest.raises(ImageError) as raised:
-        decodable(GIF[:40], asdict(OPTIONS))
-    assert raised.value.reason == "undecodable_image"
-
-
 @pytest.mark.parametrize("error", [MemoryError(), OSError("out of memory when reading image file")])
 def test_an_image_is_loaded_again_where_memory_was_short(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Image, "open", Failing(error, function=Image.open))

@@ -176,19 +176,6 @@ def test_a_pointer_of_before_is_read_and_one_without_rollbacks_has_no_new_field(
 
 
 @pytest.mark.nightly
-def test_a_rollback_to_a_newer_version_holds_nothing_back(tmp_path: Path) -> None:
-    made = Output(tmp_path, str(tmp_path / "out"))
-    first, second = (made.build(count).manifest.version for count in (5, 6))
-    rollback(made.output)
-    rollback(made.output, second)
-    latest = latest_of(open_store(made.output))
-    assert latest is not None
-    assert latest.rolled_back == ()
-    assert made.build(5).manifest.version == first
-    assert made.live == first
-
-
-@pytest.mark.nightly
 def test_what_only_a_rollback_holds_back_goes_when_the_inputs_of_the_live_version_are_back(tmp_path: Path) -> None:
     made = Output(tmp_path, str(tmp_path / "out"))
     first, second = (made.build(count).manifest.version for count in (5, 6))

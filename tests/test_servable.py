@@ -13,7 +13,6 @@ import pytest
 
 from recordmill import Dataset, UserError, build, open_dataset, parse_spec
 from recordmill.augment import CenterCrop
-from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.private_folder import PREFIX
 from tests.messages import assert_names, raises
 from tests.opened import opened
@@ -335,15 +334,3 @@ def test_a_model_of_cropped_images_says_how_they_are_made(dataset: Dataset) -> N
     assert given["scores"].shape == (1, 3)
     with raises(UserError, "'image'", "`prepare`", "let it return"):
         servable(model, dataset, prepare=lambda features: {})
-
-
-@pytest.mark.nightly
-def test_a_client_sends_no_feature_that_the_model_does_not_look_at(every_kind: tuple[Path, Published]) -> None:
-    import tensorflow_text  # noqa: F401 - the spec asks for its operations
-
-    from recordmill.keras import servable
-
-    model = of_list(number=((), "float32"))
-    served = servable(model, open_dataset(str(every_kind[1].folder)))
-    assert sorted(served.signature.structured_input_signature[1]) == ["number"]
-    assert next(iter(served(number=[1.5, 2.5]).values())).shape == (2, 3)

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from recordmill import Dataset, open_dataset
-from recordmill.pipeline.build.beam import runners
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.run_options import Published, RunOptions
+from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.build.worker.build_shard import expand, too_much_in_windows, windows
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.compare.diff import diff
@@ -25,7 +24,6 @@ from recordmill.pipeline.reader.frame_walk import FrameBatch
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.rows import KEY_ALONE, open_records
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
-from recordmill.pipeline.verify.parity import with_parity
 from recordmill.pipeline.verify.shards import RecordChecks
 from recordmill.pipeline.verify.verify import verify
 from recordmill.transforms.contract.kinds.text import TextOptions, Window
@@ -200,17 +198,6 @@ def test_a_key_finds_all_windows_and_the_first_one(dataset: Dataset) -> None:
 
 
 @pytest.mark.slow
-def test_verify_accepts_it_and_serving_takes_the_first_window(published: Published) -> None:
-    spec = load_spec(str(Path(published.folder).parents[2] / "dataset.yaml"))
-    report = with_parity(verify(published.folder), spec, rows=100)
-    assert [str(problem) for problem in report.findings.problems] == []
-    assert report.findings.checked["rows"] == ROWS - 1
-    serve = tf.saved_model.load(f"{published.folder}/serving").signatures["serving_default"]
-    served = serve(text=tf.constant([text(50)]), title=tf.constant(["t"]))
-    assert served["text"].numpy().tolist() == [ids_of(50)[:LENGTH]]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("order", "fact"),
     [([1, 0, 2], "before 1"), ([0, 2], "lacks the window before 2"), ([0, 0, 1], "duplicate")],
@@ -226,17 +213,6 @@ def test_verify_names_windows_out_of_order(published: Published, order: list[int
     chosen = [data[first + each] for each in order]
     checks.check(FrameBatch([*range(len(chosen))], [0] * len(chosen), chosen))
     assert_names(found, fact)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("threads", [1, 4])
-def test_chunks_and_threads_do_not_show(
-    published: Published, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(runners, "worker_threads", lambda processes: threads)
-    write(tmp_path)
-    again = build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out"), RunOptions(chunk_bytes=500))
-    assert [shard.sha256 for shard in again.manifest.shards] == [shard.sha256 for shard in published.manifest.shards]
 
 
 @pytest.mark.slow

@@ -120,8 +120,9 @@ def served(world: World) -> Found:
             for problem in report.findings.problems:
                 yield str(problem.message).replace("'", "", 1).replace("' ", ": ", 1)
         default = LOAD(f"{table.published.folder}/serving").signatures["serving_default"]
-        if table.label in {*default.structured_input_signature[1], *default.structured_outputs}:
-            yield f"{table.label}: a client has to send the label"
+        labels = {table.label, *(name for name, case in table.cases.items() if case.kind == "token_labels")}
+        for name in labels & {*default.structured_input_signature[1], *default.structured_outputs}:
+            yield f"{name}: a client has to send the label"
 
     return _of_all(world, wrong)
 
