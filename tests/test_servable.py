@@ -8,11 +8,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 import pytest
 
 from recordmill import Dataset, UserError, build, open_dataset, parse_spec
 from recordmill.augment import CenterCrop
+from recordmill.keras import servable
 from recordmill.pipeline.private_folder import PREFIX
 from tests.messages import assert_names, raises
 from tests.opened import opened
@@ -92,57 +94,41 @@ IMAGE, SMALL, TEXT = ((8, 8, 3), "float32"), ((4, 4, 3), "float32"), ((4,), "int
 
 
 def inputs(**given: tuple[tuple[int | None, ...], str]) -> Tensors:
-    import keras
-
     keras.utils.set_random_seed(1)
     return {name: keras.Input(shape, name=name, dtype=dtype) for name, (shape, dtype) in given.items()}
 
 
 def scores_of(tensors: list[Any]) -> Any:
-    import keras
-
     flat = [keras.layers.Flatten()(keras.ops.cast(tensor, "float32") / 9) for tensor in tensors]
     return keras.layers.Dense(3)(keras.layers.Concatenate()(flat) if len(flat) > 1 else flat[0])
 
 
 def of_list(**given: Any) -> Any:
-    import keras
-
     tensors = list(inputs(**given).values())
     return keras.Model(tensors, scores_of(tensors))
 
 
 def of_mapping(**given: Any) -> Any:
-    import keras
-
     tensors = inputs(**given)
     return keras.Model(tensors, scores_of(list(tensors.values())))
 
 
 def of_nest() -> Any:
-    import keras
-
     tensors = inputs(image=IMAGE, text=TEXT, weight=((), "float32"))
     image, text, weight = tensors.values()
     return keras.Model([[image], {"text": text, "weight": weight}], scores_of([image, text, weight]))
 
 
 def of_one(name: str | None) -> Any:
-    import keras
-
     image = keras.Input((8, 8, 3), name=name)
     return keras.Model(image, scores_of([image]))
 
 
 def sequential(*first: Any) -> Any:
-    import keras
-
     return keras.Sequential([*first, keras.layers.Rescaling(1 / 9), keras.layers.Dense(3)])
 
 
 def subclass() -> Any:
-    import keras
-
     class Counting(keras.Model):
         def __init__(self) -> None:
             super().__init__()
@@ -156,8 +142,6 @@ def subclass() -> Any:
 
 
 def several_outputs() -> Any:
-    import keras
-
     image = keras.Input((8, 8, 3), name="image")
     flat = keras.layers.Flatten()(image)
     return keras.Model([image], [keras.layers.Dense(1, name="size")(flat), keras.layers.Dense(2, name="colour")(flat)])
@@ -200,8 +184,6 @@ FIRST = ("a list", "parts", "a subclass", "a sequence", "pixels as numbers")
     "form", [pytest.param(name, marks=[pytest.mark.nightly] * (name not in FIRST)) for name in FORMS]
 )
 def test_a_served_row_is_what_the_model_was_trained_on(form: str, dataset: Dataset) -> None:
-    from recordmill.keras import servable
-
     make, options, sent = FORMS[form]
     model, read = make(), dataset.evaluation_input("train", batch_size=ROWS, **options)
     with warnings.catch_warnings():
@@ -228,10 +210,6 @@ def test_a_served_row_is_what_the_model_was_trained_on(form: str, dataset: Datas
 @pytest.mark.parametrize("form", ["a list", "one of another name", "a nest", "a sequence", "a subclass"])
 @pytest.mark.parametrize("face", ["as_tf_data", "native", "as_keras"])
 def test_a_model_learns_and_a_servable_of_before_has_its_weights(form: str, face: str, dataset: Dataset) -> None:
-    import keras
-
-    from recordmill.keras import servable
-
     make, options, sent = FORMS[form]
     model, train = make(), dataset.training_input("train", batch_size=4, epochs=1, **options)
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -288,8 +266,6 @@ def test_an_input_warns_of_what_no_served_row_has(
 
 @pytest.mark.nightly
 def test_a_served_model_needs_tensorflow_and_its_own_inputs_alone(dataset: Dataset, tmp_path: Path) -> None:
-    from recordmill.keras import servable
-
     model = of_mapping(image=IMAGE)
     with opened() as paths:
         servable(model, dataset).save(tmp_path / "1")
@@ -311,8 +287,6 @@ def test_a_served_model_needs_tensorflow_and_its_own_inputs_alone(dataset: Datas
 
 
 def test_scores_are_shares_and_as_many_as_wanted(dataset: Dataset) -> None:
-    from recordmill.keras import servable
-
     model, raw = of_list(image=IMAGE, text=TEXT), raw_rows()
     given = servable(model, dataset, activation="softmax", top=2)(
         image=raw["image"][5:6] * 2, text=["an ant", "nothing known"]
@@ -324,8 +298,6 @@ def test_scores_are_shares_and_as_many_as_wanted(dataset: Dataset) -> None:
 
 @pytest.mark.nightly
 def test_a_model_of_cropped_images_says_how_they_are_made(dataset: Dataset) -> None:
-    from recordmill.keras import servable
-
     model, image = of_mapping(image=SMALL), raw_rows()["image"][5:6]
     with raises(UserError, "'image'", "(None, 4, 4, 3)", "(None, 8, 8, 3)", "`prepare`"):
         servable(model, dataset)
