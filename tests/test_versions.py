@@ -214,8 +214,7 @@ def test_what_is_pruned(change: Any, keep: int, grace: float, removed: str, kept
 
 
 @pytest.mark.parametrize(
-    ("lease", "is_held"),
-    [("a", True), ("a+0f0f", True), ("ab", False), ("a-2", False), (KEY[:16], False)],
+    ("lease", "is_held"), [("a", True), ("a+0f0f", True), ("ab", False), ("a-2", False), (KEY[:16], False)]
 )
 def test_what_is_held_is_not_pruned(lease: str, is_held: bool) -> None:
     _, kept = choose(Latest("b", 2), {"a": 0}, [lease], NOW)
@@ -317,11 +316,7 @@ def test_abandoned_builds_and_temporary_files_go(local: Path) -> None:
     assert trial.removed == done.removed
     assert {
         os.path.relpath(name, local) if name.startswith("/") else name: size for name, size in done.removed.items()
-    } == {
-        ".building/key": 4,
-        f"LATEST.{'0a' * 16}": 2,
-        next(name for name in done.removed if "half" in name): 3,
-    }
+    } == {".building/key": 4, f"LATEST.{'0a' * 16}": 2, next(name for name in done.removed if "half" in name): 3}
     assert sorted(path.name for path in local.iterdir()) == ["LATEST", "history.jsonl", "versions"]
 
 

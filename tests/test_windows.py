@@ -199,8 +199,7 @@ def test_a_key_finds_all_windows_and_the_first_one(dataset: Dataset) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("order", "fact"),
-    [([1, 0, 2], "before 1"), ([0, 2], "lacks the window before 2"), ([0, 0, 1], "duplicate")],
+    ("order", "fact"), [([1, 0, 2], "before 1"), ([0, 2], "lacks the window before 2"), ([0, 0, 1], "duplicate")]
 )
 def test_verify_names_windows_out_of_order(published: Published, order: list[int], fact: str) -> None:
     manifest, found = published.manifest, list[str]()
