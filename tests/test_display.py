@@ -9,8 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from recordmill.pipeline.build.context.reports import Progress
 from recordmill.pipeline.build.run_options import Published
@@ -59,23 +57,6 @@ def test_the_life_of_a_build(life: list[tuple[int, dict[str, int], bool, tuple[s
         view = state.view(counts, analyzed, float(now))
         assert (view.stage, view.text()) == (stage, details)
         assert view.share == (share if share is None else pytest.approx(share))
-
-
-@given(st.integers(0, 300), st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=8), st.integers(1, 40))
-def test_the_share_of_a_stage_never_falls(expected: int, chunks: list[tuple[int, int]], batch: int) -> None:
-    state, views = State(0.0, expected, len(chunks)), []
-    read = refused = 0
-    for number, (good, bad) in enumerate(chunks):
-        read, refused = read + good + bad, refused + bad
-        views.append(state.view({"read": read, "refused": refused, "chunks": number}, False, 1.0))
-    counts = {"read": read, "refused": refused, "chunks": len(chunks)}
-    for written in [*range(0, read - refused, batch), read - refused]:
-        views.append(state.view({**counts, "written": written}, True, 2.0))
-    for stage in ("reading", "building shards"):
-        shares = [view.share for view in views if view.stage == stage]
-        assert shares == sorted(shares)
-        assert stage != "building shards" or not shares or shares[0] == 0.0
-    assert (views[-1].stage, views[-1].share) == ("publishing", None)
 
 
 def test_the_rate_is_that_of_the_last_seconds() -> None:

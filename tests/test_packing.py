@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from recordmill.pipeline.build.context.arrow_files import split
 from recordmill.pipeline.build.worker.packing import Packed, pack, unpack
 
 ROWS = st.lists(st.tuples(st.integers(0, 5) | st.just(70_000), st.binary(max_size=20)), max_size=40)
@@ -24,17 +23,6 @@ def table(rows: list[tuple[int, bytes]], chunks: int = 1) -> pa.Table:
     whole = pa.table(columns)
     size = -(-len(rows) // chunks) or 1
     return pa.concat_tables([whole.slice(start, size) for start in range(0, len(rows), size)] or [whole])
-
-
-@given(ROWS, st.integers(1, 4))
-def test_split_keeps_every_row_in_its_group_and_order(rows: list[tuple[int, bytes]], chunks: int) -> None:
-    whole = table(rows, chunks)
-    found = {group: part.to_pylist() for group, part in split(whole, whole["@group"].to_numpy())}
-    assert list(found) == sorted({group for group, _ in rows})
-    for group, batch in found.items():
-        assert batch == [
-            {"@group": group, "value": value, "place": place} for place, (of, value) in enumerate(rows) if of == group
-        ]
 
 
 @pytest.fixture(scope="module")

@@ -89,16 +89,6 @@ def test_a_manifest_of_other_packs_is_refused(pack: Pack, index: PackFile | None
         open_dataset(tmp_path)
 
 
-def test_only_lists_of_numbers_are_packed(tmp_path: Path) -> None:
-    file = published.write_version(tmp_path, packs=(Pack(8, ("note",)),)) / "dataset.json"
-    manifest = json.loads(file.read_text())
-    for number, shard in enumerate(manifest["splits"]["train"]["shards"]):
-        shard["packs"] = [PackFile(8, f"x{number}", "0" * 64, 0, 0, 0).to_json()]
-    file.write_text(json.dumps(manifest))
-    with raises(DatasetError, "'note'", "int64"):
-        open_dataset(tmp_path).training_input("train[:0]", batch_size=1, label=None, text="packed")
-
-
 def test_groups_hold_neighbours_and_waste_little(monkeypatch: pytest.MonkeyPatch) -> None:
     lengths = np.clip(np.random.default_rng(0).lognormal(4, 1, 60_000).astype(np.int64), 1, None)
     monkeypatch.setattr(packs, "GROUP_IDS", 0)

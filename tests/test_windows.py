@@ -7,14 +7,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
-from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from recordmill import Dataset, open_dataset
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.run_options import Published
-from recordmill.pipeline.build.worker.build_shard import expand, too_much_in_windows, windows
+from recordmill.pipeline.build.worker.build_shard import expand, too_much_in_windows
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.compare.diff import diff
 from recordmill.pipeline.errors import UserError
@@ -51,20 +49,6 @@ def test_windows_are_those_of_the_package(length: int, stride: int, rows: int) -
     for row, window in zip(of_rows.tolist(), expanded["text"].to_list(), strict=True):
         ours[row].append(window)
     assert ours == expected
-
-
-@given(st.lists(st.integers(0, 60), max_size=9), st.integers(1, 20), st.data())
-def test_windows_join_to_the_texts(lengths: list[int], length: int, data: st.DataObject) -> None:
-    stride = data.draw(st.integers(1, length))
-    made = windows(np.array(lengths, np.int64), Window(length, stride))
-    texts = [list[int]() for _ in lengths]
-    for row, number, start, size in zip(*(part.tolist() for part in made), strict=True):
-        assert start == number * stride
-        assert len(texts[row]) == (start + length - stride if number else 0), "windows overlap by length - stride"
-        texts[row][start:] = range(start, start + size)
-        assert size == length or start + size == lengths[row]
-    assert texts == [[*range(size)] for size in lengths]
-    assert (np.bincount(made.rows, minlength=len(lengths))[np.array(lengths, np.int64) <= length] == 1).all()
 
 
 def test_windows_repeat_the_bytes_of_a_row_as_often_as_is_allowed() -> None:
