@@ -17,12 +17,6 @@ from tests import tfrecords
 from tests.messages import assert_names, raises
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user's cache, which notes adopted places, belongs to one test."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-
-
 @pytest.fixture
 def old(tmp_path: Path) -> Path:
     tfrecords.write_some(tmp_path / "old")

@@ -46,8 +46,7 @@ def row(number: int) -> dict[str, Any]:
 
 
 @pytest.fixture
-def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+def old(tmp_path: Path) -> Path:
     (tmp_path / "names.txt").write_text("cat\ndog\neel\n")
     return tfrecords.write(tmp_path / "old" / "train.tfrecord", map(row, range(ROWS)))
 
