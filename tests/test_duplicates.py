@@ -40,12 +40,6 @@ from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.spec.split_by import Duplicates, SplitBy
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.yaml_document import SpecError
-from recordmill.transforms.contract.kinds.array import ArrayOptions
-from recordmill.transforms.contract.kinds.base import FeatureOptions
-from recordmill.transforms.contract.kinds.image import ImageOptions, ImageSequenceOptions
-from recordmill.transforms.contract.kinds.mask import MaskOptions
-from recordmill.transforms.contract.kinds.number import NumberOptions
-from recordmill.transforms.contract.kinds.raw import RawOptions
 from recordmill.transforms.contract.kinds.text import TextOptions
 from tests.messages import assert_names, raises
 
@@ -281,40 +275,29 @@ def test_no_rows_have_no_duplicates(tmp_path: Path, action: str) -> None:
     assert (none.num_rows, one.num_rows) == (0, 1)
 
 
-ARRAY, MASK = ArrayOptions(dtype="uint8", shape=(2,)), MaskOptions(image=None, max_pixels=9, max_bytes=9)
-PICTURE, TEXT = ImageOptions(max_pixels=9, max_bytes=9), TextOptions(max_length=9)
+ARRAY, TEXT = "array: {kind: array, dtype: uint8, shape: [2]}", "text: {kind: text}"
+PICTURE, NUMBER, ID = "image: {kind: image, size: 8}", "number: {kind: number}", "id: {kind: raw, type: int64}"
+FRAMES = "kind: image_sequence, column: y, size: 8, max_length: "
 
 
 @pytest.mark.parametrize(
     ("features", "names"),
     [
-        ({"image": PICTURE, "number": NumberOptions(), "text": TEXT}, ["image", "text"]),
-        ({"image": PICTURE, "again": PICTURE}, ["image", "again"]),
-        ({"number": NumberOptions(), "id": RawOptions()}, ["number"]),
-        ({"id": RawOptions()}, []),
-        ({"array": ARRAY, "text": TEXT, "number": NumberOptions()}, ["array", "text"]),
-        ({"image": PICTURE, "mask": MASK, "array": ARRAY}, ["image", "array"]),
+        ([PICTURE, NUMBER, TEXT], "image text"),
+        ([PICTURE, "again: {kind: image, size: 8}"], "image again"),
+        ([NUMBER, ID], "number"),
+        ([ID], ""),
+        ([ARRAY, TEXT, NUMBER], "array text"),
+        ([PICTURE, "mask: {kind: mask, image: image}", ARRAY], "image array"),
+        ([PICTURE, "b: {kind: image, size: 8, column: image}"], "image"),  # of those that read one column the first
+        ([f"c: {{{FRAMES}2}}", f"d: {{{FRAMES}3}}", f"e: {{{FRAMES}2}}"], "c d"),
+        ([TEXT, "g: {kind: text, column: text, max_length: 3}"], "text"),
     ],
 )
-def test_pictures_arrays_and_texts_are_the_content_or_else_all_but_the_key(features: Any, names: list[str]) -> None:
-    columns = dict.fromkeys(features, Column(ColumnType.TEXT))
-    form = RowSchema(columns, {name: name for name in features}, ("id",), None, None)
-    assert content_features(features, form) == names
-
-
-def test_of_features_that_read_one_column_the_first_counts() -> None:
-    frames = [ImageSequenceOptions(max_pixels=9, max_bytes=9, max_length=length) for length in (2, 3, 2)]
-    features: dict[str, FeatureOptions] = {
-        "a": PICTURE,
-        "b": PICTURE,
-        "c": frames[0],
-        "d": frames[1],
-        "e": frames[2],
-        "f": TEXT,
-    }
-    features["g"] = TextOptions(max_length=3)
-    form = RowSchema({}, {name: "xxyyytt"[place] for place, name in enumerate(features)}, None, None, None)
-    assert content_features(features, form) == ["a", "c", "d", "f"]
+def test_pictures_arrays_and_texts_are_the_content_or_else_all_but_the_key(features: list[str], names: str) -> None:
+    spec = parse_spec(f"name: a\nsource: {{format: jsonl, path: a}}\nkey: id\nfeatures: {{{', '.join(features)}}}\n")
+    columns = {name: feature.column or name for name, feature in spec.features.items()}
+    assert content_features(spec.options(), RowSchema({}, columns, ("id",), None, None)) == names.split()
 
 
 def test_the_looks_of_several_images_lie_side_by_side_also_of_no_rows() -> None:
