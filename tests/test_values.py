@@ -134,17 +134,6 @@ def test_values_that_are_refused() -> None:
     assert {row: fault.reason for row, fault in faults.items()} == {0: "forbidden_path"}
 
 
-def test_images_of_datasets() -> None:
-    rows = [{"bytes": b"\xff", "path": "/home/me/a.png"}, {"bytes": None, "path": "a.png"}, None]
-    rows += [{"bytes": None, "path": None}, {"bytes": None, "path": "/a.png"}]
-    kind = pa.struct({"bytes": pa.binary(), "path": pa.string()})
-    expected = [b"i\xff", b"fx/a.png", None, None, None]
-    found, faults = typed(IMAGE, pa.array(rows, kind), "x")
-    assert (found, list(faults)) == (expected, [4])
-    assert typed(replace(IMAGE, many=True), pa.array([rows[:2]], pa.list_(kind)), "x")[0] == [expected[:2]]
-    assert typed(IMAGE, pa.array([{"path": "a.png"}], pa.struct({"path": pa.string()})), "x")[0] == [b"fx/a.png"]
-
-
 def test_encodings_do_not_matter() -> None:
     ids = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([ID.bytes, None], pa.binary(16)))
     assert typed(CATEGORY, ids)[0] == [str(ID), None]
@@ -156,34 +145,10 @@ def test_encodings_do_not_matter() -> None:
     assert typed(TEXTS, inner)[0] == [["a"], ["b", "a"]]
 
 
-ROWS = {
-    "objects": [[{"bbox": [1, 2], "area": 5}, {"bbox": [3, 4], "area": None}], [], None],
-    "meta": [{"author": {"name": "ann"}}, {"author": None}, None],
-    "a.b": ["dotted", None, None],
-    "a": [{"b": "inner", "c.d": "x"}, None, None],
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "column", "expected"),
-    [
-        ("objects.bbox", NUMBERS, [[1, 2, 3, 4], [], None]),
-        ("meta.author.name", TEXT, ["ann", None, None]),
-        ("a.b", TEXT, ["dotted", None, None]),
-        ("a.c.d", TEXT, ["x", None, None]),
-    ],
-)
-def test_fields_inside_others(name: str, column: Column, expected: list[Any]) -> None:
-    found = lookup(pa.table(ROWS), name)
-    assert found is not None
-    assert typed(column, found)[0] == expected
-    rows = [{key: values[row] for key, values in ROWS.items()} for row in range(3)]
-    assert typed_objects("c", column, [python_field(row, name) for row in rows], ("", ""), {}).to_pylist() == expected
-
-
 def test_fields_that_are_not_there() -> None:
+    table = pa.table({"a.b": ["x"], "a": [{"b": "y"}], "meta": [{"author": None}], "objects": [[{"bbox": [1]}]]})
     for name in ("x", "meta.x", "a.b.c", "objects.bbox.x", ".a", "a.", ""):
-        assert lookup(pa.table(ROWS), name) is None
+        assert lookup(table, name) is None
         assert python_field({"a.b": 1, "meta": {"author": None}}, name) is None
     assert python_names({"a": 1, "o": [{"b": {"c": 1}}, {"d": 2}]}) == ["a", "o", "o.b", "o.b.c", "o.d"]
 
