@@ -139,13 +139,6 @@ def test_on_a_terminal_one_line_that_is_cleared(tmp_path: Path) -> None:
     assert screen.getvalue().endswith("\x1b[2K")
 
 
-def test_quiet_prints_nothing(tmp_path: Path) -> None:
-    screen, waited = io.StringIO(), threading.Event()
-    threading.Timer(0.2, waited.set).start()
-    watch(tmp_path, Screen(file=screen, force_terminal=True, quiet=True), waited)
-    assert screen.getvalue() == ""
-
-
 def test_the_live_line_says_what_is_loading(tmp_path: Path) -> None:
     screen = io.StringIO()
     with Display(Screen(file=screen, force_terminal=True, width=100), look_seconds=0.01) as display:
