@@ -117,15 +117,7 @@ def test_the_same_inputs_have_the_same_key(rows: Path) -> None:
     assert len(planned(rows).build_key) == 64
 
 
-def grow(rows: Path) -> None:
-    with (rows / "a.jsonl").open("a") as file:
-        file.write("\n")
-    os.utime(rows / "a.jsonl", (1_000_000, 1_000_000))
-
-
 CHANGES = {
-    "a file's size": (grow, {}),
-    "a file's time": (lambda rows: os.utime(rows / "a.jsonl", (1_000_001, 1_000_001)), {}),
     "a file's name": (lambda rows: (rows / "a.jsonl").rename(rows / "c.jsonl"), {}),
     "one more file": (lambda rows: (rows / "c.jsonl").write_text(LINES), {}),
     "a feature": (lambda rows: None, {"features": "n: {kind: number, normalize: none}"}),

@@ -372,18 +372,14 @@ def test_an_output_that_is_none_is_one_clear_line_and_not_touched(tmp_path: Path
         lambda out: [(out / name).mkdir() for name in ("versions", "notes")],
     ],
 )
-def test_an_output_that_may_be_written(tmp_path: Path, put: Place) -> None:
+@pytest.mark.parametrize("below", ["", "inner/more"])
+def test_an_output_that_may_be_written(tmp_path: Path, put: Place, below: str) -> None:
     out = tmp_path / "out"
     out.mkdir()
     put(out)
     before = sorted(tmp_path.rglob("*"))
-    publishing.check_output(str(out))
+    publishing.check_output(str(out / below))
     assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_a_folder_below_one_that_is_not_there_may_be_written(tmp_path: Path) -> None:
-    publishing.check_output(str(tmp_path / "out/inner/more"))
-    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(("flags", "reason"), [(os.ST_RDONLY, "Read-only file system"), (0, "Permission denied")])

@@ -155,11 +155,6 @@ def scribble(written: list[bytes]) -> None:
     written[2] = frame(b"\xff no Example")
 
 
-def link_out(folder: Path) -> None:
-    (folder / "features.json").rename(folder.parent / "features.json")
-    (folder / "features.json").symlink_to(folder.parent / "features.json")
-
-
 def make_pipe(folder: Path) -> None:
     (folder / SHARD).unlink()
     os.mkfifo(folder / SHARD)
@@ -196,7 +191,6 @@ DAMAGES: dict[str, tuple[Change, int | None, tuple[str, ...]]] = {
     "a missing shard": (lambda folder: (folder / SHARD).unlink(), None, (f"{SHARD}: ", "missing")),
     "a missing index": (lambda folder: (folder / INDEX).unlink(), None, (f"{INDEX}: ", "missing")),
     "a missing file": (lambda folder: (folder / "features.json").unlink(), None, ("features.json: ", "missing")),
-    "a link out of the folder": (link_out, None, ("features.json: ", "link")),
     "a pipe": (make_pipe, None, (f"{SHARD}: ", "pipe")),
     "a wrong index": (change_index, None, (f"{INDEX}, record 2 at byte 16", "index says")),
     "a cut index": (lambda folder: os.truncate(folder / INDEX, 64), None, (f"{INDEX}: ", "64 bytes")),
