@@ -1,8 +1,6 @@
 """A trained model behind its dataset's transform scores raw rows as it scores stored ones."""
 
 import json
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +9,7 @@ from typing import Any, NamedTuple
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from recordmill import Dataset, UserError, build, open_dataset, parse_spec
 from recordmill.augment import CenterCrop
@@ -19,6 +18,7 @@ from recordmill.pipeline.private_folder import PREFIX
 from tests.messages import assert_names, raises
 from tests.opened import opened
 from tests.pictures import saved
+from tests.served_alone import alone
 
 pytestmark = pytest.mark.slow
 SPEC = """
@@ -34,28 +34,6 @@ features:
   label: {{kind: category}}
 label: label
 """
-SERVE = """
-import importlib.abc, json, sys
-
-class Blocker(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("recordmill", "tensorflow_transform", "apache_beam"):
-            raise ImportError(f"{name} is blocked")
-
-sys.meta_path.insert(0, Blocker())
-import tensorflow as tf
-
-folder, *images = sys.argv[1:]
-serve = tf.saved_model.load(folder).signatures["serving_default"]
-given = serve(image=tf.constant([open(image, "rb").read() for image in images]))
-print(json.dumps({
-    "inputs": sorted(serve.structured_input_signature[1]),
-    "classes": [[name.decode() for name in row] for row in given["classes"].numpy()],
-    "scores": given["scores"].numpy().tolist(),
-}))
-"""
-
-
 ROWS = 12
 Tensors = dict[str, Any]
 
@@ -268,22 +246,20 @@ def test_an_input_warns_of_what_no_served_row_has(
 def test_a_served_model_needs_tensorflow_and_its_own_inputs_alone(dataset: Dataset, tmp_path: Path) -> None:
     model = of_mapping(image=IMAGE)
     with opened() as paths:
-        servable(model, dataset).save(tmp_path / "1")
+        servable(model, dataset).save(tmp_path / "models/toy/1")
     modules = [path for path in paths if "__autograph" in path]
     assert [path for path in modules if PREFIX not in path] == []  # of a folder that others write into
     assert modules
-    images = [str(Path(dataset.folder).parents[2] / f"{number}.png") for number in (3, 11)]
-    done = subprocess.run([sys.executable, "-c", SERVE, str(tmp_path / "1"), *images], capture_output=True, timeout=200)
-    assert done.returncode == 0, done.stderr.decode()
-    served = json.loads(done.stdout)
-    assert served["inputs"] == ["image"]
+    serve = alone(str(tmp_path / "models/toy/1")).signatures["serving_default"]
+    assert [*serve.structured_input_signature[1]] == ["image"]
+    served = serve(image=tf.constant([raw_rows()["image"][number] for number in (3, 11)]))
     ((features, _),) = dataset.evaluation_input("train", batch_size=ROWS, with_key=True).as_numpy()
     scores = model({"image": features["image"]}).numpy()
     for row, key in enumerate((b"03", b"11")):
         of_key = scores[[bytes(each) for each in features["key"]].index(key)]
         order = np.argsort(-of_key)
-        assert served["classes"][row] == [dataset.classes[id_] for id_ in order]
-        np.testing.assert_allclose(served["scores"][row], of_key[order], rtol=1e-5)
+        assert [name.decode() for name in served["classes"].numpy()[row]] == [dataset.classes[id_] for id_ in order]
+        np.testing.assert_allclose(served["scores"].numpy()[row], of_key[order], rtol=1e-5)
 
 
 def test_scores_are_shares_and_as_many_as_wanted(dataset: Dataset) -> None:
