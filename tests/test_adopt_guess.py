@@ -3,7 +3,6 @@
 import io
 import json
 import re
-import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,18 +38,6 @@ def batch(dataset: Dataset) -> Any:
     options = {"batch_size": ROWS, "with_key": True}
     (found,) = dataset.evaluation_input("train", **options).as_numpy()
     return found if isinstance(found, Mapping) else found[0]
-
-
-def floats(name: str, values: Sequence[float]) -> bytes:
-    """A feature with a list of floats, as in an Example; nothing without values, as TensorFlow writes it."""
-    content = field(1, struct.pack(f"<{len(values)}f", *values)) if values else b""
-    return field(1, field(1, name.encode()) + field(2, field(2, content)))
-
-
-def with_floats(row: Mapping[str, Any], **lists: Sequence[float]) -> bytes:
-    """An Example with lists of floats; `__` stands for a slash."""
-    more = b"".join(floats(name.replace("__", "/"), values) for name, values in lists.items())
-    return example(row) + field(1, more)  # two messages of one field are merged
 
 
 def pixels(number: int, mode: str = "RGB", size: tuple[int, int] = (6, 4)) -> Image.Image:
@@ -178,11 +165,10 @@ def test_numbers_that_are_no_classes_stay_numbers(ids: list[int], tmp_path: Path
 def test_four_lists_are_boxes_of_the_image(tmp_path: Path) -> None:
     corners = {"ymin": 0.125, "xmin": 0.25, "ymax": 0.5, "xmax": 0.75}
     data = encoded(pixels(1), "PNG")
-    rows = [
-        with_floats({"image/encoded": data}, **{f"image__object__bbox__{name}": [value] * (number % 3)
-                                                for name, value in corners.items()})
-        for number in range(ROWS)
-    ]  # fmt: skip
+    rows: list[dict[str, Any]] = [
+        {"image/encoded": data, **{f"image/object/bbox/{side}": np.full(n % 3, at) for side, at in corners.items()}}
+        for n in range(ROWS)
+    ]
     found = batch(adopt(tmp_path, rows))
     assert found["boxes_length"].tolist() == [number % 3 for number in range(ROWS)]
     assert found["boxes"][2].tolist() == [[0.125, 0.25, 0.5, 0.75]] * 2
@@ -192,8 +178,11 @@ def test_four_lists_are_boxes_of_the_image(tmp_path: Path) -> None:
 def test_other_lists_are_no_boxes(
     values: list[float], fact: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lists = {"bbox__ymin": [0.0], "bbox__xmin": [0.0], "bbox__ymax": values, "bbox__xmax": [1.0]}
-    adopt(tmp_path, [with_floats({"image": encoded(pixels(1), "PNG")}, **lists)] * ROWS)
+    lists = {"bbox/ymin": [0.0], "bbox/xmin": [0.0], "bbox/ymax": values, "bbox/xmax": [1.0]}
+    adopt(
+        tmp_path,
+        [{"image": encoded(pixels(1), "PNG"), **{name: np.array(each) for name, each in lists.items()}}] * ROWS,
+    )
     assert_names(caplog.text, "bbox/", fact)
 
 
