@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from recordmill import Dataset, open_dataset
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.inputs import input_table
 from recordmill.pipeline.build.run_options import Published
@@ -42,7 +43,7 @@ LONGEST = [
 ]
 
 # A loaded machine is no failure. A change is judged by the same examples each time; `make test-nightly` tries new ones.
-settings.register_profile("new", deadline=None, max_examples=300)
+settings.register_profile("new", deadline=None, max_examples=100)
 settings.register_profile("same", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("same")
 
@@ -115,6 +116,22 @@ def build_every_kind(folder: Path) -> Published:
         return build(make(folder / "in", ROWS, more_images=True), str(folder / "out"))
     finally:
         set_optimizer(on=False)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """A small published dataset, written by hand."""
+    from tests import hand_made  # loads TensorFlow
+
+    output = tmp_path_factory.mktemp("hand") / "out"
+    hand_made.write_dataset(output)
+    return open_dataset(output)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's cache, which notes adopted places, belongs to one test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,7 @@ from recordmill.pipeline.adopt.stated import read_features
 from tests import tfrecords
 from tests.messages import assert_names, raises
 
+pytestmark = pytest.mark.usefixtures("home")
 ROWS = 6
 PIXELS = np.random.default_rng(1).integers(0, 256, (ROWS, 4, 6, 3), dtype=np.uint8)
 

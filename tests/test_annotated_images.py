@@ -24,7 +24,7 @@ from recordmill.pipeline.yaml_document import SpecError
 from tests import published_formats as published
 from tests.constants import constants
 from tests.messages import assert_names, raises
-from tests.read_source import CATEGORY, FILES, IMAGE, Read, read
+from tests.tables import CATEGORY, FILES, IMAGE, Read, read
 
 NUMBERS, NAMES = Column(ColumnType.NUMBER, many=True), Column(ColumnType.CATEGORY, many=True)
 BOXES: Columns = {

@@ -17,7 +17,7 @@ from recordmill.pipeline.sources.options import AnnotatedImages
 from recordmill.pipeline.sources.source_reader import SourceError
 from tests import published_formats as published
 from tests.messages import assert_names, raises
-from tests.read_source import FILES, IMAGE, Read, read
+from tests.tables import FILES, IMAGE, Read, read
 from tests.test_shapes import encode
 
 NUMBERS, NAMES = Column(ColumnType.NUMBER, many=True), Column(ColumnType.CATEGORY, many=True)

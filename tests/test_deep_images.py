@@ -30,6 +30,7 @@ from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.numpy.pixels import stretched
 from recordmill.transforms.tensorflow import image as graph
 from tests.messages import assert_names, raises
+from tests.tables import npy
 
 FLOATS = np.array([0.0, -0.0, 1.0, 1e-42, 3.4e38, -1.5], np.float32)
 FLOAT = {"dtype": "float32", "channels": 1}
@@ -45,12 +46,6 @@ def numbers(dtype: str, height: int, width: int, bands: int, seed: int = 0) -> n
 def tiff(pixels: np.ndarray, **options: Any) -> bytes:
     file = io.BytesIO()
     tifffile.imwrite(file, pixels, metadata=None, **{"photometric": "minisblack", **options})
-    return file.getvalue()
-
-
-def npy(pixels: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, pixels)
     return file.getvalue()
 
 

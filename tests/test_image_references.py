@@ -29,7 +29,7 @@ from recordmill.pipeline.sources.options import Csv
 from recordmill.pipeline.sources.typing.values import typed_values
 from recordmill.transforms.tensorflow.image import ImageError
 from tests.messages import assert_names, raises
-from tests.read_source import FILES, read
+from tests.tables import FILES, read
 
 OUTSIDE = "absolute, URL, folder"  # facts of the message
 

@@ -127,16 +127,11 @@ def test_a_tier_above_tensorflow_loads_nothing_heavier(tiers: list[str]) -> None
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.first(2)
 @pytest.mark.parametrize(
     ("module", "blocked"),
     [
-        ("pipeline.dataset.placement", "numpy"),
         ("pipeline.spec.model", "yaml"),
         ("transforms.tensorflow.text", "tensorflow"),
-        ("pipeline.build.beam.runners", "apache_beam"),
-        ("transforms.tensorflow.transform_graph", "tensorflow_transform"),
-        ("pipeline.build.images.transcode", "PIL"),
     ],
 )
 def test_what_is_blocked_cannot_be_loaded(module: str, blocked: str) -> None:

@@ -19,7 +19,7 @@ from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.yaml_document import SpecError
 from tests.constants import constants
 from tests.messages import assert_names, raises
-from tests.read_source import CATEGORY, FILES, INTEGER, NUMBER, TEXT, read
+from tests.tables import CATEGORY, FILES, INTEGER, NUMBER, TEXT, read
 
 PAIR = {"en": TEXT, "de": TEXT}
 NAMES = {"en": "train.en", "de": "train.de"}

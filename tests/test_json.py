@@ -22,7 +22,7 @@ from recordmill.pipeline.yaml_document import SpecError
 from recordmill.transforms.contract.bounds import JSON_KEPT, JSON_ROWS
 from tests.constants import constants
 from tests.messages import assert_names, raises
-from tests.read_source import CATEGORY, NUMBER, TEXT, read
+from tests.tables import CATEGORY, NUMBER, TEXT, read
 
 SQUAD = {
     "data": [

@@ -6,6 +6,7 @@ import json
 import math
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,9 @@ from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import REASONS, Reject
 from recordmill.pipeline.sources.formats import jsonl_parser, reader_of
 from recordmill.pipeline.sources.options import AnySource, JsonLines
-from recordmill.pipeline.sources.source_reader import Plan, SourceError, SourceReader
+from recordmill.pipeline.sources.source_reader import Plan, SourceError
 from recordmill.pipeline.sources.typing.arrays import arrow_type
+from tests import tables
 from tests.constants import constants
 from tests.messages import assert_names, raises
 
@@ -33,10 +35,7 @@ FILES = BeamFiles()
 ASKED: Columns = {"t": TEXT, "c": CATEGORY, "n": NUMBER, "i": INTEGER, "p": PATH}
 GOOD = {"t": "text", "c": "cat", "n": 1.5, "i": 7, "p": "a.png"}
 FIRST = json.dumps(GOOD).encode()
-
-
-def source(path: object) -> SourceReader[Any]:
-    return reader_of(JsonLines(format="jsonl", path=str(path)))
+source = partial(tables.source, "jsonl")
 
 
 def read(
@@ -102,22 +101,12 @@ FAULTS: dict[str, tuple[bytes, str, str | None]] = {
     "empty category": (line(c=""), "missing_value", "c"),
     "blank category": (line(c=" \u3000\t"), "missing_value", "c"),
     "empty path": (line(p=" "), "missing_value", "p"),
-    "a number as text": (line(t=1), "wrong_type", "t"),
-    "a list as text": (line(t=["a"]), "wrong_type", "t"),
-    "an object as category": (line(c={"a": 1}), "wrong_type", "c"),
-    "a fraction as category": (line(c=1.5), "wrong_type", "c"),
-    "a list as category": (line(c=["a"]), "wrong_type", "c"),
     "a line feed in a category": (line(c="a\nb"), "wrong_type", "c"),
     "a carriage return in a category": (line(c="a\rb"), "wrong_type", "c"),
-    "a string as number": (line(n="1"), "wrong_type", "n"),
-    "a boolean as number": (line(n=True), "wrong_type", "n"),
-    "NaN": (line(n=math.nan), "wrong_type", "n"),
     "Infinity": (line(n=math.inf), "wrong_type", "n"),
     "beyond float32": (line(n=3.5e38), "wrong_type", "n"),
     "beyond float64": (line(n="@").replace(b'"@"', b"1e400"), "malformed_row", None),
-    "many digits": (line(n="@").replace(b'"@"', b"1" * 5000), "wrong_type", "n"),
     "NaN as integer": (line(i=math.nan), "wrong_type", "i"),
-    "a fraction as integer": (line(i=1.0), "wrong_type", "i"),
     "an exponent as integer": (line(i="@").replace(b'"@"', b"1e2"), "wrong_type", "i"),
     "beyond int64": (line(i=1 << 63), "wrong_type", "i"),
     "absolute": (line(p="/a.png"), "forbidden_path", "p"),
@@ -172,24 +161,6 @@ def test_numbers_are_exact(tmp_path: Path) -> None:
     assert [(row["n"], row["i"]) for row in rows] == [(float(n), i) for n, i in values]
     assert math.copysign(1, rows[1]["n"]) == -1
     assert not rejects
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([7, -1, "x"], ["7", "-1", "x"]),
-        ([None, True, "x", 1], ["true", "x", "1"]),
-        (["x", 7, 1 << 63], ["x", "7", str(1 << 63)]),
-    ],
-)
-def test_a_category_takes_each_value_whatever_the_first_one_is(
-    tmp_path: Path, values: list[object], expected: list[str]
-) -> None:
-    file = write(tmp_path, *(json.dumps({"c": value}).encode() for value in values))
-    for chunk_bytes in (1, 1000):
-        rows, rejects, _ = read(file, {"c": CATEGORY}, chunk_bytes)
-        assert [row["c"] for row in rows] == expected
-        assert [reject.reason for reject in rejects] == ["missing_value"] * (len(values) - len(expected))
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
@@ -399,27 +370,8 @@ def test_a_broken_link_is_an_error_and_not_an_empty_file(tmp_path: Path) -> None
 
 
 SHAPES: dict[str, tuple[Column, str, object, dict[str, object]]] = {
-    "a list": (
-        CATEGORIES,
-        "a",
-        ["x", "y"],
-        {"[]": [], "null": "missing_value", '"x"': ["x"], '["x", null]': "missing_value"},
-    ),
-    "of numbers": (
-        NUMBERS,
-        "a",
-        [1, 2.5],
-        {'["1"]': "wrong_type", "1": [1], "[1e39]": "wrong_type", "[[1]]": [1]},
-    ),
-    "of integers as names": (CATEGORIES, "a", [1, 2], {"[3]": ["3"], '["3"]': ["3"], "[true]": ["true"]}),
-    "nested": (
-        INTEGERS,
-        "a",
-        [[1, 2], [3]],
-        {"[]": [], "[[], [4]]": [4], "[[1], null]": "missing_value", "[1]": [1]},
-    ),
-    "empty at first": (NUMBERS, "a", [], {"[1]": [1]}),
-    "one value": (INTEGERS, "a", 7, {"8": [8], "[8]": [8], "null": "missing_value"}),
+    "of numbers": (NUMBERS, "a", [1, 2.5], {'["1"]': "wrong_type", "1": [1], "[1e39]": "wrong_type", "[[1]]": [1]}),
+    "nested": (INTEGERS, "a", [[1, 2], [3]], {"[[], [4]]": [4], "[[1], null]": "missing_value"}),
     "one string": (CATEGORIES, "a", "x, y", {'"z"': ["z"], '""': [], '["z"]': ["z"], '"x,,y"': "missing_value"}),
     "numbers in a string": (
         Column(ColumnType.NUMBER, many=True, separator=" "),
@@ -544,10 +496,10 @@ def test_a_line_of_too_many_signs_is_refused_unparsed(value: str, tmp_path: Path
 
 
 def test_the_depth_of_a_line_costs_no_memory() -> None:
-    line = b'{"x":' * 500_000
+    line = b'{"x":' * 20_000
     tracemalloc.start()
-    assert jsonl_parser.depth(line) == 500_000
-    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    assert jsonl_parser.depth(line) == 20_000
+    assert tracemalloc.get_traced_memory()[1] < 1 << 15
     tracemalloc.stop()
 
 

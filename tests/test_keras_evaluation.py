@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from recordmill import Dataset, DatasetError, Input, open_dataset
+from recordmill import Dataset, DatasetError, Input
 from tests import hand_made
 from tests.messages import raises
 
@@ -19,13 +19,6 @@ COMPILED: dict[str, dict[str, Any]] = {
     "weighted": {"loss": LOSS(from_logits=True, reduction="mean_with_sample_weight"), "weighted_metrics": ["accuracy"]},
     "eagerly": {"loss": LOSS(from_logits=True), "metrics": ["accuracy"], "run_eagerly": True},
 }
-
-
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    folder = tmp_path_factory.mktemp("hand")
-    hand_made.write_dataset(folder)
-    return open_dataset(folder)
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,7 @@
 
 import datetime as dt
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,13 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from recordmill.pipeline.sources.formats import parquet as parquet
-from recordmill.pipeline.sources.formats import reader_of
-from recordmill.pipeline.sources.options import Parquet
-from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
+from recordmill.pipeline.sources.source_reader import SourceError
+from tests import tables
 from tests.constants import constants
 from tests.messages import assert_names, raises
-from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
+from tests.tables import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
 
+source = partial(tables.source, "parquet")
 ASKED = {"id": CATEGORY, "text": TEXT, "n": NUMBER}
 ROWS = {"id": range(1000), "text": [f"text {row}" for row in range(1000)], "n": [row / 4 for row in range(1000)]}
 BOXES = replace(NUMBER, many=True, multiple=4)
@@ -25,10 +26,6 @@ BOXES = replace(NUMBER, many=True, multiple=4)
 def write(path: Path, columns: Any = ROWS, **options: Any) -> Path:
     pq.write_table(columns if isinstance(columns, pa.Table) else pa.table(columns), path, **options)
     return path
-
-
-def source(path: object, **options: Any) -> SourceReader[Any]:
-    return reader_of(Parquet(format="parquet", path=str(path), **options))
 
 
 @pytest.mark.parametrize(("group", "chunk_bytes", "chunks"), [(1000, 1, 1), (100, 1, 10), (100, 1 << 20, 1)])

@@ -22,7 +22,7 @@ from recordmill.pipeline.sources.typing import blocks
 from recordmill.pipeline.sources.typing.blocks import check_column
 from tests.constants import constants
 from tests.messages import raises
-from tests.read_source import FILES, NUMBER, TEXT, read
+from tests.tables import FILES, NUMBER, TEXT, read
 
 MIB = 1 << 20
 LONG = "x" * MIB

@@ -28,7 +28,7 @@ from recordmill.pipeline.yaml_document import SpecError
 from recordmill.transforms.contract.image_header import ImageError, read_header
 from recordmill.transforms.contract.kinds.array import ArrayLayout
 from tests.messages import raises
-from tests.read_source import FILES, IMAGE, read
+from tests.tables import FILES, IMAGE, npy, read, write_jsonl
 
 GREY = np.random.default_rng(0).integers(0, 256, (40, 8, 8), np.uint8)
 
@@ -40,12 +40,6 @@ def shaped(*shape: int, dtype: str = "uint8") -> Column:
 def pixels(reference: bytes) -> Any:
     """The numbers of an image by NumPy."""
     return np.load(io.BytesIO(parse(reference).data or b""))
-
-
-def npy(array: Any) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
 
 
 def write_cells(path: Path, cells: list[str]) -> Path:
@@ -248,7 +242,7 @@ def test_init_makes_one_image_of_columns_or_a_cell(tmp_path: Path) -> None:
 
 def test_init_takes_no_embedding_for_an_image(tmp_path: Path) -> None:
     rows = [{"e": [float(n) / 3 for n in image.ravel()], "label": n % 2} for n, image in enumerate(GREY)]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(tmp_path / "a.jsonl", rows)
     assert written(tmp_path / "a.jsonl").features["e"].kind == "numbers"
     path = write_columns(tmp_path / "few.csv", [f"f{number}" for number in range(64)])
     assert len(written(path).features) == 65

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from recordmill.pipeline.dataset.manifest import (
-    DatasetError,
     Latest,
     Manifest,
     Shard,
@@ -400,15 +399,6 @@ def test_a_bucket_that_holds_something_else_is_refused(tmp_path: Path) -> None:
         store.write_if("photos/1.jpg", b"1", None)
         with raises(OutputError, output, "photos", "give"):
             publishing.check_output(output)
-
-
-def test_the_live_version_is_that_of_the_pointer(tmp_path: Path) -> None:
-    publish(str(tmp_path), tmp_path, "v1")
-    assert publishing.live_version(str(tmp_path)) == "v1"
-    (tmp_path / "LATEST").write_text("{}")
-    with pytest.raises(DatasetError):
-        read_latest(tmp_path)
-    assert publishing.live_version(str(tmp_path)) is None
 
 
 def test_a_pointer_that_never_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -37,13 +37,6 @@ FORMS: dict[str, Callable[[Input], Iterator[Any]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    output = tmp_path_factory.mktemp("hand") / "out"
-    hand_made.write_dataset(output)
-    return open_dataset(output)
-
-
 @pytest.fixture(params=FORMS)
 def form(request: pytest.FixtureRequest) -> Callable[[Input], Iterator[Any]]:
     return FORMS[request.param]

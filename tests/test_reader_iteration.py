@@ -37,13 +37,6 @@ FORMS: dict[str, tuple[Callable[[Input], Iterator[Any]], dict[str, int]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    folder = tmp_path_factory.mktemp("hand")
-    hand_made.write_dataset(folder)
-    return open_dataset(folder)
-
-
 @pytest.fixture
 def damaged(tmp_path: Path) -> Dataset:
     """Row 5 is damaged: in the dataset's order, of the third batch of two."""

@@ -19,13 +19,6 @@ from tests.messages import raises
 FEATURES = ["text", "price"]
 
 
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    output = tmp_path_factory.mktemp("hand") / "out"
-    hand_made.write_dataset(output)
-    return open_dataset(output)
-
-
 def inputs(dataset: Dataset, **options: Any) -> list[Input]:
     common = {"batch_size": 4, "with_key": True, "features": FEATURES, **options}
     return [dataset.training_input("train", **common), dataset.training_input("validation", **common)]

@@ -32,13 +32,6 @@ def all_kinds(every_kind: tuple[Path, Published]) -> Dataset:
     return open_dataset(every_kind[1].folder)
 
 
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    output = tmp_path_factory.mktemp("hand") / "out"
-    hand_made.write_dataset(output)
-    return open_dataset(output)
-
-
 @pytest.mark.parametrize("options", [{}, {"native": True}])
 def test_no_module_is_made_in_the_temporary_folder(options: dict[str, Any], dataset: Dataset) -> None:
     with opened() as paths:

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -14,10 +13,7 @@ import boto3
 import botocore
 import numpy as np
 import pytest
-from gcp_storage_emulator.server import create_server
 from google.auth.credentials import AnonymousCredentials
-from google.cloud import storage
-from moto.server import ThreadedMotoServer
 
 from recordmill import Dataset, DatasetError, open_dataset
 from recordmill.pipeline.dataset.manifest import Latest
@@ -33,8 +29,8 @@ from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.gcs import GcsStore
 from recordmill.pipeline.versions.stores.s3 import S3Store
 from recordmill.transforms.contract.stored import RowError
-from tests import hand_made
-from tests.emulators import Road
+from tests import emulators, hand_made
+from tests.emulators import BUCKET, Road
 from tests.memory_store import Answer, Memory, MemoryStore, memory_store
 from tests.messages import raises
 from tests.test_reader_input import assert_equal
@@ -336,37 +332,26 @@ def test_a_request_that_fails_is_repeated(shards: list[ShardFile]) -> None:
     assert counters.totals()[RETRIES] == 2
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture
-def s3(output: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    server = ThreadedMotoServer("127.0.0.1", port=free_port(), verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-    open_store._shared_bucket.cache_clear()  # which knows the server of another test
-    client = boto3.client("s3")
-    client.create_bucket(Bucket="set")
+def s3(output: Path) -> Iterator[str]:
+    open_store._shared_bucket.cache_clear()  # which knows other credentials
+    with emulators.s3() as url:
+        yield uploaded(output, url)
+
+
+def uploaded(output: Path, url: str) -> str:
     for name, data in files(output).items():
-        client.put_object(Bucket="set", Key=f"hand/{name}", Body=data)
-    yield "s3://set/hand"
-    server.stop()
+        open_store.open_bucket(url).write(name, data)
+    return url
 
 
 @pytest.mark.slow
-def test_s3(s3: str, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_s3(s3: str, output: Path) -> None:
     check_reads_as(open_dataset(output), open_dataset(s3))
     for path, remedy in (
         ("s3://none/hand", "`--output`"),
-        ("s3://set/none", "`--output`"),
-        ("s3://set/hand/versions", "`recordmill build"),
+        (f"{s3}/none", "`--output`"),
+        (f"{s3}/versions", "`recordmill build"),
     ):
         with raises(DatasetError, path, remedy):
             open_dataset(path)
@@ -378,8 +363,9 @@ def test_s3(s3: str, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_public_s3_bucket_is_read_without_credentials(
     s3: str, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    folder = s3.removeprefix(f"s3://{BUCKET}/")
     for name in files(output):
-        boto3.client("s3").put_object_acl(Bucket="set", Key=f"hand/{name}", ACL="public-read")
+        boto3.client("s3").put_object_acl(Bucket=BUCKET, Key=f"{folder}/{name}", ACL="public-read")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
@@ -387,7 +373,7 @@ def test_a_public_s3_bucket_is_read_without_credentials(
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     open_store._shared_bucket.cache_clear()
     check_reads_as(open_dataset(output), open_dataset(s3))
-    assert S3Store("set", "hand")._client.meta.config.signature_version == botocore.UNSIGNED
+    assert S3Store(BUCKET, folder)._client.meta.config.signature_version == botocore.UNSIGNED
 
 
 def test_a_public_gcs_bucket_is_read_without_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,7 +394,7 @@ def test_bytes_that_trickle_cost_a_reader_time_and_nothing_else(
 ) -> None:
     host, port = os.environ["AWS_ENDPOINT_URL"].removeprefix("http://").split(":")
     for file in (*tmp_path.glob("*.tfrecord"), *tmp_path.glob("*.index")):
-        boto3.client("s3").upload_file(str(file), "set", file.name)
+        boto3.client("s3").upload_file(str(file), BUCKET, file.name)
     remote = [replace(shard, file=in_bucket(shard.file), index=in_bucket(shard.index)) for shard in shards]
     asked = []
     for pause in (0.0, 0.02):
@@ -424,26 +410,12 @@ def test_bytes_that_trickle_cost_a_reader_time_and_nothing_else(
 
 
 def in_bucket(path: str) -> str:
-    return f"s3://set/{Path(path).name}"
-
-
-@pytest.fixture
-def gcs(output: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    port = free_port()
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
-    open_store._shared_bucket.cache_clear()
-    server = create_server("127.0.0.1", port, in_memory=True)
-    server.start()
-    client = storage.Client(project="test", credentials=AnonymousCredentials())
-    bucket = client.create_bucket("set")
-    for name, data in files(output).items():
-        bucket.blob(f"hand/{name}").upload_from_string(data)
-    yield "gs://set/hand"
-    server.stop()
+    return f"s3://{BUCKET}/{Path(path).name}"
 
 
 @pytest.mark.slow
-def test_gcs(gcs: str, output: Path) -> None:
-    check_reads_as(open_dataset(output), open_dataset(gcs))
-    with raises(DatasetError, "'gs://set/none'", "`--output`"):
-        open_dataset("gs://set/none")
+def test_gcs(output: Path) -> None:
+    with emulators.gcs(conditions=True) as url:
+        check_reads_as(open_dataset(output), open_dataset(uploaded(output, url)))
+        with raises(DatasetError, f"'{url}/none'", "`--output`"):
+            open_dataset(f"{url}/none")

@@ -1,9 +1,8 @@
 """`columns` of a source: the spec's names of columns for the source's own, in every format."""
 
-import io
 import json
-import tarfile
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.yaml_document import SpecError
 from tests.messages import raises
 from tests.pictures import png
-from tests.read_source import CATEGORY, FILES, IMAGE, NUMBER, TEXT, read
+from tests.tables import CATEGORY, FILES, IMAGE, NUMBER, TEXT, read, tar, write, write_jsonl
 from tests.test_tfrecord_source import example
 
 ROWS = [("a", 1.5, "cat"), ("b", 2.5, "dog")]
@@ -41,7 +40,7 @@ def write_csv(folder: Path) -> str:
     return "csv, path: FOLDER/rows.csv"
 
 
-def write_jsonl(folder: Path) -> str:
+def write_lines_of_json(folder: Path) -> str:
     (folder / "rows.jsonl").write_text("".join(json.dumps(nested(row)) + "\n" for row in ROWS))
     return "jsonl, path: FOLDER/rows.jsonl"
 
@@ -81,12 +80,8 @@ def write_adopted(folder: Path) -> str:
 
 
 def write_tar(folder: Path) -> str:
-    with tarfile.open(folder / "rows.tar", "w") as archive:
-        for number, row in enumerate(ROWS):
-            for ending, data in {"json": json.dumps(nested(row)["m"]), "txt": row[0]}.items():
-                info = tarfile.TarInfo(f"{number}.{ending}")
-                info.size = len(data)
-                archive.addfile(info, io.BytesIO(data.encode()))
+    pairs = [[(f"{n}.json", json.dumps(nested(row)["m"])), (f"{n}.txt", row[0])] for n, row in enumerate(ROWS)]
+    write(folder / "rows.tar", tar(*chain(*pairs)))
     return "webdataset, path: FOLDER/rows.tar"
 
 
@@ -101,13 +96,13 @@ def write_python(folder: Path) -> str:
 
 def write_metadata(folder: Path) -> str:
     rows = [{"file_name": f"{number}.png"} | nested(row) for number, row in enumerate(ROWS)]
-    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(folder / "metadata.jsonl", rows)
     return "image_folder, path: FOLDER"
 
 
 FORMATS: dict[str, tuple[Callable[[Path], str], dict[str, str]]] = {
     "csv": (write_csv, OWN),
-    "jsonl": (write_jsonl, OWN),
+    "jsonl": (write_lines_of_json, OWN),
     "json": (write_document, OWN),
     "text": (write_lines, OWN),
     "parquet": (write_parquet, OWN),
@@ -215,12 +210,8 @@ PIXELS = png(np.zeros((8, 8, 3), np.uint8), 8, 2)
 @pytest.fixture
 def joined(tmp_path: Path) -> Path:
     """A folder of two sources of different names, and the spec that joins them."""
-    with tarfile.open(tmp_path / "shards.tar", "w") as archive:
-        for number in range(20):
-            for ending, data in {"png": PIXELS, "json": b'{"caption": "from the tar"}'}.items():
-                info = tarfile.TarInfo(f"{number}.{ending}")
-                info.size = len(data)
-                archive.addfile(info, io.BytesIO(data))
+    pairs = [[(f"{n}.png", PIXELS), (f"{n}.json", '{"caption": "from the tar"}')] for n in range(20)]
+    write(tmp_path / "shards.tar", tar(*chain(*pairs)))
     (tmp_path / "1.png").write_bytes(PIXELS)
     (tmp_path / "rows.csv").write_text(
         "name,picture,alt,more\n" + "".join(f"row{n},1.png,a cell,x\n" for n in range(20))

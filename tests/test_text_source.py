@@ -1,6 +1,7 @@
 """Plain text: lines and files as rows, with columns from their paths."""
 
 import gzip
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -13,22 +14,19 @@ from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.sources import batches
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import Reject
-from recordmill.pipeline.sources.formats import csv_records, reader_of
+from recordmill.pipeline.sources.formats import csv_records
 from recordmill.pipeline.sources.formats import text as text_source
 from recordmill.pipeline.sources.images import to_file
-from recordmill.pipeline.sources.options import TextFiles
-from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
+from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.typing.arrays import arrow_type
+from tests import tables
 from tests.constants import constants
 from tests.messages import assert_names, raises
 
 TEXT, CATEGORY, NUMBER, INTEGER, IMAGE, *_ = map(Column, ColumnType)
 FILES = BeamFiles()
 T = {"text": TEXT}
-
-
-def source(path: object, **options: Any) -> SourceReader[Any]:
-    return reader_of(TextFiles(format="text", path=str(path), **options))
+source = partial(tables.source, "text")
 
 
 def read(
