@@ -62,20 +62,6 @@ def mixed(folder: Path) -> Path:
     return write(folder, [*lines, "400,old,bern,cat", "401,7,,cat"])
 
 
-def test_rows_splits_columns_and_rejects_are_those_of_a_build(tmp_path: Path) -> None:
-    result = forecast_of(mixed(tmp_path))
-    assert result.sample_is_all
-    assert result.sampled_rows == 402
-    assert sum(split.rows for split in result.splits.values()) == 400
-    assert result.splits["train"].rows > 280
-    assert result.rejects == {"wrong_type": 1, "missing_value": 1}
-    age, city, label = result.columns
-    assert age.missing == 0.25
-    assert city.facts == ("2 names, 66.5% bern",)
-    assert dict(label.names) == {"cat": 200, "dog": 200}
-    assert result.warnings == ()
-
-
 def test_the_page_of_the_docs_is_what_is_printed(tmp_path: Path) -> None:
     page = (Path(__file__).parents[1] / "docs/plan.md").read_text(encoding="utf-8")
     block = page.split("$ recordmill plan dataset.yaml\n")[1].split("```")[0].splitlines()
