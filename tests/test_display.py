@@ -104,18 +104,12 @@ def test_without_a_terminal_a_line_now_and_then(tmp_path: Path) -> None:
     assert "\x1b" not in screen.getvalue()
 
 
-def finished(folder: Path, stage: str) -> tuple[Path, str]:
-    """Writes the counters of a build that has built its 30 rows; gives its folder and the stage to show."""
+def test_a_log_says_what_publishing_does_and_repeats_no_line(tmp_path: Path) -> None:
     for name in ("progress", "reports"):
-        (folder / name).mkdir()
-    step = Progress(LocalStore(str(folder / "progress")), "chunk")
+        (tmp_path / name).mkdir()
+    step = Progress(LocalStore(str(tmp_path / "progress")), "chunk")
     step.add(read=30, written=30, chunks=1, analyzed=1)
     step.write()
-    return folder, stage
-
-
-def test_a_log_says_what_publishing_does_and_repeats_no_line(tmp_path: Path) -> None:
-    folder, stage = finished(tmp_path, "saving the serving model")
     screen, ticks, looks = io.StringIO(), itertools.count(), threading.Event()
 
     def clock() -> float:
@@ -125,8 +119,8 @@ def test_a_log_says_what_publishing_does_and_repeats_no_line(tmp_path: Path) -> 
         return number * 0.7
 
     with Display(Screen(file=screen, width=80), clock, look_seconds=0.001) as display:
-        display.start(SimpleNamespace(rows=30, chunks=[1], notes=[]), planned_in(folder))
-        display.show_stage(stage)
+        display.start(SimpleNamespace(rows=30, chunks=[1], notes=[]), planned_in(tmp_path))
+        display.show_stage("saving the serving model")
         assert looks.wait(240)
     assert screen.getvalue().splitlines()[-1] == "publishing: saving the serving model"
     assert len(set(screen.getvalue().splitlines())) == len(screen.getvalue().splitlines())
