@@ -58,13 +58,11 @@ def encoded(rows: RowEncoder, texts: list[Any], cells: list[Any]) -> tuple[list[
     return (*(table[encoded_name(name)].to_pylist() for name in ("body", "tags")), faults)
 
 
-def theirs(name: str, **cut: Any) -> tuple[Tokenizer, bytes]:
+def theirs(name: str) -> tuple[Tokenizer, bytes]:
     data = models.MADE[name]().to_str().encode()
     made = Tokenizer.from_str(data.decode())
     made.no_padding()
     made.no_truncation()
-    if cut:
-        made.enable_truncation(**cut)
     return made, data
 
 
@@ -96,23 +94,6 @@ def test_labels_are_those_of_the_packages_words(name: str, label: str) -> None:
     assert not faults
     assert ids == [each.ids for each in wanted]
     assert labels == [plainly(*each, CLASSES["bio"], label, -7) for each in zip(wanted, tags, strict=True)]
-
-
-@pytest.mark.parametrize(("side", "direction"), [("end", "right"), ("start", "left")])
-def test_labels_are_cut_as_ids(side: str, direction: str) -> None:
-    package, data = theirs("wordpiece", max_length=8, direction=direction)
-    draw = random.Random(2)
-    words = [made_words(draw) for _ in range(200)]
-    tags = [made_tags(draw, len(each), "bio") for each in words]
-    text = {"pretokenized": True, "max_length": 8, "truncate": side, "keep_length": True}
-    rows = encoder(data, text, {"classes": CLASSES["bio"], "label": "all"})
-    ids, labels, _ = encoded(rows, words, [[tag.encode() for tag in each] for each in tags])
-    assert ids == [package.encode(each, is_pretokenized=True).ids for each in words]
-    package.no_truncation()
-    for row, tagged in enumerate(tags):  # a cut may begin within a word: labels are those of the whole text
-        whole = plainly(package.encode(words[row], is_pretokenized=True), tagged, CLASSES["bio"], "all", -100)
-        inner = whole[1:-1][:6] if side == "end" else whole[1:-1][-6:]
-        assert labels[row] == [-100, *inner, -100]
 
 
 def spans_plainly(text: str, encoding: Encoding, spans: list[dict[str, Any]], scheme: str, label: str) -> Any:
