@@ -24,6 +24,7 @@ from tests.every_kind import make
 ROWS = 1_100
 LONGEST = [
     "test_ways",
+    "test_ways",
     "test_golden",  # builds what several others look at
     "test_kills",
     "test_same_bytes",
