@@ -28,7 +28,6 @@ from tests.tables import CATEGORY, FILES, IMAGE, INTEGER, read
 from tests.test_tfrecord_source import example
 
 SPLITS = {"train": range(6), "validation": range(6, 9)}
-PICTURE = saved(np.asarray(photo(1, (16, 12))))
 ASKED = {"id": INTEGER, "split": replace(CATEGORY, optional=True)}
 
 
@@ -66,11 +65,6 @@ def test_the_rows_are_the_records_with_their_keys_and_splits(old: Path, chunk_by
     keys = [b"x-train.tfrecord:%d" % id_ for id_ in (0, 1, 3, 4, 5)]
     assert found.keys == [*keys, *(b"x-validation.tfrecord:%d" % id_ for id_ in range(3))]
     assert (found.plan.rows, found.rejects, found.plan.notes[:1]) == (8, [], ["unused columns: image, name"])
-
-
-@pytest.mark.parametrize(("key", "keys"), [("id", b"0 1 3 4 5"), ("name", b"n0 n1 n3 n4 n5")])
-def test_a_feature_gives_the_keys(old: Path, key: str, keys: bytes) -> None:
-    assert read(source(adopted(old, key=key)), ASKED).keys[:5] == keys.split()
 
 
 def test_files_that_splits_share_are_read_once(old: Path) -> None:
@@ -139,12 +133,6 @@ def test_files_that_changed_or_are_gone_are_named(old: Path) -> None:
     file.unlink()
     with raises(SourceError, file, "No such file"):
         source(output).plan(FILES, ASKED, 1)
-
-
-def test_images_stay_in_their_records(old: Path) -> None:
-    found = read(source(adopted(old)), {"image": IMAGE})
-    assert found.plan.referred_bytes > 0
-    assert all(row["image"].startswith(b"p") for row in found.rows)
 
 
 @pytest.mark.slow

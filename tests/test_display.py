@@ -9,8 +9,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from recordmill.pipeline.build.context.reports import Progress
 from recordmill.pipeline.build.run_options import Published
@@ -61,23 +59,6 @@ def test_the_life_of_a_build(life: list[tuple[int, dict[str, int], bool, tuple[s
         assert view.share == (share if share is None else pytest.approx(share))
 
 
-@given(st.integers(0, 300), st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), max_size=8), st.integers(1, 40))
-def test_the_share_of_a_stage_never_falls(expected: int, chunks: list[tuple[int, int]], batch: int) -> None:
-    state, views = State(0.0, expected, len(chunks)), []
-    read = refused = 0
-    for number, (good, bad) in enumerate(chunks):
-        read, refused = read + good + bad, refused + bad
-        views.append(state.view({"read": read, "refused": refused, "chunks": number}, False, 1.0))
-    counts = {"read": read, "refused": refused, "chunks": len(chunks)}
-    for written in [*range(0, read - refused, batch), read - refused]:
-        views.append(state.view({**counts, "written": written}, True, 2.0))
-    for stage in ("reading", "building shards"):
-        shares = [view.share for view in views if view.stage == stage]
-        assert shares == sorted(shares)
-        assert stage != "building shards" or not shares or shares[0] == 0.0
-    assert (views[-1].stage, views[-1].share) == ("publishing", None)
-
-
 def test_the_rate_is_that_of_the_last_seconds() -> None:
     state = State(0.0, rows=10_000, chunks=1)
     rates = [state.view({"read": read}, False, float(now)).details.split(", ")[1]
@@ -123,18 +104,12 @@ def test_without_a_terminal_a_line_now_and_then(tmp_path: Path) -> None:
     assert "\x1b" not in screen.getvalue()
 
 
-def finished(folder: Path, stage: str) -> tuple[Path, str]:
-    """Writes the counters of a build that has built its 30 rows; gives its folder and the stage to show."""
+def test_a_log_says_what_publishing_does_and_repeats_no_line(tmp_path: Path) -> None:
     for name in ("progress", "reports"):
-        (folder / name).mkdir()
-    step = Progress(LocalStore(str(folder / "progress")), "chunk")
+        (tmp_path / name).mkdir()
+    step = Progress(LocalStore(str(tmp_path / "progress")), "chunk")
     step.add(read=30, written=30, chunks=1, analyzed=1)
     step.write()
-    return folder, stage
-
-
-def test_a_log_says_what_publishing_does_and_repeats_no_line(tmp_path: Path) -> None:
-    folder, stage = finished(tmp_path, "saving the serving model")
     screen, ticks, looks = io.StringIO(), itertools.count(), threading.Event()
 
     def clock() -> float:
@@ -144,8 +119,8 @@ def test_a_log_says_what_publishing_does_and_repeats_no_line(tmp_path: Path) -> 
         return number * 0.7
 
     with Display(Screen(file=screen, width=80), clock, look_seconds=0.001) as display:
-        display.start(SimpleNamespace(rows=30, chunks=[1], notes=[]), planned_in(folder))
-        display.show_stage(stage)
+        display.start(SimpleNamespace(rows=30, chunks=[1], notes=[]), planned_in(tmp_path))
+        display.show_stage("saving the serving model")
         assert looks.wait(240)
     assert screen.getvalue().splitlines()[-1] == "publishing: saving the serving model"
     assert len(set(screen.getvalue().splitlines())) == len(screen.getvalue().splitlines())
@@ -156,18 +131,6 @@ def test_on_a_terminal_one_line_that_is_cleared(tmp_path: Path) -> None:
     watch(tmp_path, Screen(file=screen, force_terminal=True, width=120), screen.seen)
     assert screen.seen.is_set(), screen.getvalue()
     assert screen.getvalue().endswith("\x1b[2K")
-
-
-def test_quiet_prints_nothing(tmp_path: Path) -> None:
-    screen, waited = io.StringIO(), threading.Event()
-    threading.Timer(0.2, waited.set).start()
-    watch(tmp_path, Screen(file=screen, force_terminal=True, quiet=True), waited)
-    assert screen.getvalue() == ""
-
-
-def test_before_the_plan_something_is_said() -> None:
-    view = Display(Screen(file=io.StringIO()))._look()
-    assert (view.stage, view.share, view.details) == ("looking at the sources", None, "")
 
 
 def test_the_live_line_says_what_is_loading(tmp_path: Path) -> None:

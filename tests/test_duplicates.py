@@ -1,6 +1,5 @@
-"""Rows of equal content are counted, dropped, moved into one split or refused, in any order."""
+"""Rows of equal content are counted, dropped or refused, in any order; `test_duplicate_buckets` compares a model."""
 
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ValidationError
 
 from recordmill.pipeline.build.beam.placement import place
 from recordmill.pipeline.build.beam.runners import make_runner
@@ -36,16 +35,10 @@ from recordmill.pipeline.facts.version import duplicate_lines, duplicate_warning
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.source_reader import Block, Chunk
-from recordmill.pipeline.spec.features import AnyFeature
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.spec.split_by import Duplicates, SplitBy
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.yaml_document import SpecError
-from recordmill.transforms.contract.kinds.base import FeatureOptions
-from recordmill.transforms.contract.kinds.image import ImageOptions, ImageSequenceOptions
-from recordmill.transforms.contract.kinds.mask import MaskOptions
-from recordmill.transforms.contract.kinds.number import NumberOptions
-from recordmill.transforms.contract.kinds.raw import RawOptions
 from recordmill.transforms.contract.kinds.text import TextOptions
 from tests.messages import assert_names, raises
 
@@ -69,7 +62,7 @@ def work(folder: Path, action: str, form: RowSchema = FORM) -> PlannedBuild:
     )  # fmt: skip
 
 
-def keyed(rows: Sequence[Row], chunk: int, form: RowSchema, moved: pa.Table | None = None) -> pa.Table:
+def keyed(rows: Sequence[Row], chunk: int, form: RowSchema) -> pa.Table:
     table = {
         "text": [text for _, text, _ in rows],
         "who": [who for _, _, who in rows],
@@ -77,7 +70,7 @@ def keyed(rows: Sequence[Row], chunk: int, form: RowSchema, moved: pa.Table | No
         "@position": pa.array(range(len(rows)), pa.int64()),
     }
     block = Block(pa.table(table), [], len(rows))
-    return key_rows(block, Chunk(chunk, 0, f"{chunk}.jsonl", 0), form, LAYOUT, moved=moved)[0]
+    return key_rows(block, Chunk(chunk, 0, f"{chunk}.jsonl", 0), form, LAYOUT)[0]
 
 
 def read(chunks: Sequence[Sequence[Row]], form: RowSchema = FORM) -> list[pa.Table]:
@@ -106,11 +99,6 @@ class Placed:
         listed = [Chunk(chunk, 0, f"{chunk}.jsonl", 0) for chunk in range(len(chunks))]
         self.decisions = place(planned, listed, make_runner())
         assert place(planned, [], make_runner()) == self.decisions  # a later attempt takes them over
-
-    def moved(self) -> list[pa.Table]:
-        """The rows of each chunk, after the moves that concern it."""
-        moves = [self._read(self.decisions.moved, chunk) for chunk in range(len(self._chunks))]
-        return [keyed(rows, chunk, self._form, moves[chunk]) for chunk, rows in enumerate(self._chunks)]
 
     def left(self) -> list[tuple[pa.Table, list[Reject], int]]:
         """Returns the rows that stay, the rejects and the number of duplicates, by chunk."""
@@ -141,41 +129,6 @@ def in_chunks(rows: Sequence[Row], seed: int) -> list[list[Row]]:
     order = random.permutation(len(rows))
     cuts = sorted(random.integers(0, len(rows) + 1, 3).tolist())
     return [[rows[place] for place in part] for part in np.split(order, cuts)]
-
-
-def by_text(tables: Sequence[pa.Table], form: str = "@split") -> dict[bytes, set[Any]]:
-    found = defaultdict(set)
-    for table in tables:
-        for text, value in zip(table["text"].to_pylist(), table[form].to_pylist(), strict=True):
-            found[text].add(value)
-    return found
-
-
-@pytest.mark.first(2)
-@pytest.mark.parametrize("seed", range(4))
-def test_duplicates_never_straddle_splits_under_same_split(tmp_path: Path, seed: int) -> None:
-    rows = rows_of(seed)
-    before = by_text(read([rows]))
-    after = by_text(Placed(tmp_path, "same_split", in_chunks(rows, seed)).moved())
-    assert any(len(splits) > 1 for splits in before.values())
-    assert all(len(splits) == 1 for splits in after.values())
-    for text, splits in after.items():
-        first = min((hash_key(key.encode()).position, key) for key, own, _ in rows if own.encode() == text)[1]
-        assert splits == by_text(read([[row for row in rows if row[0] == first]]))[text]
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_groups_stay_whole_where_duplicates_link_them(tmp_path: Path, seed: int) -> None:
-    form = RowSchema(**{**FORM.__dict__, "split_by": SplitBy(group="who")})
-    rows = rows_of(seed, 30)
-    chunks = in_chunks(rows, seed)
-    tables = Placed(tmp_path, "same_split", chunks, form).moved()
-    assert all(len(splits) == 1 for splits in by_text(tables).values())
-    groups = defaultdict(set)
-    for chunk, table in zip(chunks, tables, strict=True):
-        for (_, _, who), split in zip(chunk, table["@split"].to_pylist(), strict=True):
-            groups[who].add(split)
-    assert all(len(splits) == 1 for splits in groups.values())
 
 
 @settings(max_examples=5)
@@ -277,45 +230,33 @@ def test_fail_names_the_first_pairs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("action", ["drop", "same_split", "fail"])
 def test_no_rows_have_no_duplicates(tmp_path: Path, action: str) -> None:
-    (none, one) = Placed(tmp_path / "none", action, [[], [("a", "x", "")]]).moved()
+    (none, *_), (one, *_) = Placed(tmp_path / "none", action, [[], [("a", "x", "")]]).left()
     assert (none.num_rows, one.num_rows) == (0, 1)
 
 
-ARRAY: Any = TypeAdapter(AnyFeature).validate_python({"kind": "array", "shape": [2]}).options()
-MASK = MaskOptions(image=None, max_pixels=9, max_bytes=9)
-PICTURE, TEXT = ImageOptions(max_pixels=9, max_bytes=9), TextOptions(max_length=9)
+ARRAY, TEXT = "array: {kind: 'array', dtype: uint8, shape: [2]}", "text: {kind: text}"
+PICTURE, NUMBER, ID = "image: {kind: image, size: 8}", "number: {kind: number}", "id: {kind: raw, type: int64}"
+FRAMES = "kind: image_sequence, column: y, size: 8, max_length: "
 
 
 @pytest.mark.parametrize(
     ("features", "names"),
     [
-        ({"image": PICTURE, "number": NumberOptions(), "text": TEXT}, ["image", "text"]),
-        ({"image": PICTURE, "again": PICTURE}, ["image", "again"]),
-        ({"number": NumberOptions(), "id": RawOptions()}, ["number"]),
-        ({"id": RawOptions()}, []),
-        ({"array": ARRAY, "text": TEXT, "number": NumberOptions()}, ["array", "text"]),
-        ({"image": PICTURE, "mask": MASK, "array": ARRAY}, ["image", "array"]),
+        ([PICTURE, NUMBER, TEXT], "image text"),
+        ([PICTURE, "again: {kind: image, size: 8}"], "image again"),
+        ([NUMBER, ID], "number"),
+        ([ID], ""),
+        ([ARRAY, TEXT, NUMBER], "array text"),
+        ([PICTURE, "mask: {kind: mask, image: image}", ARRAY], "image array"),
+        ([PICTURE, "b: {kind: image, size: 8, column: image}"], "image"),  # of those that read one column the first
+        ([f"c: {{{FRAMES}2}}", f"d: {{{FRAMES}3}}", f"e: {{{FRAMES}2}}"], "c d"),
+        ([TEXT, "g: {kind: text, column: text, max_length: 3}"], "text"),
     ],
 )
-def test_pictures_arrays_and_texts_are_the_content_or_else_all_but_the_key(features: Any, names: list[str]) -> None:
-    columns = dict.fromkeys(features, Column(ColumnType.TEXT))
-    form = RowSchema(columns, {name: name for name in features}, ("id",), None, None)
-    assert content_features(features, form) == names
-
-
-def test_of_features_that_read_one_column_the_first_counts() -> None:
-    frames = [ImageSequenceOptions(max_pixels=9, max_bytes=9, max_length=length) for length in (2, 3, 2)]
-    features: dict[str, FeatureOptions] = {
-        "a": PICTURE,
-        "b": PICTURE,
-        "c": frames[0],
-        "d": frames[1],
-        "e": frames[2],
-        "f": TEXT,
-    }
-    features["g"] = TextOptions(max_length=3)
-    form = RowSchema({}, {name: "xxyyytt"[place] for place, name in enumerate(features)}, None, None, None)
-    assert content_features(features, form) == ["a", "c", "d", "f"]
+def test_pictures_arrays_and_texts_are_the_content_or_else_all_but_the_key(features: list[str], names: str) -> None:
+    spec = parse_spec(f"name: a\nsource: {{format: jsonl, path: a}}\nkey: id\nfeatures: {{{', '.join(features)}}}\n")
+    columns = {name: feature.column or name for name, feature in spec.features.items()}
+    assert content_features(spec.options(), RowSchema({}, columns, ("id",), None, None)) == names.split()
 
 
 def test_the_looks_of_several_images_lie_side_by_side_also_of_no_rows() -> None:

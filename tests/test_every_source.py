@@ -15,7 +15,6 @@ import tensorflow as tf
 
 from recordmill.pipeline.adopt.adopt import Adoption, adopt
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.images.read import BuildImageReader
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
@@ -241,32 +240,3 @@ def test_the_same_rows(
         assert found[key].keys() == row.keys()
         for column, value in row.items():
             assert str(found[key][column]) == str(value), (key, column)  # NaN is like NaN
-
-
-SMALL = """
-name: small
-source: SOURCE
-key: id
-features:
-  text: {kind: text}
-  tags: {kind: categories}
-  label: {kind: category}
-label: label
-"""
-
-
-@pytest.mark.slow
-def test_several_sources_are_one_dataset(inputs: Path, raw: list[Row], tmp_path: Path) -> None:
-    writes = {"parquet": write_parquet, "tfrecord": write_tfrecord, "csv": write_csv}
-    parts = [
-        f"{{format: {name}, path: {inputs / write(inputs, raw[place::3])}}}"
-        for place, (name, write) in enumerate(writes.items())
-    ]
-    one = f"{{format: jsonl, path: '{inputs}/?.jsonl'}}"
-    several, single = (
-        build(parse_spec(SMALL.replace("SOURCE", source)), str(tmp_path / name)).manifest
-        for name, source in (("several", f"[{', '.join(parts)}]"), ("one", one))
-    )
-    assert [(source["read"], source["written"], source["rejected"]) for source in several.sources] == [(20, 20, 0)] * 3
-    assert several.splits == single.splits
-    assert several.statistics == single.statistics

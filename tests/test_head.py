@@ -1,4 +1,4 @@
-"""`recordmill head` and `show --json`: records and versions as a person, and a program, reads them."""
+"""Records of a version as people and programs read them: chosen, decoded by kind; `recordmill head`, `show --json`."""
 
 import json
 from pathlib import Path
@@ -6,13 +6,17 @@ from typing import Any
 
 import pytest
 
+from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.cli.commands import main
+from recordmill.pipeline.dataset.manifest import DatasetError
+from recordmill.pipeline.inspection.records import read_records
 from recordmill.pipeline.inspection.values import LONGEST, shown, to_json
+from recordmill.transforms.contract.kinds.base import Decoding
 from recordmill.transforms.contract.kinds.boxes import Box
 from recordmill.transforms.contract.kinds.number import Bucket
-from recordmill.transforms.contract.kinds.text import DecodedText
+from recordmill.transforms.contract.kinds.text import DecodedText, TextDescription
 from tests import published
-from tests.messages import assert_names
+from tests.messages import assert_names, raises
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +24,11 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("small")
     published.write_version(folder)
     return folder
+
+
+@pytest.fixture
+def small(output: Path) -> Dataset:
+    return open_dataset(output)
 
 
 @pytest.fixture
@@ -33,31 +42,11 @@ def run(capsys: pytest.CaptureFixture[str]) -> Any:
     return run
 
 
-def test_head_prints_a_record_as_lines(run: Any, output: Path) -> None:
-    lines, _ = run("head", str(output), "--key", "row/7")
-    place, label, note, price, text = lines
-    assert place.startswith("row/7  (")
-    assert label == "  label  bright"
-    assert note.startswith("  note   56 bytes: ff 20 6e 6f 74 65 20 37")
-    assert (price, text) == ("  price  0.875", "  text   tree über a")
-
-
 def test_the_page_of_the_docs_is_what_is_printed(run: Any, output: Path) -> None:
     page = (Path(__file__).parents[1] / "docs/inspect.md").read_text(encoding="utf-8")
     block = page.split("$ recordmill head out/small --key row/7\n")[1].split("```")[0].splitlines()
     lines, _ = run("head", str(output), "--key", "row/7")
     assert lines == block
-
-
-def test_head_prints_records_of_a_split_and_a_class_as_json(run: Any, output: Path) -> None:
-    lines, _ = run("head", str(output), "-n", "3", "--split", "test", "--class", "dark", "--json")
-    records = [json.loads(line) for line in lines]
-    assert [record["split"] for record in records] == ["test"] * 3
-    for record in records:
-        row = published.row(int(record["key"].removeprefix("row/")))
-        assert record["values"]["label"] == "dark"
-        assert record["values"]["price"] == row["price"]
-        assert record["values"]["text"] == " ".join(published.WORDS[id_ - 2] for id_ in row["text"])
 
 
 @pytest.mark.parametrize(
@@ -117,3 +106,76 @@ def test_a_value_is_one_line_and_json(value: Any, text: str, as_json: Any) -> No
 
 def test_a_long_text_is_cut() -> None:
     assert shown("x" * 5_000) == "x" * (LONGEST - 1) + "…"
+
+
+def test_all_records_come_in_the_order_of_evaluation(small: Dataset) -> None:
+    records = list(read_records(small))
+    assert [record.position for record in records] == [*range(small.splits["train"]), *range(small.splits["test"])]
+    for record in records:
+        row = published.row(int(record.key.removeprefix("row/")))
+        assert record.values["note"] == row["note"]
+        assert record.values["price"] == row["price"]
+        assert record.values["label"] == published.CLASSES[row["label"]]
+        assert record.values["text"].text == " ".join(published.WORDS[id_ - 2] for id_ in row["text"])
+
+
+def test_records_are_chosen_by_split_key_class_and_position(small: Dataset) -> None:
+    test = list(read_records(small, "test"))
+    assert {record.split for record in test} == {"test"}
+    wanted = test[7]
+    assert list(read_records(small, key=wanted.key)) == [wanted]
+    assert list(read_records(small, "train", key=wanted.key)) == []
+    assert list(read_records(small, "test", positions=[7, 3])) == [wanted, test[3]]
+    dark = [record for record in test if record.values["label"] == "dark"]
+    assert list(read_records(small, "test", label="dark")) == dark
+    assert list(read_records(small, "test", label="dark", limit=2)) == dark[:2]
+    assert [list(record.values) for record in read_records(small, "test", features=["label"], limit=1)] == [["label"]]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "facts"),
+    [
+        ({"split": "tset"}, ("split 'tset'", "`test`")),
+        ({"span": "monday"}, ("span 'monday'", "none")),
+        ({"label": "drak"}, ("class 'drak'", "`dark`", "dark, bright")),
+        ({"positions": [0]}, ("positions", "split")),
+        ({"split": "test", "positions": [1_000]}, ("1,000", "'test'")),
+        ({"features": ["lable"]}, ("feature 'lable'",)),
+    ],
+)
+def test_a_wrong_choice_says_what_there_is(small: Dataset, arguments: dict[str, Any], facts: tuple[str, ...]) -> None:
+    with raises(DatasetError, *facts):
+        list(read_records(small, **arguments))
+
+
+def test_a_damaged_record_is_named(tmp_path: Path) -> None:
+    folder = published.write_version(tmp_path)
+    dataset = open_dataset(tmp_path)
+    shard = folder / dataset.manifest.splits["test"].shards[0].file
+    data = bytearray(shard.read_bytes())
+    data[20] ^= 1
+    shard.write_bytes(data)
+    with raises(DatasetError, "record 0", shard.name, "`recordmill verify`"):
+        list(read_records(dataset, "test"))
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "words", "text"),
+    [
+        ("words", ["the", "cat"], "the cat"),
+        ("characters", ["a", "▁", "b"], "a b"),
+        ("bytes", ["<0xC3>", "<0xA9>", "<0x0A>"], "é\n"),
+        ("wordpiece", ["play", "##ing", "now"], "playing now"),
+        ("sentencepiece", ["▁the", "▁c", "<0xC3>", "<0xA9>", "t"], "the cét"),
+    ],
+)
+def test_words_are_joined_as_their_tokenizer_cut_them(tokenizer: str, words: list[str], text: str) -> None:
+    description = TextDescription(
+        max_length=None, vocabulary_size=9, padding_id=0, unknown_id=1, first_id=4, begin_id=2, end_id=3,
+        tokenizer=tokenizer,
+    )  # fmt: skip
+    vocabulary = ["", "[UNK]", "[BEGIN]", "[END]", *words]
+    ids = [2, *range(4, len(vocabulary)), 3, 0, 0]
+    shown = tuple(vocabulary[id_] for id_ in ids[:-2])
+    assert description.text(ids, Decoding(vocabulary, {}, None)) == DecodedText(tuple(ids[:-2]), shown, text)
+    assert description.text(ids, Decoding(None, {}, None)).text is None

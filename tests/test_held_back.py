@@ -149,11 +149,6 @@ def test_prune_keeps_it_and_does_not_count_it(output: str, tmp_path: Path) -> No
     assert names(output) == ["v1", "v3"]  # v2 was never live, so no reader has it open: its grace is over
 
 
-def test_a_purge_removes_it(output: str) -> None:
-    prune(output, None, 0, also=["v2"])
-    assert (live(output), names(output)) == (Latest("v1", 1), ["v1"])
-
-
 def test_the_version_before_was_never_held_back(local: str, tmp_path: Path) -> None:
     pin(local, "v2")
     publish(local, tmp_path, "v3", "33" * 32)

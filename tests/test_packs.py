@@ -20,19 +20,13 @@ from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.manifest_parts import Pack, PackFile
 from recordmill.pipeline.dataset.packs import PackIndex, pack
 from recordmill.pipeline.forget import forget
-from recordmill.pipeline.reader.packed import arrays, columns
-from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.yaml_document import SpecError
-from recordmill.transforms.contract.kinds.raw import RawDescription
-from recordmill.transforms.contract.stored import Stored
 from tests import published
 from tests.memory_store import memory_store
 from tests.messages import assert_names, raises
-from tests.published import example
 
-Rows = dict[str, list[int]]
 LENGTHS = st.lists(st.integers(0, 20), max_size=60)
 
 
@@ -78,30 +72,6 @@ def test_records_are_left_out_of_their_rows(lengths: list[int], width: int, gone
     assert pieces(before.without(gone, len(lengths))) == [row for row in rows if row]
 
 
-RAW = RawDescription(stored="int64", length="varying")
-
-
-@given(
-    st.dictionaries(st.text(max_size=3), st.lists(st.integers(1, 300), max_size=12)), st.integers(1, 9), st.booleans()
-)
-def test_ids_and_masks_of_rows_unpack_to_the_records(rows: Rows, width: int, split: bool) -> None:
-    records = [example({"ids": ids, "mask": [id_ % 2 for id_ in ids]}) for ids in rows.values()]
-    index = pack(np.array([len(ids) for ids in rows.values()], np.int64), width, split=split)
-    parsed = parse(
-        [records[record] for record in index.records], {name: Stored("int64", None) for name in ("ids", "mask")}
-    )
-    given = Pack(width, ("ids", "mask"), padding={"mask": 7})
-    ready = arrays(given, {"ids": RAW, "mask": RAW}, columns(index, parsed), np.empty)
-    assert (ready["mask"] == np.where(ready["ids_segments"] > 0, ready["ids"] % 2, 7)).all()
-    found = [
-        ids[segments == segment].tolist()
-        for ids, segments in zip(ready["ids"], ready["ids_segments"], strict=True)
-        for segment in range(1, segments.max(initial=0) + 1)
-    ]
-    starts = {key: range(0, len(ids) if split else min(1, len(ids)), width) for key, ids in rows.items()}
-    assert sorted(found) == sorted(ids[start : start + width] for key, ids in rows.items() for start in starts[key])
-
-
 @pytest.mark.parametrize(
     ("pack", "index"),
     [
@@ -117,16 +87,6 @@ def test_a_manifest_of_other_packs_is_refused(pack: Pack, index: PackFile | None
     file.write_text(json.dumps(manifest))
     with raises(DatasetError, "packs"):
         open_dataset(tmp_path)
-
-
-def test_only_lists_of_numbers_are_packed(tmp_path: Path) -> None:
-    file = published.write_version(tmp_path, packs=(Pack(8, ("note",)),)) / "dataset.json"
-    manifest = json.loads(file.read_text())
-    for number, shard in enumerate(manifest["splits"]["train"]["shards"]):
-        shard["packs"] = [PackFile(8, f"x{number}", "0" * 64, 0, 0, 0).to_json()]
-    file.write_text(json.dumps(manifest))
-    with raises(DatasetError, "'note'", "int64"):
-        open_dataset(tmp_path).training_input("train[:0]", batch_size=1, label=None, text="packed")
 
 
 def test_groups_hold_neighbours_and_waste_little(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,17 +193,6 @@ def test_rows_unpack_to_the_records(dataset: Dataset) -> None:
     assert {name: values.shape for name, values in batch.items()} == dict.fromkeys(
         ("text", "text_segments", "text_positions"), (2, 64)
     )
-
-
-@pytest.mark.slow
-def test_records_are_as_ever(dataset: Dataset) -> None:
-    assert {record.key for record in dataset.records()} == GOOD.keys()
-    (record,) = dataset.records(key="k3")
-    assert record.values["ids"] == ROWS[3]["ids"]
-
-
-def tensors(batch: Any) -> dict[str, Any]:
-    return {name: tensor.numpy() for name, tensor in batch.items()}
 
 
 @pytest.mark.slow

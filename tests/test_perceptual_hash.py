@@ -3,13 +3,14 @@
 import struct
 import zlib
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image, ImageEnhance
 
 from recordmill.pipeline.build.duplicates.find import COLOUR_DISTANCE
-from recordmill.pipeline.build.images.perceptual_hash import NONE, perceptual_hash
+from recordmill.pipeline.build.images.perceptual_hash import MEASURES, NONE, appearance, perceptual_hash
 from recordmill.pipeline.spec.split_by import DISTANCE
 from tests.pictures import photo, saved
 
@@ -148,3 +149,17 @@ def test_a_png_of_two_sizes_has_no_look() -> None:
     chunk = struct.pack(">I", len(size)) + b"IHDR" + size + struct.pack(">I", zlib.crc32(b"IHDR" + size))
     data = saved(photo(1, (40, 30)), "PNG")
     assert perceptual_hash(data[:33] + chunk + data[33:], MAX_PIXELS) == NONE
+
+
+@pytest.mark.parametrize(
+    ("color", "expected"),
+    [((255, 255, 255), (255, 0, 0, 0, 0)), ((0, 0, 0), (0, 0, 0, 0, 0)), ((255, 0, 0), (76, 134.5, -43, 127, 0))],
+)
+def test_measures_are_levels(color: tuple[int, int, int], expected: Any) -> None:
+    measured = appearance([saved(Image.new("RGB", (9, 5), color)), saved(Image.new("RGB", (64, 64), color), "PNG")], 99)
+    assert [len(measured[name]) for name in MEASURES] == [1] * 5  # the second has too many pixels
+    np.testing.assert_allclose([measured[name][0] for name in MEASURES], expected, atol=1.5)
+
+
+def test_an_unreadable_image_is_not_counted() -> None:
+    assert [len(values) for values in appearance([b"", b"no image", saved()[:99]], 1 << 20).values()] == [0] * 5

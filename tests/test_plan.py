@@ -14,10 +14,8 @@ from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.sources.files import FileInfo, FileList, LocalFiles
-from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec, parse_spec
 from tests.constants import constants
-from tests.messages import raises
 
 FEATURES = "n: {kind: number}"
 LINES = "".join(f'{{"n": {number}, "i": "a.png"}}\n' for number in range(100))
@@ -51,11 +49,6 @@ def test_chunks_are_numbered_by_source_and_file(rows: Path) -> None:
     assert len(found) > 2
     assert plan.roots == (str(rows), str(rows))
     assert plan.rows == pytest.approx(200, rel=0.05)
-
-
-def test_a_source_that_is_not_there_is_told_of(rows: Path) -> None:
-    with raises(SourceError, "missing.jsonl"):
-        planned(rows, sources=("a.jsonl", "missing.jsonl"))
 
 
 @pytest.mark.first(3)
@@ -124,15 +117,7 @@ def test_the_same_inputs_have_the_same_key(rows: Path) -> None:
     assert len(planned(rows).build_key) == 64
 
 
-def grow(rows: Path) -> None:
-    with (rows / "a.jsonl").open("a") as file:
-        file.write("\n")
-    os.utime(rows / "a.jsonl", (1_000_000, 1_000_000))
-
-
 CHANGES = {
-    "a file's size": (grow, {}),
-    "a file's time": (lambda rows: os.utime(rows / "a.jsonl", (1_000_001, 1_000_001)), {}),
     "a file's name": (lambda rows: (rows / "a.jsonl").rename(rows / "c.jsonl"), {}),
     "one more file": (lambda rows: (rows / "c.jsonl").write_text(LINES), {}),
     "a feature": (lambda rows: None, {"features": "n: {kind: number, normalize: none}"}),

@@ -126,13 +126,6 @@ def test_the_second_time_nothing_else_is_under_way() -> None:
     assert most[0] == 6
 
 
-@pytest.mark.parametrize("error", [MemoryError(), EXHAUSTED, pa.ArrowMemoryError()])
-def test_memory_that_is_short_twice_ends_the_build(error: Exception) -> None:
-    assert retry_alone(Failing(error), "do it") == "done"
-    with raises(OutOfMemoryError, "memory", "do it"):
-        retry_alone(Failing(error, error), "do it")
-
-
 @pytest.mark.parametrize(
     "error", [MemoryError(), ImportError("no module"), OSError(errno.ENOSPC, "full"), OSError(errno.EMFILE, "files")]
 )
@@ -143,18 +136,6 @@ def test_pillow_without_memory_says_nothing_of_the_image(error: Exception, monke
         decodable(GIF, asdict(OPTIONS))
 
 
-def test_a_damaged_image_is_one_all_the_same() -> None:
-    with pytest.raises(ImageError) as raised:
-        decodable(GIF[:40], asdict(OPTIONS))
-    assert raised.value.reason == "undecodable_image"
-
-
-@pytest.mark.parametrize("error", [MemoryError(), OSError("out of memory when reading image file")])
-def test_an_image_is_loaded_again_where_memory_was_short(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Image, "open", Failing(error, function=Image.open))
-    assert ("transcoded", "GIF") in BuildImageReader(BeamFiles(), [""], "").load(0, inline(GIF), OPTIONS).counts
-
-
 @pytest.mark.parametrize(
     ("error", "expected", "facts"),
     [
@@ -162,12 +143,15 @@ def test_an_image_is_loaded_again_where_memory_was_short(error: Exception, monke
         (OSError("out of memory when reading image file"), ImageError, ["GIF", "damaged"]),
     ],
 )
-def test_what_fails_alone_too_is_believed(
+def test_an_image_is_loaded_again_and_what_fails_alone_too_is_believed(
     error: Exception, expected: type[Exception], facts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    reader, opened = BuildImageReader(BeamFiles(), [""], ""), Image.open
+    monkeypatch.setattr(Image, "open", Failing(error, function=opened))
+    assert ("transcoded", "GIF") in reader.load(0, inline(GIF), OPTIONS).counts
     monkeypatch.setattr(Image, "open", Failing(error, error))
     with raises(expected, *facts):
-        BuildImageReader(BeamFiles(), [""], "").load(0, inline(GIF), OPTIONS)
+        reader.load(0, inline(GIF), OPTIONS)
 
 
 @pytest.mark.first(2)

@@ -155,13 +155,16 @@ def test_a_day_that_was_rolled_back_waits_and_the_next_one_does_not(tmp_path: Pa
 
 
 @pytest.mark.nightly
-def test_files_that_are_touched_undo_no_rollback(tmp_path: Path) -> None:
+def test_files_that_are_touched_undo_no_rollback_and_what_it_held_goes_with_other_inputs(tmp_path: Path) -> None:
     made = Output(tmp_path, str(tmp_path / "out"))
     first, second = (made.build(count).manifest.version for count in (5, 6))
     rollback(made.output)
     again = made.held(6, touched=1000)
     assert (again.is_new, made.live) == (True, first)
-    assert again.manifest.version != second
+    assert [each.manifest.version for each in list_versions(made.output)] == [first, second, again.manifest.version]
+    assert made.build(5).exit_code == ExitCode.UP_TO_DATE
+    assert [each.manifest.version for each in list_versions(made.output)] == [first, second]  # this one was live
+    again = made.held(6, touched=1000)
     assert approve(made.output)[0].version == again.manifest.version
     assert made.build(6, touched=2000).exit_code == ExitCode.UP_TO_DATE
 
@@ -173,27 +176,3 @@ def test_a_pointer_of_before_is_read_and_one_without_rollbacks_has_no_new_field(
     assert "rolled_back" not in latest.to_text()
     held = replace(latest, rolled_back=("a" * 64,))
     assert Latest.from_json(json.loads(held.to_text())) == held
-
-
-@pytest.mark.nightly
-def test_a_rollback_to_a_newer_version_holds_nothing_back(tmp_path: Path) -> None:
-    made = Output(tmp_path, str(tmp_path / "out"))
-    first, second = (made.build(count).manifest.version for count in (5, 6))
-    rollback(made.output)
-    rollback(made.output, second)
-    latest = latest_of(open_store(made.output))
-    assert latest is not None
-    assert latest.rolled_back == ()
-    assert made.build(5).manifest.version == first
-    assert made.live == first
-
-
-@pytest.mark.nightly
-def test_what_only_a_rollback_holds_back_goes_when_the_inputs_of_the_live_version_are_back(tmp_path: Path) -> None:
-    made = Output(tmp_path, str(tmp_path / "out"))
-    first, second = (made.build(count).manifest.version for count in (5, 6))
-    rollback(made.output)
-    again = made.held(6, touched=1000).manifest.version
-    assert [each.manifest.version for each in list_versions(made.output)] == [first, second, again]
-    assert made.build(5).exit_code == ExitCode.UP_TO_DATE
-    assert [each.manifest.version for each in list_versions(made.output)] == [first, second]  # this one was live

@@ -1,23 +1,24 @@
 """A trained model behind its dataset's transform scores raw rows as it scores stored ones."""
 
 import json
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from recordmill import Dataset, UserError, build, open_dataset, parse_spec
 from recordmill.augment import CenterCrop
-from recordmill.pipeline.build.run_options import Published
+from recordmill.keras import servable
 from recordmill.pipeline.private_folder import PREFIX
 from tests.messages import assert_names, raises
 from tests.opened import opened
 from tests.pictures import saved
+from tests.served_alone import alone
 
 pytestmark = pytest.mark.slow
 SPEC = """
@@ -33,28 +34,6 @@ features:
   label: {{kind: category}}
 label: label
 """
-SERVE = """
-import importlib.abc, json, sys
-
-class Blocker(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("recordmill", "tensorflow_transform", "apache_beam"):
-            raise ImportError(f"{name} is blocked")
-
-sys.meta_path.insert(0, Blocker())
-import tensorflow as tf
-
-folder, *images = sys.argv[1:]
-serve = tf.saved_model.load(folder).signatures["serving_default"]
-given = serve(image=tf.constant([open(image, "rb").read() for image in images]))
-print(json.dumps({
-    "inputs": sorted(serve.structured_input_signature[1]),
-    "classes": [[name.decode() for name in row] for row in given["classes"].numpy()],
-    "scores": given["scores"].numpy().tolist(),
-}))
-"""
-
-
 ROWS = 12
 Tensors = dict[str, Any]
 
@@ -93,57 +72,41 @@ IMAGE, SMALL, TEXT = ((8, 8, 3), "float32"), ((4, 4, 3), "float32"), ((4,), "int
 
 
 def inputs(**given: tuple[tuple[int | None, ...], str]) -> Tensors:
-    import keras
-
     keras.utils.set_random_seed(1)
     return {name: keras.Input(shape, name=name, dtype=dtype) for name, (shape, dtype) in given.items()}
 
 
 def scores_of(tensors: list[Any]) -> Any:
-    import keras
-
     flat = [keras.layers.Flatten()(keras.ops.cast(tensor, "float32") / 9) for tensor in tensors]
     return keras.layers.Dense(3)(keras.layers.Concatenate()(flat) if len(flat) > 1 else flat[0])
 
 
 def of_list(**given: Any) -> Any:
-    import keras
-
     tensors = list(inputs(**given).values())
     return keras.Model(tensors, scores_of(tensors))
 
 
 def of_mapping(**given: Any) -> Any:
-    import keras
-
     tensors = inputs(**given)
     return keras.Model(tensors, scores_of(list(tensors.values())))
 
 
 def of_nest() -> Any:
-    import keras
-
     tensors = inputs(image=IMAGE, text=TEXT, weight=((), "float32"))
     image, text, weight = tensors.values()
     return keras.Model([[image], {"text": text, "weight": weight}], scores_of([image, text, weight]))
 
 
 def of_one(name: str | None) -> Any:
-    import keras
-
     image = keras.Input((8, 8, 3), name=name)
     return keras.Model(image, scores_of([image]))
 
 
 def sequential(*first: Any) -> Any:
-    import keras
-
     return keras.Sequential([*first, keras.layers.Rescaling(1 / 9), keras.layers.Dense(3)])
 
 
 def subclass() -> Any:
-    import keras
-
     class Counting(keras.Model):
         def __init__(self) -> None:
             super().__init__()
@@ -157,8 +120,6 @@ def subclass() -> Any:
 
 
 def several_outputs() -> Any:
-    import keras
-
     image = keras.Input((8, 8, 3), name="image")
     flat = keras.layers.Flatten()(image)
     return keras.Model([image], [keras.layers.Dense(1, name="size")(flat), keras.layers.Dense(2, name="colour")(flat)])
@@ -201,8 +162,6 @@ FIRST = ("a list", "parts", "a subclass", "a sequence", "pixels as numbers")
     "form", [pytest.param(name, marks=[pytest.mark.nightly] * (name not in FIRST)) for name in FORMS]
 )
 def test_a_served_row_is_what_the_model_was_trained_on(form: str, dataset: Dataset) -> None:
-    from recordmill.keras import servable
-
     make, options, sent = FORMS[form]
     model, read = make(), dataset.evaluation_input("train", batch_size=ROWS, **options)
     with warnings.catch_warnings():
@@ -229,10 +188,6 @@ def test_a_served_row_is_what_the_model_was_trained_on(form: str, dataset: Datas
 @pytest.mark.parametrize("form", ["a list", "one of another name", "a nest", "a sequence", "a subclass"])
 @pytest.mark.parametrize("face", ["as_tf_data", "native", "as_keras"])
 def test_a_model_learns_and_a_servable_of_before_has_its_weights(form: str, face: str, dataset: Dataset) -> None:
-    import keras
-
-    from recordmill.keras import servable
-
     make, options, sent = FORMS[form]
     model, train = make(), dataset.training_input("train", batch_size=4, epochs=1, **options)
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
@@ -289,31 +244,25 @@ def test_an_input_warns_of_what_no_served_row_has(
 
 @pytest.mark.nightly
 def test_a_served_model_needs_tensorflow_and_its_own_inputs_alone(dataset: Dataset, tmp_path: Path) -> None:
-    from recordmill.keras import servable
-
     model = of_mapping(image=IMAGE)
     with opened() as paths:
-        servable(model, dataset).save(tmp_path / "1")
+        servable(model, dataset).save(tmp_path / "models/toy/1")
     modules = [path for path in paths if "__autograph" in path]
     assert [path for path in modules if PREFIX not in path] == []  # of a folder that others write into
     assert modules
-    images = [str(Path(dataset.folder).parents[2] / f"{number}.png") for number in (3, 11)]
-    done = subprocess.run([sys.executable, "-c", SERVE, str(tmp_path / "1"), *images], capture_output=True, timeout=200)
-    assert done.returncode == 0, done.stderr.decode()
-    served = json.loads(done.stdout)
-    assert served["inputs"] == ["image"]
+    serve = alone(str(tmp_path / "models/toy/1")).signatures["serving_default"]
+    assert [*serve.structured_input_signature[1]] == ["image"]
+    served = serve(image=tf.constant([raw_rows()["image"][number] for number in (3, 11)]))
     ((features, _),) = dataset.evaluation_input("train", batch_size=ROWS, with_key=True).as_numpy()
     scores = model({"image": features["image"]}).numpy()
     for row, key in enumerate((b"03", b"11")):
         of_key = scores[[bytes(each) for each in features["key"]].index(key)]
         order = np.argsort(-of_key)
-        assert served["classes"][row] == [dataset.classes[id_] for id_ in order]
-        np.testing.assert_allclose(served["scores"][row], of_key[order], rtol=1e-5)
+        assert [name.decode() for name in served["classes"].numpy()[row]] == [dataset.classes[id_] for id_ in order]
+        np.testing.assert_allclose(served["scores"].numpy()[row], of_key[order], rtol=1e-5)
 
 
 def test_scores_are_shares_and_as_many_as_wanted(dataset: Dataset) -> None:
-    from recordmill.keras import servable
-
     model, raw = of_list(image=IMAGE, text=TEXT), raw_rows()
     given = servable(model, dataset, activation="softmax", top=2)(
         image=raw["image"][5:6] * 2, text=["an ant", "nothing known"]
@@ -325,8 +274,6 @@ def test_scores_are_shares_and_as_many_as_wanted(dataset: Dataset) -> None:
 
 @pytest.mark.nightly
 def test_a_model_of_cropped_images_says_how_they_are_made(dataset: Dataset) -> None:
-    from recordmill.keras import servable
-
     model, image = of_mapping(image=SMALL), raw_rows()["image"][5:6]
     with raises(UserError, "'image'", "(None, 4, 4, 3)", "(None, 8, 8, 3)", "`prepare`"):
         servable(model, dataset)
@@ -335,15 +282,3 @@ def test_a_model_of_cropped_images_says_how_they_are_made(dataset: Dataset) -> N
     assert given["scores"].shape == (1, 3)
     with raises(UserError, "'image'", "`prepare`", "let it return"):
         servable(model, dataset, prepare=lambda features: {})
-
-
-@pytest.mark.nightly
-def test_a_client_sends_no_feature_that_the_model_does_not_look_at(every_kind: tuple[Path, Published]) -> None:
-    import tensorflow_text  # noqa: F401 - the spec asks for its operations
-
-    from recordmill.keras import servable
-
-    model = of_list(number=((), "float32"))
-    served = servable(model, open_dataset(str(every_kind[1].folder)))
-    assert sorted(served.signature.structured_input_signature[1]) == ["number"]
-    assert next(iter(served(number=[1.5, 2.5]).values())).shape == (2, 3)

@@ -1,19 +1,10 @@
 """What decides a row's split: a column, a time, a group, the classes of a feature; the hash of the key otherwise."""
 
-from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from recordmill.pipeline.build.duplicates.fingerprints import BUCKET, by_hash
-from recordmill.pipeline.build.worker.placement import bounds, class_counts, distinct
-from recordmill.pipeline.dataset.placement import Hashes, hash_keys, split_bounds, strata_of
 from recordmill.pipeline.spec.split_by import SplitBy, instant
 from tests.messages import raises
 
@@ -75,31 +66,3 @@ def test_eight_digits_are_a_date() -> None:
 
 def test_a_time_without_a_zone_is_utc() -> None:
     assert instant("2025-01-01") == instant("2025-01-01T01:00+01:00") == instant("1735689600.0")
-
-
-def bounds_of(hashes: Hashes, shares: Sequence[float], buckets: int) -> Sequence[int]:
-    """The bounds of a class, cut in buckets."""
-    rows = by_hash(pa.table({"class": pa.array([b"c"] * len(hashes), pa.binary()), "hash": hashes}), "hash", buckets)
-    found = {place: distinct(rows.filter(pc.equal(rows[BUCKET], place))) for place in rows[BUCKET].unique().to_pylist()}
-    counts = {place: class_counts(table) for place, table in found.items()}
-    return bounds(counts, shares, found.__getitem__).get("c", [1 << 64] * len(shares))
-
-
-@given(
-    st.lists(st.integers(0, 2**64 - 1), unique=True, max_size=60),
-    st.lists(st.integers(0, 5), min_size=1).filter(any),
-    st.integers(1, 9),
-)
-def test_a_class_is_cut_by_the_shares_to_the_row(hashes: list[int], shares: list[int], buckets: int) -> None:
-    bounds = bounds_of(np.array(hashes + hashes, np.uint64), shares, buckets)
-    assert list(bounds) == sorted(bounds)
-    places = strata_of(np.array(hashes, np.uint64), ["c"] * len(hashes), {"c": bounds})
-    for place, share in enumerate(shares):
-        assert abs(int((places == place).sum()) - share * len(hashes) / sum(shares)) <= 1
-
-
-def test_a_large_class_is_cut_where_all_keys_are() -> None:
-    hashes, _, _ = hash_keys([b"%d" % number for number in range(20_000)])
-    found = bounds_of(hashes, [80, 10, 10], 4)
-    expected = split_bounds(dict(zip(SPLITS, [80, 10, 10], strict=True)))
-    assert [one / 2**64 for one in found] == pytest.approx([one / 2**64 for one in expected], abs=0.01)

@@ -1,29 +1,19 @@
-"""Labels of tokens: equal to those that plain Python makes of the package's words and offsets; built, read, refused."""
+"""Labels of tokens: equal to those that plain Python makes of the package's words and offsets; and what is refused."""
 
 import json
 import random
-from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-import tensorflow as tf
 from tokenizers import Encoding, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import BPE
 
-from recordmill import Dataset, open_dataset
-from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.build.texts.encode import RowEncoder, encoded_name
-from recordmill.pipeline.build.texts.token_labels import Labeller, TagsError, check_sequence, spread
-from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.export.export import export
+from recordmill.pipeline.build.texts.token_labels import Labeller, TagsError, check_sequence
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
-from recordmill.pipeline.verify.parity import with_parity
-from recordmill.pipeline.verify.verify import verify
 from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.contract.kinds.token_labels import PREFIXES, TokenLabelsOptions
 from tests import models
@@ -68,13 +58,11 @@ def encoded(rows: RowEncoder, texts: list[Any], cells: list[Any]) -> tuple[list[
     return (*(table[encoded_name(name)].to_pylist() for name in ("body", "tags")), faults)
 
 
-def theirs(name: str, **cut: Any) -> tuple[Tokenizer, bytes]:
+def theirs(name: str) -> tuple[Tokenizer, bytes]:
     data = models.MADE[name]().to_str().encode()
     made = Tokenizer.from_str(data.decode())
     made.no_padding()
     made.no_truncation()
-    if cut:
-        made.enable_truncation(**cut)
     return made, data
 
 
@@ -106,23 +94,6 @@ def test_labels_are_those_of_the_packages_words(name: str, label: str) -> None:
     assert not faults
     assert ids == [each.ids for each in wanted]
     assert labels == [plainly(*each, CLASSES["bio"], label, -7) for each in zip(wanted, tags, strict=True)]
-
-
-@pytest.mark.parametrize(("side", "direction"), [("end", "right"), ("start", "left")])
-def test_labels_are_cut_as_ids(side: str, direction: str) -> None:
-    package, data = theirs("wordpiece", max_length=8, direction=direction)
-    draw = random.Random(2)
-    words = [made_words(draw) for _ in range(200)]
-    tags = [made_tags(draw, len(each), "bio") for each in words]
-    text = {"pretokenized": True, "max_length": 8, "truncate": side, "keep_length": True}
-    rows = encoder(data, text, {"classes": CLASSES["bio"], "label": "all"})
-    ids, labels, _ = encoded(rows, words, [[tag.encode() for tag in each] for each in tags])
-    assert ids == [package.encode(each, is_pretokenized=True).ids for each in words]
-    package.no_truncation()
-    for row, tagged in enumerate(tags):  # a cut may begin within a word: labels are those of the whole text
-        whole = plainly(package.encode(words[row], is_pretokenized=True), tagged, CLASSES["bio"], "all", -100)
-        inner = whole[1:-1][:6] if side == "end" else whole[1:-1][-6:]
-        assert labels[row] == [-100, *inner, -100]
 
 
 def spans_plainly(text: str, encoding: Encoding, spans: list[dict[str, Any]], scheme: str, label: str) -> Any:
@@ -208,19 +179,6 @@ def test_a_tokenizer_of_one_word_labels_words_of_the_text(pre_tokenizer: Any) ->
     assert labelled == [("a", 1), (",", 0), *[(" ", 0)] * 3, ("r", 3), (".", 0), (" ", 0)], "a piece may be a space"
 
 
-@pytest.mark.parametrize("scheme", ["bio", "bioes"])
-def test_pieces_say_what_their_words_say(scheme: str) -> None:
-    draw = random.Random(4)
-    for _ in range(300):
-        tags = made_tags(draw, draw.randint(1, 8), scheme)
-        check_sequence(tags, scheme)
-        pieces = [piece for tag in tags for piece in spread(tag, draw.randint(1, 4), scheme)]
-        check_sequence(pieces, scheme)
-        assert Counter(tag[2:] for tag in tags if tag[:2] in ("B-", "S-")) == Counter(
-            piece[2:] for piece in pieces if piece[:2] in ("B-", "S-")
-        )
-
-
 SEQUENCES = [
     ("bio", "I-PER", (1, "I-PER", "the beginning")),
     ("bio", "O I-PER", (2, "I-PER", "O")),
@@ -284,15 +242,11 @@ def test_faults_name_the_place_and_no_text(text: Any, tags: Any, reason: str, fa
     assert "Zorro" not in faults[1].message
 
 
-def test_ids_are_tags_too_and_missing_ones_ignore_all() -> None:
-    package = theirs("bpe")[0]
+def test_a_name_comes_before_an_id() -> None:
     words = ["ab", "c"]
-    encoding = package.encode(words, is_pretokenized=True)
-    labeller = Labeller(TokenLabelsOptions(text="body", classes=CLASSES["bio"], optional=True))
-    assert labeller(words, encoding, [b"1", b"2"]) == labeller(words, encoding, [b"B-PER", b"I-PER"])
-    assert labeller(words, encoding, []) == [-100] * len(encoding.ids)
-    numbers = Labeller(TokenLabelsOptions(text="body", classes=("1", "0"), scheme="none"))
-    assert numbers(words, encoding, [b"1", b"0"]) == [0, -100, 1], "a name comes before an id"
+    encoding = theirs("bpe")[0].encode(words, is_pretokenized=True)
+    labeller = Labeller(TokenLabelsOptions(text="body", classes=("1", "0"), scheme="none"))
+    assert labeller(words, encoding, [b"1", b"0"]) == [0, -100, 1]
 
 
 SPEC_FAULTS = [
@@ -345,93 +299,3 @@ def test_a_file_of_tags(tmp_path: Path) -> None:
     (tmp_path / "a.yaml").write_text(spec % (FEATURES, "classes_file: tags.txt"))
     with raises(SpecError, "features.tags.classes_file", "tags.txt", "'NOUN'", "`scheme: none`"):
         load_spec(str(tmp_path / "a.yaml"))
-
-
-SPEC = """
-name: labelled
-source: {format: jsonl, path: rows.jsonl}
-key: id
-splits: {train: 80, test: 20}
-features:
-  body: {kind: text, column: words, pretokenized: true, tokenizer: huggingface, model: bpe.json, max_length: 16}
-  tags: {kind: token_labels, text: body, classes: CLASSES, label: all}
-  kinds: {kind: token_labels, text: body, classes: [noun, verb], scheme: none, optional: true}
-  text: {kind: text, tokenizer: huggingface, model: wordpiece.json}
-  found: {kind: token_labels, text: text, column: spans, spans: true, classes: CLASSES}
-pack: {length: 40, features: [body, tags, kinds]}
-rejects: {max_share: 0.3}
-"""
-BAD = {
-    "3": {"tags": ["I-PER"], "words": ["a"]},
-    "5": {"words": ["a"], "tags": ["O", "O"]},
-    "7": {"spans": [{"start": 99, "end": 100}]},
-}
-
-
-def rows() -> Iterator[dict[str, Any]]:
-    draw = random.Random(5)
-    for number in range(40):
-        words = made_words(draw) or ["one"]
-        tags = made_tags(draw, len(words), "bio")
-        kinds = {} if number % 3 else {"kinds": [draw.randint(0, 1) for _ in words]}
-        row: dict[str, Any] = {"id": str(number), "words": words, "tags": tags, **kinds, "text": "Anna met Bo"}
-        row["spans"] = [span(0, 4)] if number % 2 else [[0, 4, "PER"]]
-        yield row | BAD.get(str(number), {})
-
-
-@pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
-    folder = tmp_path_factory.mktemp("labelled")
-    for name, make in models.MADE.items():
-        make().save(str(folder / f"{name}.json"))
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows()))
-    (folder / "dataset.yaml").write_text(SPEC.replace("CLASSES", json.dumps(CLASSES["bio"])))
-    return build(load_spec(str(folder / "dataset.yaml")), str(folder / "out"))
-
-
-@pytest.fixture(scope="module")
-def dataset(published: Published) -> Dataset:
-    return open_dataset(published.folder)
-
-
-@pytest.fixture(scope="module")
-def wanted() -> dict[str, tuple[list[int], list[int], list[int]]]:
-    package, _ = theirs("bpe", max_length=16)
-    made = {}
-    for row in rows():
-        if row["id"] not in BAD:
-            encoding = package.encode(row["words"], is_pretokenized=True)
-            names = [("noun", "verb")[kind] for kind in row.get("kinds", [])]
-            kinds = plainly(encoding, names, ("noun", "verb"), "first", -100) if names else [-100] * len(encoding.ids)
-            made[row["id"]] = encoding.ids, plainly(encoding, row["tags"], CLASSES["bio"], "all", -100), kinds
-    return made
-
-
-@pytest.mark.slow
-def test_labels_are_neither_served_nor_an_input(published: Published) -> None:
-    serve = tf.saved_model.load(str(Path(published.folder) / "serving")).signatures["serving_default"]
-    assert serve.structured_input_signature[1].keys() == {"body", "body_lengths", "text", "text_lengths"}
-    assert serve.structured_outputs.keys() == {"body", "text"}
-    spec = load_spec(str(Path(published.folder).parents[2] / "dataset.yaml"))
-    report = with_parity(verify(published.folder), spec, rows=20)
-    assert [str(problem) for problem in report.findings.problems] == []
-    assert report.findings.checked["rows"] >= 15
-
-
-@pytest.mark.slow
-def test_people_see_tags(dataset: Dataset, wanted: dict[str, Any], tmp_path: Path) -> None:
-    assert dataset.class_names("tags") == [*CLASSES["bio"]]
-    with raises(UserError, "'body'"):
-        dataset.class_names("body")
-    for record in dataset.records():
-        names = [CLASSES["bio"][id_] if id_ >= 0 else None for id_ in wanted[record.key][1]]
-        assert record.values["tags"] == names
-    words = ["one", "two"]
-    assert dataset.tokenizer("body").encode(words).tolist() == theirs("bpe")[0].encode(words, is_pretokenized=True).ids
-    export(dataset, "parquet", tmp_path / "exported")
-    table = pa.concat_tables(
-        [pa.parquet.read_table(file) for file in sorted((tmp_path / "exported").rglob("*.parquet"))]
-    )
-    assert sorted(map(str, table["tags"].to_pylist())) == sorted(
-        str(record.values["tags"]) for record in dataset.records()
-    )

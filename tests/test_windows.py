@@ -7,15 +7,12 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import tensorflow as tf
-from hypothesis import given
-from hypothesis import strategies as st
 from tokenizers import Tokenizer
 
 from recordmill import Dataset, open_dataset
-from recordmill.pipeline.build.beam import runners
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.run_options import Published, RunOptions
-from recordmill.pipeline.build.worker.build_shard import expand, too_much_in_windows, windows
+from recordmill.pipeline.build.run_options import Published
+from recordmill.pipeline.build.worker.build_shard import expand, too_much_in_windows
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.compare.diff import diff
 from recordmill.pipeline.errors import UserError
@@ -25,7 +22,6 @@ from recordmill.pipeline.reader.frame_walk import FrameBatch
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.rows import KEY_ALONE, open_records
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
-from recordmill.pipeline.verify.parity import with_parity
 from recordmill.pipeline.verify.shards import RecordChecks
 from recordmill.pipeline.verify.verify import verify
 from recordmill.transforms.contract.kinds.text import TextOptions, Window
@@ -53,20 +49,6 @@ def test_windows_are_those_of_the_package(length: int, stride: int, rows: int) -
     for row, window in zip(of_rows.tolist(), expanded["text"].to_list(), strict=True):
         ours[row].append(window)
     assert ours == expected
-
-
-@given(st.lists(st.integers(0, 60), max_size=9), st.integers(1, 20), st.data())
-def test_windows_join_to_the_texts(lengths: list[int], length: int, data: st.DataObject) -> None:
-    stride = data.draw(st.integers(1, length))
-    made = windows(np.array(lengths, np.int64), Window(length, stride))
-    texts = [list[int]() for _ in lengths]
-    for row, number, start, size in zip(*(part.tolist() for part in made), strict=True):
-        assert start == number * stride
-        assert len(texts[row]) == (start + length - stride if number else 0), "windows overlap by length - stride"
-        texts[row][start:] = range(start, start + size)
-        assert size == length or start + size == lengths[row]
-    assert texts == [[*range(size)] for size in lengths]
-    assert (np.bincount(made.rows, minlength=len(lengths))[np.array(lengths, np.int64) <= length] == 1).all()
 
 
 def test_windows_repeat_the_bytes_of_a_row_as_often_as_is_allowed() -> None:
@@ -200,20 +182,8 @@ def test_a_key_finds_all_windows_and_the_first_one(dataset: Dataset) -> None:
 
 
 @pytest.mark.slow
-def test_verify_accepts_it_and_serving_takes_the_first_window(published: Published) -> None:
-    spec = load_spec(str(Path(published.folder).parents[2] / "dataset.yaml"))
-    report = with_parity(verify(published.folder), spec, rows=100)
-    assert [str(problem) for problem in report.findings.problems] == []
-    assert report.findings.checked["rows"] == ROWS - 1
-    serve = tf.saved_model.load(f"{published.folder}/serving").signatures["serving_default"]
-    served = serve(text=tf.constant([text(50)]), title=tf.constant(["t"]))
-    assert served["text"].numpy().tolist() == [ids_of(50)[:LENGTH]]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("order", "fact"),
-    [([1, 0, 2], "before 1"), ([0, 2], "lacks the window before 2"), ([0, 0, 1], "duplicate")],
+    ("order", "fact"), [([1, 0, 2], "before 1"), ([0, 2], "lacks the window before 2"), ([0, 0, 1], "duplicate")]
 )
 def test_verify_names_windows_out_of_order(published: Published, order: list[int], fact: str) -> None:
     manifest, found = published.manifest, list[str]()
@@ -226,17 +196,6 @@ def test_verify_names_windows_out_of_order(published: Published, order: list[int
     chosen = [data[first + each] for each in order]
     checks.check(FrameBatch([*range(len(chosen))], [0] * len(chosen), chosen))
     assert_names(found, fact)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("threads", [1, 4])
-def test_chunks_and_threads_do_not_show(
-    published: Published, threads: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(runners, "worker_threads", lambda processes: threads)
-    write(tmp_path)
-    again = build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out"), RunOptions(chunk_bytes=500))
-    assert [shard.sha256 for shard in again.manifest.shards] == [shard.sha256 for shard in published.manifest.shards]
 
 
 @pytest.mark.slow

@@ -2,16 +2,11 @@
 
 import io
 import json
-import pickle
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,6 +20,7 @@ from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.compare.diff import diff as diff_versions
 from recordmill.pipeline.verify.parity import with_parity
 from recordmill.pipeline.verify.verify import verify as verify_version
+from tests.served_alone import LOAD, alone
 from tests.table.case import ROWS, SPLITS, Case, difference, named
 from tests.table.reading import by_key, key_of, wrong_records, wrong_values
 from tests.table.ways import REFUSED, Found, World, judged, way
@@ -65,54 +61,12 @@ def planned(world: World) -> Found:
     return _of_all(world, wrong)
 
 
-SERVE = """
-import importlib.abc, pickle, sys
-
-class Blocker(importlib.abc.MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("recordmill", "tensorflow_transform", "apache_beam", "tfx_bsl"):
-            raise ImportError(f"{name} is blocked")
-
-sys.meta_path.insert(0, Blocker())
-import tensorflow as tf
-import tensorflow_text  # the spec asks for its operations
-
-folder, signature, file = sys.argv[1:]
-serve = tf.saved_model.load(folder).signatures[signature]
-with open(file, "rb") as given:
-    columns = pickle.load(given)
-specs = serve.structured_input_signature[1]
-served = serve(**{name: tf.constant(columns[name], spec.dtype) for name, spec in specs.items()})
-with open(file, "wb") as to:
-    pickle.dump({name: each.numpy() for name, each in served.items()}, to)
-"""
-LOAD = tf.saved_model.load
-
-
-def _alone(folder: str) -> Any:
-    """Loads a serving model; its calls are answered by a process that has TensorFlow and not the project."""
-
-    def signature(name: str) -> Any:
-        def serve(**columns: Any) -> dict[str, Any]:
-            file = Path(folder).parents[2] / "served.pickle"
-            file.write_bytes(pickle.dumps({name: each.numpy() for name, each in columns.items()}))
-            subprocess.run([sys.executable, "-c", SERVE, folder, name, file], check=True, cwd="/", timeout=300)
-            served = pickle.loads(file.read_bytes())  # noqa: S301
-            return {name: SimpleNamespace(numpy=lambda each=each: each) for name, each in served.items()}
-
-        serve.structured_input_signature = loaded[name].structured_input_signature  # type: ignore[attr-defined]
-        return serve
-
-    loaded = LOAD(folder).signatures
-    return SimpleNamespace(signatures={name: signature(name) for name in loaded})
-
-
 @way("served: raw rows through the serving model")
 def served(world: World) -> Found:
     """The model that a build saves makes of raw rows the bits that both readers make of records."""
 
     def wrong(table: Table) -> Iterator[str]:
-        calls = [(len(ROWS), _alone), (1, LOAD)] if table.folder.name == "main" else [(len(ROWS), LOAD)]
+        calls = [(len(ROWS), alone), (1, LOAD)] if table.folder.name == "main" else [(len(ROWS), LOAD)]
         for rows, load in calls:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(tf.saved_model, "load", load)
@@ -120,8 +74,9 @@ def served(world: World) -> Found:
             for problem in report.findings.problems:
                 yield str(problem.message).replace("'", "", 1).replace("' ", ": ", 1)
         default = LOAD(f"{table.published.folder}/serving").signatures["serving_default"]
-        if table.label in {*default.structured_input_signature[1], *default.structured_outputs}:
-            yield f"{table.label}: a client has to send the label"
+        labels = {table.label, *(name for name, case in table.cases.items() if case.kind == "token_labels")}
+        for name in labels & {*default.structured_input_signature[1], *default.structured_outputs}:
+            yield f"{name}: a client has to send the label"
 
     return _of_all(world, wrong)
 
