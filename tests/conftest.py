@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from recordmill import Dataset, open_dataset
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.inputs import input_table
 from recordmill.pipeline.build.run_options import Published
@@ -134,6 +135,16 @@ def short_patience() -> Iterator[None]:
 def without_opencv(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets the reader work as where OpenCV is not installed."""
     monkeypatch.setattr(opencv, "cv2", None)
+
+
+@pytest.fixture(scope="session")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """The dataset made by hand, which no test changes."""
+    from tests import hand_made  # with TensorFlow
+
+    output = tmp_path_factory.mktemp("hand") / "out"
+    hand_made.write_dataset(output)
+    return open_dataset(output)
 
 
 @pytest.fixture(scope="session")

@@ -214,22 +214,3 @@ def test_each_class_is_cut_by_the_shares_to_the_row(
     counts = {bucket: placement.class_counts(found) for bucket, found in of_buckets.items()}
     assert placement.bounds(counts, weights, reads) == oracle.bounds(rows, weights)
     assert len(read) == len(set(read)) <= len({name for name, _ in rows}) * (len(weights) - 1)
-
-
-@given(rows=rows_of(), distance=st.integers(0, 8))
-def test_pairs_are_found_by_any_number_of_tasks(rows: list[Row], distance: int) -> None:
-    lowest = {row.digest: row for row in reversed(rows)}.values()
-    table = find.looks_of(
-        contents(list(lowest)).append_column("name", pa.array([row.row for row in lowest], pa.int64()))
-    )
-    pairs = {
-        (min(one.row, other.row), max(one.row, other.row))
-        for one in lowest
-        for other in lowest
-        if one.row != other.row and oracle.alike(one, other, distance)
-    }
-    expected = oracle.components(pairs)
-    for part_rows in (1, 100):
-        links = [find.find_links([table], distance, task) for task in find.tasks(distance, table.num_rows, part_rows)]
-        joined = find.join_links(pa.concat_tables(links)) if links else pa.table({"name": [], "root": []})
-        assert dict(column([joined], "name", "root")) == expected

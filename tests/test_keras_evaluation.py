@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import pytest
 
-from recordmill import Dataset, DatasetError, Input, open_dataset
+from recordmill import Dataset, DatasetError, Input
 from tests import hand_made
 from tests.messages import raises
 
@@ -19,13 +19,6 @@ COMPILED: dict[str, dict[str, Any]] = {
     "weighted": {"loss": LOSS(from_logits=True, reduction="mean_with_sample_weight"), "weighted_metrics": ["accuracy"]},
     "eagerly": {"loss": LOSS(from_logits=True), "metrics": ["accuracy"], "run_eagerly": True},
 }
-
-
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    folder = tmp_path_factory.mktemp("hand")
-    hand_made.write_dataset(folder)
-    return open_dataset(folder)
 
 
 @pytest.fixture(scope="module")
@@ -87,16 +80,3 @@ def test_a_host_without_a_record_is_told(face: str, dataset: Dataset, model: Any
     *_, last = hosts(dataset, 4, batch_size=4)
     with raises(DatasetError, "host 3 of 4", "'train'", "batch_size below 4"):
         getattr(last, face)(model)
-
-
-def test_an_own_loop_gets_the_weights_and_the_same_figures(dataset: Dataset, model: Any) -> None:
-    _, loss, _ = expected(model)
-    each = LOSS(from_logits=True, reduction="none")
-    for count in (1, 4):
-        total, rows = 0.0, 0.0
-        for host in hosts(dataset, count, pad=True):
-            for features, label, weight in host.as_tf_data():
-                total += float((weight * each(label, model(features["price"]))).numpy().sum())
-                rows += float(weight.numpy().sum())
-        assert rows == RECORDS
-        assert abs(total / rows - loss) < 1e-6

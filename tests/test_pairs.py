@@ -21,8 +21,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.export.export import export
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
-from recordmill.transforms.contract.kinds.base import Decoding
-from recordmill.transforms.contract.kinds.pair import PairDescription, PairOptions
+from recordmill.transforms.contract.kinds.pair import PairOptions
 from recordmill.transforms.numpy.tokenizers import PairError, PairTokenizer
 from recordmill.transforms.tensorflow.kind import Context
 from recordmill.transforms.tensorflow.text import prepare_pairs
@@ -186,23 +185,6 @@ def test_init_suggests_a_pair(tmp_path: Path) -> None:
         rows = [json.dumps({"premise": text, second: text[::-1]}) for text in texts]
         (tmp_path / "rows.jsonl").write_text("\n".join(rows))
         assert ("# kind: pair" in starter(str(tmp_path / "rows.jsonl"), FILES)) == is_pair
-
-
-DESCRIBED = PairDescription(
-    max_length=None, vocabulary_size=9, padding_id=8, unknown_id=None, first_id=0, begin_id=1, end_id=2, vocabulary="v"
-)
-IDS, TYPES = [[1, 5, 2, 6, 2], [1, 2, 2], [1, 5, 5, 5, 2, 7, 7, 2]], [[0, 0, 0, 1, 1], [0, 0, 1], [0] * 5 + [1] * 3]
-
-
-def test_people_see_both_texts() -> None:
-    words = ["p", "[CLS]", "[SEP]", "u", "v", "w", "x", "y"]
-    decoding = Decoding(words, {}, lambda *_: None)
-    shown = DESCRIBED.value({"": np.array(IDS[2]), "token_types": np.array(TYPES[2])}, decoding)
-    assert str(shown) == "w w w [SEP] y y [SEP]"
-    assert shown.texts == ("w w w [SEP]", "y y [SEP]")
-    assert shown.ids == tuple(IDS[2])
-    empty = DESCRIBED.value({"": np.array(IDS[1]), "token_types": np.array(TYPES[1])}, decoding)
-    assert str(empty) == "[SEP] [SEP]"
 
 
 SPEC = """

@@ -72,14 +72,6 @@ def test_an_iteration_lets_go_of_everything(end: str, options: dict[str, int], d
     np.testing.assert_array_equal(kept[0]["image"], first[0]["image"])  # a batch outlives its iteration
 
 
-def test_a_batch_that_is_held_is_not_written_to_again(dataset: Dataset) -> None:
-    batches = given(dataset, threads=2).as_numpy()
-    held_batches = [next(batches) for _ in range(12)]
-    fresh = given(dataset, threads=1).as_numpy()
-    for features, _ in held_batches:
-        np.testing.assert_array_equal(features["image"], next(fresh)[0]["image"])
-
-
 def test_a_dropped_tf_data_iterator_lets_go_too(dataset: Dataset) -> None:
     opened, others = shards(dataset), helpers()
     iterator = iter(given(dataset, threads=2).as_tf_data())
@@ -132,20 +124,6 @@ def test_replicas_share_the_batches(dataset: Dataset) -> None:
     hosts = [keys(tf.distribute.InputContext(2, host, 2)) for host in range(2)]
     whole = dataset.training_input(batch_size=4, with_key=True).as_numpy()
     assert [first + second for first, second in zip(*hosts, strict=True)] == [f["key"].tolist() for f, _ in whole]
-
-
-def test_a_strategy_trains_from_an_input(dataset: Dataset) -> None:
-    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
-
-    def make(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        size = context.get_per_replica_batch_size(5)
-        return dataset.training_input(batch_size=size, features=["price"], input_context=context).as_tf_data()
-
-    with strategy.scope():
-        model = tf.keras.Sequential([tf.keras.Input([1], name="price"), tf.keras.layers.Dense(2)])
-        model.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    batches = strategy.distribute_datasets_from_function(make)
-    assert len(model.fit(batches, epochs=2, steps_per_epoch=2, verbose=0).history["loss"]) == 2
 
 
 SLOW = """

@@ -19,13 +19,6 @@ from tests.messages import raises
 FEATURES = ["text", "price"]
 
 
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    output = tmp_path_factory.mktemp("hand") / "out"
-    hand_made.write_dataset(output)
-    return open_dataset(output)
-
-
 def inputs(dataset: Dataset, **options: Any) -> list[Input]:
     common = {"batch_size": 4, "with_key": True, "features": FEATURES, **options}
     return [dataset.training_input("train", **common), dataset.training_input("validation", **common)]
@@ -69,21 +62,14 @@ def test_each_input_gives_its_share_and_all_of_its_records(dataset: Dataset) -> 
     assert set(Counter(key for key in seen if key >= 10).values()) == {3, 4}
 
 
-def test_rows_keep_their_values_together(dataset: Dataset) -> None:
-    for features, label in mix(inputs(dataset), [1, 1]).as_numpy():
-        for key, price, text, category in zip(features["key"], features["price"], features["text"], label, strict=True):
-            row = hand_made.row(int(key[4:]))
-            assert (price, category) == (row["price"], row["category"])
-            assert text.tolist() == (row["text"] + [0, 0, 0])[:3]
-
-
 def test_texts_of_different_lengths_are_padded_together(dataset: Dataset) -> None:
     for how in ({"text_length": "longest"}, {"text": "ragged"}):
-        for features, _ in mix(inputs(dataset, **how), [1, 1]).as_numpy():
+        for features, label in mix(inputs(dataset, **how), [1, 1]).as_numpy():
             for place, key in enumerate(features["key"]):
-                text = features["text"]
+                row, text = hand_made.row(int(key[4:])), features["text"]
+                assert (features["price"][place], label[place]) == (row["price"], row["category"])
                 found = text.values[text.splits[place] : text.splits[place + 1]] if "text" in how else text[place]
-                assert [id_ for id_ in found.tolist() if id_] == hand_made.row(int(key[4:]))["text"]
+                assert [id_ for id_ in found.tolist() if id_] == row["text"]
 
 
 def test_a_mixture_goes_on_where_it_stopped(dataset: Dataset) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recordmill import Dataset, ReadOptions, open_dataset
+from recordmill import Dataset, ReadOptions
 from recordmill.pipeline.reader.options import THE_LABEL
 from tests import hand_made
 from tests.messages import raises
@@ -33,13 +33,6 @@ def test_the_docs_list_every_option_with_its_default_and_its_method() -> None:
     rows = row.findall(PAGE.read_text(encoding="utf-8"))
     expected = [(name, written(each), each.metadata.get("only", "both")) for name, each in OPTIONS.items()]
     assert sorted(rows) == sorted(expected)
-
-
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    output = tmp_path_factory.mktemp("hand") / "out"
-    hand_made.write_dataset(output)
-    return open_dataset(output)
 
 
 @pytest.mark.parametrize(

@@ -2,23 +2,19 @@
 
 import errno
 import gc
-import hashlib
 import multiprocessing
 import os
 import pickle
-import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import boto3
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from moto.server import ThreadedMotoServer
 
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
@@ -327,53 +323,6 @@ def test_what_reads_a_url_is_not_installed(url: str, advice: str, monkeypatch: p
     monkeypatch.setattr(base.importlib, "import_module", missing)
     with raises(DatasetError, url[:4], "No module named", advice):
         Records([ShardFile(url, url, 1, 20, "")]).check()
-
-
-@pytest.mark.parametrize("url", ["ftp://host/a", "nothing://a"])
-def test_a_url_of_no_known_kind(url: str) -> None:
-    with raises(DatasetError, url[:6], "gs://"):
-        Records([ShardFile(url, url, 1, 20, "")]).check()
-
-
-@pytest.fixture
-def s3(shards: list[ShardFile], monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ShardFile]]:
-    """The shards in an S3 server on this machine."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = ThreadedMotoServer("127.0.0.1", port=port, verbose=False)
-    server.start()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-    open_store._shared_bucket.cache_clear()  # whose clients know the server of another test
-    client = boto3.client("s3")
-    client.create_bucket(Bucket="set")
-    for shard in shards:
-        for path in (shard.file, shard.index):
-            client.put_object(Bucket="set", Key=os.path.basename(path), Body=Path(path).read_bytes())
-    yield [
-        replace(one, file=f"s3://set/{Path(one.file).name}", index=f"s3://set/{Path(one.index).name}") for one in shards
-    ]
-    server.stop()
-
-
-@pytest.mark.slow
-def test_s3(s3: list[ShardFile]) -> None:
-    with Records(s3) as records:
-        records.check()
-        records.verify()
-        assert read(records, [5, 0, 3, 1, 4, 2]) == [ALL[number] for number in (5, 0, 3, 1, 4, 2)]
-    missing = replace(s3[0], file="s3://set/none")
-    with raises(DatasetError, "s3://set/none", "missing"):
-        Records([missing, *s3[1:]]).check()
-    with raises(DatasetError, "s3://set/none", "missing"):
-        read(Records([missing, *s3[1:]]), [0])
-
-
-def test_the_digest_is_that_of_the_file(shards: list[ShardFile]) -> None:
-    assert shards[0].sha256 == hashlib.sha256(Path(shards[0].file).read_bytes()).hexdigest()
 
 
 def test_too_many_open_files_have_their_own_remedy() -> None:

@@ -1,9 +1,7 @@
 """Datasets on object stores: the batches of a folder, each block read once, one clear line for what is wrong."""
 
 import json
-import os
 import shutil
-import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -14,10 +12,7 @@ import boto3
 import botocore
 import numpy as np
 import pytest
-from gcp_storage_emulator.server import create_server
 from google.auth.credentials import AnonymousCredentials
-from google.cloud import storage
-from moto.server import ThreadedMotoServer
 
 from recordmill import Dataset, DatasetError, open_dataset
 from recordmill.pipeline.dataset.manifest import Latest
@@ -27,14 +22,12 @@ from recordmill.pipeline.reader.block_cache import FOLDER, MARK, BlockCache
 from recordmill.pipeline.reader.metrics import FETCHED, REQUESTS, RETRIES, Counters
 from recordmill.pipeline.reader.order import Lanes, lanes_for
 from recordmill.pipeline.reader.records import Records, ShardFile
-from recordmill.pipeline.reader.version_files import RemotePath
 from recordmill.pipeline.versions.stores import open_store
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.gcs import GcsStore
 from recordmill.pipeline.versions.stores.s3 import S3Store
 from recordmill.transforms.contract.stored import RowError
-from tests import hand_made
-from tests.emulators import Road
+from tests import emulators, hand_made
 from tests.memory_store import Answer, Memory, MemoryStore, memory_store
 from tests.messages import raises
 from tests.test_reader_input import assert_equal
@@ -180,11 +173,6 @@ def test_objects_are_read_by_a_user_who_may_not_list_them(memory: Memory) -> Non
     assert len(list(open_dataset(URL).evaluation_input("validation", batch_size=2)))
     with raises(DatasetError, URL, "Forbidden"):
         open_dataset(URL, "v9")
-
-
-def test_parts_of_an_address() -> None:
-    path = RemotePath("s3://bucket/out") / "versions" / "v1"
-    assert (str(path), path.name, str(path.parent)) == ("s3://bucket/out/versions/v1", "v1", "s3://bucket/out/versions")
 
 
 RECORDS, SIZE, BLOCK, GROUP = 600, 3_000, 20, 6
@@ -336,28 +324,18 @@ def test_a_request_that_fails_is_repeated(shards: list[ShardFile]) -> None:
     assert counters.totals()[RETRIES] == 2
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture
-def s3(output: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    server = ThreadedMotoServer("127.0.0.1", port=free_port(), verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{host}:{port}")
-    open_store._shared_bucket.cache_clear()  # which knows the server of another test
-    client = boto3.client("s3")
-    client.create_bucket(Bucket="set")
+def s3(output: Path) -> Iterator[str]:
+    with emulators.s3() as url:
+        yield put(url, output)
+    open_store._shared_bucket.cache_clear()  # whose clients may have no credentials
+
+
+def put(url: str, output: Path) -> str:
+    """Puts the dataset into a bucket."""
     for name, data in files(output).items():
-        client.put_object(Bucket="set", Key=f"hand/{name}", Body=data)
-    yield "s3://set/hand"
-    server.stop()
+        open_store.open_bucket(url).write_if(name, data, None)
+    return url
 
 
 @pytest.mark.slow
@@ -365,8 +343,8 @@ def test_s3(s3: str, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     check_reads_as(open_dataset(output), open_dataset(s3))
     for path, remedy in (
         ("s3://none/hand", "`--output`"),
-        ("s3://set/none", "`--output`"),
-        ("s3://set/hand/versions", "`recordmill build"),
+        (f"{s3}/none", "`--output`"),
+        (f"{s3}/versions", "`recordmill build"),
     ):
         with raises(DatasetError, path, remedy):
             open_dataset(path)
@@ -378,8 +356,9 @@ def test_s3(s3: str, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_public_s3_bucket_is_read_without_credentials(
     s3: str, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    folder = s3.removeprefix(f"s3://{emulators.BUCKET}/")
     for name in files(output):
-        boto3.client("s3").put_object_acl(Bucket="set", Key=f"hand/{name}", ACL="public-read")
+        boto3.client("s3").put_object_acl(Bucket=emulators.BUCKET, Key=f"{folder}/{name}", ACL="public-read")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
@@ -387,7 +366,7 @@ def test_a_public_s3_bucket_is_read_without_credentials(
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     open_store._shared_bucket.cache_clear()
     check_reads_as(open_dataset(output), open_dataset(s3))
-    assert S3Store("set", "hand")._client.meta.config.signature_version == botocore.UNSIGNED
+    assert S3Store(emulators.BUCKET, folder)._client.meta.config.signature_version == botocore.UNSIGNED
 
 
 def test_a_public_gcs_bucket_is_read_without_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,49 +380,9 @@ def test_a_public_gcs_bucket_is_read_without_credentials(tmp_path: Path, monkeyp
         _ = GcsStore("set", "hand")._bucket
 
 
-@pytest.mark.nightly
 @pytest.mark.slow
-def test_bytes_that_trickle_cost_a_reader_time_and_nothing_else(
-    s3: str, shards: list[ShardFile], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    host, port = os.environ["AWS_ENDPOINT_URL"].removeprefix("http://").split(":")
-    for file in (*tmp_path.glob("*.tfrecord"), *tmp_path.glob("*.index")):
-        boto3.client("s3").upload_file(str(file), "set", file.name)
-    remote = [replace(shard, file=in_bucket(shard.file), index=in_bucket(shard.index)) for shard in shards]
-    asked = []
-    for pause in (0.0, 0.02):
-        road, counters = Road(host, int(port), piece=8 << 10, pause=pause), Counters()
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{road.port}")
-        open_store._shared_bucket.cache_clear()
-        epoch(Records(remote, np.arange(0, RECORDS, BLOCK), BlockCache(str(tmp_path / str(pause))), counters))
-        asked.append([counters.totals().get(name, 0) for name in (FETCHED, REQUESTS, RETRIES)])
-        road.close()
-    assert asked[0] == asked[1]
-    assert asked[0][0] >= sum(shard.bytes for shard in shards)
-    assert asked[0][2] == 0
-
-
-def in_bucket(path: str) -> str:
-    return f"s3://set/{Path(path).name}"
-
-
-@pytest.fixture
-def gcs(output: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    port = free_port()
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
-    open_store._shared_bucket.cache_clear()
-    server = create_server("127.0.0.1", port, in_memory=True)
-    server.start()
-    client = storage.Client(project="test", credentials=AnonymousCredentials())
-    bucket = client.create_bucket("set")
-    for name, data in files(output).items():
-        bucket.blob(f"hand/{name}").upload_from_string(data)
-    yield "gs://set/hand"
-    server.stop()
-
-
-@pytest.mark.slow
-def test_gcs(gcs: str, output: Path) -> None:
-    check_reads_as(open_dataset(output), open_dataset(gcs))
-    with raises(DatasetError, "'gs://set/none'", "`--output`"):
-        open_dataset("gs://set/none")
+def test_gcs(output: Path) -> None:
+    with emulators.gcs(conditions=True) as url:
+        check_reads_as(open_dataset(output), open_dataset(put(url, output)))
+        with raises(DatasetError, f"'{url}/none'", "`--output`"):
+            open_dataset(f"{url}/none")

@@ -20,13 +20,11 @@ import numpy as np
 import psutil
 import pytest
 
-from recordmill import open_dataset
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.reader import workers as worker_module
 from recordmill.pipeline.reader.worker_process import Maker, SharedMemory, new_file
 from recordmill.pipeline.reader.workers import default_workers, in_processes, pickled_task
 from recordmill.transforms.contract.stored import ArraySpec, Ragged
-from tests import hand_made
 from tests.constants import constants
 from tests.forked import wait_until_ended
 from tests.messages import assert_names, raises
@@ -61,17 +59,6 @@ def test_the_batches_are_those_that_would_be_made_here() -> None:
     for step, batch in in_processes(ManyThings(), iter([5, 0, 3, 1]), workers=2):
         assert_same(batch, here(step))
         assert isinstance(batch[0]["ragged"], Ragged)
-
-
-def test_an_input_gives_the_same_with_workers(tmp_path: Path) -> None:
-    hand_made.write_dataset(tmp_path)
-    dataset = open_dataset(tmp_path)
-    here, there = (
-        list(dataset.training_input(batch_size=4, seed=3, epochs=2, drop_remainder=False, with_key=True, **made_by))
-        for made_by in ({"threads": 1}, {"workers": 1})
-    )
-    assert len(here) == 6
-    assert_same(tuple(there), tuple(here))
 
 
 def test_steps_come_in_their_order_of_all_workers_and_a_few_ahead() -> None:

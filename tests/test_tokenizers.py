@@ -17,20 +17,6 @@ from recordmill.transforms.tensorflow import tokenizers
 from recordmill.transforms.tensorflow.tokenizers import clean
 from tests.running import BOTH_WAYS, Run
 
-WORDS = {
-    "": [],
-    " \n\t.,-": [],
-    "the cat, the dog.": ["the", "cat", "the", "dog"],
-    "x_1 = 42": ["x_1", "42"],
-    "don't e-mail": ["don", "t", "e", "mail"],
-    "cafe\u0301": ["cafe\u0301"],  # a mark belongs to its word
-    "हिन्दी में": ["हिन्दी", "में"],
-    "مَرحبًا": ["مَرحبًا"],
-    "鳥が飛ぶ": ["鳥が飛ぶ"],
-    "a🙂b ½ Ⅷ": ["a", "b", "½", "Ⅷ"],
-    "no\u00a0break\u2028line": ["no", "break", "line"],
-    "x" * 100_000: ["x" * 100_000],
-}
 WHITE = {
     "": [],
     " \u3000\n": [],
@@ -45,10 +31,9 @@ CHARACTERS = {
     "n\u0303\u00e9🙂": ["n", "\u0303", "\u00e9", "🙂"],
     "🇩🇪بك": ["🇩", "🇪", "ب", "ك"],
 }
-BYTES = {"": [], " a\n": [32, 97, 10], "é🙂": [*"é🙂".encode()], "\0": [0]}
 BERT = {"": [], " \n": [], "don't, (e-mail)": ["don", "'", "t", ",", "(", "e", "-", "mail", ")"],
         "日本ご$3 €5": ["日", "本", "ご", "$", "3", "€5"]}  # fmt: skip
-CASES = {"words": WORDS, "whitespace": WHITE, "characters": CHARACTERS, "bytes_of": BYTES, "wordpiece_words": BERT}
+CASES = {"whitespace": WHITE, "characters": CHARACTERS, "wordpiece_words": BERT}
 
 
 def options(**given: Any) -> TextOptions:
