@@ -125,9 +125,6 @@ def test_the_launcher_writes_the_job(tmp_path: Path) -> None:
 def test_the_driver_runs_with_its_spec(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "emoji.yaml").write_text("name: emoji\nsource: {format: csv, path: missing.csv}\nfeatures: {}\n")
     command = ["build", str(tmp_path / "emoji.yaml"), "--output", str(tmp_path / "out"), "--metrics", launcher.METRICS]
-    with (
-        caplog.at_level(logging.INFO),
-        raises(RuntimeError, "status 1", "dataset.yaml", "features"),
-    ):
+    with caplog.at_level(logging.INFO), raises(RuntimeError, "status 1", "dataset.yaml", "features"):
         launcher.run_driver(command)
     assert any(message.startswith("recordmill_build_exit_code") for message in caplog.messages)

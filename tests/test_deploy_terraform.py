@@ -94,16 +94,6 @@ def _mistakes(body: Block, known: Block, path: str) -> Iterator[str]:
                 yield from _mistakes(block, rule["block"], f"{path}.{argument}")
 
 
-def test_mistakes_are_seen() -> None:
-    known = ARGUMENTS["google_storage_bucket"]
-    body = {"name": "a", "region": "b", "lifecycle_rule": [{"condition": [{"age": 1}], "action": [{}]}]}
-    assert set(_mistakes(body, known, "a")) == {
-        "a has no argument region",
-        "a lacks location",
-        "a.lifecycle_rule.action lacks type",
-    }
-
-
 def test_least_privilege() -> None:
     """No role writes the project, and only the driver may start jobs, as one of two accounts."""
     roles = {body["role"] for _, _, body in RESOURCES if "role" in body}
@@ -132,16 +122,6 @@ def test_nothing_is_public() -> None:
     (subnetwork,) = (body for kind, _, body in RESOURCES if kind == "google_compute_subnetwork")
     assert subnetwork["private_ip_google_access"] is True
     assert not {kind for kind, _, _ in RESOURCES} & {"google_compute_router_nat", "google_compute_address"}
-
-
-def test_temporary_files_end() -> None:
-    ends = {
-        name: [(rule["action"][0]["type"], *rule["condition"][0]) for rule in body["lifecycle_rule"]]
-        for kind, name, body in RESOURCES
-        if kind == "google_storage_bucket"
-    }
-    assert ends["temp"] == [("Delete", "age")]
-    assert ends["datasets"] == [("AbortIncompleteMultipartUpload", "age")]
 
 
 @pytest.mark.parametrize(

@@ -60,12 +60,6 @@ def image_feature(encoding: str = "original") -> ImageDescription:
     )  # fmt: skip
 
 
-def also_stored(monkeypatch: pytest.MonkeyPatch, name: str, of: str) -> None:
-    """Stores a value of each row under another name, too."""
-    row = published.row
-    monkeypatch.setattr(published, "row", lambda number: {**row(number), name: row(number)[of]})
-
-
 @pytest.fixture
 def small(tmp_path: Path) -> Dataset:
     return write_small(tmp_path / "small", "label", "price", "text")
@@ -274,3 +268,5 @@ def test_every_kind_is_exported(every_kind: tuple[Path, Any], tmp_path: Path) ->
     for record in read_records(dataset, "train"):
         for name in ("count", "label", "tags", "gap"):
             assert rows[record.key][name] == pytest.approx(record.values[name])
+        for part in ("ids", "token_types"):
+            assert rows[record.key][f"twice_{part}"] == list(getattr(record.values["twice"], part))

@@ -164,20 +164,6 @@ def test_a_worker_is_killed_in_each_pass(cluster: Cluster, folder: Path, expecte
 
 
 @pytest.mark.nightly
-def test_a_job_is_cancelled_from_outside(cluster: Cluster, folder: Path, expected: Manifest) -> None:
-    hold(folder, 2)
-    build = Build(folder, *cluster.options)
-    build.reader(2)
-    (job,) = cluster.running()
-    cluster.ask(f"jobs/{job}?mode=cancel", "PATCH")
-    release(folder, 2)
-    assert build.ended() == 0, build.log
-    assert cluster.jobs()[job] == "CANCELED"
-    assert_same(published(folder / "out"), expected)
-    assert_idle(cluster)
-
-
-@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_a_driver_is_ended_and_killed_in_each_job_and_goes_on(
     cluster: Cluster, folder: Path, expected: Manifest
@@ -198,27 +184,6 @@ def test_a_driver_is_ended_and_killed_in_each_job_and_goes_on(
     assert [cluster.jobs()[job] for job in ended] == ["CANCELED"] * len(numbers)
     assert_same(published(folder / "out"), expected)
     assert_idle(cluster)
-
-
-@pytest.mark.nightly
-def test_a_bucket_is_away_for_25_seconds(
-    tmp_path_factory: pytest.TempPathFactory, folder: Path, expected: Manifest
-) -> None:
-    """The clients wait long enough, or another attempt or the same command resumes."""
-    with emulators.s3_by_a_road() as (url, road), started(tmp_path_factory.mktemp("cluster")) as cluster:
-        hold(folder, 2)
-        build = Build(folder, *cluster.options, output=url)
-        build.reader(2)
-        road.close()
-        release(folder, 2)
-        time.sleep(25)
-        road.open()
-        if build.ended():
-            assert not cluster.running(), build.log
-            build = Build(folder, *cluster.options, output=url)
-            assert build.ended() == 0, build.log
-        assert_same(published(url), expected)
-        assert_idle(cluster)
 
 
 @pytest.mark.nightly

@@ -84,11 +84,7 @@ def test_a_frozen_build_takes_over_the_graph_of_the_live_version(tmp_path: Path)
     assert graph_of(first) == graph_of(second)
     assert len(graph_of(first)) > 5
     assert "tokenizers/piece.vocab.txt" in graph_of(first)
-    analysis = {
-        "version": first.manifest.version,
-        "graph_sha256": graph_digest(first.manifest),
-        "label_counts": [1, 2],
-    }
+    analysis = {"version": first.manifest.version, "graph_sha256": graph_digest(first.manifest), "label_counts": [1, 2]}
     assert second.manifest.provenance["analysis"] == analysis
     for feature, learned in first.manifest.statistics.items():
         kept = second.manifest.statistics[feature]

@@ -71,8 +71,7 @@ def assert_equal(found: list[Any], expected: list[Any]) -> None:
 
 @pytest.mark.first(1)
 @pytest.mark.parametrize(
-    ("killed", "every", "step", "epoch"),
-    [((0, 3), 2, 4, 0), ((1, 2), None, 5, 1), ((2, 4), 2, 14, 2)],
+    ("killed", "every", "step", "epoch"), [((0, 3), 2, 4, 0), ((1, 2), None, 5, 1), ((2, 4), 2, 14, 2)]
 )
 def test_a_training_that_was_killed_goes_on_exactly(
     dataset: Dataset,

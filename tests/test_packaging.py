@@ -3,7 +3,6 @@
 import ast
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -201,34 +200,6 @@ def test_the_lock_file_holds_every_requirement() -> None:
         assert requirement.specifier.contains(version), f"requirements.lock has {requirement.name} {version}: make lock"
 
 
-def test_the_lock_file_is_of_every_python_version() -> None:
-    lock = (ROOT / "requirements.lock").read_text()
-    assert "google-apitools==0.5.31 ; python_full_version < '3.13'" in lock
-    assert "google-apitools==0.5.35 ; python_full_version >= '3.13'" in lock
-
-
-def shim(file: Path, *words: str) -> None:
-    """Writes a command that runs another, with its arguments."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
-    file.chmod(0o755)
-
-
-def test_make_takes_the_newest_interpreter_that_runs(tmp_path: Path) -> None:
-    shim(tmp_path / "bin/python3.13", "false")  # like a pyenv shim of an inactive version
-    shim(tmp_path / "bin/python3.12", sys.executable)
-    shim(tmp_path / "bin/python3.11", "false")
-    shim(tmp_path / ".pyenv/versions/3.13.1/bin/python", sys.executable)
-    environment = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "HOME": str(tmp_path)}
-
-    def listed(*arguments: str) -> list[str]:
-        command = [str(ROOT / ".ci/pythons"), *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
-
-    assert listed() == [sys.executable]
-    assert listed("--all") == [sys.executable, sys.executable]
-
-
 def test_python_versions_are_the_same_everywhere() -> None:
     classified = re.findall(r"Python :: (3\.\d+)", str(PROJECT["classifiers"]))
     assert classified == ["3.11", "3.12", "3.13"]
@@ -357,14 +328,7 @@ def test_datasets_are_looked_after_without_the_packages_of_a_build(tmp_path: Pat
 
 @pytest.mark.first(2)
 @pytest.mark.parametrize(
-    "command",
-    [
-        "init .",
-        "build x.yaml -o out",
-        "build x.yaml -o out --again",
-        "schema",
-        "verify . --spec x.yaml",
-    ],
+    "command", ["init .", "build x.yaml -o out", "build x.yaml -o out --again", "schema", "verify . --spec x.yaml"]
 )
 def test_what_a_build_needs_is_one_line(command: str, tmp_path: Path) -> None:
     published.write_version(tmp_path)

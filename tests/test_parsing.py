@@ -243,10 +243,7 @@ def test_every_legal_form_reads_as_protocol_buffers_read_it(rows: list[bytes], n
     assert found[name] == expected if expected is not None else "expected" in found[1]
 
 
-@given(
-    st.lists(st.tuples(contents, contents), min_size=2, max_size=12),
-    st.sampled_from([*KINDS]),
-)
+@given(st.lists(st.tuples(contents, contents), min_size=2, max_size=12), st.sampled_from([*KINDS]))
 def test_tensorflows_own_serialization(rows: list[tuple[Any, Any]], kind: int) -> None:
     serialized = []
     for row in rows:

@@ -1,7 +1,6 @@
 """What an input holds on to, and what it lets go; other processes; several replicas."""
 
 import gc
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -48,10 +47,7 @@ def helpers() -> set[object]:
     return {*threads, *Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()}
 
 
-ENDS: dict[str, Callable[[Any], None]] = {
-    "dropped": lambda batches: None,
-    "closed": lambda batches: batches.close(),
-}
+ENDS: dict[str, Callable[[Any], None]] = {"dropped": lambda batches: None, "closed": lambda batches: batches.close()}
 
 
 @pytest.mark.first(2)
@@ -94,23 +90,6 @@ def test_the_collector_ends_an_iteration_without_waiting_for_its_threads(dataset
         gc.collect()
     while mine & helpers():
         time.sleep(0.01)
-
-
-def _keys(dataset: Dataset, into: Any) -> None:
-    features, _ = next(given(dataset, threads=2).as_numpy())
-    into.put(features["key"].tolist())
-
-
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.nightly)])
-def test_another_process_reads_the_same(method: str, dataset: Dataset) -> None:
-    expected = next(given(dataset).as_numpy())[0]["key"].tolist()
-    context = multiprocessing.get_context(method)
-    into = context.Queue()
-    process = context.Process(target=_keys, args=(dataset, into))
-    process.start()
-    assert into.get(timeout=120) == expected
-    process.join(30)
-    assert process.exitcode == 0
 
 
 def test_replicas_share_the_batches(dataset: Dataset) -> None:

@@ -23,7 +23,6 @@ from recordmill.pipeline.reader.block_cache import Block
 from recordmill.pipeline.reader.local_shards import COPIED, unreadable
 from recordmill.pipeline.reader.records import RecordPlace, Records, ShardFile
 from recordmill.pipeline.reader.remote_shards import GAP, together
-from recordmill.pipeline.versions.stores import base, open_store
 from recordmill.transforms.contract.stored import RowError
 from tests.constants import constants
 from tests.memory_store import MemoryStore, memory_store
@@ -306,23 +305,6 @@ def test_how_often_a_store_is_asked(remote: list[ShardFile]) -> None:
     asked.clear()
     assert read(records, [2, 5, 0, 1]) == [ALL[number] for number in (2, 5, 0, 1)]
     assert len(asked) == 2  # once, for one range of the first shard and one of the fourth
-
-
-@pytest.mark.parametrize(
-    ("url", "advice"),
-    [
-        ("s3://bucket/a", "pip install 'recordmill[aws]'"),
-        ("gs://bucket/a", "pip install 'recordmill[gcp]'"),
-    ],
-)
-def test_what_reads_a_url_is_not_installed(url: str, advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
-        raise ModuleNotFoundError(f"No module named '{name}'", name=name)
-
-    open_store._shared_bucket.cache_clear()
-    monkeypatch.setattr(base.importlib, "import_module", missing)
-    with raises(DatasetError, url[:4], "No module named", advice):
-        Records([ShardFile(url, url, 1, 20, "")]).check()
 
 
 def test_too_many_open_files_have_their_own_remedy() -> None:

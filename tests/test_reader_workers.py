@@ -118,9 +118,7 @@ def test_an_unforeseen_exception_has_its_place(name: str, error: type, said: str
 
 
 @pytest.mark.parametrize(
-    ("task", "why"),
-    [(lambda step: step, "<lambda>"), (sys.__stdin__, "_io.TextIOWrapper")],
-    ids=["lambda", "file"],
+    ("task", "why"), [(lambda step: step, "<lambda>"), (sys.__stdin__, "_io.TextIOWrapper")], ids=["lambda", "file"]
 )
 def test_what_cannot_be_sent_is_refused(task: Any, why: str) -> None:
     with raises(DatasetError, why, "workers=0"):
@@ -314,10 +312,7 @@ def refuse(*_: object, **__: object) -> None:
 def test_the_default_number_of_processes(decodes: bool, steps: int, free: int, wanted: int) -> None:
     spec = {"image": ArraySpec((32, 224, 224, 3), "uint8")}
     source: Any = SimpleNamespace(
-        decodes=decodes,
-        steps_together=1,
-        element_spec=(spec, ArraySpec((32,), "int64")),
-        batch_records=32,
+        decodes=decodes, steps_together=1, element_spec=(spec, ArraySpec((32,), "int64")), batch_records=32
     )
     with constants(worker_module, cores=lambda: 16, free_bytes=lambda: free):
         assert default_workers(source, steps) == wanted

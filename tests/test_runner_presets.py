@@ -11,9 +11,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -147,6 +149,15 @@ def test_threads_are_those_of_the_container(
         assert environments.worker_threads() == 5
 
 
+@contextmanager
+def served(handler: Any, host: str = "127.0.0.1") -> Iterator[str]:
+    """Answers requests; yields the server's URL."""
+    with ThreadingHTTPServer((host, 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://{host}:{server.server_port}"
+        server.shutdown()
+
+
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A Maven repository on a socket, and a cache of its own."""
@@ -155,13 +166,10 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     jar.parent.mkdir(parents=True)
     jar.write_bytes(CONTENT)
     jar.with_name(f"{jar.name}.sha1").write_text(hashlib.sha1(CONTENT, usedforsecurity=False).hexdigest())
-    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv(REPOSITORY, f"http://127.0.0.1:{server.server_port}")
+    with served(partial(SimpleHTTPRequestHandler, directory=str(folder))) as url:
+        monkeypatch.setenv(REPOSITORY, url)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         yield folder
-        server.shutdown()
 
 
 def test_a_jar_is_fetched_once_and_checked_each_time(repository: Path) -> None:
@@ -207,19 +215,15 @@ def test_a_jar_does_not_come_by_http_after_all(repository: Path, monkeypatch: py
     class Moved(BaseHTTPRequestHandler):
         def do_GET(self) -> None:  # noqa: N802 - the library's name
             self.send_response(302)
-            self.send_header("Location", f"http://127.0.0.2:{other.server_port}{self.path}")
+            self.send_header("Location", f"{other}{self.path}")
             self.end_headers()
 
     files = partial(SimpleHTTPRequestHandler, directory=str(repository))
-    with ThreadingHTTPServer(("127.0.0.1", 0), Moved) as server, ThreadingHTTPServer(("127.0.0.2", 0), files) as other:
-        for each in (server, other):
-            threading.Thread(target=each.serve_forever, daemon=True).start()
-        monkeypatch.setenv(REPOSITORY, f"http://127.0.0.1:{server.server_port}")
-        with raises(RunnerError, f"http://127.0.0.2:{other.server_port}/", PATH, "https", "--flink-jar-sha256"):
+    with served(files, "127.0.0.2") as other, served(Moved) as url:
+        monkeypatch.setenv(REPOSITORY, url)
+        with raises(RunnerError, f"{other}/", PATH, "https", "--flink-jar-sha256"):
             find_jar(JAR)
         assert find_jar(JAR, hashlib.sha256(CONTENT).hexdigest()).read_bytes() == CONTENT
-        for each in (server, other):
-            each.shutdown()
 
 
 def test_an_empty_note_of_the_digest_counts_as_none(repository: Path) -> None:
@@ -228,14 +232,6 @@ def test_an_empty_note_of_the_digest_counts_as_none(repository: Path) -> None:
     jar.write_bytes(b"another jar")
     assert find_jar(JAR).read_bytes() == CONTENT
     assert jar.with_suffix(".sha256").read_text() == hashlib.sha256(CONTENT).hexdigest()
-
-
-def test_another_groups_jar_is_another_file(repository: Path) -> None:
-    find_jar(JAR)
-    with raises(RunnerError, "com/other/job-server/1.2/job-server-1.2.jar", "HTTP 404"):
-        find_jar("com.other:job-server:1.2")
-    with raises(RunnerError, "jar org.example:..:1", "GROUP:ARTIFACT:VERSION"):
-        find_jar("org.example:..:1")
 
 
 def test_a_repository_that_is_no_url_is_named_without_its_password(
@@ -258,17 +254,18 @@ def test_an_answer_that_was_cut_is_one_line(repository: Path, monkeypatch: pytes
             self.wfile.write(b"ff\r\nhalf of it")
             self.close_connection = True
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Cut) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv(REPOSITORY, f"http://127.0.0.1:{server.server_port}")
+    with served(Cut) as url:
+        monkeypatch.setenv(REPOSITORY, url)
         with raises(RunnerError, PATH, "IncompleteRead", "--flink-jar"):
             find_jar(JAR)
-        server.shutdown()
 
 
 def test_a_jar_that_is_nowhere_is_named(repository: Path) -> None:
-    with raises(RunnerError, "job-server-1.3.jar", "HTTP 404", "--flink-jar", REPOSITORY):
-        find_jar("org.example:job-server:1.3")
+    find_jar(JAR)
+    with raises(RunnerError, "com/other/job-server/1.2/job-server-1.2.jar", "HTTP 404", "--flink-jar", REPOSITORY):
+        find_jar("com.other:job-server:1.2")
+    with raises(RunnerError, "jar org.example:..:1", "GROUP:ARTIFACT:VERSION"):
+        find_jar("org.example:..:1")
     with raises(RunnerError, "jar gone.jar", "--flink-jar", "GROUP:ARTIFACT:VERSION"):
         find_jar("gone.jar")
 
@@ -292,7 +289,6 @@ time.sleep(600)
 
 
 def listens(endpoint: str) -> bool:
-
     host, _, port = endpoint.partition(":")
     try:
         socket.create_connection((host, int(port)), timeout=1).close()

@@ -8,7 +8,6 @@ from pydantic import ValidationError
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.text import Text
-from recordmill.transforms.contract.kinds.text import vocabulary_owner
 from tests.messages import raises
 
 WRONG = [
@@ -73,12 +72,6 @@ def test_what_can_be_shared(features: dict[str, Any], facts: tuple[str, ...] | N
 def _check(features: dict[str, Any]) -> None:
     for feature in features.values():
         feature.check(features)
-
-
-def test_who_owns_a_vocabulary() -> None:
-    assert vocabulary_owner("b", Text(**SHARES).options()) == "a"
-    assert vocabulary_owner("b", Text(kind="text").options()) == "b"
-    assert vocabulary_owner("b", Category(kind="category").options()) == "b"
 
 
 @pytest.mark.parametrize(
