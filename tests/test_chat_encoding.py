@@ -102,19 +102,14 @@ REJECTS: dict[str, tuple[str, Any, dict[str, Any], str, tuple[str, ...]]] = {
     "an image": ("qwen2", [{"role": "user", "content": [{"type": "image"}]}], {}, "malformed_chat", ("message 1",)),
     "two turns of one role": ("gemma", [ASKED[0], *ASKED], {}, "template_error", ("roles must alternate",)),
     "a number as words": ("{{ messages[0].content + 1 }}", ASKED, {}, "template_error", ("TypeError",)),
-    "its words in an error": (
-        "{{ raise_exception('bad: ' + messages[0].content) }}",
-        [{"role": "user", "content": SECRET}],
-        {},
-        "template_error",
-        (),
-    ),
+    "its words in an error": ("{{ raise_exception('bad: ' + messages[0].content) }}", [{"role": "user",
+     "content": SECRET}], {}, "template_error", ()),
     "a missing field": ("{{ messages[0].a.b }}", ASKED, {}, "template_error", ("missing",)),
     "a first answer": ("qwen2", ASKED[1:], {}, "template_error", ("begins with the assistant",)),
     "a first answer, which the template raises at": ("vicuna", ASKED[1:], {}, "template_error", ()),
     "no answer": ("qwen2", ASKED[:1], {}, "no_trainable_token", ()),
     "an answer that is cut off": ("qwen2", ASKED, {"max_length": 3}, "no_trainable_token", ("`max_length`",)),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("template", "messages", "options", "reason", "facts"), REJECTS.values(), ids=REJECTS)

@@ -124,15 +124,12 @@ def test_nothing_is_public() -> None:
     assert not {kind for kind, _, _ in RESOURCES} & {"google_compute_router_nat", "google_compute_address"}
 
 
-@pytest.mark.parametrize(
-    ("variable", "good", "bad"),
-    [
-        ("project", ["my-project"], ["My-project", "123", "my_project"]),
-        ("region", ["europe-west1", "us-east5"], ["europe-west1-b", "EU"]),
-        ("name", ["recordmill", "rm2"], ["r", "a" * 21, "Recordmill"]),
-        ("image", [f"host/p/r@sha256:{'0a' * 32}"], ["host/p/r:latest", "host/p/r@sha256:0a"]),
-    ],
-)
+@pytest.mark.parametrize(("variable", "good", "bad"), [
+    ("project", ["my-project"], ["My-project", "123", "my_project"]),
+    ("region", ["europe-west1", "us-east5"], ["europe-west1-b", "EU"]),
+    ("name", ["recordmill", "rm2"], ["r", "a" * 21, "Recordmill"]),
+    ("image", [f"host/p/r@sha256:{'0a' * 32}"], ["host/p/r:latest", "host/p/r@sha256:0a"]),
+])  # fmt: skip
 def test_a_variables_values(variable: str, good: list[str], bad: list[str]) -> None:
     (body,) = (block[variable] for block in FILES["variable"] if variable in block)
     (regex,) = re.findall(r'regex\("([^"]+)"', body["validation"][0]["condition"])

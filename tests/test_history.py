@@ -156,19 +156,12 @@ def test_acts_that_change_something_have_a_line(output: str, tmp_path: Path) -> 
     assert (entry["end"], entry["message"]) == ("done", None)
 
 
-@pytest.mark.parametrize(
-    ("error", "changes", "end"),
-    [
-        (
-            OutputError("full: s3://key:secret@bucket/a"),
-            {"removed": {"v1": 1}},
-            [("failed", "full: s3://***@bucket/a")],
-        ),
-        (ValueError("a value"), {"removed": {"v1": 1}}, [("failed", "ValueError")]),
-        (KeyboardInterrupt(), {"removed": {"v1": 1}}, [("stopped", "KeyboardInterrupt")]),
-        (OutputError("full"), {"removed": {}}, []),
-    ],
-)
+@pytest.mark.parametrize(("error", "changes", "end"), [
+    (OutputError("full: s3://key:secret@bucket/a"), {"removed": {"v1": 1}}, [("failed", "full: s3://***@bucket/a")]),
+    (ValueError("a value"), {"removed": {"v1": 1}}, [("failed", "ValueError")]),
+    (KeyboardInterrupt(), {"removed": {"v1": 1}}, [("stopped", "KeyboardInterrupt")]),
+    (OutputError("full"), {"removed": {}}, []),
+])  # fmt: skip
 def test_an_act_that_fails_has_a_line_if_it_changed_something(
     folder: str, error: BaseException, changes: Entry, end: list[tuple[str, str]]
 ) -> None:

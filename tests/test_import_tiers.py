@@ -268,16 +268,12 @@ finally:
 
 
 @pytest.mark.first(2)
-@pytest.mark.parametrize(
-    ("arguments", "said", "heavy"),
-    [
-        (["--help"], "build", [*FRAMEWORKS, "numpy", "pandas", "pyarrow", "pydantic", "yaml"]),
-        (["init", "--help"], "--name", [*FRAMEWORKS, "numpy", "pandas", "pyarrow", "yaml"]),
-        (["build", "--help"], "--output", [*FRAMEWORKS, "numpy", "pandas", "pyarrow", "yaml"]),
-        (["schema"], '"properties"', [*FRAMEWORKS, "pandas"]),
-    ],
-    ids=["--help", "init --help", "build --help", "schema"],
-)
+@pytest.mark.parametrize(("arguments", "said", "heavy"), [
+    (["--help"], "build", [*FRAMEWORKS, "numpy", "pandas", "pyarrow", "pydantic", "yaml"]),
+    (["init", "--help"], "--name", [*FRAMEWORKS, "numpy", "pandas", "pyarrow", "yaml"]),
+    (["build", "--help"], "--output", [*FRAMEWORKS, "numpy", "pandas", "pyarrow", "yaml"]),
+    (["schema"], '"properties"', [*FRAMEWORKS, "pandas"]),
+], ids=["--help", "init --help", "build --help", "schema"])  # fmt: skip
 def test_a_quick_command_loads_little(arguments: list[str], said: str, heavy: list[str]) -> None:
     done = python(COMMAND, *arguments)
     assert done.returncode == 0, done.stderr

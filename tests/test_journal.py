@@ -63,15 +63,12 @@ def test_the_entry_of_a_version(output: str) -> None:
     assert entry["spans"] == {"built": ["b"], "kept": ["a"]}
 
 
-@pytest.mark.parametrize(
-    ("exit_code", "message", "end"),
-    [
-        (1, "no folder 'data'", "failed"),
-        (5, "too many rejects", "failed"),
-        (143, "stopped: …", "stopped"),
-        (0, "a graph of 3 kB", "dry_run"),
-    ],
-)
+@pytest.mark.parametrize(("exit_code", "message", "end"), [
+    (1, "no folder 'data'", "failed"),
+    (5, "too many rejects", "failed"),
+    (143, "stopped: …", "stopped"),
+    (0, "a graph of 3 kB", "dry_run"),
+])  # fmt: skip
 def test_the_entry_of_a_build_without_a_version(output: str, exit_code: int, message: str, end: str) -> None:
     followed = journal(output)
     followed.end(ExitCode(exit_code), message)

@@ -154,22 +154,19 @@ def test_files_that_do_not_tell_the_texts_apart_are_refused() -> None:
 PAIR = "kind: pair, first: q, second: a"
 
 
-@pytest.mark.parametrize(
-    ("options", "place", "facts"),
-    [
-        (f"{PAIR}", "features.qa.model", []),
-        (f"{PAIR}, model: m, tokenizer: words", "features.qa.tokenizer", ["huggingface", "tiktoken", "words"]),
-        (f"{PAIR}, model: m, tokenizer: tiktoken, separator: s", "features.qa.pattern", ["o200k_base"]),
-        (f"{PAIR}, model: m, tokenizer: tiktoken, pattern: r50k_base", "features.qa.separator", ["<|endoftext|>"]),
-        (f"{PAIR}, model: m, special_tokens: false", "features.qa.separator", ["<|endoftext|>"]),
-        (f"{PAIR}, model: m, separator: s", "features.qa.separator", ["`special_tokens: false`"]),
-        (f"{PAIR}, model: m, truncate: only_first", "features.qa.truncate", ["`max_length`"]),
-        (f"{PAIR}, model: m, column: q", "features.qa.column", ["leave it out"]),
-        (f"{PAIR}, model: m, optional: true", "features.qa.optional", ["leave it out"]),
-        (f"{PAIR}, model: m, window: {{length: 9}}", "features.qa", ["`window`"]),
-        (f"{PAIR}, model: m}}, t: {{kind: text, vocabulary: {{shared_with: qa}}", "features.t.vocabulary", ["'qa'"]),
-    ],
-)
+@pytest.mark.parametrize(("options", "place", "facts"), [
+    (f"{PAIR}", "features.qa.model", []),
+    (f"{PAIR}, model: m, tokenizer: words", "features.qa.tokenizer", ["huggingface", "tiktoken", "words"]),
+    (f"{PAIR}, model: m, tokenizer: tiktoken, separator: s", "features.qa.pattern", ["o200k_base"]),
+    (f"{PAIR}, model: m, tokenizer: tiktoken, pattern: r50k_base", "features.qa.separator", ["<|endoftext|>"]),
+    (f"{PAIR}, model: m, special_tokens: false", "features.qa.separator", ["<|endoftext|>"]),
+    (f"{PAIR}, model: m, separator: s", "features.qa.separator", ["`special_tokens: false`"]),
+    (f"{PAIR}, model: m, truncate: only_first", "features.qa.truncate", ["`max_length`"]),
+    (f"{PAIR}, model: m, column: q", "features.qa.column", ["leave it out"]),
+    (f"{PAIR}, model: m, optional: true", "features.qa.optional", ["leave it out"]),
+    (f"{PAIR}, model: m, window: {{length: 9}}", "features.qa", ["`window`"]),
+    (f"{PAIR}, model: m}}, t: {{kind: text, vocabulary: {{shared_with: qa}}", "features.t.vocabulary", ["'qa'"]),
+])  # fmt: skip
 def test_contradictions_are_told_when_the_spec_is_read(options: str, place: str, facts: list[str]) -> None:
     with raises(SpecError, place, *facts):
         parse_spec(f"name: a\nsource: {{format: jsonl, path: a.jsonl}}\nfeatures: {{qa: {{{options}}}}}\n")

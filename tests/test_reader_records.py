@@ -127,16 +127,13 @@ def flip(byte: int) -> Callable[[bytes], bytes]:
 TERABYTE = (1 << 40).to_bytes(8, "little")
 
 
-@pytest.mark.parametrize(
-    ("change", "facts"),
-    [
-        (flip(0), ("5 bytes", "index 4")),
-        (lambda data: TERABYTE + data[8:], ("1,099,511,627,776 bytes", "index 4")),
-        (flip(8), ("checksum of its length",)),
-        (flip(12), ("checksum of its data", "4 bytes")),
-        (flip(17), ("checksum of its data", "4 bytes")),
-    ],
-)
+@pytest.mark.parametrize(("change", "facts"), [
+    (flip(0), ("5 bytes", "index 4")),
+    (lambda data: TERABYTE + data[8:], ("1,099,511,627,776 bytes", "index 4")),
+    (flip(8), ("checksum of its length",)),
+    (flip(12), ("checksum of its data", "4 bytes")),
+    (flip(17), ("checksum of its data", "4 bytes")),
+])  # fmt: skip
 def test_a_damaged_record(both: list[ShardFile], change: Callable[[bytes], bytes], facts: tuple[str, ...]) -> None:
     put(both[0].file, change)
     records = Records(both)
@@ -160,16 +157,13 @@ def offsets(*values: int) -> Callable[[bytes], bytes]:
     return lambda _: np.array(values, "<u8").tobytes()
 
 
-@pytest.mark.parametrize(
-    ("change", "facts"),
-    [
-        (offsets(0, 20, 10, 55), ("20 to 10", "55 bytes")),
-        (offsets(0, (1 << 64) - 1, 36, 55), ("18,446,744,073,709,551,615 to 36",)),
-        (offsets(0, 20, 1 << 50, 55), ("20 to 1,125,899,906,842,624",)),
-        (offsets(0, 20, 25, 55), ("20 to 25",)),
-        (offsets(0, 1, 36, 55), ("header", "index 19")),
-    ],
-)
+@pytest.mark.parametrize(("change", "facts"), [
+    (offsets(0, 20, 10, 55), ("20 to 10", "55 bytes")),
+    (offsets(0, (1 << 64) - 1, 36, 55), ("18,446,744,073,709,551,615 to 36",)),
+    (offsets(0, 20, 1 << 50, 55), ("20 to 1,125,899,906,842,624",)),
+    (offsets(0, 20, 25, 55), ("20 to 25",)),
+    (offsets(0, 1, 36, 55), ("header", "index 19")),
+])  # fmt: skip
 def test_an_index_of_nonsense(both: list[ShardFile], change: Callable[[bytes], bytes], facts: tuple[str, ...]) -> None:
     put(both[0].index, change)
     with raises(RowError, *facts) as error:
@@ -183,18 +177,15 @@ def test_sizes_of_an_index_of_nonsense(both: list[ShardFile]) -> None:
         Records(both).sizes(np.array([3, 1]))
 
 
-@pytest.mark.parametrize(
-    ("part", "change", "facts"),
-    [
-        ("file", lambda _: None, ("missing", "build again")),
-        ("index", lambda _: None, ("missing", "build again")),
-        ("file", lambda data: data[:-1], ("54 bytes", "expected 55")),
-        ("index", lambda data: data + bytes(8), ("40 bytes", "expected 32")),
-        ("index", lambda data: data[:-3], ("29 bytes", "expected 32")),
-        ("index", offsets(1, 20, 36, 55), ("1 to 55", "0 to 55")),
-        ("index", offsets(0, 20, 36, 54), ("0 to 54", "0 to 55")),
-    ],
-)
+@pytest.mark.parametrize(("part", "change", "facts"), [
+    ("file", lambda _: None, ("missing", "build again")),
+    ("index", lambda _: None, ("missing", "build again")),
+    ("file", lambda data: data[:-1], ("54 bytes", "expected 55")),
+    ("index", lambda data: data + bytes(8), ("40 bytes", "expected 32")),
+    ("index", lambda data: data[:-3], ("29 bytes", "expected 32")),
+    ("index", offsets(1, 20, 36, 55), ("1 to 55", "0 to 55")),
+    ("index", offsets(0, 20, 36, 54), ("0 to 54", "0 to 55")),
+])  # fmt: skip
 def test_check(both: list[ShardFile], part: str, change: Callable[[bytes], bytes], facts: tuple[str, ...]) -> None:
     path = getattr(both[0], part)
     put(path, change)
@@ -277,16 +268,13 @@ def test_many_threads(shards: list[ShardFile]) -> None:
         assert all(found == ALL for found in threads.map(lambda _: read(records, range(6)), range(50)))
 
 
-@pytest.mark.parametrize(
-    ("ranges", "merged"),
-    [
-        ([], []),
-        ([("a", 0, 5), ("a", 5, 9), ("b", 9, 12)], [("a", 0, 9), ("b", 9, 12)]),
-        ([("b", 9, 12), ("a", 2, 3), ("a", 0, 5), ("a", 0, 5)], [("a", 0, 5), ("b", 9, 12)]),
-        ([("a", 0, 5), ("a", 5 + GAP, 9 + GAP)], [("a", 0, 5), ("a", 5 + GAP, 9 + GAP)]),
-        ([("a", 0, 5), ("a", 4 + GAP, 9 + GAP)], [("a", 0, 9 + GAP)]),
-    ],
-)
+@pytest.mark.parametrize(("ranges", "merged"), [
+    ([], []),
+    ([("a", 0, 5), ("a", 5, 9), ("b", 9, 12)], [("a", 0, 9), ("b", 9, 12)]),
+    ([("b", 9, 12), ("a", 2, 3), ("a", 0, 5), ("a", 0, 5)], [("a", 0, 5), ("b", 9, 12)]),
+    ([("a", 0, 5), ("a", 5 + GAP, 9 + GAP)], [("a", 0, 5), ("a", 5 + GAP, 9 + GAP)]),
+    ([("a", 0, 5), ("a", 4 + GAP, 9 + GAP)], [("a", 0, 9 + GAP)]),
+])  # fmt: skip
 def test_neighbours_are_read_together(ranges: list[Any], merged: list[Any]) -> None:
     def content(block: Block) -> bytes:
         fetched.append(block[:3])

@@ -83,15 +83,12 @@ def test_a_remote_dataset_is_read_as_a_local_one(memory: Memory, output: Path) -
     check_reads_as(open_dataset(output), open_dataset(URL))
 
 
-@pytest.mark.parametrize(
-    ("path", "version"),
-    [
-        (f"{URL}/", None),
-        (URL, hand_made.VERSION),
-        (URL, hand_made.VERSION[-8:]),
-        (f"{URL}/versions/{hand_made.VERSION}", None),
-    ],
-)
+@pytest.mark.parametrize(("path", "version"), [
+    (f"{URL}/", None),
+    (URL, hand_made.VERSION),
+    (URL, hand_made.VERSION[-8:]),
+    (f"{URL}/versions/{hand_made.VERSION}", None),
+])  # fmt: skip
 def test_what_may_be_opened(memory: Memory, path: str, version: str | None) -> None:
     dataset = open_dataset(path, version)
     assert (dataset.version, str(dataset.folder)) == (hand_made.VERSION, f"{URL}/versions/{hand_made.VERSION}")
@@ -106,17 +103,14 @@ def test_what_is_published_later_is_seen(memory: Memory) -> None:
     assert str(open_dataset(URL).folder) == f"{URL}/versions/v2"
 
 
-@pytest.mark.parametrize(
-    ("path", "version", "facts"),
-    [
-        (URL, "v9", (URL, "'v9'", hand_made.VERSION)),
-        (URL, "../v1", ("'../v1'",)),
-        (f"{URL}/versions/{hand_made.VERSION}", "v1", (hand_made.VERSION, "leave version='v1' out")),
-        (f"{URL}/versions", None, (f"{URL}/versions", "`recordmill build")),
-        ("memory://nowhere/out", None, ("'memory://nowhere/out'", "`--output`")),
-        ("nothing://bucket/out", None, ("nothing://bucket", "gs://")),
-    ],
-)
+@pytest.mark.parametrize(("path", "version", "facts"), [
+    (URL, "v9", (URL, "'v9'", hand_made.VERSION)),
+    (URL, "../v1", ("'../v1'",)),
+    (f"{URL}/versions/{hand_made.VERSION}", "v1", (hand_made.VERSION, "leave version='v1' out")),
+    (f"{URL}/versions", None, (f"{URL}/versions", "`recordmill build")),
+    ("memory://nowhere/out", None, ("'memory://nowhere/out'", "`--output`")),
+    ("nothing://bucket/out", None, ("nothing://bucket", "gs://")),
+])  # fmt: skip
 def test_what_cannot_be_opened_says_why(memory: Memory, path: str, version: str | None, facts: tuple[str, ...]) -> None:
     with raises(DatasetError, *facts):
         open_dataset(path, version)
@@ -127,16 +121,13 @@ def read(dataset: Dataset) -> None:
     dataset.training_input(batch_size=1)
 
 
-@pytest.mark.parametrize(
-    ("inner", "reads", "facts"),
-    [
-        ("text.vocabulary.txt", read, ("text.vocabulary.txt", "build again")),
-        ("hand-train.tfrecord-00000-of-00004", read, ("hand-train.tfrecord-00000-of-00004", "build again")),
-        ("hand-train.index-00001-of-00004", read, ("hand-train.index-00001-of-00004", "build again")),
-        ("LATEST", lambda _: open_dataset(URL), (URL, "`recordmill build")),
-        ("dataset.json", lambda _: open_dataset(URL), (f"{URL}/LATEST", hand_made.VERSION)),
-    ],
-)
+@pytest.mark.parametrize(("inner", "reads", "facts"), [
+    ("text.vocabulary.txt", read, ("text.vocabulary.txt", "build again")),
+    ("hand-train.tfrecord-00000-of-00004", read, ("hand-train.tfrecord-00000-of-00004", "build again")),
+    ("hand-train.index-00001-of-00004", read, ("hand-train.index-00001-of-00004", "build again")),
+    ("LATEST", lambda _: open_dataset(URL), (URL, "`recordmill build")),
+    ("dataset.json", lambda _: open_dataset(URL), (f"{URL}/LATEST", hand_made.VERSION)),
+])  # fmt: skip
 def test_what_is_missing_is_named(
     memory: Memory, inner: str, reads: Callable[[Dataset], Any], facts: tuple[str, ...]
 ) -> None:
@@ -149,15 +140,12 @@ def test_what_is_missing_is_named(
 FORBIDDEN = Answer(403, "Forbidden")
 
 
-@pytest.mark.parametrize(
-    ("refusals", "facts", "status"),
-    [
-        ({"range": FORBIDDEN, "list": FORBIDDEN}, (URL, "Forbidden", "credentials"), 1),
-        ({"range": RuntimeError("No credentials")}, (f"{URL}/dataset.json", "No credentials"), 1),
-        ({"range": TimeoutError("timed out")}, (f"{URL}/dataset.json", "timed out"), 75),
-        ({"range": Answer(404, "no bucket"), "list": Answer(404, "no bucket")}, (f"'{URL}'", "`--output`"), 1),
-    ],
-)
+@pytest.mark.parametrize(("refusals", "facts", "status"), [
+    ({"range": FORBIDDEN, "list": FORBIDDEN}, (URL, "Forbidden", "credentials"), 1),
+    ({"range": RuntimeError("No credentials")}, (f"{URL}/dataset.json", "No credentials"), 1),
+    ({"range": TimeoutError("timed out")}, (f"{URL}/dataset.json", "timed out"), 75),
+    ({"range": Answer(404, "no bucket"), "list": Answer(404, "no bucket")}, (f"'{URL}'", "`--output`"), 1),
+])  # fmt: skip
 def test_a_store_that_refuses(
     memory: Memory, refusals: dict[str, Exception], facts: tuple[str, ...], status: int
 ) -> None:

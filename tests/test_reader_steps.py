@@ -89,23 +89,20 @@ def test_no_steps_give_nothing(epochs: int | None) -> None:
 SPLITS = {"train": 10, "test": 3, "empty": 0}
 
 
-@pytest.mark.parametrize(
-    ("written", "found"),
-    [
-        ("train", [("train", 0, 10)]),
-        ("train[:80%]", [("train", 0, 8)]),
-        ("train[80%:]", [("train", 8, 10)]),
-        ("train[25%:75%]", [("train", 2, 8)]),
-        ("train[-2:]", [("train", 8, 10)]),
-        ("train[-20%:-1]", [("train", 8, 9)]),
-        ("train[3:5]+test", [("train", 3, 5), ("test", 0, 3)]),
-        ("train[4:] + train[:4]", [("train", 4, 10), ("train", 0, 4)]),
-        ("train[5:100]", [("train", 5, 10)]),
-        ("train[7:3]", [("train", 7, 7)]),
-        ("train[:]", [("train", 0, 10)]),
-        ("empty[:50%]", [("empty", 0, 0)]),
-    ],
-)
+@pytest.mark.parametrize(("written", "found"), [
+    ("train", [("train", 0, 10)]),
+    ("train[:80%]", [("train", 0, 8)]),
+    ("train[80%:]", [("train", 8, 10)]),
+    ("train[25%:75%]", [("train", 2, 8)]),
+    ("train[-2:]", [("train", 8, 10)]),
+    ("train[-20%:-1]", [("train", 8, 9)]),
+    ("train[3:5]+test", [("train", 3, 5), ("test", 0, 3)]),
+    ("train[4:] + train[:4]", [("train", 4, 10), ("train", 0, 4)]),
+    ("train[5:100]", [("train", 5, 10)]),
+    ("train[7:3]", [("train", 7, 7)]),
+    ("train[:]", [("train", 0, 10)]),
+    ("empty[:50%]", [("empty", 0, 0)]),
+])  # fmt: skip
 def test_slices_are_those_of_tfds(written: str, found: list[tuple[str, int, int]]) -> None:
     assert ranges(written, SPLITS) == found
 
@@ -116,17 +113,14 @@ def test_shares_miss_nothing(size: int, share: int) -> None:
     assert (first, middle, end) == (0, again, size)
 
 
-@pytest.mark.parametrize(
-    ("written", "facts"),
-    [
-        ("trian", ("split 'trian'", "`train`", "train, test, empty")),
-        ("train[", ("at 'train['", "train[100:200]")),
-        ("train[5]", ("at 'train[5]'", "train[100:200]")),
-        ("", ("at ''", "train[100:200]")),
-        ("train++test", ("'train++test'", "at ''")),
-        ("train[:120%]", ("'train[:120%]'", "-100% to 100%")),
-    ],
-)
+@pytest.mark.parametrize(("written", "facts"), [
+    ("trian", ("split 'trian'", "`train`", "train, test, empty")),
+    ("train[", ("at 'train['", "train[100:200]")),
+    ("train[5]", ("at 'train[5]'", "train[100:200]")),
+    ("", ("at ''", "train[100:200]")),
+    ("train++test", ("'train++test'", "at ''")),
+    ("train[:120%]", ("'train[:120%]'", "-100% to 100%")),
+])  # fmt: skip
 def test_wrong_splits_are_refused(written: str, facts: tuple[str, ...]) -> None:
     with raises(DatasetError, *facts):
         ranges(written, SPLITS)
@@ -140,16 +134,13 @@ def test_a_state_knows_its_step() -> None:
     assert step_of(STATE, FACTS) == 12
 
 
-@pytest.mark.parametrize(
-    ("change", "facts"),
-    [
-        ({"version": "v2"}, ("version: 'v2'", "'v1'", "open_dataset(PATH, VERSION)")),
-        ({"global_batch_size": 16}, ("global batch size: 16", "8", "batch_size times")),
-        ({"format": 2}, ("format 2", "1", "upgrade")),
-        ({"step": None}, ("None", "`state()`")),
-        ({"step": -1}, ("-1", "`state()`")),
-    ],
-)
+@pytest.mark.parametrize(("change", "facts"), [
+    ({"version": "v2"}, ("version: 'v2'", "'v1'", "open_dataset(PATH, VERSION)")),
+    ({"global_batch_size": 16}, ("global batch size: 16", "8", "batch_size times")),
+    ({"format": 2}, ("format 2", "1", "upgrade")),
+    ({"step": None}, ("None", "`state()`")),
+    ({"step": -1}, ("-1", "`state()`")),
+])  # fmt: skip
 def test_another_state_is_refused(change: dict[str, object], facts: tuple[str, ...]) -> None:
     with raises(DatasetError, *facts):
         step_of({**STATE, **change}, FACTS)

@@ -90,14 +90,11 @@ def test_a_worker_imports_the_numpy_reader_alone_and_its_counts_are_summed_here(
     assert batches.counters.counts["skipped"] == 0 + 1 + 2
 
 
-@pytest.mark.parametrize(
-    ("name", "error", "facts"),
-    [
-        ("fails", Damaged, ("record 3",)),
-        ("is_killed", DatasetError, ("process 0", "signal 9 (Killed)", "fewer workers")),
-        ("exits", DatasetError, ("process 0", "status 3")),
-    ],
-)
+@pytest.mark.parametrize(("name", "error", "facts"), [
+    ("fails", Damaged, ("record 3",)),
+    ("is_killed", DatasetError, ("process 0", "signal 9 (Killed)", "fewer workers")),
+    ("exits", DatasetError, ("process 0", "status 3")),
+])  # fmt: skip
 def test_errors_come_out_here_after_the_good_batches(name: str, error: type[Exception], facts: tuple[str, ...]) -> None:
     batches = in_processes(Each(name), iter(range(9)), 1)
     assert [next(batches)[0] for _ in range(3)] == [0, 1, 2]
@@ -297,18 +294,15 @@ def refuse(*_: object, **__: object) -> None:
     raise OSError("no more processes")
 
 
-@pytest.mark.parametrize(
-    ("decodes", "steps", "free", "wanted"),
-    [
-        (True, 100, 1 << 40, 16),
-        (True, 10, 1 << 40, 0),
-        (True, 100, 350 << 20, 3),
-        (True, 100, 1 << 20, 0),
-        (False, 100_000, 1 << 40, 8),
-        (False, 100_000, 350 << 20, 3),
-        (False, 100, 1 << 40, 0),
-    ],
-)
+@pytest.mark.parametrize(("decodes", "steps", "free", "wanted"), [
+    (True, 100, 1 << 40, 16),
+    (True, 10, 1 << 40, 0),
+    (True, 100, 350 << 20, 3),
+    (True, 100, 1 << 20, 0),
+    (False, 100_000, 1 << 40, 8),
+    (False, 100_000, 350 << 20, 3),
+    (False, 100, 1 << 40, 0),
+])  # fmt: skip
 def test_the_default_number_of_processes(decodes: bool, steps: int, free: int, wanted: int) -> None:
     spec = {"image": ArraySpec((32, 224, 224, 3), "uint8")}
     source: Any = SimpleNamespace(

@@ -76,17 +76,13 @@ def run(*codes: str, **names: Any) -> dict[str, Any]:
     return names
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"image": hand_made.image("jpeg")},
-        {"image": hand_made.image("raw")},
-        {"image": hand_made.image("png", "uint8"), "text": hand_made.text(None)},
-        {"image": {**hand_made.image(), "channel_order": "bgr"}},
-    ],
-    ids=["png", "jpeg", "raw", "uint8 and any length", "bgr"],
-)
+@pytest.mark.parametrize("changes", [
+    {},
+    {"image": hand_made.image("jpeg")},
+    {"image": hand_made.image("raw")},
+    {"image": hand_made.image("png", "uint8"), "text": hand_made.text(None)},
+    {"image": {**hand_made.image(), "channel_order": "bgr"}},
+], ids=["png", "jpeg", "raw", "uint8 and any length", "bgr"])  # fmt: skip
 def test_plain_tf_data_reads_the_same(changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hand_made.write_dataset(tmp_path / "out/emoji", {**hand_made.FEATURES, **changes})
     monkeypatch.chdir(tmp_path)

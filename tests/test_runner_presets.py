@@ -56,14 +56,11 @@ def flink() -> Iterator[FakeFlink]:
         yield cluster
 
 
-@pytest.mark.parametrize(
-    ("version", "coordinates"),
-    [
-        ("1.19.3", "org.apache.beam:beam-runners-flink-1.19-job-server:2.62.0"),
-        ("1.20.0", "org.apache.beam:beam-runners-flink-1.20-job-server:2.77.0"),
-        ("2.0.1", "org.apache.beam:beam-runners-flink-2.0-job-server:2.77.0"),
-    ],
-)
+@pytest.mark.parametrize(("version", "coordinates"), [
+    ("1.19.3", "org.apache.beam:beam-runners-flink-1.19-job-server:2.62.0"),
+    ("1.20.0", "org.apache.beam:beam-runners-flink-1.20-job-server:2.77.0"),
+    ("2.0.1", "org.apache.beam:beam-runners-flink-2.0-job-server:2.77.0"),
+])  # fmt: skip
 def test_the_job_server_fits_the_cluster(flink: FakeFlink, version: str, coordinates: str) -> None:
     flink.overview["flink-version"] = version
     assert FlinkCluster(FlinkOptions(flink.url)).jar() == coordinates
@@ -122,15 +119,12 @@ def test_a_pool_is_an_address() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("given", "arguments"),
-    [
-        ([], ["--a=1", "--environment_type=PROCESS", "--environment_config=x"]),
-        (["--a=2"], ["--environment_type=PROCESS", "--environment_config=x", "--a=2"]),
-        (["--a", "2"], ["--environment_type=PROCESS", "--environment_config=x", "--a", "2"]),
-        (["--environment_type=DOCKER"], ["--a=1", "--environment_type=DOCKER"]),
-    ],
-)
+@pytest.mark.parametrize(("given", "arguments"), [
+    ([], ["--a=1", "--environment_type=PROCESS", "--environment_config=x"]),
+    (["--a=2"], ["--environment_type=PROCESS", "--environment_config=x", "--a=2"]),
+    (["--a", "2"], ["--environment_type=PROCESS", "--environment_config=x", "--a", "2"]),
+    (["--environment_type=DOCKER"], ["--a=1", "--environment_type=DOCKER"]),
+])  # fmt: skip
 def test_the_users_options_replace_presets(given: list[str], arguments: list[str]) -> None:
     presets = {"a": "1", "environment_type": "PROCESS", "environment_config": "x"}
     assert with_presets(given, presets) == arguments

@@ -74,14 +74,11 @@ def _check(features: dict[str, Any]) -> None:
         feature.check(features)
 
 
-@pytest.mark.parametrize(
-    ("given", "files"),
-    [
-        ({}, {}),
-        ({"vocabulary": "dir/words.txt"}, {"vocabulary": "/there/dir/words.txt"}),
-        ({"tokenizer": "wordpiece", "model": "vocab.txt", "case": "keep"}, {"model": "/there/vocab.txt"}),
-    ],
-)
+@pytest.mark.parametrize(("given", "files"), [
+    ({}, {}),
+    ({"vocabulary": "dir/words.txt"}, {"vocabulary": "/there/dir/words.txt"}),
+    ({"tokenizer": "wordpiece", "model": "vocab.txt", "case": "keep"}, {"model": "/there/vocab.txt"}),
+])  # fmt: skip
 def test_files_are_found(given: dict[str, Any], files: dict[str, str]) -> None:
     moved = Text(kind="text", **given).with_paths(lambda path: f"/there/{path}")
     assert moved.files() == files

@@ -155,15 +155,12 @@ def test_lines_may_be_numbers_or_paths_of_pictures(tmp_path: Path) -> None:
     assert read(tmp_path / "lists" / "a.txt", {"text": NUMBER})[0] == [(1.5,)]
 
 
-@pytest.mark.parametrize(
-    ("path", "document", "columns", "facts"),
-    [
-        ("", "line", {"tex": TEXT}, ["'tex'", "text, file_name, label, line", "mean 'text'"]),
-        ("", "file", {"line": TEXT}, ["'line'", "text, file_name, label"]),
-        ("x", "line", T, ["/x", "no *.txt or *.text"]),
-        ("b.txt.gz", "line", T, ["b.txt.gz", "zlib inflate failed"]),
-    ],
-)
+@pytest.mark.parametrize(("path", "document", "columns", "facts"), [
+    ("", "line", {"tex": TEXT}, ["'tex'", "text, file_name, label, line", "mean 'text'"]),
+    ("", "file", {"line": TEXT}, ["'line'", "text, file_name, label"]),
+    ("x", "line", T, ["/x", "no *.txt or *.text"]),
+    ("b.txt.gz", "line", T, ["b.txt.gz", "zlib inflate failed"]),
+])  # fmt: skip
 def test_a_source_that_cannot_be_read(
     tmp_path: Path, path: str, document: str, columns: Columns, facts: list[str]
 ) -> None:

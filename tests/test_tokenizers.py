@@ -142,16 +142,13 @@ def _table(words: list[str]) -> tf.lookup.StaticVocabularyTable:
     return tf.lookup.StaticVocabularyTable(places, 1)
 
 
-@pytest.mark.parametrize(
-    ("given", "needed"),
-    [
-        ({}, False),
-        ({"case": "keep", "tokenizer": "characters"}, False),
-        ({"normalize": "nfc"}, True),
-        ({"case": "fold"}, True),
-        *((given, True) for given in LEARNED),
-    ],
-)
+@pytest.mark.parametrize(("given", "needed"), [
+    ({}, False),
+    ({"case": "keep", "tokenizer": "characters"}, False),
+    ({"normalize": "nfc"}, True),
+    ({"case": "fold"}, True),
+    *((given, True) for given in LEARNED),
+])  # fmt: skip
 def test_the_graph_holds_tensorflow_texts_ops_where_it_is_said_to(given: dict[str, Any], needed: bool) -> None:
     chosen = with_model(given)[0] if given in LEARNED else options(**given)
     graph = tf.function(lambda texts: tokenizers.tokenize(clean(texts, chosen), chosen).flat_values, autograph=False)
