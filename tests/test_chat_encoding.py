@@ -63,11 +63,8 @@ def test_the_mask_is_the_assistants_text(name: str) -> None:
 
 def test_other_fields_of_a_message_stay() -> None:
     call = {"type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
-    messages = [
-        {"role": "assistant", "tool_calls": [call]},
-        {"role": "tool", "content": "2", "name": "add"},
-        {"role": "assistant", "content": "2", "reasoning": "hm"},
-    ]
+    messages = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "2", "name": "add"},
+        {"role": "assistant", "content": "2", "reasoning": "hm"}]  # fmt: skip
     read = canonical(json.dumps({"messages": messages, "tools": [{"type": "function"}]}))
     assert read.tools == [{"type": "function"}]
     assert read.messages[0]["tool_calls"][0]["function"]["arguments"] == {"a": 1}

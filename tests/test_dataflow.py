@@ -51,14 +51,8 @@ def options(service: DataflowService) -> tuple[str, ...]:
     service.requests.clear()
     service.failures.clear()
     service.refusal = None
-    return (
-        "--project=my-project",
-        "--region=europe-west1",
-        f"--temp_location=gs://{emulators.BUCKET}/temp",
-        f"--sdk_container_image={IMAGE}",
-        f"--dataflow_endpoint={service.url}",
-        "--labels=team=vision",
-    )
+    return ("--project=my-project", "--region=europe-west1", f"--temp_location=gs://{emulators.BUCKET}/temp",
+        f"--sdk_container_image={IMAGE}", f"--dataflow_endpoint={service.url}", "--labels=team=vision")  # fmt: skip
 
 
 @pytest.fixture

@@ -74,12 +74,8 @@ def test_gcloud_takes_the_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
     command = ["gcloud", "dataflow", "flex-template", "build", "gs://my-bucket/templates/recordmill.json"]
     options = ["--sdk-language=PYTHON", f"--metadata-file={FOLDER / 'metadata.json'}", "--project=my-project"]
-    answer = subprocess.run(
-        [*command, f"--image={IMAGE}", *options, "--print-only", "--format=json"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    answer = subprocess.run([*command, f"--image={IMAGE}", *options, "--print-only", "--format=json"],
+        capture_output=True, text=True, check=True)  # fmt: skip
     spec = json.loads(answer.stdout)
     spec = json.loads(spec) if isinstance(spec, str) else spec
     assert (spec["image"], spec["sdkInfo"]) == (IMAGE, {"language": "PYTHON"})

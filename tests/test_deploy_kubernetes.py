@@ -44,11 +44,8 @@ def pool() -> dict[str, Any]:
 def pods() -> dict[str, dict[str, Any]]:
     """The specs of all pods; the operator lays a role's template over the common one."""
     common = cluster()["podTemplate"]["spec"]
-    return {
-        "build": documents()["Job/recordmill-build"]["spec"]["template"]["spec"],
-        "jobmanager": common,
-        "taskmanager": common | cluster()["taskManager"]["podTemplate"]["spec"],
-    }
+    return {"build": documents()["Job/recordmill-build"]["spec"]["template"]["spec"], "jobmanager": common,
+        "taskmanager": common | cluster()["taskManager"]["podTemplate"]["spec"]}  # fmt: skip
 
 
 def containers(pod: dict[str, Any]) -> list[dict[str, Any]]:

@@ -131,12 +131,9 @@ def test_a_pod_that_is_stopped_stops_the_build_and_waits_for_it(tmp_path: Path) 
         "#!/bin/sh\ntrap 'echo stopped; exit 143' TERM\necho begun\nwhile :; do sleep 0.1; done\n"
     )
     (tmp_path / "recordmill").chmod(0o755)
-    pod = subprocess.Popen(
-        [*container["command"], *container["args"]],
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "OUTPUT": "o", "PUSHGATEWAY": ""},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    pod = subprocess.Popen([*container["command"], *container["args"]],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "OUTPUT": "o", "PUSHGATEWAY": ""}, stdout=subprocess.PIPE,
+        text=True)  # fmt: skip
     assert pod.stdout is not None
     assert pod.stdout.readline() == "begun\n"
     pod.terminate()

@@ -97,21 +97,12 @@ def _mistakes(body: Block, known: Block, path: str) -> Iterator[str]:
 def test_least_privilege() -> None:
     """No role writes the project, and only the driver may start jobs, as one of two accounts."""
     roles = {body["role"] for _, _, body in RESOURCES if "role" in body}
-    assert roles == {
-        "roles/artifactregistry.reader",
-        "roles/dataflow.developer",
-        "roles/dataflow.worker",
-        "roles/iam.serviceAccountUser",
-        "roles/storage.legacyBucketReader",
-        "roles/storage.objectUser",
-        "roles/storage.objectViewer",
-    }
+    assert roles == {"roles/artifactregistry.reader", "roles/dataflow.developer", "roles/dataflow.worker",
+        "roles/iam.serviceAccountUser", "roles/storage.legacyBucketReader", "roles/storage.objectUser",
+        "roles/storage.objectViewer"}  # fmt: skip
     projects = {name: body["role"] for kind, name, body in RESOURCES if kind == "google_project_iam_member"}
-    assert projects == {
-        "dataflow_worker": "roles/dataflow.worker",
-        "driver_dataflow": "roles/dataflow.developer",
-        "launchers": "roles/dataflow.developer",
-    }
+    assert projects == {"dataflow_worker": "roles/dataflow.worker", "driver_dataflow": "roles/dataflow.developer",
+        "launchers": "roles/dataflow.developer"}  # fmt: skip
 
 
 def test_nothing_is_public() -> None:

@@ -199,10 +199,7 @@ def test_history_shows_builds_and_acts(folder: str, capsys: pytest.CaptureFixtur
     hostile = {"id": "hostile", "act": {}, "end": 3, "began_at": [], "live_before": [1], "live_after": None}
     hostile |= {"removed": {"v": 1, "w": 2}, "keys": 2, "files": {}, "reason": "why"}
     write_entry(folder, hostile)
-    assert printed(capsys, "history", folder) == [
-        "at by act end",
-        "2026-11-20T12:00:00Z h build published v1",
+    assert printed(capsys, "history", folder) == ["at by act end", "2026-11-20T12:00:00Z h build published v1",
         "2026-11-20T12:00:00Z ann@h build failed v1; no\\x1b[2J",
-        "[] {} 3 [1] → None; 2 keys; removed v, w; why",
-    ]
+        "[] {} 3 [1] → None; 2 keys; removed v, w; why"]  # fmt: skip
     assert [json.loads(line) for line in printed(capsys, "history", folder, "--json", "--limit", "1")] == [hostile]

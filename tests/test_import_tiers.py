@@ -41,22 +41,10 @@ READING = modules(
          "pipeline.facts.contents", "pipeline.dataset.arrow_tables",
          "pipeline.verify.parity"),
 )  # fmt: skip
-LIGHT = modules(
-    "pipeline.facts",
-    "pipeline.sources",
-    "pipeline.spec",
-    "pipeline.init",
-    "pipeline.forecast",
-    "pipeline.export",
-    "pipeline.cli",
-)
-GRAPHS = modules(
-    "transforms.tensorflow",
-    "pipeline.reader.tf_data",
-    "pipeline.reader.keras_callback",
-    "pipeline.reader.keras_data",
-    but=("transforms.tensorflow.transform_graph",),
-)
+LIGHT = modules("pipeline.facts", "pipeline.sources", "pipeline.spec", "pipeline.init", "pipeline.forecast",
+    "pipeline.export", "pipeline.cli")  # fmt: skip
+GRAPHS = modules("transforms.tensorflow", "pipeline.reader.tf_data", "pipeline.reader.keras_callback",
+    "pipeline.reader.keras_data", but=("transforms.tensorflow.transform_graph",))  # fmt: skip
 TRANSFORM = modules("transforms.tensorflow.transform_graph")
 JOB = modules("pipeline.build", but=("pipeline.build.beam", "pipeline.build.make_version"))
 FRAMEWORKS = ["apache_beam", "tensorflow_transform", "tfx_bsl", "tensorflow"]

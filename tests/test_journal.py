@@ -105,17 +105,10 @@ def test_a_store_that_does_not_answer_is_waited_for_only_so_long() -> None:
 
 def test_metrics_of_a_version_and_of_a_failure(tmp_path: Path) -> None:
     live = replace(manifest('v"1\\\n'), provenance={"built_at": "2026-11-20T12:00:00Z"})
-    entry = {
-        "name": "d",
-        "exit_code": 0,
-        "ended_at": "2026-11-20T12:00:05Z",
-        "stages": {"plan": 0.5},
-        "rows": {"read": 3},
-        "rejects": {"missing": 2},
-        "bytes": 7,
+    entry = {"name": "d", "exit_code": 0, "ended_at": "2026-11-20T12:00:05Z", "stages": {"plan": 0.5},
+        "rows": {"read": 3}, "rejects": {"missing": 2}, "bytes": 7,
         "spans": {"built": ["2026-11-20"], "kept": ["2026-11-18", "2026-11-19"]},
-        "gate": {"figures": {"psi": {"age (train)": 0.25}}, "breaches": []},
-    }
+        "gate": {"figures": {"psi": {"age (train)": 0.25}}, "breaches": []}}  # fmt: skip
     samples = [line for line in to_openmetrics(entry, live).splitlines() if not line.startswith("#")]
     assert samples == [
         'recordmill_build_exit_code{dataset="d"} 0',

@@ -323,14 +323,9 @@ SPECS: dict[str, Any] = {
     **{name: tf.TensorSpec([None], tf.float32) for name in ("price", "size", "rank")},
     "sizes": tf.RaggedTensorSpec([None, None], tf.float32, 1, tf.int64),
 }
-RAW: dict[str, Any] = {
-    "text": tf.constant(["a b NEW", ""]),
-    "label": tf.constant(["dog", "cow"]),
-    "price": tf.constant([4.0, 2.0]),
-    "size": tf.constant([5.0, float("nan")]),
-    "rank": tf.constant([3.0, 2.0]),
-    "sizes": tf.ragged.constant([[1.0, 9.0, 3.0], []], ragged_rank=1, row_splits_dtype=tf.int64),
-}
+RAW: dict[str, Any] = {"text": tf.constant(["a b NEW", ""]), "label": tf.constant(["dog", "cow"]),
+    "price": tf.constant([4.0, 2.0]), "size": tf.constant([5.0, float("nan")]), "rank": tf.constant([3.0, 2.0]),
+    "sizes": tf.ragged.constant([[1.0, 9.0, 3.0], []], ragged_rank=1, row_splits_dtype=tf.int64)}  # fmt: skip
 
 
 def test_of_nothing_every_word_is_unknown_and_every_number_as_it_is(tmp_path: Path) -> None:

@@ -151,14 +151,10 @@ def test_an_iteration_that_is_used_up_stays_so_and_a_closed_one_says_so(dataset:
 
 
 ROWS = [0, 1, 2, 3, 6, 7, 8, 9]
-IGNORED: dict[str, tuple[dict[str, Any], list[int]]] = {
-    "images": ({}, ROWS),
-    "steps made together": ({"features": []}, ROWS),
-    "epochs": ({"epochs": 2}, 2 * ROWS),
-    "ragged": ({"text": "ragged"}, ROWS),
-    "a process": ({"workers": 1}, ROWS),
-    "without end": ({"epochs": -1}, ROWS + ROWS[:-2]),
-}
+IGNORED: dict[str, tuple[dict[str, Any], list[int]]] = {"images": ({}, ROWS),
+    "steps made together": ({"features": []}, ROWS), "epochs": ({"epochs": 2}, 2 * ROWS),
+    "ragged": ({"text": "ragged"}, ROWS), "a process": ({"workers": 1}, ROWS),
+    "without end": ({"epochs": -1}, ROWS + ROWS[:-2])}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", IGNORED)

@@ -52,13 +52,8 @@ print("accuracy:", model.evaluate(validation.as_tf_data(), verbose=0, return_dic
 @pytest.mark.nightly
 def test_tensorflow_alone_reads_and_trains(tmp_path: Path) -> None:
     hand_made.write_dataset(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-c", TRAIN, str(tmp_path), " ".join(NOT_THERE)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    done = subprocess.run([sys.executable, "-c", TRAIN, str(tmp_path), " ".join(NOT_THERE)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=240)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["TensorFlow before an input: False", "accuracy: 1.0"]
 

@@ -88,15 +88,9 @@ def test_presets_are_what_the_cluster_says(flink: FakeFlink) -> None:
         "command": "/opt/worker",
         "env": {"RECORDMILL_ATTEMPT": "try-1"},
     }
-    assert presets == {
-        "job_name": "job-1",
-        "flink_master": flink.url,
-        "parallelism": "3",
-        "execution_mode_for_batch": "BATCH",
-        "sdk_worker_parallelism": "3",
-        "environment_cache_millis": "5000",
-        "environment_type": "PROCESS",
-    }
+    assert presets == {"job_name": "job-1", "flink_master": flink.url, "parallelism": "3",
+        "execution_mode_for_batch": "BATCH", "sdk_worker_parallelism": "3", "environment_cache_millis": "5000",
+        "environment_type": "PROCESS"}  # fmt: skip
 
 
 def test_a_busy_cluster_is_waited_for_unless_the_user_queues(flink: FakeFlink) -> None:

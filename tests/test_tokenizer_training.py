@@ -32,11 +32,8 @@ def options(**given: Any) -> dict[str, Any]:
     return Text(kind="text", **given).options()
 
 
-KINDS = [
-    {"tokenizer": "wordpiece"},
-    {"tokenizer": "sentencepiece"},
-    {"tokenizer": "sentencepiece", "model_type": "bpe"},
-]
+KINDS = [{"tokenizer": "wordpiece"}, {"tokenizer": "sentencepiece"},
+    {"tokenizer": "sentencepiece", "model_type": "bpe"}]  # fmt: skip
 
 
 def count_words(texts: pa.Array, options: TextOptions) -> Counter[bytes]:

@@ -24,13 +24,8 @@ WHITE = {
     "zero\u200bwidth file\x1cseparator": ["zero\u200bwidth", "file\x1cseparator"],  # no white space by Unicode
     "مَرحبًا بك 🙂": ["مَرحبًا", "بك", "🙂"],
 }
-CHARACTERS = {
-    "": [],
-    " \n": [],
-    " a  b\n": ["a", "▁", "b"],
-    "n\u0303\u00e9🙂": ["n", "\u0303", "\u00e9", "🙂"],
-    "🇩🇪بك": ["🇩", "🇪", "ب", "ك"],
-}
+CHARACTERS = {"": [], " \n": [], " a  b\n": ["a", "▁", "b"], "n\u0303\u00e9🙂": ["n", "\u0303", "\u00e9", "🙂"],
+    "🇩🇪بك": ["🇩", "🇪", "ب", "ك"]}  # fmt: skip
 BERT = {"": [], " \n": [], "don't, (e-mail)": ["don", "'", "t", ",", "(", "e", "-", "mail", ")"],
         "日本ご$3 €5": ["日", "本", "ご", "$", "3", "€5"]}  # fmt: skip
 CASES = {"whitespace": WHITE, "characters": CHARACTERS, "wordpiece_words": BERT}
@@ -74,21 +69,10 @@ def test_bytes_and_characters_give_any_text_back(texts: list[str]) -> None:
 
 COUNTS = {word.encode(): count for word, count in [("low", 9), ("lower", 5), ("newest", 6), ("widest", 3), ("naïve", 2),
           ("日", 4), ("🙂", 2), ("مَرحبًا", 2), ("slow", 4), ("'", 3)]}  # fmt: skip
-TEXTS = [
-    "",
-    " \n",
-    "the lowest slow",
-    "NEWEST widest\u00a0日本 🙂",
-    "low" * 30_000,
-    "مَرحبًا",
-    "naïve don't",
-    "[PAD] <pad>",
-]
-LEARNED = [
-    {"tokenizer": "wordpiece", "vocabulary": 60},
-    {"tokenizer": "sentencepiece", "vocabulary": 50},
-    {"tokenizer": "sentencepiece", "vocabulary": 50, "model_type": "bpe"},
-]
+TEXTS = ["", " \n", "the lowest slow", "NEWEST widest\u00a0日本 🙂", "low" * 30_000, "مَرحبًا", "naïve don't",
+    "[PAD] <pad>"]  # fmt: skip
+LEARNED = [{"tokenizer": "wordpiece", "vocabulary": 60}, {"tokenizer": "sentencepiece", "vocabulary": 50},
+    {"tokenizer": "sentencepiece", "vocabulary": 50, "model_type": "bpe"}]  # fmt: skip
 learned = pytest.mark.parametrize("given", LEARNED, ids=lambda given: " ".join(map(str, given.values())))
 
 
