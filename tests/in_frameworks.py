@@ -150,10 +150,8 @@ def keras_resumed(path: str, folder: str) -> Any:
     for dies_after in (9, 31, None):
         model = keras_model(path)
         train, epoch = restore_training(folder, model, train_input(path))
-        callbacks = [
-            TrainingCheckpoint(train, folder, every_steps=4),
-            *([] if dies_after is None else [Dies(dies_after)]),
-        ]
+        callbacks = [TrainingCheckpoint(train, folder, every_steps=4),
+            *([] if dies_after is None else [Dies(dies_after)])]  # fmt: skip
         given = {"shuffle": False, "verbose": 0, "callbacks": callbacks}
         with suppress(KeyboardInterrupt):
             model.fit(train.as_keras(), initial_epoch=epoch, epochs=epoch + 1, **given)  # the rest of an epoch

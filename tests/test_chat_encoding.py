@@ -12,7 +12,7 @@ from recordmill.pipeline.build.texts.template import ChatTemplate, named_tokens,
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.transforms.contract.kinds.chat import ChatOptions
-from tests.chats import HEADERS, TEMPLATES, TOKENS, WITH_BLOCKS, chats, mask_of, tokenizer, trained_spans
+from tests.chats import TEMPLATES, TOKENS, WITH_BLOCKS, chats, mask_of, tokenizer, trained_spans
 from tests.messages import assert_names, raises
 
 ASKED = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
@@ -43,10 +43,6 @@ def fault(template: str, messages: Any, **options: Any) -> tuple[str, str]:
     found = encoder(template, **options).encode_batch([json.dumps(messages)])[0]
     assert isinstance(found, Fault), found
     return found.reason, found.message
-
-
-def test_every_template_is_here() -> None:
-    assert set(TEMPLATES) == set(HEADERS)
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

@@ -117,13 +117,6 @@ def test_a_job_that_fails(service: DataflowService, run: Callable[..., None]) ->
         run()
 
 
-@pytest.mark.nightly
-def test_a_job_that_somebody_cancels(service: DataflowService, run: Callable[..., None]) -> None:
-    service.start = lambda job: Scripted("RUNNING", "CANCELLING", "CANCELLED")
-    with raises(JobFailedError, "job 2026-11-22_000000", "cancelled"):
-        run()
-
-
 def test_a_job_that_the_service_refuses(service: DataflowService, run: Callable[..., None]) -> None:
     service.refusal = (403, "worker@my-project lacks dataflow.workItems.lease")
     with raises(RunnerError, "Dataflow refuses", service.refusal[1]):

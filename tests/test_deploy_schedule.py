@@ -153,10 +153,8 @@ def test_every_schedule_writes_metrics_and_keeps_ids() -> None:
 
 
 def test_the_page_rolls_back_from_kubernetes_as_the_nights_build() -> None:
-    page, files = (
-        (FOLDER / "README.md").read_text(),
-        yaml.safe_load((FOLDER / "kubernetes/kustomization.yaml").read_text()),
-    )
+    page, files = ((FOLDER / "README.md").read_text(),
+        yaml.safe_load((FOLDER / "kubernetes/kustomization.yaml").read_text()))  # fmt: skip
     (command,) = re.findall(r"^kubectl .* run rollback (?:.*\\\n)*.*$", page, re.MULTILINE)
     words = shlex.split(command)
     given, (image,) = words[words.index("--") + 1 :], files["images"]

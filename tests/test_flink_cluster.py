@@ -27,7 +27,6 @@ from tests.flink_cluster import (
     limited_worker,
     started,
     write_dataset,
-    write_day,
     write_large_dataset,
 )
 from tests.forked import recordmill, start_python, wait_until, wait_until_ended
@@ -216,23 +215,6 @@ def test_workers_without_the_disk_of_the_driver(
         assert not list((folder / "gates").iterdir())  # no worker saw the folder
         assert_same(published(url), expected)
         assert_idle(cluster)
-
-
-@pytest.mark.nightly
-def test_a_new_day_is_built_as_by_the_local_runner(cluster: Cluster, tmp_path: Path) -> None:
-    """The first build; another day, with words unknown to the frozen graph; another, learned from."""
-    for day, analysis in ((20, "frozen"), (21, "frozen"), (22, "refresh")):
-        write_day(tmp_path, day, analysis)
-        result = recordmill("build", "dataset.yaml", "--output", "local", cwd=tmp_path)
-        assert result.returncode == 0, result.stderr
-        build = Build(tmp_path, *cluster.options)
-        assert build.ended() == 0, build.log
-        here, there = published(tmp_path / "local"), published(tmp_path / "out")
-        assert_same(there, here)
-        assert there.spans == here.spans  # of the same files
-        assert {**there.drift, "against": ""} == {**here.drift, "against": ""}  # a version's name says when
-    assert {shard.span for shard in there.splits["train"].shards} == {"2026-11-20", "2026-11-21", "2026-11-22"}
-    assert_idle(cluster)
 
 
 @pytest.mark.nightly

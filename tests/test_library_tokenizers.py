@@ -187,10 +187,8 @@ def test_dropout_of_a_file_draws_nothing() -> None:
     {"type": "Unigram", "vocab": [["a", -1.0], ["b", -1.0]], "unk_id": None},
 ])  # fmt: skip
 def test_a_row_without_tokens_is_a_reject_whatever_its_batch(model: dict[str, Any]) -> None:
-    options = {
-        "text": TextOptions(tokenizer="huggingface", model_bytes=words_file(model), keep_length=True),
-        "pair": PairOptions(model_bytes=words_file(model), special_tokens=False, separator="b"),
-    }
+    options = {"text": TextOptions(tokenizer="huggingface", model_bytes=words_file(model), keep_length=True),
+        "pair": PairOptions(model_bytes=words_file(model), special_tokens=False, separator="b")}  # fmt: skip
     encode = RowEncoder(options, {"text": "body", "pair": "both"})
     texts, pairs = [b"a", b"secret", b"b a", b"a"], [["a", "a"], ["a", "a"], ["a", "secret"], ["", "b"]]
     cells = [json.dumps(dict(zip(("first", "second"), pair, strict=True))).encode() for pair in pairs]

@@ -61,12 +61,10 @@ features:
   size: {kind: number, column: price, normalize: min_max, optional: true, impute: median}
   rank: {kind: number, column: price, quantiles: 2}
 """
-TRAIN = [
-    {"text": "a b, A", "label": "cat", "color": "red", "price": 1},
+TRAIN = [{"text": "a b, A", "label": "cat", "color": "red", "price": 1},
     {"text": "b a", "label": "cat", "color": "blue", "price": 3},
     {"text": "c", "label": "ant", "color": "blue", "price": 2},
-    {"text": "", "label": "cat", "color": "", "price": 6},
-]
+    {"text": "", "label": "cat", "color": "", "price": 6}]  # fmt: skip
 TEST = [{"text": "never seen", "label": "dog", "color": "green", "price": 1000}]
 PRICE = {"mean": 3.0, "variance": 3.5, "count": 4}
 FOUND = LearnedAnalysis(

@@ -198,11 +198,9 @@ def test_what_is_wrong_is_said_of_the_first_such_row(
 
 names = st.sampled_from(["x", "label", "words_length", "ü", "long" * 50])
 ints = st.one_of(st.integers(0, 300), st.integers(0, 1 << 30), st.integers(-(1 << 63), (1 << 63) - 1))
-contents = st.one_of(
-    st.tuples(st.just(INTS), st.lists(ints, max_size=6)),
+contents = st.one_of(st.tuples(st.just(INTS), st.lists(ints, max_size=6)),
     st.tuples(st.just(FLOATS), st.lists(st.floats(width=32), max_size=6)),
-    st.tuples(st.just(BYTES), st.lists(st.binary(max_size=200), max_size=4)),
-)
+    st.tuples(st.just(BYTES), st.lists(st.binary(max_size=200), max_size=4)))  # fmt: skip
 unknown = st.sampled_from([b"", b"\x38\x05", b"\x3a\x02ab", b"\x3d1234", b"\x3912345678", b"\x3b\x08\x01\x3c"])
 
 

@@ -65,15 +65,6 @@ def assert_equal(left: Any, right: Any) -> None:
         np.testing.assert_array_equal(left, right)
 
 
-def test_all_forms_give_the_same_batches(dataset: Dataset) -> None:
-    given = [dataset.training_input(batch_size=3, seed=4, with_key=True) for _ in FORMS]
-    for _ in range(2):
-        first, *others = (list(form(one)) for form, one in zip(FORMS.values(), given, strict=True))
-        assert len(first) == 3
-        for other in others:
-            assert_equal(tuple(first), tuple(other))
-
-
 def test_threads_and_processes_make_the_same_batches(dataset: Dataset) -> None:
     first, *others = (
         list(dataset.training_input(batch_size=2, epochs=2, seed=4, with_key=True, **how).as_numpy())

@@ -150,10 +150,8 @@ def test_a_narrower_part_is_padded_as_its_kind_says() -> None:
     lists = {"length": "varying", "max_length": None}
     numbers = whole({"kind": "numbers", "stored": "float32", **lists})
     cases = [(MASK | {"ignore": 255}, 255), (MASK, 0), (LABELS, -100), (HASHED | {"padding_id": 7}, 7), (numbers, 0)]
-    cases += [
-        ({"kind": "raw", "stored": "bytes", **lists}, b""),
-        ({"kind": "own", "stored": "bytes", "shape": None}, b""),
-    ]
+    cases += [({"kind": "raw", "stored": "bytes", **lists}, b""),
+        ({"kind": "own", "stored": "bytes", "shape": None}, b"")]  # fmt: skip
     cases += [(whole({"kind": "categories"}) | IDS, -1)]
     for description, expected in cases:
         one = {"x": np.full((1, 3), 1, type(expected) if expected != b"" else object), "x_beside": np.full((1, 3), 1)}

@@ -17,11 +17,9 @@ from tests import hand_made
 from tests.messages import raises
 from tests.opened import opened
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "uint8 and masks": {"dtype": "uint8", "masks": True, "text_length": 5},
+OPTIONS: dict[str, dict[str, Any]] = {"uint8 and masks": {"dtype": "uint8", "masks": True, "text_length": 5},
     "bfloat16 and ragged": {"dtype": "bfloat16", "text": "ragged"},
-    "to the longest": {"text_length": "longest"},
-}
+    "to the longest": {"text_length": "longest"}}  # fmt: skip
 
 
 @pytest.mark.parametrize("options", [{}, {"native": True}])
@@ -119,10 +117,8 @@ def test_an_evaluation_keeps_the_order_and_the_slice(split: str, dataset: Datase
 
 @pytest.mark.parametrize("dtype", [None, "uint8"])
 def test_channels_are_in_the_order_of_numpy(dtype: str | None, tmp_path: Path) -> None:
-    features = {
-        "image": {**hand_made.image("jpeg"), "channel_order": "bgr"},
-        "category": hand_made.FEATURES["category"],
-    }
+    features = {"image": {**hand_made.image("jpeg"), "channel_order": "bgr"},
+        "category": hand_made.FEATURES["category"]}  # fmt: skip
     hand_made.write_dataset(tmp_path, features)
     given = open_dataset(tmp_path).evaluation_input("train", batch_size=10, dtype=dtype)
     (native, _), (ours, _) = next(iter(given.as_tf_data(native=True))), next(given.as_numpy())

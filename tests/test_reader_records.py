@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
@@ -81,17 +79,6 @@ def test_the_records_asked_for_in_that_order(both: list[ShardFile], numbers: lis
         assert len(records) == 6
         assert read(records, numbers) == [ALL[number] for number in numbers]
         assert records.sizes(np.array(numbers, np.int64)).tolist() == [len(ALL[number]) for number in numbers]
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(0, 4), max_size=5), st.randoms())
-def test_any_shards(tmp_path_factory: pytest.TempPathFactory, counts: list[int], order: Any) -> None:
-    shards = [[f"{shard} {number}".encode() for number in range(count)] for shard, count in enumerate(counts)]
-    expected = [record for records in shards for record in records]
-    numbers = order.sample(range(len(expected)), len(expected))
-    with Records(write(tmp_path_factory.mktemp("shards"), shards)) as records:
-        assert len(records) == len(expected)
-        assert read(records, numbers) == [expected[number] for number in numbers]
 
 
 def test_places(both: list[ShardFile]) -> None:

@@ -84,10 +84,8 @@ def test_a_cluster_needs_an_address() -> None:
 
 def test_presets_are_what_the_cluster_says(flink: FakeFlink) -> None:
     presets = flink_presets(FlinkRest(flink.url), FlinkOptions(flink.url, workers="/opt/worker"), [], "job-1", "try-1")
-    assert json.loads(presets.pop("environment_config")) == {
-        "command": "/opt/worker",
-        "env": {"RECORDMILL_ATTEMPT": "try-1"},
-    }
+    assert json.loads(presets.pop("environment_config")) == {"command": "/opt/worker",
+        "env": {"RECORDMILL_ATTEMPT": "try-1"}}  # fmt: skip
     assert presets == {"job_name": "job-1", "flink_master": flink.url, "parallelism": "3",
         "execution_mode_for_batch": "BATCH", "sdk_worker_parallelism": "3", "environment_cache_millis": "5000",
         "environment_type": "PROCESS"}  # fmt: skip
@@ -107,10 +105,8 @@ def test_a_busy_cluster_is_waited_for_unless_the_user_queues(flink: FakeFlink) -
 def test_a_pool_is_an_address() -> None:
     presets = worker_environment("localhost:50000", "try-1")
     assert presets["environment_type"] == "EXTERNAL"
-    assert json.loads(presets["environment_config"]) == {
-        "url": "localhost:50000",
-        "params": {"RECORDMILL_ATTEMPT": "try-1"},
-    }
+    assert json.loads(presets["environment_config"]) == {"url": "localhost:50000",
+        "params": {"RECORDMILL_ATTEMPT": "try-1"}}  # fmt: skip
 
 
 @pytest.mark.parametrize(("given", "arguments"), [

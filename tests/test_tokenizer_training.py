@@ -96,12 +96,10 @@ def foreign(**ids: int) -> bytes:
 
 
 BERT = b"[UNK]\r\n[CLS]\r\n[SEP]\r\na\r\n##b\r\n"
-GIVEN = [
-    ("sentencepiece", foreign(), {"end": True}, {"padding": -1, "unknown": 0, "begin": None, "end": 2}),
+GIVEN = [("sentencepiece", foreign(), {"end": True}, {"padding": -1, "unknown": 0, "begin": None, "end": 2}),
     ("sentencepiece", foreign(pad_id=0, eos_id=1, unk_id=2, bos_id=-1), {}, {"padding": 0, "unknown": 2}),
     ("wordpiece", BERT, {"begin": True}, {"padding": -1, "unknown": 0, "begin": 1, "end": None}),
-    ("wordpiece", b"[PAD]\na\n[UNK]\n", {}, {"padding": 0, "unknown": 2, "begin": None, "end": None}),
-]
+    ("wordpiece", b"[PAD]\na\n[UNK]\n", {}, {"padding": 0, "unknown": 2, "begin": None, "end": None})]  # fmt: skip
 
 
 @pytest.mark.parametrize(("tokenizer", "data", "asked", "ids"), GIVEN)
