@@ -56,7 +56,7 @@ test-fast: $(READY)  ## Run the tests that neither build nor train for real
 	$(BIN)/python -m pytest -m "not slow and not nightly and not flink and not container"
 
 test-frameworks: $(READY) $(FRAMEWORKS)/.ready  ## Train with PyTorch and JAX where there is no TensorFlow
-	RECORDMILL_FRAMEWORKS=$(CURDIR)/$(FRAMEWORKS)/bin/python $(BIN)/python -m pytest -m frameworks tests/test_frameworks.py tests/test_chat_peers.py
+	RECORDMILL_FRAMEWORKS=$(CURDIR)/$(FRAMEWORKS)/bin/python $(BIN)/python -m pytest -m frameworks tests/test_frameworks.py tests/test_chat_peers.py tests/table
 
 test-migrate: export RECORDMILL_MIGRATION_TOOLS := $(CURDIR)/$(MIGRATE)/bin/python
 test-migrate: $(READY) $(MIGRATE)/.ready  ## Build from what MosaicML Streaming and img2dataset wrote, as their pages say (6 GB)

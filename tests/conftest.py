@@ -24,6 +24,7 @@ from tests.every_kind import make
 ROWS = 1_100
 LONGEST = [
     "test_ways",
+    "test_ways",
     "test_golden",  # builds what several others look at
     "test_kills",
     "test_same_bytes",
@@ -43,7 +44,7 @@ LONGEST = [
 ]
 
 # A loaded machine is no failure. A change is judged by the same examples each time; `make test-nightly` tries new ones.
-settings.register_profile("new", deadline=None, max_examples=300)
+settings.register_profile("new", deadline=None, max_examples=100)
 settings.register_profile("same", deadline=None, derandomize=True, max_examples=25)
 settings.load_profile("same")
 
@@ -116,6 +117,22 @@ def build_every_kind(folder: Path) -> Published:
         return build(make(folder / "in", ROWS, more_images=True), str(folder / "out"))
     finally:
         set_optimizer(on=False)
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """A small published dataset, written by hand."""
+    from tests import hand_made  # loads TensorFlow
+
+    output = tmp_path_factory.mktemp("hand") / "out"
+    hand_made.write_dataset(output)
+    return open_dataset(output)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's cache, which notes adopted places, belongs to one test."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
 
 
 @pytest.fixture(autouse=True)

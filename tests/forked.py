@@ -1,8 +1,9 @@
 """Child processes that begin with Beam and TensorFlow loaded: importing both takes longer than a small build.
 
-The server that they are forked from imports and does nothing else: TensorFlow starts its threads with its first
-operation, and no child inherits one (`test_forked.py`). Where a test is about a process that begins from nothing (what
-it imports, prints or sets before TensorFlow loads) it starts `python -m recordmill` itself.
+The server that they are forked from imports and does nothing else. It has one thread, since a fork copies what another
+is in the middle of (`test_forked.py`): TensorFlow starts its threads with its first operation, Arrow's jemalloc is told
+to start none. Where a test is about a process that begins from nothing (what it imports, prints or sets before
+TensorFlow loads) it starts `python -m recordmill` itself.
 """
 
 import multiprocessing
@@ -25,6 +26,7 @@ import psutil
 CHILDREN = multiprocessing.get_context("forkserver")
 PRELOADED = ["recordmill.pipeline.cli.session", "recordmill.pipeline.build.make_version", "keras", "tests.test_kills"]
 CHILDREN.set_forkserver_preload(PRELOADED)
+os.environ["JE_ARROW_MALLOC_CONF"] = "background_thread:false"  # the server inherits it
 
 
 def python(

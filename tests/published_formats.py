@@ -11,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from tests.tables import write
+
 WIDTH, HEIGHT = 64, 48
 
 
@@ -18,11 +20,6 @@ def jpeg(shade: int = 0, width: int = WIDTH, height: int = HEIGHT) -> bytes:
     file = io.BytesIO()
     Image.new("RGB", (width, height), (shade % 256, 128, 0)).save(file, "JPEG")
     return file.getvalue()
-
-
-def write(path: Path, content: str | bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
 
 
 def write_json(path: Path, value: object) -> None:

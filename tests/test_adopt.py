@@ -17,11 +17,7 @@ from recordmill.pipeline.errors import code_of
 from tests import tfrecords
 from tests.messages import assert_names, raises
 
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user's cache, which notes adopted places, belongs to one test."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+pytestmark = pytest.mark.usefixtures("home")
 
 
 @pytest.fixture

@@ -18,15 +18,11 @@ from tests import tfrecords
 from tests.messages import assert_names, raises
 from tests.published import example, field
 
+pytestmark = pytest.mark.usefixtures("home")
 ROWS = 20
 MAP = "item {\n  id: 1\n  name: 'cat'\n}\nitem {\n  id: 2\n  name: 'dog'\n}\n"
 TURNED = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"
 Rows = Sequence[Mapping[str, Any] | bytes]
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
 
 
 def adopt(folder: Path, rows: Rows, **beside: str) -> Dataset:

@@ -9,7 +9,9 @@ from recordmill import open_tfrecords
 from tests import tfrecords
 from tests.messages import assert_names
 from tests.published import example, feature, field
-from tests.test_adopt_guess import ROWS, adopt, batch, home, read  # noqa: F401 - a fixture
+from tests.test_adopt_guess import ROWS, adopt, batch, read
+
+pytestmark = pytest.mark.usefixtures("home")
 
 
 def entry(name: bytes, value: bytes) -> bytes:

@@ -16,6 +16,7 @@ from recordmill.pipeline.adopt.stated import read_features
 from tests import tfrecords
 from tests.messages import assert_names, raises
 
+pytestmark = pytest.mark.usefixtures("home")
 ROWS = 6
 PIXELS = np.random.default_rng(1).integers(0, 256, (ROWS, 4, 6, 3), dtype=np.uint8)
 
@@ -46,8 +47,7 @@ def row(number: int) -> dict[str, Any]:
 
 
 @pytest.fixture
-def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+def old(tmp_path: Path) -> Path:
     (tmp_path / "names.txt").write_text("cat\ndog\neel\n")
     return tfrecords.write(tmp_path / "old" / "train.tfrecord", map(row, range(ROWS)))
 

@@ -24,7 +24,7 @@ from recordmill.pipeline.versions.stores.base import OutputError
 from tests.emulators import s3
 from tests.messages import raises
 from tests.pictures import photo, saved
-from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, read
+from tests.tables import CATEGORY, FILES, IMAGE, INTEGER, read
 from tests.test_tfrecord_source import example
 
 SPLITS = {"train": range(6), "validation": range(6, 9)}

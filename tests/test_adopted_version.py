@@ -39,13 +39,9 @@ from tests.messages import assert_names, raises
 from tests.places import ADOPTING, place_of
 from tests.test_written_places import changed
 
+pytestmark = pytest.mark.usefixtures("home")
 FILES, RECORDS = 3, 30
 ALL = FILES * RECORDS
-
-
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Columns of arrays: every notation gives the same bytes; invalid arrays are faults with a reason."""
+"""Columns of arrays and of objects: every notation gives the same; what is none is a fault with a reason."""
 
 import io
 import json
@@ -34,13 +34,13 @@ def npy(values: Any, dtype: str = "float32", **header: Any) -> bytes:
 def of_arrow(wanted: Column, values: pa.Array) -> tuple[list[bytes | None], list[str]]:
     faults: Faults = {}
     made = typed_values("x", wanted, values, BASE, faults).to_pylist()
-    return made, [fault.message for _, fault in sorted(faults.items())]
+    return made, [f"{fault.reason}: {fault.message}" for _, fault in sorted(faults.items())]
 
 
 def of_python(wanted: Column, *values: Any) -> tuple[list[bytes | None], list[str]]:
     faults: Faults = {}
     made = typed_objects("x", wanted, values, BASE, faults).to_pylist()
-    return made, [fault.message for _, fault in sorted(faults.items())]
+    return made, [f"{fault.reason}: {fault.message}" for _, fault in sorted(faults.items())]
 
 
 FORMS: list[Any] = [
@@ -198,3 +198,77 @@ def test_lists_of_any_lengths_give_what_was_put_in(counts: list[int], dtype: str
 def test_what_the_layout_cannot_hold_is_an_array_error() -> None:
     with raises(ArrayError, "uint8 [3]"):
         ArrayLayout("uint8", (3,)).encode(np.zeros((3, 1), np.uint8))
+
+
+OBJECTS = Column(ColumnType.OBJECTS)
+SAID: Any = [{"role": "user", "content": "é\n"}, {"role": "assistant", "content": "ho", "n": [1, {"a": True}]}]
+CANONICAL = json.dumps(SAID, ensure_ascii=False, separators=(",", ":"))
+STRUCTS = pa.array([[{**each, "n": None} for each in SAID]])
+
+
+OBJECT_FORMS: list[Any] = [
+    SAID,
+    tuple(SAID),
+    np.array(SAID, object),
+    json.dumps(SAID),
+    json.dumps(SAID, indent=2).encode(),
+    [{**SAID[0], "name": None}, {**SAID[1], "n": [np.int64(1), {"a": np.bool_(True), "b": None}]}],
+]
+
+
+@pytest.mark.parametrize("value", OBJECT_FORMS, ids=range(len(OBJECT_FORMS)))
+def test_every_form_of_objects_gives_the_same_json(value: Any) -> None:
+    assert of_python(OBJECTS, value) == ([CANONICAL], [])
+
+
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary()])
+def test_json_in_arrow(kind: pa.DataType) -> None:
+    assert of_arrow(OBJECTS, pa.array([json.dumps(SAID), " ", None], pa.string()).cast(kind)) == (
+        [CANONICAL, None, None],
+        [],
+    )
+
+
+def test_structs_lose_nulls() -> None:
+    without = json.dumps([{name: each[name] for name in ("role", "content")} for each in SAID], ensure_ascii=False)
+    assert of_arrow(OBJECTS, STRUCTS) == ([without.replace(", ", ",").replace(": ", ":")], [])
+    assert of_arrow(OBJECTS, pa.array([[], None], STRUCTS.type)) == (["[]", None], [])
+
+
+def test_maps_are_objects() -> None:
+    kind = pa.list_(pa.map_(pa.string(), pa.string()))
+    assert of_arrow(OBJECTS, pa.array([[[("role", "user")]]], kind)) == (['[{"role":"user"}]'], [])
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "text": ("hello", "a string"),
+    "an object": ({"role": "user"}, "an object"),
+    "a list of strings": (["a"], "another list"),
+    "a list with a null": ([{"a": 1}, None], "another list"),
+    "JSON of an object": ('{"role": "user"}', "a string"),
+    "a number": (7, "an integer"),
+    "not a number": ([{"a": float("nan")}], "another list"),
+    "JSON nested too deeply": ("[" * 100_000, "a string"),
+}
+
+
+@pytest.mark.parametrize(("value", "found"), WRONG.values(), ids=WRONG)
+def test_other_values_are_faults(value: Any, found: str) -> None:
+    made, faults = of_python(OBJECTS, value, SAID)
+    assert made == [None, CANONICAL]
+    assert len(faults) == 1
+    assert_names(faults[0], "wrong_type", "a list of objects", found)
+
+
+def test_structs_that_are_not_utf8_are_faults() -> None:
+    flat = pa.array([b"\xff", b"ok"], pa.binary()).view(pa.string())
+    structs = pa.StructArray.from_arrays([flat], ["role"])
+    made, faults = of_arrow(OBJECTS, pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), structs))
+    assert made == [None, '[{"role":"ok"}]']
+    assert [fault.partition(":")[0] for fault in faults] == ["invalid_utf8"]
+
+
+def test_types_of_whole_columns() -> None:
+    assert misfit(OBJECTS, STRUCTS.type) is None
+    assert misfit(OBJECTS, pa.string()) is None
+    assert_names(misfit(OBJECTS, pa.float64()), "a list of objects", "a float")

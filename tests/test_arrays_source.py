@@ -21,7 +21,7 @@ from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.transforms.contract.kinds.array import ArrayLayout
 from tests.messages import assert_names, raises
-from tests.read_source import CATEGORY, FILES, IMAGE, NUMBER, TEXT, read
+from tests.tables import CATEGORY, FILES, IMAGE, NUMBER, TEXT, npy, read
 
 GREY = np.random.default_rng(0).integers(0, 256, (50, 8, 9), np.uint8)
 LABELS = np.arange(50, dtype=np.uint8) % 10
@@ -30,12 +30,6 @@ CODES = {"|u1": 8, "|i1": 9, ">i2": 11, ">i4": 12, ">f4": 13, ">f8": 14}
 
 def idx(array: np.ndarray[Any, Any]) -> bytes:
     return struct.pack(f">BBBB{array.ndim}I", 0, 0, CODES[array.dtype.str], array.ndim, *array.shape) + array.tobytes()
-
-
-def npy(array: Any) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
 
 
 def source(path: Path, **columns: str) -> SourceReader[Any]:
@@ -258,13 +252,6 @@ def test_a_wrong_checksum_of_a_stored_member_is_refused(tmp_path: Path) -> None:
     path.write_bytes(data)
     with raises(SourceError, "a.npz", "damaged"):
         read(source(path, image="x"), {"image": IMAGE})
-
-
-def test_init_refuses_a_cut_off_npz_in_one_line(tmp_path: Path) -> None:
-    path, _ = write_npz(tmp_path, {"x": GREY, "y": LABELS})
-    path.write_bytes(path.read_bytes()[:500])
-    with raises(SourceError, "a.npz", "damaged"):
-        starter(str(tmp_path), FILES)
 
 
 @pytest.mark.parametrize(

@@ -306,38 +306,27 @@ def test_a_function_that_gives_something_else_is_refused(function: Any, facts: t
 WRONG: list[tuple[Any, tuple[str, ...]]] = [
     (lambda: RandomFlip(1.5), ("RandomFlip(horizontal=1.5, vertical=0.0)", "horizontal", "0 to 1")),
     (lambda: RandomFlip(vertical=-0.1), ("): vertical", "-0.1;")),
-    (lambda: RandomFlip(float("nan")), ("): horizontal", "nan;")),
-    (lambda: RandomFlip("x"), ("): horizontal", "'x';", "0 to 1")),  # type: ignore[arg-type]
     (lambda: RandomRotation90(2), ("): p", "2;", "0 to 1")),
     (lambda: RandomResizedCrop(0), ("RandomResizedCrop(size=0, ", "pixels", "224", "(192, 256)")),
-    (lambda: RandomResizedCrop(8, area=(0, 1)), ("): area", "(0.08, 1)")),
     (lambda: RandomResizedCrop(8, area=(0.5, 0.4)), ("): area", "(0.08, 1)")),
     (lambda: RandomResizedCrop(8, aspect=(0, 1)), ("): aspect", "(0.75, 1.33)")),
     (lambda: RandomResizedCrop(8, aspect=(1, float("inf"))), ("): aspect", "(0.75, 1.33)")),
     (lambda: RandomResizedCrop(8, area=0.5), ("): area", "0.5;", "two numbers", "(0.08, 1)")),  # type: ignore[arg-type]
-    (lambda: RandomErasing(aspect=1), ("): aspect", "1;", "two numbers", "(0.75, 1.33)")),  # type: ignore[arg-type]
     (lambda: Resize((224, 0)), ("Resize(size=(224, 0))", "pixels", "(192, 256)")),
-    (lambda: Resize((224.0, 8)), ("Resize(size=(224.0, 8))", "pixels")),  # type: ignore[arg-type]
     (lambda: CenterCrop((1, 2, 3)), ("CenterCrop(size=(1, 2, 3))", "pixels")),  # type: ignore[arg-type]
     (lambda: RandomCrop(8, pad=-1), ("): pad", "pixels")),
     (lambda: ColorJitter(1.1), ("): brightness", "1.1;")),
     (lambda: ColorJitter(contrast=-1), ("): contrast", "-1;")),
     (lambda: ColorJitter(saturation=2), ("): saturation", "2;")),
     (lambda: ColorJitter(hue=0.6), ("): hue", "0.6;", "0 to 0.5")),
-    (lambda: RandomCutout(0), ("RandomCutout(size=0", "pixels", "224")),
     (lambda: RandomCutout(8, fill=256), ("): fill", "256;", "0 to 255", "red, green, blue")),
     (lambda: RandomErasing(2), ("): p", "2;", "0 to 1")),
-    (lambda: RandomErasing(area=(0, 1)), ("): area", "(0.08, 1)")),
-    (lambda: RandomErasing(aspect=(2, 1)), ("): aspect", "(0.75, 1.33)")),
     (lambda: RandomErasing(fill="noise"), ("): fill", "noise;", "0 to 255")),  # type: ignore[arg-type]
     (lambda: RandomRotation(181), ("): degrees", "181;", "0 to 180", "-180 to 180")),
     (lambda: RandomRotation((20, 10)), ("): degrees", "(20, 10);", "0 to 180")),
-    (lambda: RandomRotation([10, -10]), ("): degrees", "[10, -10];", "0 to 180")),  # type: ignore[arg-type]
-    (lambda: RandomRotation((1, 2, 3)), ("): degrees", "(1, 2, 3);", "two numbers")),  # type: ignore[arg-type]
     (lambda: RandomRotation("9"), ("): degrees", "'9';", "two numbers", "(-10, 10)", "10")),  # type: ignore[arg-type]
     (lambda: RandomAffine(10, scale=1.2), ("): scale", "1.2;", "two numbers", "(0.9, 1.1)")),  # type: ignore[arg-type]
     (lambda: RandomAffine(translate=(0.1, 0.2, 0.3)), ("): translate", "(0.1, 0.2, 0.3);", "two numbers")),  # type: ignore[arg-type]
-    (lambda: RandomAffine(translate=[0.1, 2]), ("): translate", "2;", "0 to 1")),  # type: ignore[arg-type]
     (lambda: RandomAffine(shear=("a", 1)), ("): shear", "('a', 1);", "two numbers")),  # type: ignore[arg-type]
     (lambda: RandomRotation(9, "cut"), ("): corners", "'cut';", "'fill' or 'crop'")),  # type: ignore[arg-type]
     (lambda: RandomRotation(9, fill=(1, 2, 256)), ("): fill", "(1, 2, 256);", "0 to 255")),
@@ -345,10 +334,7 @@ WRONG: list[tuple[Any, tuple[str, ...]]] = [
     (lambda: RandomAffine(translate=(0, 2)), ("): translate", "2;", "0 to 1")),
     (lambda: RandomAffine(scale=(0.01, 1)), ("): scale", "0.1 to 10")),
     (lambda: GaussianBlur(4), ("): kernel", "4;", "odd", "1 to 99")),
-    (lambda: GaussianBlur(101), ("): kernel", "101;", "1 to 99")),
     (lambda: GaussianBlur(5, (0, 1)), ("): sigma", "(0.1, 2.0)")),
-    (lambda: GaussianBlur(5, (1,)), ("): sigma", "(1,);", "two numbers", "(0.1, 2.0)")),  # type: ignore[arg-type]
-    (lambda: GaussianBlur(5, "1"), ("): sigma", "'1';", "two numbers")),  # type: ignore[arg-type]
     (lambda: GaussianBlur(5, 0), ("): sigma", "(0.1, 2.0)")),
     (lambda: RandomSharpness(1.5), ("): factor", "1.5;", "two numbers", "(0.5, 1.5)")),  # type: ignore[arg-type]
     (lambda: RandomSharpness((0, 3)), ("): factor", "0 to 2")),

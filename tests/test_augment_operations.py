@@ -1,4 +1,4 @@
-"""Operations against Pillow, geometry against its definition, choices against their papers."""
+"""Operations, colours and mixtures: against Pillow, their formulas, definitions and papers."""
 
 import math
 from collections.abc import Callable
@@ -32,12 +32,12 @@ from recordmill.augment import (
     apply,
 )
 from recordmill.transforms.numpy import opencv
-from recordmill.transforms.numpy.augment import chain as augment
-from recordmill.transforms.numpy.augment import policies
+from recordmill.transforms.numpy.augment import chain, policies
 from recordmill.transforms.numpy.augment.affine import affine_numbers
-from recordmill.transforms.numpy.augment.colors import color_numbers
+from recordmill.transforms.numpy.augment.colors import LUMA, QUARTER_TURN, SAME_COLORS, color_numbers
+from recordmill.transforms.numpy.augment.regularization import CutMix, MixUp, symmetric_beta
 from tests.messages import raises
-from tests.test_augment import _library, grey, image, uniforms, with_each_library  # noqa: F401 - a fixture
+from tests.test_augment import ALMOST_1, _library, drawn, grey, image, uniforms, with_each_library  # noqa: F401 - a fixture
 
 SHAPES = [(1, 1, 3), (1, 1, 1), (1, 7, 3), (7, 1, 1), (2, 9, 3), (33, 20, 1), (40, 61, 3)]
 
@@ -56,7 +56,7 @@ def pillow(pixels: np.ndarray, change: Callable[[Image.Image], Image.Image]) -> 
 
 
 def changed(pixels: np.ndarray, change: Augmentation, values: Any = None) -> np.ndarray:
-    values = augment.parameters([change], uniforms(1, change.lanes))[0] if values is None else values
+    values = chain.parameters([change], uniforms(1, change.lanes))[0] if values is None else values
     return apply(pixels, None, [change], values)[0]
 
 
@@ -183,7 +183,7 @@ def without_opencv(function: Callable[[], np.ndarray]) -> np.ndarray:
 def test_both_libraries_give_the_same(seed: int, height: int, width: int, channels: int, change: Augmentation) -> None:
     pixels = image(height, width, channels, seed)
     pixels.flags.writeable = False
-    values = augment.parameters([change], uniforms(1, change.lanes, seed))[0].tolist()
+    values = chain.parameters([change], uniforms(1, change.lanes, seed))[0].tolist()
     with_opencv = apply(pixels, None, [change], values)[0]
     assert with_opencv.shape == pixels.shape
     np.testing.assert_array_equal(with_opencv, without_opencv(lambda: apply(pixels, None, [change], values)[0]))
@@ -242,7 +242,7 @@ def test_boxes_hold_the_moved_pixels(seed: int, change: Augmentation) -> None:
     mask = np.zeros((height, width, 1), np.uint8)
     mask[top:bottom, left:right] = 255
     box = np.array([[top / height, left / width, bottom / height, right / width]], np.float32)
-    values = augment.parameters([change], rng.random((1, change.lanes)))[0]
+    values = chain.parameters([change], rng.random((1, change.lanes)))[0]
     after, boxes = apply(mask, box, [change], values, mask=True)
     assert boxes is not None
     rows = np.argwhere(after[..., 0])
@@ -255,27 +255,11 @@ def test_boxes_hold_the_moved_pixels(seed: int, change: Augmentation) -> None:
         assert x1 >= rows[:, 1].max() + 0.5 - rounded
 
 
-@pytest.mark.parametrize("change", MOVES)
-def test_boxes_contain_their_moved_corners(change: RandomRotation | RandomAffine) -> None:
-    height, width = 30, 50
-    box = np.array([[0.3, 0.4, 0.6, 0.5]])
-    for values in augment.parameters([change], uniforms(40, change.lanes)).tolist():
-        y0, x0, y1, x1 = change.move_boxes(box, values, height, width)[0]
-        a, b, c, d, left, top = change.matrix(values, height, width)
-        for y in box[0, [0, 2]] * height:
-            for x in box[0, [1, 3]] * width:
-                corner = np.linalg.solve([[a, b], [c, d]], [x - 0.5 - left, y - 0.5 - top]) + 0.5
-                across, along = np.clip(corner / [width, height], 0, 1)
-                assert x0 - 1e-9 <= across <= x1 + 1e-9
-                assert y0 - 1e-9 <= along <= y1 + 1e-9
-    assert (change.move_boxes(np.zeros((0, 4)), values, height, width)).shape == (0, 4)
-
-
 @with_each_library
 def test_erasing_fills_its_share() -> None:
     pixels = np.zeros((200, 100, 3), np.uint8)
     change = RandomErasing(0.5, (0.1, 0.1), (0.5, 0.5), fill=(10, 20, 30))
-    erased = [apply(pixels, None, [change], row)[0] for row in augment.parameters([change], uniforms(60, 7))]
+    erased = [apply(pixels, None, [change], row)[0] for row in chain.parameters([change], uniforms(60, 7))]
     filled = [(each == [10, 20, 30]).all(2) for each in erased]
     assert 15 <= sum(each.any() for each in filled) <= 45
     for each in filled:
@@ -350,7 +334,7 @@ def test_operations_are_chosen_alike(policy: RandAugment | TrivialAugmentWide, n
 def test_a_group_is_made_or_left_out() -> None:
     pixels, box = image(6, 8), np.array([[0, 0, 0.5, 0.25]], np.float32)
     change = RandomApply([RandomFlip(1), Invert(), lambda each, rng: each // 2], 0.3)
-    rows = augment.parameters([change], uniforms(400, change.lanes))
+    rows = chain.parameters([change], uniforms(400, change.lanes))
     results = [apply(pixels, box, [change], row) for row in rows]
     made = [not np.array_equal(result, pixels) for result, _ in results]
     assert 0.2 < np.mean(made) < 0.4
@@ -365,7 +349,7 @@ def test_a_group_is_made_or_left_out() -> None:
 def test_views_have_draws_of_their_own() -> None:
     pixels = image(6, 8)
     change = Views([RandomFlip()], 3)
-    values = augment.parameters([change], uniforms(30, change.lanes))
+    values = chain.parameters([change], uniforms(30, change.lanes))
     views = np.stack([apply(pixels, None, [change], row)[0] for row in values]).reshape(30, 3, 6, 8, 3)
     flipped = (views == pixels[:, ::-1]).all((2, 3, 4))
     assert ((views == pixels).all((2, 3, 4)) ^ flipped).all()
@@ -376,3 +360,140 @@ def test_views_have_draws_of_their_own() -> None:
     )
     with raises(ValueError, "Views", "boxes", "features=[…]"):
         apply(pixels, np.zeros((1, 4), np.float32), [change], values[0])
+
+
+def matrix(row: np.ndarray) -> np.ndarray:
+    return row[2:].reshape(3, 3)
+
+
+def jitter(brightness: float = 1, contrast: float = 1, saturation: float = 1, hue: float = 0) -> np.ndarray:
+    return color_numbers(*(np.array([each], float) for each in (brightness, contrast, saturation, hue)))[0]
+
+
+def test_colour_maps_are_what_their_formulas_say() -> None:
+    np.testing.assert_array_equal(jitter(), SAME_COLORS)
+    np.testing.assert_array_equal(matrix(jitter(brightness=1.5)), 1.5 * np.eye(3))
+    assert jitter(brightness=1.5, contrast=0.5)[:2].tolist() == [0.75, 0.75]
+    np.testing.assert_allclose(matrix(jitter(saturation=0)), np.tile(LUMA, (3, 1)), atol=1e-3)
+    np.testing.assert_allclose(QUARTER_TURN @ QUARTER_TURN, np.tile(LUMA, (3, 1)) - np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(LUMA @ QUARTER_TURN, 0, atol=1e-12)
+    # The known matrix of a turn by 90 degrees in YIQ.
+    known = [[0.131, 0.257, 0.611], [0.627, 0.552, -0.178], [-0.949, 1.636, 0.317]]
+    np.testing.assert_allclose(matrix(jitter(hue=0.25)), known, atol=4e-3)
+    np.testing.assert_allclose(matrix(jitter(hue=-0.5)), matrix(jitter(hue=0.5)))
+
+
+@given(st.tuples(st.floats(0, 2), st.floats(0, 2), st.floats(0, 2), st.floats(-0.5, 0.5)))
+def test_greys_stay_grey_and_sums_are_exact(factors: tuple[float, float, float, float]) -> None:
+    row = jitter(*factors)
+    np.testing.assert_array_equal(matrix(row).sum(1), row[0])
+    np.testing.assert_array_equal(row * 1024, np.rint(row * 1024))
+    assert 255 * (np.abs(matrix(row)).sum(1).max() + abs(row[1])) < 2**14  # 24 bits hold 1/1024 of it
+
+
+@with_each_library
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 17), (16, 16), (31, 33)])
+def test_colours_are_rounded_as_whole_numbers_are(shape: tuple[int, int], channels: int) -> None:
+    before = image(*shape, channels)
+    changes = [ColorJitter(1, 1, 1, 0.5)]
+    rows = chain.parameters(changes, np.concatenate([uniforms(30, 4), np.full((1, 4), ALMOST_1), np.zeros((1, 4))]))
+    light = before.astype(np.int64).sum((0, 1))
+    total = light[0] if channels == 1 else (19595 * light[0] + 38470 * light[1] + 7471 * light[2] + 32768) // 65536
+    mean = np.floor(total / before[..., 0].size + 0.5)
+    for row in rows:
+        units = (row * 1024).astype(np.int64)
+        maps = units[:1].reshape(1, 1) if channels == 1 else matrix(units)
+        expected = np.clip((before.astype(np.int64) @ maps.T + units[1] * int(mean) + 512) >> 10, 0, 255)
+        np.testing.assert_array_equal(apply(before, None, changes, row)[0], expected)
+
+
+@with_each_library
+def test_each_colour_does_what_it_is_called() -> None:
+    before = image(8, 8)
+    spread = {}
+    for name, factors in {
+        "low": (0.5, 0, 0, 0),
+        "flat": (0, 1, 0, 0),
+        "grey": (0, 0, 1, 0),
+        "hue": (0, 0, 0, 0.5),
+    }.items():
+        spread[name] = apply(before, None, [ColorJitter(*factors)], drawn(ColorJitter(*factors), 0, 0, 0, 0))[0]
+    np.testing.assert_array_equal(spread["low"], (before.astype(int) + 1) // 2)
+    assert len(np.unique(spread["flat"])) == 1
+    assert (spread["grey"] == spread["grey"][..., :1]).all()
+    assert abs(spread["grey"][..., 0] - before @ LUMA).max() <= 1
+    assert (spread["hue"] != before).any()
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.2, 0.5, 1.0, 4.0])
+def test_shares_are_of_the_beta_distribution(alpha: float) -> None:
+    shares = symmetric_beta(alpha, *uniforms(40_000, 2).T)
+    known = np.random.default_rng(5).beta(alpha, alpha, 40_000)
+    assert ((shares >= 0) & (shares <= 1)).all()
+    grid = np.linspace(0.02, 0.98, 25)
+    expected, found = (np.searchsorted(np.sort(each), grid) / len(each) for each in (known, shares))
+    np.testing.assert_allclose(found, expected, atol=0.015)
+    edges = symmetric_beta(alpha, np.array([0, 0, ALMOST_1]), np.array([0, 0.5, 0.25]))
+    np.testing.assert_allclose(edges, [1, 0, 0.5], atol=1e-6)
+
+
+@with_each_library
+@pytest.mark.parametrize("dtype", ["uint8", "float32"])
+def test_mixup_adds_neighbours(dtype: str) -> None:
+    batch = np.random.default_rng(0).integers(0, 256, (5, 4, 3, 3)).astype(dtype)
+    numbers = uniforms(5, 2)
+    share = MixUp(1.0).draw(numbers)[:, 0]
+    assert (share * 1024 == np.rint(share * 1024)).all()
+    own = share[:, np.newaxis, np.newaxis, np.newaxis]
+    expected = own * batch + (1 - own) * np.roll(batch, -1, 0)
+    expected = np.floor(expected + 0.5) if dtype == "uint8" else expected
+    features, label = MixUp(1.0, num_classes=3).apply(
+        {"image": batch, "age": np.arange(5)}, np.array([0, 1, 2, -1, 0]), numbers
+    )
+    np.testing.assert_allclose(features["image"], expected, rtol=1e-6)
+    np.testing.assert_array_equal(features["age"], np.arange(5))
+    ones = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 0, 0], [1, 0, 0]])
+    np.testing.assert_allclose(
+        label, share[:, np.newaxis] * ones + (1 - share[:, np.newaxis]) * np.roll(ones, -1, 0), rtol=1e-6
+    )
+    assert label is not None
+    assert label.dtype == np.float32
+
+
+def test_cutmix_shares_labels_by_pixels() -> None:
+    batch = np.zeros((6, 2, 8, 10, 1), np.uint8) + np.arange(6, dtype=np.uint8).reshape(6, 1, 1, 1, 1)
+    features, label = CutMix(num_classes=6).apply({"film": batch.copy()}, np.arange(6), uniforms(6, 4))
+    assert label is not None
+    for row, film in enumerate(features["film"]):
+        assert set(np.unique(film)) <= {row, (row + 1) % 6}
+        np.testing.assert_allclose(label[row, row], (film == row).mean(), rtol=1e-6)
+    np.testing.assert_allclose(label.sum(1), 1, rtol=1e-6)
+    window = CutMix().window([1.0, 0.5, 0.5], 8, 10)
+    assert window == (0, 0, 8, 10)
+    assert CutMix().window([0.5, 0.0, ALMOST_1], 8, 10) == (0, 7, 2, 3)
+
+
+def test_which_features_and_labels_are_mixed() -> None:
+    features = {"image": image(4, 4).reshape(1, 4, 4, 3).repeat(2, 0), "boxes": np.ones((2, 3, 4), np.float32)}
+    assert MixUp().mixed({name: each.ndim for name, each in features.items()}) == ["image"]
+    assert MixUp(images=("boxes",)).mixed({"image": 4, "boxes": 3}) == ["boxes"]
+    unlabelled, nothing = MixUp().apply(features, None, uniforms(2, 2))
+    assert nothing is None
+    assert unlabelled["boxes"] is features["boxes"]
+    _, several = MixUp().apply(features, np.float32([[1, 0], [1, 1]]), uniforms(2, 2))
+    assert several is not None
+    assert several[:, 0].tolist() == [1, 1]
+
+
+@pytest.mark.parametrize(
+    ("mixture", "label", "facts"),
+    [
+        (MixUp(), np.arange(2), ("MixUp", "int64 [2]", "num_classes")),
+        (MixUp(num_classes=3), np.zeros((2, 3), np.int64), ("int64 [2, 3]", "multi-hot")),
+        (MixUp(num_classes=3, images=("photo",)), np.arange(2), ("['photo']", "of: image")),
+    ],
+)
+def test_what_cannot_be_mixed(mixture: MixUp, label: np.ndarray, facts: tuple[str, ...]) -> None:
+    with raises(ValueError, *facts):
+        mixture.apply({"image": np.zeros((2, 4, 4, 3), np.uint8)}, label, uniforms(2, 2))

@@ -34,7 +34,7 @@ from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.numpy.image_decode import DecodeError, decode_original
 from tests.messages import assert_names, raises
 from tests.pictures import bmp, chunk, saved
-from tests.read_source import FILES
+from tests.tables import FILES
 from tests.test_image_header import box, more_scans
 
 ROOT = Path(__file__).parents[1]

@@ -1,9 +1,6 @@
 """Boxes: moved with the pixels of their image, for every notation; cut, padded, read."""
 
-import io
-import json
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,9 +8,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image as Picture
 
-from recordmill.pipeline.build.worker.build_shard import encode
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.spec.features.boxes import Boxes
 from recordmill.pipeline.spec.features.category import Category
@@ -25,11 +20,6 @@ from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.messages import raises
 from tests.running import BOTH_WAYS, Run, assert_same_bits
 
-SIDES = (48, 64)
-THING = (16, 24, 40, 56)
-"""The sides of the coloured rectangle in the upright image: y_min, x_min, y_max, x_max in pixels."""
-ORDERS = ["corners", "coco", "center", "tensorflow"]
-
 
 def feature(**keys: Any) -> Boxes:
     return Boxes(kind="boxes", **{"image": "image", "order": "tensorflow", "unit": "absolute", **keys})
@@ -37,70 +27,6 @@ def feature(**keys: Any) -> Boxes:
 
 def image_feature(**keys: Any) -> Image:
     return Image(kind="image", normalize="none", **{"store": "png", **keys})
-
-
-def file_with_thing(orientation: int) -> bytes:
-    """Makes a PNG that EXIF turns, with a rectangle."""
-    upright = np.zeros((*SIDES, 3), np.uint8)
-    upright[THING[0] : THING[2], THING[1] : THING[3]] = (255, 0, 0)
-    flip = (orientation - 1) % 4
-    mirrored = upright[:: -1 if flip >= 2 else 1, :: -1 if flip in (1, 2) else 1]
-    stored = np.ascontiguousarray(mirrored.swapaxes(0, 1) if orientation >= 5 else mirrored)
-    exif, into = Picture.Exif(), io.BytesIO()
-    exif[0x0112] = orientation
-    Picture.fromarray(stored).save(into, "PNG", exif=exif)
-    return into.getvalue()
-
-
-def thing_in(pixels: np.ndarray) -> list[int]:
-    places = np.argwhere(pixels[..., 0].astype(int) - pixels[..., 1] > 127)
-    return [*places.min(0).tolist(), *(places.max(0) + 1).tolist()]
-
-
-def ragged(lists: list[list[float]]) -> tf.RaggedTensor:
-    lengths = tf.constant([len(one) for one in lists], tf.int64)
-    return tf.RaggedTensor.from_row_lengths(tf.constant(sum(lists, []), tf.float32), lengths)
-
-
-def stored_boxes(options: Boxes, of: Image, files: list[bytes], lists: list[list[float]]) -> tf.RaggedTensor:
-    column, numbers = tf.constant(files, tf.string), ragged(lists)
-    context = Context(options={"image": of.options()})
-    prepared = {"image": image.prepare(of.options(), column, context)}
-    context = Context({}, prepared, context.options)
-    return places.prepare(options.options(), numbers, context).store(Statistics())[""]
-
-
-def read_image(of: Image, file: bytes) -> np.ndarray:
-    stored = image.prepare(of.options(), tf.constant([file]), Context()).store(Statistics())
-    return image.features(of.describe({}), stored)[""][0].numpy()
-
-
-@pytest.mark.first(3)
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {"size": (24, 16), "fit": "stretch"},
-        {"size": (48, 64), "fit": "pad"},
-        {"size": (30, 64), "fit": "pad", "resize": "nearest"},
-        {"size": (24, 24), "fit": "crop"},
-        {"size": (48, 24), "fit": "crop"},
-        {"size": (6, 24), "fit": "crop"},
-        {"size": (16, 16), "fit": "crop", "shorter_side": 24},
-        {"size": (16, 16), "fit": "crop", "shorter_side": 96},
-        {"shorter_side": 24},
-        {"fit": "none"},
-        {"store": "original"},
-        {"store": "original", "size": (24, 24), "fit": "crop"},
-    ],
-    ids=str,
-)
-def test_a_box_moves_with_its_pixels(keys: dict[str, Any]) -> None:
-    """As the coloured pixels of the image that is read."""
-    of, files = image_feature(**keys), [file_with_thing(orientation) for orientation in (1, 6)]
-    got = stored_boxes(feature(), of, files, [[*map(float, THING)]] * 2).to_tensor().numpy()
-    for box, file in zip(got, files, strict=True):
-        pixels = read_image(of, file)
-        np.testing.assert_allclose(box, np.float64(thing_in(pixels)) / np.tile(pixels.shape[:2], 2), atol=1e-6)
 
 
 CUT = {"size": (50, 50), "fit": "crop"}  # of 100 x 200: columns 50 to 150, halved
@@ -165,7 +91,7 @@ def test_a_box_is_moved_exactly(source: tuple[int, int, int], box: list[float], 
 
 @pytest.mark.first(4)
 @BOTH_WAYS
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", ["corners", "coco", "center", "tensorflow"])
 def test_a_box_has_the_same_bits_in_any_batch(run: Run, order: str) -> None:
     random = np.random.default_rng(0)
     given = random.uniform(-200, 900, (37, 4)).astype(np.float32)
@@ -178,13 +104,12 @@ def test_a_box_has_the_same_bits_in_any_batch(run: Run, order: str) -> None:
     assert_same_bits(run, moved, np.concatenate([given, sources], 1).astype(np.float64))
 
 
-TWO = [0.0, 0.25, 0.5, 1.0, 0.5, 0.5, 0.75, 0.625]
-
-
 @pytest.mark.parametrize(("max_length", "shape"), [(None, [0, 0, 4]), (3, [0, 3, 4])])
 def test_no_rows_have_no_boxes(max_length: int | None, shape: list[int]) -> None:
     options = feature(max_length=max_length)
-    none = stored_boxes(options, image_feature(size=(8, 8)), [], [])
+    of, nothing = image_feature(size=(8, 8)).options(), tf.ragged.constant([], tf.float32, 1)
+    images = {"image": image.prepare(of, tf.constant([], tf.string), Context(options={"image": of}))}
+    none = places.prepare(options.options(), nothing, Context({}, images, {"image": of})).store(Statistics())[""]
     assert places.features(options.describe({}), {"": none})[""].shape == shape
     ready = tf.function(lambda numbers: places.features(options.describe({}), {"": numbers})[""])
     static = ready.get_concrete_function(tf.RaggedTensorSpec([None, None], tf.float32, 1, tf.int64)).output_shapes
@@ -200,15 +125,3 @@ def test_boxes_are_of_an_image(name: str, facts: tuple[str, ...]) -> None:
     with raises(WrongValueError, *facts) as error:
         feature(image=name).check(others)
     assert error.value.path == ("image",)
-
-
-def test_tensorflow_datasets_reads_them(tmp_path: Path) -> None:
-    tfds = pytest.importorskip("tensorflow_datasets")
-    kind = {"pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict"}
-    of_file = {**kind, "featuresDict": {"features": {"x": feature().describe({}).tfds()}}}
-    (tmp_path / "features.json").write_text(json.dumps(of_file))
-    theirs = tfds.features.FeaturesDict.from_config(str(tmp_path))
-    records = encode([b"a", b"b"], {"x": ragged([TWO, []])})
-    two, none = (theirs.deserialize_example(one)["x"].numpy() for one in records)
-    np.testing.assert_array_equal(two, np.reshape(TWO, [2, 4]))
-    assert none.shape == (0, 4)

@@ -17,7 +17,7 @@ from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.yaml_document import SpecError
 from tests.constants import constants
 from tests.messages import assert_names, raises
-from tests.read_source import CATEGORY, INTEGER, TEXT, read
+from tests.tables import CATEGORY, INTEGER, TEXT, read
 
 WORDS, NUMBERS = Column(ColumnType.TEXT, many=True), Column(ColumnType.NUMBER, many=True)
 NER = ("word", "pos", "chunk", "ner")

@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.encoded import open_utf8
 from recordmill.pipeline.sources.faults import Reject
@@ -30,9 +29,8 @@ from recordmill.pipeline.sources.typing.arrays import arrow_type, strings
 from recordmill.pipeline.sources.typing.values import typed_values
 from tests.constants import constants
 from tests.messages import assert_names, raises
+from tests.tables import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT
 
-TEXT, CATEGORY, NUMBER, INTEGER, IMAGE, *_ = map(Column, ColumnType)
-FILES = BeamFiles()
 T = {"t": TEXT}
 
 
@@ -393,7 +391,7 @@ def test_options_that_are_wrong(options: dict[str, Any], facts: list[str]) -> No
 def test_letters_of_two_bytes_at_the_very_start(encoding: str, tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_bytes("öäü;größe\nß;é\n".encode(encoding))
-    with open_utf8(BeamFiles(), str(path), encoding) as file:
+    with open_utf8(FILES, str(path), encoding) as file:
         assert file.read(100).decode() == "öäü;größe\nß;é\n"
 
 

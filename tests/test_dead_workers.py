@@ -16,6 +16,7 @@ from recordmill.pipeline.build.context.reports import DeadWorkerError
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions.history import read_history
 from tests.forked import python, start_python, wait_until, wait_until_ended
+from tests.listening import listening, ports
 from tests.messages import assert_names, raises
 
 COMMAND = ["-m", "recordmill", "build", "dataset.yaml", "--output", "out", "--processes", "2"]
@@ -154,6 +155,8 @@ def test_a_killed_worker_ends_the_build(when: str, folder: Path, start: Callable
     driver, (worker, other) = start()
     if when == "while it reads":
         wait_until(lambda: any(folder.glob("out/.building/*/*/progress/chunk-*.json")))
+        sockets = listening([psutil.Process(driver.pid), worker, other])
+        assert (ports(sockets), any("/recordmill-" in place for _, place in sockets)) == (set(), True)
     worker.kill()
     killed = time.monotonic()
     driver.join()

@@ -1,7 +1,6 @@
 """Images of more than 8 bits, or other than 1 or 3 channels: every number of a file reaches both engines."""
 
 import io
-from pathlib import Path
 from typing import Any
 
 import imagecodecs
@@ -30,8 +29,8 @@ from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.numpy.pixels import stretched
 from recordmill.transforms.tensorflow import image as graph
 from tests.messages import assert_names, raises
+from tests.tables import npy
 
-FLOATS = np.array([0.0, -0.0, 1.0, 1e-42, 3.4e38, -1.5], np.float32)
 FLOAT = {"dtype": "float32", "channels": 1}
 
 
@@ -45,12 +44,6 @@ def numbers(dtype: str, height: int, width: int, bands: int, seed: int = 0) -> n
 def tiff(pixels: np.ndarray, **options: Any) -> bytes:
     file = io.BytesIO()
     tifffile.imwrite(file, pixels, metadata=None, **{"photometric": "minisblack", **options})
-    return file.getvalue()
-
-
-def npy(pixels: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, pixels)
     return file.getvalue()
 
 
@@ -131,12 +124,6 @@ def test_a_grey_png_of_16_bits_passes_unchanged():
     options = decoding_of(feature(dtype="uint16", channels=1).options())
     assert decodable(data, options) is data
     assert same_bits(decode_planes(data, "uint16", 1)[..., 0], np.asarray(Picture.open(io.BytesIO(data))))
-
-
-def test_odd_floats_keep_their_bits():
-    expected = FLOATS.reshape(2, 3, 1)
-    for read in read_by_both(tiff(expected[..., 0]), feature(dtype="float32", channels=1)):
-        assert same_bits(read, expected)
 
 
 @pytest.mark.parametrize("kind", ["int8", "int16", "float16", "float64"])
@@ -251,8 +238,7 @@ def test_scaled_movements_stay_in_their_depth(dtype, change):
 
 
 @pytest.mark.parametrize(
-    "change",
-    [augment.ColorJitter(0.1), augment.RandAugment(), augment.RandomApply([augment.Invert()])],
+    "change", [augment.ColorJitter(0.1), augment.RandAugment(), augment.RandomApply([augment.Invert()])]
 )
 def test_changes_of_colours_are_refused(change):
     with raises(ValueError, "colours", "function"):
@@ -306,18 +292,11 @@ def test_without_its_package_a_file_names_the_extra(data, package, monkeypatch):
         decodable(data, decoding_of(feature(dtype="uint16").options()))
 
 
-def scans(folder: Path) -> dict[str, np.ndarray]:
-    """Writes a folder of 12 bits in 16, and a file of another type."""
-    folder.mkdir()
-    files = {f"{number}.png": numbers("uint16", 6, 5, 1, number) >> 4 for number in range(20)}
-    for name, pixels in files.items():
-        (folder / name).write_bytes(png(pixels))
-    (folder / "colour.png").write_bytes(png(numbers("uint8", 6, 5, 3)))
-    return files
-
-
 def test_init_reads_16_bits_as_such(tmp_path):
-    scans(tmp_path / "data")
+    (tmp_path / "data").mkdir()
+    for number in range(20):  # 12 bits in 16
+        (tmp_path / f"data/{number}.png").write_bytes(png(numbers("uint16", 6, 5, 1, number) >> 4))
+    (tmp_path / "data/colour.png").write_bytes(png(numbers("uint8", 6, 5, 3)))
     text = starter(str(tmp_path / "data"), LocalFiles())
     assert_names(text, "dtype: uint16", "channels: 1", "normalize: none", "1 unsupported_format")
     assert "cut to 8" not in text

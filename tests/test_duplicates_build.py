@@ -1,7 +1,6 @@
 """Builds of data with planted duplicates: counted, in one split, left out, refused; the same bytes however they run."""
 
 import io
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from recordmill.pipeline.spec.model import Spec, parse_spec
 from tests.messages import assert_names, raises
 from tests.opened import opened
 from tests.pictures import photo, saved
+from tests.tables import write_jsonl
 
 EQUAL = {f"equal{number:02}.png": f"p{number:02}.png" for number in range(8)}
 NEAR = {f"near{number:02}.jpg": f"p{number:02}.png" for number in range(6, 18)}
@@ -123,7 +123,7 @@ def _texts(folder: Path, rows: list[dict[str, Any]], action: str) -> Spec:
     inputs = folder / "in"
     inputs.mkdir(parents=True)
     for name, part in (("a", rows[:30]), ("b", rows[30:])):
-        (inputs / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in part))
+        write_jsonl(inputs / f"{name}.jsonl", part)
     return parse_spec(TEXTS.format(folder=inputs, action=action))
 
 

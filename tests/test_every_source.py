@@ -3,9 +3,7 @@
 import base64
 import bz2
 import gzip
-import io
 import json
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.spec.model import parse_spec
 from tests.every_kind import make, spec_text
+from tests.tables import tar, write
 
 ROWS = 60
 PICTURES = ("image", "photo", "frames")
@@ -57,7 +56,7 @@ def _inside(folder: Path, value: Any) -> Any:
 
 
 def write_parquet(folder: Path, rows: list[Row]) -> str:
-    inside = [row | {name: _inside(folder, row[name]) for name in PICTURES} for row in rows]
+    inside = [row | {name: _inside(folder, row[name]) for name in PICTURES if name in row} for row in rows]
     pa.parquet.write_table(pa.Table.from_pylist(inside), folder / "rows.parquet", row_group_size=25)
     return "rows.parquet"
 
@@ -97,15 +96,11 @@ def _feature(value: Any) -> Any:
 
 
 def write_tar(folder: Path, rows: list[Row]) -> str:
-    with tarfile.open(folder / "rows.tar", "w") as archive:
-        for row in rows:
-            members = {"json": json.dumps(row).encode(), "image": (folder / row["image"]).read_bytes()}
-            if row["photo"]:
-                members["photo"] = (folder / row["photo"]).read_bytes()
-            for extension, data in members.items():
-                info = tarfile.TarInfo(f"{row['id']}.{extension}")
-                info.size = len(data)
-                archive.addfile(info, io.BytesIO(data))
+    members = list[tuple[str, bytes]]()
+    for row in rows:
+        pictures = [(f"{row['id']}.{name}", (folder / row[name]).read_bytes()) for name in PICTURES if row[name]]
+        members += [(f"{row['id']}.json", json.dumps(row).encode()), *pictures]
+    write(folder / "rows.tar", tar(*members))
     return "rows.tar"
 
 

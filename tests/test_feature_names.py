@@ -1,6 +1,5 @@
 """Features named after Python's keywords: the serving model takes them with an underscore."""
 
-import json
 import keyword
 
 import keras
@@ -11,6 +10,7 @@ from recordmill import UserError, build, open_dataset, parse_spec
 from recordmill.keras import servable
 from recordmill.pipeline.build.run_options import Published
 from tests.messages import raises
+from tests.tables import write_jsonl
 
 LISTS = ("in", "is")
 SPEC = """
@@ -31,7 +31,7 @@ OTHERS = [name for name in keyword.kwlist if name != "class"]
 def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
     folder = tmp_path_factory.mktemp("keywords")
     row = {"id": "0", "class": "a"} | {name: [0] if name in LISTS else 0 for name in OTHERS}
-    (folder / "rows.jsonl").write_text(json.dumps(row))
+    write_jsonl(folder / "rows.jsonl", [row])
     kinds = {name: "numbers" if name in LISTS else "number" for name in OTHERS}
     features = "".join(f"  '{name}': {{kind: {kind}, normalize: none}}\n" for name, kind in kinds.items())
     return build(parse_spec(SPEC.format(folder) + features), str(folder / "out"))

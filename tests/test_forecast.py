@@ -24,6 +24,7 @@ from tests import published
 from tests.constants import constants
 from tests.messages import assert_names
 from tests.profiles import P3
+from tests.tables import write_jsonl
 
 SPEC = """
 name: people
@@ -220,7 +221,7 @@ def test_the_time_is_that_of_a_build_of_all_rows(
     tmp_path: Path, history: list[dict[str, Any]], seconds: float | None
 ) -> None:
     published.write_version(tmp_path / "out")
-    (tmp_path / "out/history.jsonl").write_text("".join(f"{json.dumps(entry)}\n" for entry in history))
+    write_jsonl(tmp_path / "out/history.jsonl", history)
     spec = SPEC.replace("name: people", "name: small")
     result = forecast_of(write(tmp_path, rows(400, lambda n: f"{n},1,bern,{n % 2}"), spec), str(tmp_path / "out"))
     assert (None if result.time is None else result.time.seconds) == seconds

@@ -33,6 +33,7 @@ from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators
 from tests.messages import assert_names, raises
 from tests.sharing import NAMES, publish
+from tests.tables import write_jsonl
 from tests.test_publishing import STORES
 
 GONE = [b"row/3", b"row/17", b"row/101"]
@@ -255,7 +256,7 @@ def test_a_record_is_found_by_its_key(output: str) -> None:
 @pytest.mark.slow
 def test_later_builds_leave_the_rows_out_and_reconcile(tmp_path: Path) -> None:
     rows = [{"id": f"p{number}", "kind": "ab"[number % 2], "age": number} for number in range(40)]
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in [*rows, {"id": "p99", "age": 1}]))
+    write_jsonl(tmp_path / "rows.jsonl", [*rows, {"id": "p99", "age": 1}])
     (tmp_path / "dataset.yaml").write_text(SPEC.format(tmp_path))
     spec, output = load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out")
     first = build(spec, output).manifest
@@ -283,7 +284,7 @@ def test_the_next_build_reads_the_spans_that_held_the_rows_and_keeps_the_others(
     def write(day: str) -> None:
         (tmp_path / day).mkdir()
         rows = ({"id": f"{day}-{number}", "kind": "ab"[number % 2], "age": number} for number in range(30))
-        (tmp_path / day / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_jsonl(tmp_path / day / "rows.jsonl", rows)
 
     for day in ("monday", "tuesday"):
         write(day)

@@ -1,4 +1,4 @@
-"""Processes forked from one that has loaded Beam and TensorFlow, where no thread of TensorFlow's runs yet."""
+"""Processes forked from one that has loaded Beam and TensorFlow, and has a single thread."""
 
 import os
 import sys
@@ -21,9 +21,9 @@ def _tell(answer: Connection) -> None:
     answer.send([_threads(process) for process in (os.getppid(), os.getpid())])
 
 
-def _threads(process: int) -> set[str]:
+def _threads(process: int) -> list[str]:
     """The names of a process' threads."""
-    return {file.read_text().strip() for file in Path(f"/proc/{process}/task").glob("*/comm")}
+    return [file.read_text().strip() for file in Path(f"/proc/{process}/task").glob("*/comm")]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads are listed in /proc")
@@ -37,7 +37,7 @@ def test_tensorflow_is_loaded_before_the_fork_and_begins_after_it() -> None:
     child.join(60)
     assert child.exitcode == 0
     assert [name for name in of_child if name.startswith("tf_")], of_child
-    assert not [name for name in of_server if name.startswith("tf_")]
+    assert len(of_server) == 1, of_server  # a fork copies what another thread is in the middle of
 
 
 def test_a_command_has_its_own_folder_environment_output_and_status(tmp_path: Path) -> None:

@@ -1,10 +1,9 @@
 """Disks that are too small, full, or refuse: told before the work or without damage, in one clear line."""
 
 import errno
-import io
+import gzip
 import os
 import shutil
-import tarfile
 from collections import namedtuple
 from collections.abc import Callable
 from functools import partial
@@ -31,6 +30,7 @@ from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.stores.base import OutputError
 from tests.messages import assert_names, raises
+from tests.tables import tar, write
 
 Usage = namedtuple("Usage", "total used free")
 MIB = 1 << 20
@@ -88,11 +88,8 @@ def write_parquet(folder: Path) -> str:
 
 
 def write_tar(folder: Path, ending: str) -> str:
-    with tarfile.open(folder / f"rows{ending}", "w:gz" if ending.endswith("gz") else "w") as archive:
-        for number, image in enumerate(IMAGES):
-            info = tarfile.TarInfo(f"{number}.image")
-            info.size = len(image)
-            archive.addfile(info, io.BytesIO(image))
+    images = tar(*((f"{number}.image", image) for number, image in enumerate(IMAGES)))
+    write(folder / f"rows{ending}", gzip.compress(images) if ending.endswith("gz") else images)
     return "webdataset"
 
 

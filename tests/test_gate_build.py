@@ -13,7 +13,6 @@ from recordmill import GateBreachedError, build, load_spec
 from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.cli.session import change_lines
 from recordmill.pipeline.dataset.manifest import read_latest
-from recordmill.pipeline.dataset.profile import FeatureProfile, add_up, read_profiles
 from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.spec.gate import Gate
 from recordmill.pipeline.spec.model import parse_spec
@@ -113,26 +112,6 @@ def test_every_rule_holds_a_build_back(tmp_path: Path) -> None:
         build(load_spec(spec_of(tmp_path, "two")), output)
     open_gate = build(load_spec(spec_of(tmp_path, "two", "gate: false")), output)  # the limits are in no build key
     assert (open_gate.is_new, open_gate.went_live, open_gate.breaches) == (False, True, ())
-
-
-@pytest.mark.nightly
-def test_a_normal_night_passes_and_leaves_its_figures(tmp_path: Path) -> None:
-    """By the defaults: one in a hundred rows is new. Profiles describe the rows, whatever was learned."""
-    output, gate = str(tmp_path / "out"), "gate: {min_rows: 50, min_values: 50}"
-    write(tmp_path, 300)
-    build(load_spec(spec_of(tmp_path, gate=gate)), output)
-    profiles = read_profiles(tmp_path / "out/versions" / read_latest(output).version)
-    assert profiles is not None
-    age, city = (add_up(profiles.values())[name] for name in ("age", "city"))
-    assert age.histogram is not None
-    assert (age.rows, age.missing, age.histogram.counts.sum()) == (300, 0, 300)
-    assert 35 < age.histogram.median() < 45
-    assert city == FeatureProfile(300, 0, None, {1: 150, 2: 150}, 300, 0)
-    write(tmp_path, 303)
-    night = build(load_spec(spec_of(tmp_path, gate=gate)), output)
-    assert (night.went_live, night.manifest.gate["breaches"]) == (True, [])
-    assert night.manifest.gate["figures"]["rows_gained"]["all"] == pytest.approx(0.01)
-    assert night.manifest.gate["figures"]["psi"]["age (train)"] < 0.05
 
 
 def test_a_bad_day_among_good_ones_is_held_back(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.yaml_document import SpecError
 from tests.forked import recordmill
 from tests.messages import assert_names, raises
-from tests.read_source import CATEGORY, FILES, IMAGE, NUMBER, Read, read
+from tests.tables import CATEGORY, FILES, IMAGE, NUMBER, Read, read, write_jsonl
 
 LIST, NAMES = Column(ColumnType.NUMBER, many=True), Column(ColumnType.CATEGORY, many=True)
 COLUMNS: Columns = {"image": IMAGE, "width": NUMBER, "x": LIST, "class": NAMES}
@@ -94,7 +94,7 @@ def lines(rows: Sequence[Cells]) -> list[dict[str, Any]]:
 
 
 def test_other_tables_give_the_same_rows(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in lines(ROWS)))
+    write_jsonl(tmp_path / "a.jsonl", lines(ROWS))
     (tmp_path / "a.json").write_text(json.dumps(lines(ROWS)))
     pa.parquet.write_table(pa.Table.from_pylist(lines(ROWS)), tmp_path / "a.parquet", row_group_size=1)
     for form, more in {"jsonl": "", "json": ", rows: '[]'", "parquet": ""}.items():

@@ -21,7 +21,6 @@ from recordmill.transforms.contract.image_header import PNG
 from recordmill.transforms.tensorflow.image import ImageError, stored_image
 from tests.messages import raises
 from tests.pictures import PIXELS, animated, bmp, chunk, opened, options, png, saved, turned
-from tests.test_image_header import by_component, more_scans
 
 OPTIONS = options(max_pixels=1_000_000, max_bytes=1 << 20)
 ALPHA = Picture.fromarray(PIXELS).convert("RGBA")
@@ -133,17 +132,11 @@ def test_with_any_bytes_changed_it_is_accepted_or_refused(graph: Graph, name: st
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "unsupported_format"),
         (bytes(1 << 20), "unsupported_format"),
         (bytes((1 << 20) + 1), "too_large"),
-        (PNG + chunk(b"IHDR", HUGE) + BODY, "too_many_pixels"),
-        (b"GIF89a" + b"\xff" * 4, "too_many_pixels"),
-        (more_scans(saved(progressive=True), 500), "too_slow"),
-        (b"\xff\xd8" + b"\xff\xe0\0\x02" * 20_000, "too_slow"),
         (b"\xff\xd8" + b"\xff\x01" * 20_000, "unsupported_format"),
-        (more_scans(by_component(0xC0), 500), "too_slow"),
         (saved() + saved(), "accepted"),
         (saved()[:-2] + saved(), "undecodable_image"),
         (saved() + bytes(5_000), "accepted"),
         (saved().replace(b"\xff\xdb", b"\xff\xfe\xff\xff" + bytes(65_533) + b"\xff\xdb", 1), "accepted"),
-        (bmp(bytes(84 * 18), -(2**31), 27, 24), "too_many_pixels"),
         (bmp(b"", 18, -27, 24), "unsupported_format"),
     ],
 )

@@ -14,7 +14,7 @@ from recordmill.pipeline.sources.options import WebDataset
 from recordmill.pipeline.sources.source_reader import SourceError
 from tests.constants import constants
 from tests.messages import assert_names, raises
-from tests.read_source import TEXT, read
+from tests.tables import TEXT, read
 
 MIB = 1 << 20
 END = bytes(2 * tarfile.BLOCKSIZE)

@@ -1,4 +1,6 @@
-"""Images as a kind: options, stored parts, and the reader's results."""
+"""Images as kinds, one and several: options, stored parts, and the reader's results."""
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,10 +10,11 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.spec.features.image import Image
+from recordmill.pipeline.spec.features.image import Image, ImageSequence
 from recordmill.pipeline.spec.model import SpecError, parse_spec
 from recordmill.transforms.contract.kinds.image import ImageDescription
 from recordmill.transforms.tensorflow import image
+from recordmill.transforms.tensorflow.features import KINDS
 from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.messages import raises
 from tests.pictures import BACKGROUND, PIXELS, options, saved, turned
@@ -37,11 +40,6 @@ def read(stored, statistics=None, **keys):
     return image.features(described(statistics, **keys), {"": stored})[""]
 
 
-def pixels_of(data, **keys):
-    keys = options(**keys)
-    return image.resize(image.decode(tf.constant(data), keys), keys).numpy()
-
-
 # Options
 
 
@@ -50,6 +48,7 @@ def pixels_of(data, **keys):
     [
         ("", ("image.size:", "`fit: none`")),
         ("fit: crop", ("image.size:",)),
+        ("size: [8]", ("image.size",)),
         ("size: 0", ("image.size:", "1 or more", "`0`")),
         ("size: [4, 16385]", ("image.size.1:", "16384 or less", "`16385`")),
         ("size: 4.5", ("image.size:", "whole number", "4.5")),
@@ -78,25 +77,6 @@ def test_a_wrong_option_is_named(keys, facts):
 
 
 @pytest.mark.parametrize(
-    ("keys", "size", "fit"),
-    [
-        ({"size": 8}, (8, 8), "pad"),
-        ({"size": [8, 6], "fit": "crop"}, (8, 6), "crop"),
-        ({"fit": "none"}, None, "none"),
-        ({"shorter_side": 8}, None, "none"),
-        ({"store": "original"}, None, "none"),
-        ({"store": "original", "size": 8}, (8, 8), "pad"),
-        ({"size": 8, "shorter_side": 9, "fit": "crop"}, (8, 8), "crop"),
-    ],
-)
-def test_the_size_may_be_one_number_or_the_images_own(keys, size, fit):
-    feature = Image(kind="image", **keys)
-    assert (feature.size, feature.fit) == (size, fit)
-    assert Image(**feature.model_dump(mode="json")) == feature
-    assert feature.describe({}).to_json()["shape"] == [*(size or (None, None)), 3]
-
-
-@pytest.mark.parametrize(
     ("keys", "expected"),
     [
         ({"size": [10, 20], "store": "raw"}, 600),
@@ -107,11 +87,6 @@ def test_the_size_may_be_one_number_or_the_images_own(keys, size, fit):
 )
 def test_the_bytes_are_guessed(keys, expected):
     assert Image(kind="image", **keys).expected_bytes == pytest.approx(expected)
-
-
-def test_one_side_alone_does_not_do():
-    with raises(ValidationError, "size"):
-        Image(kind="image", size=(8,))
 
 
 # Stored and read
@@ -195,15 +170,6 @@ def test_an_original_that_cannot_be_decoded_is_an_error_when_it_is_stored():
 # Missing images
 
 
-def test_a_missing_image_of_raw_pixels_is_zeros():
-    keys = {"optional": True, "store": "raw"}
-    stored = stored_parts([FILES[0], b"", FILES[1]], **keys)
-    ready = image.features(described(normalize="minus_one_one", **keys), stored)
-    there = read(store(FILES[:2], store="png"), store="png", normalize="minus_one_one")
-    np.testing.assert_array_equal(ready[""][::2], there)
-    assert not ready[""][1].numpy().any()
-
-
 def test_without_the_option_an_empty_image_is_an_error():
     with raises(tf.errors.InvalidArgumentError, "empty"):
         store([b""])
@@ -256,3 +222,55 @@ def test_the_graph_of_images_is_traced_once():
     for _ in range(2):
         tf.function(store, [tf.TensorSpec([None], tf.string)], autograph=False).get_concrete_function()
     assert image._graph(options(quality=93)).experimental_get_tracing_count() == 1
+
+
+def sequence(**keys: Any) -> ImageSequence:
+    return ImageSequence(kind="image_sequence", **{"size": (6, 8), **keys})
+
+
+SEQUENCE = KINDS["image_sequence"]
+
+
+def ragged(lists: list[list[bytes]]) -> tf.RaggedTensor:
+    lengths = tf.constant([len(one) for one in lists], tf.int64)
+    return tf.RaggedTensor.from_row_lengths(tf.constant(sum(lists, []), tf.string), lengths)
+
+
+def stored_lists(options: ImageSequence, lists: list[list[bytes]]) -> tf.RaggedTensor:
+    context = Context()
+    return SEQUENCE.prepare(options.options(), ragged(lists), context).store(Statistics())[""]
+
+
+def test_what_is_cut_off_is_not_decoded() -> None:
+    broken = [[FILES[0], b"\x89PNG broken"]]
+    assert stored_lists(sequence(max_length=1), broken).to_list() == stored_lists(sequence(), [FILES[:1]]).to_list()
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        stored_lists(sequence(), broken)
+
+
+@pytest.mark.first(3)
+@pytest.mark.parametrize("how", ["auto", "raw"])
+@pytest.mark.parametrize(("rows", "max_length", "shape"), [(0, None, [0, 0]), (1, None, [1, 0]), (1, 3, [1, 3])])
+def test_no_images(rows: int, max_length: int | None, shape: list[int], how: str) -> None:
+    options = sequence(max_length=max_length, store=how)
+    description = options.describe({})
+    ready = tf.function(lambda stored: SEQUENCE.features(description, {"": stored})[""])
+    assert ready(stored_lists(options, [[]] * rows)).shape == [*shape, 6, 8, 3]
+    static = ready.get_concrete_function(tf.RaggedTensorSpec([None, None], tf.string, 1, tf.int64)).output_shapes
+    assert static.as_list() == [None, max_length, 6, 8, 3]
+
+
+@pytest.mark.parametrize(
+    ("keys", "facts"),
+    [
+        ({"size": None}, ("size",)),
+        ({"size": None, "shorter_side": 9}, ("size",)),
+        ({"fit": "none"}, ("'pad', 'crop' or 'stretch'",)),
+        ({"store": "original"}, ("'auto', 'jpeg', 'png' or 'raw'",)),
+        ({"length": 2, "max_length": 3}, ("`length`", "`max_length`")),
+    ],
+)
+def test_what_a_sequence_cannot_be(keys: dict[str, Any], facts: tuple[str, ...]) -> None:
+    with raises(ValidationError, *facts) as error:
+        sequence(**keys)
+    assert error.value.error_count() == 1

@@ -1,4 +1,4 @@
-"""Decoding in the graph against Pillow and NumPy: every format and type, upright, on the background."""
+"""Decoding in the graph against Pillow and NumPy: every format and type, upright, on the background, in its place."""
 
 import io
 import struct
@@ -9,10 +9,13 @@ from functools import cache
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image as Picture
-from PIL import ImageOps
 
 from recordmill.transforms.contract.image_header import PNG
+from recordmill.transforms.contract.image_rules import placement
+from recordmill.transforms.contract.kinds.image import MAX_SIDE
 from recordmill.transforms.tensorflow.image import prepare
 from recordmill.transforms.tensorflow.image_decode import decode, resize
 from recordmill.transforms.tensorflow.kind import Context, Statistics
@@ -74,14 +77,6 @@ def test_a_cmyk_jpeg_is_ink_times_black_and_its_grey_the_luma_of_that():
     np.testing.assert_array_equal(decoded(data, channels=1), luma(rgb))
 
 
-@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP"])
-@pytest.mark.parametrize("orientation", [1, 3, 5, 6, 8])
-def test_it_is_turned_upright(form, orientation):
-    data = turned(form, orientation)
-    expected = ImageOps.exif_transpose(Picture.open(io.BytesIO(data))).convert("RGB")
-    np.testing.assert_array_equal(decoded(data), np.asarray(expected))
-
-
 # PNG
 
 
@@ -122,17 +117,6 @@ def test_every_type_of_png_lies_on_the_background(colour, depth, transparent):
     expected = composited(*rgba_of(samples, depth, colour, transparent))
     np.testing.assert_array_equal(decoded(data), expected)
     np.testing.assert_array_equal(decoded(data, channels=1), luma(expected))
-
-
-@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA"])
-def test_a_png_on_white_is_what_pillow_composites(mode):
-    pillow_image = Picture.fromarray(PIXELS).convert(mode)
-    if mode in ("LA", "RGBA"):
-        pillow_image.putalpha(Picture.fromarray(PIXELS[..., 1]))
-    white = Picture.new("RGBA", pillow_image.size, "white")
-    expected = np.asarray(Picture.alpha_composite(white, pillow_image.convert("RGBA")).convert("RGB")).astype(int)
-    got = decoded(saved(pillow_image, "PNG"), background=(255, 255, 255)).astype(int)
-    assert np.abs(got - expected).max() <= (1 if mode in ("LA", "RGBA") else 0)  # Pillow rounds otherwise
 
 
 EVERY_COLOUR, EVERY_ALPHA = np.meshgrid(np.arange(256), np.arange(256))
@@ -236,3 +220,59 @@ def test_a_photo_is_reduced_where_nobody_sees_it(sides, keys, ratio, orientation
     assert tuple(reduced.shape[:2]) == (sides[0] // ratio, sides[1] // ratio)
     full = resize(decode(data, replace(keys, dct_scaling=False)), keys)
     assert psnr(resize(reduced, keys), full) >= 40
+
+
+def bilinear(pixels, size):
+    return np.round(tf.image.resize(pixels, size, method="bilinear")).astype(np.uint8)
+
+
+def resized(pixels, **keys):
+    return resize(tf.constant(pixels), options(**keys)).numpy()
+
+
+def test_a_strip_is_never_scaled_to_millions_of_pixels():
+    strip = np.broadcast_to(np.arange(9_000)[None, :, None] % 256, (1, 9_000, 3)).astype(np.uint8)
+    assert resized(strip, size=None, shorter_side=8).shape == (2, MAX_SIDE, 3)
+    got = resized(strip, size=4, fit="crop", shorter_side=4)
+    np.testing.assert_array_equal(got, bilinear(strip[:, 4400:4600], (4, 800))[:, 398:402])
+
+
+SIDES = st.tuples(st.integers(1, 40), st.integers(1, 40))
+FITS = ["pad", "crop", "stretch"]
+
+
+@given(SIDES, SIDES, st.sampled_from(FITS), st.sampled_from([1, 3]), st.integers(0, 20) | st.none())
+def test_any_image_fits_any_size(source, size, fit, channels, more):
+    colour = np.uint8([9, 99, 199][:channels])
+    shorter = {"shorter_side": max(size) + more} if fit == "crop" and more is not None else {}
+    got = resized(np.broadcast_to(colour, (*source, channels)), size=size, fit=fit, channels=channels, **shorter)
+    assert got.shape == (*size, channels)
+    is_image = (got == colour).all(-1)
+    rows, columns = is_image.any(1).sum(), is_image.any(0).sum()
+    assert is_image.sum() == rows * columns
+    assert (rows, columns) == size if fit != "pad" else rows == size[0] or columns == size[1]
+
+
+WAYS = [{"size": (7, 5), "fit": fit} for fit in FITS]
+WAYS += [{"size": None, "fit": "none"}, {"size": None, "shorter_side": 9}]
+WAYS += [{"size": (7, 5), "fit": "crop", "shorter_side": 9}]
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(SIDES, min_size=1, max_size=4), st.sampled_from(WAYS))
+def test_a_batch_goes_where_each_image_goes(sides, keys):
+    together = placement(tf.constant(sides, tf.int64), options(**keys), tf)
+    alone = [placement(tf.constant(each, tf.int64), options(**keys), tf) for each in sides]
+    for field in together._fields:
+        np.testing.assert_array_equal(getattr(together, field), [getattr(each, field) for each in alone])
+    start, box, scaled, offset, output = (np.array(each) for each in together)
+    assert (start >= 0).all()
+    assert (start + box <= sides).all()
+    inside = (offset >= 0) & (offset + scaled <= output)
+    outside = (offset <= 0) & (offset + scaled >= output)
+    assert (inside | outside).all()
+
+
+def test_no_image_has_a_place_too():
+    for keys in WAYS:
+        assert (placement(tf.constant([0, 0], tf.int64), options(**keys), tf).output > 0).numpy().all()

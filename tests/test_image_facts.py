@@ -55,34 +55,8 @@ def voc(colours: int = 256) -> list[int]:
 
 
 WINDOWS = [
-    0,
-    0,
-    0,
-    128,
-    0,
-    0,
-    0,
-    128,
-    0,
-    128,
-    128,
-    0,
-    0,
-    0,
-    128,
-    128,
-    0,
-    128,
-    0,
-    128,
-    128,
-    192,
-    192,
-    192,
-    128,
-    128,
-    128,
-]
+    0, 0, 0, 128, 0, 0, 0, 128, 0, 128, 128, 0, 0, 0, 128, 128, 0, 128, 0, 128, 128, 192, 192, 192, 128, 128, 128,
+]  # fmt: skip
 GREYS = [level for level in range(256) for _ in range(3)]
 
 
@@ -294,9 +268,8 @@ BAD = {
 }
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_a_plan_rejects_what_a_build_would(name: str, tmp_path: Path) -> None:
-    result = planned(spec_of(tmp_path, {name: BAD[name], "good.png": saved(LEVELS, "PNG")}))
+def test_a_plan_rejects_what_a_build_would(tmp_path: Path) -> None:
+    result = planned(spec_of(tmp_path, {"cut.png": BAD["cut.png"], "good.png": saved(LEVELS, "PNG")}))
     assert sum(result.image_rejects.values()) == 1
     assert (result.opened_images, int(result.exit_code)) == (2, 5)
     assert any("such as an image of 'image': " in each for each in result.warnings)

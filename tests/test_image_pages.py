@@ -20,8 +20,6 @@ from recordmill.transforms.contract.image_facts import losses
 from recordmill.transforms.contract.image_header import ImageError, read_header
 from tests.messages import assert_names, raises
 
-MOST = 64_000_000
-
 
 def feature(**keys: Any) -> kinds.ImageSequence:
     return kinds.ImageSequence(kind="image_sequence", **{"size": (20, 30), "pages": "all", **keys})

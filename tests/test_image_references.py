@@ -29,7 +29,7 @@ from recordmill.pipeline.sources.options import Csv
 from recordmill.pipeline.sources.typing.values import typed_values
 from recordmill.transforms.tensorflow.image import ImageError
 from tests.messages import assert_names, raises
-from tests.read_source import FILES, read
+from tests.tables import FILES, read
 
 OUTSIDE = "absolute, URL, folder"  # facts of the message
 
@@ -82,14 +82,6 @@ def test_a_column_of_paths_and_urls(value: str | None, expected: bytes | str | N
             assert_names(faults[0].message, *expected.split(", "))
         else:
             assert (item, faults) == (expected, {})
-
-
-def test_lists_keep_their_lengths() -> None:
-    lists = pa.array([["a"], None, [], ["b", "c"]], pa.list_(pa.string()))
-    column = Column(ColumnType.IMAGE, many=True)
-    assert typed_values("p", column, lists, ("", ""), {}).to_pylist() == [[b"fa"], None, [], [b"fb", b"fc"]]
-    lists = pa.array([[b"x", b""], None], pa.list_(pa.binary()))
-    assert typed_values("p", column, lists, ("", ""), {}).to_pylist() == [[b"ix", None], None]
 
 
 def test_bytes_move_into_one_scratch_file(tmp_path: Path) -> None:

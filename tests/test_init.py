@@ -5,7 +5,6 @@ import io
 import json
 import math
 import re
-import tarfile
 from bisect import bisect_right
 from collections.abc import Callable
 from pathlib import Path
@@ -42,7 +41,7 @@ from tests.forked import recordmill
 from tests.messages import assert_names, raises
 from tests.pictures import saved
 from tests.profiles import P3
-from tests.read_source import FILES, TEXT, read
+from tests.tables import FILES, TEXT, read, tar, write, write_jsonl
 
 WORDS = ("a cat sat on the mat", "two dogs", "one bird sings a song")
 Make = Callable[[Path], None]
@@ -52,15 +51,6 @@ def image_bytes(width: int = 32, height: int = 24, form: str = "PNG") -> bytes:
     file = io.BytesIO()
     Image.new("RGB", (width, height)).save(file, form)
     return file.getvalue()
-
-
-def write(path: Path, content: str | bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-
-
-def lines(path: Path, rows: list[Any]) -> None:
-    write(path, "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def guessed(folder: Path, path: str = "data", **options: Any) -> tuple[Spec, str]:
@@ -93,7 +83,7 @@ def metadata(folder: Path) -> None:
         write(folder / f"data/images/{number}.jpg", image_bytes(100, 50, "JPEG"))
     box = {"bbox": [[1, 2, 90, 40], [60, 20, 99, 49]], "category": ["x", "y"]}
     rows = [{"file_name": f"{n}.jpg", "text": WORDS[n % 3] + f" {n}", "objects": box} for n in range(24)]
-    lines(folder / "data/images/metadata.jsonl", rows)
+    write_jsonl(folder / "data/images/metadata.jsonl", rows)
 
 
 def captions(folder: Path) -> None:
@@ -126,7 +116,7 @@ def json_rows(folder: Path) -> None:
         item["set"] = ("train", "TEST")[n % 5 == 0]
     rows[3]["tags"] = ["green", "blue"]
     del rows[5]["inner"]
-    lines(folder / "data/rows.ndjson", rows)
+    write_jsonl(folder / "data/rows.ndjson", rows)
     with (folder / "data/rows.ndjson").open("a") as file:
         file.write('{"broken": \n')
 
@@ -146,16 +136,12 @@ def parquet(folder: Path) -> None:
 
 
 def webdataset(folder: Path) -> None:
-    (folder / "data").mkdir()
-    with tarfile.open(folder / "data/a.tar", "w") as tar:
-        for n in range(30):
-            ending, form = ("png", "PNG") if n % 2 else ("jpg", "JPEG")
-            members = {ending: image_bytes(form=form), "cls": str(n % 3).encode(),
-                       "json": json.dumps({"caption": f"{WORDS[n % 3]} {n}"}).encode()}  # fmt: skip
-            for ending, data in members.items():
-                member = tarfile.TarInfo(f"{n:03}.{ending}")
-                member.size = len(data)
-                tar.addfile(member, io.BytesIO(data))
+    members = list[tuple[str, bytes | str]]()
+    for n in range(30):
+        ending, form = ("png", "PNG") if n % 2 else ("jpg", "JPEG")
+        members += [(f"{n:03}.{ending}", image_bytes(form=form)), (f"{n:03}.cls", str(n % 3)),
+                    (f"{n:03}.json", json.dumps({"caption": f"{WORDS[n % 3]} {n}"}))]  # fmt: skip
+    write(folder / "data/a.tar", tar(*members))
 
 
 def tfrecord(folder: Path) -> None:
@@ -185,7 +171,7 @@ def chats(folder: Path) -> None:
     said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
     shared = json.dumps([{"from": "human", "value": "hi"}, {"from": "gpt", "value": "ho"}])
     tools = [{"type": "function", "function": {"name": "add"}}]
-    lines(
+    write_jsonl(
         folder / "data/rows.jsonl",
         [{"messages": said, "shared": shared, "n": row, **({"tools": tools} if row % 2 else {})} for row in range(24)],
     )
@@ -293,7 +279,7 @@ def test_colour_profiles_are_counted(tmp_path: Path) -> None:
 
 
 def test_large_data_is_sampled(tmp_path: Path) -> None:
-    lines(tmp_path / "data/a.jsonl", [{"label": n // 4_000, "text": "some words " * 30} for n in range(16_000)])
+    write_jsonl(tmp_path / "data/a.jsonl", [{"label": n // 4_000, "text": "some words " * 30} for n in range(16_000)])
     spec, text = guessed(tmp_path)
     assert re.search(r"category *# 1 distinct value in 1,000 sampled rows", text)
     assert_names(text, "# Of large files")
@@ -324,24 +310,24 @@ def test_a_huge_row_costs_no_others(form: str, huge: int, tmp_path: Path) -> Non
     ],
 )
 def test_a_column_called_label_is_the_label(values: list[Any], kind: str, tmp_path: Path) -> None:
-    lines(tmp_path / "a.jsonl", [{"text": f"some words {n}", "label": value} for n, value in enumerate(values)])
+    write_jsonl(tmp_path / "a.jsonl", [{"text": f"some words {n}", "label": value} for n, value in enumerate(values)])
     spec, _ = guessed(tmp_path, "a.jsonl")
     assert (spec.label, spec.features["label"].kind) == ("label", kind)
 
 
 def test_a_split_that_was_not_seen_is_not_written(tmp_path: Path) -> None:
     rows = [{"id": n, "x": n / 2, "split": "test" if n % 9 == 0 else "train"} for n in range(5_000)]
-    lines(tmp_path / "a.jsonl", rows)
+    write_jsonl(tmp_path / "a.jsonl", rows)
     spec, text = guessed(tmp_path, "a.jsonl")
     assert set(spec.splits) == {"train", "test"}
     assert_names(text, "another split", "reject")
-    lines(tmp_path / "sorted.jsonl", sorted(rows, key=lambda row: row["split"], reverse=True))
+    write_jsonl(tmp_path / "sorted.jsonl", sorted(rows, key=lambda row: row["split"], reverse=True))
     assert guessed(tmp_path, "sorted.jsonl")[0].split_by is None  # the first rows are all of one split
 
 
 @pytest.mark.parametrize("rows", [99, *range(100, 110)])
 def test_no_split_by_the_key_is_empty(rows: int, tmp_path: Path) -> None:
-    lines(tmp_path / "a.jsonl", [{"id": f"{rows}-{n}", "x": n / 2} for n in range(rows)])
+    write_jsonl(tmp_path / "a.jsonl", [{"id": f"{rows}-{n}", "x": n / 2} for n in range(rows)])
     spec, _ = guessed(tmp_path, "a.jsonl")
     assert dict(spec.splits) == ({"train": 100.0} if rows < 100 else {**HALF, "test": 10.0})
     bounds = split_bounds(spec.splits)
@@ -499,7 +485,7 @@ def unclear_boxes(folder: Path) -> None:
         write(folder / f"data/images/{n}.png", image_bytes(64, 64))
         box, count = [n % 20, n % 7, 30 + n % 9, 40], n % 3 + 1
         rows.append({"file": f"images/{n}.png", "boxes": [box] * count, "labels": ["car"] * count, "n": [1] * count})
-    lines(folder / "data/rows.jsonl", rows)
+    write_jsonl(folder / "data/rows.jsonl", rows)
 
 
 def test_the_order_of_boxes_is_a_question(tmp_path: Path) -> None:
@@ -523,12 +509,6 @@ def test_the_order_of_boxes_is_a_question(tmp_path: Path) -> None:
         guessed(tmp_path, "data/rows.jsonl", answers=Answers())
     with raises(UserError, "--order center: ", "'boxes'", "corners and coco and tensorflow"):
         guessed(tmp_path, "data/rows.jsonl", answers=Answers("center"))
-
-
-def test_width_and_height_tell_corners(tmp_path: Path) -> None:
-    metadata(tmp_path)
-    _, text = guessed(tmp_path, answers=Answers())
-    assert_names(unwrapped(text), "order: corners # x_min, y_min, x_max, y_max")
 
 
 @pytest.mark.parametrize(
@@ -562,9 +542,9 @@ def test_classes_are_written_where_all_are_known(tmp_path: Path) -> None:
         write(tmp_path / f"few/train/{name}/{number}.png", image_bytes(2, 2))
     spec, _ = guessed(tmp_path, "few/train")
     assert spec.features["label"].model_dump()["classes"] == ("ant", "bee", "zebra")  # the sample has no zebra
-    lines(tmp_path / "many.jsonl", [{"x": f"some words {n}", "label": f"class {n % 201}"} for n in range(804)])
+    write_jsonl(tmp_path / "many.jsonl", [{"x": f"some words {n}", "label": f"class {n % 201}"} for n in range(804)])
     assert_names(unwrapped(guessed(tmp_path, "many.jsonl")[1]), "# classes: NAMES # not written: 201 ", "200")
-    lines(tmp_path / "long.jsonl", [{"x": f"some words {n}", "label": n // 1_500} for n in range(3_000)])
+    write_jsonl(tmp_path / "long.jsonl", [{"x": f"some words {n}", "label": n // 1_500} for n in range(3_000)])
     spec, text = guessed(tmp_path, "long.jsonl")
     assert spec.features["label"].model_dump()["classes"] == ("0", "1")  # a small file: this column is read whole
     with constants(sample, WHOLE_BYTES=1_000):
@@ -582,7 +562,7 @@ def test_a_label_that_a_source_lacks_is_a_comment(tmp_path: Path) -> None:
 
 
 def test_images_that_are_not_found_are_a_comment(tmp_path: Path) -> None:
-    lines(tmp_path / "a.jsonl", [{"file": f"{n}.png", "label": n % 2} for n in range(30)])
+    write_jsonl(tmp_path / "a.jsonl", [{"file": f"{n}.png", "label": n % 2} for n in range(30)])
     spec, text = guessed(tmp_path, "a.jsonl")
     assert spec.features["file"].kind == "raw"
     assert_names(unwrapped(text), "missing images", "`images: FOLDER`")
@@ -616,7 +596,7 @@ def test_paths_are_relative_to_the_output_file(tmp_path: Path, monkeypatch: pyte
     ("folder", "path"), [("x [*]", "data*/*.jsonl"), ("x", "data [1]/a #.jsonl"), ("x", "data [1]"), ("x [*]", ".")]
 )
 def test_any_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, path: str) -> None:
-    lines(tmp_path / folder / "data [1]/a #.jsonl", [{"a": n} for n in range(30)])
+    write_jsonl(tmp_path / folder / "data [1]/a #.jsonl", [{"a": n} for n in range(30)])
     monkeypatch.chdir(tmp_path / folder if path != "." else tmp_path / folder / "data [1]")
     Path("dataset.yaml").write_text(starter(path, FILES))
     assert make_plan(load_spec("dataset.yaml"), FILES).rows == 30

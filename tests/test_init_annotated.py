@@ -17,7 +17,7 @@ from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from tests import published_formats as published
 from tests.forked import recordmill
 from tests.messages import assert_names, raises
-from tests.read_source import FILES
+from tests.tables import FILES
 
 Make = Callable[[Path], None]
 
@@ -308,12 +308,8 @@ def test_names_of_synsets(other: str, classes: Any, tmp_path: Path) -> None:
     [
         published.write_coco,
         pytest.param(lambda folder: yolo_pose(folder), id="yolo_pose"),
-        pytest.param(published.write_voc, marks=pytest.mark.nightly),
         pytest.param(published.write_yolo, marks=pytest.mark.nightly),
         pytest.param(published.write_open_images, marks=pytest.mark.nightly),
-        pytest.param(published.write_hub_parquet, marks=pytest.mark.nightly),
-        pytest.param(published.write_kaggle, marks=pytest.mark.nightly),
-        pytest.param(published.write_imagenet, marks=pytest.mark.nightly),
     ],
 )
 def test_what_init_writes_builds_unedited(make: Make, tmp_path: Path) -> None:

@@ -1,11 +1,8 @@
 """`recordmill init` says first what it is not sure of: where, what it read, and what else the data may be."""
 
-import io
 import random
 import re
-import tarfile
 from collections.abc import Callable, Sequence
-from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,8 @@ from recordmill.pipeline.init.starter import first_lines
 from recordmill.pipeline.spec.model import load_spec
 from tests.forked import recordmill
 from tests.messages import assert_names
-from tests.test_init import guessed, image_bytes, lines, write
+from tests.tables import tar, write, write_jsonl
+from tests.test_init import guessed, image_bytes
 
 RANDOM = random.Random(3)
 WORDS = "house near long day saw ran the old road kind one my home and".split()
@@ -110,11 +108,7 @@ def rows_of_bytes(folder: Path) -> None:
 
 
 def samples_of_images(folder: Path) -> None:
-    with tarfile.open(folder / "a.tar", "w") as tar:
-        for n, ending in product(range(12), ("jpg", "png")):
-            member = tarfile.TarInfo(f"{n:03}.{ending}")
-            member.size = len(image_bytes())
-            tar.addfile(member, io.BytesIO(image_bytes()))
+    write(folder / "a.tar", tar(*((f"{n:03}.{ending}", image_bytes()) for n in range(12) for ending in ("jpg", "png"))))
 
 
 def pixels(folder: Path) -> None:
@@ -128,7 +122,9 @@ def lists_of_sides(names: Sequence[str]) -> Make:
         for n in range(24):
             write(folder / f"data/{n}.png", image_bytes())
         sides = [{name: [0.1 + k / 9] * (1 + n % 3) for k, name in enumerate(names)} for n in range(24)]
-        lines(folder / "data/a.jsonl", [{"file": f"{n}.png", "ids": [1] * (n % 4), **sides[n]} for n in range(24)])
+        write_jsonl(
+            folder / "data/a.jsonl", [{"file": f"{n}.png", "ids": [1] * (n % 4), **sides[n]} for n in range(24)]
+        )
 
     return make
 

@@ -19,7 +19,7 @@ from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.spec.model import Spec, parse_spec
 from tests import published_formats as published
 from tests.messages import assert_names, raises
-from tests.read_source import CATEGORY, FILES, IMAGE, NUMBER, Read, read
+from tests.tables import CATEGORY, FILES, IMAGE, NUMBER, Read, read
 
 BOXES = {"image": IMAGE, "categories": Column(ColumnType.CATEGORY, many=True)}
 

@@ -24,8 +24,8 @@ from recordmill.pipeline.init.starter import first_lines, starter
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from tests.forked import recordmill
 from tests.messages import assert_names, raises
-from tests.read_source import FILES
-from tests.test_init import class_folders, image_bytes, lines, metadata, texts, unclear_boxes, unwrapped, write
+from tests.tables import FILES, write, write_jsonl
+from tests.test_init import class_folders, image_bytes, metadata, texts, unclear_boxes, unwrapped
 
 RANDOM = random.Random(5)
 WORDS = "the quick brown fox jumps over lazy dogs while seven cats sleep near a warm stove".split()
@@ -71,7 +71,7 @@ def codes(folder: Path) -> None:
 
 def codes_of_json(folder: Path) -> None:
     write(folder / "data/labels.json", json.dumps({"cat": 0, "dog": 1, "zebra": 2}))
-    lines(folder / "data/rows.jsonl", [{"text": words(), "label": n % 2} for n in range(120)])
+    write_jsonl(folder / "data/rows.jsonl", [{"text": words(), "label": n % 2} for n in range(120)])
 
 
 def cp1252(folder: Path) -> None:
@@ -88,7 +88,7 @@ def captions(folder: Path) -> None:
     for n in range(120):
         write(folder / f"data/images/{n}.png", image_bytes())
     rows = [{"image": f"images/{n}.png", "captions": [words() for _ in range(5)]} for n in range(120)]
-    lines(folder / "data/captions.jsonl", rows)
+    write_jsonl(folder / "data/captions.jsonl", rows)
 
 
 def captions_of_parquet(folder: Path) -> None:
@@ -238,7 +238,7 @@ def test_it_builds_unedited(make: Made, path: str, tmp_path: Path) -> None:
 )
 def test_names_of_codes(names: str, content: str, rows: list[int], classes: Any, tmp_path: Path) -> None:
     write(tmp_path / f"data/{names}", content)
-    lines(tmp_path / "data/a.jsonl", [{"text": words(), "label": rows[n % 2]} for n in range(40)])
+    write_jsonl(tmp_path / "data/a.jsonl", [{"text": words(), "label": rows[n % 2]} for n in range(40)])
     spec = parse_spec(starter(str(tmp_path / "data"), FILES))
     assert spec.features["label"].model_dump()["classes"] == classes
 

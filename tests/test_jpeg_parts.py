@@ -76,26 +76,18 @@ def test_a_part_leaves_out_what_it_does_not_touch() -> None:
 
 
 @pytest.mark.parametrize(
-    "save",
+    ("mode", "form", "save"),
     [
-        pytest.param({}, id="without markers"),
-        pytest.param({"restart_marker_blocks": 7, "subsampling": "4:2:0"}, id="markers that rows do not share"),
-        pytest.param({"progressive": True, "restart_marker_blocks": 4}, id="progressive"),
+        ("RGB", "JPEG", {}),
+        ("RGB", "JPEG", {"restart_marker_blocks": 7, "subsampling": "4:2:0"}),  # markers that rows do not share
+        ("RGB", "JPEG", {"progressive": True, "restart_marker_blocks": 4}),
+        ("CMYK", "JPEG", {"restart_marker_blocks": 2}),
+        ("RGB", "PNG", {}),
     ],
 )
-def test_files_that_cannot_be_cut(save: dict[str, Any]) -> None:
+def test_files_that_cannot_be_cut(mode: str, form: str, save: dict[str, Any]) -> None:
     file = io.BytesIO()
-    drawn(128, 256).save(file, "JPEG", **save)
-    assert read_layout(file.getvalue()) is None
-
-
-@pytest.mark.parametrize("mode", ["CMYK", "PNG"])
-def test_other_files_cannot_be_cut(mode: str) -> None:
-    file, image = io.BytesIO(), drawn(64, 64)
-    if mode == "PNG":
-        image.save(file, "PNG")
-    else:
-        image.convert(mode).save(file, "JPEG", restart_marker_blocks=2)
+    drawn(128, 256).convert(mode).save(file, form, **save)
     assert read_layout(file.getvalue()) is None
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -14,29 +15,27 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import TypeAdapter
 
-from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.sources import encoded
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import REASONS, Reject
 from recordmill.pipeline.sources.formats import jsonl_parser, reader_of
-from recordmill.pipeline.sources.options import AnySource, JsonLines
-from recordmill.pipeline.sources.source_reader import Plan, SourceError, SourceReader
+from recordmill.pipeline.sources.options import JsonLines
+from recordmill.pipeline.sources.source_reader import Plan, SourceError
 from recordmill.pipeline.sources.typing.arrays import arrow_type
+from tests import tables
 from tests.constants import constants
 from tests.messages import assert_names, raises
+from tests.tables import CATEGORY, FILES, INTEGER, NUMBER, TEXT
+from tests.tables import IMAGE as PATH
 
-TEXT, CATEGORY, NUMBER, INTEGER, PATH, *_ = map(Column, ColumnType)
-TEXTS, CATEGORIES, NUMBERS, INTEGERS, PATHS, *_ = (Column(kind, many=True) for kind in ColumnType)
-FILES = BeamFiles()
+PATHS = Column(ColumnType.IMAGE, many=True)
 ASKED: Columns = {"t": TEXT, "c": CATEGORY, "n": NUMBER, "i": INTEGER, "p": PATH}
 GOOD = {"t": "text", "c": "cat", "n": 1.5, "i": 7, "p": "a.png"}
 FIRST = json.dumps(GOOD).encode()
 
 
-def source(path: object) -> SourceReader[Any]:
-    return reader_of(JsonLines(format="jsonl", path=str(path)))
+source = partial(tables.source, "jsonl")
 
 
 def read(
@@ -86,38 +85,21 @@ FAULTS: dict[str, tuple[bytes, str, str | None]] = {
     "a comment": (b"{/**/}", "malformed_row", None),
     "a control character": (b'{"t": "a\x01"}', "malformed_row", None),
     "a NUL": (b'{"t": "\0"}', "malformed_row", None),
-    "a key twice": (FIRST[:-1] + b', "t": "b"}', "malformed_row", None),
-    "beyond float64, not asked for": (FIRST[:-1] + b', "x": 1e400}', "malformed_row", None),
-    "surrogate, not asked for": (FIRST[:-1] + rb', "x": "\ud800"}', "malformed_row", None),
     "another whitespace": ("\u00a0".encode() + FIRST, "malformed_row", None),
     "a mark inside": (b"\xef\xbb\xbf" + FIRST, "malformed_row", None),
     "bytes": (line(t="@").replace(b"@", b"\xff"), "invalid_utf8", "t"),
     "encoded surrogate": (line(t="@").replace(b"@", b"\xed\xa0\x80"), "invalid_utf8", "t"),
     "surrogate": (line(t="@").replace(b"@", rb"\ud800"), "invalid_utf8", "t"),
-    "bytes in a category": (line(c="@").replace(b"@", b"\xc0\x80"), "invalid_utf8", "c"),
-    "bytes in a path": (line(p="@").replace(b"@", b"\xff"), "invalid_utf8", "p"),
-    "null": (line(t=None), "missing_value", "t"),
     "absent": (b'{"t": "a", "c": "b", "i": 1, "p": "a"}', "missing_value", "n"),
     "empty object": (b"{}", "missing_value", "t"),
     "empty category": (line(c=""), "missing_value", "c"),
     "blank category": (line(c=" \u3000\t"), "missing_value", "c"),
     "empty path": (line(p=" "), "missing_value", "p"),
-    "a number as text": (line(t=1), "wrong_type", "t"),
-    "a list as text": (line(t=["a"]), "wrong_type", "t"),
-    "an object as category": (line(c={"a": 1}), "wrong_type", "c"),
-    "a fraction as category": (line(c=1.5), "wrong_type", "c"),
-    "a list as category": (line(c=["a"]), "wrong_type", "c"),
     "a line feed in a category": (line(c="a\nb"), "wrong_type", "c"),
     "a carriage return in a category": (line(c="a\rb"), "wrong_type", "c"),
-    "a string as number": (line(n="1"), "wrong_type", "n"),
-    "a boolean as number": (line(n=True), "wrong_type", "n"),
-    "NaN": (line(n=math.nan), "wrong_type", "n"),
     "Infinity": (line(n=math.inf), "wrong_type", "n"),
-    "beyond float32": (line(n=3.5e38), "wrong_type", "n"),
     "beyond float64": (line(n="@").replace(b'"@"', b"1e400"), "malformed_row", None),
     "many digits": (line(n="@").replace(b'"@"', b"1" * 5000), "wrong_type", "n"),
-    "NaN as integer": (line(i=math.nan), "wrong_type", "i"),
-    "a fraction as integer": (line(i=1.0), "wrong_type", "i"),
     "an exponent as integer": (line(i="@").replace(b'"@"', b"1e2"), "wrong_type", "i"),
     "beyond int64": (line(i=1 << 63), "wrong_type", "i"),
     "absolute": (line(p="/a.png"), "forbidden_path", "p"),
@@ -125,7 +107,6 @@ FAULTS: dict[str, tuple[bytes, str, str | None]] = {
     "above in the end": (line(p="x/../../a.png"), "forbidden_path", "p"),
     "a URL": (line(p="http://x/a.png"), "forbidden_path", "p"),
     "a NUL in a path": (line(p="a\0"), "forbidden_path", "p"),
-    "deep lists": (b'{"t": "a", "x": ' + b"[" * 200 + b"]" * 200 + b"}", "malformed_row", None),
     "deep objects": (b'{"t": "a", "x": ' + b'{"y": ' * 20_000 + b"1" + b"}" * 20_001, "malformed_row", None),
     "the first column counts": (line(n="x", c=1.5), "wrong_type", "c"),
 }
@@ -172,24 +153,6 @@ def test_numbers_are_exact(tmp_path: Path) -> None:
     assert [(row["n"], row["i"]) for row in rows] == [(float(n), i) for n, i in values]
     assert math.copysign(1, rows[1]["n"]) == -1
     assert not rejects
-
-
-@pytest.mark.parametrize(
-    ("values", "expected"),
-    [
-        ([7, -1, "x"], ["7", "-1", "x"]),
-        ([None, True, "x", 1], ["true", "x", "1"]),
-        (["x", 7, 1 << 63], ["x", "7", str(1 << 63)]),
-    ],
-)
-def test_a_category_takes_each_value_whatever_the_first_one_is(
-    tmp_path: Path, values: list[object], expected: list[str]
-) -> None:
-    file = write(tmp_path, *(json.dumps({"c": value}).encode() for value in values))
-    for chunk_bytes in (1, 1000):
-        rows, rejects, _ = read(file, {"c": CATEGORY}, chunk_bytes)
-        assert [row["c"] for row in rows] == expected
-        assert [reject.reason for reject in rejects] == ["missing_value"] * (len(values) - len(expected))
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n"])
@@ -316,14 +279,6 @@ def test_a_path_is_a_file_a_folder_or_a_glob(tmp_path: Path, path: str, root: st
     assert ["empty.jsonl" in note for note in plan.notes] == [True] * (path in ("*/*.jsonl", "x/*.jsonl"))
 
 
-def test_a_relative_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, FIRST)
-    monkeypatch.chdir(tmp_path)
-    for path in ("rows.jsonl", "*.jsonl", "."):
-        plan = source(path).plan(FILES, ASKED, 1000)
-        assert [block.table.num_rows for block in source(path).read(plan.chunks[0], FILES, ASKED, True)] == [1]
-
-
 def test_the_plan_does_not_depend_on_the_cutting(tmp_path: Path) -> None:
     file = write(tmp_path, *[line(t="a" * (number % 50)) for number in range(3000)])
     sizes = (100, 5000, 1 << 20)
@@ -373,13 +328,6 @@ def test_a_source_that_cannot_be_read(tmp_path: Path, path: str, columns: Column
         source(tmp_path / path).plan(FILES, columns, 1000)
 
 
-def test_a_source_is_chosen_by_its_format() -> None:
-    adapter: TypeAdapter[Any] = TypeAdapter(AnySource)
-    assert adapter.validate_python({"format": "jsonl", "path": "a"}) == source("a").source
-    with raises(ValueError, "'image_folder'", "'csv'"):
-        adapter.validate_python({"format": "xml", "path": "a"})
-
-
 def test_rows_of_pictures_are_counted_exactly_and_in_any_order_of_the_files(tmp_path: Path) -> None:
     contents = [b'{"p": "a"}\n' * 40, b'{"p": "a", "more": "' + b"x" * 400 + b'"}\n{"p": "b"}']
     for names in (("a", "b"), ("b", "a")):
@@ -399,68 +347,11 @@ def test_a_broken_link_is_an_error_and_not_an_empty_file(tmp_path: Path) -> None
 
 
 SHAPES: dict[str, tuple[Column, str, object, dict[str, object]]] = {
-    "a list": (
-        CATEGORIES,
-        "a",
-        ["x", "y"],
-        {"[]": [], "null": "missing_value", '"x"': ["x"], '["x", null]': "missing_value"},
-    ),
-    "of numbers": (
-        NUMBERS,
-        "a",
-        [1, 2.5],
-        {'["1"]': "wrong_type", "1": [1], "[1e39]": "wrong_type", "[[1]]": [1]},
-    ),
-    "of integers as names": (CATEGORIES, "a", [1, 2], {"[3]": ["3"], '["3"]': ["3"], "[true]": ["true"]}),
-    "nested": (
-        INTEGERS,
-        "a",
-        [[1, 2], [3]],
-        {"[]": [], "[[], [4]]": [4], "[[1], null]": "missing_value", "[1]": [1]},
-    ),
-    "empty at first": (NUMBERS, "a", [], {"[1]": [1]}),
-    "one value": (INTEGERS, "a", 7, {"8": [8], "[8]": [8], "null": "missing_value"}),
-    "one string": (CATEGORIES, "a", "x, y", {'"z"': ["z"], '""': [], '["z"]': ["z"], '"x,,y"': "missing_value"}),
     "numbers in a string": (
-        Column(ColumnType.NUMBER, many=True, separator=" "),
-        "a",
-        "1 2.5",
-        {'"3"': [3], '"x"': "wrong_type"},
-    ),
-    "boxes": (
-        Column(ColumnType.NUMBER, many=True, multiple=4),
-        "a",
-        [[1, 2, 3, 4]] * 2,
-        {"[[1, 2]]": "wrong_type", "[]": []},
-    ),
-    "a field": (
-        TEXT,
-        "a.b.c",
-        {"b": {"c": "x"}},
-        {'{"b": {}}': "missing_value", '{"b": 1}': "missing_value", "null": "missing_value"},
-    ),
-    "lists in an object": (
-        INTEGERS,
-        "a.b",
-        {"b": [[1]]},
-        {'{"b": [[2], [3]]}': [2, 3], '[{"b": [[1]]}]': [1], "{}": "missing_value"},
-    ),
-    "objects in a list": (
-        INTEGERS,
-        "a.b",
-        [{"b": [1]}, {"b": [2, 3]}],
-        {"[]": [], "[null]": "missing_value", '[{"c": 1}]': "missing_value"},
-    ),
-    "one of objects in a list": (INTEGER, "a.b", [{"b": 1}], {"[]": "wrong_type", "null": "missing_value"}),
-    "a field twice": (INTEGER, "a.b", {"b": 1}, {'{"b": 1, "b": 2}': "malformed_row", '{"c": 1, "b": 2, "c": 3}': 2}),
-    "nothing": (
-        Column(ColumnType.TEXT, many=True, optional=True),
-        "a",
-        ["x"],
-        {"null": None, "[null]": "missing_value"},
+        Column(ColumnType.NUMBER, many=True, separator=" "), "a", "1 2.5", {'"3"': [3], '"x"': "wrong_type"},
     ),
     "pictures": (PATHS, "a", ["x.png"], {'["y.png", "data:,z"]': [b"fy.png", b"iz"], '["/y.png"]': "forbidden_path"}),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("column", "name", "first", "cases"), SHAPES.values(), ids=SHAPES)
@@ -472,13 +363,6 @@ def test_lists_and_fields(tmp_path: Path, column: Column, name: str, first: obje
         assert {reject.column for reject in rejects if reject.reason != "malformed_row"} <= {name}
         outcomes |= {row["@position"]: row[name] for row in rows}
         assert [outcomes[place + 1] for place in range(len(cases))] == list(cases.values())
-
-
-def test_a_key_that_holds_the_dot_comes_first(tmp_path: Path) -> None:
-    lines = [{"a.b": "x", "a": {"b": "y", "c.d": "z"}}, {"a": {"b": "y"}}]
-    rows, rejects, _ = read(write(tmp_path, *(json.dumps(one).encode() for one in lines)), {"a.b": TEXT, "a.c.d": TEXT})
-    assert [(row["a.b"], row["a.c.d"]) for row in rows] == [("x", "z")]
-    assert [(reject.reason, reject.column) for reject in rejects] == [("missing_value", "a.c.d")]
 
 
 def test_optional_columns_are_null_and_may_be_nowhere(tmp_path: Path) -> None:
@@ -495,18 +379,6 @@ COMPRESSIONS: dict[str, Callable[[bytes], bytes]] = {
     ".bz2": bz2.compress,
     ".zst": lambda data: pa.compress(data, "zstd", asbytes=True),
 }
-
-
-@pytest.mark.parametrize("ending", COMPRESSIONS)
-def test_compressed_files(tmp_path: Path, ending: str) -> None:
-    content = b"".join(line(t="a" * (number % 700)) + b"\n" for number in range(2000)) + b"x\n"
-    plain, packed = tmp_path / "rows.jsonl", tmp_path / f"rows.jsonl{ending}"
-    plain.write_bytes(content)
-    packed.write_bytes(COMPRESSIONS[ending](content[:5000]) + COMPRESSIONS[ending](content[5000:]))  # as by appending
-    with constants(encoded, PIECE_BYTES=5000, MAX_LINE_BYTES=600, TAIL_BYTES=100):
-        assert read(packed, chunk_bytes=100) == read(plain)
-        made = source(packed).plan(FILES, {"t": TEXT}, 100)
-        assert (len(made.chunks), made.rows, made.bytes) == (1, 2001, packed.stat().st_size)
 
 
 @pytest.mark.parametrize("ending", COMPRESSIONS)
@@ -544,10 +416,10 @@ def test_a_line_of_too_many_signs_is_refused_unparsed(value: str, tmp_path: Path
 
 
 def test_the_depth_of_a_line_costs_no_memory() -> None:
-    line = b'{"x":' * 500_000
+    line = b'{"x":' * 20_000
     tracemalloc.start()
-    assert jsonl_parser.depth(line) == 500_000
-    assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    assert jsonl_parser.depth(line) == 20_000
+    assert tracemalloc.get_traced_memory()[1] < 1 << 15
     tracemalloc.stop()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
+import pyarrow as pa
 import pytest
 import tensorflow as tf
 from hypothesis import given, settings
@@ -15,35 +15,16 @@ from hypothesis import strategies as st
 from PIL import Image as Picture
 from pydantic import ValidationError
 
-from recordmill import open_dataset
-from recordmill.augment import (
-    Augmentation,
-    CenterCrop,
-    ColorJitter,
-    MixUp,
-    RandAugment,
-    RandomAffine,
-    RandomApply,
-    RandomCrop,
-    RandomFlip,
-    RandomResizedCrop,
-    RandomRotation,
-    RandomRotation90,
-    Resize,
-    TrivialAugmentWide,
-    Views,
-)
+from recordmill import augment, open_dataset
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.worker.build_shard import encode
 from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.pipeline.export.export import export
 from recordmill.pipeline.inspection.values import shown
 from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.faults import Faults
+from recordmill.pipeline.sources.typing.blocks import check_column
 from recordmill.pipeline.spec.features.image import Image
 from recordmill.pipeline.spec.features.keypoints import Keypoints
 from recordmill.pipeline.spec.model import load_spec, parse_spec
-from recordmill.pipeline.verify.parity import with_parity
-from recordmill.pipeline.verify.verify import verify
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.base import Decoding
 from recordmill.transforms.contract.stored import FinishOptions, Ragged, RowError
@@ -261,26 +242,26 @@ def flip(draws: list[float], h: int, w: int) -> Move:
     return linear([[-1 if draws[0] < 0.5 else 1, 0], [0, -1 if draws[1] < 0.5 else 1]])
 
 
-CASES: list[tuple[Augmentation, Callable[[list[float], int, int], Move]]] = [
-    (RandomResizedCrop((70, 50)), lambda draws, h, w: resized_crop((70, 50), draws, h, w)),
-    (RandomCrop(60, pad=9), lambda draws, h, w: random_crop(60, 9, draws, h, w)),
-    (CenterCrop((40, 90)), lambda draws, h, w: crop((w - 90) // 2, (h - 40) // 2, 90, 40, (40, 90))),
-    (Resize((33, 77)), lambda draws, h, w: crop(0, 0, w, h, (33, 77))),
-    (RandomFlip(0.5, 0.5), flip),
-    (RandomRotation90(), quarters),
-    (RandomRotation((-180, 90)), lambda draws, h, w: linear(turn(-180 + 270 * draws[0]))),
-    (RandomRotation(45, "crop"), enlarged_turn),
-    (RandomAffine(30, 0.2, (0.8, 1.2), 10), affine),
-    (TrivialAugmentWide(), wide_operation),
+CASES: list[tuple[augment.Augmentation, Callable[[list[float], int, int], Move]]] = [
+    (augment.RandomResizedCrop((70, 50)), lambda draws, h, w: resized_crop((70, 50), draws, h, w)),
+    (augment.RandomCrop(60, pad=9), lambda draws, h, w: random_crop(60, 9, draws, h, w)),
+    (augment.CenterCrop((40, 90)), lambda draws, h, w: crop((w - 90) // 2, (h - 40) // 2, 90, 40, (40, 90))),
+    (augment.Resize((33, 77)), lambda draws, h, w: crop(0, 0, w, h, (33, 77))),
+    (augment.RandomFlip(0.5, 0.5), flip),
+    (augment.RandomRotation90(), quarters),
+    (augment.RandomRotation((-180, 90)), lambda draws, h, w: linear(turn(-180 + 270 * draws[0]))),
+    (augment.RandomRotation(45, "crop"), enlarged_turn),
+    (augment.RandomAffine(30, 0.2, (0.8, 1.2), 10), affine),
+    (augment.TrivialAugmentWide(), wide_operation),
     (
-        RandomApply([RandomFlip(0.5, 0.5)], 0.7),
+        augment.RandomApply([augment.RandomFlip(0.5, 0.5)], 0.7),
         lambda draws, h, w: flip(draws[1:], h, w) if draws[0] < 0.7 else linear(np.eye(2)),
     ),
-    (ColorJitter(0.4), lambda draws, h, w: linear(np.eye(2))),
+    (augment.ColorJitter(0.4), lambda draws, h, w: linear(np.eye(2))),
 ]
 
 
-def augmented(changes: list[Augmentation], draws: Any, points: Any, sides: tuple[int, int]) -> tuple[Any, Any]:
+def augmented(changes: list[augment.Augmentation], draws: Any, points: Any, sides: tuple[int, int]) -> tuple[Any, Any]:
     """Returns the pixels of a mask, white around the visible points, and the points."""
     numbers = chain.parameters(changes, np.array([draws], np.float64).reshape(1, -1))[0].tolist()
     kept, mask = np.array(points, np.float32), np.zeros((*sides, 1), np.uint8)
@@ -295,15 +276,19 @@ def test_every_movement_has_a_reference() -> None:
     def below(kind: type) -> set[type]:
         return {kind, *(inner for each in kind.__subclasses__() for inner in below(each))}
 
-    moves = {kind for kind in below(Augmentation) if kind.__module__.endswith((".movements", ".affine", ".policies"))}
+    moves = {
+        kind for kind in below(augment.Augmentation) if kind.__module__.endswith((".movements", ".affine", ".policies"))
+    }
     concrete = {kind for kind in moves if not getattr(kind, "__abstractmethods__", None)}
-    assert concrete - {type(change) for change, _ in CASES} == {RandAugment}, "it has TrivialAugmentWide's operations"
+    assert concrete - {type(change) for change, _ in CASES} == {augment.RandAugment}, (
+        "it has TrivialAugmentWide's operations"
+    )
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 2**32), st.sampled_from(CASES))
 def test_points_move_as_documented(
-    seed: int, case: tuple[Augmentation, Callable[[list[float], int, int], Move]]
+    seed: int, case: tuple[augment.Augmentation, Callable[[list[float], int, int], Move]]
 ) -> None:
     change, reference = case
     rng = np.random.default_rng(seed)
@@ -312,7 +297,7 @@ def test_points_move_as_documented(
     draws, points = rng.random(change.lanes).tolist(), np.float32(rng.random((4, 3, 3)))
     points[..., 2] = rng.integers(0, 3, (4, 3))
     _, got = augmented([change], draws, points, sides)
-    mirrored = isinstance(change, RandomFlip | RandomApply) and _mirrors(change, draws)
+    mirrored = isinstance(change, augment.RandomFlip | augment.RandomApply) and _mirrors(change, draws)
     for before, after in zip(points, got[:, [0, 2, 1]] if mirrored else got, strict=True):
         for (y, x, visibility), point in zip(before.tolist(), after.tolist(), strict=True):
             right, down, high, wide = reference(draws, *sides)(x * sides[1], y * sides[0], *sides)
@@ -324,15 +309,17 @@ def test_points_move_as_documented(
                 assert point == [0, 0, 0]
 
 
-def _mirrors(change: Augmentation, draws: list[float]) -> bool:
-    if isinstance(change, RandomApply):
+def _mirrors(change: augment.Augmentation, draws: list[float]) -> bool:
+    if isinstance(change, augment.RandomApply):
         return draws[0] < 0.7 and (draws[1] < 0.5) != (draws[2] < 0.5)
     return (draws[0] < 0.5) != (draws[1] < 0.5)
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.integers(0, 2**32), st.lists(st.sampled_from([case[0] for case in CASES] + [RandAugment()]), max_size=3))
-def test_points_lie_where_their_pixels_do(seed: int, changes: list[Augmentation]) -> None:
+@given(
+    st.integers(0, 2**32), st.lists(st.sampled_from([case[0] for case in CASES] + [augment.RandAugment()]), max_size=3)
+)
+def test_points_lie_where_their_pixels_do(seed: int, changes: list[augment.Augmentation]) -> None:
     """Any visible point has white pixels near."""
     rng = np.random.default_rng(seed)
     sides = rng.integers(30, 60, 2).tolist()
@@ -343,21 +330,9 @@ def test_points_lie_where_their_pixels_do(seed: int, changes: list[Augmentation]
         assert pixels[max(0, y - 2) : y + 3, max(0, x - 2) : x + 3].any()
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.floats(0, 1, width=32), min_size=6, max_size=6), st.booleans(), st.booleans())
-def test_flipping_twice_changes_nothing(shares: list[float], horizontal: bool, vertical: bool) -> None:
-    points = np.float32([[[y, x, 1 + number % 2] for number, (y, x) in enumerate(_pairs(shares))]])
-    change = RandomFlip(float(horizontal), float(vertical))
-    _, once = augmented([change], [0, 0], points, (9, 9))
-    _, twice = augmented([change, change], [0] * 4, points, (9, 9))
-    np.testing.assert_allclose(twice, points, atol=1e-9)
-    is_mirrored = horizontal != vertical
-    assert once[0, :, 2].tolist() == ([1, 1, 2] if is_mirrored else [1, 2, 1])
-
-
 def test_a_point_that_left_does_not_come_back() -> None:
     points = np.float32([[[0.1, 0.5, 2], [0.5, 0.5, 1], [0.5, 0.5, 0]]])
-    _, got = augmented([CenterCrop(4), RandomCrop(10, pad=3)], [0.5, 0.5], points, (10, 10))
+    _, got = augmented([augment.CenterCrop(4), augment.RandomCrop(10, pad=3)], [0.5, 0.5], points, (10, 10))
     assert got.tolist() == [[[0, 0, 0], [0.5, 0.5, 1], [0, 0, 0]]]
 
 
@@ -366,92 +341,42 @@ name: faces
 source: {format: jsonl, path: SOURCE}
 key: image
 splits: {train: 1}
-rejects: {max_share: 0.9}
 features:
   image: {kind: image, size: [40, 40], fit: stretch, store: png, normalize: none}
   face:
     {kind: keypoints, image: image, points: [nose, left, right], flip_pairs: [[left, right]], skeleton: [[nose, left]],
      unit: absolute, max_length: 2}
 """
-BAD = {
-    6: [1, 2, 3] * 3, 7: [1, 2, 2] * 2, 8: [1, 2, 0.5] * 3, 9: [[[1, 2, 2], [1, 2, -1], [1, 2, 1]]],
-    10: [1, 2, None] * 3, 11: [1e39, 2, 2] * 3,
-}  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("faces")
-    rng = np.random.default_rng(3)
-    lines = []
-    for number in range(12):
-        pixels, objects = np.zeros((20, 40, 3), np.uint8), []
-        for _ in range(number % 3):
-            face = []
-            for color, visibility in ((0, 2), (1, 1), (2, 2)):
-                y, x = int(rng.integers(1, 19)), int(rng.integers(1, 39))
-                pixels[y - 1 : y + 2, x - 1 : x + 2] = np.eye(3, dtype=np.uint8)[color] * 255
-                face.append([x + 0.5, y + 0.5, visibility])
-            objects.append(face)
-        Picture.fromarray(pixels).save(folder / f"{number}.png")
-        lines.append(json.dumps({"image": f"{number}.png", "face": BAD.get(number, objects)}))
-    (folder / "rows.jsonl").write_text("\n".join(lines))
-    (folder / "dataset.yaml").write_text(DETECTION.replace("SOURCE", "."))
-    build(load_spec(str(folder / "dataset.yaml")), str(folder / "out"))
-    return folder
 
 
 @pytest.mark.slow
-def test_bad_numbers_are_rejects_with_a_reason(built: Path) -> None:
-    dataset = open_dataset(built / "out")
-    assert dataset.splits == {"train": 6}
-    rejects = [json.loads(line) for file in built.glob("out/versions/*/rejects/*") for line in file.open()]
-    found = {reject["id"]: reject for reject in rejects}
-    assert {f"{row}.png" for row in BAD} == found.keys()
-    assert {reject["code"] for reject in rejects} == {"wrong_type", "missing_value"}
-    assert found["10.png"]["code"] == "missing_value"
-    for row in (6, 8, 9):
-        assert_names(found[f"{row}.png"]["message"], "0, 1", "2", "third")
-    assert_names(found["7.png"]["message"], 9)
-
-
-@pytest.mark.slow
-def test_a_training_sees_points_on_their_pixels(built: Path) -> None:
-    dataset = open_dataset(built / "out")
-    moves = [RandomFlip(1.0), RandomResizedCrop(60, area=(0.5, 1)), RandomRotation90()]
-    options: dict[str, Any] = {"batch_size": 6, "seed": 3, "augment": moves, "dtype": "uint8"}
-    reader = dataset.training_input("train", **options)
-    batch = next(iter(reader.as_numpy()))
-    assert (batch["face"].shape, batch["face"].dtype.name) == ((6, 2, 3, 3), "float32")
-    assert reader.element_spec["face"].shape == (6, 2, 3, 3)
-    seen = 0
-    for pixels, objects, length in zip(batch["image"], batch["face"], batch["face_length"], strict=True):
-        assert not objects[length:].any()
-        for point, (y, x, visibility) in enumerate(objects[:length].reshape(-1, 3)):
-            if visibility and length == 1:  # a second face may cover the first
-                channel = (0, 2, 1)[point]  # mirrored: what was left is right
-                assert pixels[min(int(y * 60), 59), min(int(x * 60), 59)].argmax() == channel
-                assert visibility == (2, 2, 1)[point]
-                seen += 1
-    assert seen
+def test_a_mixture_leaves_points_and_views_are_refused(tmp_path: Path) -> None:
+    Picture.new("RGB", (40, 20)).save(tmp_path / "a.png")
+    rows = [{"image": "a.png", "face": [[x, 5, 2, 20, 9, 1, 3, 3, 2]]} for x in (4, 30)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    (tmp_path / "dataset.yaml").write_text(DETECTION.replace("SOURCE", ".").replace("key: image\n", ""))
+    build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out"))
+    dataset = open_dataset(tmp_path / "out")
     with raises(DatasetError, "Views", "key points", "features=[…]"):
-        dataset.training_input("train", batch_size=2, augment=[Views([RandomFlip()])])
-    plain = next(iter(dataset.training_input("train", **{**options, "augment": []}).as_numpy()))
-    mixed = next(iter(dataset.training_input("train", **{**options, "augment": [MixUp()]}).as_numpy()))
+        dataset.training_input("train", batch_size=2, augment=[augment.Views([augment.RandomFlip()])])
+    plain, mixed = (
+        next(iter(dataset.training_input("train", batch_size=2, seed=3, augment=changes).as_numpy()))
+        for changes in ([], [augment.MixUp()])
+    )
     np.testing.assert_array_equal(mixed["face"], plain["face"])  # they stay, as boxes do
 
 
-@pytest.mark.slow
-def test_points_go_out_and_back_and_serve(built: Path, tmp_path: Path) -> None:
-    checked = with_parity(verify(built / "out"), load_spec(str(built / "dataset.yaml")), 12)
-    assert (checked.findings.problems, checked.findings.checked["rows"]) == ([], 6)
-    dataset = open_dataset(built / "out")
-    export(dataset, "parquet", tmp_path / "to")
-    (file,) = (tmp_path / "to/data").iterdir()
-    after = {row["key"]: row["face"] for row in pq.read_table(file).to_pylist()}
-    assert len(after) == 6
-    for record in dataset.records("train"):
-        np.testing.assert_allclose(np.array(after[record.key]), np.array(record.values["face"]), atol=1e-7)
+def test_bad_numbers_are_faults_of_the_column() -> None:
+    given = [[1, 2, 2] * 3, [1, 2, 3] * 3, [1, 2, 2] * 2, [1, 2, 0.5] * 3, [1, 2, -1] * 3, [1, 2, None] * 3, [1e39] * 9]
+    faults: Faults = {}
+    column = feature().raw_column()
+    check_column("face", column, pa.array(given, pa.list_(pa.float64())), faults)
+    assert {row: fault.reason for row, fault in faults.items()} == {
+        **dict.fromkeys((1, 2, 3, 4, 6), "wrong_type"), 5: "missing_value"
+    }  # fmt: skip
+    for row in (1, 3, 4):
+        assert_names(faults[row].message, "0, 1", "2", "third")
+    assert_names(faults[2].message, 9)
 
 
 @pytest.mark.parametrize(
@@ -500,16 +425,3 @@ def test_other_kinds_have_no_key_points() -> None:
     text = DETECTION.replace("SOURCE", ".").replace("image: image, p", "image: label, p")
     with raises(Exception, "'label'", "kind category", "kind image"):
         parse_spec(f"{text}  label: {{kind: category}}\n")
-
-
-def test_tensorflow_datasets_reads_them(tmp_path: Path) -> None:
-    tfds = pytest.importorskip("tensorflow_datasets")
-    kind = {"pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict"}
-    of_file = {**kind, "featuresDict": {"features": {"x": feature().describe({}).tfds()}}}
-    (tmp_path / "features.json").write_text(json.dumps(of_file))
-    theirs = tfds.features.FeaturesDict.from_config(str(tmp_path))
-    two = np.arange(18, dtype=np.float32)
-    ragged = tf.RaggedTensor.from_row_splits(two, np.array([0, 18, 18]))
-    full, none = (theirs.deserialize_example(one)["x"].numpy() for one in encode([b"a", b"b"], {"x": ragged}))
-    np.testing.assert_array_equal(full, two.reshape(2, 3, 3))
-    assert none.shape == (0, 3, 3)

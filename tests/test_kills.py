@@ -24,6 +24,7 @@ from recordmill import open_dataset
 from recordmill.pipeline.dataset.manifest import read_latest, read_manifest, version_folder
 from tests.forked import CHILDREN
 from tests.messages import assert_names
+from tests.tables import write_jsonl
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 ROWS = 240
@@ -150,7 +151,7 @@ def write_rows(folder: Path, rows: int) -> None:
     lines = [{"id": f"row-{row}", "number": row / 8, "text": f"word{row % 37} and more of them"} for row in range(rows)]
     lines += [lines[3] | {"text": "again"}, lines[5] | {"id": "bad", "number": "heavy"}]
     folder.mkdir(exist_ok=True)
-    (folder / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_jsonl(folder / "rows.jsonl", lines)
 
 
 def build_in_child(folder: Path, step: Step | None) -> None:

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.formats import reader_of
@@ -17,7 +15,7 @@ from recordmill.pipeline.sources.options import AnnotatedImages
 from recordmill.pipeline.sources.source_reader import SourceError
 from tests import published_formats as published
 from tests.messages import assert_names, raises
-from tests.read_source import IMAGE, Read, read
+from tests.tables import IMAGE, Read, read
 
 NAMES = Column(ColumnType.CATEGORY, many=True)
 COLUMNS: Columns = {
@@ -164,17 +162,3 @@ def test_names_and_attributes_are_not_for_it(tmp_path: Path) -> None:
 def test_a_folder_without_a_file_is_refused(tmp_path: Path) -> None:
     with raises(SourceError, str(tmp_path), ".json"):
         labelled(tmp_path, {})
-
-
-NUMBERS = st.floats(-1e6, 1e6)
-
-
-@given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=3, max_size=20))
-def test_a_polygon_of_any_numbers(corners: list[tuple[float, float]]) -> None:
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        (row,) = one(Path(folder), shape("a", corners)).rows
-    xs, ys = zip(*corners, strict=True)
-    assert row["boxes"] == [min(xs), min(ys), max(xs), max(ys)]
-    assert json.loads(row["shapes"])[0]["polygons"] == [[each for corner in corners for each in corner]]

@@ -1,6 +1,5 @@
 """A look at the rows: its results are exact, whatever the chunks and workers, and are in the graph."""
 
-import json
 import random
 import threading
 import tracemalloc
@@ -44,6 +43,7 @@ from tests.constants import constants
 from tests.looks import asset, graph_of, look_at, planned_look
 from tests.messages import raises
 from tests.pictures import saved
+from tests.tables import write_jsonl
 
 WORDS = ["the"] * 50 + ["b", "a", "ü", "鳥", "", "a b", "naïve", "na", "🙂"] * 3 + ["x\ny", "z\r", "\n", "Z", "~"]
 SPEC = """
@@ -84,7 +84,7 @@ FOUND = LearnedAnalysis(
 
 def look_of(folder: Path, train: list[Any] = TRAIN, chunk_bytes: int = 1 << 20) -> Any:
     for name, rows in (("train", train), ("test", TEST)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        write_jsonl(folder / f"{name}.jsonl", rows)
     return planned_look(folder / "building", SPEC.replace("FOLDER", str(folder)), chunk_bytes)
 
 

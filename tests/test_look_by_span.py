@@ -1,7 +1,6 @@
 """A look by span: each span's sums are kept apart, and with those of kept spans add up to a whole look's."""
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable
 from dataclasses import replace
@@ -28,6 +27,7 @@ from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.sources.source_reader import Chunk
 from tests.looks import planned_look
 from tests.messages import raises
+from tests.tables import write_jsonl
 
 SPEC = """
 name: days
@@ -57,7 +57,7 @@ def rows_of(day: str) -> Iterable[dict[str, Any]]:
 def days(tmp_path: Path) -> Path:
     for day in DAYS:
         (tmp_path / day).mkdir()
-        (tmp_path / day / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows_of(day)))
+        write_jsonl(tmp_path / day / "rows.jsonl", rows_of(day))
         for number in range(5):
             Image.new("RGB", (4, 4), (number * 40, DAYS.index(day) * 60, 9)).save(tmp_path / day / f"{number}.png")
     return tmp_path

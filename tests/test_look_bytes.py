@@ -1,7 +1,6 @@
 """A look at rows that will be read again skips images' bytes if the format allows it, and finds the same."""
 
 import io
-import tarfile
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -17,6 +16,7 @@ from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import parse_spec
 from tests.looks import look_at, planned_look
 from tests.pictures import saved
+from tests.tables import tar, write
 from tests.test_same_bytes import LOOPBACK
 
 SPEC = """
@@ -76,12 +76,10 @@ def write_parquet(folder: Path, images: Any = IMAGES) -> None:
 
 
 def write_tar(folder: Path) -> None:
-    with tarfile.open(folder / "a.tar", "w") as tar:
-        for row, image in enumerate(IMAGES):
-            for extension, data in (("jpg", image), ("txt", words(row).encode())):
-                member = tarfile.TarInfo(f"{row:04d}.{extension}")
-                member.size = len(data)
-                tar.addfile(member, io.BytesIO(data))
+    members = (
+        (f"{n:04d}.{end}", data) for n, image in enumerate(IMAGES) for end, data in (("jpg", image), ("txt", words(n)))
+    )
+    write(folder / "a.tar", tar(*members))
 
 
 def looked(folder: Path, *, again: bool, spec: str = SPEC, key: str = "id") -> tuple[Any, int]:

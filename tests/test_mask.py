@@ -16,6 +16,7 @@ import tifffile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image as Picture
+from pycocotools import mask as coco
 
 from recordmill.augment import CutMix, RandomAffine, RandomCrop, RandomFlip, RandomRotation90
 from recordmill.dataset import open_dataset
@@ -29,10 +30,11 @@ from recordmill.pipeline.sources.images import inline
 from recordmill.pipeline.spec.model import Spec, load_spec
 from recordmill.transforms.contract.image_facts import UNLEARNED, loss_lines
 from recordmill.transforms.contract.image_header import ImageError
-from recordmill.transforms.contract.kinds.mask import MaskDescription, MaskOptions
+from recordmill.transforms.contract.kinds.mask import MaskDescription, MaskOptions, MasksOptions
 from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.tensorflow import image
 from tests.messages import assert_names, raises
+from tests.tables import npy
 
 Values = np.ndarray
 VOC = {0: "background", 1: "aeroplane", 15: "person", 16: "plant"}
@@ -73,12 +75,6 @@ def grey_of_bits(found: Values, bits: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(data)) + chunk(b"IEND", b"")
 
 
-def as_npy(found: Values) -> bytes:
-    into = io.BytesIO()
-    np.save(into, found)
-    return into.getvalue()
-
-
 def tiff(found: Values, **keys: Any) -> bytes:
     into = io.BytesIO()
     tifffile.imwrite(into, found, **keys)
@@ -102,14 +98,14 @@ FORMS: dict[str, tuple[int, Callable[[Values], bytes]]] = {
     "grey TIFF": (255, lambda found: saved(Picture.fromarray(found), "TIFF")),
     "grey as RGB": (255, lambda found: saved(Picture.fromarray(np.stack([found] * 3, -1)))),
     "grey, opaque": (255, lambda found: saved(Picture.fromarray(np.stack([found, 0 * found + 255], -1)))),
-    "uint8 .npy": (255, as_npy),
-    "int64 .npy": (255, lambda found: as_npy(found.astype(np.int64))),
-    "columns first .npy": (255, lambda found: as_npy(np.asfortranarray(found.astype(">u2")))),
+    "uint8 .npy": (255, npy),
+    "int64 .npy": (255, lambda found: npy(found.astype(np.int64))),
+    "columns first .npy": (255, lambda found: npy(np.asfortranarray(found.astype(">u2")))),
     "PNG of 16 bits": (65_535, lambda found: saved(Picture.fromarray(found.astype(np.uint16)))),
     "TIFF of 16 bits": (65_535, lambda found: saved(Picture.fromarray(found.astype(np.uint16)), "TIFF")),
     "big-endian TIFF": (65_535, lambda found: tiff(found.astype(np.uint16), byteorder=">")),
     "TIFF of 32 bits": (65_535, lambda found: tiff(found.astype(np.int32), compression="zlib")),
-    "16 bits .npy": (65_535, lambda found: as_npy(found.astype(np.uint16))),
+    "16 bits .npy": (65_535, lambda found: npy(found.astype(np.uint16))),
 }  # fmt: skip
 sides = st.tuples(st.integers(1, 25), st.integers(1, 25))
 
@@ -157,11 +153,11 @@ RED = np.zeros((3, 4, 3), np.uint8) + np.array([128, 0, 0], np.uint8)
         (saved(Picture.fromarray(RAMP * np.float32(np.nan)), "TIFF"), "unknown_class", ["nan", "12"]),
         (saved(Picture.fromarray(RAMP - np.uint8(1)), "TIFF", tiffinfo={339: 2}), "unknown_class", ["-1"]),
         (saved(Picture.fromarray(RAMP), "TIFF", tiffinfo={262: 0}), "unsupported_format", ["white", "PNG"]),
-        (as_npy(RAMP.astype(np.int64) - 1), "unknown_class", ["-1"]),
-        (as_npy(RAMP / np.float32(2)), "unknown_class", ["0.5", "6"]),
-        (as_npy(np.array([["a"]])), "unsupported_format", ["array of numbers"]),
+        (npy(RAMP.astype(np.int64) - 1), "unknown_class", ["-1"]),
+        (npy(RAMP / np.float32(2)), "unknown_class", ["0.5", "6"]),
+        (npy(np.array([["a"]])), "unsupported_format", ["array of numbers"]),
         (tiff(np.stack([RAMP] * 3, -1) * np.uint16(257), photometric="rgb"), "unsupported_format", ["16", "grey"]),
-        (as_npy(np.dstack([RAMP, RAMP])), "unsupported_format", ["[3, 4, 2]"]),
+        (npy(np.dstack([RAMP, RAMP])), "unsupported_format", ["[3, 4, 2]"]),
         (saved(Picture.fromarray(RAMP))[:50], "undecodable_image", []),
         (b"text", "unsupported_format", []),
     ],
@@ -174,7 +170,7 @@ def test_files_that_hold_no_values_are_rejects(file: bytes, reason: str, facts: 
 
 @pytest.mark.parametrize("found", [RAMP > 5, (RAMP > 5) * 2.0, RAMP[..., np.newaxis], RAMP.astype(np.int64)])
 def test_an_array_of_whole_numbers_is_a_mask_in_any_type(found: Any) -> None:
-    np.testing.assert_array_equal(values(as_npy(found), MANY_PIXELS, None), found.reshape(3, 4))
+    np.testing.assert_array_equal(values(npy(found), MANY_PIXELS, None), found.reshape(3, 4))
 
 
 def test_an_unknown_colour_is_named_and_counted() -> None:
@@ -185,10 +181,6 @@ def test_an_unknown_colour_is_named_and_counted() -> None:
 
 def mask_file(data: bytes, options: MaskOptions, frame: Frame) -> bytes:
     return stored_mask(framed_values(data, options, frame)[0], options, frame.turn)
-
-
-def decoded(file: bytes) -> Values:
-    return np.asarray(Picture.open(io.BytesIO(file)))
 
 
 def test_unknown_values_are_named_and_counted() -> None:
@@ -393,3 +385,94 @@ def test_an_affine_mask_is_nearest(built: Any) -> None:
 def test_mixtures_of_masks_must_be_asked_for(built: Any) -> None:
     with raises(DatasetError, "mask", "images="):
         moved(built, [CutMix()])
+
+
+HEIGHT, WIDTH = 16, 16
+OBJECTS = """
+name: objects
+source: {format: jsonl, path: rows.jsonl}
+key: id
+splits: {train: 1}
+features:
+  image: {kind: image, size: 16, store: png, normalize: none}
+  boxes: {kind: boxes, image: image, order: corners, unit: absolute}
+  drawn: {kind: masks, image: image, column: shapes, draw: objects}
+"""
+
+
+def rectangle(rng: np.random.Generator) -> tuple[list[int], np.ndarray]:
+    (left, right), (top, bottom) = (sorted(map(int, rng.choice(17, 2, replace=False))) for _ in range(2))
+    pixels = np.zeros((HEIGHT, WIDTH), np.uint8)
+    pixels[top:bottom, left:right] = 1
+    return [left, top, right, bottom], pixels
+
+
+@pytest.fixture(scope="module")
+def built_objects(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Rows whose objects are rectangles, up to five each."""
+    folder, rng, lines = tmp_path_factory.mktemp("objects"), np.random.default_rng(4), []
+    for row, count in enumerate((0, 3, 1, 2, 5)):
+        objects = [rectangle(rng) for _ in range(count)]
+        (folder / f"{row}.png").write_bytes(saved(Picture.fromarray(rng.integers(0, 256, (16, 16, 3), np.uint8))))
+        rles = [coco.encode(np.asfortranarray(pixels)) for _, pixels in objects]
+        shapes = [{"name": "a", "rle": {**rle, "counts": rle["counts"].decode()}} for rle in rles]
+        lines.append({"id": row, "image": f"{row}.png", "boxes": [box for box, _ in objects], "shapes": shapes})
+    (folder / "rows.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    (folder / "dataset.yaml").write_text(OBJECTS)
+    return build(load_spec(str(folder / "dataset.yaml")), str(folder / "out")).folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["numpy", "tensorflow"])
+def test_masks_move_with_their_image_and_boxes(built_objects: str, engine: str) -> None:
+    """A mask of one object is a rectangle: by whole pixels, its moved box is the box around it."""
+
+    def read(augment: list[Any]) -> Mapping[str, np.ndarray]:
+        train = open_dataset(built_objects).training_input("train", batch_size=5, augment=augment, seed=3)
+        batch = next(iter(train.as_numpy() if engine == "numpy" else train.as_tf_data()))
+        return {name: np.asarray(values) for name, values in batch.items()}
+
+    for changes in ([RandomFlip(0.5, 0.5), RandomRotation90()], [RandomCrop(12), RandomFlip()], [RandomCrop(20)]):
+        batch = read(changes)
+        size = batch["image"].shape[1]
+        assert batch["drawn"].shape == (5, 5, size, size)
+        for masks, boxes in zip(batch["drawn"], batch["boxes"], strict=True):
+            for mask, (top, left, bottom, right) in zip(masks, np.rint(boxes * size).astype(int), strict=True):
+                expected = np.zeros((size, size), np.uint8)
+                expected[top:bottom, left:right] = 1
+                np.testing.assert_array_equal(mask, expected)
+    assert set(np.unique(read([RandomAffine(degrees=30)])["drawn"])) == {0, 1}
+
+
+def masks_options(**keys: Any) -> MasksOptions:
+    return MasksOptions(max_pixels=1_000, max_bytes=9, image="image", crowd="draw", **keys)
+
+
+@pytest.mark.parametrize(
+    ("data", "keys", "reason", "facts"),
+    [
+        (saved(Picture.fromarray(np.arange(4, dtype=np.uint8)[None])), {}, "unknown_class", ["1, 2, 3", "0"]),
+        (saved(Picture.fromarray(np.zeros((1, 4), np.uint8)), "JPEG"), {}, "unsupported_format", ["JPEG", "PNG"]),
+        (saved(Picture.fromarray(np.zeros((4, 1), np.uint8))), {}, "unequal_sides", ["1 x 4", "4 x 1"]),
+        (b'[{"polygons": [[1, 2]]}]', {"draw": "objects"}, "malformed_row", ["object 7"]),
+    ],
+    ids=str,
+)
+def test_bad_masks_are_named(data: bytes, keys: dict[str, Any], reason: str, facts: list[str]) -> None:
+    with raises(ImageError, *facts) as caught:
+        framed_values(data, masks_options(**keys), Frame(1, 4, 1), 7)
+    assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("image", "keys", "facts"),
+    [
+        ({"fit": "none"}, {}, ["'image'", "`size`"]),
+        ({"size": 8}, {"draw": "objects", "length": 3}, ["`max_length`"]),
+        ({"size": 8}, {"image": "no"}, ["'no'"]),
+    ],
+)
+def test_wrong_options_of_masks_are_named(image: dict[str, Any], keys: dict[str, Any], facts: list[str]) -> None:
+    features = {"image": {"kind": "image", **image}, "masks": {"kind": "masks", "image": "image", **keys}}
+    with raises(ValueError, *facts):
+        Spec.model_validate({"name": "x", "source": {"format": "image_folder", "path": "x"}, "features": features})

@@ -170,7 +170,9 @@ def write_pairs(
         for name, each in ((image, Image.new("RGB", (6, 4))), (mask, picture)):
             file = folder / name.replace("*", str(number))
             os.makedirs(file.parent, exist_ok=True)
-            if name == image or number not in skip:
+            if file.suffix == ".npy":
+                np.save(file, np.asarray(each))
+            elif name == image or number not in skip:
                 each.save(file)
 
 
@@ -182,6 +184,7 @@ ALL = {number: f"class_{number}" for number in range(15)}
     [
         ("images/*.jpg", "masks/*.png", "palette", "masks", {"classes": ALL}),
         ("image/*.jpg", "label/*.png", "grey", "label", {"classes": ALL}),
+        ("images/*.png", "masks/*.npy", "grey", "masks", {"classes": ALL}),
         ("JPEGImages/*.jpg", "SegmentationClass/*.png", "border", "SegmentationClass",
          {"classes": {number: f"class_{number}" for number in range(3)}, "ignore": 255}),
         ("*.jpg", "*_mask.png", "two levels", "*_mask", {"classes": {0: "background", 255: "foreground"}}),
@@ -327,15 +330,6 @@ def test_init_takes_no_masks_for_images_of_voc(tmp_path: Path) -> None:
     assert_names(first_lines(text)[0], "12 masks", '`beside: {"mask": "SegmentationClass"}`', "`image_list`")
 
 
-def test_init_reads_masks_of_arrays(tmp_path: Path) -> None:
-    write_pairs(tmp_path, "images/*.png", "masks/*.png", "grey")
-    for file in (tmp_path / "masks").iterdir():
-        np.save(file.with_suffix(".npy"), np.asarray(Image.open(file)))
-        file.unlink()
-    found = yaml.safe_load(starter(str(tmp_path), FILES))
-    assert found["features"]["mask"] == {"kind": "mask", "image": "image", "classes": ALL}
-
-
 def test_init_counts_masks_of_another_size_and_no_palette(tmp_path: Path) -> None:
     write_pairs(tmp_path, "images/*.jpg", "masks/*.png", "palette")
     assert "palette" not in starter(str(tmp_path), FILES)
@@ -430,8 +424,7 @@ def test_init_finds_images_beside_the_tables_folder(tmp_path: Path) -> None:
     assert os.path.samefile(found["source"]["images"], tmp_path)
 
 
-@pytest.mark.parametrize("are_files", [True, False])
-def test_init_knows_masks_of_a_table(tmp_path: Path, are_files: bool) -> None:
+def test_init_knows_masks_of_a_table(tmp_path: Path) -> None:
     rows = [{"mask": f"{n}_m.png", "image": f"{n}.png"} for n in range(3)]
     for n, row in enumerate(rows):
         Image.new("RGB", (8, 6), (n, 9, 9)).save(tmp_path / row["image"])
@@ -439,9 +432,6 @@ def test_init_knows_masks_of_a_table(tmp_path: Path, are_files: bool) -> None:
         mask.putpalette([0, 0, 0, 128, 0, 0, 0, 128, 0])
         mask.save(tmp_path / row["mask"])
     (table := tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    if not are_files:  # as Hugging Face's datasets hold them
-        held = [{name: {"bytes": (tmp_path / path).read_bytes()} for name, path in row.items()} for row in rows]
-        parquet.write_table(pa.Table.from_pylist(held), table := tmp_path / "rows.parquet")
     text = starter(str(table), FILES)
     assert_names(text, "kind: mask", "image: image", "{0: class_0, 1: class_1, 2: class_2}", "in 3 masks")
 

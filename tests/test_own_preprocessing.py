@@ -1,6 +1,5 @@
 """The user's function extends stored features: the jobs before writing, messages about mistakes."""
 
-import json
 import os
 from pathlib import Path
 
@@ -28,6 +27,7 @@ from recordmill.pipeline.spec.model import load_spec
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.kinds import read_descriptions
 from tests.messages import raises
+from tests.tables import write_jsonl
 
 MODULE = """
 import tensorflow as tf
@@ -66,7 +66,7 @@ ROWS = [{"id": str(row), "n": row + 5.0, "text": "äb"[: 1 + row % 2], "kind": "
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("own")
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    write_jsonl(folder / "rows.jsonl", ROWS)
     (folder / "own_module.py").write_text(MODULE)
     (folder / "beside.py").write_text("def double(n):\n    return 2 * n\n")
     (folder / "dataset.yaml").write_text(SPEC.replace("column: text}", "column: kind}"))

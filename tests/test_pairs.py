@@ -23,7 +23,7 @@ from recordmill.transforms.tensorflow.kind import Context
 from recordmill.transforms.tensorflow.text import prepare_pairs
 from tests import models
 from tests.messages import raises
-from tests.read_source import FILES
+from tests.tables import FILES
 
 ROWS = 10_000
 LENGTHS = (5, 9, 16, 31)

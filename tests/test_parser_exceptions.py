@@ -4,8 +4,6 @@
 """
 
 import gzip
-import io
-import tarfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.options import AnySource, SourceOptions
 from recordmill.pipeline.sources.source_reader import SourceReader
 from tests import published_formats as published
-from tests.read_source import CATEGORY, IMAGE, TEXT, read
+from tests.tables import CATEGORY, IMAGE, TEXT, read, tar
 
 SOURCE: TypeAdapter[SourceOptions] = TypeAdapter(AnySource)
 NOISE = "a value of the data"
@@ -40,10 +38,7 @@ def short_of_memory(*_: Any, **__: Any) -> Any:
 
 
 def write_tar(folder: Path) -> None:
-    with tarfile.open(folder / "a.tar", "w") as file:
-        member = tarfile.TarInfo("0.txt")
-        member.size = 3
-        file.addfile(member, io.BytesIO(b"cat"))
+    published.write(folder / "a.tar", tar(("0.txt", "cat")))
 
 
 def write_captions(folder: Path) -> None:

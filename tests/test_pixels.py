@@ -12,14 +12,12 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from recordmill import build, open_dataset
 from recordmill.pipeline.build.images.deep_files import planes
 from recordmill.pipeline.build.images.transcode import decodable
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats.csv import numbered
-from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import Csv, ImageFolder, JsonLines, Parquet
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.features.image import Image as ImageFeature
@@ -28,24 +26,14 @@ from recordmill.pipeline.yaml_document import SpecError
 from recordmill.transforms.contract.image_header import ImageError, read_header
 from recordmill.transforms.contract.kinds.array import ArrayLayout
 from tests.messages import raises
-from tests.read_source import FILES, IMAGE, read
+from tests.tables import FILES, IMAGE, npy, read, write_jsonl
+from tests.test_arrays_source import pixels
 
 GREY = np.random.default_rng(0).integers(0, 256, (40, 8, 8), np.uint8)
 
 
 def shaped(*shape: int, dtype: str = "uint8") -> Column:
     return Column(ColumnType.IMAGE, array=ArrayLayout(dtype, shape))
-
-
-def pixels(reference: bytes) -> Any:
-    """The numbers of an image by NumPy."""
-    return np.load(io.BytesIO(parse(reference).data or b""))
-
-
-def npy(array: Any) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
 
 
 def write_cells(path: Path, cells: list[str]) -> Path:
@@ -248,29 +236,10 @@ def test_init_makes_one_image_of_columns_or_a_cell(tmp_path: Path) -> None:
 
 def test_init_takes_no_embedding_for_an_image(tmp_path: Path) -> None:
     rows = [{"e": [float(n) / 3 for n in image.ravel()], "label": n % 2} for n, image in enumerate(GREY)]
-    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(tmp_path / "a.jsonl", rows)
     assert written(tmp_path / "a.jsonl").features["e"].kind == "numbers"
     path = write_columns(tmp_path / "few.csv", [f"f{number}" for number in range(64)])
     assert len(written(path).features) == 65
-
-
-@pytest.mark.slow
-def test_the_numbers_of_a_source_are_read_again(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    for number, image in enumerate(GREY):
-        (folder / "ab"[number % 2]).mkdir(parents=True, exist_ok=True)
-        (folder / "ab"[number % 2] / f"{number:02}.npy").write_bytes(npy(image))
-    columns = write_columns(tmp_path / "digits.csv", [f"pixel{number}" for number in range(64)])
-    np.savez_compressed(tmp_path / "all.npz", X=GREY, y=np.arange(40) % 3)
-    for number, path in enumerate((folder, columns, tmp_path / "all.npz")):
-        text = starter(str(path), FILES).replace("channels: 1", "channels: 1\n    normalize: none")
-        build(parse_spec(text), str(tmp_path / f"out{number}"))
-        dataset = open_dataset(str(tmp_path / f"out{number}"))
-        found = [
-            batch[0]["image"] for split in dataset.splits for batch in dataset.evaluation_input(split, batch_size=8)
-        ]
-        wanted = sorted(image.tobytes() for image in GREY)
-        assert sorted(image.tobytes() for image in np.concatenate(found)) == wanted
 
 
 FLOATS = (GREY / 255).round(6)

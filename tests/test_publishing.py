@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from recordmill.pipeline.dataset.manifest import (
-    DatasetError,
     Latest,
     Manifest,
     Shard,
@@ -28,7 +27,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions import acts, build_folders, publishing
 from recordmill.pipeline.versions import latest as latest_file
 from recordmill.pipeline.versions.base import Base
-from recordmill.pipeline.versions.latest import compare_and_swap, latest_of
+from recordmill.pipeline.versions.latest import compare_and_swap
 from recordmill.pipeline.versions.leases import BUILD, Lease, LeaseLostError, hold
 from recordmill.pipeline.versions.publishing import OutputError
 from recordmill.pipeline.versions.stores.base import Store, UnsettledOutputError
@@ -104,15 +103,6 @@ def test_numbers_are_the_order(output: str, tmp_path: Path) -> None:
     assert [one.version for one in publishing.published(open_store(output))] == ["c", "a", "b"]
     assert live(output).version == "b"
     assert set(live(output).retired) == {"c", "a"}
-
-
-def test_the_pointer_moves_by_numbers_too(tmp_path: Path) -> None:
-    output = str(tmp_path)
-    for version in ("v1", "v2"):
-        publish(output, tmp_path, version)
-    make_live(output, "v1")
-    assert (live(output).version, live(output).sequence) == ("v1", 3)
-    assert publish(output, tmp_path, "v3").sequence == 4
 
 
 def test_a_number_is_never_given_twice(tmp_path: Path) -> None:
@@ -437,13 +427,6 @@ def test_a_folder_below_one_that_is_not_there_may_be_written(tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_without_permission_is_one_clear_line(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    with raises(OutputError, "cannot be written", "Permission denied"):
-        publishing.check_output(str(tmp_path / "out"))
-
-
 @pytest.mark.parametrize(("flags", "reason"), [(os.ST_RDONLY, "Read-only file system"), (0, "Permission denied")])
 def test_a_folder_that_refuses_is_one_clear_line(
     tmp_path: Path, flags: int, reason: str, monkeypatch: pytest.MonkeyPatch
@@ -464,15 +447,6 @@ def test_a_bucket_that_holds_something_else_is_refused(tmp_path: Path) -> None:
             publishing.check_output(output)
 
 
-def test_the_live_version_is_that_of_the_pointer(tmp_path: Path) -> None:
-    publish(str(tmp_path), tmp_path, "v1")
-    assert publishing.live_version(str(tmp_path)) == "v1"
-    (tmp_path / "LATEST").write_text("{}")
-    with pytest.raises(DatasetError):
-        read_latest(tmp_path)
-    assert publishing.live_version(str(tmp_path)) is None
-
-
 def test_a_pointer_that_never_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = open_store(str(tmp_path))
     monkeypatch.setattr(latest_file, "PAUSE_SECONDS", 0)
@@ -483,19 +457,6 @@ def test_a_pointer_that_never_rests(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     with raises(OutputError, "LATEST", "same command"):
         compare_and_swap(store, busy)
-
-
-def test_a_local_output_is_read_as_files(tmp_path: Path) -> None:
-    assert open_store(str(tmp_path)).location == tmp_path
-
-
-@pytest.mark.parametrize("key", ["pinned", "removing"])
-@pytest.mark.parametrize("name", ["", "..", "../../victim", "/etc", {}, None])
-def test_a_pointer_names_versions_alone(tmp_path: Path, key: str, name: object) -> None:
-    publish(str(tmp_path), tmp_path, "v1")
-    (tmp_path / "LATEST").write_text(json.dumps({"version": "v1", "sequence": 1, key: [name]}))
-    with raises(OutputError, "LATEST", "broken"):
-        latest_of(open_store(str(tmp_path)))
 
 
 def test_what_was_removed_meanwhile_is_not_made_live(tmp_path: Path) -> None:

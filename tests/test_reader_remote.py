@@ -327,7 +327,7 @@ def put(url: str, output: Path) -> str:
 
 
 @pytest.mark.slow
-def test_s3(s3: str, output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_s3(s3: str, output: Path) -> None:
     check_reads_as(open_dataset(output), open_dataset(s3))
     for path, remedy in (
         ("s3://none/hand", "`--output`"),

@@ -23,7 +23,7 @@ from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.contract.shapes import counts_of_runs, run_lengths
 from tests.messages import assert_names, raises
-from tests.read_source import FILES
+from tests.tables import FILES
 
 SIDES = ("columns", "rows")
 CLASSES = ((0, "background"), (1, "a"), (2, "b"))

@@ -116,13 +116,23 @@ def test_a_build_of_hostile_names(tmp_path: Path) -> None:
     assert status == 0, seen
     assert STEERING.search(LIVE_LINE.sub("", seen)) is None
     status, seen = in_terminal("show", "out", cwd=tmp_path)
-    assert (status, STEERING.search(re.sub(r"\x1b\[[01]m", "", seen))) == (0, None)
+    assert (status, STEERING.search(re.sub(r"\x1b\[[01]m", "", seen))) == (0, None), seen
     assert shown.replace("\\u2028\\r", "") in seen
     spec = (tmp_path / "dataset.yaml").read_text()
     (tmp_path / "dataset.yaml").write_text(spec.replace("0.5", "0.01"))
     status, seen = recordmill_in_terminal("build", "dataset.yaml", "-o", "other", cwd=tmp_path, environment=ENVIRONMENT)
-    assert (status, STEERING.search(LIVE_LINE.sub("", seen))) == (5, None)
+    assert (status, STEERING.search(LIVE_LINE.sub("", seen))) == (5, None), seen
     assert f"{shown}.txt" in seen
+
+
+def test_an_abort_of_native_code_says_where(tmp_path: Path) -> None:
+    (tmp_path / "dataset.yaml").write_text(
+        "name: a\nsource: {format: python, rows: 'mine:rows'}\nfeatures: {n: {kind: number}}\n"
+    )
+    (tmp_path / "mine.py").write_text("import os\n\ndef rows():\n    yield os.abort()\n")
+    status, seen = recordmill_in_terminal("build", "dataset.yaml", "-o", "out", cwd=tmp_path, environment=ENVIRONMENT)
+    assert status == -6
+    assert_names(seen, "Aborted", "mine.py", "line 4 in rows")
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import struct
 import zlib
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,13 @@ from hypothesis import strategies as st
 from recordmill.pipeline.dataset.examples import SEVERAL, parse_example
 from recordmill.pipeline.dataset.tfrecord import frame, masked_crc
 from recordmill.pipeline.sources import table
-from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats import tfrecord as tfrecord_files
 from recordmill.pipeline.sources.images import parse as parse_reference
-from recordmill.pipeline.sources.options import TFRecord
-from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
+from recordmill.pipeline.sources.source_reader import SourceError
+from tests import tables
 from tests.constants import constants
 from tests.messages import assert_names, raises
-from tests.read_source import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
+from tests.tables import CATEGORY, FILES, IMAGE, INTEGER, NUMBER, TEXT, FarFiles, read
 
 ASKED = {"id": INTEGER, "text": TEXT, "n": NUMBER}
 NUMBERS = replace(NUMBER, many=True)
@@ -57,10 +57,7 @@ def write(path: Path, records: list[bytes], pack: Callable[[bytes], bytes] = byt
     return path
 
 
-def source(path: object, **options: Any) -> SourceReader[Any]:
-    return reader_of(TFRecord(format="tfrecord", path=str(path), **options))
-
-
+source = partial(tables.source, "tfrecord")
 PACKED: dict[str, Callable[[bytes], bytes]] = {
     "plain": bytes,
     "gzip": gzip.compress,

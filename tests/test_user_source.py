@@ -21,7 +21,7 @@ from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
 from recordmill.pipeline.sources.user_code import UserCode, UserCodeError, load
 from tests.constants import constants
 from tests.messages import assert_names, raises
-from tests.read_source import CATEGORY, FILES, IMAGE, NUMBER, TEXT, read
+from tests.tables import CATEGORY, FILES, IMAGE, NUMBER, TEXT, read
 
 ASKED = {"id": CATEGORY, "text": TEXT, "n": NUMBER}
 READER = """

@@ -1,8 +1,6 @@
 """One table of (wanted type, value's type) holds in every format, independently of other rows."""
 
-import io
 import json
-import tarfile
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import permutations
@@ -36,7 +34,7 @@ from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.values import misfit
 from recordmill.pipeline.sources.user_code import UserCode
 from tests.messages import raises
-from tests.read_source import CATEGORY, FILES, INTEGER, NUMBER, TEXT
+from tests.tables import CATEGORY, FILES, INTEGER, NUMBER, TEXT, tar, write, write_jsonl
 from tests.test_tfrecord_source import example
 
 PARSED = Column(ColumnType.NUMBER, parse=True)
@@ -75,14 +73,14 @@ TABLE: dict[str, tuple[Any, list[Any], list[Any]]] = {
 VALUES = [value for value, _, _ in TABLE.values()]
 
 
-def write_jsonl(folder: Path, values: list[Any]) -> SourceOptions:
+def write_lines(folder: Path, values: list[Any]) -> SourceOptions:
     (folder / "rows.jsonl").write_text("".join(json.dumps({"v": value}) + "\n" for value in values))
     return JsonLines(format="jsonl", path=str(folder / "rows.jsonl"))
 
 
 def write_metadata(folder: Path, values: list[Any]) -> SourceOptions:
     rows = [{"file_name": f"{row}.png", "v": value} for row, value in enumerate(values)]
-    (folder / "metadata.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_jsonl(folder / "metadata.jsonl", rows)
     return ImageFolder(format="image_folder", path=str(folder))
 
 
@@ -94,12 +92,9 @@ def write_captions(folder: Path, values: list[Any]) -> SourceOptions:
 
 
 def write_tar(folder: Path, values: list[Any]) -> SourceOptions:
-    with tarfile.open(folder / "rows.tar", "w") as archive:
-        for row, value in enumerate(values):
-            data = json.dumps({"v": value}).encode()
-            info = tarfile.TarInfo(f"{row:03d}.json")
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
+    write(
+        folder / "rows.tar", tar(*((f"{row:03d}.json", json.dumps({"v": value})) for row, value in enumerate(values)))
+    )
     return WebDataset(format="webdataset", path=str(folder / "rows.tar"), columns={"v": "json.v"})
 
 
@@ -113,7 +108,7 @@ def write_python(folder: Path, values: list[Any]) -> SourceOptions:
 
 
 MIXED: dict[str, Callable[[Path, list[Any]], SourceOptions]] = {
-    "jsonl": write_jsonl,
+    "jsonl": write_lines,
     "image_folder's metadata": write_metadata,
     "image_folder's captions": write_captions,
     "webdataset": write_tar,
@@ -205,7 +200,7 @@ def test_any_line_has_the_outcome_that_it_has_alone(
     asked = replace(column, optional=True)
 
     def found(values: list[Any]) -> list[Any]:
-        source = write_jsonl(folder, values).model_copy(update={"columns": {"v": name}})
+        source = write_lines(folder, values).model_copy(update={"columns": {"v": name}})
         return outcomes(source, asked)
 
     together = found(values)

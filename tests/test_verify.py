@@ -240,12 +240,12 @@ def test_nothing_is_found_where_nothing_is_wrong(folder: Path) -> None:
 
 
 def test_every_bit_flip_is_found(tmp_path: Path) -> None:
-    """300 bits anywhere in the version; in a shard the record is named."""
+    """80 bits anywhere in the version; in a shard the record is named."""
     folder = published.write_version(tmp_path, rows=60)
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST_FILE)
     sizes = np.array([path.stat().st_size for path in files])
     random = np.random.default_rng(5)
-    for number in random.integers(0, sizes.sum(), 300).tolist():
+    for number in random.integers(0, sizes.sum(), 80).tolist():
         place = int(np.searchsorted(np.cumsum(sizes), number, side="right"))
         at, path = number - int(sizes[:place].sum()), files[place]
         content = path.read_bytes()

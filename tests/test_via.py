@@ -15,7 +15,7 @@ from recordmill.pipeline.sources.options import AnnotatedImages
 from recordmill.pipeline.sources.source_reader import SourceError
 from tests import published_formats as published
 from tests.messages import assert_names, raises
-from tests.read_source import FILES, Read, read
+from tests.tables import FILES, Read, read
 from tests.test_labelme import COLUMNS
 
 SHAPES: list[tuple[dict[str, Any], list[float]]] = [

@@ -1,6 +1,5 @@
 """All that builds and trainings write is known, and no link in their places is followed."""
 
-import json
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,6 +12,7 @@ from recordmill import RunOptions, UserError, build, load_spec, open_dataset
 from recordmill.pipeline.cli import commands
 from recordmill.pipeline.reader.keras_callback import TrainingCheckpoint
 from tests.places import BUILDS, place_of
+from tests.tables import write_jsonl
 from tests.test_written_places import ADVICE, BUILDING, by_default, changed, check_harmless, plant
 
 SPEC = """
@@ -59,7 +59,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("in", "cwd", "run", "temp", "victim"):
         (tmp_path / name).mkdir()
     rows = [{"id": f"row/{row}", "price": row / 7, "label": "ab"[row % 2]} for row in range(40)]
-    (tmp_path / "in/rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    write_jsonl(tmp_path / "in/rows.jsonl", rows)
     (tmp_path / "cwd/dataset.yaml").write_text(SPEC)
     monkeypatch.chdir(tmp_path / "cwd")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temp"))

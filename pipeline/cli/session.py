@@ -4,6 +4,7 @@ Output of TensorFlow, absl and Beam goes to an unnamed file. After an unexpected
 types, but no messages, because they may contain values of rows.
 """
 
+import faulthandler
 import gc
 import logging
 import os
@@ -55,6 +56,7 @@ class BuildSession:
         self._output, self._up_to_date_ok = output, up_to_date_ok
         self._started = time.monotonic()
         self._screen = os.fdopen(os.dup(2), "w", encoding="utf-8", errors="backslashreplace", buffering=1)
+        faulthandler.enable(self._screen)  # a crash of native code says where
         self._console = Screen(file=self._screen, quiet=quiet)
         self._display = Display(self._console)
         logging.getLogger("recordmill").addHandler(_Notes(self._display))

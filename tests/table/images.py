@@ -13,9 +13,9 @@ from tests.table import on_images
 from tests.table.case import ABSENT, Case, Check, File, int64
 from tests.table.pictures import (
     CLIP, COUNT, CUBIC, GAUSSIAN, IMAGENET, LANCZOS3, LANCZOS5, LEVEL, MINUS_ONE_ONE, MITCHELL, PICTURES, WHITE,
-    TRIANGLE, ZERO_ONE, Levels, Normalized, Scale, area, as_jpeg, as_png, as_raw, by, by_row, by_train, caffe, centre,
-    crop, from_linear, grey, jpeg, nearest, npy, on, pad, picture, png, saved, shorter, smooth, through_jpeg, turned,
-    upright, url,
+    TRIANGLE, ZERO_ONE, Levels, Normalized, Scale, area, as_jpeg, as_png, as_raw, auto, by, by_row, by_train, caffe,
+    centre, crop, from_linear, grey, jpeg, nearest, npy, on, pad, picture, png, saved, shorter, smooth, through_jpeg,
+    turned, upright, url,
 )  # fmt: skip
 
 
@@ -174,6 +174,7 @@ def _originals(options: str, wanted: Callable[[Levels], Levels]) -> Case:
 
 OWN = [shorter(each, 4) for each in PICTURES]
 CHANNELS = by_row(lambda row: picture(row, (4, 5)))
+AS_MANY = [area(each, 2, 10) for each in CHANNELS]
 # fmt: off
 ONE = {
     "image": _default(),
@@ -183,9 +184,11 @@ ONE = {
                            {"": [*map(as_png, OWN)]}),
     "image_original": _originals("{kind: image, store: original, optional: true}", lambda levels: levels),
     "image_original_size": _originals("{kind: image, store: original, size: 4, metadata: keep}", pad),
-    "image_shape": Case("{kind: image, size: [4, 5], shape: [3, 4, 5]}",  # channels first
+    "image_original_stretched": _originals("{kind: image, store: original, size: [2, 8], fit: stretch}",
+                                           lambda levels: auto(levels, 2, 8)),
+    "image_shape": Case("{kind: image, size: [2, 10], fit: stretch, shape: [3, 4, 5]}",  # channels first
                         [each.transpose(2, 0, 1).tolist() for each in CHANNELS],
-                        {"": ZERO_ONE(CHANNELS)}, {"": [*map(as_png, CHANNELS)]}),
+                        {"": ZERO_ONE(AS_MANY)}, {"": [*map(as_png, AS_MANY)]}),
 }
 # fmt: on
 

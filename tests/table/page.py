@@ -29,7 +29,7 @@ def _table(title: str, cases: dict[str, object], notes: dict[str, int]) -> Itera
     for way in WAYS.values():
         cells = []
         for kind in kinds:
-            note = f"Refused: {way.refused[kind]}." if kind in way.refused else way.absent.get(kind)
+            note = way.refused.get(kind, way.absent.get(kind))
             cells.append("✓" if note is None else str(notes.setdefault(note, len(notes) + 1)))
         yield f"| {way.title} | {' | '.join(cells)} |"
     yield ""

@@ -414,6 +414,7 @@ def texts(names: str, rows: str) -> list[Any]:
     return [ids(names, row.replace("|", ";")) if row.strip() != "-" else [] for row in rows.split(";")]
 
 
+AROUND = str.maketrans({"(": " <user> [CLS] ", ")": " [SEP] </s> "})
 TEXTS = {
     "texts": several(
         "vocabulary: 9",
@@ -435,13 +436,9 @@ TEXTS = {
         columns={"notes": ["b a b;b;c c c", ABSENT, ["a b"], "b;a;c", [], ["", "b", "c"], "x;", ["b b b"]]},
     ),
     "texts_library": several(
-        f"{HUGGINGFACE}, max_texts: 2, max_length: 4",
+        f"{HUGGINGFACE}, max_texts: 2, max_length: 6, begin: <user>, end: </s>",
         [["the cats", "dog"], [], ["the cat sat on"], ["sat", "", "hat"], "the\ncat", ["", ""], ["dog!"], []],
-        texts(
-            NAMES,
-            "[CLS] the cat [SEP] | [CLS] dog [SEP] ; - ; [CLS] the cat [SEP] ; [CLS] sat [SEP] | [CLS] [SEP] ;"
-            "[CLS] the [SEP] | [CLS] cat [SEP] ; [CLS] [SEP] | [CLS] [SEP] ; [CLS] dog ! [SEP] ; -",
-        ),
+        texts(NAMES, "(the cat)|(dog);-;(the cat);(sat)|();(the)|(cat);()|();(dog !);-".translate(AROUND)),
         3,
         files=TOKENIZER,
     ),

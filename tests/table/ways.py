@@ -6,18 +6,21 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from tests.table.case import Case
+from tests.table.values import CASES as VALUES
 from tests.table.world import CASES, SPECS, Table
 
 Found = Mapping[str, str]
 """What is wrong with each case that went a way; "" if nothing is, `refused: …` for a line that refuses it."""
 REFUSED = "refused: "
+BY_DAY = ("main", "label", "windows", "packs")
 
 
 class World:
     """The datasets of the table, each written and built when a way first asks for it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, whole: bool) -> None:
+        """Takes a folder; a day goes with the cases of values and the typical ones, a night with the `whole` table."""
+        self.folder, self.whole = folder, whole
         self.of = cache(self._of)
 
     def table(self) -> Table:
@@ -26,12 +29,14 @@ class World:
 
     def _of(self, dataset: str) -> Table:
         cases = {name: case for name, case in CASES.items() if case.dataset == dataset}
+        if not self.whole and dataset == "main":
+            cases = {name: case for name, case in cases.items() if name in self.typical or name in VALUES}
         return Table(self.folder / dataset, cases, **SPECS[dataset])
 
     @property
     def tables(self) -> Iterator[Table]:
-        """All datasets in turn."""
-        return map(self.of, SPECS)
+        """All datasets in turn, or those of a day."""
+        return map(self.of, SPECS if self.whole else BY_DAY)
 
     @cached_property
     def typical(self) -> Mapping[str, Case]:
@@ -62,7 +67,7 @@ def _with_named(name: str, cases: Mapping[str, Case]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Way:
-    """A row of the page: what runs, and by kind what a line refuses or why no value goes this way."""
+    """A row of the page: what runs, and by kind when a line refuses a feature or why no value goes this way."""
 
     title: str
     run: Callable[[World], Found]

@@ -76,11 +76,11 @@ def again(world: World) -> Found:
 
 def _spans(world: World, name: str, **spec: Any) -> tuple[Table, Published]:
     """Builds the rows of `train` as a span, and the others as a second one."""
-    source = {"format": "jsonl", "path": "{span}/*.jsonl"}
+    source = {"format": "jsonl", "path": "days/{span}.jsonl"}
     table = world.again(name, source=source, **spec)
     for span, rows in (("a", range(6)), ("b", range(6, 8))):
-        (table.folder / span).mkdir()
-        write_rows(table.folder / f"{span}/rows.jsonl", table.cases, rows)
+        (table.folder / "days").mkdir(exist_ok=True)
+        write_rows(table.folder / f"days/{span}.jsonl", table.cases, rows)
         published = _build(table)
     return table, published
 

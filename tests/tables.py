@@ -1,19 +1,67 @@
-"""Reads a whole source, and holds what every source promises of its blocks."""
+"""Files of rows that tests write, sources of them, and what a whole source gives: what each promises of its blocks."""
 
 import io
-from collections.abc import Sequence
+import json
+import tarfile
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, BinaryIO
+
+import numpy as np
+from pydantic import TypeAdapter
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.formats import reader_of
+from recordmill.pipeline.sources.options import AnySource
 from recordmill.pipeline.sources.source_reader import Plan, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type
 
 FILES = BeamFiles()
 TEXT, CATEGORY, NUMBER, INTEGER, IMAGE, *_ = map(Column, ColumnType)
+SOURCES: TypeAdapter[Any] = TypeAdapter(AnySource)
+Member = tuple[str, bytes | str] | tarfile.TarInfo
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    """Writes a file, and makes its folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def write_jsonl(path: Path, rows: Iterable[Any]) -> Path:
+    return write(path, "".join(json.dumps(row) + "\n" for row in rows))
+
+
+def tar(*members: Member, **options: Any) -> bytes:
+    """A tar file; links and devices are given as `TarInfo`."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, **{"mode": "w", **options}) as opened:
+        for member in members:
+            if isinstance(member, tarfile.TarInfo):
+                opened.addfile(member)
+                continue
+            name, content = member
+            data = content.encode() if isinstance(content, str) else content
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            opened.addfile(info, io.BytesIO(data))
+    return file.getvalue()
+
+
+def npy(array: Any) -> bytes:
+    file = io.BytesIO()
+    np.save(file, array)
+    return file.getvalue()
+
+
+def source(form: str, path: object, **options: Any) -> SourceReader[Any]:
+    """A source of a format, by its options in a spec."""
+    return reader_of(SOURCES.validate_python({"format": form, "path": str(path), **options}))
 
 
 class FarFiles:
