@@ -155,16 +155,6 @@ def without_opencv(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    """The dataset made by hand, which no test changes."""
-    from tests import hand_made  # with TensorFlow
-
-    output = tmp_path_factory.mktemp("hand") / "out"
-    hand_made.write_dataset(output)
-    return open_dataset(output)
-
-
-@pytest.fixture(scope="session")
 def every_kind(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> tuple[Path, Published]:
     """The folder of inputs and dataset, and what was published: by the first of several test processes."""
     alone = worker_id == "master"
