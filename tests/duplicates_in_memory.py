@@ -127,18 +127,3 @@ def counted(found: Clusters, split_of: Callable[[int, Row], int] = lambda name, 
         "groups": len(found), "rows": rows, "within": dict(within), "across": dict(across),
         "pairs": list(chosen.values()),
     }  # fmt: skip
-
-
-def bounds(rows: list[tuple[bytes, int]], weights: list[int]) -> dict[str, list[int]]:
-    """Cuts the distinct hashes of each class by the shares."""
-    found = {}
-    for name in sorted({name for name, _ in rows}):
-        hashes = sorted({hash_ for own, hash_ in rows if own == name})
-        ranks = [round_half_up(len(hashes) * sum(weights[: split + 1]), sum(weights)) for split in range(len(weights))]
-        found[name.decode()] = [hashes[rank] if rank < len(hashes) else 1 << 64 for rank in ranks]
-    return found
-
-
-def round_half_up(numerator: int, denominator: int) -> int:
-    """The whole number nearest to a fraction."""
-    return (2 * numerator + denominator) // (2 * denominator)

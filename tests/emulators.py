@@ -9,7 +9,6 @@ import json
 import os
 import socket
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -81,13 +80,10 @@ def s3(*ignored: tuple[str, str]) -> Iterator[str]:
 
 
 class Road:
-    """The way to a server, by an address of its own, closed for a while where a test asks: connections end.
+    """The way to a server, by an address of its own, closed for a while where a test asks: connections end."""
 
-    Each piece of at most `piece` bytes waits `pause` seconds before it is passed on.
-    """
-
-    def __init__(self, host: str, port: int, piece: int = 1 << 16, pause: float = 0.0) -> None:
-        self._server, self._piece, self._pause = (host, port), piece, pause
+    def __init__(self, host: str, port: int) -> None:
+        self._server = (host, port)
         self.port, self._open = free_port(), list[socket.socket]()
         self.open()
 
@@ -113,8 +109,7 @@ class Road:
 
     def _pass_on(self, source: socket.socket, to: socket.socket) -> None:
         with suppress(OSError):
-            while data := source.recv(self._piece):
-                time.sleep(self._pause)
+            while data := source.recv(1 << 16):
                 to.sendall(data)
         for each in (source, to):
             with suppress(OSError):

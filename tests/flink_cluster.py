@@ -16,7 +16,6 @@ from urllib.request import Request, urlopen
 import psutil
 from PIL import Image
 
-from tests import sharing
 from tests.forked import wait_until, wait_until_ended
 
 ROOT = Path(__file__).parents[1]
@@ -155,17 +154,6 @@ def write_dataset(folder: Path) -> None:
     text = SPEC.replace("GATES", str(folder / "gates")).replace("MODEL", str(model))
     (folder / "dataset.yaml").write_text(text)
     (folder / "rows.py").write_text(MODULE.replace("PARTS", str(PARTS)).replace("ROWS", str(ROWS)))
-
-
-def write_day(folder: Path, day: int, analysis: str) -> None:
-    """Adds a day of 60 rows, with words of its own, and writes `dataset.yaml`."""
-    rows = [
-        {"id": row, "text": f"word{row % 5} day{day}", "number": row * day, "label": "ab"[row % 2]} for row in range(60)
-    ]
-    path = folder / f"days/2026-11-{day}/rows.jsonl"
-    path.parent.mkdir(parents=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    (folder / "dataset.yaml").write_text(sharing.days_spec("days", analysis))
 
 
 @dataclass(frozen=True)

@@ -143,34 +143,6 @@ def keras_bits(path: str) -> Any:
     }
 
 
-def padded(path: str) -> Any:
-    """Compares Keras' loss on hosts with padding, and a loop over JAX's arrays, with the loss of all records."""
-    import jax
-    import jax.numpy as jnp
-
-    dataset, model = open_dataset(path), keras_model(path)
-
-    def hosts(count: int) -> Iterator[Input]:
-        for host in range(count):
-            given = {"batch_size": 7, "features": ["image", "text"], "host_index": host, "host_count": count}
-            yield dataset.evaluation_input("validation", pad=True, **given)
-
-    whole = model.evaluate(dataset.evaluation_input("validation", batch_size=64).as_keras(model), verbose=0)
-    differences = []
-    for count in (1, 3):
-        total = rows = looped = 0.0
-        for host in hosts(count):
-            of_host = 0.0
-            for features, label, weight in host.as_jax():
-                scores = jnp.log(model([features["image"], features["text"]]))
-                loss = -jnp.sum(scores * jax.nn.one_hot(label, dataset.num_classes), axis=-1)
-                looped, of_host = looped + float(jnp.sum(weight * loss)), of_host + float(jnp.sum(weight))
-            total += of_host * model.evaluate(host.as_keras(model), verbose=0)
-            rows += of_host
-        differences += [abs(total / rows - whole), abs(looped / rows - whole)]
-    return {"equal": max(differences) < 1e-5, "differences": differences}
-
-
 def keras_resumed(path: str, folder: str) -> Any:
     """Compares the weights of a `fit` of three epochs with those of one that ends in each epoch and goes on."""
     whole = keras_model(path)
@@ -178,10 +150,8 @@ def keras_resumed(path: str, folder: str) -> Any:
     for dies_after in (9, 31, None):
         model = keras_model(path)
         train, epoch = restore_training(folder, model, train_input(path))
-        callbacks = [
-            TrainingCheckpoint(train, folder, every_steps=4),
-            *([] if dies_after is None else [Dies(dies_after)]),
-        ]
+        callbacks = [TrainingCheckpoint(train, folder, every_steps=4),
+            *([] if dies_after is None else [Dies(dies_after)])]  # fmt: skip
         given = {"shuffle": False, "verbose": 0, "callbacks": callbacks}
         with suppress(KeyboardInterrupt):
             model.fit(train.as_keras(), initial_epoch=epoch, epochs=epoch + 1, **given)  # the rest of an epoch
@@ -319,31 +289,6 @@ def learn(model: Any, optimizer: Any, features: Any, label: Any, backward: Any =
     optimizer.zero_grad()
     backward(loss) if backward else loss.backward()
     optimizer.step()
-
-
-def torch_masks(path: str) -> Any:
-    """Learns masks, and returns the share of right pixels of shapes in the test split: 0 if all is background."""
-    import torch
-    from torch.nn import BatchNorm2d, Conv2d, ReLU, Sequential
-
-    torch.manual_seed(0)
-    dataset, given = open_dataset(path), {"batch_size": 16, "features": ["image"]}
-    model = Sequential(Conv2d(3, 16, 5, padding=2), BatchNorm2d(16), ReLU(), Conv2d(16, 3, 5, padding=2))
-    optimizer = torch.optim.Adam(model.parameters(), 0.01)
-    for _ in range(8):
-        for features, mask in dataset.training_input("train", seed=1, augment=[RandomFlip()], **given).as_torch("cpu"):
-            scores = model(features["image"].permute(0, 3, 1, 2))
-            loss = torch.nn.functional.cross_entropy(scores, mask[..., 0].long(), ignore_index=255)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
-    right = shapes = 0
-    for features, mask in dataset.evaluation_input("test", **given).as_torch("cpu"):
-        found = model.eval()(features["image"].permute(0, 3, 1, 2)).argmax(1)
-        is_shape = (mask[..., 0] == 1) | (mask[..., 0] == 2)
-        right += int((is_shape & (found == mask[..., 0])).sum())
-        shapes += int(is_shape.sum())
-    return {"dtype": str(mask.dtype), "right": right / shapes}
 
 
 def digest_of_weights(model: Any) -> str:

@@ -52,11 +52,8 @@ class Mode(NamedTuple):
     path: str
 
 
-MODES = {
-    "frozen": Mode("frozen", "none", "{span}/*.jsonl"),
-    "refresh": Mode("refresh", "z_score", "{span}/*.jsonl"),
-    "added": Mode("frozen", "none", "*/*.jsonl"),
-}
+MODES = {"frozen": Mode("frozen", "none", "{span}/*.jsonl"), "refresh": Mode("refresh", "z_score", "{span}/*.jsonl"),
+    "added": Mode("frozen", "none", "*/*.jsonl")}  # fmt: skip
 
 
 def mode_of(seed: int) -> str:

@@ -12,7 +12,7 @@ from recordmill.pipeline.build.texts.template import ChatTemplate, named_tokens,
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.transforms.contract.kinds.chat import ChatOptions
-from tests.chats import HEADERS, TEMPLATES, TOKENS, WITH_BLOCKS, chats, mask_of, tokenizer, trained_spans
+from tests.chats import TEMPLATES, TOKENS, WITH_BLOCKS, chats, mask_of, tokenizer, trained_spans
 from tests.messages import assert_names, raises
 
 ASKED = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
@@ -45,10 +45,6 @@ def fault(template: str, messages: Any, **options: Any) -> tuple[str, str]:
     return found.reason, found.message
 
 
-def test_every_template_is_here() -> None:
-    assert set(TEMPLATES) == set(HEADERS)
-
-
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_the_mask_is_the_assistants_text(name: str) -> None:
     """The other side finds the text by the template's header."""
@@ -63,11 +59,8 @@ def test_the_mask_is_the_assistants_text(name: str) -> None:
 
 def test_other_fields_of_a_message_stay() -> None:
     call = {"type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
-    messages = [
-        {"role": "assistant", "tool_calls": [call]},
-        {"role": "tool", "content": "2", "name": "add"},
-        {"role": "assistant", "content": "2", "reasoning": "hm"},
-    ]
+    messages = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "2", "name": "add"},
+        {"role": "assistant", "content": "2", "reasoning": "hm"}]  # fmt: skip
     read = canonical(json.dumps({"messages": messages, "tools": [{"type": "function"}]}))
     assert read.tools == [{"type": "function"}]
     assert read.messages[0]["tool_calls"][0]["function"]["arguments"] == {"a": 1}
@@ -102,19 +95,14 @@ REJECTS: dict[str, tuple[str, Any, dict[str, Any], str, tuple[str, ...]]] = {
     "an image": ("qwen2", [{"role": "user", "content": [{"type": "image"}]}], {}, "malformed_chat", ("message 1",)),
     "two turns of one role": ("gemma", [ASKED[0], *ASKED], {}, "template_error", ("roles must alternate",)),
     "a number as words": ("{{ messages[0].content + 1 }}", ASKED, {}, "template_error", ("TypeError",)),
-    "its words in an error": (
-        "{{ raise_exception('bad: ' + messages[0].content) }}",
-        [{"role": "user", "content": SECRET}],
-        {},
-        "template_error",
-        (),
-    ),
+    "its words in an error": ("{{ raise_exception('bad: ' + messages[0].content) }}", [{"role": "user",
+     "content": SECRET}], {}, "template_error", ()),
     "a missing field": ("{{ messages[0].a.b }}", ASKED, {}, "template_error", ("missing",)),
     "a first answer": ("qwen2", ASKED[1:], {}, "template_error", ("begins with the assistant",)),
     "a first answer, which the template raises at": ("vicuna", ASKED[1:], {}, "template_error", ()),
     "no answer": ("qwen2", ASKED[:1], {}, "no_trainable_token", ()),
     "an answer that is cut off": ("qwen2", ASKED, {"max_length": 3}, "no_trainable_token", ("`max_length`",)),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(("template", "messages", "options", "reason", "facts"), REJECTS.values(), ids=REJECTS)

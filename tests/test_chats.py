@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from recordmill.pipeline.errors import UserError, WrongValueError
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.features.chat import Chat
-from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.transforms.contract.kinds.base import Decoding
 from recordmill.transforms.contract.kinds.chat import ChatDescription
@@ -36,12 +35,6 @@ def test_what_does_not_go_together(given: dict[str, Any], option: str, facts: tu
 def test_wrong_values(given: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         Chat(kind="chat", **given)
-
-
-def test_a_text_has_not_a_chats_vocabulary() -> None:
-    features = {"chat": Chat(kind="chat", model=MODEL), "text": Text(kind="text", vocabulary={"shared_with": "chat"})}
-    with raises(WrongValueError, "'chat'", "vocabulary"):
-        features["text"].check(features)
 
 
 def test_a_column_has_one_type() -> None:

@@ -8,15 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recordmill.pipeline.build.duplicates.find import (
-    COLOUR_DISTANCE,
-    Clusters,
-    Components,
-    find_equal,
-    find_links,
-    join_links,
-    tasks,
-)
+from recordmill.pipeline.build.duplicates.find import COLOUR_DISTANCE, Components, find_links, join_links, tasks
 from recordmill.pipeline.build.duplicates.fingerprints import Numbers
 
 SMALL = st.integers(0, 3)
@@ -32,12 +24,6 @@ def by_all_pairs(links: list[tuple[int, int]], rows: int) -> dict[int, int]:
     return {row: name for row, name in enumerate(names) if names.count(name) > 1}
 
 
-def as_dict(clusters: Clusters) -> dict[int, int]:
-    found = dict(zip(clusters.rows.tolist(), clusters.names.tolist(), strict=True))
-    assert len(found) == len(clusters.rows)
-    return found
-
-
 def find_near(shapes: Numbers, colours: Numbers, distance: int) -> dict[int, int]:
     """Maps similar rows to the lowest row linked to each, over all tasks."""
     looks = np.stack([shapes, colours], axis=2).reshape(len(shapes), 2 * shapes.shape[1]).astype(">u8")
@@ -48,14 +34,6 @@ def find_near(shapes: Numbers, colours: Numbers, distance: int) -> dict[int, int
     links = [find_links([table], distance, task) for task in tasks(distance, len(looks), part_rows=2_000)]
     joined = join_links(pa.concat_tables(links))
     return dict(zip(joined["name"].to_pylist(), joined["root"].to_pylist(), strict=True))
-
-
-@given(st.lists(st.tuples(SMALL, SMALL), max_size=30))
-def test_equal_digests_are_a_cluster(digests: list[tuple[int, int]]) -> None:
-    found = find_equal(np.array(digests, np.uint64).reshape(-1, 2))
-    links = [(a, b) for a, b in combinations(range(len(digests)), 2) if digests[a] == digests[b] != (0, 0)]
-    assert as_dict(found) == by_all_pairs(links, len(digests))
-    assert list(zip(found.names, found.rows, strict=True)) == sorted(zip(found.names, found.rows, strict=True))
 
 
 @given(

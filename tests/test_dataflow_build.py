@@ -50,13 +50,8 @@ def service(tmp_path: Path) -> Iterator[DataflowService]:
 @pytest.fixture
 def start(bucket: str, service: DataflowService, tmp_path: Path) -> Callable[[], subprocess.Popen[str]]:
     """Starts the command."""
-    options = [
-        "--project=my-project",
-        "--region=europe-west1",
-        f"--temp_location=gs://{emulators.BUCKET}/temp",
-        "--sdk_container_image=gcr.io/my-project/recordmill:1",
-        f"--dataflow_endpoint={service.url}",
-    ]
+    options = ["--project=my-project", "--region=europe-west1", f"--temp_location=gs://{emulators.BUCKET}/temp",
+        "--sdk_container_image=gcr.io/my-project/recordmill:1", f"--dataflow_endpoint={service.url}"]  # fmt: skip
     command = ["build", str(tmp_path / "dataset.yaml"), "--output", f"{bucket}/out", "--runner", "dataflow"]
     command = [sys.executable, "-m", "recordmill", *command, "--", *options]
     return lambda: subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

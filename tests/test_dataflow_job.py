@@ -16,16 +16,13 @@ ValueError: the row is secret
 """
 
 
-@pytest.mark.parametrize(
-    ("spec", "name"),
-    [
-        ("emoji", "recordmill-emoji-4f1c9a2e"),
-        ("My_Emoji!", "recordmill-my-emoji-4f1c9a2e"),
-        ("語", "recordmill-4f1c9a2e"),
-        ("x" * 42 + "_" + "y" * 80, f"recordmill-{'x' * 42}-4f1c9a2e"),
-        ("x" * 80, f"recordmill-{'x' * 43}-4f1c9a2e"),
-    ],
-)
+@pytest.mark.parametrize(("spec", "name"), [
+    ("emoji", "recordmill-emoji-4f1c9a2e"),
+    ("My_Emoji!", "recordmill-my-emoji-4f1c9a2e"),
+    ("語", "recordmill-4f1c9a2e"),
+    ("x" * 42 + "_" + "y" * 80, f"recordmill-{'x' * 42}-4f1c9a2e"),
+    ("x" * 80, f"recordmill-{'x' * 43}-4f1c9a2e"),
+])  # fmt: skip
 def test_a_jobs_name(spec: str, name: str) -> None:
     assert dataflow.job_name(spec, KEY) == name
     assert re.fullmatch(r"[a-z](?:[-a-z0-9]{0,61}[a-z0-9])?", name)
@@ -48,16 +45,13 @@ def test_a_graph_that_the_service_refuses() -> None:
         dataflow.check_graph(10_000_000)
 
 
-@pytest.mark.parametrize(
-    ("messages", "cause"),
-    [
-        ([], "no reason"),
-        (["Quota exceeded", "The work item was attempted 4 times"], "Quota exceeded"),
-        (["The work item was attempted 4 times"], "The work item was attempted 4 times"),
-        (["see https://ada:secret@host/a"], "see https://***@host/a"),
-        ([TRACEBACK, "Workflow failed"], "ValueError in pipeline/build/worker/read_chunk.py, line 17"),
-    ],
-)
+@pytest.mark.parametrize(("messages", "cause"), [
+    ([], "no reason"),
+    (["Quota exceeded", "The work item was attempted 4 times"], "Quota exceeded"),
+    (["The work item was attempted 4 times"], "The work item was attempted 4 times"),
+    (["see https://ada:secret@host/a"], "see https://***@host/a"),
+    ([TRACEBACK, "Workflow failed"], "ValueError in pipeline/build/worker/read_chunk.py, line 17"),
+])  # fmt: skip
 def test_the_cause_of_a_failure(messages: list[str], cause: str) -> None:
     found = dataflow.cause_of(messages)
     assert_names(found, cause)

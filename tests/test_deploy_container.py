@@ -127,15 +127,6 @@ class TestInBareRoot:
         assert ended.stdout.split() == ["10001", "a"]
         assert ended.stderr.count("Read-only file system") == 2
 
-    def test_the_command_answers(self, stage: bare_root.Stage, data: Path) -> None:
-        ended = bare_root.in_container(stage, data, "recordmill --help && recordmill --version", SECONDS)
-        assert ended.returncode == 0, ended.stderr
-        assert "recordmill build" in ended.stdout
-
-    def test_the_entry_point_says_how_it_is_used(self, stage: bare_root.Stage, data: Path) -> None:
-        ended = bare_root.in_container(stage, data, shlex.join([*stage.entry_point, "--help"]), SECONDS)
-        assert "-provision_endpoint string" in ended.stderr
-
     @pytest.mark.parametrize(("name", "pool"), [("local", ""), ("pool", POOL), ("boot", BEAMS_POOL)])
     def test_it_builds_the_golden_bytes(self, name: str, pool: str, stage: bare_root.Stage, data: Path) -> None:
         build = f"recordmill build /tmp/data/in/dataset.yaml --output /tmp/data/{name}"

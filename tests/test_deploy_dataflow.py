@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from apache_beam.options.pipeline_options import PipelineOptions, WorkerOptions
+from apache_beam.options.pipeline_options import PipelineOptions
 
 from deploy.dataflow import launcher
 from recordmill.pipeline.build.runners import dataflow
@@ -20,17 +20,15 @@ METADATA = json.loads((FOLDER / "metadata.json").read_text())
 PARAMETERS = {parameter["name"]: parameter for parameter in METADATA["parameters"]}
 IMAGE = f"europe-west1-docker.pkg.dev/my-project/recordmill/recordmill@sha256:{'0a' * 32}"
 VALUES: dict[str, tuple[list[str], list[str]]] = {
-    "spec": (
-        ["gs://my-bucket/specs/emoji.yaml", "gs://my.bucket_1/a/b.yml"],
-        ["/tmp/emoji.yaml", "gs://my-bucket/emoji.json", "gs://B/emoji.yaml", "s3://my-bucket/emoji.yaml"],
-    ),
+    "spec": (["gs://my-bucket/specs/emoji.yaml", "gs://my.bucket_1/a/b.yml"], ["/tmp/emoji.yaml",
+     "gs://my-bucket/emoji.json", "gs://B/emoji.yaml", "s3://my-bucket/emoji.yaml"]),
     "output": (["gs://my-bucket/datasets/emoji"], ["gs://my-bucket", "gs://my-bucket/", "out"]),
     "sdk_container_image": ([IMAGE], ["recordmill:latest", IMAGE.partition("@")[0], f"{IMAGE}0"]),
     "build_service_account": (["worker@my-project.iam.gserviceaccount.com"], ["worker", "ada@example.com"]),
     "build_machine_type": (["n2-highmem-4", "n2-custom-4-32768", "a2-highgpu-1g"], ["highmem", "N2-highmem-4"]),
     "build_max_workers": (["1", "4000"], ["0", "-1", "many", "12345"]),
     "build_labels": (["team=vision", "team=vision,stage="], ["team", "Team=vision", "team=vision,", "team=a b"]),
-}
+}  # fmt: skip
 LAUNCHED = [  # as the service's launcher passes them
     "--spec=gs://my-bucket/specs/emoji.yaml",
     "--output=gs://my-bucket/datasets/emoji",
@@ -74,12 +72,8 @@ def test_gcloud_takes_the_metadata(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path))
     command = ["gcloud", "dataflow", "flex-template", "build", "gs://my-bucket/templates/recordmill.json"]
     options = ["--sdk-language=PYTHON", f"--metadata-file={FOLDER / 'metadata.json'}", "--project=my-project"]
-    answer = subprocess.run(
-        [*command, f"--image={IMAGE}", *options, "--print-only", "--format=json"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    answer = subprocess.run([*command, f"--image={IMAGE}", *options, "--print-only", "--format=json"],
+        capture_output=True, text=True, check=True)  # fmt: skip
     spec = json.loads(answer.stdout)
     spec = json.loads(spec) if isinstance(spec, str) else spec
     assert (spec["image"], spec["sdkInfo"]) == (IMAGE, {"language": "PYTHON"})
@@ -98,15 +92,6 @@ def test_the_drivers_command_passes_the_checks() -> None:
     assert "template_location" not in options
 
 
-def test_the_drivers_job_is_one_small_machine() -> None:
-    parameters, rest = launcher.parse(LAUNCHED)
-    options = launcher.driver_options(rest, parameters.sdk_container_image)
-    workers = options.view_as(WorkerOptions)
-    assert (workers.num_workers, workers.max_num_workers, workers.machine_type) == (1, 1, launcher.DRIVER_MACHINE)
-    assert workers.sdk_container_image == IMAGE
-    assert options.get_all_options()["service_account_email"] == "driver@my-project.iam.gserviceaccount.com"
-
-
 def test_the_launcher_writes_the_job(tmp_path: Path) -> None:
     """The service reads the job's description where `--template_location` says; nothing is submitted."""
     local = {"--temp_location": tmp_path, "--staging_location": tmp_path, "--template_location": tmp_path / "job"}
@@ -118,6 +103,8 @@ def test_the_launcher_writes_the_job(tmp_path: Path) -> None:
     (pool,) = environment["workerPools"]
     assert [image["containerImage"] for image in pool["sdkHarnessContainerImages"]] == [IMAGE]
     assert (pool["numWorkers"], pool["numThreadsPerWorker"]) == (1, 1)
+    assert pool["machineType"] == launcher.DRIVER_MACHINE
+    assert environment["serviceAccountEmail"] == "driver@my-project.iam.gserviceaccount.com"
     assert pool["ipConfiguration"] == "WORKER_IP_PRIVATE"
     assert (tmp_path / "pipeline.pb").is_file()
 
@@ -125,9 +112,6 @@ def test_the_launcher_writes_the_job(tmp_path: Path) -> None:
 def test_the_driver_runs_with_its_spec(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "emoji.yaml").write_text("name: emoji\nsource: {format: csv, path: missing.csv}\nfeatures: {}\n")
     command = ["build", str(tmp_path / "emoji.yaml"), "--output", str(tmp_path / "out"), "--metrics", launcher.METRICS]
-    with (
-        caplog.at_level(logging.INFO),
-        raises(RuntimeError, "status 1", "dataset.yaml", "features"),
-    ):
+    with caplog.at_level(logging.INFO), raises(RuntimeError, "status 1", "dataset.yaml", "features"):
         launcher.run_driver(command)
     assert any(message.startswith("recordmill_build_exit_code") for message in caplog.messages)

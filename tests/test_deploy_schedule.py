@@ -12,9 +12,7 @@ import pytest
 import yaml
 from typer.main import get_command
 
-from recordmill.pipeline.build.metrics import to_openmetrics
 from recordmill.pipeline.cli.commands import app
-from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.spec.model import load_spec
 from tests.deployed import DEPLOY, check, checker
@@ -55,17 +53,6 @@ for status, end in ends.items():
         assert end is None, status
 print("ends", *ends)
 """
-OPENMETRICS = """
-import sys
-from prometheus_client import parser
-from prometheus_client.openmetrics import parser as openmetrics
-
-for parse in (parser.text_string_to_metric_families, openmetrics.text_string_to_metric_families):
-    families = list(parse(open(sys.argv[1]).read()))
-    assert {family.type for family in families} == {"gauge"}
-    samples = [sample for family in families for sample in family.samples]
-    print(len(families), len(samples), repr(samples[-1].labels["version"]))
-"""
 
 
 def parsed(words: list[str]) -> dict[str, Any]:
@@ -94,14 +81,6 @@ def cronjob(name: str) -> dict[str, Any]:
 @pytest.mark.parametrize("version", ["1.29.0", "1.37.0"])
 def test_kubernetes_knows_every_field(version: str) -> None:
     check("kubernetes-validate", "--strict", "--kubernetes-version", version, CRONJOBS)
-
-
-def test_a_night_neither_joins_another_nor_runs_for_ever() -> None:
-    spec, job = cronjob("recordmill-nightly"), cronjob("recordmill-nightly")["jobTemplate"]["spec"]
-    assert (spec["concurrencyPolicy"], spec["timeZone"]) == ("Forbid", "Etc/UTC")
-    assert spec["startingDeadlineSeconds"] == 3600
-    assert job["activeDeadlineSeconds"] < 24 * 3600
-    assert job["podReplacementPolicy"] == "Failed"
 
 
 def test_kubernetes_repeats_what_may_succeed() -> None:
@@ -152,12 +131,9 @@ def test_a_pod_that_is_stopped_stops_the_build_and_waits_for_it(tmp_path: Path) 
         "#!/bin/sh\ntrap 'echo stopped; exit 143' TERM\necho begun\nwhile :; do sleep 0.1; done\n"
     )
     (tmp_path / "recordmill").chmod(0o755)
-    pod = subprocess.Popen(
-        [*container["command"], *container["args"]],
-        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "OUTPUT": "o", "PUSHGATEWAY": ""},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
+    pod = subprocess.Popen([*container["command"], *container["args"]],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin", "OUTPUT": "o", "PUSHGATEWAY": ""}, stdout=subprocess.PIPE,
+        text=True)  # fmt: skip
     assert pod.stdout is not None
     assert pod.stdout.readline() == "begun\n"
     pod.terminate()
@@ -177,10 +153,8 @@ def test_every_schedule_writes_metrics_and_keeps_ids() -> None:
 
 
 def test_the_page_rolls_back_from_kubernetes_as_the_nights_build() -> None:
-    page, files = (
-        (FOLDER / "README.md").read_text(),
-        yaml.safe_load((FOLDER / "kubernetes/kustomization.yaml").read_text()),
-    )
+    page, files = ((FOLDER / "README.md").read_text(),
+        yaml.safe_load((FOLDER / "kubernetes/kustomization.yaml").read_text()))  # fmt: skip
     (command,) = re.findall(r"^kubectl .* run rollback (?:.*\\\n)*.*$", page, re.MULTILINE)
     words = shlex.split(command)
     given, (image,) = words[words.index("--") + 1 :], files["images"]
@@ -255,28 +229,6 @@ def test_cron_knows_every_line() -> None:
         shell = command.replace("\\%", "%")
         subprocess.run(["sh", "-n", "-c", shell], check=True, timeout=60)
         parsed(shlex.split(shell.replace("$(date -u -d yesterday +%F)", "2026-11-20").removesuffix(" >/dev/null"))[1:])
-
-
-def test_prometheus_reads_the_metrics(tmp_path: Path) -> None:
-    """In its own format, which node_exporter's textfile collector reads, and as OpenMetrics."""
-    entry = {
-        "name": 'a "name"\\\n',
-        "exit_code": 4,
-        "ended_at": "2026-11-20T12:00:05Z",
-        "stages": {"plan": 0.5, "look": 12.25},
-        "rows": {"read": 3, "written": 1},
-        "rejects": {"missing": 2},
-        "bytes": 7,
-        "spans": {"built": ["b"], "kept": ["a"]},
-        "gate": {"figures": {"psi": {"age (train)": 0.25}}, "breaches": [{}]},
-    }
-    live = Manifest("d", 'v"1\\', "00", None, {}, {}, provenance={"built_at": "2026-11-20T12:00:00Z"})
-    (tmp_path / "d.prom").write_text(to_openmetrics(entry, live))
-    ended = subprocess.run(
-        [checker("python"), "-c", OPENMETRICS, tmp_path / "d.prom"], capture_output=True, text=True, timeout=60
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout == "11 14 " + repr('v"1\\') + "\n" + "11 14 " + repr('v"1\\') + "\n"
 
 
 def test_cloud_scheduler_launches_the_template_with_its_parameters() -> None:

@@ -14,7 +14,6 @@ from recordmill.pipeline.compare.distributions import (
     l_infinity,
     middle_shift,
     population_stability_index,
-    standardized_shifts,
 )
 from recordmill.pipeline.dataset.histogram import Histogram
 
@@ -78,17 +77,6 @@ def test_the_middle_shifts_by_more_than_chance(before: Any, after: Any, least: f
     assert least <= middle_shift(old, new) <= most
 
 
-def test_a_factor_that_the_stability_index_does_not_see_is_a_shift() -> None:
-    old, new = (Histogram.of((WIDE * factor).astype(np.float32)) for factor in (1, 1.3))
-    assert population_stability_index(*binned(old, new)) < 0.25
-    assert middle_shift(old, new) > 0.05
-
-
-def test_shift_is_in_standard_deviations_before() -> None:
-    assert standardized_shifts([10.0, 100.0], [4.0, 25.0], [11.0, 97.0]) == [0.5, -0.6]
-    assert standardized_shifts([3.0], [0.0], [5.0]) == [2.0]
-
-
 @given(COUNTS)
 def test_all_are_bounded_symmetric_and_nothing_between_equals(both: tuple[list[int], list[int]]) -> None:
     before, after = both
@@ -112,13 +100,6 @@ def test_bins_hold_every_value_and_the_outer_ones_what_is_new(before: list[float
     assert (old_counts[0], old_counts[-1]) == (0, 0)
     assert (new_counts[0], new_counts[-1]) == ((new < old.min()).sum(), (new > old.max()).sum())
     assert len(old_counts) <= 12
-
-
-def test_a_constant_that_moves_is_seen() -> None:
-    five, six = (Histogram.of(np.full(100, value, np.float32)) for value in (5, 6))
-    assert jensen_shannon(*binned(five, six)) == 1.0
-    assert population_stability_index(*binned(five, five)) == 0
-    assert population_stability_index(*binned(five, six)) > 9
 
 
 def test_histograms_of_other_detail_are_compared_in_the_coarser_bins() -> None:

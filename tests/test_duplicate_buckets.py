@@ -14,15 +14,7 @@ from recordmill.pipeline.build.duplicates import decisions, find
 from recordmill.pipeline.build.duplicates.counts import Counts, add_up, count, count_moved, outline
 from recordmill.pipeline.build.duplicates.decisions import dropped
 from recordmill.pipeline.build.duplicates.find import follow_firsts, members
-from recordmill.pipeline.build.duplicates.fingerprints import (
-    BUCKET,
-    by_hash,
-    fingerprints,
-    numbered,
-    parts_of,
-    values,
-)
-from recordmill.pipeline.build.worker import placement
+from recordmill.pipeline.build.duplicates.fingerprints import BUCKET, by_hash, fingerprints, numbered, parts_of, values
 from tests import duplicates_in_memory as oracle
 from tests.duplicates_in_memory import Row
 
@@ -185,51 +177,3 @@ def test_the_units_that_move_are_the_same_and_each_chunk_has_its_own(
         "across": after.across,
         "pairs": after.pairs(),
     } == (oracle.counted(of_all, lambda name, row: to[name]))
-
-
-@given(
-    rows=st.lists(st.tuples(st.sampled_from([b"a", b"b", b"c"]), st.integers(0, (1 << 64) - 1)), max_size=60),
-    weights=st.lists(st.integers(0, 5), min_size=1, max_size=4).filter(any),
-    seed=st.integers(0, 99),
-    buckets=st.sampled_from([1, 2, 7]),
-)
-def test_each_class_is_cut_by_the_shares_to_the_row(
-    rows: list[tuple[bytes, int]], weights: list[int], seed: int, buckets: int
-) -> None:
-    shuffle, read = Shuffle(seed, buckets), list[int]()
-    table = pa.table(
-        {
-            "class": pa.array([name for name, _ in rows], pa.binary()),
-            "hash": pa.array([hash_ for _, hash_ in rows], pa.uint64()),
-        }
-    )
-    of_buckets = {}
-    for found in shuffle([by_hash(table, "hash", buckets)], placement.distinct):
-        of_buckets[int(values(by_hash(found, "hash", buckets), BUCKET)[0])] = found
-
-    def reads(bucket: int) -> pa.Table:
-        read.append(bucket)
-        return of_buckets[bucket]
-
-    counts = {bucket: placement.class_counts(found) for bucket, found in of_buckets.items()}
-    assert placement.bounds(counts, weights, reads) == oracle.bounds(rows, weights)
-    assert len(read) == len(set(read)) <= len({name for name, _ in rows}) * (len(weights) - 1)
-
-
-@given(rows=rows_of(), distance=st.integers(0, 8))
-def test_pairs_are_found_by_any_number_of_tasks(rows: list[Row], distance: int) -> None:
-    lowest = {row.digest: row for row in reversed(rows)}.values()
-    table = find.looks_of(
-        contents(list(lowest)).append_column("name", pa.array([row.row for row in lowest], pa.int64()))
-    )
-    pairs = {
-        (min(one.row, other.row), max(one.row, other.row))
-        for one in lowest
-        for other in lowest
-        if one.row != other.row and oracle.alike(one, other, distance)
-    }
-    expected = oracle.components(pairs)
-    for part_rows in (1, 100):
-        links = [find.find_links([table], distance, task) for task in find.tasks(distance, table.num_rows, part_rows)]
-        joined = find.join_links(pa.concat_tables(links)) if links else pa.table({"name": [], "root": []})
-        assert dict(column([joined], "name", "root")) == expected

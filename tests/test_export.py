@@ -254,3 +254,5 @@ def test_every_kind_is_exported(every_kind: tuple[Path, Any], tmp_path: Path) ->
     for record in read_records(dataset, "train"):
         for name in ("count", "label", "tags", "gap"):
             assert rows[record.key][name] == pytest.approx(record.values[name])
+        for part in ("ids", "token_types"):
+            assert rows[record.key][f"twice_{part}"] == list(getattr(record.values["twice"], part))

@@ -27,7 +27,6 @@ from tests.flink_cluster import (
     limited_worker,
     started,
     write_dataset,
-    write_day,
     write_large_dataset,
 )
 from tests.forked import recordmill, start_python, wait_until, wait_until_ended
@@ -164,20 +163,6 @@ def test_a_worker_is_killed_in_each_pass(cluster: Cluster, folder: Path, expecte
 
 
 @pytest.mark.nightly
-def test_a_job_is_cancelled_from_outside(cluster: Cluster, folder: Path, expected: Manifest) -> None:
-    hold(folder, 2)
-    build = Build(folder, *cluster.options)
-    build.reader(2)
-    (job,) = cluster.running()
-    cluster.ask(f"jobs/{job}?mode=cancel", "PATCH")
-    release(folder, 2)
-    assert build.ended() == 0, build.log
-    assert cluster.jobs()[job] == "CANCELED"
-    assert_same(published(folder / "out"), expected)
-    assert_idle(cluster)
-
-
-@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_a_driver_is_ended_and_killed_in_each_job_and_goes_on(
     cluster: Cluster, folder: Path, expected: Manifest
@@ -198,27 +183,6 @@ def test_a_driver_is_ended_and_killed_in_each_job_and_goes_on(
     assert [cluster.jobs()[job] for job in ended] == ["CANCELED"] * len(numbers)
     assert_same(published(folder / "out"), expected)
     assert_idle(cluster)
-
-
-@pytest.mark.nightly
-def test_a_bucket_is_away_for_25_seconds(
-    tmp_path_factory: pytest.TempPathFactory, folder: Path, expected: Manifest
-) -> None:
-    """The clients wait long enough, or another attempt or the same command resumes."""
-    with emulators.s3_by_a_road() as (url, road), started(tmp_path_factory.mktemp("cluster")) as cluster:
-        hold(folder, 2)
-        build = Build(folder, *cluster.options, output=url)
-        build.reader(2)
-        road.close()
-        release(folder, 2)
-        time.sleep(25)
-        road.open()
-        if build.ended():
-            assert not cluster.running(), build.log
-            build = Build(folder, *cluster.options, output=url)
-            assert build.ended() == 0, build.log
-        assert_same(published(url), expected)
-        assert_idle(cluster)
 
 
 @pytest.mark.nightly
@@ -251,23 +215,6 @@ def test_workers_without_the_disk_of_the_driver(
         assert not list((folder / "gates").iterdir())  # no worker saw the folder
         assert_same(published(url), expected)
         assert_idle(cluster)
-
-
-@pytest.mark.nightly
-def test_a_new_day_is_built_as_by_the_local_runner(cluster: Cluster, tmp_path: Path) -> None:
-    """The first build; another day, with words unknown to the frozen graph; another, learned from."""
-    for day, analysis in ((20, "frozen"), (21, "frozen"), (22, "refresh")):
-        write_day(tmp_path, day, analysis)
-        result = recordmill("build", "dataset.yaml", "--output", "local", cwd=tmp_path)
-        assert result.returncode == 0, result.stderr
-        build = Build(tmp_path, *cluster.options)
-        assert build.ended() == 0, build.log
-        here, there = published(tmp_path / "local"), published(tmp_path / "out")
-        assert_same(there, here)
-        assert there.spans == here.spans  # of the same files
-        assert {**there.drift, "against": ""} == {**here.drift, "against": ""}  # a version's name says when
-    assert {shard.span for shard in there.splits["train"].shards} == {"2026-11-20", "2026-11-21", "2026-11-22"}
-    assert_idle(cluster)
 
 
 @pytest.mark.nightly

@@ -131,11 +131,6 @@ def test_keras_fits_to_the_bits_of_the_reader(backend: str, interpreter: str, sh
     assert "'key'" in found["strings"]
 
 
-def test_hosts_with_padding_have_the_loss_of_all_records(interpreter: str, shapes: Path) -> None:
-    found = answer(start(interpreter, "padded", str(shapes), KERAS_BACKEND="jax"))
-    assert found["equal"], found
-
-
 @pytest.mark.parametrize("backend", ["jax", "torch"])
 def test_a_fit_that_ended_in_an_epoch_goes_on_exactly(
     backend: str, interpreter: str, shapes: Path, tmp_path: Path
@@ -158,14 +153,3 @@ def test_a_killed_training_ends_with_the_same_weights(
 
 def test_grain_and_samplers_ask_for_rows_by_number(interpreter: str, shapes: Path) -> None:
     assert answer(start(interpreter, "grain_rows", str(shapes))) == {"grain": True, "torch": True}
-
-
-def test_pytorch_learns_masks(interpreter: str, tmp_path: Path) -> None:
-    example = ROOT / "examples/segmentation"
-    runpy.run_path(str(example / "generate.py"))["generate"](tmp_path / "data", 400)
-    spec = (example / "dataset.yaml").read_text().replace("../../demo/segmentation/data", "data")
-    (tmp_path / "dataset.yaml").write_text(spec)
-    build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "out"))
-    found = answer(start(interpreter, "torch_masks", str(tmp_path / "out"), KERAS_BACKEND="torch"))
-    assert found["dtype"] == "torch.uint8"
-    assert found["right"] > 0.6

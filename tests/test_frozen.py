@@ -84,11 +84,7 @@ def test_a_frozen_build_takes_over_the_graph_of_the_live_version(tmp_path: Path)
     assert graph_of(first) == graph_of(second)
     assert len(graph_of(first)) > 5
     assert "tokenizers/piece.vocab.txt" in graph_of(first)
-    analysis = {
-        "version": first.manifest.version,
-        "graph_sha256": graph_digest(first.manifest),
-        "label_counts": [1, 2],
-    }
+    analysis = {"version": first.manifest.version, "graph_sha256": graph_digest(first.manifest), "label_counts": [1, 2]}
     assert second.manifest.provenance["analysis"] == analysis
     for feature, learned in first.manifest.statistics.items():
         kept = second.manifest.statistics[feature]
@@ -110,13 +106,10 @@ def test_a_frozen_build_takes_over_the_graph_of_the_live_version(tmp_path: Path)
     assert not output.build(FIRST + MORE).is_new
 
 
-@pytest.mark.parametrize(
-    ("file", "operations", "why"),
-    [
-        ("transform_fn/saved_model.pb", ("Identity", "WriteFile"), "'WriteFile', 2 times"),
-        ("transform_fn/saved_model.pbtxt", (), "saved_model.pbtxt"),
-    ],
-)
+@pytest.mark.parametrize(("file", "operations", "why"), [
+    ("transform_fn/saved_model.pb", ("Identity", "WriteFile"), "'WriteFile', 2 times"),
+    ("transform_fn/saved_model.pbtxt", (), "saved_model.pbtxt"),
+])  # fmt: skip
 def test_a_graph_of_somebody_elses_that_does_more_than_compute_is_not_taken_over(
     file: str, operations: tuple[str, ...], why: str, tmp_path: Path
 ) -> None:
@@ -178,19 +171,16 @@ def live_of(spec: str) -> Manifest:
     return Manifest("small", "v", "k", None, {}, {}, spec=published_spec(parsed), provenance=provenance, files=files)
 
 
-@pytest.mark.parametrize(
-    ("spec", "packages", "files", "changes"),
-    [
-        (SMALL, {}, {}, []),
-        (SMALL + "analysis: frozen\nshards: 2\n", {"pillow": "2.0"}, {"a.model": "12ab"}, []),
-        (SMALL.replace("}}", ", clip: [0, 1]}}"), {}, {}, [("features.b.clip: null → [0.0, 1.0]",)]),
-        (SMALL.replace(", b: {kind: number}", ""), {}, {}, [("features.b", "gone")]),
-        (SMALL.replace("b: {", "c: {kind: raw}, b: {"), {}, {}, [("features.c", "new")]),
-        (SMALL + "label: b\n", {}, {}, [("label: null → b",)]),
-        (SMALL, {"tensorflow": "1.1"}, {}, [("tensorflow: 1.0 → 1.1",)]),
-        (SMALL, {}, {"a.model": "34cd"}, [("features.a.model",)]),
-    ],
-)
+@pytest.mark.parametrize(("spec", "packages", "files", "changes"), [
+    (SMALL, {}, {}, []),
+    (SMALL + "analysis: frozen\nshards: 2\n", {"pillow": "2.0"}, {"a.model": "12ab"}, []),
+    (SMALL.replace("}}", ", clip: [0, 1]}}"), {}, {}, [("features.b.clip: null → [0.0, 1.0]",)]),
+    (SMALL.replace(", b: {kind: number}", ""), {}, {}, [("features.b", "gone")]),
+    (SMALL.replace("b: {", "c: {kind: raw}, b: {"), {}, {}, [("features.c", "new")]),
+    (SMALL + "label: b\n", {}, {}, [("label: null → b",)]),
+    (SMALL, {"tensorflow": "1.1"}, {}, [("tensorflow: 1.0 → 1.1",)]),
+    (SMALL, {}, {"a.model": "34cd"}, [("features.a.model",)]),
+])  # fmt: skip
 def test_what_keeps_a_graph_from_being_kept(spec: str, packages: Any, files: Any, changes: list[Any]) -> None:
     found = graph_changes(live_of(SMALL), parse_spec(spec), PACKAGES | packages, files)
     for change, facts in zip(found, changes, strict=True):

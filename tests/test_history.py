@@ -156,19 +156,12 @@ def test_acts_that_change_something_have_a_line(output: str, tmp_path: Path) -> 
     assert (entry["end"], entry["message"]) == ("done", None)
 
 
-@pytest.mark.parametrize(
-    ("error", "changes", "end"),
-    [
-        (
-            OutputError("full: s3://key:secret@bucket/a"),
-            {"removed": {"v1": 1}},
-            [("failed", "full: s3://***@bucket/a")],
-        ),
-        (ValueError("a value"), {"removed": {"v1": 1}}, [("failed", "ValueError")]),
-        (KeyboardInterrupt(), {"removed": {"v1": 1}}, [("stopped", "KeyboardInterrupt")]),
-        (OutputError("full"), {"removed": {}}, []),
-    ],
-)
+@pytest.mark.parametrize(("error", "changes", "end"), [
+    (OutputError("full: s3://key:secret@bucket/a"), {"removed": {"v1": 1}}, [("failed", "full: s3://***@bucket/a")]),
+    (ValueError("a value"), {"removed": {"v1": 1}}, [("failed", "ValueError")]),
+    (KeyboardInterrupt(), {"removed": {"v1": 1}}, [("stopped", "KeyboardInterrupt")]),
+    (OutputError("full"), {"removed": {}}, []),
+])  # fmt: skip
 def test_an_act_that_fails_has_a_line_if_it_changed_something(
     folder: str, error: BaseException, changes: Entry, end: list[tuple[str, str]]
 ) -> None:
@@ -206,10 +199,7 @@ def test_history_shows_builds_and_acts(folder: str, capsys: pytest.CaptureFixtur
     hostile = {"id": "hostile", "act": {}, "end": 3, "began_at": [], "live_before": [1], "live_after": None}
     hostile |= {"removed": {"v": 1, "w": 2}, "keys": 2, "files": {}, "reason": "why"}
     write_entry(folder, hostile)
-    assert printed(capsys, "history", folder) == [
-        "at by act end",
-        "2026-11-20T12:00:00Z h build published v1",
+    assert printed(capsys, "history", folder) == ["at by act end", "2026-11-20T12:00:00Z h build published v1",
         "2026-11-20T12:00:00Z ann@h build failed v1; no\\x1b[2J",
-        "[] {} 3 [1] → None; 2 keys; removed v, w; why",
-    ]
+        "[] {} 3 [1] → None; 2 keys; removed v, w; why"]  # fmt: skip
     assert [json.loads(line) for line in printed(capsys, "history", folder, "--json", "--limit", "1")] == [hostile]

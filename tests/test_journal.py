@@ -63,15 +63,12 @@ def test_the_entry_of_a_version(output: str) -> None:
     assert entry["spans"] == {"built": ["b"], "kept": ["a"]}
 
 
-@pytest.mark.parametrize(
-    ("exit_code", "message", "end"),
-    [
-        (1, "no folder 'data'", "failed"),
-        (5, "too many rejects", "failed"),
-        (143, "stopped: …", "stopped"),
-        (0, "a graph of 3 kB", "dry_run"),
-    ],
-)
+@pytest.mark.parametrize(("exit_code", "message", "end"), [
+    (1, "no folder 'data'", "failed"),
+    (5, "too many rejects", "failed"),
+    (143, "stopped: …", "stopped"),
+    (0, "a graph of 3 kB", "dry_run"),
+])  # fmt: skip
 def test_the_entry_of_a_build_without_a_version(output: str, exit_code: int, message: str, end: str) -> None:
     followed = journal(output)
     followed.end(ExitCode(exit_code), message)
@@ -108,17 +105,10 @@ def test_a_store_that_does_not_answer_is_waited_for_only_so_long() -> None:
 
 def test_metrics_of_a_version_and_of_a_failure(tmp_path: Path) -> None:
     live = replace(manifest('v"1\\\n'), provenance={"built_at": "2026-11-20T12:00:00Z"})
-    entry = {
-        "name": "d",
-        "exit_code": 0,
-        "ended_at": "2026-11-20T12:00:05Z",
-        "stages": {"plan": 0.5},
-        "rows": {"read": 3},
-        "rejects": {"missing": 2},
-        "bytes": 7,
+    entry = {"name": "d", "exit_code": 0, "ended_at": "2026-11-20T12:00:05Z", "stages": {"plan": 0.5},
+        "rows": {"read": 3}, "rejects": {"missing": 2}, "bytes": 7,
         "spans": {"built": ["2026-11-20"], "kept": ["2026-11-18", "2026-11-19"]},
-        "gate": {"figures": {"psi": {"age (train)": 0.25}}, "breaches": []},
-    }
+        "gate": {"figures": {"psi": {"age (train)": 0.25}}, "breaches": []}}  # fmt: skip
     samples = [line for line in to_openmetrics(entry, live).splitlines() if not line.startswith("#")]
     assert samples == [
         'recordmill_build_exit_code{dataset="d"} 0',

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from recordmill import Input, open_dataset
+from recordmill import Dataset, Input
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.reader.keras_callback import FILE, InputSpeed, TrainingCheckpoint, load_state, restore_training
 from tests import hand_made
@@ -39,15 +39,8 @@ class Watch(keras.callbacks.Callback):
             raise Killed
 
 
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("hand")
-    hand_made.write_dataset(folder)
-    return folder
-
-
-def training(dataset: Path, **options: Any) -> Input:
-    return open_dataset(dataset).training_input(batch_size=2, seed=7, features=["image"], **options)
+def training(dataset: Dataset, **options: Any) -> Input:
+    return dataset.training_input(batch_size=2, seed=7, features=["image"], **options)
 
 
 def model(dropout: float = 0.5, **options: Any) -> Any:
@@ -66,7 +59,7 @@ def fit(train: Input, built: Any, *callbacks: Any, epoch: int = 0, **options: An
 
 
 @pytest.fixture(scope="module")
-def whole(dataset: Path) -> list[Any]:
+def whole(dataset: Dataset) -> list[Any]:
     train = training(dataset)
     return fit(train, model(), TrainingCheckpoint(train))
 
@@ -78,11 +71,16 @@ def assert_equal(found: list[Any], expected: list[Any]) -> None:
 
 @pytest.mark.first(1)
 @pytest.mark.parametrize(
-    ("killed", "every", "step", "epoch"),
-    [((0, 3), 2, 4, 0), ((1, 2), None, 5, 1), ((2, 4), 2, 14, 2)],
+    ("killed", "every", "step", "epoch"), [((0, 3), 2, 4, 0), ((1, 2), None, 5, 1), ((2, 4), 2, 14, 2)]
 )
 def test_a_training_that_was_killed_goes_on_exactly(
-    dataset: Path, whole: list[Any], tmp_path: Path, killed: tuple[int, int], every: int | None, step: int, epoch: int
+    dataset: Dataset,
+    whole: list[Any],
+    tmp_path: Path,
+    killed: tuple[int, int],
+    every: int | None,
+    step: int,
+    epoch: int,
 ) -> None:
     train = training(dataset)
     with pytest.raises(Killed):
@@ -98,12 +96,12 @@ def test_a_training_that_was_killed_goes_on_exactly(
     assert load_state(tmp_path)["step"] == EPOCHS * OF_EPOCH
 
 
-def test_a_training_begins_where_nothing_was_saved(dataset: Path, tmp_path: Path) -> None:
+def test_a_training_begins_where_nothing_was_saved(dataset: Dataset, tmp_path: Path) -> None:
     train = training(dataset)
     assert restore_training(tmp_path / "none", model(), train) == (train, 0)
 
 
-def test_one_checkpoint_is_kept_and_steps_of_an_execution_are_counted(dataset: Path, tmp_path: Path) -> None:
+def test_one_checkpoint_is_kept_and_steps_of_an_execution_are_counted(dataset: Dataset, tmp_path: Path) -> None:
     train = training(dataset)
     fit(train, model(steps_per_execution=2), TrainingCheckpoint(train, tmp_path / "new" / "folder", every_steps=2))
     saved = json.loads((tmp_path / "new" / "folder" / FILE).read_text())
@@ -111,7 +109,7 @@ def test_one_checkpoint_is_kept_and_steps_of_an_execution_are_counted(dataset: P
     assert {path.name for path in (tmp_path / "new" / "folder").iterdir()} == {FILE, saved["weights"]}
 
 
-def test_other_files_stay(dataset: Path, tmp_path: Path) -> None:
+def test_other_files_stay(dataset: Dataset, tmp_path: Path) -> None:
     (tmp_path / "best.weights.h5").write_bytes(b"mine")
     (tmp_path / "000000005-1.weights.h5").hardlink_to(tmp_path / "best.weights.h5")
     train = training(dataset)
@@ -123,7 +121,7 @@ def test_other_files_stay(dataset: Path, tmp_path: Path) -> None:
         restore_training(tmp_path, model(), train)
 
 
-def test_early_stopping_works_in_the_rest_of_an_epoch(dataset: Path, tmp_path: Path) -> None:
+def test_early_stopping_works_in_the_rest_of_an_epoch(dataset: Dataset, tmp_path: Path) -> None:
     class Stop(keras.callbacks.Callback):
         def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
             self.model.stop_training = True
@@ -134,7 +132,7 @@ def test_early_stopping_works_in_the_rest_of_an_epoch(dataset: Path, tmp_path: P
     assert watch.steps == 3
 
 
-def test_an_endless_input_is_counted_through(dataset: Path, tmp_path: Path) -> None:
+def test_an_endless_input_is_counted_through(dataset: Dataset, tmp_path: Path) -> None:
     train = training(dataset, epochs=-1)
     with pytest.raises(Killed):
         fit(train, model(), TrainingCheckpoint(train, tmp_path, 1), Watch(1, 2), steps_per_epoch=7)
@@ -146,7 +144,7 @@ def test_an_endless_input_is_counted_through(dataset: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.nightly
-def test_keras_own_backup_goes_on_at_an_epoch(dataset: Path, tmp_path: Path) -> None:
+def test_keras_own_backup_goes_on_at_an_epoch(dataset: Dataset, tmp_path: Path) -> None:
     def fitted(*callbacks: Any) -> list[Any]:
         train = training(dataset)
         return fit(train, model(dropout=0), *callbacks, TrainingCheckpoint(train))
@@ -157,7 +155,7 @@ def test_keras_own_backup_goes_on_at_an_epoch(dataset: Path, tmp_path: Path) -> 
     assert_equal(fitted(backup), fitted())
 
 
-def test_logs_tell_how_fast_the_input_is(dataset: Path) -> None:
+def test_logs_tell_how_fast_the_input_is(dataset: Dataset) -> None:
     class Slow(keras.callbacks.Callback):
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             time.sleep(0.02)
@@ -170,7 +168,7 @@ def test_logs_tell_how_fast_the_input_is(dataset: Path) -> None:
     assert 0 <= fitted.history["input_wait"][0] <= 1
 
 
-def test_the_stage_that_takes_longest_is_known(dataset: Path) -> None:
+def test_the_stage_that_takes_longest_is_known(dataset: Dataset) -> None:
     def slow(pixels: Any, rng: Any) -> Any:
         time.sleep(0.02)
         return pixels
@@ -183,7 +181,7 @@ def test_the_stage_that_takes_longest_is_known(dataset: Path) -> None:
     assert longest[0] == "decoding"
 
 
-def test_wrong_uses_are_told(dataset: Path, tmp_path: Path) -> None:
+def test_wrong_uses_are_told(dataset: Dataset, tmp_path: Path) -> None:
     train = training(dataset)
     with raises(DatasetError, "every_steps", "got 0"):
         TrainingCheckpoint(train, tmp_path, every_steps=0)
@@ -193,7 +191,7 @@ def test_wrong_uses_are_told(dataset: Path, tmp_path: Path) -> None:
         with raises(DatasetError, FILE, "another folder"):
             load_state(tmp_path)
     fit(train, model(), TrainingCheckpoint(train, tmp_path))
-    other = open_dataset(dataset).training_input(batch_size=5, seed=7, features=["image"])
+    other = dataset.training_input(batch_size=5, seed=7, features=["image"])
     with raises(DatasetError, "global batch size: 2", "5"):
         restore_training(tmp_path, model(), other)
     unbuilt = keras.Sequential([keras.layers.Dense(1)])

@@ -80,16 +80,3 @@ def test_a_host_without_a_record_is_told(face: str, dataset: Dataset, model: Any
     *_, last = hosts(dataset, 4, batch_size=4)
     with raises(DatasetError, "host 3 of 4", "'train'", "batch_size below 4"):
         getattr(last, face)(model)
-
-
-def test_an_own_loop_gets_the_weights_and_the_same_figures(dataset: Dataset, model: Any) -> None:
-    _, loss, _ = expected(model)
-    each = LOSS(from_logits=True, reduction="none")
-    for count in (1, 4):
-        total, rows = 0.0, 0.0
-        for host in hosts(dataset, count, pad=True):
-            for features, label, weight in host.as_tf_data():
-                total += float((weight * each(label, model(features["price"]))).numpy().sum())
-                rows += float(weight.numpy().sum())
-        assert rows == RECORDS
-        assert abs(total / rows - loss) < 1e-6

@@ -145,20 +145,17 @@ def words_file(model: dict[str, Any] = WORDS, **parts: Any) -> bytes:
 SHIFTED = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 99}
 
 
-@pytest.mark.parametrize(
-    ("data", "facts"),
-    [
-        (words_file(normalizer={"type": "Precompiled", "precompiled_charsmap": "/////w=="}), ["4,294,967,299 bytes"]),
-        (words_file(normalizer={"type": "Sequence", "normalizers": [SHIFTED] * 3}), ["970,299 times", "64"]),
-        (words_file(pre_tokenizer={"type": "RandomSplit"}), ["RandomSplit"]),
-        (words_file({**WORDS, "vocab": {"a": 4294967295}}), ["4,294,967,295", "4,194,304"]),
-        (words_file(padding={"pad_id": 4294967295}), ["4,294,967,295", "4,194,304"]),
-        (words_file(padding=5), []),
-        (b"[1]", ["a list"]),
-        (b"[" * 99999, ["nested"]),
-        (b'{"model": 1' + b"," * 4194305, ["4,194,305 commas"]),
-    ],
-)
+@pytest.mark.parametrize(("data", "facts"), [
+    (words_file(normalizer={"type": "Precompiled", "precompiled_charsmap": "/////w=="}), ["4,294,967,299 bytes"]),
+    (words_file(normalizer={"type": "Sequence", "normalizers": [SHIFTED] * 3}), ["970,299 times", "64"]),
+    (words_file(pre_tokenizer={"type": "RandomSplit"}), ["RandomSplit"]),
+    (words_file({**WORDS, "vocab": {"a": 4294967295}}), ["4,294,967,295", "4,194,304"]),
+    (words_file(padding={"pad_id": 4294967295}), ["4,294,967,295", "4,194,304"]),
+    (words_file(padding=5), []),
+    (b"[1]", ["a list"]),
+    (b"[" * 99999, ["nested"]),
+    (b'{"model": 1' + b"," * 4194305, ["4,194,305 commas"]),
+])  # fmt: skip
 def test_a_file_that_would_end_the_process_is_one_line(data: bytes, facts: list[str]) -> None:
     with raises(UserError, "m.json", *facts):
         TextTokenizer(data, TextOptions(tokenizer="huggingface"), "m.json")
@@ -183,20 +180,15 @@ def test_dropout_of_a_file_draws_nothing() -> None:
     assert rows(ours(json.dumps(described).encode()), TEXTS) == [theirs.encode(text).ids for text in TEXTS]
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        WORDS,
-        {**WORDS, "type": "WordPiece", "continuing_subword_prefix": "##", "max_input_chars_per_word": 9},
-        {**WORDS, "type": "BPE", "merges": []},
-        {"type": "Unigram", "vocab": [["a", -1.0], ["b", -1.0]], "unk_id": None},
-    ],
-)
+@pytest.mark.parametrize("model", [
+    WORDS,
+    {**WORDS, "type": "WordPiece", "continuing_subword_prefix": "##", "max_input_chars_per_word": 9},
+    {**WORDS, "type": "BPE", "merges": []},
+    {"type": "Unigram", "vocab": [["a", -1.0], ["b", -1.0]], "unk_id": None},
+])  # fmt: skip
 def test_a_row_without_tokens_is_a_reject_whatever_its_batch(model: dict[str, Any]) -> None:
-    options = {
-        "text": TextOptions(tokenizer="huggingface", model_bytes=words_file(model), keep_length=True),
-        "pair": PairOptions(model_bytes=words_file(model), special_tokens=False, separator="b"),
-    }
+    options = {"text": TextOptions(tokenizer="huggingface", model_bytes=words_file(model), keep_length=True),
+        "pair": PairOptions(model_bytes=words_file(model), special_tokens=False, separator="b")}  # fmt: skip
     encode = RowEncoder(options, {"text": "body", "pair": "both"})
     texts, pairs = [b"a", b"secret", b"b a", b"a"], [["a", "a"], ["a", "a"], ["a", "secret"], ["", "b"]]
     cells = [json.dumps(dict(zip(("first", "second"), pair, strict=True))).encode() for pair in pairs]
@@ -222,18 +214,15 @@ def test_a_text_that_takes_a_package_too_much_memory_is_a_reject(monkeypatch: py
     assert found["@ids text"].to_pylist()[1] == CACHED[0].encode("x" * 9).ids
 
 
-@pytest.mark.parametrize(
-    ("options", "place", "facts"),
-    [
-        ("tokenizer: huggingface", "features.text.model", ["tokenizer.json"]),
-        ("tokenizer: huggingface, model: a.json, case: lower", "features.text.case", ["leave it out"]),
-        ("tokenizer: huggingface, model: a.json, end: true", "features.text.end", ["name the token"]),
-        ("tokenizer: words, end: x", "features.text.end", ["words", "'x'"]),
-        ("tokenizer: tiktoken, model: a.tiktoken", "features.text.pattern", ["o200k_base"]),
-        ("tokenizer: words, special_tokens: false", "features.text.special_tokens", ["leave it out"]),
-        ("tokenizer: huggingface, model: a.json, vocabulary: 5", "features.text.vocabulary", ["leave it out"]),
-    ],
-)
+@pytest.mark.parametrize(("options", "place", "facts"), [
+    ("tokenizer: huggingface", "features.text.model", ["tokenizer.json"]),
+    ("tokenizer: huggingface, model: a.json, case: lower", "features.text.case", ["leave it out"]),
+    ("tokenizer: huggingface, model: a.json, end: true", "features.text.end", ["name the token"]),
+    ("tokenizer: words, end: x", "features.text.end", ["words", "'x'"]),
+    ("tokenizer: tiktoken, model: a.tiktoken", "features.text.pattern", ["o200k_base"]),
+    ("tokenizer: words, special_tokens: false", "features.text.special_tokens", ["leave it out"]),
+    ("tokenizer: huggingface, model: a.json, vocabulary: 5", "features.text.vocabulary", ["leave it out"]),
+])  # fmt: skip
 def test_contradictions_are_told_when_the_spec_is_read(options: str, place: str, facts: list[str]) -> None:
     with raises(SpecError, place, *facts):
         parse_spec(

@@ -103,18 +103,15 @@ def test_images_are_passed_over(form: str, key: str, tmp_path: Path) -> None:
     assert read < BYTES / 2
 
 
-@pytest.mark.parametrize(
-    ("images", "skips"),
-    [
-        (IMAGES, True),
-        ([inside(image) for image in IMAGES], True),
-        ([b"", *IMAGES[1:]], True),
-        ([NOTHING, PATH, *(inside(image) for image in IMAGES[2:])], True),
-        ([None, *IMAGES[1:20], None, *IMAGES[21:40], None, *IMAGES[41:]], False),
-        ([OUTSIDE, *(inside(image) for image in IMAGES[1:])], True),
-        ([{"bytes": None, "path": "../a.jpg"}, *(inside(image) for image in IMAGES[1:])], True),
-    ],
-)
+@pytest.mark.parametrize(("images", "skips"), [
+    (IMAGES, True),
+    ([inside(image) for image in IMAGES], True),
+    ([b"", *IMAGES[1:]], True),
+    ([NOTHING, PATH, *(inside(image) for image in IMAGES[2:])], True),
+    ([None, *IMAGES[1:20], None, *IMAGES[21:40], None, *IMAGES[41:]], False),
+    ([OUTSIDE, *(inside(image) for image in IMAGES[1:])], True),
+    ([{"bytes": None, "path": "../a.jpg"}, *(inside(image) for image in IMAGES[1:])], True),
+])  # fmt: skip
 def test_rows_that_lack_their_image_count_for_nothing_in_both_reads(images: Any, skips: bool, tmp_path: Path) -> None:
     write_parquet(tmp_path, images)
     first, _ = looked(tmp_path, again=False)

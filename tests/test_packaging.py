@@ -3,7 +3,6 @@
 import ast
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.transforms.contract.image_header import FORMATS
 from tests import published
 from tests.messages import assert_names, raises
+from tests.test_import_tiers import sources
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = {"cli", "report", "fast", "heif", "deep", "masks", "tf", "build", "gcp", "aws", "s3", "tokens", "dev"}
@@ -67,12 +67,10 @@ def distributions(package: str) -> set[str]:
     return {canonicalize_name(name) for name in installed().get(package, ())}
 
 
-def sources() -> dict[str, Path]:
-    """The modules of the two packages by name."""
-    files = [file for package in ("pipeline", "transforms") for file in (ROOT / package).rglob("*.py")]
-    own = {f"recordmill.{file.relative_to(ROOT).with_suffix('').as_posix()}".replace("/", "."): file for file in files}
-    own |= {f"recordmill.{file.stem}": file for file in (ROOT / "recordmill").glob("*.py")}
-    return {name.removesuffix(".__init__"): file for name, file in own.items()}
+@cache
+def everything_imported() -> set[str]:
+    """The top-level packages that any module of ours imports."""
+    return {name for file in sources().values() for modules in imports(file) for name in third_party(modules)}
 
 
 def statements(file: Path) -> Iterator[ast.AST]:
@@ -176,8 +174,7 @@ def test_every_import_is_of_a_requirement() -> None:
 
 
 def test_every_requirement_is_imported() -> None:
-    used = {name for file in sources().values() for modules in imports(file) for name in third_party(modules)}
-    provided = set().union(*map(distributions, used))
+    provided = set().union(*map(distributions, everything_imported()))
     assert required("build", "deep", "fast", "aws", "gcp") - provided == LOADED_BY_OTHERS
 
 
@@ -201,48 +198,6 @@ def test_the_lock_file_holds_every_requirement() -> None:
         version = locked.get(canonicalize_name(requirement.name))
         assert version is not None, f"requirements.lock lacks {requirement.name}: make lock"
         assert requirement.specifier.contains(version), f"requirements.lock has {requirement.name} {version}: make lock"
-
-
-LOCKS = [
-    "requirements.lock", ".ci/uv.lock", "examples/frameworks/requirements.lock", "benchmarks/reader/requirements.lock",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("name", LOCKS)
-def test_a_lock_file_has_hashes_and_names_no_registry(name: str) -> None:
-    lines = [line.strip() for line in (ROOT / name).read_text().splitlines() if not line.strip().startswith("#")]
-    assert [line for line in lines if "://" in line] == []
-    pinned = [number for number, line in enumerate(lines) if "==" in line and not line.startswith("--hash")]
-    assert pinned
-    assert [lines[number] for number in pinned if not lines[number + 1].startswith("--hash=sha256:")] == []
-
-
-def test_the_lock_file_is_of_every_python_version() -> None:
-    lock = (ROOT / "requirements.lock").read_text()
-    assert "google-apitools==0.5.31 ; python_full_version < '3.13'" in lock
-    assert "google-apitools==0.5.35 ; python_full_version >= '3.13'" in lock
-
-
-def shim(file: Path, *words: str) -> None:
-    """Writes a command that runs another, with its arguments."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
-    file.chmod(0o755)
-
-
-def test_make_takes_the_newest_interpreter_that_runs(tmp_path: Path) -> None:
-    shim(tmp_path / "bin/python3.13", "false")  # like a pyenv shim of an inactive version
-    shim(tmp_path / "bin/python3.12", sys.executable)
-    shim(tmp_path / "bin/python3.11", "false")
-    shim(tmp_path / ".pyenv/versions/3.13.1/bin/python", sys.executable)
-    environment = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "HOME": str(tmp_path)}
-
-    def listed(*arguments: str) -> list[str]:
-        command = [str(ROOT / ".ci/pythons"), *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
-
-    assert listed() == [sys.executable]
-    assert listed("--all") == [sys.executable, sys.executable]
 
 
 def test_python_versions_are_the_same_everywhere() -> None:
@@ -354,11 +309,6 @@ def run_with(extra: str, *commands: str, cwd: Path) -> list[str]:
     return done.stdout.splitlines()
 
 
-def everything_imported() -> set[str]:
-    """The top-level packages that any module of ours imports."""
-    return {name for file in sources().values() for modules in imports(file) for name in third_party(modules)}
-
-
 def test_datasets_are_looked_after_without_the_packages_of_a_build(tmp_path: Path) -> None:
     second = published.write_version(tmp_path, sequence=2)
     first = second.with_name("20261119T120000Z-00000000")
@@ -378,14 +328,7 @@ def test_datasets_are_looked_after_without_the_packages_of_a_build(tmp_path: Pat
 
 @pytest.mark.first(2)
 @pytest.mark.parametrize(
-    "command",
-    [
-        "init .",
-        "build x.yaml -o out",
-        "build x.yaml -o out --again",
-        "schema",
-        "verify . --spec x.yaml",
-    ],
+    "command", ["init .", "build x.yaml -o out", "build x.yaml -o out --again", "schema", "verify . --spec x.yaml"]
 )
 def test_what_a_build_needs_is_one_line(command: str, tmp_path: Path) -> None:
     published.write_version(tmp_path)

@@ -8,26 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 from tokenizers import Tokenizer, processors
 
-from recordmill import Dataset, open_dataset
+from recordmill import open_dataset
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.run_options import Published
-from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.export.export import export
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
-from recordmill.transforms.contract.kinds.base import Decoding
-from recordmill.transforms.contract.kinds.pair import PairDescription, PairOptions
+from recordmill.transforms.contract.kinds.pair import PairOptions
 from recordmill.transforms.numpy.tokenizers import PairError, PairTokenizer
 from recordmill.transforms.tensorflow.kind import Context
 from recordmill.transforms.tensorflow.text import prepare_pairs
 from tests import models
-from tests.messages import assert_names, raises
+from tests.messages import raises
 from tests.tables import FILES
 
 ROWS = 10_000
@@ -159,22 +154,19 @@ def test_files_that_do_not_tell_the_texts_apart_are_refused() -> None:
 PAIR = "kind: pair, first: q, second: a"
 
 
-@pytest.mark.parametrize(
-    ("options", "place", "facts"),
-    [
-        (f"{PAIR}", "features.qa.model", []),
-        (f"{PAIR}, model: m, tokenizer: words", "features.qa.tokenizer", ["huggingface", "tiktoken", "words"]),
-        (f"{PAIR}, model: m, tokenizer: tiktoken, separator: s", "features.qa.pattern", ["o200k_base"]),
-        (f"{PAIR}, model: m, tokenizer: tiktoken, pattern: r50k_base", "features.qa.separator", ["<|endoftext|>"]),
-        (f"{PAIR}, model: m, special_tokens: false", "features.qa.separator", ["<|endoftext|>"]),
-        (f"{PAIR}, model: m, separator: s", "features.qa.separator", ["`special_tokens: false`"]),
-        (f"{PAIR}, model: m, truncate: only_first", "features.qa.truncate", ["`max_length`"]),
-        (f"{PAIR}, model: m, column: q", "features.qa.column", ["leave it out"]),
-        (f"{PAIR}, model: m, optional: true", "features.qa.optional", ["leave it out"]),
-        (f"{PAIR}, model: m, window: {{length: 9}}", "features.qa", ["`window`"]),
-        (f"{PAIR}, model: m}}, t: {{kind: text, vocabulary: {{shared_with: qa}}", "features.t.vocabulary", ["'qa'"]),
-    ],
-)
+@pytest.mark.parametrize(("options", "place", "facts"), [
+    (f"{PAIR}", "features.qa.model", []),
+    (f"{PAIR}, model: m, tokenizer: words", "features.qa.tokenizer", ["huggingface", "tiktoken", "words"]),
+    (f"{PAIR}, model: m, tokenizer: tiktoken, separator: s", "features.qa.pattern", ["o200k_base"]),
+    (f"{PAIR}, model: m, tokenizer: tiktoken, pattern: r50k_base", "features.qa.separator", ["<|endoftext|>"]),
+    (f"{PAIR}, model: m, special_tokens: false", "features.qa.separator", ["<|endoftext|>"]),
+    (f"{PAIR}, model: m, separator: s", "features.qa.separator", ["`special_tokens: false`"]),
+    (f"{PAIR}, model: m, truncate: only_first", "features.qa.truncate", ["`max_length`"]),
+    (f"{PAIR}, model: m, column: q", "features.qa.column", ["leave it out"]),
+    (f"{PAIR}, model: m, optional: true", "features.qa.optional", ["leave it out"]),
+    (f"{PAIR}, model: m, window: {{length: 9}}", "features.qa", ["`window`"]),
+    (f"{PAIR}, model: m}}, t: {{kind: text, vocabulary: {{shared_with: qa}}", "features.t.vocabulary", ["'qa'"]),
+])  # fmt: skip
 def test_contradictions_are_told_when_the_spec_is_read(options: str, place: str, facts: list[str]) -> None:
     with raises(SpecError, place, *facts):
         parse_spec(f"name: a\nsource: {{format: jsonl, path: a.jsonl}}\nfeatures: {{qa: {{{options}}}}}\n")
@@ -188,113 +180,34 @@ def test_init_suggests_a_pair(tmp_path: Path) -> None:
         assert ("# kind: pair" in starter(str(tmp_path / "rows.jsonl"), FILES)) == is_pair
 
 
-DESCRIBED = PairDescription(
-    max_length=None, vocabulary_size=9, padding_id=8, unknown_id=None, first_id=0, begin_id=1, end_id=2, vocabulary="v"
-)
-IDS, TYPES = [[1, 5, 2, 6, 2], [1, 2, 2], [1, 5, 5, 5, 2, 7, 7, 2]], [[0, 0, 0, 1, 1], [0, 0, 1], [0] * 5 + [1] * 3]
-
-
-def test_people_see_both_texts() -> None:
-    words = ["p", "[CLS]", "[SEP]", "u", "v", "w", "x", "y"]
-    decoding = Decoding(words, {}, lambda *_: None)
-    shown = DESCRIBED.value({"": np.array(IDS[2]), "token_types": np.array(TYPES[2])}, decoding)
-    assert str(shown) == "w w w [SEP] y y [SEP]"
-    assert shown.texts == ("w w w [SEP]", "y y [SEP]")
-    assert shown.ids == tuple(IDS[2])
-    empty = DESCRIBED.value({"": np.array(IDS[1]), "token_types": np.array(TYPES[1])}, decoding)
-    assert str(empty) == "[SEP] [SEP]"
-
-
 SPEC = """
 name: pairs
 source: {format: jsonl, path: rows.jsonl}
 key: id
-label: right
 splits: {train: 80, test: 20}
 features:
   qa: {kind: pair, first: question, second: answer, model: bert.json, max_length: 24}
-  whole:
-    kind: pair
-    first: answer
-    second: question
-    tokenizer: tiktoken
-    model: a.tiktoken
-    pattern: cl100k_base
-    separator: <|endoftext|>
-  right: {kind: category, classes: ["no", "yes"]}
-pack: {length: 200, features: [whole], split: true}
-rejects: {max_share: 0.2}
 """
-BUILT = 80
-
-
-def rows() -> list[dict[str, str]]:
-    pairs = [pair for pair in made_pairs(2 * BUILT) if "[SEP]" not in pair[0]][:BUILT]
-    made = [
-        {"id": str(number), "question": first, "answer": second, "right": "yes" if number % 2 else "no"}
-        for number, (first, second) in enumerate(pairs)
-    ]
-    return [
-        *made,
-        {"id": "sep", "question": "a [SEP] c", "answer": "b", "right": "no"},
-        {"id": "lacks", "question": "a"},
-    ]
-
-
-@pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
-    folder = tmp_path_factory.mktemp("pairs")
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows()))
-    bert().save(str(folder / "bert.json"))
-    models.write_ranks(folder / "a.tiktoken")
-    (folder / "dataset.yaml").write_text(SPEC)
-    return build(load_spec(str(folder / "dataset.yaml")), str(folder / "out"))
-
-
-@pytest.fixture(scope="module")
-def dataset(published: Published) -> Dataset:
-    return open_dataset(Path(published.folder))
-
-
-def package_of(dataset: Dataset, row: dict[str, str]) -> Any:
-    made = Tokenizer.from_file(str(dataset.folder.parents[2] / "bert.json"))
-    made.no_padding()
-    made.enable_truncation(24)
-    return made.encode(row["question"], row["answer"])
 
 
 @pytest.mark.slow
-def test_a_servable_cuts_types_as_it_cuts_ids(dataset: Dataset) -> None:
+def test_a_servable_cuts_types_as_it_cuts_ids(tmp_path: Path) -> None:
     import keras
 
     from recordmill.keras import servable
 
+    pairs = {str(number): pair for number, pair in enumerate(made_pairs(80)) if "[SEP]" not in pair[0]}
+    lines = (json.dumps({"id": key, "question": first, "answer": second}) for key, (first, second) in pairs.items())
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    bert().save(str(tmp_path / "bert.json"))
+    (tmp_path / "dataset.yaml").write_text(SPEC)
+    dataset = open_dataset(build(load_spec(tmp_path / "dataset.yaml"), str(tmp_path / "out")).folder)
     inputs = {name: keras.Input((10,), name=name, dtype="int64") for name in ("qa", "qa_token_types")}
     model = keras.Model(inputs, {name: keras.ops.cast(each, "int64") for name, each in inputs.items()})
-    read = dataset.evaluation_input("test", batch_size=4, text_length=10, features=["qa"], label=None)
+    read = dataset.evaluation_input("test", batch_size=4, text_length=10)
     served = servable(model, read)
     batch = next(iter(read.as_numpy()))
-    keys = [each.key for each in dataset.records("test")][:4]
-    of_rows = [dataset.tokenizer("qa").encode([row["question"], row["answer"]]) for row in rows() if row["id"] in keys]
+    of_rows = [dataset.tokenizer("qa").encode(pairs[each.key]) for each in [*dataset.records("test")][:4]]
     got = served(qa=np.concatenate(of_rows), qa_lengths=[len(each) for each in of_rows])
     for name in inputs:
         assert sorted(got[name].numpy().tolist()) == sorted(batch[name].tolist())
-
-
-@pytest.mark.slow
-def test_show_and_export_know_the_kind(
-    published: Published,
-    dataset: Dataset,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    print_dataset(published.manifest, Path(published.folder), [])
-    assert_names(capsys.readouterr().out, "at most 24", "token types", "separator_in_text")
-    export(dataset, "parquet", tmp_path / "exported")
-    wanted = {row["id"]: package_of(dataset, row) for row in rows()[:BUILT]}
-    for file in (tmp_path / "exported").rglob("*.parquet"):
-        for row in pq.read_table(file).to_pylist():
-            made = wanted[row["key"]]
-            assert (row["qa_ids"], row["qa_token_types"]) == (made.ids, made.type_ids)

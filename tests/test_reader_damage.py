@@ -166,25 +166,6 @@ def test_verify_finds_what_sizes_do_not(folder: Path) -> None:
     assert len(dataset.training_input("validation", batch_size=2, verify=True)) == 2
 
 
-def test_swapped_shards_are_found(folder: Path) -> None:
-    first, second = (folder / f"hand-train.tfrecord-0000{number}-of-00004" for number in (0, 1))
-    content = first.read_bytes()
-    first.write_bytes(second.read_bytes())
-    second.write_bytes(content)
-    with raises(DatasetError, "00000-of-00004", f"{len(content):,}", "build again"):
-        open_dataset(folder).training_input(batch_size=2)
-
-
-def test_an_index_of_another_shard_is_found(folder: Path) -> None:
-    index = folder / SHARD.replace("tfrecord", "index")
-    np.array([0, 10, 20, 30], "<u8").tofile(index)
-    with raises(DatasetError, str(index), "0 to 30", SHARD):
-        open_dataset(folder).training_input(batch_size=2)
-    index.unlink()
-    with raises(DatasetError, str(index), "missing"):
-        open_dataset(folder).training_input(batch_size=2)
-
-
 @pytest.mark.parametrize("missing", [1, -1])
 def test_records_that_do_not_match_the_manifest_are_found(missing: int, folder: Path) -> None:
     text = (folder / "dataset.json").read_text()

@@ -111,12 +111,10 @@ def test_keys_come_last_and_what_is_not_described_is_left_out() -> None:
 
 
 def test_boxes_move_with_their_image_and_others_stay() -> None:
-    features = {
-        "boxes": {"kind": "boxes", "image": "x", "stored": "float32", **VARYING},
+    features = {"boxes": {"kind": "boxes", "image": "x", "stored": "float32", **VARYING},
         "more": {"kind": "boxes", "image": "x", "stored": "float32", **VARYING},
         "others": {"kind": "boxes", "image": "y", "stored": "float32", **VARYING},
-        "x": {**IMAGE, "encoding": "raw", "dtype": "uint8"},
-    }
+        "x": {**IMAGE, "encoding": "raw", "dtype": "uint8"}}  # fmt: skip
     box, other = [0.0, 0.25, 0.5, 0.5], [0.0, 0.0, 1.0, 0.125]
     rows = {"boxes": [box + other, []], "more": [other, box], "others": [box, box]}
     stored = columns(features, {**rows, "x": [pixels.tobytes() for pixels in PIXELS[:2]]})

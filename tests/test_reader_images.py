@@ -95,19 +95,15 @@ def test_a_jpeg_at_a_part_of_its_size(ratio: int, channels: int, backend: None) 
 
 @pytest.mark.parametrize("backend", ["simplejpeg", "pillow"], indirect=True)
 @pytest.mark.parametrize("turn", [1, 6])
-@pytest.mark.parametrize(
-    ("keys", "sides"),
-    [
-        ({"size": (36, 48), "fit": "pad"}, [(108, 144), (72, 54)]),
-        ({"size": (18, 18), "fit": "crop"}, [(54, 72), (72, 54)]),
-        ({"size": (27, 36), "fit": "stretch"}, [(54, 72), (144, 108)]),
-        ({"size": (200, 200), "fit": "crop"}, [(432, 576), (576, 432)]),
-        ({"size": None, "shorter_side": 27}, [(54, 72), (72, 54)]),
-        ({"size": (36, 48), "fit": "pad", "dct_scaling": False}, [(432, 576), (576, 432)]),
-        ({"size": (36, 48), "fit": "pad", "resize": "bilinear"}, [(432, 576), (576, 432)]),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("keys", "sides"), [
+    ({"size": (36, 48), "fit": "pad"}, [(108, 144), (72, 54)]),
+    ({"size": (18, 18), "fit": "crop"}, [(54, 72), (72, 54)]),
+    ({"size": (27, 36), "fit": "stretch"}, [(54, 72), (144, 108)]),
+    ({"size": (200, 200), "fit": "crop"}, [(432, 576), (576, 432)]),
+    ({"size": None, "shorter_side": 27}, [(54, 72), (72, 54)]),
+    ({"size": (36, 48), "fit": "pad", "dct_scaling": False}, [(432, 576), (576, 432)]),
+    ({"size": (36, 48), "fit": "pad", "resize": "bilinear"}, [(432, 576), (576, 432)]),
+], ids=str)  # fmt: skip
 def test_a_large_jpeg_is_decoded_at_the_part_that_the_graph_chooses(
     keys: dict[str, Any], sides: list[tuple[int, int]], turn: int, backend: None
 ) -> None:
@@ -138,41 +134,33 @@ def test_every_type_of_png(colour: int, depth: int, transparent: bool) -> None:
         check_original(data)
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        saved(SMOOTH, "BMP"),
-        bmp(RANDOM.integers(0, 256, 12 * 5, np.uint8).tobytes(), -5, 4, 24),
-        animated("PNG"),
-        saved(SMOOTH, "WEBP", lossless=False, quality=60),
-        saved(EVERY_RGBA, "WEBP"),
-        saved(EVERY_RGBA, "WEBP", lossless=False, quality=60),
-        saved(EVERY_RGBA, "PNG"),
-        *(saved(Image.fromarray(PIXELS).convert(mode), "PNG") for mode in ("1", "L", "LA", "P", "RGB", "RGBA")),
-    ],
-    ids=lambda data: f"{data[:4]!r}{len(data)}",
-)
+@pytest.mark.parametrize("data", [
+    saved(SMOOTH, "BMP"),
+    bmp(RANDOM.integers(0, 256, 12 * 5, np.uint8).tobytes(), -5, 4, 24),
+    animated("PNG"),
+    saved(SMOOTH, "WEBP", lossless=False, quality=60),
+    saved(EVERY_RGBA, "WEBP"),
+    saved(EVERY_RGBA, "WEBP", lossless=False, quality=60),
+    saved(EVERY_RGBA, "PNG"),
+    *(saved(Image.fromarray(PIXELS).convert(mode), "PNG") for mode in ("1", "L", "LA", "P", "RGB", "RGBA")),
+], ids=lambda data: f"{data[:4]!r}{len(data)}")  # fmt: skip
 def test_other_formats(data: bytes) -> None:
     check_original(data)
 
 
 @pytest.mark.parametrize("backend", ["simplejpeg", "pillow"], indirect=True)
-@pytest.mark.parametrize(
-    "data",
-    [
-        saved(SMOOTH)[:500],
-        saved(SMOOTH)[:50],
-        b"\xff\xd8\xff",
-        saved(SMOOTH, "PNG")[:500],
-        saved(SMOOTH, "WEBP")[:500],
-        saved(SMOOTH, "BMP")[:500],
-        saved(SMOOTH, "GIF"),
-        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 9, 9, 9, 9, 9)),
-        b"",
-        b"no image",
-    ],
-    ids=lambda data: f"{data[:4]!r}{len(data)}",
-)
+@pytest.mark.parametrize("data", [
+    saved(SMOOTH)[:500],
+    saved(SMOOTH)[:50],
+    b"\xff\xd8\xff",
+    saved(SMOOTH, "PNG")[:500],
+    saved(SMOOTH, "WEBP")[:500],
+    saved(SMOOTH, "BMP")[:500],
+    saved(SMOOTH, "GIF"),
+    b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 9, 9, 9, 9, 9)),
+    b"",
+    b"no image",
+], ids=lambda data: f"{data[:4]!r}{len(data)}")  # fmt: skip
 def test_a_damaged_image_is_an_error(data: bytes, backend: None) -> None:
     with pytest.raises(DecodeError, match="damaged|neither JPEG nor PNG"):
         decode(data, 3)
@@ -286,17 +274,13 @@ def test_images_that_an_augmentation_brings_to_one_size_may_be_missing() -> None
 
 
 @pytest.mark.parametrize("augment", [None, Augment((RandomFlip(),), np.zeros((3, 2)))], ids=["plain", "augmented"])
-@pytest.mark.parametrize(
-    ("bad", "facts"),
-    [
-        (saved(SMOOTH)[:300], ("'x'", "damaged")),
-        (saved(PIXELS[:9]), ("'x'", "[9, 27, 3]", "[18, 27, 3]")),
-        (saved(SMOOTH), ("'x'", "[47, 66, 3]", "[18, 27, 3]")),
-        (b"GIF89a", ("'x'", "neither JPEG nor PNG", "b'GIF89a'")),
-        (b"", ("'x'", "neither JPEG nor PNG", "b''")),
-    ],
-    ids=["cut", "smaller", "larger", "no image", "nothing"],
-)
+@pytest.mark.parametrize(("bad", "facts"), [
+    (saved(SMOOTH)[:300], ("'x'", "damaged")),
+    (saved(PIXELS[:9]), ("'x'", "[9, 27, 3]", "[18, 27, 3]")),
+    (saved(SMOOTH), ("'x'", "[47, 66, 3]", "[18, 27, 3]")),
+    (b"GIF89a", ("'x'", "neither JPEG nor PNG", "b'GIF89a'")),
+    (b"", ("'x'", "neither JPEG nor PNG", "b''")),
+], ids=["cut", "smaller", "larger", "no image", "nothing"])  # fmt: skip
 @pytest.mark.parametrize("dtype", ["uint8", "float32"])
 def test_an_image_unlike_its_description_is_an_error_of_its_row(
     bad: bytes, facts: tuple[str, ...], dtype: str, augment: Augment | None

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recordmill import DamagedRecordError, Dataset, DatasetError, Input, mix, open_dataset, with_progress
+from recordmill import DamagedRecordError, Dataset, DatasetError, Input, mix, with_progress
 from recordmill.pipeline.reader.batches import fitting
 from recordmill.pipeline.reader.iteration import Iteration, OnDevice
 from recordmill.pipeline.reader.keras_data import KerasBatches
 from recordmill.transforms.contract.stored import Ragged
 from tests import hand_made
 from tests.messages import assert_names, raises
+from tests.test_reader_damage import damage
 
 BATCH, OF_EPOCH = 2, 5  # 10 records
 
@@ -40,12 +41,7 @@ FORMS: dict[str, tuple[Callable[[Input], Iterator[Any]], dict[str, int]]] = {
 @pytest.fixture
 def damaged(tmp_path: Path) -> Dataset:
     """Row 5 is damaged: in the dataset's order, of the third batch of two."""
-    folder = hand_made.write_dataset(tmp_path)
-    shard = folder / "hand-train.tfrecord-00001-of-00004"
-    content = bytearray(shard.read_bytes())
-    content[int(np.fromfile(folder / "hand-train.index-00001-of-00004", "<u8")[1]) + 40] ^= 255
-    shard.write_bytes(content)
-    return open_dataset(folder)
+    return damage(hand_made.write_dataset(tmp_path), 1, 40)
 
 
 def train(dataset: Dataset, **options: Any) -> Input:
@@ -155,14 +151,10 @@ def test_an_iteration_that_is_used_up_stays_so_and_a_closed_one_says_so(dataset:
 
 
 ROWS = [0, 1, 2, 3, 6, 7, 8, 9]
-IGNORED: dict[str, tuple[dict[str, Any], list[int]]] = {
-    "images": ({}, ROWS),
-    "steps made together": ({"features": []}, ROWS),
-    "epochs": ({"epochs": 2}, 2 * ROWS),
-    "ragged": ({"text": "ragged"}, ROWS),
-    "a process": ({"workers": 1}, ROWS),
-    "without end": ({"epochs": -1}, ROWS + ROWS[:-2]),
-}
+IGNORED: dict[str, tuple[dict[str, Any], list[int]]] = {"images": ({}, ROWS),
+    "steps made together": ({"features": []}, ROWS), "epochs": ({"epochs": 2}, 2 * ROWS),
+    "ragged": ({"text": "ragged"}, ROWS), "a process": ({"workers": 1}, ROWS),
+    "without end": ({"epochs": -1}, ROWS + ROWS[:-2])}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", IGNORED)

@@ -1,7 +1,6 @@
 """What an input holds on to, and what it lets go; other processes; several replicas."""
 
 import gc
-import multiprocessing
 import os
 import subprocess
 import sys
@@ -40,10 +39,7 @@ def helpers() -> set[object]:
     return {*threads, *Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()}
 
 
-ENDS: dict[str, Callable[[Any], None]] = {
-    "dropped": lambda batches: None,
-    "closed": lambda batches: batches.close(),
-}
+ENDS: dict[str, Callable[[Any], None]] = {"dropped": lambda batches: None, "closed": lambda batches: batches.close()}
 
 
 @pytest.mark.first(2)
@@ -62,14 +58,6 @@ def test_an_iteration_lets_go_of_everything(end: str, options: dict[str, int], d
     assert not mine & helpers()
     first = next(given(dataset).as_numpy())
     np.testing.assert_array_equal(kept[0]["image"], first[0]["image"])  # a batch outlives its iteration
-
-
-def test_a_batch_that_is_held_is_not_written_to_again(dataset: Dataset) -> None:
-    batches = given(dataset, threads=2).as_numpy()
-    held_batches = [next(batches) for _ in range(12)]
-    fresh = given(dataset, threads=1).as_numpy()
-    for features, _ in held_batches:
-        np.testing.assert_array_equal(features["image"], next(fresh)[0]["image"])
 
 
 def test_a_dropped_tf_data_iterator_lets_go_too(dataset: Dataset) -> None:
@@ -96,23 +84,6 @@ def test_the_collector_ends_an_iteration_without_waiting_for_its_threads(dataset
         time.sleep(0.01)
 
 
-def _keys(dataset: Dataset, into: Any) -> None:
-    features, _ = next(given(dataset, threads=2).as_numpy())
-    into.put(features["key"].tolist())
-
-
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.nightly)])
-def test_another_process_reads_the_same(method: str, dataset: Dataset) -> None:
-    expected = next(given(dataset).as_numpy())[0]["key"].tolist()
-    context = multiprocessing.get_context(method)
-    into = context.Queue()
-    process = context.Process(target=_keys, args=(dataset, into))
-    process.start()
-    assert into.get(timeout=120) == expected
-    process.join(30)
-    assert process.exitcode == 0
-
-
 def test_replicas_share_the_batches(dataset: Dataset) -> None:
     """As two hosts of `tf.distribute` are given their inputs."""
 
@@ -124,20 +95,6 @@ def test_replicas_share_the_batches(dataset: Dataset) -> None:
     hosts = [keys(tf.distribute.InputContext(2, host, 2)) for host in range(2)]
     whole = dataset.training_input(batch_size=4, with_key=True).as_numpy()
     assert [first + second for first, second in zip(*hosts, strict=True)] == [f["key"].tolist() for f, _ in whole]
-
-
-def test_a_strategy_trains_from_an_input(dataset: Dataset) -> None:
-    strategy = tf.distribute.MirroredStrategy(["CPU:0"])
-
-    def make(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        size = context.get_per_replica_batch_size(5)
-        return dataset.training_input(batch_size=size, features=["price"], input_context=context).as_tf_data()
-
-    with strategy.scope():
-        model = tf.keras.Sequential([tf.keras.Input([1], name="price"), tf.keras.layers.Dense(2)])
-        model.compile("sgd", tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-    batches = strategy.distribute_datasets_from_function(make)
-    assert len(model.fit(batches, epochs=2, steps_per_epoch=2, verbose=0).history["loss"]) == 2
 
 
 SLOW = """

@@ -37,10 +37,6 @@ def test_rows_that_are_read_soon_begin_where_libjpeg_turbo_keeps_them_in_the_cac
     assert all(array.flags.writeable for array in kept)
 
 
-def test_objects_are_numpys() -> None:
-    assert BatchMemory().empty((100_000,), object)[0] is None
-
-
 def test_memory_is_used_again_when_the_last_view_is_gone() -> None:
     memory = BatchMemory()
     first = memory.empty(SHAPE, np.uint8)

@@ -53,16 +53,13 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize(
-    ("batch", "rows"),
-    [
-        (({"image": np.zeros((3, 2)), "label": np.zeros(3)}, np.zeros(3)), 3),
-        ({"text": Ragged(np.zeros(7), np.array([0, 3, 7]))}, 2),
-        (({"key": np.array([b"a"], object)}, np.zeros(1), np.ones(1)), 1),
-        (({}, np.zeros(5)), 5),
-        ({}, 0),
-    ],
-)
+@pytest.mark.parametrize(("batch", "rows"), [
+    (({"image": np.zeros((3, 2)), "label": np.zeros(3)}, np.zeros(3)), 3),
+    ({"text": Ragged(np.zeros(7), np.array([0, 3, 7]))}, 2),
+    (({"key": np.array([b"a"], object)}, np.zeros(1), np.ones(1)), 1),
+    (({}, np.zeros(5)), 5),
+    ({}, 0),
+])  # fmt: skip
 def test_rows_are_those_of_the_first_array(batch: Any, rows: int) -> None:
     meter = Meter()
     meter.count(batch)
@@ -138,15 +135,12 @@ def test_progress_writes_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.startswith("step 103 · 8 rows/s")
 
 
-@pytest.mark.parametrize(
-    ("counts", "longest"),
-    [
-        ({"decoding": 3, "parsing": 1, "skipped": 9}, ("decoding", 0.75)),
-        ({"reading": 2, "parsing": 1, "finishing": 1}, ("reading", 0.5)),
-        ({"skipped": 2}, None),
-        ({}, None),
-    ],
-)
+@pytest.mark.parametrize(("counts", "longest"), [
+    ({"decoding": 3, "parsing": 1, "skipped": 9}, ("decoding", 0.75)),
+    ({"reading": 2, "parsing": 1, "finishing": 1}, ("reading", 0.5)),
+    ({"skipped": 2}, None),
+    ({}, None),
+])  # fmt: skip
 def test_the_longest_stage_is_named_with_its_share(counts: dict[str, float], longest: Any) -> None:
     assert Figures(1.0, 1, 1, 0.0, counts).longest_stage == longest
 

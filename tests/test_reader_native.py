@@ -173,25 +173,18 @@ def test_a_dataset_without_a_label_gives_features_alone(dataset: Dataset) -> Non
     assert [list(batch) for batch in given.as_tf_data(native=True)] == [["price"]] * 2
 
 
-@pytest.mark.parametrize(
-    ("options", "name", "remedy"),
-    [
-        ({"balance": True}, "balance=True", "leave native=True out"),
-        ({"start_step": 2}, "start_step=2", "leave native=True out"),
-        ({"on_error": "skip"}, "on_error='skip'", "leave native=True out"),
-        ({"augment": [RandomFlip()]}, "augment=[RandomFlip", "Keras' layers"),
-        ({"augment": [MixUp()]}, "augment=[MixUp", "Keras' layers"),
-        ({"threads": 2}, "threads=2", "leave it out"),
-        ({"workers": 1}, "workers=1", "leave it out"),
-        ({"drop_remainder": False, "host_count": 2}, "drop_remainder=False", "leave native=True out"),
-        (
-            {"features": ["text"], "label": None, "text": "packed", "text_length": 9},
-            "text='packed'",
-            "leave native=True out",
-        ),
-    ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
-)
+@pytest.mark.parametrize(("options", "name", "remedy"), [
+    ({"balance": True}, "balance=True", "leave native=True out"),
+    ({"start_step": 2}, "start_step=2", "leave native=True out"),
+    ({"on_error": "skip"}, "on_error='skip'", "leave native=True out"),
+    ({"augment": [RandomFlip()]}, "augment=[RandomFlip", "Keras' layers"),
+    ({"augment": [MixUp()]}, "augment=[MixUp", "Keras' layers"),
+    ({"threads": 2}, "threads=2", "leave it out"),
+    ({"workers": 1}, "workers=1", "leave it out"),
+    ({"drop_remainder": False, "host_count": 2}, "drop_remainder=False", "leave native=True out"),
+    ({"features": ["text"], "label": None, "text": "packed", "text_length": 9}, "text='packed'",
+     "leave native=True out"),
+], ids=lambda value: next(iter(value)) if isinstance(value, dict) else "")  # fmt: skip
 def test_what_needs_the_exact_order_is_refused(
     options: dict[str, Any], name: str, remedy: str, dataset: Dataset
 ) -> None:

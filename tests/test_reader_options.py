@@ -35,17 +35,14 @@ def test_the_docs_list_every_option_with_its_default_and_its_method() -> None:
     assert sorted(rows) == sorted(expected)
 
 
-@pytest.mark.parametrize(
-    ("method", "options", "facts"),
-    [
-        ("training_input", {"batch_sise": 1}, ("'batch_sise'", "`batch_size`")),
-        ("training_input", {"pad": True}, ("'pad'",)),
-        ("training_input", {}, ("batch_size",)),
-        ("evaluation_input", {"batch_size": 1, "dtyp": 1}, ("'dtyp'", "`dtype`")),
-        ("evaluation_input", {"batch_size": 1, "seed": 1}, ("'seed'",)),
-        ("evaluation_input", {}, ("batch_size",)),
-    ],
-)
+@pytest.mark.parametrize(("method", "options", "facts"), [
+    ("training_input", {"batch_sise": 1}, ("'batch_sise'", "`batch_size`")),
+    ("training_input", {"pad": True}, ("'pad'",)),
+    ("training_input", {}, ("batch_size",)),
+    ("evaluation_input", {"batch_size": 1, "dtyp": 1}, ("'dtyp'", "`dtype`")),
+    ("evaluation_input", {"batch_size": 1, "seed": 1}, ("'seed'",)),
+    ("evaluation_input", {}, ("batch_size",)),
+])  # fmt: skip
 def test_an_option_of_another_name_is_refused(
     method: str, options: dict[str, Any], facts: tuple[str, ...], dataset: Dataset
 ) -> None:

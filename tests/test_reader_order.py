@@ -93,13 +93,6 @@ def test_the_order_of_a_seed_never_changes() -> None:
     assert drawn.tolist() == [[0.4586366009457423, 0.5579707213525092], [0.06266048611631447, 0.18899281481322427]]
 
 
-def test_ten_million_records_take_no_memory_and_no_time() -> None:
-    order = GlobalShuffle(10**7, 1)
-    last = order(1000, np.array([10**7 - 1, 0]))
-    assert len(set(last.tolist())) == 2
-    assert 0 <= last.min() <= last.max() < 10**7
-
-
 @given(st.integers(0, 3000), st.integers(1, 12), st.integers(16 << 20, 3 << 30), st.sampled_from([1, 2, 3, 4, 6]))
 def test_each_block_is_one_hosts_in_every_epoch(size: int, groups: int, total: int, hosts: int) -> None:
     order = Lanes(size, 3, total, groups * hosts * LANES_OF_GROUP)

@@ -2,23 +2,17 @@
 
 import errno
 import gc
-import hashlib
 import multiprocessing
 import os
 import pickle
-import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import boto3
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from moto.server import ThreadedMotoServer
 
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
@@ -27,7 +21,6 @@ from recordmill.pipeline.reader.block_cache import Block
 from recordmill.pipeline.reader.local_shards import COPIED, unreadable
 from recordmill.pipeline.reader.records import RecordPlace, Records, ShardFile
 from recordmill.pipeline.reader.remote_shards import GAP, together
-from recordmill.pipeline.versions.stores import base, open_store
 from recordmill.transforms.contract.stored import RowError
 from tests.constants import constants
 from tests.memory_store import MemoryStore, memory_store
@@ -88,17 +81,6 @@ def test_the_records_asked_for_in_that_order(both: list[ShardFile], numbers: lis
         assert records.sizes(np.array(numbers, np.int64)).tolist() == [len(ALL[number]) for number in numbers]
 
 
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(0, 4), max_size=5), st.randoms())
-def test_any_shards(tmp_path_factory: pytest.TempPathFactory, counts: list[int], order: Any) -> None:
-    shards = [[f"{shard} {number}".encode() for number in range(count)] for shard, count in enumerate(counts)]
-    expected = [record for records in shards for record in records]
-    numbers = order.sample(range(len(expected)), len(expected))
-    with Records(write(tmp_path_factory.mktemp("shards"), shards)) as records:
-        assert len(records) == len(expected)
-        assert read(records, numbers) == [expected[number] for number in numbers]
-
-
 def test_places(both: list[ShardFile]) -> None:
     records = Records(both)
     assert records.where(2) == RecordPlace(both[0].file, 2, 4 + 16 + 16)
@@ -132,16 +114,13 @@ def flip(byte: int) -> Callable[[bytes], bytes]:
 TERABYTE = (1 << 40).to_bytes(8, "little")
 
 
-@pytest.mark.parametrize(
-    ("change", "facts"),
-    [
-        (flip(0), ("5 bytes", "index 4")),
-        (lambda data: TERABYTE + data[8:], ("1,099,511,627,776 bytes", "index 4")),
-        (flip(8), ("checksum of its length",)),
-        (flip(12), ("checksum of its data", "4 bytes")),
-        (flip(17), ("checksum of its data", "4 bytes")),
-    ],
-)
+@pytest.mark.parametrize(("change", "facts"), [
+    (flip(0), ("5 bytes", "index 4")),
+    (lambda data: TERABYTE + data[8:], ("1,099,511,627,776 bytes", "index 4")),
+    (flip(8), ("checksum of its length",)),
+    (flip(12), ("checksum of its data", "4 bytes")),
+    (flip(17), ("checksum of its data", "4 bytes")),
+])  # fmt: skip
 def test_a_damaged_record(both: list[ShardFile], change: Callable[[bytes], bytes], facts: tuple[str, ...]) -> None:
     put(both[0].file, change)
     records = Records(both)
@@ -165,16 +144,13 @@ def offsets(*values: int) -> Callable[[bytes], bytes]:
     return lambda _: np.array(values, "<u8").tobytes()
 
 
-@pytest.mark.parametrize(
-    ("change", "facts"),
-    [
-        (offsets(0, 20, 10, 55), ("20 to 10", "55 bytes")),
-        (offsets(0, (1 << 64) - 1, 36, 55), ("18,446,744,073,709,551,615 to 36",)),
-        (offsets(0, 20, 1 << 50, 55), ("20 to 1,125,899,906,842,624",)),
-        (offsets(0, 20, 25, 55), ("20 to 25",)),
-        (offsets(0, 1, 36, 55), ("header", "index 19")),
-    ],
-)
+@pytest.mark.parametrize(("change", "facts"), [
+    (offsets(0, 20, 10, 55), ("20 to 10", "55 bytes")),
+    (offsets(0, (1 << 64) - 1, 36, 55), ("18,446,744,073,709,551,615 to 36",)),
+    (offsets(0, 20, 1 << 50, 55), ("20 to 1,125,899,906,842,624",)),
+    (offsets(0, 20, 25, 55), ("20 to 25",)),
+    (offsets(0, 1, 36, 55), ("header", "index 19")),
+])  # fmt: skip
 def test_an_index_of_nonsense(both: list[ShardFile], change: Callable[[bytes], bytes], facts: tuple[str, ...]) -> None:
     put(both[0].index, change)
     with raises(RowError, *facts) as error:
@@ -188,18 +164,15 @@ def test_sizes_of_an_index_of_nonsense(both: list[ShardFile]) -> None:
         Records(both).sizes(np.array([3, 1]))
 
 
-@pytest.mark.parametrize(
-    ("part", "change", "facts"),
-    [
-        ("file", lambda _: None, ("missing", "build again")),
-        ("index", lambda _: None, ("missing", "build again")),
-        ("file", lambda data: data[:-1], ("54 bytes", "expected 55")),
-        ("index", lambda data: data + bytes(8), ("40 bytes", "expected 32")),
-        ("index", lambda data: data[:-3], ("29 bytes", "expected 32")),
-        ("index", offsets(1, 20, 36, 55), ("1 to 55", "0 to 55")),
-        ("index", offsets(0, 20, 36, 54), ("0 to 54", "0 to 55")),
-    ],
-)
+@pytest.mark.parametrize(("part", "change", "facts"), [
+    ("file", lambda _: None, ("missing", "build again")),
+    ("index", lambda _: None, ("missing", "build again")),
+    ("file", lambda data: data[:-1], ("54 bytes", "expected 55")),
+    ("index", lambda data: data + bytes(8), ("40 bytes", "expected 32")),
+    ("index", lambda data: data[:-3], ("29 bytes", "expected 32")),
+    ("index", offsets(1, 20, 36, 55), ("1 to 55", "0 to 55")),
+    ("index", offsets(0, 20, 36, 54), ("0 to 54", "0 to 55")),
+])  # fmt: skip
 def test_check(both: list[ShardFile], part: str, change: Callable[[bytes], bytes], facts: tuple[str, ...]) -> None:
     path = getattr(both[0], part)
     put(path, change)
@@ -282,16 +255,13 @@ def test_many_threads(shards: list[ShardFile]) -> None:
         assert all(found == ALL for found in threads.map(lambda _: read(records, range(6)), range(50)))
 
 
-@pytest.mark.parametrize(
-    ("ranges", "merged"),
-    [
-        ([], []),
-        ([("a", 0, 5), ("a", 5, 9), ("b", 9, 12)], [("a", 0, 9), ("b", 9, 12)]),
-        ([("b", 9, 12), ("a", 2, 3), ("a", 0, 5), ("a", 0, 5)], [("a", 0, 5), ("b", 9, 12)]),
-        ([("a", 0, 5), ("a", 5 + GAP, 9 + GAP)], [("a", 0, 5), ("a", 5 + GAP, 9 + GAP)]),
-        ([("a", 0, 5), ("a", 4 + GAP, 9 + GAP)], [("a", 0, 9 + GAP)]),
-    ],
-)
+@pytest.mark.parametrize(("ranges", "merged"), [
+    ([], []),
+    ([("a", 0, 5), ("a", 5, 9), ("b", 9, 12)], [("a", 0, 9), ("b", 9, 12)]),
+    ([("b", 9, 12), ("a", 2, 3), ("a", 0, 5), ("a", 0, 5)], [("a", 0, 5), ("b", 9, 12)]),
+    ([("a", 0, 5), ("a", 5 + GAP, 9 + GAP)], [("a", 0, 5), ("a", 5 + GAP, 9 + GAP)]),
+    ([("a", 0, 5), ("a", 4 + GAP, 9 + GAP)], [("a", 0, 9 + GAP)]),
+])  # fmt: skip
 def test_neighbours_are_read_together(ranges: list[Any], merged: list[Any]) -> None:
     def content(block: Block) -> bytes:
         fetched.append(block[:3])
@@ -310,70 +280,6 @@ def test_how_often_a_store_is_asked(remote: list[ShardFile]) -> None:
     asked.clear()
     assert read(records, [2, 5, 0, 1]) == [ALL[number] for number in (2, 5, 0, 1)]
     assert len(asked) == 2  # once, for one range of the first shard and one of the fourth
-
-
-@pytest.mark.parametrize(
-    ("url", "advice"),
-    [
-        ("s3://bucket/a", "pip install 'recordmill[aws]'"),
-        ("gs://bucket/a", "pip install 'recordmill[gcp]'"),
-    ],
-)
-def test_what_reads_a_url_is_not_installed(url: str, advice: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> None:
-        raise ModuleNotFoundError(f"No module named '{name}'", name=name)
-
-    open_store._shared_bucket.cache_clear()
-    monkeypatch.setattr(base.importlib, "import_module", missing)
-    with raises(DatasetError, url[:4], "No module named", advice):
-        Records([ShardFile(url, url, 1, 20, "")]).check()
-
-
-@pytest.mark.parametrize("url", ["ftp://host/a", "nothing://a"])
-def test_a_url_of_no_known_kind(url: str) -> None:
-    with raises(DatasetError, url[:6], "gs://"):
-        Records([ShardFile(url, url, 1, 20, "")]).check()
-
-
-@pytest.fixture
-def s3(shards: list[ShardFile], monkeypatch: pytest.MonkeyPatch) -> Iterator[list[ShardFile]]:
-    """The shards in an S3 server on this machine."""
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    server = ThreadedMotoServer("127.0.0.1", port=port, verbose=False)
-    server.start()
-    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{port}")
-    open_store._shared_bucket.cache_clear()  # whose clients know the server of another test
-    client = boto3.client("s3")
-    client.create_bucket(Bucket="set")
-    for shard in shards:
-        for path in (shard.file, shard.index):
-            client.put_object(Bucket="set", Key=os.path.basename(path), Body=Path(path).read_bytes())
-    yield [
-        replace(one, file=f"s3://set/{Path(one.file).name}", index=f"s3://set/{Path(one.index).name}") for one in shards
-    ]
-    server.stop()
-
-
-@pytest.mark.slow
-def test_s3(s3: list[ShardFile]) -> None:
-    with Records(s3) as records:
-        records.check()
-        records.verify()
-        assert read(records, [5, 0, 3, 1, 4, 2]) == [ALL[number] for number in (5, 0, 3, 1, 4, 2)]
-    missing = replace(s3[0], file="s3://set/none")
-    with raises(DatasetError, "s3://set/none", "missing"):
-        Records([missing, *s3[1:]]).check()
-    with raises(DatasetError, "s3://set/none", "missing"):
-        read(Records([missing, *s3[1:]]), [0])
-
-
-def test_the_digest_is_that_of_the_file(shards: list[ShardFile]) -> None:
-    assert shards[0].sha256 == hashlib.sha256(Path(shards[0].file).read_bytes()).hexdigest()
 
 
 def test_too_many_open_files_have_their_own_remedy() -> None:

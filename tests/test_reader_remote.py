@@ -1,7 +1,6 @@
 """Datasets on object stores: the batches of a folder, each block read once, one clear line for what is wrong."""
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -23,14 +22,12 @@ from recordmill.pipeline.reader.block_cache import FOLDER, MARK, BlockCache
 from recordmill.pipeline.reader.metrics import FETCHED, REQUESTS, RETRIES, Counters
 from recordmill.pipeline.reader.order import Lanes, lanes_for
 from recordmill.pipeline.reader.records import Records, ShardFile
-from recordmill.pipeline.reader.version_files import RemotePath
 from recordmill.pipeline.versions.stores import open_store
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.gcs import GcsStore
 from recordmill.pipeline.versions.stores.s3 import S3Store
 from recordmill.transforms.contract.stored import RowError
 from tests import emulators, hand_made
-from tests.emulators import BUCKET, Road
 from tests.memory_store import Answer, Memory, MemoryStore, memory_store
 from tests.messages import raises
 from tests.test_reader_input import assert_equal
@@ -86,15 +83,12 @@ def test_a_remote_dataset_is_read_as_a_local_one(memory: Memory, output: Path) -
     check_reads_as(open_dataset(output), open_dataset(URL))
 
 
-@pytest.mark.parametrize(
-    ("path", "version"),
-    [
-        (f"{URL}/", None),
-        (URL, hand_made.VERSION),
-        (URL, hand_made.VERSION[-8:]),
-        (f"{URL}/versions/{hand_made.VERSION}", None),
-    ],
-)
+@pytest.mark.parametrize(("path", "version"), [
+    (f"{URL}/", None),
+    (URL, hand_made.VERSION),
+    (URL, hand_made.VERSION[-8:]),
+    (f"{URL}/versions/{hand_made.VERSION}", None),
+])  # fmt: skip
 def test_what_may_be_opened(memory: Memory, path: str, version: str | None) -> None:
     dataset = open_dataset(path, version)
     assert (dataset.version, str(dataset.folder)) == (hand_made.VERSION, f"{URL}/versions/{hand_made.VERSION}")
@@ -109,17 +103,14 @@ def test_what_is_published_later_is_seen(memory: Memory) -> None:
     assert str(open_dataset(URL).folder) == f"{URL}/versions/v2"
 
 
-@pytest.mark.parametrize(
-    ("path", "version", "facts"),
-    [
-        (URL, "v9", (URL, "'v9'", hand_made.VERSION)),
-        (URL, "../v1", ("'../v1'",)),
-        (f"{URL}/versions/{hand_made.VERSION}", "v1", (hand_made.VERSION, "leave version='v1' out")),
-        (f"{URL}/versions", None, (f"{URL}/versions", "`recordmill build")),
-        ("memory://nowhere/out", None, ("'memory://nowhere/out'", "`--output`")),
-        ("nothing://bucket/out", None, ("nothing://bucket", "gs://")),
-    ],
-)
+@pytest.mark.parametrize(("path", "version", "facts"), [
+    (URL, "v9", (URL, "'v9'", hand_made.VERSION)),
+    (URL, "../v1", ("'../v1'",)),
+    (f"{URL}/versions/{hand_made.VERSION}", "v1", (hand_made.VERSION, "leave version='v1' out")),
+    (f"{URL}/versions", None, (f"{URL}/versions", "`recordmill build")),
+    ("memory://nowhere/out", None, ("'memory://nowhere/out'", "`--output`")),
+    ("nothing://bucket/out", None, ("nothing://bucket", "gs://")),
+])  # fmt: skip
 def test_what_cannot_be_opened_says_why(memory: Memory, path: str, version: str | None, facts: tuple[str, ...]) -> None:
     with raises(DatasetError, *facts):
         open_dataset(path, version)
@@ -130,16 +121,13 @@ def read(dataset: Dataset) -> None:
     dataset.training_input(batch_size=1)
 
 
-@pytest.mark.parametrize(
-    ("inner", "reads", "facts"),
-    [
-        ("text.vocabulary.txt", read, ("text.vocabulary.txt", "build again")),
-        ("hand-train.tfrecord-00000-of-00004", read, ("hand-train.tfrecord-00000-of-00004", "build again")),
-        ("hand-train.index-00001-of-00004", read, ("hand-train.index-00001-of-00004", "build again")),
-        ("LATEST", lambda _: open_dataset(URL), (URL, "`recordmill build")),
-        ("dataset.json", lambda _: open_dataset(URL), (f"{URL}/LATEST", hand_made.VERSION)),
-    ],
-)
+@pytest.mark.parametrize(("inner", "reads", "facts"), [
+    ("text.vocabulary.txt", read, ("text.vocabulary.txt", "build again")),
+    ("hand-train.tfrecord-00000-of-00004", read, ("hand-train.tfrecord-00000-of-00004", "build again")),
+    ("hand-train.index-00001-of-00004", read, ("hand-train.index-00001-of-00004", "build again")),
+    ("LATEST", lambda _: open_dataset(URL), (URL, "`recordmill build")),
+    ("dataset.json", lambda _: open_dataset(URL), (f"{URL}/LATEST", hand_made.VERSION)),
+])  # fmt: skip
 def test_what_is_missing_is_named(
     memory: Memory, inner: str, reads: Callable[[Dataset], Any], facts: tuple[str, ...]
 ) -> None:
@@ -152,15 +140,12 @@ def test_what_is_missing_is_named(
 FORBIDDEN = Answer(403, "Forbidden")
 
 
-@pytest.mark.parametrize(
-    ("refusals", "facts", "status"),
-    [
-        ({"range": FORBIDDEN, "list": FORBIDDEN}, (URL, "Forbidden", "credentials"), 1),
-        ({"range": RuntimeError("No credentials")}, (f"{URL}/dataset.json", "No credentials"), 1),
-        ({"range": TimeoutError("timed out")}, (f"{URL}/dataset.json", "timed out"), 75),
-        ({"range": Answer(404, "no bucket"), "list": Answer(404, "no bucket")}, (f"'{URL}'", "`--output`"), 1),
-    ],
-)
+@pytest.mark.parametrize(("refusals", "facts", "status"), [
+    ({"range": FORBIDDEN, "list": FORBIDDEN}, (URL, "Forbidden", "credentials"), 1),
+    ({"range": RuntimeError("No credentials")}, (f"{URL}/dataset.json", "No credentials"), 1),
+    ({"range": TimeoutError("timed out")}, (f"{URL}/dataset.json", "timed out"), 75),
+    ({"range": Answer(404, "no bucket"), "list": Answer(404, "no bucket")}, (f"'{URL}'", "`--output`"), 1),
+])  # fmt: skip
 def test_a_store_that_refuses(
     memory: Memory, refusals: dict[str, Exception], facts: tuple[str, ...], status: int
 ) -> None:
@@ -176,11 +161,6 @@ def test_objects_are_read_by_a_user_who_may_not_list_them(memory: Memory) -> Non
     assert len(list(open_dataset(URL).evaluation_input("validation", batch_size=2)))
     with raises(DatasetError, URL, "Forbidden"):
         open_dataset(URL, "v9")
-
-
-def test_parts_of_an_address() -> None:
-    path = RemotePath("s3://bucket/out") / "versions" / "v1"
-    assert (str(path), path.name, str(path.parent)) == ("s3://bucket/out/versions/v1", "v1", "s3://bucket/out/versions")
 
 
 RECORDS, SIZE, BLOCK, GROUP = 600, 3_000, 20, 6
@@ -334,14 +314,15 @@ def test_a_request_that_fails_is_repeated(shards: list[ShardFile]) -> None:
 
 @pytest.fixture
 def s3(output: Path) -> Iterator[str]:
-    open_store._shared_bucket.cache_clear()  # which knows other credentials
     with emulators.s3() as url:
-        yield uploaded(output, url)
+        yield put(url, output)
+    open_store._shared_bucket.cache_clear()  # whose clients may have no credentials
 
 
-def uploaded(output: Path, url: str) -> str:
+def put(url: str, output: Path) -> str:
+    """Puts the dataset into a bucket."""
     for name, data in files(output).items():
-        open_store.open_bucket(url).write(name, data)
+        open_store.open_bucket(url).write_if(name, data, None)
     return url
 
 
@@ -363,9 +344,9 @@ def test_s3(s3: str, output: Path) -> None:
 def test_a_public_s3_bucket_is_read_without_credentials(
     s3: str, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = s3.removeprefix(f"s3://{BUCKET}/")
+    folder = s3.removeprefix(f"s3://{emulators.BUCKET}/")
     for name in files(output):
-        boto3.client("s3").put_object_acl(Bucket=BUCKET, Key=f"{folder}/{name}", ACL="public-read")
+        boto3.client("s3").put_object_acl(Bucket=emulators.BUCKET, Key=f"{folder}/{name}", ACL="public-read")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     for name in ("AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
@@ -373,7 +354,7 @@ def test_a_public_s3_bucket_is_read_without_credentials(
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     open_store._shared_bucket.cache_clear()
     check_reads_as(open_dataset(output), open_dataset(s3))
-    assert S3Store(BUCKET, folder)._client.meta.config.signature_version == botocore.UNSIGNED
+    assert S3Store(emulators.BUCKET, folder)._client.meta.config.signature_version == botocore.UNSIGNED
 
 
 def test_a_public_gcs_bucket_is_read_without_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -387,35 +368,9 @@ def test_a_public_gcs_bucket_is_read_without_credentials(tmp_path: Path, monkeyp
         _ = GcsStore("set", "hand")._bucket
 
 
-@pytest.mark.nightly
-@pytest.mark.slow
-def test_bytes_that_trickle_cost_a_reader_time_and_nothing_else(
-    s3: str, shards: list[ShardFile], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    host, port = os.environ["AWS_ENDPOINT_URL"].removeprefix("http://").split(":")
-    for file in (*tmp_path.glob("*.tfrecord"), *tmp_path.glob("*.index")):
-        boto3.client("s3").upload_file(str(file), BUCKET, file.name)
-    remote = [replace(shard, file=in_bucket(shard.file), index=in_bucket(shard.index)) for shard in shards]
-    asked = []
-    for pause in (0.0, 0.02):
-        road, counters = Road(host, int(port), piece=8 << 10, pause=pause), Counters()
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{road.port}")
-        open_store._shared_bucket.cache_clear()
-        epoch(Records(remote, np.arange(0, RECORDS, BLOCK), BlockCache(str(tmp_path / str(pause))), counters))
-        asked.append([counters.totals().get(name, 0) for name in (FETCHED, REQUESTS, RETRIES)])
-        road.close()
-    assert asked[0] == asked[1]
-    assert asked[0][0] >= sum(shard.bytes for shard in shards)
-    assert asked[0][2] == 0
-
-
-def in_bucket(path: str) -> str:
-    return f"s3://{BUCKET}/{Path(path).name}"
-
-
 @pytest.mark.slow
 def test_gcs(output: Path) -> None:
     with emulators.gcs(conditions=True) as url:
-        check_reads_as(open_dataset(output), open_dataset(uploaded(output, url)))
+        check_reads_as(open_dataset(output), open_dataset(put(url, output)))
         with raises(DatasetError, f"'{url}/none'", "`--output`"):
             open_dataset(f"{url}/none")

@@ -66,10 +66,6 @@ def test_values_of_no_numbers_are_padded() -> None:
     assert padded(Ragged(np.zeros((1, 0), np.int64), np.array([0, 0, 0, 1])), 2, 0, np.empty).shape == (3, 2, 0)
 
 
-def test_bucketed_texts_are_padded() -> None:
-    assert ready([[1], [2, 3]], text="bucketed")[""].tolist() == [[1, 0], [2, 3]]
-
-
 @pytest.mark.parametrize(("length", "values"), [(None, [1, 2, 3, 4]), ("longest", [1, 2, 3, 4]), (2, [1, 2, 4])])
 def test_ragged_texts_stay_lists_and_a_number_cuts_them(length: Any, values: list[int]) -> None:
     found = ready([[1, 2, 3], [], [4]], text="ragged", text_length=length, masks=True)
@@ -133,13 +129,8 @@ def test_rows_that_were_packed_otherwise_are_errors(lengths: list[list[int]], ro
         texts("x", replace(DESCRIPTION, packed=4), stored, FinishOptions(), np.empty)
     assert raised.value.row == row
     with raises(RowError, "'x'", "row of 1"):
-        texts(
-            "x",
-            replace(DESCRIPTION, packed=1),
-            {"": [as_stored([8, 9])], "lengths": ragged([[2]])},
-            FinishOptions(),
-            np.empty,
-        )
+        texts("x", replace(DESCRIPTION, packed=1), {"": [as_stored([8, 9])], "lengths": ragged([[2]])},
+            FinishOptions(), np.empty)  # fmt: skip
 
 
 def test_first_fit_of_nothing_gives_no_rows() -> None:

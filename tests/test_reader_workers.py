@@ -20,13 +20,11 @@ import numpy as np
 import psutil
 import pytest
 
-from recordmill import open_dataset
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.reader import workers as worker_module
 from recordmill.pipeline.reader.worker_process import Maker, SharedMemory, new_file
 from recordmill.pipeline.reader.workers import default_workers, in_processes, pickled_task
 from recordmill.transforms.contract.stored import ArraySpec, Ragged
-from tests import hand_made
 from tests.constants import constants
 from tests.forked import wait_until_ended
 from tests.messages import assert_names, raises
@@ -63,17 +61,6 @@ def test_the_batches_are_those_that_would_be_made_here() -> None:
         assert isinstance(batch[0]["ragged"], Ragged)
 
 
-def test_an_input_gives_the_same_with_workers(tmp_path: Path) -> None:
-    hand_made.write_dataset(tmp_path)
-    dataset = open_dataset(tmp_path)
-    here, there = (
-        list(dataset.training_input(batch_size=4, seed=3, epochs=2, drop_remainder=False, with_key=True, **made_by))
-        for made_by in ({"threads": 1}, {"workers": 1})
-    )
-    assert len(here) == 6
-    assert_same(tuple(there), tuple(here))
-
-
 def test_steps_come_in_their_order_of_all_workers_and_a_few_ahead() -> None:
     taken: list[int] = []
     steps = (taken.append(step) or step for step in itertools.count(10))  # type: ignore[func-returns-value]
@@ -103,14 +90,11 @@ def test_a_worker_imports_the_numpy_reader_alone_and_its_counts_are_summed_here(
     assert batches.counters.counts["skipped"] == 0 + 1 + 2
 
 
-@pytest.mark.parametrize(
-    ("name", "error", "facts"),
-    [
-        ("fails", Damaged, ("record 3",)),
-        ("is_killed", DatasetError, ("process 0", "signal 9 (Killed)", "fewer workers")),
-        ("exits", DatasetError, ("process 0", "status 3")),
-    ],
-)
+@pytest.mark.parametrize(("name", "error", "facts"), [
+    ("fails", Damaged, ("record 3",)),
+    ("is_killed", DatasetError, ("process 0", "signal 9 (Killed)", "fewer workers")),
+    ("exits", DatasetError, ("process 0", "status 3")),
+])  # fmt: skip
 def test_errors_come_out_here_after_the_good_batches(name: str, error: type[Exception], facts: tuple[str, ...]) -> None:
     batches = in_processes(Each(name), iter(range(9)), 1)
     assert [next(batches)[0] for _ in range(3)] == [0, 1, 2]
@@ -131,9 +115,7 @@ def test_an_unforeseen_exception_has_its_place(name: str, error: type, said: str
 
 
 @pytest.mark.parametrize(
-    ("task", "why"),
-    [(lambda step: step, "<lambda>"), (sys.__stdin__, "_io.TextIOWrapper")],
-    ids=["lambda", "file"],
+    ("task", "why"), [(lambda step: step, "<lambda>"), (sys.__stdin__, "_io.TextIOWrapper")], ids=["lambda", "file"]
 )
 def test_what_cannot_be_sent_is_refused(task: Any, why: str) -> None:
     with raises(DatasetError, why, "workers=0"):
@@ -312,25 +294,19 @@ def refuse(*_: object, **__: object) -> None:
     raise OSError("no more processes")
 
 
-@pytest.mark.parametrize(
-    ("decodes", "steps", "free", "wanted"),
-    [
-        (True, 100, 1 << 40, 16),
-        (True, 10, 1 << 40, 0),
-        (True, 100, 350 << 20, 3),
-        (True, 100, 1 << 20, 0),
-        (False, 100_000, 1 << 40, 8),
-        (False, 100_000, 350 << 20, 3),
-        (False, 100, 1 << 40, 0),
-    ],
-)
+@pytest.mark.parametrize(("decodes", "steps", "free", "wanted"), [
+    (True, 100, 1 << 40, 16),
+    (True, 10, 1 << 40, 0),
+    (True, 100, 350 << 20, 3),
+    (True, 100, 1 << 20, 0),
+    (False, 100_000, 1 << 40, 8),
+    (False, 100_000, 350 << 20, 3),
+    (False, 100, 1 << 40, 0),
+])  # fmt: skip
 def test_the_default_number_of_processes(decodes: bool, steps: int, free: int, wanted: int) -> None:
     spec = {"image": ArraySpec((32, 224, 224, 3), "uint8")}
     source: Any = SimpleNamespace(
-        decodes=decodes,
-        steps_together=1,
-        element_spec=(spec, ArraySpec((32,), "int64")),
-        batch_records=32,
+        decodes=decodes, steps_together=1, element_spec=(spec, ArraySpec((32,), "int64")), batch_records=32
     )
     with constants(worker_module, cores=lambda: 16, free_bytes=lambda: free):
         assert default_workers(source, steps) == wanted

@@ -52,13 +52,8 @@ print("accuracy:", model.evaluate(validation.as_tf_data(), verbose=0, return_dic
 @pytest.mark.nightly
 def test_tensorflow_alone_reads_and_trains(tmp_path: Path) -> None:
     hand_made.write_dataset(tmp_path)
-    done = subprocess.run(
-        [sys.executable, "-c", TRAIN, str(tmp_path), " ".join(NOT_THERE)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    done = subprocess.run([sys.executable, "-c", TRAIN, str(tmp_path), " ".join(NOT_THERE)],
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=240)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == ["TensorFlow before an input: False", "accuracy: 1.0"]
 
@@ -76,17 +71,13 @@ def run(*codes: str, **names: Any) -> dict[str, Any]:
     return names
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {},
-        {"image": hand_made.image("jpeg")},
-        {"image": hand_made.image("raw")},
-        {"image": hand_made.image("png", "uint8"), "text": hand_made.text(None)},
-        {"image": {**hand_made.image(), "channel_order": "bgr"}},
-    ],
-    ids=["png", "jpeg", "raw", "uint8 and any length", "bgr"],
-)
+@pytest.mark.parametrize("changes", [
+    {},
+    {"image": hand_made.image("jpeg")},
+    {"image": hand_made.image("raw")},
+    {"image": hand_made.image("png", "uint8"), "text": hand_made.text(None)},
+    {"image": {**hand_made.image(), "channel_order": "bgr"}},
+], ids=["png", "jpeg", "raw", "uint8 and any length", "bgr"])  # fmt: skip
 def test_plain_tf_data_reads_the_same(changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hand_made.write_dataset(tmp_path / "out/emoji", {**hand_made.FEATURES, **changes})
     monkeypatch.chdir(tmp_path)

@@ -19,7 +19,8 @@ import yaml
 from recordmill.pipeline import VERSION
 from tests import published
 from tests.messages import assert_names
-from tests.test_packaging import PROJECT, required, sources
+from tests.test_import_tiers import sources
+from tests.test_packaging import PROJECT, required
 
 ROOT = Path(__file__).parents[1]
 HOME = PROJECT["urls"]["Homepage"]

@@ -11,9 +11,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,14 +56,11 @@ def flink() -> Iterator[FakeFlink]:
         yield cluster
 
 
-@pytest.mark.parametrize(
-    ("version", "coordinates"),
-    [
-        ("1.19.3", "org.apache.beam:beam-runners-flink-1.19-job-server:2.62.0"),
-        ("1.20.0", "org.apache.beam:beam-runners-flink-1.20-job-server:2.77.0"),
-        ("2.0.1", "org.apache.beam:beam-runners-flink-2.0-job-server:2.77.0"),
-    ],
-)
+@pytest.mark.parametrize(("version", "coordinates"), [
+    ("1.19.3", "org.apache.beam:beam-runners-flink-1.19-job-server:2.62.0"),
+    ("1.20.0", "org.apache.beam:beam-runners-flink-1.20-job-server:2.77.0"),
+    ("2.0.1", "org.apache.beam:beam-runners-flink-2.0-job-server:2.77.0"),
+])  # fmt: skip
 def test_the_job_server_fits_the_cluster(flink: FakeFlink, version: str, coordinates: str) -> None:
     flink.overview["flink-version"] = version
     assert FlinkCluster(FlinkOptions(flink.url)).jar() == coordinates
@@ -85,19 +84,11 @@ def test_a_cluster_needs_an_address() -> None:
 
 def test_presets_are_what_the_cluster_says(flink: FakeFlink) -> None:
     presets = flink_presets(FlinkRest(flink.url), FlinkOptions(flink.url, workers="/opt/worker"), [], "job-1", "try-1")
-    assert json.loads(presets.pop("environment_config")) == {
-        "command": "/opt/worker",
-        "env": {"RECORDMILL_ATTEMPT": "try-1"},
-    }
-    assert presets == {
-        "job_name": "job-1",
-        "flink_master": flink.url,
-        "parallelism": "3",
-        "execution_mode_for_batch": "BATCH",
-        "sdk_worker_parallelism": "3",
-        "environment_cache_millis": "5000",
-        "environment_type": "PROCESS",
-    }
+    assert json.loads(presets.pop("environment_config")) == {"command": "/opt/worker",
+        "env": {"RECORDMILL_ATTEMPT": "try-1"}}  # fmt: skip
+    assert presets == {"job_name": "job-1", "flink_master": flink.url, "parallelism": "3",
+        "execution_mode_for_batch": "BATCH", "sdk_worker_parallelism": "3", "environment_cache_millis": "5000",
+        "environment_type": "PROCESS"}  # fmt: skip
 
 
 def test_a_busy_cluster_is_waited_for_unless_the_user_queues(flink: FakeFlink) -> None:
@@ -114,21 +105,16 @@ def test_a_busy_cluster_is_waited_for_unless_the_user_queues(flink: FakeFlink) -
 def test_a_pool_is_an_address() -> None:
     presets = worker_environment("localhost:50000", "try-1")
     assert presets["environment_type"] == "EXTERNAL"
-    assert json.loads(presets["environment_config"]) == {
-        "url": "localhost:50000",
-        "params": {"RECORDMILL_ATTEMPT": "try-1"},
-    }
+    assert json.loads(presets["environment_config"]) == {"url": "localhost:50000",
+        "params": {"RECORDMILL_ATTEMPT": "try-1"}}  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("given", "arguments"),
-    [
-        ([], ["--a=1", "--environment_type=PROCESS", "--environment_config=x"]),
-        (["--a=2"], ["--environment_type=PROCESS", "--environment_config=x", "--a=2"]),
-        (["--a", "2"], ["--environment_type=PROCESS", "--environment_config=x", "--a", "2"]),
-        (["--environment_type=DOCKER"], ["--a=1", "--environment_type=DOCKER"]),
-    ],
-)
+@pytest.mark.parametrize(("given", "arguments"), [
+    ([], ["--a=1", "--environment_type=PROCESS", "--environment_config=x"]),
+    (["--a=2"], ["--environment_type=PROCESS", "--environment_config=x", "--a=2"]),
+    (["--a", "2"], ["--environment_type=PROCESS", "--environment_config=x", "--a", "2"]),
+    (["--environment_type=DOCKER"], ["--a=1", "--environment_type=DOCKER"]),
+])  # fmt: skip
 def test_the_users_options_replace_presets(given: list[str], arguments: list[str]) -> None:
     presets = {"a": "1", "environment_type": "PROCESS", "environment_config": "x"}
     assert with_presets(given, presets) == arguments
@@ -147,6 +133,15 @@ def test_threads_are_those_of_the_container(
         assert environments.worker_threads() == 5
 
 
+@contextmanager
+def served(handler: Any, host: str = "127.0.0.1") -> Iterator[str]:
+    """Answers requests; yields the server's URL."""
+    with ThreadingHTTPServer((host, 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://{host}:{server.server_port}"
+        server.shutdown()
+
+
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A Maven repository on a socket, and a cache of its own."""
@@ -155,13 +150,10 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     jar.parent.mkdir(parents=True)
     jar.write_bytes(CONTENT)
     jar.with_name(f"{jar.name}.sha1").write_text(hashlib.sha1(CONTENT, usedforsecurity=False).hexdigest())
-    handler = partial(SimpleHTTPRequestHandler, directory=str(folder))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv(REPOSITORY, f"http://127.0.0.1:{server.server_port}")
+    with served(partial(SimpleHTTPRequestHandler, directory=str(folder))) as url:
+        monkeypatch.setenv(REPOSITORY, url)
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
         yield folder
-        server.shutdown()
 
 
 def test_a_jar_is_fetched_once_and_checked_each_time(repository: Path) -> None:
@@ -207,19 +199,15 @@ def test_a_jar_does_not_come_by_http_after_all(repository: Path, monkeypatch: py
     class Moved(BaseHTTPRequestHandler):
         def do_GET(self) -> None:  # noqa: N802 - the library's name
             self.send_response(302)
-            self.send_header("Location", f"http://127.0.0.2:{other.server_port}{self.path}")
+            self.send_header("Location", f"{other}{self.path}")
             self.end_headers()
 
     files = partial(SimpleHTTPRequestHandler, directory=str(repository))
-    with ThreadingHTTPServer(("127.0.0.1", 0), Moved) as server, ThreadingHTTPServer(("127.0.0.2", 0), files) as other:
-        for each in (server, other):
-            threading.Thread(target=each.serve_forever, daemon=True).start()
-        monkeypatch.setenv(REPOSITORY, f"http://127.0.0.1:{server.server_port}")
-        with raises(RunnerError, f"http://127.0.0.2:{other.server_port}/", PATH, "https", "--flink-jar-sha256"):
+    with served(files, "127.0.0.2") as other, served(Moved) as url:
+        monkeypatch.setenv(REPOSITORY, url)
+        with raises(RunnerError, f"{other}/", PATH, "https", "--flink-jar-sha256"):
             find_jar(JAR)
         assert find_jar(JAR, hashlib.sha256(CONTENT).hexdigest()).read_bytes() == CONTENT
-        for each in (server, other):
-            each.shutdown()
 
 
 def test_an_empty_note_of_the_digest_counts_as_none(repository: Path) -> None:
@@ -228,14 +216,6 @@ def test_an_empty_note_of_the_digest_counts_as_none(repository: Path) -> None:
     jar.write_bytes(b"another jar")
     assert find_jar(JAR).read_bytes() == CONTENT
     assert jar.with_suffix(".sha256").read_text() == hashlib.sha256(CONTENT).hexdigest()
-
-
-def test_another_groups_jar_is_another_file(repository: Path) -> None:
-    find_jar(JAR)
-    with raises(RunnerError, "com/other/job-server/1.2/job-server-1.2.jar", "HTTP 404"):
-        find_jar("com.other:job-server:1.2")
-    with raises(RunnerError, "jar org.example:..:1", "GROUP:ARTIFACT:VERSION"):
-        find_jar("org.example:..:1")
 
 
 def test_a_repository_that_is_no_url_is_named_without_its_password(
@@ -258,17 +238,18 @@ def test_an_answer_that_was_cut_is_one_line(repository: Path, monkeypatch: pytes
             self.wfile.write(b"ff\r\nhalf of it")
             self.close_connection = True
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Cut) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        monkeypatch.setenv(REPOSITORY, f"http://127.0.0.1:{server.server_port}")
+    with served(Cut) as url:
+        monkeypatch.setenv(REPOSITORY, url)
         with raises(RunnerError, PATH, "IncompleteRead", "--flink-jar"):
             find_jar(JAR)
-        server.shutdown()
 
 
 def test_a_jar_that_is_nowhere_is_named(repository: Path) -> None:
-    with raises(RunnerError, "job-server-1.3.jar", "HTTP 404", "--flink-jar", REPOSITORY):
-        find_jar("org.example:job-server:1.3")
+    find_jar(JAR)
+    with raises(RunnerError, "com/other/job-server/1.2/job-server-1.2.jar", "HTTP 404", "--flink-jar", REPOSITORY):
+        find_jar("com.other:job-server:1.2")
+    with raises(RunnerError, "jar org.example:..:1", "GROUP:ARTIFACT:VERSION"):
+        find_jar("org.example:..:1")
     with raises(RunnerError, "jar gone.jar", "--flink-jar", "GROUP:ARTIFACT:VERSION"):
         find_jar("gone.jar")
 
@@ -292,7 +273,6 @@ time.sleep(600)
 
 
 def listens(endpoint: str) -> bool:
-
     host, _, port = endpoint.partition(":")
     try:
         socket.create_connection((host, int(port)), timeout=1).close()

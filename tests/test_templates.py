@@ -13,37 +13,31 @@ from recordmill.pipeline.yaml_document import SpecError
 from tests.messages import raises
 
 
-@pytest.mark.parametrize(
-    ("template", "path", "span", "filled"),
-    [
-        ("d/{span}", "d/monday/a/b.jpg", "monday", "d/monday"),
-        ("d/{span}.csv", "d/a.b.csv", "a.b", "d/a.b.csv"),
-        ("d/part-{span}-x.csv", "d/part-a-b-x.csv", "a-b", "d/part-a-b-x.csv"),
-        ("d/{span}/**/*.jpg", "d/q/r/s/t.jpg", "q", "d/q/**/*.jpg"),
-        ("d/{span}/*.csv", "d/a*b/t.csv", "a*b", "d/a[*]b/*.csv"),
-        ("{YYYY}/{MM}/{DD}/*.csv", "2026/11/20/a.csv", "2026-11-20", "2026/11/20/*.csv"),
-        ("{YYYY}{MM}{DD}/{YYYY}.csv", "20261120/2026.csv", "2026-11-20", "20261120/2026.csv"),
-        ("{YYYY}-{MM}-{DD}T{HH}/x", "2026-11-20T05/x", "2026-11-20T05", "2026-11-20T05/x"),
-    ],
-)
+@pytest.mark.parametrize(("template", "path", "span", "filled"), [
+    ("d/{span}", "d/monday/a/b.jpg", "monday", "d/monday"),
+    ("d/{span}.csv", "d/a.b.csv", "a.b", "d/a.b.csv"),
+    ("d/part-{span}-x.csv", "d/part-a-b-x.csv", "a-b", "d/part-a-b-x.csv"),
+    ("d/{span}/**/*.jpg", "d/q/r/s/t.jpg", "q", "d/q/**/*.jpg"),
+    ("d/{span}/*.csv", "d/a*b/t.csv", "a*b", "d/a[*]b/*.csv"),
+    ("{YYYY}/{MM}/{DD}/*.csv", "2026/11/20/a.csv", "2026-11-20", "2026/11/20/*.csv"),
+    ("{YYYY}{MM}{DD}/{YYYY}.csv", "20261120/2026.csv", "2026-11-20", "20261120/2026.csv"),
+    ("{YYYY}-{MM}-{DD}T{HH}/x", "2026-11-20T05/x", "2026-11-20T05", "2026-11-20T05/x"),
+])  # fmt: skip
 def test_what_stands_in_a_placeholder_names_the_span(template: str, path: str, span: str, filled: str) -> None:
     assert Template(template).span_of(path) == span
     assert Template(template).fill(span) == filled
 
 
-@pytest.mark.parametrize(
-    ("template", "path"),
-    [
-        ("{YYYY}-{MM}-{DD}", "2026-11-31/a.csv"),
-        ("{YYYY}-{MM}-{DD}", "2026-11-3/a.csv"),
-        ("{YYYY}-{MM}-{DD}T{HH}", "2026-11-20T24/a.csv"),
-        ("{YYYY}{MM}{DD}/{YYYY}.csv", "20261120/2027.csv"),
-        ("d{span}/x", "d.hidden/x"),
-        ("d/{span}/x", "d/a\x1b/x"),
-        ("data/{span}/*.csv", "data/12:30/a.csv"),
-        ("data/{span}/*.csv", "data/a\\b/a.csv"),
-    ],
-)
+@pytest.mark.parametrize(("template", "path"), [
+    ("{YYYY}-{MM}-{DD}", "2026-11-31/a.csv"),
+    ("{YYYY}-{MM}-{DD}", "2026-11-3/a.csv"),
+    ("{YYYY}-{MM}-{DD}T{HH}", "2026-11-20T24/a.csv"),
+    ("{YYYY}{MM}{DD}/{YYYY}.csv", "20261120/2027.csv"),
+    ("d{span}/x", "d.hidden/x"),
+    ("d/{span}/x", "d/a\x1b/x"),
+    ("data/{span}/*.csv", "data/12:30/a.csv"),
+    ("data/{span}/*.csv", "data/a\\b/a.csv"),
+])  # fmt: skip
 def test_other_paths_belong_to_no_span(template: str, path: str) -> None:
     assert Template(template).span_of(path) is None
 
@@ -60,16 +54,13 @@ def spec(source: str, more: str = "") -> Spec:
     return parse_spec(SPEC.format(source=source, more=more))
 
 
-@pytest.mark.parametrize(
-    ("source", "more", "facts"),
-    [
-        ("{format: csv, path: 'd/{YYYY}-{MM}.csv'}", "", ["{MM}, {YYYY}: ", "{YYYY}, {MM} and {DD}", "[{]MM}"]),
-        ("{format: csv, path: 'd/{span}-{DD}.csv'}", "", ["{DD}, {span}: ", "[{]DD}"]),
-        ("{format: csv, path: 'd/*.csv', images: 'd/{span}'}", "", ["`images`", "{span}", "`path`"]),
-        ("{format: python, path: 'd/{span}', rows: 'm:f'}", "", ["function", "no span"]),
-        ("{format: csv, path: 'd/{span}.csv'}", "duplicates: drop", ["duplicates", "all spans"]),
-    ],
-)
+@pytest.mark.parametrize(("source", "more", "facts"), [
+    ("{format: csv, path: 'd/{YYYY}-{MM}.csv'}", "", ["{MM}, {YYYY}: ", "{YYYY}, {MM} and {DD}", "[{]MM}"]),
+    ("{format: csv, path: 'd/{span}-{DD}.csv'}", "", ["{DD}, {span}: ", "[{]DD}"]),
+    ("{format: csv, path: 'd/*.csv', images: 'd/{span}'}", "", ["`images`", "{span}", "`path`"]),
+    ("{format: python, path: 'd/{span}', rows: 'm:f'}", "", ["function", "no span"]),
+    ("{format: csv, path: 'd/{span}.csv'}", "duplicates: drop", ["duplicates", "all spans"]),
+])  # fmt: skip
 def test_a_wrong_template_is_refused(source: str, more: str, facts: list[str]) -> None:
     with raises(SpecError, *facts):
         spec(source, more)

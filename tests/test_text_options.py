@@ -8,7 +8,6 @@ from pydantic import ValidationError
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.text import Text
-from recordmill.transforms.contract.kinds.text import vocabulary_owner
 from tests.messages import raises
 
 WRONG = [
@@ -75,20 +74,11 @@ def _check(features: dict[str, Any]) -> None:
         feature.check(features)
 
 
-def test_who_owns_a_vocabulary() -> None:
-    assert vocabulary_owner("b", Text(**SHARES).options()) == "a"
-    assert vocabulary_owner("b", Text(kind="text").options()) == "b"
-    assert vocabulary_owner("b", Category(kind="category").options()) == "b"
-
-
-@pytest.mark.parametrize(
-    ("given", "files"),
-    [
-        ({}, {}),
-        ({"vocabulary": "dir/words.txt"}, {"vocabulary": "/there/dir/words.txt"}),
-        ({"tokenizer": "wordpiece", "model": "vocab.txt", "case": "keep"}, {"model": "/there/vocab.txt"}),
-    ],
-)
+@pytest.mark.parametrize(("given", "files"), [
+    ({}, {}),
+    ({"vocabulary": "dir/words.txt"}, {"vocabulary": "/there/dir/words.txt"}),
+    ({"tokenizer": "wordpiece", "model": "vocab.txt", "case": "keep"}, {"model": "/there/vocab.txt"}),
+])  # fmt: skip
 def test_files_are_found(given: dict[str, Any], files: dict[str, str]) -> None:
     moved = Text(kind="text", **given).with_paths(lambda path: f"/there/{path}")
     assert moved.files() == files

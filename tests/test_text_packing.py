@@ -64,15 +64,12 @@ MEASURED = {"rows": 4, "ids": 10, "longest": 6, "in_batches": 24}
 LENGTHS = ("mean 2.5 ids", "longest 6", "32 rows wastes 58.3%")
 
 
-@pytest.mark.parametrize(
-    ("description", "found", "facts"),
-    [
-        ({"max_length": None}, {}, LENGTHS),
-        ({"max_length": 1000}, {}, (*LENGTHS, "1,000 wastes 99.8%")),
-        ({"packed": 4}, {"packed_rows": 3}, (*LENGTHS, "packing wastes 16.7%")),
-        ({}, {"ids": 0}, ("no ids",)),
-    ],
-)
+@pytest.mark.parametrize(("description", "found", "facts"), [
+    ({"max_length": None}, {}, LENGTHS),
+    ({"max_length": 1000}, {}, (*LENGTHS, "1,000 wastes 99.8%")),
+    ({"packed": 4}, {"packed_rows": 3}, (*LENGTHS, "packing wastes 16.7%")),
+    ({}, {"ids": 0}, ("no ids",)),
+])  # fmt: skip
 def test_padding_is_shown(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,

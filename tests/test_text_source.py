@@ -57,13 +57,8 @@ def test_lines(tmp_path: Path) -> None:
     columns = T | {"file_name": CATEGORY, "label": Column(ColumnType.CATEGORY, optional=True), "line": INTEGER}
     for chunk_bytes in (1, 1000):
         rows, [reject] = read(tmp_path, columns, chunk_bytes)
-        assert rows == [
-            (' one,"1" ', "a.txt", None, 1),
-            ("two", "a.txt", None, 4),
-            ("three", "a.txt", None, 5),
-            ("four", "a.txt", None, 7),
-            ("one", "x/b.txt", "x", 1),
-        ]
+        assert rows == [(' one,"1" ', "a.txt", None, 1), ("two", "a.txt", None, 4), ("three", "a.txt", None, 5),
+            ("four", "a.txt", None, 7), ("one", "x/b.txt", "x", 1)]  # fmt: skip
         assert (reject.reason, reject.column) == ("invalid_utf8", "text")
     plan = source(tmp_path).plan(FILES, T, 1000)
     [note] = plan.notes
@@ -114,11 +109,8 @@ def test_files(tmp_path: Path) -> None:
         for chunk_bytes, piece in ((1, 1), (1000, 4), (1 << 20, 1 << 20)):
             with constants(batches, BLOCK_BYTES=piece):
                 rows, rejects = read(tmp_path, columns, chunk_bytes, key=None, document="file")
-                assert rows == [
-                    ("one\n\ntwo\n", "a.txt", None, b"a.txt"),
-                    ("b", "cats/b.txt", "cats", b"cats/b.txt"),
-                    (" ", "cats/e\u0301.txt", "cats", "cats/\u00e9.txt".encode()),
-                ]
+                assert rows == [("one\n\ntwo\n", "a.txt", None, b"a.txt"), ("b", "cats/b.txt", "cats", b"cats/b.txt"),
+                    (" ", "cats/e\u0301.txt", "cats", "cats/\u00e9.txt".encode())]  # fmt: skip
                 assert [reject.reason for reject in rejects] == ["invalid_utf8", "too_large", "unreadable"]
                 for reject, fact in zip(rejects, ("UTF-8", "64 MiB", "Truncated compressed stream"), strict=True):
                     assert_names(reject.message, fact)
@@ -151,15 +143,12 @@ def test_lines_may_be_numbers_or_paths_of_pictures(tmp_path: Path) -> None:
     assert read(tmp_path / "lists" / "a.txt", {"text": NUMBER})[0] == [(1.5,)]
 
 
-@pytest.mark.parametrize(
-    ("path", "document", "columns", "facts"),
-    [
-        ("", "line", {"tex": TEXT}, ["'tex'", "text, file_name, label, line", "mean 'text'"]),
-        ("", "file", {"line": TEXT}, ["'line'", "text, file_name, label"]),
-        ("x", "line", T, ["/x", "no *.txt or *.text"]),
-        ("b.txt.gz", "line", T, ["b.txt.gz", "zlib inflate failed"]),
-    ],
-)
+@pytest.mark.parametrize(("path", "document", "columns", "facts"), [
+    ("", "line", {"tex": TEXT}, ["'tex'", "text, file_name, label, line", "mean 'text'"]),
+    ("", "file", {"line": TEXT}, ["'line'", "text, file_name, label"]),
+    ("x", "line", T, ["/x", "no *.txt or *.text"]),
+    ("b.txt.gz", "line", T, ["b.txt.gz", "zlib inflate failed"]),
+])  # fmt: skip
 def test_a_source_that_cannot_be_read(
     tmp_path: Path, path: str, document: str, columns: Columns, facts: list[str]
 ) -> None:

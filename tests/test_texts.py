@@ -121,10 +121,8 @@ def test_lengths_that_do_not_fit_are_errors(lengths: list[int]) -> None:
 @pytest.mark.parametrize("length", [1, 2, 5])
 def test_served_texts_are_as_long_as_those_of_the_training(length: int) -> None:
     features = {"said": replace(DESCRIPTION, max_length=3)}
-    columns = {
-        "said": Ragged(np.arange(4, 10), np.array([0, 4, 6])),
-        "said_lengths": Ragged(np.array([3, 1, 2]), np.array([0, 2, 3])),
-    }
+    columns = {"said": Ragged(np.arange(4, 10), np.array([0, 4, 6])),
+        "said_lengths": Ragged(np.array([3, 1, 2]), np.array([0, 2, 3]))}  # fmt: skip
     options = FinishOptions(text_length=length, masks=True)
     served = {name: tf.constant(value) for name, value in finish(features, columns, SERVED).items()}
     found = _as_read(served, SimpleNamespace(features=features, given=options))  # type: ignore[arg-type]

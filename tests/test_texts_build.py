@@ -110,17 +110,12 @@ def test_an_evaluation_gives_the_same_texts_each_time(dataset: Dataset) -> None:
     assert texts[0] == texts[1]
 
 
-@pytest.mark.parametrize(
-    ("options", "facts"),
-    [
-        ({"captions": "one"}, ["captions", "all, first, random", "'one'"]),
-        ({"captions": "first", "features": ["id"]}, ["captions='first'", "several texts"]),
-        (
-            {"text": "packed", "features": ["german"], "text_length": 9},
-            ["text='packed'", "'german'", "captions='first' or 'random'"],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("options", "facts"), [
+    ({"captions": "one"}, ["captions", "all, first, random", "'one'"]),
+    ({"captions": "first", "features": ["id"]}, ["captions='first'", "several texts"]),
+    ({"text": "packed", "features": ["german"], "text_length": 9}, ["text='packed'", "'german'",
+     "captions='first' or 'random'"]),
+])  # fmt: skip
 def test_options_that_do_not_fit_are_refused(options: dict[str, Any], facts: list[str], dataset: Dataset) -> None:
     with raises(DatasetError, *facts):
         dataset.training_input("train", batch_size=2, **options)

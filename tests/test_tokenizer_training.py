@@ -4,7 +4,6 @@ import io
 import random
 from collections import Counter
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -13,7 +12,6 @@ import tensorflow as tf
 from sentencepiece import SentencePieceTrainer
 
 from recordmill.pipeline.build.analysis.tokenizers import read_model, train, training_words
-from recordmill.pipeline.dataset.version import read_vocabulary
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.features.text import Text, Texts
 from recordmill.transforms.contract.kinds.text import TextOptions
@@ -34,11 +32,8 @@ def options(**given: Any) -> dict[str, Any]:
     return Text(kind="text", **given).options()
 
 
-KINDS = [
-    {"tokenizer": "wordpiece"},
-    {"tokenizer": "sentencepiece"},
-    {"tokenizer": "sentencepiece", "model_type": "bpe"},
-]
+KINDS = [{"tokenizer": "wordpiece"}, {"tokenizer": "sentencepiece"},
+    {"tokenizer": "sentencepiece", "model_type": "bpe"}]  # fmt: skip
 
 
 def count_words(texts: pa.Array, options: TextOptions) -> Counter[bytes]:
@@ -73,21 +68,11 @@ def test_the_order_of_the_words_does_not_matter(given: dict[str, Any]) -> None:
     assert train(counts, chosen) == train(dict(shuffled), chosen)
 
 
-def test_few_words_give_few_pieces_and_model_types_differ() -> None:
-    found = {train({b"ab": 3, b"abc": 2}, options(**given)) for given in KINDS}
-    assert len(found) == 3
-    assert all(len(data) < 2000 for data in found)
-
-
 ERRORS = [
     ({}, {}, ("features.note:", "tokenizer", "train split")),
     ({b"a": 1}, {"minimum_count": 2}, ("features.note:", "train split", "2 times")),
     ({b"abcdefgh": 1}, {"vocabulary": 5}, ("features.note.vocabulary:", "5 pieces")),
-    (
-        {b"abcdefgh": 1},
-        {"vocabulary": 10, "tokenizer": "wordpiece"},
-        ("note.vocabulary:", "10 pieces", "16"),
-    ),
+    ({b"abcdefgh": 1}, {"vocabulary": 10, "tokenizer": "wordpiece"}, ("note.vocabulary:", "10 pieces", "16")),
     ({"\u2581".encode(): 1}, {}, ("features.note:", "SentencePiece", "1 words")),
 ]
 
@@ -97,20 +82,6 @@ ERRORS = [
 def test_too_few_words(given: dict[str, Any], counts: dict[bytes, int], wrong: Any, facts: tuple[str, ...]) -> None:
     with raises(UserError, *facts):
         train(counts, options(**{**given, **wrong, "model_type": "unigram"}), "note")
-
-
-@every_kind
-def test_the_files_of_a_version(tmp_path: Path, given: dict[str, Any]) -> None:
-    chosen = options(**given, vocabulary=90, end=True)
-    model = read_model(train(words(), chosen), chosen)
-    files, statistics = model.files("note"), model.statistics("note")
-    assert set(files) == {statistics["model"], "tokenizers/note.vocabulary.txt"}
-    for path, data in files.items():
-        (tmp_path / path).parent.mkdir(exist_ok=True)
-        (tmp_path / path).write_bytes(data)
-    description = Text(kind="text", **given, end=True).describe(statistics)
-    assert read_vocabulary(tmp_path, description) == ["", "[UNK]", "[END]", *model.pieces[3:]]
-    assert read_model((tmp_path / statistics["model"]).read_bytes(), chosen) == model
 
 
 def foreign(**ids: int) -> bytes:
@@ -125,12 +96,10 @@ def foreign(**ids: int) -> bytes:
 
 
 BERT = b"[UNK]\r\n[CLS]\r\n[SEP]\r\na\r\n##b\r\n"
-GIVEN = [
-    ("sentencepiece", foreign(), {"end": True}, {"padding": -1, "unknown": 0, "begin": None, "end": 2}),
+GIVEN = [("sentencepiece", foreign(), {"end": True}, {"padding": -1, "unknown": 0, "begin": None, "end": 2}),
     ("sentencepiece", foreign(pad_id=0, eos_id=1, unk_id=2, bos_id=-1), {}, {"padding": 0, "unknown": 2}),
     ("wordpiece", BERT, {"begin": True}, {"padding": -1, "unknown": 0, "begin": 1, "end": None}),
-    ("wordpiece", b"[PAD]\na\n[UNK]\n", {}, {"padding": 0, "unknown": 2, "begin": None, "end": None}),
-]
+    ("wordpiece", b"[PAD]\na\n[UNK]\n", {}, {"padding": 0, "unknown": 2, "begin": None, "end": None})]  # fmt: skip
 
 
 @pytest.mark.parametrize(("tokenizer", "data", "asked", "ids"), GIVEN)
@@ -151,12 +120,7 @@ def test_a_given_model_keeps_its_ids(tokenizer: str, data: bytes, asked: dict[st
 WRONG = [
     ("sentencepiece", b"no model", {}, ("m.model", "SentencePiece model")),
     ("sentencepiece", b"", {}, ("m.model", "SentencePiece model")),
-    (
-        "sentencepiece",
-        foreign(bos_id=-1),
-        {"begin": True},
-        ("m.model", "begin", "`begin: true`"),
-    ),
+    ("sentencepiece", foreign(bos_id=-1), {"begin": True}, ("m.model", "begin", "`begin: true`")),
     ("wordpiece", b"\xff", {}, ("m.model", "WordPieces", "UTF-8", "byte 0")),
     ("wordpiece", b"[UNK]\na\na\n", {}, ("m.model, line 3", "'a'")),
     ("wordpiece", b"[UNK]\na\n##\x11\n", {}, ("m.model, line 3", r"'##\x11'", "U+0011")),

@@ -208,15 +208,6 @@ def test_an_upload_that_cannot_be_removed_shows_nothing(monkeypatch: pytest.Monk
         assert open_bucket(url).sizes() == {}
 
 
-def test_a_shard_and_its_index(workspace: Store) -> None:
-    with ShardWriter("a.tfrecord", "a.index", workspace.create) as writer:
-        writer.write([b"record", b"second"])
-    shard = workspace.read("a.tfrecord")
-    assert shard is not None
-    assert (len(shard), hashlib.sha256(shard).hexdigest()) == (writer.bytes, writer.sha256)
-    assert workspace.sizes() == {"a.tfrecord": writer.bytes, "a.index": 3 * 8}
-
-
 def test_a_folder_that_was_taken_over_is_not_made_again(tmp_path: Path) -> None:
     workspace = LocalStore(str(tmp_path / "run"))
     (tmp_path / "run").mkdir()
