@@ -96,8 +96,6 @@ def wrong_values(cases: Mapping[str, Case], found: Values, *, padded: bool = Fal
     """Yields what a model gets wrongly; `padded`: a row stands in a batch of others, and may be longer at its ends."""
     for key, given in found.items():
         for name, case in cases.items():
-            if "length" not in case.model_ready() and named(name, "length") in given:
-                yield f"{name}: a length of {key} is read, and no case says so"
             for part, values in case.model_ready().items():
                 if named(name, part) not in given:
                     yield f"{name}: {part or 'value'} of {key} is missing"

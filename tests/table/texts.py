@@ -378,10 +378,10 @@ WINDOWS = {
         ],
         *(-100, 4, "packs"),
     ),
-    "raw_apart": case(
-        "raw, type: int64, many: true",
+    "raw_apart": Case(
+        "{kind: raw, type: int64, many: true}",
         [[row] * row for row in range(8)],
-        int64([[row] * row for row in range(8)]),
+        {"": int64([[row] * row for row in range(8)]), "+length": int64(range(8))},
         dataset="packs",
     ),
     "pair_apart": case(

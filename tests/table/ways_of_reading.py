@@ -65,7 +65,7 @@ def as_native(world: World) -> Found:
 
 @way("a row by its number or key")
 def row(world: World) -> Found:
-    """Single rows, without padding."""
+    """Single rows, without those of a batch."""
 
     def wrong(table: Table) -> Iterator[str]:
         rejected = {key for case in table.cases.values() for key in case.rejects()}
@@ -74,7 +74,7 @@ def row(world: World) -> Found:
             for key in (key for key in ROWS[rows] if key not in rejected):
                 given = source[source.number_of(key)]
                 features = given if table.label is None else {**given[0], table.label: given[1]}
-                yield from wrong_values(table.cases, {key: features})
+                yield from wrong_values(table.cases, {key: features}, padded=True)  # to `max_length`
 
     return _of_all(world, wrong)
 
@@ -98,18 +98,15 @@ NO_IDS = dict.fromkeys(
 )  # fmt: skip
 
 
-@way("as rows of their own lengths (`text='ragged'`), or bucketed", absent=NO_IDS)
+@way("as rows of their own lengths (`text='ragged'`)", absent=NO_IDS)
 def ragged(world: World) -> Found:
-    """Texts without `max_length` are neither cut nor, ragged, padded."""
+    """Texts without `max_length` are neither cut nor padded."""
     table = world.table()
     cases = {name: case for name, case in table.cases.items()
              if case.kind not in NO_IDS and case.feature.get("max_length") is None}  # fmt: skip
-    lines: list[str] = []
-    for form in ("ragged", "bucketed"):
-        options = {"features": list(cases), "with_key": True, "label": None, "text": form, "drop_remainder": False}
-        given = table.dataset.training_input("train", batch_size=2, **options)
-        lines += wrong_values(cases, by_key(given.as_numpy()), padded=form == "bucketed")
-    return judged(cases, lines)
+    options = {"features": list(cases), "with_key": True, "label": None, "text": "ragged"}
+    given = table.dataset.training_input("train", batch_size=2, **options)
+    return judged(cases, wrong_values(cases, by_key(given.as_numpy())))
 
 
 @way("read by tf.Transform's own classes")
@@ -123,9 +120,17 @@ def tf_transform(world: World) -> Found:
         found = {key_of(held, key): held for key, held in rows}
         yield from wrong_records(table.cases, found)
         yield from _wrong_domains(output, table, found)
-        yield from _wrong_transformed(output, table)
 
-    return _of_all(world, wrong)
+    found = _of_all(world, wrong)
+    if world.whole:
+        cases = {name: case for name, case in world.table().cases.items() if case.kind in PLAIN}
+        plain = Table(world.folder / "plain", cases)
+        output = tft.TFTransformOutput(plain.published.folder)
+        found |= judged(cases, _wrong_transformed(output, plain))
+    return found
+
+
+PLAIN = ("category", "categories", "number", "numbers", "raw")
 
 
 def _flat(tensors: Any) -> Iterator[dict[str, Any]]:
@@ -151,12 +156,9 @@ def _wrong_domains(output: Any, table: Table, found: Any) -> Iterator[str]:
 
 def _wrong_transformed(output: Any, table: Table) -> Iterator[str]:
     """Yields what the graph makes wrongly of raw rows, which TFX's `ExampleGen` gives as Examples."""
-    plain = ("category", "categories", "number", "numbers", "raw")
-    cases = {name: case for name, case in table.cases.items() if case.kind in plain and case.raw
+    cases = {name: case for name, case in table.cases.items() if case.raw
              and ABSENT not in case.raw and not {"separator", "parse"} & case.feature.keys()}  # fmt: skip
     spec = {name: of for name, of in output.raw_feature_spec().items() if name in cases}
-    if not spec:
-        return
     examples = []
     for row in range(len(ROWS)):
         made = tf.train.Example()
