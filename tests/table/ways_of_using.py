@@ -107,7 +107,7 @@ def head(world: World) -> Found:
 
 
 def _for_people(case: Case) -> Any:
-    """Returns the values for people by row: of pictures the sides, of boxes and points the numbers; None: not stated."""
+    """Returns the values for people by row: sides of pictures, numbers of boxes and points; None: not stated."""
     if case.shown is not None or case.kind in NO_PIXELS or {"optional", "store"} & case.feature.keys():
         return case.shown
     if case.dataset != "main":
