@@ -82,7 +82,8 @@ def served(world: World) -> Found:
         for name in labels & {*default.structured_input_signature[1], *default.structured_outputs}:
             yield f"{name}: a client has to send the label"
 
-    return _of_all(world, wrong)
+    tables = world.tables if world.whole else [world.table()]
+    return {name: outcome for table in tables for name, outcome in judged(table.cases, wrong(table)).items()}
 
 
 @way("shown (`show`)")
@@ -119,7 +120,7 @@ def _for_people(case: Case) -> Any:
     sides = [dict(zip(("height", "width"), np.shape(value)[first:], strict=False)) for value, _ in pairs]
     if case.kind in ("image", "mask"):
         return sides
-    return [[size] * len(held) for size, (_, held) in zip(sides, pairs, strict=True)]
+    return [[size] * len(value) for size, (value, _) in zip(sides, pairs, strict=True)]
 
 
 def _wrong_words(cases: dict[str, Case], values: dict[str, Any]) -> Iterator[str]:
