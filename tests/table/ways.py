@@ -42,7 +42,10 @@ class World:
     def typical(self) -> Mapping[str, Case]:
         """The first case of each kind and of each set of parts, with the features that it names: for costly ways."""
         main = {name: case for name, case in CASES.items() if case.dataset == "main"}
-        first = {(case.kind, *case.read, case.feature.get("optional")): name for name, case in reversed(main.items())}
+        first = {
+            (case.kind, *case.read, case.feature.get("optional"), case.feature.get("normalize") == "dataset"): name
+            for name, case in reversed(main.items())
+        }
         chosen: dict[str, Case] = {}
         for name in first.values():
             chosen |= dict.fromkeys(_with_named(name, main))
