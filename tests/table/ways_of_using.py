@@ -22,7 +22,7 @@ from recordmill.pipeline.verify.parity import with_parity
 from recordmill.pipeline.verify.verify import verify as verify_version
 from tests.served_alone import LOAD, alone
 from tests.table.case import ROWS, SPLITS, Case, difference, named
-from tests.table.reading import by_key, records, wrong_records, wrong_values
+from tests.table.reading import by_key, key_of, records, wrong_records, wrong_values
 from tests.table.ways import REFUSED, Found, World, judged, way
 from tests.table.world import Table
 
