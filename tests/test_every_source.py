@@ -97,7 +97,9 @@ def _feature(value: Any) -> Any:
 def write_tar(folder: Path, rows: list[Row]) -> str:
     members = list[tuple[str, bytes]]()
     for row in rows:
-        pictures = [(f"{row['id']}.{name}", (folder / row[name]).read_bytes()) for name in PICTURES if row[name]]
+        pictures = [
+            (f"{row['id']}.{name}", (folder / row[name]).read_bytes()) for name in ("image", "photo") if row[name]
+        ]
         members += [(f"{row['id']}.json", json.dumps(row).encode()), *pictures]
     write(folder / "rows.tar", tar(*members))
     return "rows.tar"

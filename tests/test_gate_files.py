@@ -41,7 +41,14 @@ def write(folder: Path, version: str, days: list[str]) -> Manifest:
     for number, day in enumerate(days):
         (folder / "spans" / day).mkdir(parents=True)
         profile = json.loads(to_text({"train": {"label": FeatureProfile(800, ids={number % 2: 800}, tokens=800)}}))
-        shard = {"split": "train", "records": 800, "transcoded": {}, "lengths": {}, "profile": profile["train"]}
+        shard = {
+            "split": "train",
+            "records": 800,
+            "rejected": 0,
+            "transcoded": {},
+            "lengths": {},
+            "profile": profile["train"],
+        }
         report = {"sources": {}, "reasons": {}, "duplicates": {}, "shards": [shard, None]}
         (folder / "spans" / day / "report.json").write_text(json.dumps(report))
     manifest = replace(manifest, spans={day: span(day) for day in days})
