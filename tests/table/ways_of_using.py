@@ -325,10 +325,11 @@ def adopted(world: World) -> Found:
         shutil.copy(file, folder / f"train-{file.name}")
     types = {"O": "bytes", "i": "int64", "f": "float32"}
     held = [(name, each) for row in records(table.published.folder).values() for name, each in row.items() if len(each)]
-    stated = {name: {"kind": "raw", "type": types[each.dtype.kind], "many": True} for name, each in held}
+    stated = {f"{name}_held": {"kind": "raw", "type": types[each.dtype.kind], "many": True, "column": name}
+              for name, each in held}  # fmt: skip
     dataset = recordmill.open_tfrecords({"train": folder}, table.folder / "index", features=stated, key="key")
     found = {}
     for row in dataset.evaluation_input("train", batch_size=1, with_key=True).as_numpy():
         key = bytes(row.pop("key")[0]).decode()
-        found[key] = {name: each[0] for name, each in row.items() if name in stated}
+        found[key] = {name.removesuffix("_held"): each[0] for name, each in row.items() if name in stated}
     return judged(table.cases, wrong_records(table.cases, found))
