@@ -1,8 +1,8 @@
 """Child processes that begin with Beam and TensorFlow loaded: importing both takes longer than a small build.
 
-The server that they are forked from imports and does nothing else. It has one thread, since a fork copies what another
-is in the middle of (`test_forked.py`): TensorFlow starts its threads with its first operation, Arrow's jemalloc is told
-to start none. Where a test is about a process that begins from nothing (what it imports, prints or sets before
+The server that they are forked from imports and does nothing else. It has one thread, because a fork copies
+the half-done work of others (`test_forked.py`): TensorFlow starts threads at its first operation, and Arrow's jemalloc
+starts none here. Where a test is about a process that begins from nothing (what it imports, prints or sets before
 TensorFlow loads) it starts `python -m recordmill` itself.
 """
 

@@ -61,7 +61,7 @@ class Case:
     stored: Parts | None = None
     """The values of records, flattened; by default those of `read`."""
     padding: Mapping[str, Any] = field(default_factory=dict)
-    """What fills a batch beyond a row's own values, by part; by default 0, or empty bytes."""
+    """The values that pad a batch, by part; by default 0, or empty bytes."""
     columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """The raw values of further columns."""
     files: Mapping[str, bytes] = field(default_factory=dict)

@@ -84,7 +84,7 @@ def painted(row: int, *parts: tuple[Any, int]) -> Levels:
 
 LEFT, RIGHT, CORNER = np.s_[:, :1], np.s_[:, -1:], np.s_[:1, :1]
 DOWN, ALONG, LAST = np.s_[:2, :1], np.s_[:1, :2], np.s_[-1:, -1:]
-"""What the runs `1 2` are in columns and in rows, and those of the last pixel."""
+"""The masks of the runs `1 2`, by columns and by rows, and of the last pixel."""
 
 
 def shapes(row: int) -> list[dict[str, Any]]:
@@ -155,21 +155,21 @@ MASKS = {
 
 
 def on_padded(row: int, y: float, x: float, sides: tuple[int, int] | None = None) -> tuple[float, float]:
-    """Where a point, in shares of a picture's sides, is in 4 x 4 with margins."""
+    """Moves a point, in shares of a picture's sides, into 4 x 4 with margins."""
     height, width = sides or SIDES[row]
     high, wide = (4 * side / max(height, width) for side in (height, width))
     return ((4 - high) // 2 + min(max(y, 0), 1) * high) / 4, ((4 - wide) // 2 + min(max(x, 0), 1) * wide) / 4
 
 
 def in_centre(row: int, y: float, x: float) -> tuple[float, float]:
-    """Where a point is in the centre of a picture; outside of it below 0 or above 1."""
+    """Moves a point into a picture's centre; outside it is below 0 or above 1."""
     height, width = SIDES[row]
     side = min(height, width)
     return (y * height - (height - side) // 2) / side, (x * width - (width - side) // 2) / side
 
 
 def on_cropped(row: int, y: float, x: float) -> tuple[float, float]:
-    """Where a point is in the centre of a picture, or on its nearest edge."""
+    """Moves a point into a picture's centre, or onto its nearest edge."""
     y, x = in_centre(row, y, x)
     return min(max(y, 0), 1), min(max(x, 0), 1)
 

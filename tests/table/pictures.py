@@ -23,7 +23,7 @@ SIDES = [(4, 8), (8, 4), (2, 2), (4, 4), (8, 8), (4, 8), (8, 4), (2, 4)]
 """Heights and widths by row: in 4 x 4 they are halved or doubled, and margins have 1 pixel or none."""
 WHITE = (255, 255, 255)
 LEVEL = 1.01
-"""What is computed in another order may be rounded to the next level."""
+"""The tolerance for sums in another order: the next level."""
 
 
 def picture(row: int, sides: tuple[int, int] | None = None, bands: int = 3) -> Levels:
@@ -39,7 +39,7 @@ def smooth(row: int, sides: tuple[int, int] | None = None) -> Levels:
 
 
 def by_row(make: Callable[[int], Any]) -> list[Any]:
-    """What is made for each row."""
+    """Makes one for each row."""
     return [*map(make, range(COUNT))]
 
 
@@ -247,7 +247,7 @@ def grey(levels: Levels) -> Levels:
 
 
 def through_jpeg(levels: Levels, **options: Any) -> Levels:
-    """What is left of levels, by Pillow's libjpeg."""
+    """Encodes and decodes levels by Pillow's libjpeg."""
     return np.asarray(Pillow.open(io.BytesIO(jpeg(levels, **options).content)))
 
 

@@ -19,7 +19,7 @@ from tests.farm_hash import fingerprint64
 from tests.table.case import ABSENT, Case, int64
 
 RAW = ["The cat sat", "the cats", "the", "", "cat, the dog!", "the dogs' cat", "the hat", "dog_1 cat's"]
-"""Of `train` are the first six: `the` occurs five times, `cat` three times."""
+"""The first six are `train`: there `the` occurs five times, `cat` three times."""
 Values = Mapping[str, Sequence[Any]]
 """Values by part."""
 

@@ -1,4 +1,4 @@
-"""What a version of the table holds, read in the ways that the project does not decide, and compared with the cases."""
+"""Reads versions of the table by TensorFlow's own classes, and compares them with the cases."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -10,7 +10,7 @@ from tests.table.values import CASES as VALUES
 from tests.table.world import CASES, SPECS, Table
 
 Found = Mapping[str, str]
-"""What is wrong with each case that went a way; "" if nothing is, `refused: …` for a line that refuses it."""
+"""The outcome of a way for each case: "" if it is right, `refused: …` for a refusal, else the differences."""
 REFUSED = "refused: "
 BY_DAY = ("main", "label", "windows", "packs")
 
@@ -102,3 +102,8 @@ def judged(cases: Iterable[str], lines: Iterable[str]) -> Found:
         for each in [name] if name in found else found:
             found[each] += f"\n{line}"
     return found
+
+
+def of_all(world: World, wrong: Callable[[Table], Iterable[str]]) -> Found:
+    """Judges each dataset by the lines that a function yields for it."""
+    return {name: said for table in world.tables for name, said in judged(table.cases, wrong(table)).items()}

@@ -14,16 +14,9 @@ import tensorflow_transform as tft
 
 from tests.table.case import ABSENT, ROWS, SPLITS
 from tests.table.reading import by_key, key_of, records, wrong_descriptions, wrong_records, wrong_rejects, wrong_values
-from tests.table.ways import Found, World, judged, way
+from tests.table.ways import Found, World, judged, of_all, way
 from tests.table.world import Table
 from tests.test_frameworks import answer, start
-
-
-def _of_all(world: World, wrong: Callable[[Table], Iterator[str]]) -> Found:
-    found: dict[str, str] = {}
-    for table in world.tables:
-        found |= judged(table.cases, wrong(table))
-    return found
 
 
 @way("stored as tf.train.Example")
@@ -36,7 +29,7 @@ def stored(world: World) -> Found:
         yield from wrong_rejects(table.cases, folder)
         yield from wrong_descriptions(table.cases, table.dataset.features)
 
-    return _of_all(world, wrong)
+    return of_all(world, wrong)
 
 
 def _evaluated(table: Table, batches: Callable[[Any], Any], **options: Any) -> Iterator[str]:
@@ -48,20 +41,20 @@ def _evaluated(table: Table, batches: Callable[[Any], Any], **options: Any) -> I
 @way("read as NumPy arrays")
 def as_numpy(world: World) -> Found:
     """Batches of whole splits, padded."""
-    return _of_all(world, lambda table: _evaluated(table, lambda given: given.as_numpy()))
+    return of_all(world, lambda table: _evaluated(table, lambda given: given.as_numpy()))
 
 
 @way("read by tf.data")
 def as_tf_data(world: World) -> Found:
     """Batches handed over to TensorFlow."""
-    return _of_all(world, lambda table: _evaluated(table, lambda given: given.as_tf_data().as_numpy_iterator()))
+    return of_all(world, lambda table: _evaluated(table, lambda given: given.as_tf_data().as_numpy_iterator()))
 
 
 @way("read by tf.data's own operations (`native=True`)")
 def as_native(world: World) -> Found:
     """Batches made by TensorFlow's graph alone."""
     native = lambda given: given.as_tf_data(native=True).as_numpy_iterator()  # noqa: E731
-    return _of_all(world, lambda table: _evaluated(table, native))
+    return of_all(world, lambda table: _evaluated(table, native))
 
 
 @way("a row by its number or key")
@@ -77,7 +70,7 @@ def row(world: World) -> Found:
                 features = given if table.label is None else {**given[0], table.label: given[1]}
                 yield from wrong_values(table.cases, {key: features}, padded=True)  # to `max_length`
 
-    return _of_all(world, wrong)
+    return of_all(world, wrong)
 
 
 @way("shuffled for training, two epochs")
@@ -90,7 +83,7 @@ def training(world: World) -> Found:
         for epoch in (batches[:3], batches[3:]):
             yield from wrong_values(table.cases, by_key(epoch, table.label), padded=True)
 
-    return _of_all(world, wrong)
+    return of_all(world, wrong)
 
 
 NO_IDS = dict.fromkeys(
@@ -123,7 +116,7 @@ def tf_transform(world: World) -> Found:
         yield from wrong_records(table.cases, found)
         yield from _wrong_domains(output, table, found)
 
-    found = _of_all(world, wrong)
+    found = of_all(world, wrong)
     if world.whole:
         cases = {name: case for name, case in world.table().cases.items() if case.kind in PLAIN}
         plain = Table(world.folder / "plain", cases)

@@ -23,7 +23,7 @@ from recordmill.pipeline.verify.verify import verify as verify_version
 from tests.served_alone import LOAD, alone
 from tests.table.case import ROWS, SPLITS, Case, difference, named
 from tests.table.reading import by_key, key_of, records, wrong_records, wrong_values
-from tests.table.ways import REFUSED, Found, World, judged, way
+from tests.table.ways import REFUSED, Found, World, judged, of_all, way
 from tests.table.world import Table
 
 NO_PIXELS = {kind: "has no pixels" for kind in ("text", "texts", "pair", "chat", "token_labels", "category",
@@ -43,13 +43,6 @@ def _named_in(table: Table, text: str) -> Iterator[str]:
     return (f"{name}: is not named" for name in table.cases if name not in text)
 
 
-def _of_all(world: World, wrong: Any) -> Found:
-    found: dict[str, str] = {}
-    for table in world.tables:
-        found |= judged(table.cases, wrong(table))
-    return found
-
-
 @way("planned (`plan`)")
 def planned(world: World) -> Found:
     """The plan names each feature, and no row as a reject that the build keeps."""
@@ -58,7 +51,7 @@ def planned(world: World) -> Found:
         lines = _named_in(table, said("plan", table.folder / "dataset.yaml"))
         yield from (line for line in lines if "cross" not in line)  # it has no column
 
-    return _of_all(world, wrong)
+    return of_all(world, wrong)
 
 
 @way("served: raw rows through the serving model")
@@ -89,7 +82,7 @@ def served(world: World) -> Found:
 @way("shown (`show`)")
 def shown(world: World) -> Found:
     """Each feature has its line."""
-    return _of_all(world, lambda table: _named_in(table, said("show", table.published.folder)))
+    return of_all(world, lambda table: _named_in(table, said("show", table.published.folder)))
 
 
 @way("its values for people (`head`)")
@@ -150,7 +143,7 @@ def preview(world: World) -> Found:
             if min(page.size) < 100:
                 yield f"the picture has {page.size}"
 
-    return _of_all(world, wrong)
+    return of_all(world, wrong)
 
 
 @way("in the report (`report`)")
@@ -161,13 +154,13 @@ def report(world: World) -> Found:
         said("report", table.published.folder, "--output", table.folder / "page.html")
         yield from _named_in(table, (table.folder / "page.html").read_text())
 
-    return _of_all(world, wrong)
+    return of_all(world, wrong)
 
 
 @way("verified (`verify`)")
 def verified(world: World) -> Found:
     """A good version has no problem."""
-    return _of_all(world, lambda table: map(str, verify_version(table.published.folder).findings.problems))
+    return of_all(world, lambda table: map(str, verify_version(table.published.folder).findings.problems))
 
 
 @way("compared (`diff`)", mark="nightly")
@@ -211,7 +204,7 @@ def tfds(world: World) -> Found:
             if any(side not in (None, wanted) for side, wanted in sides):
                 yield f"{name}: its shape is {feature.shape}"
 
-    return _of_all(world, wrong)
+    return of_all(world, wrong)
 
 
 LEARNED = "Refused where the versions learned other words, names or figures."
