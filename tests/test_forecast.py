@@ -1,4 +1,4 @@
-"""`recordmill plan`: forecasts and warnings. No build runs here."""
+"""`recordmill plan`: forecasts and warnings. No shard is written here."""
 
 import json
 import os
@@ -141,11 +141,11 @@ def test_images_are_opened_and_bad_ones_counted(tmp_path: Path) -> None:
     )
     result = forecast_of(tmp_path / "dataset.yaml")
     assert (result.rows, result.rows_are_exact, result.sample_is_all) == (13, True, True)
-    assert result.image_rejects == {"unsupported_format": 1}
+    assert result.rejects == {"unsupported_format": 1}
     assert any("notes.pdf" in note for note in result.notes)
     assert result.columns[0].facts[:2] == ("8 PNG, 4 JPEG", "30x20 to 30x31 pixels")
     assert result.columns[0].facts[-1] == "3 Display P3 converted to sRGB"
-    assert_names("\n".join(lines_of(result)), "1 of 13 opened images", "1 unsupported_format")
+    assert_names("\n".join(lines_of(result)), "1 of 13 rows", "1 unsupported_format")
 
 
 def test_a_large_source_is_sampled(tmp_path: Path) -> None:

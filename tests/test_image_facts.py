@@ -252,7 +252,7 @@ def test_a_plan_says_what_is_lost_and_what_keeps_it(tmp_path: Path) -> None:
     (bits,) = (each for each in result.warnings if "2 with 16 bits" in each)
     assert "`dtype: uint16`" in bits
     assert any("1 with palette indices" in each and "`kind: mask`" in each for each in result.warnings)
-    assert (result.opened_images, result.image_rejects, result.exit_code) == (4, {}, 0)
+    assert (result.built_rows, result.rejects, result.exit_code) == (4, {}, 0)
 
 
 BAD = {
@@ -270,27 +270,27 @@ BAD = {
 
 def test_a_plan_rejects_what_a_build_would(tmp_path: Path) -> None:
     result = planned(spec_of(tmp_path, {"cut.png": BAD["cut.png"], "good.png": saved(LEVELS, "PNG")}))
-    assert sum(result.image_rejects.values()) == 1
-    assert (result.opened_images, int(result.exit_code)) == (2, 5)
-    assert any("such as an image of 'image': " in each for each in result.warnings)
+    assert result.rejects == {"undecodable_image": 1}
+    assert (result.built_rows, int(result.exit_code)) == (2, 5)
+    assert any("such as cut.png, column 'image': " in each for each in result.warnings)
 
 
 def test_a_plan_of_bad_images_alone_ends_as_a_build_would(tmp_path: Path) -> None:
     result = planned(spec_of(tmp_path, BAD, more="rejects: {max_share: null}\n"))
-    assert (result.image_rejects, int(result.exit_code)) == ({"unsupported_format": 4, "undecodable_image": 5}, 1)
+    assert (result.rejects, int(result.exit_code)) == ({"unsupported_format": 4, "undecodable_image": 5}, 1)
 
 
 def test_a_plan_opens_fewer_images_where_they_are_large(tmp_path: Path) -> None:
     files = {f"{number}.tif": saved(form="TIFF") for number in range(20)}
-    with constants(sample, PIXELS=5 * PIXELS.size // 3 - 1):
+    with constants(sample, BUILT_PIXELS=5 * PIXELS.size // 3):
         result = planned(spec_of(tmp_path, files))
-    assert (result.rows, result.opened_images) == (20, 5)
+    assert (result.rows, result.built_rows) == (20, 5)
 
 
 def test_a_plan_takes_what_the_graph_alone_decodes(tmp_path: Path) -> None:
     clear = png(np.zeros((4, 4, 3), int), 16, 2, (b"tRNS", bytes(6)))
     result = planned(spec_of(tmp_path, {"a.png": clear, "b.gif": animated("GIF"), "c.tif": saved(form="TIFF")}))
-    assert (result.image_rejects, result.opened_images) == ({}, 3)
+    assert (result.rejects, result.built_rows) == ({}, 3)
 
 
 def test_init_says_what_is_lost_and_what_keeps_it(tmp_path: Path) -> None:

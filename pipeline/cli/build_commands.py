@@ -20,6 +20,7 @@ from recordmill.pipeline.safe_text import printable
 if TYPE_CHECKING:
     from recordmill.pipeline.adopt.adopt import Adopted
     from recordmill.pipeline.build.runners.doctor import SystemCheck
+    from recordmill.pipeline.sources.files import Files
 
 FLINK, SPLIT = "Flink", "--split"
 MOST_SHOWN = 20  # classes on the screen
@@ -94,8 +95,20 @@ def init(
         text = write_spec(output, made, EDITOR_LINE, force=force)
         write_schema(output.parent / SCHEMA_FILE)
         print_line(first_lines(text)[1])
-    for doubt in first_lines(text)[0]:
-        print(printable(doubt), file=sys.stderr)
+    for line in (*first_lines(text)[0], *_look(str(output or "dataset.yaml"), text, files)):
+        print(printable(line), file=sys.stderr)
+
+
+def _look(path: str, text: str, files: "Files") -> list[str]:
+    """Lists the rejects of a spec and the warnings, as `plan` does."""
+    from recordmill.pipeline.forecast.forecast import forecast, reject_lines
+    from recordmill.pipeline.spec.model import load_spec
+
+    try:
+        with quiet():
+            return list(reject_lines(forecast(load_spec(path, text), files)))
+    except UserError as error:
+        return [f"WARNING: a build would end: {error}"]
 
 
 def _ask(question: str, answers: Sequence[str]) -> str:
@@ -122,7 +135,8 @@ def plan(
     from recordmill.pipeline.forecast.forecast import forecast, lines_of
 
     parsed, options = recordmill.load_spec(str(spec)), recordmill.RunOptions(beam_options=tuple(context.args))
-    result = forecast(parsed, source_files(context.args), output, options)
+    with quiet():
+        result = forecast(parsed, source_files(context.args), output, options)
     if isinstance(result, Manifest):
         print_line(f"nothing has changed since {result.version} was built: a build would end at once")
         return 0

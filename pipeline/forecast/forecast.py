@@ -10,7 +10,6 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +27,7 @@ from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.forecast.sample import ColumnView, RowSample, column_views, take_sample
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.safe_text import count, cut
+from recordmill.pipeline.sources.faults import DUPLICATE
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.spec.features import category, text
 from recordmill.pipeline.spec.model import Spec
@@ -50,6 +50,15 @@ class SplitForecast:
 
     rows: int
     shards: int
+
+
+@dataclass(frozen=True)
+class PackForecast:
+    """A pack of the forecast build."""
+
+    length: int  # ids a row
+    rows: int  # estimated
+    filled: float  # the share of its places with an id
 
 
 class Warned(NamedTuple):
@@ -87,9 +96,12 @@ class Forecast:
     sampled_rows: int
     sample_is_all: bool
     columns: tuple[ColumnView, ...]
-    rejects: Mapping[str, int]  # rejected rows of the sample, by reason
-    image_rejects: Mapping[str, int]
-    opened_images: int
+    built_rows: int  # rows of the sample that were built, too
+    is_built: bool  # whether these are all good ones
+    rejects: Mapping[str, int]  # rejected rows of the sample, by reason; with those of built rows, if all were built
+    built_rejects: Mapping[str, int]  # of the built rows
+    records: int | None  # of documents in windows, estimated
+    packs: tuple[PackForecast, ...]
     time: BuildTime | None  # None without an earlier build of all rows of this output on this machine
     notes: tuple[str, ...]  # unread files and columns, with reasons
     warnings: tuple[str, ...]
@@ -122,7 +134,8 @@ def forecast(
         plan = build.plan()
         live = (build.base.folder, build.base.live) if build.base.live else None
     folder = os.path.join(build_folders.building_folder(output or ".", options.work), plan.build_key[:16], "run")
-    planned = planned_build(plan, folder, files, inline=options.runner != "local", threads=1)
+    inline, isolated = options.runner != "local", options.isolated
+    planned = planned_build(plan, folder, files, inline=inline, threads=cores(), isolated=isolated)
     return _forecast(plan, planned, output, live)
 
 
@@ -139,9 +152,14 @@ def _forecast(
         *map(Warned, _column_warnings(plan.spec, sample, columns)),
         *map(Warned, _id_warnings(plan.spec, *live) if live else ()),
     ]
-    headers = [header for images in sample.images.values() for header in images.headers]
-    largest = max((header.width * header.height for header in headers), default=0)
+    largest = max((header.width * header.height for each in sample.headers.values() for header, _ in each), default=0)
     scale = 1.0 if sample.is_all else max(1.0, plan.rows / max(1, sample.rows))  # the sample may exceed a guess
+    rejects = Counter(reject.reason for reject in sample.rejects) + Counter(
+        {DUPLICATE: sample.good - len(sample.firsts)}
+    )
+    late = Counter(reject.reason for reject in sample.built_rejects)
+    of_all = scale * len(sample.firsts) / max(1, sample.built_rows)
+    built = sample.built
     return Forecast(
         name=plan.spec.name,
         rows=plan.rows,
@@ -159,11 +177,18 @@ def _forecast(
         sampled_rows=sample.rows,
         sample_is_all=sample.is_all,
         columns=tuple(columns),
-        rejects=dict(Counter(reject.reason for reject in sample.rejects).most_common()),
-        image_rejects=dict(sample.image_rejects.most_common()),
-        opened_images=sample.opened_images,
+        built_rows=sample.built_rows,
+        is_built=sample.is_built,
+        rejects=dict((rejects + late if sample.is_built else rejects).most_common()),
+        built_rejects=dict(late.most_common()),
+        records=round((sample.built_rows - late.total() + built.totals.more_windows) * of_all)
+        if built and planned.windowed
+        else None,
+        packs=tuple(
+            PackForecast(ids, round(rows * of_all), share) for ids, rows, share in (built.packed if built else ())
+        ),
         time=None if output is None else _time(plan, output),
-        notes=tuple(plan.notes),
+        notes=(*plan.notes, *(built.notes if built else ())),
         warnings=tuple(each.text for each in warned),
         exit_code=next((each.exit_code for each in warned if each.exit_code), ExitCode.PUBLISHED),
     )
@@ -212,21 +237,20 @@ def _space(plan: BuildPlan, planned: PlannedBuild, output: str | None) -> Iterat
 
 def _endings(plan: BuildPlan, sample: RowSample, of_split: Mapping[str, int]) -> Iterator[Warned]:
     """Warns of reasons to fail at the end of a build, in the order of its checks."""
-    limit, opened, again = plan.spec.rejects.max_share, sample.opened_images, plan.spec.rejects.duplicate_share
-    rows = len(sample.rejects) / sample.rows if sample.rows else 0.0
-    images = sample.image_rejects.total() / opened if opened else 0.0
-    if limit is not None and rows + images > limit:
-        parts = {"rows": rows, "opened images": images}
-        shares = " and ".join(f"{share:.1%} of the {what}" for what, share in parts.items() if share)
-        places = RejectPlaces(plan, [None] * len(plan.chunks))
-        such = places.example(sample.rejects[0]) if sample.rejects else sample.image_fault
-        ends = f"`rejects: {{max_share: {limit:g}}}` ends the build{such and '; such as '}{such}"
-        yield Warned(f"{shares} would be rejected, and {ends}", ExitCode.REJECTS)
-    repeated = sum(rows - 1 for rows in _rows_of_keys(sample).values()) / max(1, sample.rows)
+    limit, again, rows = plan.spec.rejects.max_share, plan.spec.rejects.duplicate_share, max(1, sample.rows)
+    late = len(sample.built_rejects) / max(1, sample.built_rows)
+    share, repeated = (
+        (len(sample.rejects) + late * len(sample.firsts)) / rows,
+        (sample.good - len(sample.firsts)) / rows,
+    )
+    if limit is not None and share > limit:
+        such = RejectPlaces(plan, [None] * len(plan.chunks)).example([*sample.rejects, *sample.built_rejects][0])
+        ends = f"`rejects: {{max_share: {limit:g}}}` ends the build; such as {such}"
+        yield Warned(f"{share:.1%} of the rows would be rejected, and {ends}", ExitCode.REJECTS)
     if again is not None and repeated > again:
         ends = f"`rejects: {{max_duplicate_share: {again:g}}}` ends the build"
         yield Warned(f"{repeated:.1%} of the rows repeat a key, and {ends}", ExitCode.REJECTS)
-    if sample.rows and (not any(of_split.values()) or 0 < sample.opened_images == sample.image_rejects.total()):
+    if sample.rows and (not sample.good or 0 < sample.built_rows == len(sample.built_rejects)):
         yield Warned("every row of the sample is rejected: nothing would be built", ExitCode.ERROR)
     elif sample.rows and sample.is_all and not of_split["train"] and not plan.spans.kept:
         yield Warned("no row is in 'train': nothing would be built", ExitCode.ERROR)
@@ -239,14 +263,8 @@ def _split_warnings(sample: RowSample, of_split: Mapping[str, int]) -> Iterator[
             yield f"the split '{name}' is empty" + ("" if sample.is_all else f" in a sample of {rows:,} rows")
 
 
-def _rows_of_keys(sample: RowSample) -> Counter[tuple[int, bytes]]:
-    """Counts rows by group and key: within a group, all but the first are rejected."""
-    places = (zip(table["@group"].to_pylist(), table["@key"].to_pylist(), strict=True) for table in sample.tables)
-    return Counter(chain.from_iterable(places))
-
-
 def _key_warnings(sample: RowSample) -> Iterator[str]:
-    doubled = {place: rows for place, rows in _rows_of_keys(sample).items() if rows > 1}
+    doubled = {place: rows for place, rows in Counter(sample.places()).items() if rows > 1}
     if doubled:
         (_, key), rows = next(iter(doubled.items()))
         shown = key.decode("utf-8", "replace")
@@ -309,9 +327,17 @@ def lines_of(forecast: Forecast) -> Iterator[str]:
     yield ""
     yield from _rejects(forecast)
     yield from _needs(forecast)
-    if forecast.warnings:
-        yield ""
-        yield from (f"WARNING: {warning}" for warning in forecast.warnings)
+    yield from ["", *_warnings(forecast)] if forecast.warnings else []
+
+
+def reject_lines(forecast: Forecast | Manifest) -> Iterator[str]:
+    """Describes the rejects alone, with the warnings."""
+    if isinstance(forecast, Forecast):
+        yield from (*_rejects(forecast), *_warnings(forecast))
+
+
+def _warnings(forecast: Forecast) -> Iterator[str]:
+    return (f"WARNING: {warning}" for warning in forecast.warnings)
 
 
 def _splits(forecast: Forecast) -> Iterator[str]:
@@ -319,6 +345,10 @@ def _splits(forecast: Forecast) -> Iterator[str]:
     for name, split in forecast.splits.items():
         about = "" if forecast.sample_is_all else "about "
         yield f"  {name:<{width}}  {about}{split.rows:,} rows in {count(split.shards, 'shard')}"
+    if forecast.records is not None:
+        yield f"windows: about {count(forecast.records, 'record')}"
+    for pack in forecast.packs:
+        yield f"packed: about {count(pack.rows, 'row')} of {pack.length:,} ids, {pack.filled:.0%} filled"
 
 
 def _columns(forecast: Forecast) -> Iterator[str]:
@@ -341,7 +371,8 @@ def _facts(view: ColumnView) -> Iterator[str]:
 
 def _rejects(forecast: Forecast) -> Iterator[str]:
     counts = [(forecast.rejects, f"{forecast.sampled_rows:,} rows")]
-    counts += [(forecast.image_rejects, f"{forecast.opened_images:,} opened images")] * bool(forecast.opened_images)
+    if not forecast.is_built:
+        counts.append((forecast.built_rejects, f"{forecast.built_rows:,} rows that were built"))
     for rejects, of in counts:
         reasons = ", ".join(f"{rows:,} {reason}" for reason, rows in rejects.items())
         yield f"rejected: {sum(rejects.values()):,} of {of} ({reasons})" if rejects else f"rejected: none of {of}"

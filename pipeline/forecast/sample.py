@@ -1,32 +1,37 @@
-"""A sample of a plan's rows, keyed and split as in a build, and of their images.
+"""A sample of a plan's rows, read, keyed and split as in a build; and of these some, built to the encoded records.
 
 It reads all rows of a small source, or of a folder of images; else only the first rows of some chunks, evenly spread,
 however few and large the chunks are.
 """
 
 import math
+import os
+import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.images import masks
 from recordmill.pipeline.build.images.image_files import ImageFiles
-from recordmill.pipeline.build.images.transcode import decodable, decoding_of
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
+from recordmill.pipeline.private_folder import private_temporary_files
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources import batches, faults, source_reader
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import ImageFolder
-from recordmill.transforms.contract import color_profile, image_facts, image_header
+from recordmill.pipeline.versions.stores.local import LocalStore
+from recordmill.transforms.contract import image_facts, image_header
 from recordmill.transforms.contract.kinds import category, image
-from recordmill.transforms.contract.kinds.mask import MaskOptions
-from recordmill.transforms.numpy.image_decode import DecodeError, decode, decode_original, decode_planes
+
+if TYPE_CHECKING:
+    from recordmill.pipeline.build.worker.rehearsal import Rehearsal  # needs TensorFlow
 
 ALL_ROWS = 200_000  # the most listed rows for a complete look
 ALL_BYTES = 64 << 20  # the most bytes of rows for a complete look: some seconds
@@ -36,20 +41,11 @@ REJECT_BYTES = 512  # of memory
 CHUNKS = 32
 CHUNK_ROWS = 2_000
 CHUNK_BYTES = 2 << 20
-IMAGES = 64
-PIXELS = 100_000_000  # of transcoded images, some seconds; then it stops
+BUILT_ROWS, BUILT_IMAGES = 2_048, 256  # rows to build, with images and without
+BUILT_BYTES, BUILT_PIXELS = 4 << 20, 400_000_000  # some seconds
+HEADERS = 64  # files to read for the facts of an image feature
 EXAMPLES = 3
 LONGEST = 40  # characters of an example
-
-
-@dataclass
-class ImageSample:
-    """A feature's sampled images, without rejected ones."""
-
-    headers: list[image_header.Header] = field(default_factory=list)
-    bytes: list[int] = field(default_factory=list)
-    counts: Mapping[str, Counter[str]] = field(default_factory=lambda: {what: Counter() for what in image_facts.COUNTS})
-    """Images by each of `COUNTS`, and a name."""
 
 
 @dataclass
@@ -57,102 +53,130 @@ class RowSample:
     """Sampled rows, with facts."""
 
     tables: list[pa.Table] = field(default_factory=list)  # keyed rows (`worker.keyed_rows`)
-    rejects: list[faults.Reject] = field(default_factory=list)
-    image_rejects: Counter[str] = field(default_factory=Counter)  # rejected images by reason
-    image_fault: str = ""  # the first rejected image, and why
-    images: dict[str, ImageSample] = field(default_factory=dict)
-    is_all: bool = False  # whether all rows were read; opens only some images in any case
-    bytes: int = 0  # of `tables`
+    rejects: list[faults.Reject] = field(default_factory=list)  # of reading
+    headers: dict[str, list[tuple[image_header.Header, int]]] = field(default_factory=dict)  # by feature, with bytes
+    is_all: bool = False  # whether all rows were read
+    held: int = 0  # bytes of `tables`
+    built_rows: int = 0
+    built: "Rehearsal | None" = None  # what came of `built_rows`; None without a good row
+
+    @property
+    def good(self) -> int:
+        """The number of rows that can be read."""
+        return sum(table.num_rows for table in self.tables)
 
     @property
     def rows(self) -> int:
         """The number of sampled rows."""
-        return sum(table.num_rows for table in self.tables) + len(self.rejects)
+        return self.good + len(self.rejects)
 
     @property
-    def opened_images(self) -> int:
-        """The number of images opened, or tried."""
-        return sum(len(images.headers) for images in self.images.values()) + self.image_rejects.total()
+    def built_rejects(self) -> list[faults.Reject]:
+        """The rejects of built rows."""
+        return self.built.totals.rejects if self.built else []
 
     def of_split(self, names: Sequence[str]) -> dict[str, int]:
         """Counts good rows by split."""
         numbers = np.concatenate([np.zeros(0, np.int64), *(table["@split"].to_numpy() for table in self.tables)])
         return dict(zip(names, np.bincount(numbers, minlength=len(names)).tolist(), strict=True))
 
+    @cached_property
+    def firsts(self) -> list[int]:
+        """The good rows that are the first of their keys."""
+        return sorted({place: row for row, place in reversed(list(enumerate(self.places())))}.values())
+
+    @property
+    def is_built(self) -> bool:
+        """Whether all good rows of the sample were built."""
+        return self.built_rows == len(self.firsts)
+
+    def places(self) -> list[tuple[int, bytes]]:
+        """Lists the group and key of each good row: within a group, all rows of a key but the first are rejected."""
+        columns = (self.column(name).to_pylist() for name in ("@group", "@key"))
+        return list(zip(*columns, strict=True))
+
     def column(self, name: str) -> pa.ChunkedArray:
         """Returns a column of all good rows."""
         kind = self.tables[0].schema.field(name).type if self.tables else pa.null()
         return pa.chunked_array([chunk for table in self.tables for chunk in table[name].chunks], kind)
 
+    def counts(self, name: str) -> dict[str, Counter[str]]:
+        """Returns the counts of a feature's built images and values, by each of `COUNTS`."""
+        found: dict[str, Counter[str]] = {what: Counter() for what in image_facts.COUNTS}
+        for (what, of), number in (self.built.totals.facts if self.built else {}).items():
+            feature, _, fact = of.partition(" ")
+            found[what].update({fact: number} if feature == name else {})
+        return found
+
 
 def take_sample(plan: BuildPlan, planned: PlannedBuild) -> RowSample:
-    """Samples a plan's rows and opens some images. Raises: SourceError, OSError: a source cannot be read."""
+    """Samples a plan's rows and builds some. Raises: SourceError, OSError: a source cannot be read. UserError."""
     is_listing = all(isinstance(each.source, ImageFolder) for each in plan.sources) and plan.rows <= ALL_ROWS
     whole = is_listing or sum(chunk.bytes for chunk in plan.chunks) <= ALL_BYTES
     chunks = plan.chunks if whole else batches.spread(plan.chunks, CHUNKS)
     sample = RowSample(is_all=len(chunks) == len(plan.chunks))
     for chunk in chunks:
         sample.is_all &= _read(sample, planned, chunk, whole=whole)
-    for name, options in planned.images().items():
-        if options.is_reference:
-            sample.images[name] = _open_images(sample, planned, name, options)
+    if sample.good:
+        _build(sample, plan, planned)
     return sample
 
 
 def _read(sample: RowSample, planned: PlannedBuild, chunk: source_reader.Chunk, *, whole: bool) -> bool:
     """Adds a chunk's rows, all or the first ones; returns whether these are all."""
-    rows, held = 0, sample.bytes
+    rows, held = 0, sample.held
     for block in keyed_blocks(planned, chunk) if held < HELD_BYTES else ():
         sample.tables.append(block.rows)
         sample.rejects += block.rejects
-        sample.bytes += block.rows.nbytes + REJECT_BYTES * len(block.rejects)
+        sample.held += block.rows.nbytes + REJECT_BYTES * len(block.rejects)
         rows += block.rows.num_rows + len(block.rejects)
-        is_enough = not whole and (rows >= CHUNK_ROWS or sample.bytes - held >= CHUNK_BYTES)
-        if is_enough or sample.bytes >= HELD_BYTES:
+        is_enough = not whole and (rows >= CHUNK_ROWS or sample.held - held >= CHUNK_BYTES)
+        if is_enough or sample.held >= HELD_BYTES:
             return False
     return held < HELD_BYTES
 
 
-def _open_images(sample: RowSample, planned: PlannedBuild, name: str, options: image.ImageOptions) -> ImageSample:
-    """Decodes some images, evenly spread over the sampled rows."""
-    result, files, pixels = ImageSample(), ImageFiles.of(planned), 0
-    for source, reference in _references(sample, name):
-        if pixels > PIXELS:
-            break
-        try:
-            data = files.read(source, reference, options.max_bytes)
-            header = image_header.check_header(data, options.max_pixels, parse(reference).sides)
-            profile = color_profile.foreign_profile(data, header.format) if options.converts_colors else b""
-            if isinstance(options, MaskOptions):
-                _ = masks.file_values(data, options)
-            elif decodable(data, decoding_of(options)) is not data:
-                pixels += header.width * header.height
-            elif options.planes:
-                _ = decode_planes(data, options.pixel, options.channels)
-            else:
-                original = header.format != "PNG"  # only the graph reads 16 bits with a transparent colour
-                _ = decode_original(data, options, 1) if original else decode(data, options.channels)
-        except (image_header.ImageError, DecodeError) as error:
-            sample.image_rejects[getattr(error, "reason", "undecodable_image")] += 1
-            sample.image_fault = sample.image_fault or f"an image of '{name}': {error}"
-        else:
-            result.headers.append(header)
-            result.bytes.append(len(data))
-            result.counts["profiles"].update([color_profile.profile_name(profile)] if profile else ())
-            if not isinstance(options, MaskOptions):
-                result.counts["losses"].update(image_facts.losses(data, header.format, options))
-    return result
+def _build(sample: RowSample, plan: BuildPlan, planned: PlannedBuild) -> None:
+    """Builds the first rows of keys, all or some, evenly spread."""
+    from recordmill.pipeline.build.worker.rehearsal import rehearse  # four seconds of CPU
+
+    images = {name: each for name, each in planned.images().items() if each.is_reference}
+    chosen = _spread(sample.firsts, len(sample.firsts) / (BUILT_IMAGES if images else BUILT_ROWS))
+    rows = pa.concat_tables(sample.tables).take(chosen)
+    for name, options in images.items():
+        some = rows.select(["@source", name]).take(_spread([*range(len(rows))], len(rows) / HEADERS))
+        sample.headers[name] = list(_headers(planned, some, name, options))
+    pixels = sum(_pixels(sample.headers[name], rows[name]) for name in images)
+    rows = rows.take(_spread([*range(len(rows))], pixels / BUILT_PIXELS if images else rows.nbytes / BUILT_BYTES))
+    sample.built_rows = len(rows)
+    with private_temporary_files(), tempfile.TemporaryDirectory(prefix="recordmill-plan-") as folder:
+        planned = replace(planned, workspace=LocalStore(folder), scratch=os.path.join(folder, "scratch"))
+        os.mkdir(planned.scratch)
+        sample.built = rehearse(planned, rows, plan.frozen, is_all=sample.is_all and sample.is_built)
 
 
-def _references(sample: RowSample, name: str) -> Iterator[tuple[int, bytes]]:
-    """Yields source and reference of some images; of several in a row, the first."""
-    sources, column = sample.column("@source"), sample.column(name)
-    rows = range(0, len(column), max(1, math.ceil(len(column) / IMAGES)))
-    for row in (row for start in range(8) for row in rows[start::8]):  # the first of them are spread, too
-        value: Any = column[row].as_py()
-        first = value[0] if isinstance(value, list) and value else value
-        if first:
-            yield sources[row].as_py(), first
+def _spread(rows: Sequence[int], parts: float) -> Sequence[int]:
+    """Returns one of so many rows."""
+    return rows[:: max(1, math.ceil(parts))]
+
+
+def _headers(
+    planned: PlannedBuild, rows: pa.Table, name: str, options: image.ImageOptions
+) -> Iterator[tuple[image_header.Header, int]]:
+    """Yields the header and the bytes of each row's first image, without bad ones."""
+    files = ImageFiles.of(planned)
+    for source, value in zip(rows["@source"].to_pylist(), rows[name].to_pylist(), strict=True):
+        reference = value[0] if isinstance(value, list) and value else value
+        with suppress(image_header.ImageError):
+            if reference:
+                data = files.read(source, reference, options.max_bytes)
+                yield image_header.check_header(data, options.max_pixels, parse(reference).sides), len(data)
+
+
+def _pixels(headers: Sequence[tuple[image_header.Header, int]], column: pa.ChunkedArray) -> float:
+    """Estimates the pixels of a column's images."""
+    images = len(column.combine_chunks().flatten()) if pa.types.is_list(column.type) else len(column)
+    return images * sum(header.width * header.height for header, _ in headers) / max(1, len(headers))
 
 
 @dataclass(frozen=True)
@@ -166,7 +190,7 @@ class ColumnView:
     facts: tuple[str, ...]  # facts in words: `7 names, 31.0% dog`
     examples: tuple[str, ...] = ()
     names: Mapping[str, int] = field(default_factory=dict)  # rows by name, the most frequent first
-    losses: Mapping[str, int] = field(default_factory=dict)  # opened images by loss (`contract.image_facts`)
+    losses: Mapping[str, int] = field(default_factory=dict)  # built images or values by loss (`contract.image_facts`)
 
 
 def column_views(planned: PlannedBuild, sample: RowSample) -> list[ColumnView]:
@@ -178,16 +202,18 @@ def _view(name: str, column: str, planned: PlannedBuild, sample: RowSample) -> C
     options, optional = planned.features[name], planned.schema.columns[column].optional
     values = sample.column(name).to_pylist()
     present = [value for value in values if not (optional and _is_missing(value))]
-    missing = 1 - len(present) / len(values) if values else 0.0
-    if (images := sample.images.get(name)) is not None:
-        lost = dict(images.counts["losses"])
-        return ColumnView(name, options.kind, column, missing, tuple(_image_facts(images)), losses=lost)
-    flat = [each for value in present for each in (value if isinstance(value, list) else [value])]
-    names = Counter(flat).most_common() if isinstance(options, category.NameOptions) else []
-    facts = tuple(_value_facts(present, flat, names))
-    examples = dict.fromkeys(map(_shown, [value for value, _ in names[:EXAMPLES]] or flat[: 1 << 10]))
-    by_name = {_text(value): rows for value, rows in names}
-    return ColumnView(name, options.kind, column, missing, facts, tuple(examples)[:EXAMPLES], by_name)
+    missing, counts = 1 - len(present) / len(values) if values else 0.0, sample.counts(name)
+    facts, examples, names = list[str](), dict[str, None](), list[tuple[Any, int]]()
+    if isinstance(options, image.ImageOptions):
+        facts += _image_facts(sample.headers.get(name, ()), counts)
+    else:
+        flat = [each for value in present for each in (value if isinstance(value, list) else [value])]
+        names = Counter(flat).most_common() if isinstance(options, category.NameOptions) else []
+        facts += _value_facts(present, flat, names)
+        examples = dict.fromkeys(map(_shown, [value for value, _ in names[:EXAMPLES]] or flat[: 1 << 10]))
+    facts += [sample.built.facts[name]] if sample.built and name in sample.built.facts else []
+    by_name, lost = {_text(value): rows for value, rows in names}, dict(counts["losses"])
+    return ColumnView(name, options.kind, column, missing, tuple(facts), tuple(examples)[:EXAMPLES], by_name, lost)
 
 
 def _is_missing(value: Any) -> bool:
@@ -208,15 +234,16 @@ def _value_facts(rows: Sequence[Any], values: Sequence[Any], names: Sequence[tup
         yield f"{min(numbers):g} to {max(numbers):g}, {math.fsum(numbers) / len(numbers):.4g} in the mean"
 
 
-def _image_facts(images: ImageSample) -> Iterator[str]:
-    if not images.headers:
-        return
-    formats = Counter(header.format for header in images.headers)
-    yield ", ".join(f"{number:,} {form}" for form, number in formats.most_common())
-    sizes = sorted((header.width * header.height, f"{header.width}x{header.height}") for header in images.headers)
-    yield sizes[0][1] if sizes[0] == sizes[-1] else f"{sizes[0][1]} to {sizes[-1][1]} pixels"
-    yield f"{sum(images.bytes) / len(images.bytes):,.0f} bytes in the mean"
-    yield from image_facts.fact_lines(images.counts)
+def _image_facts(
+    images: Sequence[tuple[image_header.Header, int]], counts: Mapping[str, Counter[str]]
+) -> Iterator[str]:
+    if images:
+        formats = Counter(header.format for header, _ in images)
+        yield ", ".join(f"{number:,} {form}" for form, number in formats.most_common())
+        sizes = sorted((header.width * header.height, f"{header.width}x{header.height}") for header, _ in images)
+        yield sizes[0][1] if sizes[0] == sizes[-1] else f"{sizes[0][1]} to {sizes[-1][1]} pixels"
+        yield f"{sum(size for _, size in images) / len(images):,.0f} bytes in the mean"
+    yield from image_facts.fact_lines(counts)
 
 
 def _text(value: Any) -> str:

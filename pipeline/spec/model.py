@@ -331,13 +331,13 @@ def parse_spec(text: str, where: str = "dataset.yaml") -> Spec:
         raise SpecError("\n".join(explain(error, document, Spec))) from None
 
 
-def load_spec(path: str) -> Spec:
-    """Reads a spec's file. Relative paths start at its folder but stay relative, so the folder affects no build key.
+def load_spec(path: str, text: str | None = None) -> Spec:
+    """Reads a spec's file, or its `text`. Relative paths start at its folder but stay so: it affects no build key.
 
     Raises: SpecError: the file is missing, unreadable or wrong.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8") if text is None else text
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8 text"
         raise SpecError(f"{path}: cannot be read: {reason}") from None

@@ -45,11 +45,14 @@ def _named_in(table: Table, text: str) -> Iterator[str]:
 
 @way("planned (`plan`)")
 def planned(world: World) -> Found:
-    """The plan names each feature, and no row as a reject that the build keeps."""
+    """The plan names each feature, and counts as rejects the rows that the build rejected."""
 
     def wrong(table: Table) -> Iterator[str]:
-        lines = _named_in(table, said("plan", table.folder / "dataset.yaml"))
+        plan = json.loads(said("plan", table.folder / "dataset.yaml", "--json"))
+        lines = _named_in(table, str(plan["columns"]))
         yield from (line for line in lines if "cross" not in line)  # it has no column
+        if (rejects := table.published.manifest.rejects.get("by_reason", {})) != plan["rejects"]:
+            yield f"{next(iter(table.cases))}: plan counts {plan['rejects']} of {rejects}"
 
     return of_all(world, wrong)
 

@@ -124,7 +124,7 @@ class Look:
 
     def _write(self, key: str, table: pa.Table | None) -> pa.Table:
         assert table is not None, key  # noqa: S101 - a bucket has a part
-        table = table.sort_by([(column, "ascending") for column in table.column_names])  # the same bytes again
+        table = _sorted(table)
         self.planned.workspace.write(self._file(_bucket(key)), to_file({key.split("/")[-2]: table}, key))
         return table
 
@@ -145,6 +145,16 @@ class Look:
         self.planned.workspace.write(self._file("done"), to_file(done, self.name))
         return done
 
+    def sums_of(self, rows: pa.Table) -> Sums:
+        """Looks at keyed rows in memory; returns the reduced buckets, as `finish` does those of all rows."""
+        done = dict[str, pa.Table]()
+        for summary in self.summaries:
+            summary.prepare()
+            parts = (rows.slice(start, summary.rows_at_once) for start in range(0, len(rows), summary.rows_at_once))
+            if (table := add_tables(summary, (summary.of_rows(part, []) for part in parts))) is not None:
+                done[f"{summary.name}/000"] = summary.reduce(_sorted(table))
+        return done
+
     def result(self, name: str, done: Sums, default: Any = None) -> Any:
         """Returns the result of one summary; the default if the look has none of this name."""
         tables = [table for key, table in done.items() if key.partition("/")[0] == name]
@@ -163,6 +173,11 @@ def full_buckets(workspace: Store, look: str) -> Iterator[tuple[str, bytes]]:
         tables = of_file(data, "/".join([*span, _key_of(name)]))
         assert tables is not None, name  # noqa: S101 - the look is committed
         yield "/".join([*span, SUMMARIES, summary, file]), to_bytes(tables[summary])
+
+
+def _sorted(table: pa.Table) -> pa.Table:
+    """Sorts by all columns: the same bytes again."""
+    return table.sort_by([(column, "ascending") for column in table.column_names])
 
 
 def _key_of(file: str) -> str:

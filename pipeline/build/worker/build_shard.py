@@ -13,7 +13,7 @@ Windows of a long text become several records, after the graph, which knows text
 import functools
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -81,16 +81,13 @@ class ShardBuilder:
         context = self._context
         split, shard = context.layout.shard_of_group(group)
         rows, duplicates = drop_duplicates(unpack(packed).sort_by(ORDER))
-        rows = rows.append_column(IS_MEASURED, pa.array(np.arange(rows.num_rows) < MEASURED))
         progress = Progress(context.progress, shard_step(group))
         progress.add(dropped=len(duplicates))
         totals = ShardTotals(duplicates)
-        size = context.batch_rows()
-        batches = (self._loader.begin(rows.slice(start, size)) for start in range(0, rows.num_rows, size))
         file, index = shard_names(context.name, split, shard, context.layout.shards[split])
         packed_lengths: list[list[Ids]] = [[] for _ in context.packs]
         with ShardWriter(file, index, context.shards.create) as writer:
-            for built in chain.from_iterable(in_order(self._build, batches, context.threads)):
+            for built in self.built(rows):
                 writer.write(built.records)
                 totals.add(built.totals)
                 progress.add(written=built.totals.written.total(), dropped=len(built.totals.rejects))
@@ -102,6 +99,13 @@ class ShardBuilder:
         report |= {"packs": packs} | writer.report() | totals.report(context, group)
         write_report(context.workspace, f"reports/{shard_step(group)}", report)
         return report
+
+    def built(self, rows: pa.Table, measured: int = MEASURED) -> Iterator[BuiltBatch]:
+        """Yields the records of keyed rows by the batch, in order; measures the images of the first rows."""
+        rows = rows.append_column(IS_MEASURED, pa.array(np.arange(rows.num_rows) < measured))
+        size = self._context.batch_rows()
+        batches = (self._loader.begin(rows.slice(start, size)) for start in range(0, rows.num_rows, size))
+        return chain.from_iterable(in_order(self._build, batches, self._context.threads))
 
     def _build(self, begun: tuple[pa.Table, BuildImageReader]) -> list[BuiltBatch]:
         """Builds the records of a batch; in several parts if its images are many bytes."""
