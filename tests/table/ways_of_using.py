@@ -53,6 +53,9 @@ def planned(world: World) -> Found:
         yield from (line for line in lines if "cross" not in line)  # it has no column
         if (rejects := table.published.manifest.rejects.get("by_reason", {})) != plan["rejects"]:
             yield f"{next(iter(table.cases))}: plan counts {plan['rejects']} of {rejects}"
+        written = sum(split.records for split in table.published.manifest.splits.values())
+        if plan["records"] not in (None, written):
+            yield f"{next(iter(table.cases))}: plan counts {plan['records']} records of {written}"
 
     return of_all(world, wrong)
 

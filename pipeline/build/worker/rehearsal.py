@@ -117,7 +117,7 @@ def _words(seen: Counter[str]) -> str:
 
 
 def _messages(rows: pa.Table, name: str, options: ChatOptions) -> Counter[str]:
-    texts = rows[name].to_pylist()
+    texts = filter(None, rows[name].to_pylist())  # a missing chat is empty
     roles = Counter(message["role"] for text in texts for message in canonical(text.decode(), options.roles).messages)
     counts = pc.list_flatten(rows[encoded_name(name, LOSS_MASK)]).to_numpy()
     return roles + Counter({COUNTED: int(counts.sum()), TOKENS: len(counts)})
@@ -130,7 +130,7 @@ def _pixels(masks: Sequence[ImageBytes], options: MaskOptions) -> Counter[str]:
         | ({} if options.ignore is None else {options.ignore: "ignored"})
     )
     found = Counter[str]()
-    for data in masks:
+    for data in filter(None, masks):
         assert isinstance(data, bytes)  # noqa: S101 - a row has one mask
         pixels = np.frombuffer(data, options.pixel) if options.store == "raw" else np.asarray(Image.open(BytesIO(data)))
         counts = np.bincount(pixels.ravel())
