@@ -18,12 +18,13 @@ from PIL import Image as Picture
 
 from recordmill import build, load_spec, open_dataset
 from recordmill.dataset import Dataset
+from recordmill.pipeline.build.context import build_context
+from recordmill.pipeline.build.worker import rehearsal
 from recordmill.pipeline.cli.display import print_published
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.facts.page import report_of
 from recordmill.pipeline.facts.sidecars import card
-from recordmill.pipeline.forecast import sample
 from recordmill.pipeline.forecast.forecast import Forecast, forecast
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.files import LocalFiles
@@ -282,7 +283,7 @@ def test_a_plan_of_bad_images_alone_ends_as_a_build_would(tmp_path: Path) -> Non
 
 def test_a_plan_opens_fewer_images_where_they_are_large(tmp_path: Path) -> None:
     files = {f"{number}.tif": saved(form="TIFF") for number in range(20)}
-    with constants(sample, BUILT_PIXELS=5 * PIXELS.size // 3):
+    with constants(rehearsal, MOST_PIXELS=PIXELS.size), constants(build_context, IMAGE_BATCH=5):
         result = planned(spec_of(tmp_path, files))
     assert (result.rows, result.built_rows) == (20, 5)
 

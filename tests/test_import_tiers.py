@@ -277,14 +277,6 @@ def test_one_module_counts_cores() -> None:
     assert counting == ["recordmill.pipeline.parallel"]
 
 
-def test_init_of_local_data_loads_no_framework(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text("text,label\na b,1\nc d,2\n")
-    done = python(COMMAND, "init", str(tmp_path / "rows.csv"))
-    assert done.returncode == 0, done.stderr
-    assert "kind: text" in done.stdout
-    assert sorted(set(FRAMEWORKS) & set(done.stderr.split())) == []
-
-
 LOAD_SPEC = """
 import sys
 from recordmill import load_spec

@@ -359,7 +359,7 @@ def test_the_command_says_doubts_and_the_hint_keeps_images_in_one_split(tmp_path
     rows_of_bytes(tmp_path)
     made = recordmill("init", "data", "--output", "dataset.yaml", cwd=tmp_path)
     assert made.returncode == 0, made.stderr
-    assert [line[:12] for line in made.stderr.splitlines()] == ["In doubt: co"]
+    assert [line[:12] for line in made.stderr.splitlines()] == ["In doubt: co", "rejected: no"]
     assert made.stdout.startswith("The 120 rows")
     text = (tmp_path / "dataset.yaml").read_text()
     (tmp_path / "dataset.yaml").write_text(re.sub(r"\n# (split_by: .*)", r"\n\1", text))

@@ -10,6 +10,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -152,7 +153,8 @@ def _forecast(
         *map(Warned, _column_warnings(plan.spec, sample, columns)),
         *map(Warned, _id_warnings(plan.spec, *live) if live else ()),
     ]
-    largest = max((header.width * header.height for each in sample.headers.values() for header, _ in each), default=0)
+    headers = chain.from_iterable(sample.built.headers.values()) if sample.built else ()
+    largest = max((header.width * header.height for header in headers), default=0)
     scale = 1.0 if sample.is_all else max(1.0, plan.rows / max(1, sample.rows))  # the sample may exceed a guess
     rejects = Counter(reject.reason for reject in sample.rejects) + Counter(
         {DUPLICATE: sample.good - len(sample.firsts)}

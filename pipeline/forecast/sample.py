@@ -9,7 +9,6 @@ import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,13 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.images.image_files import ImageFiles
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.private_folder import private_temporary_files
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources import batches, faults, source_reader
-from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract import image_facts, image_header
@@ -42,8 +39,7 @@ CHUNKS = 32
 CHUNK_ROWS = 2_000
 CHUNK_BYTES = 2 << 20
 BUILT_ROWS, BUILT_IMAGES = 2_048, 256  # rows to build, with images and without
-BUILT_BYTES, BUILT_PIXELS = 4 << 20, 400_000_000  # some seconds
-HEADERS = 64  # files to read for the facts of an image feature
+BUILT_BYTES = 4 << 20  # of rows without images to build: some seconds
 EXAMPLES = 3
 LONGEST = 40  # characters of an example
 
@@ -54,11 +50,9 @@ class RowSample:
 
     tables: list[pa.Table] = field(default_factory=list)  # keyed rows (`worker.keyed_rows`)
     rejects: list[faults.Reject] = field(default_factory=list)  # of reading
-    headers: dict[str, list[tuple[image_header.Header, int]]] = field(default_factory=dict)  # by feature, with bytes
     is_all: bool = False  # whether all rows were read
     held: int = 0  # bytes of `tables`
-    built_rows: int = 0
-    built: "Rehearsal | None" = None  # what came of `built_rows`; None without a good row
+    built: "Rehearsal | None" = None  # what came of some rows; None without a good row
 
     @property
     def good(self) -> int:
@@ -69,6 +63,11 @@ class RowSample:
     def rows(self) -> int:
         """The number of sampled rows."""
         return self.good + len(self.rejects)
+
+    @property
+    def built_rows(self) -> int:
+        """The number of built rows."""
+        return self.built.rows if self.built else 0
 
     @property
     def built_rejects(self) -> list[faults.Reject]:
@@ -140,43 +139,20 @@ def _build(sample: RowSample, plan: BuildPlan, planned: PlannedBuild) -> None:
     """Builds the first rows of keys, all or some, evenly spread."""
     from recordmill.pipeline.build.worker.rehearsal import rehearse  # four seconds of CPU
 
-    images = {name: each for name, each in planned.images().items() if each.is_reference}
-    chosen = _spread(sample.firsts, len(sample.firsts) / (BUILT_IMAGES if images else BUILT_ROWS))
-    rows = pa.concat_tables(sample.tables).take(chosen)
-    for name, options in images.items():
-        some = rows.select(["@source", name]).take(_spread([*range(len(rows))], len(rows) / HEADERS))
-        sample.headers[name] = list(_headers(planned, some, name, options))
-    pixels = sum(_pixels(sample.headers[name], rows[name]) for name in images)
-    rows = rows.take(_spread([*range(len(rows))], pixels / BUILT_PIXELS if images else rows.nbytes / BUILT_BYTES))
-    sample.built_rows = len(rows)
+    most = BUILT_IMAGES if any(each.is_reference for each in planned.images().values()) else BUILT_ROWS
+    chosen = _spread(sample.firsts, len(sample.firsts) / most)
+    rows = pa.concat_tables(sample.tables).take([row for start in range(8) for row in chosen[start::8]])
+    if most == BUILT_ROWS:
+        rows = rows.take(_spread([*range(len(rows))], rows.nbytes / BUILT_BYTES))
     with private_temporary_files(), tempfile.TemporaryDirectory(prefix="recordmill-plan-") as folder:
         planned = replace(planned, workspace=LocalStore(folder), scratch=os.path.join(folder, "scratch"))
         os.mkdir(planned.scratch)
-        sample.built = rehearse(planned, rows, plan.frozen, is_all=sample.is_all and sample.is_built)
+        sample.built = rehearse(planned, rows, plan.frozen, is_all=sample.is_all and len(rows) == len(sample.firsts))
 
 
 def _spread(rows: Sequence[int], parts: float) -> Sequence[int]:
     """Returns one of so many rows."""
     return rows[:: max(1, math.ceil(parts))]
-
-
-def _headers(
-    planned: PlannedBuild, rows: pa.Table, name: str, options: image.ImageOptions
-) -> Iterator[tuple[image_header.Header, int]]:
-    """Yields the header and the bytes of each row's first image, without bad ones."""
-    files = ImageFiles.of(planned)
-    for source, value in zip(rows["@source"].to_pylist(), rows[name].to_pylist(), strict=True):
-        reference = value[0] if isinstance(value, list) and value else value
-        with suppress(image_header.ImageError):
-            if reference:
-                data = files.read(source, reference, options.max_bytes)
-                yield image_header.check_header(data, options.max_pixels, parse(reference).sides), len(data)
-
-
-def _pixels(headers: Sequence[tuple[image_header.Header, int]], column: pa.ChunkedArray) -> float:
-    """Estimates the pixels of a column's images."""
-    images = len(column.combine_chunks().flatten()) if pa.types.is_list(column.type) else len(column)
-    return images * sum(header.width * header.height for header, _ in headers) / max(1, len(headers))
 
 
 @dataclass(frozen=True)
@@ -205,7 +181,7 @@ def _view(name: str, column: str, planned: PlannedBuild, sample: RowSample) -> C
     missing, counts = 1 - len(present) / len(values) if values else 0.0, sample.counts(name)
     facts, examples, names = list[str](), dict[str, None](), list[tuple[Any, int]]()
     if isinstance(options, image.ImageOptions):
-        facts += _image_facts(sample.headers.get(name, ()), counts)
+        facts += _image_facts(sample.built.headers[name] if sample.built else (), counts)
     else:
         flat = [each for value in present for each in (value if isinstance(value, list) else [value])]
         names = Counter(flat).most_common() if isinstance(options, category.NameOptions) else []
@@ -234,15 +210,12 @@ def _value_facts(rows: Sequence[Any], values: Sequence[Any], names: Sequence[tup
         yield f"{min(numbers):g} to {max(numbers):g}, {math.fsum(numbers) / len(numbers):.4g} in the mean"
 
 
-def _image_facts(
-    images: Sequence[tuple[image_header.Header, int]], counts: Mapping[str, Counter[str]]
-) -> Iterator[str]:
-    if images:
-        formats = Counter(header.format for header, _ in images)
+def _image_facts(headers: Sequence[image_header.Header], counts: Mapping[str, Counter[str]]) -> Iterator[str]:
+    if headers:
+        formats = Counter(header.format for header in headers)
         yield ", ".join(f"{number:,} {form}" for form, number in formats.most_common())
-        sizes = sorted((header.width * header.height, f"{header.width}x{header.height}") for header, _ in images)
+        sizes = sorted((header.width * header.height, f"{header.width}x{header.height}") for header in headers)
         yield sizes[0][1] if sizes[0] == sizes[-1] else f"{sizes[0][1]} to {sizes[-1][1]} pixels"
-        yield f"{sum(size for _, size in images) / len(images):,.0f} bytes in the mean"
     yield from image_facts.fact_lines(counts)
 
 

@@ -4,9 +4,11 @@ The graph learns from these rows alone, unless the analysis is frozen: its ids a
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,28 +20,35 @@ from recordmill.pipeline.build.analysis import graph
 from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
+from recordmill.pipeline.build.images.read import Loaded, image_reader
 from recordmill.pipeline.build.summaries.look import learned, statistics_look
 from recordmill.pipeline.build.texts.chat import canonical
 from recordmill.pipeline.build.texts.encode import encoded_name
-from recordmill.pipeline.build.worker.batch import ImageBytes, RowBatch
+from recordmill.pipeline.build.worker.batch import ImageBytes, ImageLoader, RowBatch
 from recordmill.pipeline.build.worker.build_shard import BuiltBatch, ShardBuilder
 from recordmill.pipeline.build.worker.shard_report import Ids, ShardTotals, Stored
 from recordmill.pipeline.dataset.packs import pack
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.sources.faults import Fault
+from recordmill.transforms.contract.image_header import Header, ImageError, read_header
 from recordmill.transforms.contract.kinds.chat import LOSS_MASK, ChatOptions
 from recordmill.transforms.contract.kinds.mask import MaskOptions
 
 COUNTED, TOKENS = "trained tokens", "tokens"  # beside the roles of messages
 SHOWN = 8  # roles or classes
+MOST_PIXELS = 400_000_000  # some seconds: then it ends
 
 
 @dataclass
 class Rehearsal:
     """What came of the rows."""
 
+    rows: int = 0  # with rejects
     totals: ShardTotals = field(default_factory=ShardTotals)
     facts: dict[str, str] = field(default_factory=dict)
     """By feature: the messages and tokens of chats, the classes of masks by their pixels, in words."""
+    headers: Mapping[str, list[Header]] = field(default_factory=lambda: defaultdict(list))
+    """By feature, of each row's first image."""
     packed: list[tuple[int, int, float]] = field(default_factory=list)
     """Of each pack: the ids of a row, the rows, and the share of their places that is filled."""
     notes: list[str] = field(default_factory=list)
@@ -47,9 +56,10 @@ class Rehearsal:
 
 
 def rehearse(planned: PlannedBuild, rows: pa.Table, frozen: LiveAnalysis | None, *, is_all: bool) -> Rehearsal:
-    """Builds the records of keyed rows, and drops them. `is_all`: a build has no other rows.
+    """Builds the records of keyed rows, and drops them; of large images those of the first rows.
 
-    Raises: UserError: a build would end with it. Of a part of the rows a tokenizer may be too hard to train: a note.
+    `is_all`: a build has no other rows; of fewer, a tokenizer may be too hard to train: a note. Raises: UserError: a
+    build would end with it.
     """
     result = Rehearsal()
     given = replace(planned, features=graph.complete_options(planned))
@@ -60,11 +70,14 @@ def rehearse(planned: PlannedBuild, rows: pa.Table, frozen: LiveAnalysis | None,
             raise
         result.notes.append(f"only read, not built, since {len(rows):,} rows are too few to learn from: {error}")
         return result
-    builder, lengths = _Counting(context), list[list[Ids]]([] for _ in context.packs)
+    builder, lengths = _Counting(context, result.headers), list[list[Ids]]([] for _ in context.packs)
     for built in builder.built(rows, measured=0):
         result.totals.add(built.totals)
+        result.rows += built.totals.written.total() + len(built.totals.rejects)
         for several, more in zip(lengths, built.packed, strict=True):
             several.append(more)
+        if sum(each.width * each.height for of in result.headers.values() for each in of) > MOST_PIXELS:
+            break
     result.facts = {name: _words(sum(counts, Counter[str]())) for name, counts in builder.seen.items()}
     for each, several in zip(context.packs, lengths, strict=True):
         made = pack(np.concatenate([np.zeros(0, np.int64), *several]), each.length, split=each.split)
@@ -90,11 +103,29 @@ def _with_graph(given: PlannedBuild, rows: pa.Table, frozen: LiveAnalysis | None
     return replace(context, export=graph.make_graph(context, preprocessing))
 
 
+class _ImageLoader(ImageLoader):
+    """Notes the headers of files that it loads, by feature."""
+
+    def __init__(self, context: PlannedBuild, headers: Mapping[str, list[Header]]) -> None:
+        super().__init__(context, image_reader(context))
+        self._headers = headers
+
+    def _load_row(self, *arguments: Any) -> dict[str, list[Loaded]] | Fault:
+        loaded = super()._load_row(*arguments)
+        for name, part in (
+            [] if isinstance(loaded, Fault) else [(name, loaded[name][0]) for name in loaded if loaded[name]]
+        ):
+            with suppress(ImageError):  # shapes and numbers have none
+                self._headers[name].append(read_header(part.source))
+        return loaded
+
+
 class _Counting(ShardBuilder):
     """Builds batches, and counts what is in them, by feature."""
 
-    def __init__(self, context: PlannedBuild) -> None:
+    def __init__(self, context: PlannedBuild, headers: Mapping[str, list[Header]]) -> None:
         super().__init__(context)
+        self._loader = _ImageLoader(context, headers)
         self.seen = defaultdict[str, list[Counter[str]]](list)  # lists, as threads add to them
 
     def _built(self, batch: RowBatch, stored: Stored) -> BuiltBatch:
