@@ -3,6 +3,7 @@
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from PIL import Image
 
 from recordmill.pipeline.build.run_options import RunOptions
@@ -20,6 +22,7 @@ from recordmill.pipeline.forecast.forecast import Forecast, duration, forecast, 
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import load_spec
 from tests import published
+from tests.chats import TEMPLATES, TOKENS, chats, mask_of, tokenizer, trained_spans, write_model
 from tests.constants import constants
 from tests.messages import assert_names
 from tests.profiles import P3
@@ -259,3 +262,29 @@ def test_a_time_is_read_at_a_glance() -> None:
         "59 min 59 s",
         "25 h 1 min",
     ]
+
+
+def test_a_plan_tells_roles_trained_tokens_and_packs(tmp_path: Path) -> None:
+    model, given = write_model(tmp_path / "model"), chats("qwen2", 40)
+    write_jsonl(tmp_path / "chats.jsonl", [{"chat": each} for each in [*given, [{"role": "owl", "content": "hu"}]]])
+    (tmp_path / "dataset.yaml").write_text(
+        "name: d\nsource: {format: jsonl, path: chats.jsonl}\n"
+        f"features: {{chat: {{kind: chat, model: {model}}}}}\npack: [{{features: [chat], length: 512}}]\n"
+    )
+    tokens, trained = 0, 0
+    for messages in given:
+        text = ImmutableSandboxedEnvironment().from_string(TEMPLATES["qwen2"]).render(messages=messages, **TOKENS)
+        encoded = tokenizer().encode(text, add_special_tokens=False)
+        tokens += len(encoded.ids)
+        trained += sum(mask_of(encoded.offsets, trained_spans("qwen2", messages, text)))
+    result = forecast_of(tmp_path / "dataset.yaml")
+    roles = Counter(message["role"] for messages in given for message in messages)
+    facts = [
+        f"{roles['user']:,} user",
+        f"{roles['assistant']:,} assistant",
+        f"{trained / tokens:.1%} of {tokens:,} tokens",
+    ]
+    assert_names(result.columns[0].facts[-1], *facts)
+    assert result.rejects == {"malformed_chat": 1}
+    (packed,) = result.packs
+    assert (packed.length, round(packed.rows * packed.filled * 512)) == (512, tokens)
