@@ -195,7 +195,6 @@ LATER = {**BUILT, "seconds": 10.0}
         ([{**BUILT, "build_key": "b"}, KILLED, LATER], 200.0),  # which went on
         ([KILLED, {**BUILT, "end": "dry_run"}, LATER], None),
         ([KILLED, LATER, BUILT], 200.0),  # all rows once more
-        ([{**BUILT, "end": "trial"}], None),
         ([{**BUILT, "runner": "flink"}], None),
         ([{}], None),
     ],

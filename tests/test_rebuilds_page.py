@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from recordmill import DatasetError, open_dataset
-from recordmill.pipeline.build.journal import DRY_RUN, ENDS, TRIAL, Journal
+from recordmill.pipeline.build.journal import DRY_RUN, ENDS, Journal
 from recordmill.pipeline.build.metrics import HELP
 from recordmill.pipeline.build.run_options import RunOptions, Stage
 from recordmill.pipeline.dataset.manifest import Latest
@@ -90,7 +90,7 @@ def test_the_loop_runs(follow: Any) -> None:
 def test_the_tables_name_every_metric_stage_end_code_and_field() -> None:
     names = [f"`recordmill_{name}`" for name in HELP]
     names += [f"`{stage.name.lower()}`" for stage in Stage]
-    names += [f"`{end}`" for end in (*ENDS.values(), DRY_RUN, TRIAL, "failed", "running", "killed")]
+    names += [f"`{end}`" for end in (*ENDS.values(), DRY_RUN, "failed", "running", "killed")]
     names += [f"`{field}`" for field in Journal("out", RunOptions()).entry]
     assert [name for name in names if name not in PAGE] == []
     codes = re.findall(r"^\| ([\d, ]+) \|", PAGE, re.MULTILINE)

@@ -25,7 +25,6 @@ from recordmill.pipeline.safe_text import summary_of
 from recordmill.pipeline.sources.files import Files, StoreFiles
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import leases, publishing
-from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.build_folders import building_folder, builds
 from recordmill.pipeline.versions.prune import remove_held_back, sweep
 from recordmill.pipeline.versions.stores.base import OutputError
@@ -122,8 +121,7 @@ def _leased(build: Build) -> Iterator[tuple[Build, leases.Lease]]:
 
 def _publish(build: Build, lease: leases.Lease, *, alone: bool, keeps_spans: bool = True) -> Published:
     """Plans, and takes an earlier version of the same key, or makes one."""
-    if build.options.limit is not None:
-        _check_trial(build.base)
+    _check_trial(build)
     plan = build.plan(keeps_spans=keeps_spans)
     if published := earlier_version(build, plan):
         return published
@@ -156,14 +154,13 @@ def source_files(beam_options: Sequence[str] = (), *, passes_on: bool = False) -
     return BeamFiles() if is_beams else StoreFiles(BeamFiles())
 
 
-def _check_trial(base: Base) -> None:
-    """Refuses a trial beside other versions. Raises: OutputError."""
-    for manifest in publishing.published(open_store(base.output)):
-        if not manifest.trial:
-            raise OutputError(
-                f"the output {base.output} holds {manifest.version}, and --limit makes a trial, never live: "
-                "give it another output"
-            )
+def _check_trial(build: Build) -> None:
+    """Refuses some rows beside all of them, and all beside some. Raises: OutputError."""
+    if build.base.live is not None and bool(build.base.live.trial) != (build.options.limit is not None):
+        holds = f"all rows in {build.base.live.version}, and --limit builds some"
+        if build.base.live.trial:
+            holds = f"{build.base.live.version}, built with --limit"
+        raise OutputError(f"the output {build.output} holds {holds}: give each an output of its own")
 
 
 def _check_space(build: Build, plan: BuildPlan) -> None:

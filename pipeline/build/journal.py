@@ -32,7 +32,7 @@ ENDS = {
     ExitCode.TERMINATED: STOPPED,
 }
 """The end by exit code; all others are `failed`."""
-DRY_RUN, TRIAL = "dry_run", "trial"
+DRY_RUN = "dry_run"
 
 
 class Journal:
@@ -89,8 +89,6 @@ class Journal:
             "seconds": round(time.monotonic() - self._began, 3),
             "stages": {name: round(seconds, 3) for name, seconds in self._seconds.items()},
         }
-        if published is not None and published.manifest.trial:
-            self.entry["end"] = TRIAL
         self.entry |= _of_version(published) if published else {"rows": self._rows_so_far()}
         self.entry[ASKED] = self._asked(published)
         warnings = [note(self._output, lambda: self.entry)]

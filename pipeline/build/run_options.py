@@ -102,8 +102,6 @@ class Published:
     @property
     def exit_code(self) -> ExitCode:
         """The exit code of the command."""
-        if self.manifest.trial:
-            return ExitCode.PUBLISHED
         if self.breaches:
             return ExitCode.GATE
         return ExitCode.PUBLISHED if self.went_live else ExitCode.UP_TO_DATE

@@ -48,7 +48,7 @@ Again = Annotated[bool, Option("--again", help="Reread all content; publish if i
 SPAN_HELP = "A span to build, such as 2026-11-20; the live version's other spans stay. May be repeated."
 Spans = Annotated[list[str] | None, Option("--span", metavar="NAME", help=SPAN_HELP)]
 Compact = Annotated[bool, Option("--compact", help="Reread all spans, and merge them into few, large shards.")]
-LIMIT_HELP = "Build a trial version, never live, of about this many rows, sampled by the keys' hashes."
+LIMIT_HELP = "Build about this many rows, sampled by the keys' hashes, into an output of their own."
 Limit = Annotated[int | None, Option(min=1, metavar="ROWS", help=LIMIT_HELP)]
 Processes = Annotated[int, Option(min=1, help="The local runner's worker processes; one has a thread per core.")]
 TEMP_HELP = (

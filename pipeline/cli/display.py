@@ -195,14 +195,11 @@ def print_published(console: Screen, published: "Published", seconds: float) -> 
     folder, manifest = published.folder, published.manifest
     if not published.is_new:
         same = f"Nothing has changed since version {manifest.version}, which is live in {folder}"
-        if manifest.trial:
-            same = f"The trial {manifest.version} was built of these inputs: it is in {folder}"
-        elif published.went_live:
+        if published.went_live:
             same = f"Version {manifest.version} was built of these inputs: it is live again in {folder}"
         return show(same)
     size = decimal(manifest.bytes)
-    done = "Built a trial of" if manifest.trial else "Published"
-    show(f"{done} {manifest.name} {manifest.version} in {seconds:.1f} s, {size}")
+    show(f"Published {manifest.name} {manifest.version} in {seconds:.1f} s, {size}")
     for name, split in manifest.splits.items():
         documents = "" if split.documents is None else f" of {count(split.documents, 'document')}"
         documents += "" if split.source_rows is None else f", windows of {count(split.source_rows, 'row')},"
@@ -222,6 +219,4 @@ def print_published(console: Screen, published: "Published", seconds: float) -> 
     for _, loss in loss_warnings(manifest):
         show(f"  {'lost':<12} {loss}")
     show(f"  in {folder}")
-    if manifest.trial:
-        show("  never live; read it by `--version trial`, remove it by `recordmill versions prune`")
     return None

@@ -25,7 +25,8 @@ def print_dataset(manifest: Manifest, folder: Location, versions: list[Version])
     state = next((_state(version) for version in versions if version.manifest.version == manifest.version), "")
     console, facts = Screen(), VersionFacts(folder, manifest)
     console.print(manifest.name, style="bold", end="")
-    console.print(f"  {manifest.version}{state}", soft_wrap=True)
+    some = f"  about {manifest.trial:,} rows of all, by --limit" if manifest.trial else ""
+    console.print(f"  {manifest.version}{state}{some}", soft_wrap=True)
     console.print(f"{folder}\n", soft_wrap=True)
     console.print(_splits(manifest))
     console.print(_features(facts))
@@ -47,8 +48,6 @@ def print_dataset(manifest: Manifest, folder: Location, versions: list[Version])
 def _state(version: Version) -> str:
     if version.is_held_back:
         return "  (held back: `recordmill versions approve` makes it live)"
-    if version.manifest.trial:
-        return "  (trial: never live, `recordmill versions prune` removes it)"
     return "  (live)" if version.is_live else ""
 
 

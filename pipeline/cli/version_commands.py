@@ -240,7 +240,7 @@ def print_table(versions: Iterable["Version"], shared: Mapping[str, int] = Mappi
 
 def _marks(version: "Version") -> Iterator[str]:
     marks = {"live": version.is_live, "held back": version.is_held_back}
-    marks |= {"trial": bool(version.manifest.trial), "pinned": version.is_pinned}
+    marks |= {"pinned": version.is_pinned}
     yield from (mark for mark, is_so in marks.items() if is_so)
     if version.held_by:
         yield f"held by {version.held_by[0]}"

@@ -155,7 +155,7 @@ class Manifest(Written):
     """The folders of adopted files, and `key`, the records' feature with the key; empty for a built version."""
     packs: tuple[Pack, ...] = ()  # the lengths at which records are packed into rows, and their features
     trial: Count = 0
-    """The approximate number of rows requested for a trial version, which cannot go live; 0 for other versions."""
+    """The approximate number of rows asked for; 0 for all."""
 
     @property
     def source_key(self) -> str:

@@ -60,7 +60,7 @@ def rollback(output: str, wanted: str | None = None, reason: str = "") -> Moved:
     `listing.find`; by default the version published before the live one.
 
     Raises:
-        DatasetError: the version does not exist or is a trial, or none precedes the live one.
+        DatasetError: the version does not exist, or none precedes the live one.
         OutputError: the gate held the version back, so it needs `approve`; or the output cannot be written.
     """
     store = open_existing(output)

@@ -38,7 +38,7 @@ def is_rolled_back(latest: Latest | None, manifest: Manifest) -> bool:
 def rolled_back(latest: Latest | None, chosen: Manifest, left: Iterable[Manifest] = ()) -> tuple[str, ...]:
     """Returns the marks of rolled back versions: earlier ones and those of newer `left`, except the chosen's."""
     marks = {*latest.rolled_back} if latest else set()
-    newer = (_marks(each) for each in left if each.sequence > chosen.sequence and not each.trial)
+    newer = (_marks(each) for each in left if each.sequence > chosen.sequence)
     return tuple(sorted(marks.union(*newer) - _marks(chosen)))
 
 

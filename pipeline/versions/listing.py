@@ -17,7 +17,7 @@ from recordmill.pipeline.versions.publishing import published
 from recordmill.pipeline.versions.stores.base import Store, UnsettledOutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 
-LIVE, HELD_BACK, TRIAL = "live", "held-back", "trial"
+LIVE, HELD_BACK = "live", "held-back"
 BEFORE = re.compile(r"-[1-9]\d{0,5}")
 
 
@@ -89,8 +89,7 @@ def find(output: str, wanted: str) -> Manifest:
     Args:
         output: the dataset's output.
         wanted: its name; its number (`3` or `#3`); a unique prefix or suffix of its name; `live`; `held-back`, the
-            newest if it is held back; `trial`, the newest one; or `-1`, the version published before the live one,
-            `-2` the one before that.
+            newest if it is held back; or `-1`, the version published before the live one, `-2` the one before that.
 
     Raises:
         DatasetError: no version or several match; the message names them. OutputError: `LATEST` is broken.
@@ -106,8 +105,6 @@ def find_among(manifests: list[Manifest], output: str, wanted: str, latest: Late
         if not manifests or not awaits_approval(latest, manifests[-1]):
             raise DatasetError(f"no version is held back in {output}; {_known(manifests)}")
         return manifests[-1]
-    if wanted == TRIAL and (trials := [manifest for manifest in manifests if manifest.trial]):
-        return trials[-1]
     if wanted == LIVE or BEFORE.fullmatch(wanted):
         return _previous(manifests, output, latest, int(wanted.removeprefix("-")) if wanted != LIVE else 0)
     tests: tuple[Callable[[Manifest], bool], ...] = (
@@ -142,7 +139,7 @@ def pair(output: str, before: str | None = None, after: str | None = None) -> tu
 
 def _previous(manifests: list[Manifest], output: str, latest: Latest | None, steps: int) -> Manifest:
     """Returns the version published `steps` before the live one; 0 is the live one."""
-    were_live = [manifest for manifest in manifests if not (manifest.trial or is_held_back(latest, manifest))]
+    were_live = [manifest for manifest in manifests if not is_held_back(latest, manifest)]
     names = [manifest.version for manifest in were_live]
     if latest is None or latest.version not in names:
         raise DatasetError(f"{output} has no live version: name a version; {_known(manifests)}")

@@ -63,7 +63,6 @@ def prune(
     with recorded(output, "prune", reason) as changes:
         changes["removed"] = {} if dry_run else pruning.done.removed  # filled below
         pruning.prune_versions(keep, grace_seconds, also)
-        pruning.prune_trials()
         if building is not None:
             pruning.prune_builds(building)
         pruning.prune_uploads()
@@ -142,11 +141,10 @@ class _Pruning:
         def mark(latest: Latest | None) -> Latest:
             latest, published = listing.there(latest), publishing.published(self.store)
             held_back = [each.version for each in published if is_held_back(latest, each)]
-            trials = [each.version for each in published if each.trial]
-            ordinary = [each.version for each in published if each.version not in (*held_back, *trials)]
+            ordinary = [each.version for each in published if each.version not in held_back]
             old = [] if keep is None else ordinary[: max(0, len(ordinary) - keep)]
             superseded = [version for version in held_back if version != published[-1].version]
-            graces = dict.fromkeys(old, grace) | dict.fromkeys([*superseded, *trials, *also], 0.0)
+            graces = dict.fromkeys(old, grace) | dict.fromkeys([*superseded, *also], 0.0)
             chosen, kept = listing.choose(latest, graces, self.living, datetime.now(UTC))
             holding = {version: f"it holds forgotten rows, but {kept[version]}" for version in also if version in kept}
             self.done.kept.update(kept | holding)
@@ -155,20 +153,6 @@ class _Pruning:
         latest = latest_of(self.store)
         if latest is not None:
             self.remove_marked(mark(latest) if self.dry_run else compare_and_swap(self.store, mark))
-
-    def prune_trials(self) -> None:
-        """Removes unheld trial versions of an output without `LATEST`, where they cannot be marked or pinned."""
-        if latest_of(self.store) is not None:
-            return
-        for version in [manifest.version for manifest in publishing.published(self.store) if manifest.trial]:
-            folder = f"{VERSIONS_FOLDER}/{version}"
-            size = _bytes(self.store, folder)
-            if any(listing.holds(lease, version) for lease in self._held_now()):
-                self.done.kept[version] = "it is held"
-                continue
-            self.done.removed[folder] = size
-            if not self.dry_run:
-                self.store.remove(folder, MANIFEST_FILE)
 
     def remove_marked(self, latest: Latest | None) -> None:
         """Removes marked versions, except those held by readers and files needed by other versions."""

@@ -239,14 +239,12 @@ def make_live(store: Store, choose: Choose, *, mend: bool = False) -> Moved:
     the inputs of newer versions that were or may have been live are remembered as rolled back.
 
     Raises:
-        DatasetError: the version is a trial. OutputError: it was removed, or `LATEST` cannot be written.
+        OutputError: the version was removed, or `LATEST` cannot be written.
     """
     steps = list[Moved]()
 
     def edit(latest: Latest | None) -> Latest:
         chosen = choose(latest)
-        if chosen.trial:
-            raise DatasetError(f"{chosen.version} is a trial of about {chosen.trial:,} rows: trials cannot go live")
         if not store.exists(f"{VERSIONS_FOLDER}/{chosen.version}/{MANIFEST_FILE}"):
             raise UnsettledOutputError(f"{chosen.version} was removed by another process: run the same command again")
         _check_whole(store, chosen)
@@ -266,7 +264,7 @@ def _moved(store: Store, latest: Latest | None, version: str, sequence: int) -> 
     pointer = moved(latest, version, sequence)
     if latest is not None:
         return pointer
-    others = (other.version for other in published(store) if not other.trial and other.version != version)
+    others = (other.version for other in published(store) if other.version != version)
     return replace(pointer, retired=dict.fromkeys(others, now()))
 
 

@@ -30,8 +30,6 @@ def earlier_version(build: Build, plan: BuildPlan) -> Published | None:
     if version is None or build.repeats(version):
         return None
     folder = version_folder(open_location(base.output), version.version)
-    if version.trial:
-        return Published(str(folder), version, is_new=False, went_live=False)
     breaches = breach_lines(gate_entry(plan.spec, base, folder, version)) + undone(base, version)
     if not breaches:
         _make_live(build, version)
