@@ -157,6 +157,7 @@ INSIDE_FUNCTIONS = {
     "recordmill.pipeline.build.build": "Beam and TensorFlow",
     "recordmill.pipeline.cli.session": "TensorFlow and Beam",
     "recordmill.pipeline.compare.distributions": "Arrow",
+    "recordmill.pipeline.forecast.sample": "TensorFlow",
     "recordmill.pipeline.reader.wire": "protobuf",
     "recordmill.pipeline.reader.keras_data": "JAX",
     "recordmill.pipeline.reader.input": "TensorFlow, Keras, PyTorch and JAX",

@@ -41,7 +41,7 @@ MOST_PIXELS = 400_000_000  # some seconds: then it ends
 
 @dataclass
 class Rehearsal:
-    """What came of the rows."""
+    """The counts of rehearsed rows."""
 
     rows: int = 0  # with rejects
     totals: ShardTotals = field(default_factory=ShardTotals)
@@ -50,9 +50,9 @@ class Rehearsal:
     headers: Mapping[str, list[Header]] = field(default_factory=lambda: defaultdict(list))
     """By feature, of each row's first image."""
     packed: list[tuple[int, int, float]] = field(default_factory=list)
-    """Of each pack: the ids of a row, the rows, and the share of their places that is filled."""
+    """A pack each: the ids of a row, the rows, and the share of their places that is filled."""
     notes: list[str] = field(default_factory=list)
-    """What was left out, and why."""
+    """The work left out, with its reason."""
 
 
 def rehearse(planned: PlannedBuild, rows: pa.Table, frozen: LiveAnalysis | None, *, is_all: bool) -> Rehearsal:
