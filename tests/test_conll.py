@@ -93,9 +93,7 @@ def test_a_sentence_with_a_wrong_line_is_one_reject_at_that_line(tmp_path: Path)
         assert [row["word"] for row in result.rows] == [["a", "b"], ["h"]]
         assert_names(result.plan.notes, "comments, skipped: 2")
         assert [reject.reason for reject in result.rejects] == ["malformed_row"] * 2
-    for reject, (line, facts) in zip(
-        result.rejects, {7: ["1 cell", "2"], 12: ["3 cells", "2"]}.items(), strict=True
-    ):
+    for reject, (line, facts) in zip(result.rejects, {7: ["1 cell", "2"], 12: ["3 cells", "2"]}.items(), strict=True):
         assert asked.locate(result.plan.chunks[0], reject.position) == ("train.conll", line)
         assert_names(reject.message, *facts)
     assert result.plan.rows == 4

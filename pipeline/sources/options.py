@@ -271,8 +271,8 @@ class Conll(EncodedOptions):
     """Files of sentences between blank lines, a token a line: the columns of CoNLL."""
 
     format: Literal["conll", "conllu"]
-    """Comments before a sentence are skipped, in `conllu` also ranges such as `1-2` and empty nodes such as `8.1` of the
-    column `id`."""
+    """Comments before a sentence are skipped; in `conllu` also ranges such as `1-2` and empty nodes such as `8.1`, by
+    the column `id`."""
     columns: Annotated[
         dict[str, Annotated[str, Field(min_length=1)]],
         BeforeValidator(_as_mapping, tuple[str, ...]),

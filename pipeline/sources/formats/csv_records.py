@@ -1,7 +1,8 @@
 r"""The records of a CSV file by their bytes: found exactly, whatever the file holds, at about 1 s a GB.
 
 At the beginning of a cell a quote opens a quoted cell; elsewhere it is a plain character. In a quoted cell a doubled
-quote is one, and a lone one closes it. Outside, a line break (LF, CRLF or CR) ends the record. Text after a closing
+quote is one, and a lone one closes it. Outside, a line break (LF or CRLF; CR in a file whose first lines end with it
+alone, or the file's last byte) ends the record. Text after a closing
 quote breaks the record, which ends with that line. A record of 64 MiB, or of more signs than `CSV_SIGNS` allows, is too
 large, and ends with the next line break: this limits the cost of an open quote.
 
@@ -10,6 +11,7 @@ large, and ends with the next line break: this limits the cost of an open quote.
 (array([0, 8, 9]), array([0, 2, 3]))
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,10 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.sources import encoded
-from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, PIECE_BYTES, TAIL_BYTES, Readable, Rows
+from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, PIECE_BYTES, TAIL_BYTES, EncodedFile, Rows
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.options import DelimitedOptions
-from recordmill.pipeline.sources.source_reader import Chunk
+from recordmill.pipeline.sources.source_reader import Chunk, SourceError
 from recordmill.transforms.contract.bounds import CSV_SIGNS
 
 LINE_BREAKS = b"\r\n"
@@ -29,6 +31,8 @@ CARRIAGE_RETURN, NEWLINE = LINE_BREAKS
 TEXT_BEHIND_QUOTE = "the record is not CSV: text after a closing quote"
 OPEN_QUOTE = "the record is not CSV: unexpected end of data"
 TOO_LARGE = "the record is longer than 64 MiB"
+MOST_PEEKED = 8 << 20  # 8 MiB, to find how lines end
+MIXED = "its first lines end with CR, later ones with LF: write one of them, such as by `tr '\\r' '\\n'`"
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class Dialect:
     quote: str | None = '"'  # None for unquoted cells
     escape: str | None = None  # makes the next character literal
     trim: bool = False  # whether leading blanks of cells are stripped
+    returns: bool = False  # whether a CR alone ends a record
 
     @classmethod
     def of(cls, options: DelimitedOptions) -> "Dialect":
@@ -101,25 +106,43 @@ class CsvRecords:
         return self.data[self.starts[record] : stop]
 
 
-def read_records(file: Readable, dialect: Dialect, size: int | None = None) -> Iterator[CsvRecords]:
-    """Yields all records from the file's position on, about `size` (8 MiB) at a time, or one longer record."""
-    rest, size = b"", size or PIECE_BYTES
+def read_records(file: EncodedFile, dialect: Dialect, size: int | None = None) -> Iterator[CsvRecords]:
+    """Yields all records from the file's position, a record's start, about `size` (8 MiB) at a time, or a longer one.
+
+    Raises: SourceError: records end with CR, then with LF.
+    """
+    rest, size, dialect = b"", size or PIECE_BYTES, replace(dialect, returns=_ends_with_returns(file, dialect))
     while True:
         more = file.read(min(max(size, min(len(rest), PIECE_BYTES)), MAX_LINE_BYTES - len(rest)))
         records = find_records(rest + more, dialect, is_last=not more)
         beyond = _sign_beyond(records, dialect)
         if beyond is not None:
-            too_large, rest = _too_large(file, rest + more, beyond, CSV_SIGNS.beyond(CSV_SIGNS.most + 1))
+            too_large, rest = _too_large(file, rest + more, beyond, CSV_SIGNS.beyond(CSV_SIGNS.most + 1), dialect)
             yield too_large
             continue
+        if dialect.returns and b"\n" in {records.data[end - 1 : end] for end in [*records.starts[1:], records.end]}:
+            raise SourceError(f"{file.path}: {MIXED}")
         if len(records.starts):
             yield records
         if not more:
             return
         rest = records.data[records.end :]
         if len(rest) >= MAX_LINE_BYTES:
-            too_large, rest = _too_large(file, rest, len(rest) - rest.endswith(b"\r"), TOO_LARGE)
+            too_large, rest = _too_large(file, rest, len(rest) - rest.endswith(b"\r"), TOO_LARGE, dialect)
             yield too_large
+
+
+def _ends_with_returns(file: EncodedFile, dialect: Dialect) -> bool:
+    """Whether CRs end the records of a file, told by the byte before its position or its first line breaks."""
+    if file.before:
+        return file.before == b"\r"
+    size, quote = TAIL_BYTES, re.escape((dialect.quote or "").encode())
+    while True:
+        head = file.peek(size)
+        plain = re.sub(quote + b"[^" + quote + b"]*" + quote, b"", head) if quote else head
+        if b"\n" in plain or len(head) < size or size > MOST_PEEKED:
+            return b"\r" in plain and b"\n" not in plain
+        size *= 4
 
 
 def _sign_beyond(records: CsvRecords, dialect: Dialect) -> int | None:
@@ -133,7 +156,10 @@ def _sign_beyond(records: CsvRecords, dialect: Dialect) -> int | None:
 def find_records(data: bytes, dialect: Dialect, *, is_last: bool) -> CsvRecords:
     """Finds the records in bytes that begin with one; skips the last, perhaps incomplete, one unless `is_last`."""
     buffer = np.frombuffer(data, np.uint8)
-    breaks = _line_breaks(data, buffer, is_last)
+    breaks, inner = _line_breaks(data, buffer, dialect, is_last)
+    if len(inner):
+        buffer = buffer.copy()
+        buffer[inner] = LETTER
     plain = dialect.plain(buffer)
     is_break = (plain[breaks] == NEWLINE) | (plain[breaks] == CARRIAGE_RETURN)
     bounds, broken = _quoted_cells(plain, breaks, dialect)
@@ -154,15 +180,16 @@ def find_records(data: bytes, dialect: Dialect, *, is_last: bool) -> CsvRecords:
     return CsvRecords(data, starts, stops, lines[: len(starts)], line_count, end, faults)
 
 
-def _line_breaks(data: bytes, buffer: npt.NDArray[np.uint8], is_last: bool) -> Rows:
-    """Finds the last bytes of line breaks; a CR at the end does not count if an LF may follow."""
+def _line_breaks(data: bytes, buffer: npt.NDArray[np.uint8], dialect: Dialect, is_last: bool) -> tuple[Rows, Rows]:
+    """Finds the last bytes of line breaks, and lone CRs that are none; one at the end waits for an LF or the end."""
     breaks = np.flatnonzero(buffer == NEWLINE)
     if b"\r" not in data or data.count(b"\r") == data.count(b"\r\n"):
-        return breaks
+        return breaks, breaks[:0]
     returns = np.flatnonzero(buffer == CARRIAGE_RETURN)
-    following = buffer[np.minimum(returns + 1, len(data) - 1)]  # after the last byte: the CR itself
-    alone = (following != NEWLINE) & (is_last | (returns + 1 < len(data)))
-    return np.sort(np.concatenate([breaks, returns[alone]]))
+    alone = returns[buffer[np.minimum(returns + 1, len(data) - 1)] != NEWLINE]  # after the last byte: the CR itself
+    inner, last = alone[alone < len(data) - 1], alone[alone == len(data) - 1]
+    ends = np.concatenate([breaks, inner if dialect.returns else inner[:0], last if is_last else last[:0]])
+    return np.sort(ends), inner[:0] if dialect.returns else inner
 
 
 def _quoted_cells(buffer: npt.NDArray[np.uint8], breaks: Rows, dialect: Dialect) -> tuple[Rows, list[int]]:
@@ -207,14 +234,14 @@ def _walk(data: bytes, quotes: list[int], breaks: Rows, beside: bytes) -> tuple[
     return np.array(bounds, np.int64), broken
 
 
-def _too_large(file: Readable, data: bytes, at: int, fault: str) -> tuple[CsvRecords, bytes]:
+def _too_large(file: EncodedFile, data: bytes, at: int, fault: str, dialect: Dialect) -> tuple[CsvRecords, bytes]:
     """Skips a record until the first line break from a byte on; returns it empty, and the bytes read beyond."""
     at -= data[at - 1 : at + 1] == LINE_BREAKS
     held = data[at:]
-    lines = len(_line_breaks(data[:at], np.frombuffer(data, np.uint8, at), is_last=True))
+    lines = len(_line_breaks(data[:at], np.frombuffer(data, np.uint8, at), dialect, dialect.returns)[0])
     size, rest, fault = at, b"", f"{fault}: perhaps a quote is not closed"
     while more := held + file.read(min(TAIL_BYTES, MAX_LINE_BYTES)):
-        breaks = _line_breaks(more, np.frombuffer(more, np.uint8), is_last=more == held)
+        breaks, _ = _line_breaks(more, np.frombuffer(more, np.uint8), dialect, more == held)
         if len(breaks):
             size, rest = size + int(breaks[0]) + 1, more[breaks[0] + 1 :]
             break
