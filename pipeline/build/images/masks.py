@@ -83,7 +83,7 @@ def drawn(shapes: bytes, options: MaskOptions, height: int, width: int, first: i
 def _objects(shapes: bytes) -> list[Any]:
     """Parses shapes. Raises: ImageError: `malformed_row`; `too_large`: too many of them."""
     try:
-        objects = json.loads(shapes)
+        objects = json.loads(shapes, object_pairs_hook=lambda pairs: {k: v for k, v in pairs if v is not None})
     except (ValueError, RecursionError):
         raise ImageError("malformed_row", "the shapes are no JSON, or too deep") from None
     bounds.OBJECTS.check(len(objects))

@@ -82,23 +82,24 @@ def _of_instruction(fields: Mapping[str, str]) -> Iterator[dict[str, str]]:
 def _message(place: int, message: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         raise ChatError("malformed_chat", f"message {place} is no object: give it a role and a text")
-    role_key, text_key = next((keys for keys in NOTATIONS if keys[0] in message), NOTATIONS[0])
+    role_key, text_key = next((keys for keys in NOTATIONS if message.get(keys[0]) is not None), NOTATIONS[0])
     role = message.get(role_key)
     if not isinstance(role, str) or role not in known:
         # A role may be a person's name, and rejects hold no values.
         raise ChatError("malformed_chat", f"message {place} has an unknown role, or none: name it in `roles`")
-    rest = {name: value for name, value in message.items() if name not in (role_key, text_key)}
+    rest = {name: value for name, value in message.items() if name not in (role_key, text_key, *NOTATIONS[0])}
     content = _content(place, message.get(text_key))
     if content is None and not rest.get("tool_calls"):
         raise ChatError("malformed_chat", f"message {place} has no `{text_key}`")
     if calls := rest.get("tool_calls"):
         rest["tool_calls"] = [_call(call) for call in calls]
-    return {"role": known[role], **({} if content is None else {"content": content}), **_thoughts(rest), **rest}
+    stated = {"content": content} if text_key in message else {}
+    return {"role": known[role], **stated, **rest, **_thoughts(rest)}
 
 
 def _thoughts(rest: Mapping[str, Any]) -> dict[str, Any]:
     """Names reasoning as templates read it, as `apply_chat_template` does."""
-    thought = next((rest[name] for name in REASONING if name in rest), None)
+    thought = next((rest[name] for name in REASONING if rest.get(name) is not None), None)
     return {} if thought is None else {"reasoning_content": thought, "thinking": thought}
 
 
