@@ -233,9 +233,9 @@ def test_structs_alone_lose_nulls() -> None:
     said = [{"a": None, "b": [{"c": None}]}]
     kept = json.dumps(said, separators=(",", ":"))
     assert of_python(OBJECTS, said) == of_python(OBJECTS, kept) == of_arrow(OBJECTS, pa.array([kept])) == ([kept], [])
-    maps = pa.array([[{"m": [("k", None)], "b": [{"c": None}]}]],
-                    pa.list_(pa.struct({"m": pa.map_(pa.string(), pa.int64()), "b": pa.list_(pa.struct({"c": pa.int64()}))})))  # fmt: skip
-    assert of_arrow(OBJECTS, maps) == (['[{"m":{"k":null},"b":[{}]}]'], [])
+    kind = pa.struct({"m": pa.map_(pa.string(), pa.int64()), "b": pa.list_(pa.struct({"c": pa.int64()}))})
+    structs = pa.array([[{"m": [("k", None)], "b": [{"c": None}]}]], pa.list_(kind))
+    assert of_arrow(OBJECTS, structs) == (['[{"m":{"k":null},"b":[{}]}]'], [])
     without = json.dumps([{name: each[name] for name in ("role", "content")} for each in SAID], ensure_ascii=False)
     assert of_arrow(OBJECTS, STRUCTS) == ([without.replace(", ", ",").replace(": ", ":")], [])
     assert of_arrow(OBJECTS, pa.array([[], None], STRUCTS.type)) == (["[]", None], [])

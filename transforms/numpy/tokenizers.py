@@ -62,6 +62,8 @@ class Library:
     special: SpecialIds
     around: tuple[Ids, ...]
     """The ids that the file puts before and after each text, of two as one also between them."""
+    types: tuple[tuple[int, ...], ...]
+    """Their types, and those of an id of each text between them."""
     joins: str
     """The way from pieces to a text (`kinds.text.JOINED`)."""
     offsets: Callable[[Sequence[Text]], list[Any]] | None = None
@@ -211,6 +213,8 @@ class PairTokenizer(TextTokenizer):
     """Makes the ids of pairs, sequences of two texts, as their build does; may be called from several threads."""
 
     separator_id: int
+    types: tuple[tuple[int, ...], ...]
+    """The types of pairs' ids (`PairOptions.types`)."""
 
     def __init__(self, data: bytes, options: PairOptions, where: str = "the model") -> None:
         """Reads a model. Raises: UserError: as `TextTokenizer`, or no token of its own ends the first text."""
@@ -221,6 +225,9 @@ class PairTokenizer(TextTokenizer):
             raise UserError(f"{where} {message}")
         self._added = sum(map(len, self.around))
         self.separator_id = int(between[0])
+        before, first, middle, second, after = self._library.types
+        more = [len(ids) - len(each) for ids, each in zip(self.around, (before, middle, after), strict=True)]
+        self.types = (0,) * more[0] + before, first, middle + (0,) * more[1], second, after + (1,) * more[2]
 
     def tokens(self, texts: Sequence[Text]) -> list[tuple[list[int], list[int]]]:
         """Returns the ids of both texts of each pair."""
@@ -306,7 +313,7 @@ def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
         _guarded(NO_TEXT, lambda ids: str(tokenizer.decode(ids, skip_special_tokens=False))),
         pieces,
         SpecialIds(padding=padding, unknown=unknown, begin=None, end=None, first=0),
-        _around(tokenizer, where, options.joined) if options.special_tokens else (NO_IDS,) * (options.joined + 1),
+        *(_around(tokenizer, where, options.joined) if options.special_tokens else _nothing_around(options)),
         joins,
         _guarded(f"{where} {FAILS}", lambda texts: list(tokenizer.encode_batch(texts, **given))),
         None if cuts else pre_tokenizers.BertPreTokenizer().pre_tokenize_str,
@@ -351,16 +358,27 @@ def _check_ids(ids: Sequence[int]) -> None:
         raise DatasetError(f"its ids are {min(ids):,} to {max(ids):,}; the limit is {MOST_PIECES:,}")
 
 
-def _around(tokenizer: Any, where: str, joined: int) -> tuple[Ids, ...]:
-    """Returns the ids that the file's post-processor puts before, between and after one or two texts."""
+Around: TypeAlias = tuple[tuple[Ids, ...], tuple[tuple[int, ...], ...]]  # the fields `around` and `types`
+
+
+def _nothing_around(options: TextOptions) -> Around:
+    return (NO_IDS,) * (options.joined + 1), ((), (0,), (), (1,), ())
+
+
+def _around(tokenizer: Any, where: str, joined: int) -> Around:
+    """Returns the ids that the file's post-processor puts before, between and after one or two texts, and types."""
     with _package(NO_TEXT):
         texts = ["a", "1", *(tokenizer.decode([id_]) for id_ in range(min(512, tokenizer.get_vocab_size())))]
     for probe in zip(*(texts[place:] for place in range(joined)), strict=False):
         with suppress(TokenizerError), _package("a probe that it has no token for"):
             inner = [tokenizer.encode(text, add_special_tokens=False).ids for text in probe]
-            around = _parts_around(inner, tokenizer.encode(*probe).ids)
+            whole = tokenizer.encode(*probe)
+            around = _parts_around(inner, whole.ids)
             if all(inner) and len(around) > joined:
-                return tuple(np.array(ids, np.int64) for ids in around)
+                sizes = [len(each) for pair in zip(around, [*inner, []], strict=True) for each in pair]
+                types = np.split(np.array(whole.type_ids), np.cumsum(sizes)[:-2])
+                kept = (each[:1] if place % 2 else each for place, each in enumerate(types))
+                return tuple(np.array(ids, np.int64) for ids in around), tuple(tuple(each.tolist()) for each in kept)
     raise UserError(f"{where} does more than to put ids around a text: add `special_tokens: false`")
 
 
@@ -419,7 +437,7 @@ def _tiktoken(data: bytes, options: TextOptions, where: str) -> Library:
         _guarded(NO_TEXT, tokenizer.decode),
         pieces,
         SpecialIds(padding=max(pieces) + 1, unknown=None, begin=None, end=None, first=0),
-        (NO_IDS,) * (options.joined + 1),
+        *_nothing_around(options),
         "byte_level",
     )
 

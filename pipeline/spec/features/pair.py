@@ -69,4 +69,6 @@ class Pair(Feature):
         return {"model": self.model}
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return describe_given(self, PairDescription, statistics, tokenizer=self.tokenizer)
+        return describe_given(
+            self, PairDescription, statistics, tokenizer=self.tokenizer, separator_id=statistics["separator_id"]
+        )

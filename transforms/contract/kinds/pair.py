@@ -4,6 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
+
+from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds import base
 from recordmill.transforms.contract.kinds.text import DecodedText, TextDescription, TextOptions
 
@@ -21,14 +24,17 @@ class PairOptions(TextOptions):
     truncate: str = "longest_first"  # or `only_first`, `only_second`
     separator: str | None = None  # the token between the texts, if the model's file puts none there
     separator_id: int | None = None  # ends the first text, once the model is read
+    types: tuple[tuple[int, ...], ...] = ((), (0,), (0,), (1,), (1,))
+    """The types of the ids before, of a first text's id, of those between, of a second text's id, of those after."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairDescription(TextDescription):
-    """The ids of two texts a row, and for each 0 up to the separator after the first text, then 1."""
+    """The ids of two texts a row, and for each its type, by the model's own template."""
 
     kind: ClassVar[str] = "pair"
     aligned: ClassVar[tuple[str, ...]] = (TYPES,)
+    separator_id: Count | None = base.left_out(None)  # ends the first text; None: types tell the texts apart
 
     def words(self) -> str:
         return f"{super().words()}, with token types"
@@ -38,7 +44,10 @@ class PairDescription(TextDescription):
         stored = replace(self, padding_id=self.vocabulary_size, end_id=None)  # ids that may also separate
         ids, types = parts[""], parts[TYPES]
         both = stored.text(ids.tolist(), decoding)
-        each = tuple(str(stored.text(ids[types == of].tolist(), decoding)) for of in (0, 1))
+        of_first = (
+            types == 0 if self.separator_id is None else np.cumsum(np.append(0, ids == self.separator_id))[:-1] < 1
+        )
+        each = tuple(str(stored.text(some.tolist(), decoding)) for some in (ids[of_first], ids[~of_first]))
         return DecodedPair(both.ids, both.words, both.text, token_types=tuple(types.tolist()), texts=each)
 
 
