@@ -307,17 +307,36 @@ def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
     if padding is None:
         padding = next((ids[piece] for piece in PADDING if piece in special), max(pieces) + 1)
     given: dict[str, bool] = {"is_pretokenized": options.pretokenized, "add_special_tokens": False}
+    words = partial(_marked, special) if options.pretokenized and _marks_spaces(tokenizer) else lambda texts: texts
 
     return Library(
-        _guarded(f"{where} {FAILS}", lambda texts: [each.ids for each in tokenizer.encode_batch_fast(texts, **given)]),
+        _guarded(
+            f"{where} {FAILS}", lambda texts: [each.ids for each in tokenizer.encode_batch_fast(words(texts), **given)]
+        ),
         _guarded(NO_TEXT, lambda ids: str(tokenizer.decode(ids, skip_special_tokens=False))),
         pieces,
         SpecialIds(padding=padding, unknown=unknown, begin=None, end=None, first=0),
         *(_around(tokenizer, where, options.joined) if options.special_tokens else _nothing_around(options)),
         joins,
-        _guarded(f"{where} {FAILS}", lambda texts: list(tokenizer.encode_batch(texts, **given))),
+        _guarded(f"{where} {FAILS}", lambda texts: list(tokenizer.encode_batch(words(texts), **given))),
         None if cuts else pre_tokenizers.BertPreTokenizer().pre_tokenize_str,
     )
+
+
+def _marks_spaces(tokenizer: Any) -> bool:
+    """Whether words need the space before them, as byte-level models do: `Ġword`."""
+    with suppress(TokenizerError), _package("a probe"):
+        joined, *split = (
+            tokenizer.encode(text, is_pretokenized=at > 0, add_special_tokens=False).ids
+            for at, text in enumerate(("a a", ["a", "a"], ["a", " a"]))
+        )
+        return split[0] != joined == split[1]
+    return False
+
+
+def _marked(special: Sequence[str], texts: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Puts the space before words, as `add_prefix_space` of the package does."""
+    return [[word if not word[:1].strip() or word in special else f" {word}" for word in words] for words in texts]
 
 
 def _described(data: bytes) -> dict[str, Any]:
