@@ -35,6 +35,7 @@ Ids: TypeAlias = npt.NDArray[np.int64]
 Made = TypeVar("Made")
 Text: TypeAlias = str | Sequence[str]
 """A text, or with `pretokenized` its words."""
+Types: TypeAlias = tuple[tuple[int, ...], ...]
 NO_IDS: Ids = np.zeros(0, np.int64)
 PADDING = ("[PAD]", "<pad>", "<|pad|>", "<PAD>")
 """Names of special tokens that pad, where a `tokenizer.json` has no section for padding."""
@@ -62,14 +63,14 @@ class Library:
     special: SpecialIds
     around: tuple[Ids, ...]
     """The ids that the file puts before and after each text, of two as one also between them."""
-    types: tuple[tuple[int, ...], ...]
-    """Their types, and those of an id of each text between them."""
     joins: str
     """The way from pieces to a text (`kinds.text.JOINED`)."""
     offsets: Callable[[Sequence[Text]], list[Any]] | None = None
     """Returns the encodings of the package `tokenizers`, with places of tokens in their texts."""
     words: Callable[[str], list[tuple[str, tuple[int, int]]]] | None = None
     """Cuts a text into BERT's words, with their places; None if the tokenizer has words of its own."""
+    types: Types = ((), (0,), (), (1,), ())
+    """Of two texts, the types of the ids of `around`, and of an id of each text between them."""
 
 
 class Encoded(NamedTuple):
@@ -213,8 +214,7 @@ class PairTokenizer(TextTokenizer):
     """Makes the ids of pairs, sequences of two texts, as their build does; may be called from several threads."""
 
     separator_id: int
-    types: tuple[tuple[int, ...], ...]
-    """The types of pairs' ids (`PairOptions.types`)."""
+    types: Types
 
     def __init__(self, data: bytes, options: PairOptions, where: str = "the model") -> None:
         """Reads a model. Raises: UserError: as `TextTokenizer`, or no token of its own ends the first text."""
@@ -308,29 +308,28 @@ def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
         padding = next((ids[piece] for piece in PADDING if piece in special), max(pieces) + 1)
     given: dict[str, bool] = {"is_pretokenized": options.pretokenized, "add_special_tokens": False}
     words = partial(_marked, special) if options.pretokenized and _marks_spaces(tokenizer) else lambda texts: texts
-
+    encode, nothing = tokenizer.encode_batch_fast, ((NO_IDS,) * (options.joined + 1),)
+    around, *types = _around(tokenizer, where, options.joined) if options.special_tokens else nothing
     return Library(
-        _guarded(
-            f"{where} {FAILS}", lambda texts: [each.ids for each in tokenizer.encode_batch_fast(words(texts), **given)]
-        ),
+        _guarded(f"{where} {FAILS}", lambda texts: [each.ids for each in encode(words(texts), **given)]),
         _guarded(NO_TEXT, lambda ids: str(tokenizer.decode(ids, skip_special_tokens=False))),
         pieces,
         SpecialIds(padding=padding, unknown=unknown, begin=None, end=None, first=0),
-        *(_around(tokenizer, where, options.joined) if options.special_tokens else _nothing_around(options)),
+        around,
         joins,
         _guarded(f"{where} {FAILS}", lambda texts: list(tokenizer.encode_batch(words(texts), **given))),
         None if cuts else pre_tokenizers.BertPreTokenizer().pre_tokenize_str,
+        *types,
     )
 
 
 def _marks_spaces(tokenizer: Any) -> bool:
     """Whether words need the space before them, as byte-level models do: `Ġword`."""
     with suppress(TokenizerError), _package("a probe"):
-        joined, *split = (
-            tokenizer.encode(text, is_pretokenized=at > 0, add_special_tokens=False).ids
-            for at, text in enumerate(("a a", ["a", "a"], ["a", " a"]))
+        words = (
+            tokenizer.encode(each, is_pretokenized=True, add_special_tokens=False) for each in (["a"] * 2, ["a", " a"])
         )
-        return split[0] != joined == split[1]
+        return [each.ids == tokenizer.encode("a a", add_special_tokens=False).ids for each in words] == [False, True]
     return False
 
 
@@ -377,14 +376,7 @@ def _check_ids(ids: Sequence[int]) -> None:
         raise DatasetError(f"its ids are {min(ids):,} to {max(ids):,}; the limit is {MOST_PIECES:,}")
 
 
-Around: TypeAlias = tuple[tuple[Ids, ...], tuple[tuple[int, ...], ...]]  # the fields `around` and `types`
-
-
-def _nothing_around(options: TextOptions) -> Around:
-    return (NO_IDS,) * (options.joined + 1), ((), (0,), (), (1,), ())
-
-
-def _around(tokenizer: Any, where: str, joined: int) -> Around:
+def _around(tokenizer: Any, where: str, joined: int) -> tuple[tuple[Ids, ...], Types]:
     """Returns the ids that the file's post-processor puts before, between and after one or two texts, and types."""
     with _package(NO_TEXT):
         texts = ["a", "1", *(tokenizer.decode([id_]) for id_ in range(min(512, tokenizer.get_vocab_size())))]
@@ -456,7 +448,7 @@ def _tiktoken(data: bytes, options: TextOptions, where: str) -> Library:
         _guarded(NO_TEXT, tokenizer.decode),
         pieces,
         SpecialIds(padding=max(pieces) + 1, unknown=None, begin=None, end=None, first=0),
-        *_nothing_around(options),
+        (NO_IDS,) * (options.joined + 1),
         "byte_level",
     )
 

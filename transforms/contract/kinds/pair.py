@@ -44,9 +44,8 @@ class PairDescription(TextDescription):
         stored = replace(self, padding_id=self.vocabulary_size, end_id=None)  # ids that may also separate
         ids, types = parts[""], parts[TYPES]
         both = stored.text(ids.tolist(), decoding)
-        of_first = (
-            types == 0 if self.separator_id is None else np.cumsum(np.append(0, ids == self.separator_id))[:-1] < 1
-        )
+        ends = ids == self.separator_id
+        of_first = types == 0 if self.separator_id is None else np.cumsum(ends) - ends < 1
         each = tuple(str(stored.text(some.tolist(), decoding)) for some in (ids[of_first], ids[~of_first]))
         return DecodedPair(both.ids, both.words, both.text, token_types=tuple(types.tolist()), texts=each)
 
