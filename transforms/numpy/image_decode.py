@@ -141,6 +141,18 @@ def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1, mo
     return 255 - pixels if mode == "CMYK" else pixels
 
 
+def ends_early(data: bytes) -> bool:
+    """Whether a JPEG's pixels end before its end mark, by a decode at an eighth; False without simplejpeg."""
+    for space in SPACES.values() if simplejpeg else ():
+        try:
+            simplejpeg.decode_jpeg(data, space, False, False, 1, 1)
+            return False
+        except UNREAD as error:
+            if "premature end" in str(error):
+                return True
+    return False
+
+
 def _mended(data: bytes, channels: int, ratio: int, most: int) -> Array | None:
     """Decodes a JPEG with stray bytes or rare subsampling as the graph does; None without OpenCV."""
     high, wide, _ = _jpeg_header(data)
