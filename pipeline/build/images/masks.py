@@ -32,7 +32,7 @@ from recordmill.transforms.contract.image_header import NAMED, PNG, ImageError, 
 from recordmill.transforms.contract.image_rules import TAG, is_transposed
 from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, npy_numbers
 from recordmill.transforms.contract.kinds.mask import MaskOptions, MasksOptions, levels_of
-from recordmill.transforms.contract.shapes import Ints, counts_of_runs, polygons_of, read_runs, run_lengths
+from recordmill.transforms.contract.shapes import Ints, ShapeError, counts_of_runs, polygons_of, read_runs, run_lengths
 from recordmill.transforms.numpy.image_decode import upright
 from recordmill.transforms.numpy.pixels import resize
 
@@ -69,7 +69,8 @@ def drawn(shapes: bytes, options: MaskOptions, height: int, width: int, first: i
             bounds.OUTLINES.check(outlines)
             runs = _runs(shape, polygons, height, width)
         except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ImageError("malformed_row", f"object {number} is no shape: {cut(str(error))}") from None
+            why = str(error) if isinstance(error, ShapeError) else "wanted `polygons`, `rle` or `runs` of whole numbers"
+            raise ImageError("malformed_row", f"object {number} is no shape: {cut(why)}") from None
         value = _value(shape, number, known, options) if runs else 0
         for counts in runs:
             painted += int(counts[1::2].sum())
@@ -120,7 +121,7 @@ def _runs(shape: Mapping[str, Any], polygons: Sequence[Corners], height: int, wi
     if (rle := shape.get("rle")) is not None:
         size, counts = read_runs(rle)
         if size != (height, width):
-            raise ValueError(f"its size is {rle['size']}, of an image of {[height, width]}")
+            raise ShapeError(f"its size is {rle['size']}, of an image of {[height, width]}")
         return [counts]
     drawn = _coco().frPyObjects([each.ravel() for each in polygons], height, width) if polygons else []
     return [run_lengths(each["counts"].decode()) for each in drawn]
@@ -134,7 +135,7 @@ def _polygons(shape: Mapping[str, Any], sides: tuple[int, int]) -> list[Corners]
     for points in polygons:
         far = points[(points < -MARGIN * np.array(sides)) | (points > (1 + MARGIN) * np.array(sides))]
         if len(far):
-            raise ValueError(f"the point {far[0]} is far outside the image of {sides[0]} x {sides[1]}")
+            raise ShapeError(f"the point {far[0]} is far outside the image of {sides[0]} x {sides[1]}")
     return polygons
 
 
