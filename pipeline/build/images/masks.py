@@ -177,10 +177,14 @@ def framed_values(data: bytes, options: MaskOptions, frame: Frame, number: int =
     if options.draw is not None:
         return drawn(data, options, frame.height, frame.width, number)
     found = file_values(data, options)
+    if options.stretched and found.shape != frame[:2]:
+        sides = zip(frame[:2], found.shape, strict=True)
+        return found[np.ix_(*((2 * np.arange(side) + 1) * of // (2 * side) for side, of in sides))], found.size
     if found.shape != frame[:2]:
         has, wanted = (f"{width} x {height}" for height, width in (found.shape, frame[:2]))
         turned = "; if EXIF turns the image, `oriented: file` turns the mask with it" * (found.shape == frame[1::-1])
-        raise ImageError("unequal_sides", f"the mask has {has} pixels, its image '{options.image}' {wanted}{turned}")
+        what = f"the mask has {has} pixels, its image '{options.image}' {wanted}"
+        raise ImageError("unequal_sides", f"{what}{turned or '; `resize: nearest` scales it'}")
     return found, found.size
 
 
