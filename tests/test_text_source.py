@@ -210,7 +210,7 @@ def test_rows_are_the_same_however_the_files_are_cut(
 def test_line_ends_do_not_change_within_a_file(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"a\r" * 99 + b"b\n")
-    with constants(csv_records, TAIL_BYTES=3, MOST_PEEKED=9), raises(SourceError, str(path), "CR", "LF", "`tr"):
+    with constants(csv_records, TAIL_BYTES=3, PIECE_BYTES=9), raises(SourceError, str(path), "CR", "LF", "`tr"):
         read(path)
 
 

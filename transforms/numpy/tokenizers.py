@@ -307,7 +307,9 @@ def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
     if padding is None:
         padding = next((ids[piece] for piece in PADDING if piece in special), max(pieces) + 1)
     given: dict[str, bool] = {"is_pretokenized": options.pretokenized, "add_special_tokens": False}
-    words = partial(_marked, special) if options.pretokenized and _marks_spaces(tokenizer) else lambda texts: texts
+    before = described.get("pre_tokenizer") or {}
+    unmarked = any(each.get("add_prefix_space") is False for each in (before, *before.get("pretokenizers", ())))
+    words = partial(_marked, special) if options.pretokenized and unmarked else lambda texts: texts
     encode, nothing = tokenizer.encode_batch_fast, ((NO_IDS,) * (options.joined + 1),)
     around, *types = _around(tokenizer, where, options.joined) if options.special_tokens else nothing
     return Library(
@@ -321,16 +323,6 @@ def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
         None if cuts else pre_tokenizers.BertPreTokenizer().pre_tokenize_str,
         *types,
     )
-
-
-def _marks_spaces(tokenizer: Any) -> bool:
-    """Whether words need the space before them, as byte-level models do: `Ġword`."""
-    with suppress(TokenizerError), _package("a probe"):
-        words = (
-            tokenizer.encode(each, is_pretokenized=True, add_special_tokens=False) for each in (["a"] * 2, ["a", " a"])
-        )
-        return [each.ids == tokenizer.encode("a a", add_special_tokens=False).ids for each in words] == [False, True]
-    return False
 
 
 def _marked(special: Sequence[str], texts: Sequence[Sequence[str]]) -> list[list[str]]:

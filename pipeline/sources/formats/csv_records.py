@@ -1,10 +1,9 @@
 r"""The records of a CSV file by their bytes: found exactly, whatever the file holds, at about 1 s a GB.
 
 At the beginning of a cell a quote opens a quoted cell; elsewhere it is a plain character. In a quoted cell a doubled
-quote is one, and a lone one closes it. Outside, a line break (LF or CRLF; CR in a file whose first lines end with it
-alone, or the file's last byte) ends the record. Text after a closing
-quote breaks the record, which ends with that line. A record of 64 MiB, or of more signs than `CSV_SIGNS` allows, is too
-large, and ends with the next line break: this limits the cost of an open quote.
+quote is one, and a lone one closes it. Outside, a line break (LF or CRLF; CR where no LF is) ends it. Text after a
+closing quote breaks the record, which ends with that line. A record of 64 MiB, or of more signs than `CSV_SIGNS`
+allows, is too large, and ends with the next line break: this limits the cost of an open quote.
 
 >>> records = find_records(b'a,"b\nc"\n\nd\n', Dialect(), is_last=True)
 >>> records.starts, records.lines
@@ -31,7 +30,6 @@ CARRIAGE_RETURN, NEWLINE = LINE_BREAKS
 TEXT_BEHIND_QUOTE = "the record is not CSV: text after a closing quote"
 OPEN_QUOTE = "the record is not CSV: unexpected end of data"
 TOO_LARGE = "the record is longer than 64 MiB"
-MOST_PEEKED = 8 << 20  # 8 MiB, to find how lines end
 MIXED = "its first lines end with CR, later ones with LF: write one of them, such as by `tr '\\r' '\\n'`"
 
 
@@ -62,6 +60,11 @@ class Dialect:
             opens = (before < 0) | np.isin(plain[before], [*LINE_BREAKS, ord(self.separator)])
             plain[blanks[opens]] = ord(self.separator)
         return plain
+
+    def shown(self, data: bytes) -> bytes:
+        """Makes letters of the CRs that end no record; the last byte's may."""
+        is_plain = self.returns or data.count(b"\r") == data.count(b"\r\n")
+        return data if is_plain else re.sub(rb"\r(?!\n|\Z)", b"a", data)
 
 
 def _runs(positions: Rows) -> Rows:
@@ -107,11 +110,13 @@ class CsvRecords:
 
 
 def read_records(file: EncodedFile, dialect: Dialect, size: int | None = None) -> Iterator[CsvRecords]:
-    """Yields all records from the file's position, a record's start, about `size` (8 MiB) at a time, or a longer one.
+    """Yields all records from a record's start on, about `size` (8 MiB) at a time, or one longer record.
 
     Raises: SourceError: records end with CR, then with LF.
     """
-    rest, size, dialect = b"", size or PIECE_BYTES, replace(dialect, returns=_ends_with_returns(file, dialect))
+    rest, size = b"", size or PIECE_BYTES
+    head = file.before or file.peek(max(size, TAIL_BYTES))
+    dialect = replace(dialect, returns=b"\r" in head and b"\n" not in head)
     while True:
         more = file.read(min(max(size, min(len(rest), PIECE_BYTES)), MAX_LINE_BYTES - len(rest)))
         records = find_records(rest + more, dialect, is_last=not more)
@@ -132,19 +137,6 @@ def read_records(file: EncodedFile, dialect: Dialect, size: int | None = None) -
             yield too_large
 
 
-def _ends_with_returns(file: EncodedFile, dialect: Dialect) -> bool:
-    """Whether CRs end the records of a file, told by the byte before its position or its first line breaks."""
-    if file.before:
-        return file.before == b"\r"
-    size, quote = TAIL_BYTES, re.escape((dialect.quote or "").encode())
-    while True:
-        head = file.peek(size)
-        plain = re.sub(quote + b"[^" + quote + b"]*" + quote, b"", head) if quote else head
-        if b"\n" in plain or len(head) < size or size > MOST_PEEKED:
-            return b"\r" in plain and b"\n" not in plain
-        size *= 4
-
-
 def _sign_beyond(records: CsvRecords, dialect: Dialect) -> int | None:
     """Returns the place of the first record's first sign beyond `CSV_SIGNS`: later records of a piece are shorter."""
     size = int(records.stops[0]) if len(records.stops) else len(records.data)
@@ -155,11 +147,9 @@ def _sign_beyond(records: CsvRecords, dialect: Dialect) -> int | None:
 
 def find_records(data: bytes, dialect: Dialect, *, is_last: bool) -> CsvRecords:
     """Finds the records in bytes that begin with one; skips the last, perhaps incomplete, one unless `is_last`."""
-    buffer = np.frombuffer(data, np.uint8)
-    breaks, inner = _line_breaks(data, buffer, dialect, is_last)
-    if len(inner):
-        buffer = buffer.copy()
-        buffer[inner] = LETTER
+    shown = dialect.shown(data)
+    buffer = np.frombuffer(shown, np.uint8)
+    breaks = _line_breaks(shown, buffer, is_last)
     plain = dialect.plain(buffer)
     is_break = (plain[breaks] == NEWLINE) | (plain[breaks] == CARRIAGE_RETURN)
     bounds, broken = _quoted_cells(plain, breaks, dialect)
@@ -180,16 +170,15 @@ def find_records(data: bytes, dialect: Dialect, *, is_last: bool) -> CsvRecords:
     return CsvRecords(data, starts, stops, lines[: len(starts)], line_count, end, faults)
 
 
-def _line_breaks(data: bytes, buffer: npt.NDArray[np.uint8], dialect: Dialect, is_last: bool) -> tuple[Rows, Rows]:
-    """Finds the last bytes of line breaks, and lone CRs that are none; one at the end waits for an LF or the end."""
+def _line_breaks(data: bytes, buffer: npt.NDArray[np.uint8], is_last: bool) -> Rows:
+    """Finds the last bytes of line breaks; a CR at the end does not count if an LF may follow."""
     breaks = np.flatnonzero(buffer == NEWLINE)
     if b"\r" not in data or data.count(b"\r") == data.count(b"\r\n"):
-        return breaks, breaks[:0]
+        return breaks
     returns = np.flatnonzero(buffer == CARRIAGE_RETURN)
-    alone = returns[buffer[np.minimum(returns + 1, len(data) - 1)] != NEWLINE]  # after the last byte: the CR itself
-    inner, last = alone[alone < len(data) - 1], alone[alone == len(data) - 1]
-    ends = np.concatenate([breaks, inner if dialect.returns else inner[:0], last if is_last else last[:0]])
-    return np.sort(ends), inner[:0] if dialect.returns else inner
+    following = buffer[np.minimum(returns + 1, len(data) - 1)]  # after the last byte: the CR itself
+    alone = (following != NEWLINE) & (is_last | (returns + 1 < len(data)))
+    return np.sort(np.concatenate([breaks, returns[alone]]))
 
 
 def _quoted_cells(buffer: npt.NDArray[np.uint8], breaks: Rows, dialect: Dialect) -> tuple[Rows, list[int]]:
@@ -238,10 +227,12 @@ def _too_large(file: EncodedFile, data: bytes, at: int, fault: str, dialect: Dia
     """Skips a record until the first line break from a byte on; returns it empty, and the bytes read beyond."""
     at -= data[at - 1 : at + 1] == LINE_BREAKS
     held = data[at:]
-    lines = len(_line_breaks(data[:at], np.frombuffer(data, np.uint8, at), dialect, dialect.returns)[0])
+    head = dialect.shown(data[:at])
+    lines = len(_line_breaks(head, np.frombuffer(head, np.uint8), is_last=dialect.returns))
     size, rest, fault = at, b"", f"{fault}: perhaps a quote is not closed"
     while more := held + file.read(min(TAIL_BYTES, MAX_LINE_BYTES)):
-        breaks, _ = _line_breaks(more, np.frombuffer(more, np.uint8), dialect, more == held)
+        shown = dialect.shown(more)
+        breaks = _line_breaks(shown, np.frombuffer(shown, np.uint8), is_last=more == held)
         if len(breaks):
             size, rest = size + int(breaks[0]) + 1, more[breaks[0] + 1 :]
             break

@@ -9,11 +9,8 @@ from recordmill.transforms.contract.kinds import base
 
 OUTSIDE = "O"
 IGNORED = "a label to ignore"
-FIELDS = {
-    "start": ("start", "start_offset"),
-    "end": ("end", "end_offset"),
-    "label": ("label", "entity_group", "entity", "type", "tag"),
-}
+LABELS = ("label", "entity_group", "entity", "type", "tag")
+FIELDS = {"start": ("start", "start_offset"), "end": ("end", "end_offset"), "label": LABELS}
 """The names of a span's fields, doccano's too; the first that a span has."""
 
 
