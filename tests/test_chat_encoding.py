@@ -150,6 +150,7 @@ REJECTS: dict[str, tuple[str, Any, dict[str, Any], str, tuple[str, ...]]] = {
     "no value": ("qwen2", [{"from": "human"}], {}, "malformed_chat", ("message 1", "`value`")),
     "a weight": ("qwen2", [ASKED[0], {**ASKED[1], "weight": 0.5}], {}, "malformed_chat", ("message 2", "weight", "1")),
     "a call": ("qwen2", [{"from": "function_call", "value": SECRET}], {}, "malformed_chat", ("message 1", "`name`")),
+    "history": ("qwen2", {"instruction": "a", "output": "b", "history": [["c"]]}, {}, "malformed_chat", ("`history`",)),
     "left out": ("qwen2", [ASKED[0], {**ASKED[1], "loss": False}], {"train": "last"}, "no_trainable_token", ()),
     "an image": ("qwen2", [{"role": "user", "content": [{"type": "image"}]}], {}, "malformed_chat", ("message 1",)),
     "two turns of one role": ("gemma", [ASKED[0], *ASKED], {}, "template_error", ("roles must alternate",)),

@@ -19,7 +19,7 @@ import numpy as np
 import PIL
 from PIL import Image
 
-from recordmill.transforms.contract.image_header import JPEG, PNG, read_header
+from recordmill.transforms.contract.image_header import JPEG, PNG, jpeg_frame, read_header
 from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.image_rules import is_transposed, luma, mirrored
 from recordmill.transforms.contract.kinds.image import MOST_PIXELS, SPARE, PixelOptions, planes_of
@@ -143,13 +143,10 @@ def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1, mo
 
 def ends_early(data: bytes) -> bool:
     """Whether a JPEG's pixels end before its end mark, by a decode at an eighth; False without simplejpeg."""
-    for space in SPACES.values() if simplejpeg else ():
-        try:
-            simplejpeg.decode_jpeg(data, space, False, False, 1, 1)
-            return False
-        except UNREAD as error:
-            if "premature end" in str(error):
-                return True
+    try:
+        simplejpeg.decode_jpeg(data, "CMYK" if (jpeg_frame(data) or (3,))[-1] == 4 else "GRAY", False, False, 1, 1)
+    except (AttributeError, *UNREAD) as error:
+        return "premature end" in str(error)
     return False
 
 

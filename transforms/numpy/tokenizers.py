@@ -70,7 +70,7 @@ class Library:
     words: Callable[[str], list[tuple[str, tuple[int, int]]]] | None = None
     """Cuts a text into BERT's words, with their places; None if the tokenizer has words of its own."""
     types: Types = ((), (0,), (), (1,), ())
-    """Of two texts, the types of the ids of `around`, and of an id of each text between them."""
+    """The types of the ids of `around` for pairs, and of an id of each text between them."""
 
 
 class Encoded(NamedTuple):

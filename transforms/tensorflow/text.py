@@ -7,6 +7,7 @@ returns all texts of a row, or the first.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import tensorflow as tf
 
@@ -59,12 +60,9 @@ def prepare_pairs(options: PairOptions, column: tf.RaggedTensor, context: Contex
     left = tf.gather(column.row_lengths(), of_row) - place - 1
     separators = tf.where(column.flat_values == options.separator_id, place, tf.int64.max)
     since = place - tf.gather(tf.math.segment_min(separators, of_row), of_row)
-    second = (
-        before + 1 + tf.where((since < between) | (left >= after), tf.minimum(since, between), between + after - left)
-    )
-    types = tf.gather(
-        [each for part in options.types for each in part], tf.where(since < 0, tf.minimum(place, before), second)
-    )
+    more = tf.where((since < between) | (left >= after), tf.minimum(since, between), between + after - left)
+    at = tf.where(since < 0, tf.minimum(place, before), before + 1 + more)
+    types = tf.gather([*chain.from_iterable(options.types)], at)
     types = column.with_flat_values(tf.cast(types, tf.int64))
     return Prepared(lambda _: {"": tf.identity(column), TYPES: types})
 

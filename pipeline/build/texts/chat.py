@@ -79,9 +79,10 @@ def canonical(text: str, roles: Mapping[str, str] | None = None) -> Chat:
 
 def _of_instruction(fields: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     """Yields the messages of Alpaca's fields: an input follows the instruction after a blank line."""
-    for question, answer in fields.get("history") or ():
-        yield {"role": "user", "content": question}
-        yield {"role": "assistant", "content": answer}
+    for said in fields.get("history") or ():
+        if not isinstance(said, list) or len(said) != 2:
+            raise ChatError("malformed_chat", "`history` should have lists of a question and its answer")
+        yield from ({"role": role, "content": text} for role, text in zip(("user", "assistant"), said, strict=True))
     asked = [fields[name] for name in ("instruction", "input") if fields.get(name)]
     yield {"role": "user", "content": "\n\n".join(asked)}
     yield {"role": "assistant", "content": fields["output"]}
@@ -99,7 +100,7 @@ def _message(place: int, message: Mapping[str, Any], known: Mapping[str, str]) -
     content = _content(place, message.get(text_key))
     if role == CALL:
         rest["tool_calls"], content = _calls(place, content), ""
-    elif rest.get(CALL) and not rest.get("tool_calls"):  # OpenAI's older notation
+    elif isinstance(rest.get(CALL), Mapping) and not rest.get("tool_calls"):  # OpenAI's older notation
         rest["tool_calls"] = [{"type": "function", "function": rest.pop(CALL)}]
     if any(rest.get(name) not in (None, 0, 1) for name in TRAINED):
         raise ChatError("malformed_chat", f"message {place}: {', '.join(TRAINED)} should be 0 or 1, false or true")

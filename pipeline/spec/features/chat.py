@@ -59,7 +59,7 @@ class Chat(Feature):
     system: str | None = Field(default=None, min_length=1)
     """The column of the system's text, for chats that do not begin with one."""
     prompt: str | None = Field(default=None, min_length=1)
-    """The column of the messages before those of `column`; they are not trained."""
+    """The column of the messages before those of `column`; their answers are not trained."""
     columns: InstructionColumns | None = None
     """Columns of text, instead of one column of messages."""
 

@@ -69,6 +69,5 @@ class Pair(Feature):
         return {"model": self.model}
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return describe_given(
-            self, PairDescription, statistics, tokenizer=self.tokenizer, separator_id=statistics["separator_id"]
-        )
+        more = {"tokenizer": self.tokenizer, "separator_id": statistics["separator_id"]}
+        return describe_given(self, PairDescription, statistics, **more)
