@@ -73,19 +73,6 @@ def test_other_fields_of_a_message_stay() -> None:
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "a": 'x "<&>" é'}}}]
 
 
-def test_tools_reach_the_template_unescaped() -> None:
-    encoded = encode("qwen2_5_tools", {"messages": ASKED, "tools": TOOLS})
-    assert json.dumps(TOOLS[0], ensure_ascii=False) in tokenizer().decode(encoded.ids, skip_special_tokens=False)
-
-
-def test_a_call_of_a_tool_is_trained() -> None:
-    call = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
-    messages = [ASKED[0], {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "2"}, ASKED[1]]
-    text = trained("qwen2_5_tools", {"messages": messages, "tools": TOOLS})
-    assert_names(text, '{"name": "add", "arguments": {"a": 1}}', "ho<|im_end|>")
-    assert "tool_response" not in text
-
-
 USER, SYSTEM = {"role": "user", "content": "hi"}, {"role": "system", "content": "be"}
 CALLED = {"role": "assistant", "content": "", "tool_calls": [
     {"type": "function", "function": {"name": "add", "arguments": {"a": 1, "b": None}}}]}  # fmt: skip

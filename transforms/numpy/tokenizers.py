@@ -309,7 +309,12 @@ def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
     given: dict[str, bool] = {"is_pretokenized": options.pretokenized, "add_special_tokens": False}
     before = described.get("pre_tokenizer") or {}
     unmarked = any(each.get("add_prefix_space") is False for each in (before, *before.get("pretokenizers", ())))
-    words = partial(_marked, special) if options.pretokenized and unmarked else lambda texts: texts
+
+    def words(texts: Any) -> Any:  # with the space before them, as by `add_prefix_space`
+        if not (options.pretokenized and unmarked):
+            return texts
+        return [[word if not word[:1].strip() or word in special else f" {word}" for word in text] for text in texts]
+
     encode, nothing = tokenizer.encode_batch_fast, ((NO_IDS,) * (options.joined + 1),)
     around, *types = _around(tokenizer, where, options.joined) if options.special_tokens else nothing
     return Library(
@@ -323,11 +328,6 @@ def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
         None if cuts else pre_tokenizers.BertPreTokenizer().pre_tokenize_str,
         *types,
     )
-
-
-def _marked(special: Sequence[str], texts: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Puts the space before words, as `add_prefix_space` of the package does."""
-    return [[word if not word[:1].strip() or word in special else f" {word}" for word in words] for words in texts]
 
 
 def _described(data: bytes) -> dict[str, Any]:
@@ -378,10 +378,9 @@ def _around(tokenizer: Any, where: str, joined: int) -> tuple[tuple[Ids, ...], T
             whole = tokenizer.encode(*probe)
             around = _parts_around(inner, whole.ids)
             if all(inner) and len(around) > joined:
-                sizes = [len(each) for pair in zip(around, [*inner, []], strict=True) for each in pair]
-                types = np.split(np.array(whole.type_ids), np.cumsum(sizes)[:-2])
-                kept = (each[:1] if place % 2 else each for place, each in enumerate(types))
-                return tuple(np.array(ids, np.int64) for ids in around), tuple(tuple(each.tolist()) for each in kept)
+                parts, types = [*chain.from_iterable(zip(around, [*inner, []], strict=True))][:-1], iter(whole.type_ids)
+                of = ([next(types) for _ in part][: 1 if place % 2 else None] for place, part in enumerate(parts))
+                return tuple(np.array(ids, np.int64) for ids in around), tuple(map(tuple, of))
     raise UserError(f"{where} does more than to put ids around a text: add `special_tokens: false`")
 
 

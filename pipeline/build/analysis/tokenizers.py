@@ -61,7 +61,6 @@ class TokenizerModel:
             "words": len(self.pieces) - self.special.first,
             "special_ids": asdict(self.special),
             "joins": self.joins,
-            "separator_id": self.of_pairs.get("separator_id"),
         }
 
     def files(self, owner: str) -> dict[str, bytes]:

@@ -223,10 +223,7 @@ def json_of_objects(name: str, values: Sequence[object], faults: Faults) -> pa.A
 
 
 def python_objects(name: str, values: pa.Array, faults: Faults) -> list[Any]:
-    """Converts Arrow lists, strings or bytes to Python; None for a row that is not UTF-8, with a fault.
-
-    Structs lose nulls: Parquet states one for each field that any row has.
-    """
+    """Converts Arrow lists, strings or bytes to Python; None for a row that is not UTF-8, with a fault."""
     if pt.is_string(values.type) or pt.is_large_string(values.type) or pt.is_string_view(values.type):
         values = values.cast(pa.binary())
     try:
@@ -263,7 +260,7 @@ def _plain(value: Any) -> Any:
 
 
 def _stated(value: Any, kind: pa.DataType) -> Any:
-    """Drops the nulls in structs of an Arrow type; those of maps and lists are values."""
+    """Drops the nulls in structs: Parquet states one for each field that any row has. Maps' and lists' are values."""
     if value is None or not pt.is_nested(kind):
         return value
     if pt.is_struct(kind):

@@ -69,5 +69,4 @@ class Pair(Feature):
         return {"model": self.model}
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        more = {"tokenizer": self.tokenizer, "separator_id": statistics["separator_id"]}
-        return describe_given(self, PairDescription, statistics, **more)
+        return describe_given(self, PairDescription, statistics, tokenizer=self.tokenizer)

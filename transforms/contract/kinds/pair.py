@@ -4,9 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import numpy as np
-
-from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds import base
 from recordmill.transforms.contract.kinds.text import DecodedText, TextDescription, TextOptions
 
@@ -34,7 +31,6 @@ class PairDescription(TextDescription):
 
     kind: ClassVar[str] = "pair"
     aligned: ClassVar[tuple[str, ...]] = (TYPES,)
-    separator_id: Count | None = base.left_out(None)  # ends the first text; None: types tell the texts apart
 
     def words(self) -> str:
         return f"{super().words()}, with token types"
@@ -42,12 +38,8 @@ class PairDescription(TextDescription):
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> "DecodedPair":
         """Returns both texts, with the separators."""
         stored = replace(self, padding_id=self.vocabulary_size, end_id=None)  # ids that may also separate
-        ids, types = parts[""], parts[TYPES]
-        both = stored.text(ids.tolist(), decoding)
-        ends = ids == self.separator_id
-        of_first = types == 0 if self.separator_id is None else np.cumsum(ends) - ends < 1
-        each = tuple(str(stored.text(some.tolist(), decoding)) for some in (ids[of_first], ids[~of_first]))
-        return DecodedPair(both.ids, both.words, both.text, token_types=tuple(types.tolist()), texts=each)
+        both = stored.text(parts[""].tolist(), decoding)
+        return DecodedPair(both.ids, both.words, both.text, token_types=tuple(parts[TYPES].tolist()))
 
 
 @dataclass(frozen=True)
@@ -55,4 +47,3 @@ class DecodedPair(DecodedText):
     """Two texts as the model reads them."""
 
     token_types: tuple[int, ...] = ()  # for each id
-    texts: tuple[str, ...] = ()  # each by itself
