@@ -212,7 +212,7 @@ OBJECT_FORMS: list[Any] = [
     np.array(SAID, object),
     json.dumps(SAID),
     json.dumps(SAID, indent=2).encode(),
-    [{**SAID[0], "name": None}, {**SAID[1], "n": [np.int64(1), {"a": np.bool_(True), "b": None}]}],
+    [SAID[0], {**SAID[1], "n": np.array([np.int64(1), {"a": np.bool_(True)}], object)}],
 ]
 
 
@@ -229,7 +229,13 @@ def test_json_in_arrow(kind: pa.DataType) -> None:
     )
 
 
-def test_structs_lose_nulls() -> None:
+def test_structs_alone_lose_nulls() -> None:
+    said = [{"a": None, "b": [{"c": None}]}]
+    kept = json.dumps(said, separators=(",", ":"))
+    assert of_python(OBJECTS, said) == of_python(OBJECTS, kept) == of_arrow(OBJECTS, pa.array([kept])) == ([kept], [])
+    kind = pa.struct({"m": pa.map_(pa.string(), pa.int64()), "b": pa.list_(pa.struct({"c": pa.int64()}))})
+    structs = pa.array([[{"m": [("k", None)], "b": [{"c": None}]}]], pa.list_(kind))
+    assert of_arrow(OBJECTS, structs) == (['[{"m":{"k":null},"b":[{}]}]'], [])
     without = json.dumps([{name: each[name] for name in ("role", "content")} for each in SAID], ensure_ascii=False)
     assert of_arrow(OBJECTS, STRUCTS) == ([without.replace(", ", ",").replace(": ", ":")], [])
     assert of_arrow(OBJECTS, pa.array([[], None], STRUCTS.type)) == (["[]", None], [])

@@ -1,6 +1,7 @@
 """Chats to ids and a loss mask: every notation, published templates, and what makes a chat a reject."""
 
 import json
+import re
 from typing import Any
 
 import jinja2
@@ -72,17 +73,59 @@ def test_other_fields_of_a_message_stay() -> None:
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "a": 'x "<&>" é'}}}]
 
 
-def test_tools_reach_the_template_unescaped() -> None:
-    encoded = encode("qwen2_5_tools", {"messages": ASKED, "tools": TOOLS})
-    assert json.dumps(TOOLS[0], ensure_ascii=False) in tokenizer().decode(encoded.ids, skip_special_tokens=False)
+USER, SYSTEM = {"role": "user", "content": "hi"}, {"role": "system", "content": "be"}
+CALLED = {"role": "assistant", "content": "", "tool_calls": [
+    {"type": "function", "function": {"name": "add", "arguments": {"a": 1, "b": None}}}]}  # fmt: skip
+TOLD, ANSWER, BAD = (
+    {"role": "tool", "content": "2"},
+    {"role": "assistant", "content": "ho"},
+    {"role": "assistant", "content": "no"},
+)
+CALL = {"name": "add", "arguments": '{"a": 1, "b": null}'}
+ARGUMENTS = json.loads(CALL["arguments"])
+FORMATS: dict[str, tuple[Any, list[dict[str, Any]], tuple[int, ...]]] = {
+    "LLaMA-Factory, Alpaca": ({"instruction": "hi", "input": "", "output": "ho", "system": "be",
+        "history": [["hi", "no"]]}, [SYSTEM, USER, BAD, USER, ANSWER], (2, 4)),
+    "LLaMA-Factory, ShareGPT": ({"system": "be", "tools": TOOLS, "messages": [{"from": "human", "value": "hi"},
+        {"from": "function_call", "value": json.dumps({"name": "add", "arguments": ARGUMENTS})},
+        {"from": "observation", "value": "2"}, {"from": "gpt", "value": "ho"}]},
+        [SYSTEM, USER, CALLED, TOLD, ANSWER], (2, 4)),
+    "axolotl": ([USER, {**BAD, "training": False}, {**USER, "train": None}, {**ANSWER, "train": True}],
+        [USER, BAD, USER, ANSWER], (3,)),
+    "TRL": ({"prompt": [SYSTEM, USER, BAD, USER], "messages": [ANSWER]}, [SYSTEM, USER, BAD, USER, ANSWER], (4,)),
+    "OpenAI": ({"messages": [USER, {**BAD, "weight": 0}, {**USER, "name": "x"},
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c1", "type": "function", "function": CALL}]},
+        {**TOLD, "tool_call_id": "c1"}, {**ANSWER, "weight": 1.0}], "tools": TOOLS},
+        [USER, BAD, USER, {**CALLED, "content": None}, TOLD, ANSWER], (3, 5)),
+    "OpenAI, functions": ([USER, {"role": "assistant", "content": "", "function_call": CALL}], [USER, CALLED], (1,)),
+}  # fmt: skip
 
 
-def test_a_call_of_a_tool_is_trained() -> None:
-    call = {"type": "function", "function": {"name": "add", "arguments": {"a": 1}}}
-    messages = [ASKED[0], {"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "2"}, ASKED[1]]
-    text = trained("qwen2_5_tools", {"messages": messages, "tools": TOOLS})
-    assert_names(text, '{"name": "add", "arguments": {"a": 1}}', "ho<|im_end|>")
-    assert "tool_response" not in text
+BLOCKS = (
+    "{% for m in messages %}[{{ m.role }}]{% if m.role == 'assistant' %}{% generation %}{{ m.content }}"
+    "{% for c in m.tool_calls %}{{ c.function.name }}{{ c.function.arguments | tojson }}{% endfor %}{% endgeneration %}"
+    "{% else %}{{ m.content }}{% endif %}{% endfor %}"
+)
+
+
+@pytest.mark.parametrize(("name", "header"), [("qwen2_5_tools", "<|im_start|>assistant\n"), (BLOCKS, "[assistant]")])
+@pytest.mark.parametrize(("given", "messages", "counted"), FORMATS.values(), ids=FORMATS)
+def test_formats_are_what_jinja_renders(
+    given: Any, messages: Any, counted: tuple[int, ...], name: str, header: str
+) -> None:
+    """The other side has the settings of `apply_chat_template`, and tells turns by prefixes."""
+    plain = jinja2.Environment(trim_blocks=True, lstrip_blocks=True)
+    plain.filters["tojson"] = lambda value: json.dumps(value, ensure_ascii=False)
+    compiled = plain.from_string(re.sub("{% (end)?generation %}", "", TEMPLATES.get(name, name)))
+    tools = given.get("tools") if isinstance(given, dict) else None
+    renders = [compiled.render(messages=messages[:end], tools=tools) for end in range(len(messages) + 1)[1:]]
+    turns = [text[len(before) :] for before, text in zip(["", *renders], renders, strict=False)]
+    assert tokenizer().decode(encode(name, given).ids, skip_special_tokens=False) == renders[-1]
+    assert trained(name, given) == "".join(turns[place].removeprefix(header) for place in counted)
+    left = {place for place, each in enumerate(messages) if each["role"] == "assistant"}.difference(counted)
+    assert trained(name, given, train="all") == "".join(
+        header if place in left else turn for place, turn in enumerate(turns)
+    )
 
 
 SECRET = "Xylophon"
@@ -92,6 +135,10 @@ REJECTS: dict[str, tuple[str, Any, dict[str, Any], str, tuple[str, ...]]] = {
     "no role": ("qwen2", [{"content": SECRET}], {}, "malformed_chat", ("message 1",)),
     "no text": ("qwen2", [*ASKED, {"role": "user"}], {}, "malformed_chat", ("message 3", "`content`")),
     "no value": ("qwen2", [{"from": "human"}], {}, "malformed_chat", ("message 1", "`value`")),
+    "a weight": ("qwen2", [ASKED[0], {**ASKED[1], "weight": 0.5}], {}, "malformed_chat", ("message 2", "weight", "1")),
+    "a call": ("qwen2", [{"from": "function_call", "value": SECRET}], {}, "malformed_chat", ("message 1", "`name`")),
+    "history": ("qwen2", {"instruction": "a", "output": "b", "history": [["c"]]}, {}, "malformed_chat", ("`history`",)),
+    "left out": ("qwen2", [ASKED[0], {**ASKED[1], "loss": False}], {"train": "last"}, "no_trainable_token", ()),
     "an image": ("qwen2", [{"role": "user", "content": [{"type": "image"}]}], {}, "malformed_chat", ("message 1",)),
     "two turns of one role": ("gemma", [ASKED[0], *ASKED], {}, "template_error", ("roles must alternate",)),
     "a number as words": ("{{ messages[0].content + 1 }}", ASKED, {}, "template_error", ("TypeError",)),

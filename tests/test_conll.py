@@ -79,19 +79,21 @@ def test_conllu_skips_comments_ranges_and_empty_nodes(tmp_path: Path) -> None:
         {"form": ["#"], "id": [1.0], "head": ["0"], "line": 11},
     ]
     assert_names(result.plan.notes, "comments, skipped: 4", "multi-word ranges and empty nodes, skipped: 2")
-    assert read(source(path, (*NER, *"abcdef"), "conllu"), {"pos": WORDS}).rows[1] == {"pos": ["#"]}
+    found = read(source(path, (*NER, *"abcdef"), "conllu"), {"word": WORDS, "pos": WORDS})
+    assert found.rows[0]["word"] == ["1-2", "1", "2", "3", "3.1"], "ids are a rule of the column `id`"
+    assert_names(found.plan.notes, "`id`", ": 2")
+    assert read(source(path, ("X", "ID", *"abcdefgh"), "conllu"), {"X": WORDS}).rows[1] == {"X": ["1"]}
 
 
 def test_a_sentence_with_a_wrong_line_is_one_reject_at_that_line(tmp_path: Path) -> None:
-    path = write(tmp_path, b"a O\nb O\n\nc O\nd\ne\n\n# f is a comment\ng O\n\nh O\n")
+    path = write(tmp_path, b"# id 7 x\n# k = v\na O\nb O\n\nc O\nd\ne\n\n# NN\ng O\n# a comment\n\nh O\n")
     for chunk_bytes in (1, 1000):
         asked = source(path, ("word", "ner"))
         result = read(asked, {"word": WORDS}, chunk_bytes)
         assert [row["word"] for row in result.rows] == [["a", "b"], ["h"]]
+        assert_names(result.plan.notes, "comments, skipped: 2")
         assert [reject.reason for reject in result.rejects] == ["malformed_row"] * 2
-    for reject, (line, facts) in zip(
-        result.rejects, {5: ["1 cell", "2"], 8: ["5 cells", "2", "`format: conllu`"]}.items(), strict=True
-    ):
+    for reject, (line, facts) in zip(result.rejects, {7: ["1 cell", "2"], 12: ["3 cells", "2"]}.items(), strict=True):
         assert asked.locate(result.plan.chunks[0], reject.position) == ("train.conll", line)
         assert_names(reject.message, *facts)
     assert result.plan.rows == 4

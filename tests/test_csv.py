@@ -4,6 +4,7 @@ import bz2
 import csv
 import gzip
 import io
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from hashlib import blake2b
@@ -67,6 +68,7 @@ def write(folder: Path, content: bytes, name: str = "rows.csv") -> Path:
 
 def by_python(content: bytes, width: int, **dialect: Any) -> Iterator[tuple[int, list[str] | None]]:
     """The records as Python's `csv` reads them: the line where each starts, and its cells, if it is good."""
+    content = re.sub(rb"\r(?!\n|\Z)", b"\x01", content)  # in files with LFs, a CR alone ends no record
     text = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", errors="surrogateescape", newline="")
     reader = csv.reader(text, strict=True, **dialect)
     while True:
@@ -79,7 +81,7 @@ def by_python(content: bytes, width: int, **dialect: Any) -> Iterator[tuple[int,
             yield line, None
             continue
         if record:
-            yield line, record if len(record) == width else None
+            yield line, [cell.replace("\x01", "\r") for cell in record] if len(record) == width else None
 
 
 MARK = b"\xef\xbb\xbf"

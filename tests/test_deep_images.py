@@ -72,6 +72,15 @@ def same_bits(one: np.ndarray, other: np.ndarray) -> bool:
     return same_kind and np.ascontiguousarray(one).tobytes() == np.ascontiguousarray(other).tobytes()
 
 
+def test_zero_for_white_is_turned_as_for_8_bits() -> None:
+    deep, eight = (feature(channels=1, dtype=dtype) for dtype in ("uint16", "uint8"))
+    pixels = numbers("uint16", 4, 5, 1)
+    white, black = tiff(pixels[..., 0], photometric="miniswhite"), tiff(65535 - pixels[..., 0])
+    for image in (deep, eight):
+        assert all(map(same_bits, read_by_both(white, image), read_by_both(black, image)))
+    assert same_bits(read_by_both(white, deep)[0], 65535 - pixels)
+
+
 LAYOUTS: list[dict[str, Any]] = [
     {},
     {"planarconfig": "separate"},

@@ -122,7 +122,8 @@ SQUARE = [[0, 0, 9, 0, 9, 9]]
         ({"name": "a", "rle": {"size": [10, 10], "counts": ""}}, {}, "malformed_row", ["`counts`"]),
         ({"name": "a", "rle": {"size": [10, 10], "counts": "é"}}, {}, "malformed_row", ["object 1"]),
         ({"name": "a", "rle": {"size": [10, 10]}}, {}, "malformed_row", ["counts"]),
-        ("a", {}, "malformed_row", ["object 1"]),
+        ("a", {}, "malformed_row", ["object 1", "`polygons`"]),
+        ({"name": "a", "runs": "1 x"}, {}, "malformed_row", ["object 1", "`runs`"]),
     ],
     ids=str,
 )

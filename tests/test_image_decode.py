@@ -16,6 +16,7 @@ from PIL import Image as Picture
 from recordmill.transforms.contract.image_header import PNG
 from recordmill.transforms.contract.image_rules import placement
 from recordmill.transforms.contract.kinds.image import MAX_SIDE
+from recordmill.transforms.numpy.image_decode import ends_early
 from recordmill.transforms.tensorflow.image import prepare
 from recordmill.transforms.tensorflow.image_decode import decode, resize
 from recordmill.transforms.tensorflow.kind import Context, Statistics
@@ -67,6 +68,13 @@ def test_a_grey_jpeg_is_the_luma_it_stores():
     pillow_image = Picture.open(io.BytesIO(saved()))
     pillow_image.draft("L", None)
     np.testing.assert_array_equal(decoded(saved(), channels=1)[..., 0], np.asarray(pillow_image))
+
+
+@pytest.mark.parametrize("mode", ["L", "RGB", "CMYK"])
+@pytest.mark.parametrize("progressive", [False, True])
+def test_a_jpeg_that_ends_early_is_found(mode, progressive):
+    data = saved(Picture.fromarray(np.tile(PIXELS, (9, 9, 1))).convert(mode), "JPEG", progressive=progressive)
+    assert [ends_early(each) for each in (data, data[: len(data) * 6 // 10] + b"\xff\xd9")] == [False, True]
 
 
 def test_a_cmyk_jpeg_is_ink_times_black_and_its_grey_the_luma_of_that():

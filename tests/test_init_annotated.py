@@ -223,7 +223,7 @@ def captions(folder: Path) -> None:
 def fields(folder: Path) -> None:
     for number in range(4):
         published.write(folder / f"{number}.jpg", published.jpeg())
-        published.write(folder / f"{number}.json", json.dumps({"images": [1], "annotations": [2]}))
+        published.write(folder / f"{number}.json", json.dumps({"images": [{"id": 1}], "annotations": [2]}))
 
 
 def metadata(folder: Path) -> None:

@@ -124,9 +124,9 @@ def test_the_spec_builds_every_row(name: str, tmp_path: Path) -> None:
 
 def test_a_long_document_is_sampled_by_its_beginning(tmp_path: Path) -> None:
     rows = [{"id": n, "text": f"{sentence(100)} {n}"} for n in range(9_000)]
-    write(tmp_path / "data/long.json", json.dumps({"info": {"by": "x"}, "rows": rows, "more": [1]}))
+    write(tmp_path / "data/long.json", json.dumps({"info": {"by": "x"}, "images": rows, "more": [1]}))  # not COCO's
     text = guessed(tmp_path)
-    assert yaml.safe_load(text)["source"]["rows"] == "rows[]"
+    assert yaml.safe_load(text)["source"]["rows"] == "images[]"
     assert_names(text, "sampled rows", "key: id")
 
 

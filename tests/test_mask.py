@@ -199,6 +199,12 @@ def test_another_size_than_the_images_names_both() -> None:
     assert caught.value.reason == "unequal_sides"
 
 
+@pytest.mark.parametrize("sides", [(7, 5), (3, 4), (2, 9), (1, 1)])
+def test_another_size_is_scaled_by_the_nearest_pixel(sides: tuple[int, int]) -> None:
+    found, _ = framed_values(palette(RAMP), of_spec(resize="nearest")[0], Frame(*sides, 1))
+    np.testing.assert_array_equal(found, Picture.fromarray(RAMP).resize(sides[::-1], Picture.Resampling.NEAREST))
+
+
 @pytest.mark.parametrize(
     ("found", "ignore", "is_counted"),
     [([0, 255], 255, True), ([255, 255], 255, True), ([0, 1, 255], 255, False), ([0, 1], 255, False),

@@ -115,24 +115,31 @@ def test_ids_are_those_of_the_package(name: str) -> None:
     assert joined(whole, pairs[:99]) == [theirs(made, pair, whole.separator_id) for pair in pairs[:99]]
 
 
-def types_of(ids: Sequence[Sequence[int]], separator: int) -> list[list[int]]:
+def xlnet() -> Tokenizer:
+    """Puts [SEP] after each text, and [CLS], of type 2, last."""
+    return with_template(models.wordpiece(), "$A [SEP] $B:1 [SEP]:1 [CLS]:2", "[SEP]", "[CLS]")
+
+
+def types_of(ids: Sequence[Sequence[int]], tokenizer: PairTokenizer) -> list[list[int]]:
     """The types that the graph makes of ids."""
     rows = tf.ragged.constant(ids, tf.int64, row_splits_dtype=tf.int64)
-    made = prepare_pairs(PairOptions(separator_id=separator), rows, Context({}, ""))
+    options = PairOptions(separator_id=tokenizer.separator_id, types=tokenizer.types)
+    made = prepare_pairs(options, rows, Context({}, ""))
     parts: Any = made.store(None)  # type: ignore[arg-type]
     assert parts[""].to_list() == [*map(list, ids)]
     return list(parts["token_types"].to_list())
 
 
-@pytest.mark.parametrize("name", ["bert", "t5"])
+@pytest.mark.parametrize("name", [*MADE, "xlnet"])
 def test_types_are_those_of_the_package(name: str) -> None:
-    made = MADE[name]()
+    made = (MADE | {"xlnet": xlnet})[name]()
     made.enable_truncation(24)
-    separator = ours(made).separator_id
+    tokenizer = ours(made)
+    separator = tokenizer.separator_id
     pairs = [pair for pair in made_pairs(2000) if isinstance(theirs(made, pair, separator), list)]
     encodings = made.encode_batch(pairs)
-    assert types_of([each.ids for each in encodings], separator) == [each.type_ids for each in encodings]
-    assert types_of([[], [1], [separator], [separator, 1, separator], []], separator) == [[], [0], [0], [0, 1, 1], []]
+    assert types_of([each.ids for each in encodings], tokenizer) == [each.type_ids for each in encodings]
+    assert types_of([[], [1], [separator], []], tokenizer) == [[], [0], [0], []]
 
 
 def test_files_that_do_not_tell_the_texts_apart_are_refused() -> None:

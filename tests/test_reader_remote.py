@@ -142,6 +142,7 @@ FORBIDDEN = Answer(403, "Forbidden")
 
 @pytest.mark.parametrize(("refusals", "facts", "status"), [
     ({"range": FORBIDDEN, "list": FORBIDDEN}, (URL, "Forbidden", "credentials"), 1),
+    ({"range": FORBIDDEN}, (f"{URL}/LATEST", "Forbidden", "credentials", "is there"), 1),
     ({"range": RuntimeError("No credentials")}, (f"{URL}/dataset.json", "No credentials"), 1),
     ({"range": TimeoutError("timed out")}, (f"{URL}/dataset.json", "timed out"), 75),
     ({"range": Answer(404, "no bucket"), "list": Answer(404, "no bucket")}, (f"'{URL}'", "`--output`"), 1),

@@ -57,8 +57,8 @@ def test_lines(tmp_path: Path) -> None:
     columns = T | {"file_name": CATEGORY, "label": Column(ColumnType.CATEGORY, optional=True), "line": INTEGER}
     for chunk_bytes in (1, 1000):
         rows, [reject] = read(tmp_path, columns, chunk_bytes)
-        assert rows == [(' one,"1" ', "a.txt", None, 1), ("two", "a.txt", None, 4), ("three", "a.txt", None, 5),
-            ("four", "a.txt", None, 7), ("one", "x/b.txt", "x", 1)]  # fmt: skip
+        assert rows == [(' one,"1" ', "a.txt", None, 1), ("two\rthree", "a.txt", None, 4),
+            ("four", "a.txt", None, 6), ("one", "x/b.txt", "x", 1)]  # fmt: skip
         assert (reject.reason, reject.column) == ("invalid_utf8", "text")
     plan = source(tmp_path).plan(FILES, T, 1000)
     [note] = plan.notes
@@ -83,7 +83,7 @@ def test_lines_are_the_same_however_the_file_is_cut(
     (folder / "u.text").write_bytes(text.encode())
     with constants(csv_records, PIECE_BYTES=piece), constants(text_source, BATCH_LINES=2):
         rows, rejects = read(folder, T | {"line": INTEGER}, chunk_bytes)
-    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+    lines = [line.removesuffix("\r") for line in text.split("\n")]  # a CR within a line ends none
     assert rows == [(line, number) for number, line in enumerate(lines, 1) if line.strip()] * 3
     assert not rejects
 
@@ -205,6 +205,13 @@ def test_rows_are_the_same_however_the_files_are_cut(
                 assert [tuple(row.values()) for row in found.rows] == expected
                 assert len(found.plan.chunks) == 1 or not ending
                 assert sum(chunk.bytes for chunk in found.plan.chunks) == found.plan.bytes
+
+
+def test_line_ends_do_not_change_within_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a\r" * 99 + b"b\n")
+    with constants(csv_records, TAIL_BYTES=3, PIECE_BYTES=9), raises(SourceError, str(path), "CR", "LF", "`tr"):
+        read(path)
 
 
 def test_a_chunk_is_about_as_large_as_asked_and_rejects_name_line_and_file(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ REJECTS = [
         region({"name": "polygon", "all_points_x": [1, 2], "all_points_y": [1, 2]}, kind="dog"),
         ["region 2", "4 numbers"],
     ),
-    (region({"name": "polygon", "all_points_x": [1, 2, 3], "all_points_y": [1, 2]}, kind="dog"), ["region 2"]),
+    (region({"name": "polygon", "all_points_x": [1, 2, 3], "all_points_y": [1, 2]}, kind="dog"), ["region 2", "via"]),
     (region({"name": "rect", "x": 3, "y": 4, "width": "10", "height": 2}, kind="dog"), ["region 2", "finite"]),
     (region({"name": "circle", "cx": 3, "cy": 4}, kind="dog"), ["region 2"]),
     (region(), ["region 2"]),

@@ -27,7 +27,9 @@ from recordmill.pipeline.sources.paths import is_image, listed, note
 from recordmill.pipeline.yaml_document import SpecError, load_yaml
 
 LOOKED_AT = 64  # files to read the beginnings of
-IS_COCO = re.compile(rb'\s*\{.*"(images|annotations)"\s*:\s*\[', re.DOTALL)
+IS_COCO = re.compile(
+    rb'\s*\{.*("images"\s*:\s*\[\s*\{[^{}]*"file_name"|"annotations"\s*:\s*\[\s*\{.*"image_id")\s*:', re.DOTALL
+)
 COCO_NAME = re.compile(r"(?:instances|captions|person_keypoints|stuff|image_info)_(.+\.json)")
 FILE_NAME = re.compile(rb'"file_?name"\s*:\s*("(?:[^"\\]|\\.)*")')
 IS_LABELME = re.compile(rb'\s*\{.*"shapes"\s*:\s*\[', re.DOTALL)

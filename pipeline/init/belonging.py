@@ -18,7 +18,7 @@ from recordmill.pipeline.init.doubts import Doubt, UnknownDataError, Written
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.encoded import uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo
-from recordmill.pipeline.sources.formats.conll import DOCUMENT_START, cells_of
+from recordmill.pipeline.sources.formats.conll import DOCUMENT_START, NO_WORD, cells_of, is_comment
 from recordmill.pipeline.sources.formats.json_document import closed
 from recordmill.pipeline.sources.formats.jsonl import lines_hint
 from recordmill.pipeline.sources.options import CONLLU
@@ -97,10 +97,10 @@ def find_sentences(head: bytes, form: str, *, is_cut: bool) -> tuple[str, Sequen
     Files not named as `conll` or `conllu` need one number of cells, and a last one that repeats.
     """
     every = head.split(b"\n")[: -1 if is_cut else None]
-    is_conllu = form == "conllu" or (b"\t" in head and any(line.startswith(b"# ") for line in every))
     texts = [b"" if cells_of(line)[:1] == [DOCUMENT_START] else line.strip(b"\r\n ") for line in every]
-    texts = [line for line in texts if not (is_conllu and line.startswith(b"#") and b"\t" not in line)]
-    rows = [cells_of(line) for line in texts if line]
+    widths = Counter(len(cells_of(line)) for line in texts if line and not line.startswith(b"#"))
+    usual = widths.most_common(1)[0][0] if widths else 0
+    rows = [cells_of(line) for line in texts if line and not is_comment(line, usual)]
     sentences = sum(bool(line) and not before for before, line in zip([b"", *texts], texts, strict=False))
     (width, most), *_ = Counter(map(len, rows)).most_common(1) or [(0, 0)]
     last = [cells[-1] for cells in rows if len(cells) == width]
@@ -108,13 +108,15 @@ def find_sentences(head: bytes, form: str, *, is_cut: bool) -> tuple[str, Sequen
     is_sure = form in SENTENCES or (most == len(rows) and repeats and width <= MOST_CELLS)
     if not is_sure or width < 2 or 10 * most < 9 * len(rows):
         return None
-    form = "conllu" if is_conllu else "conll"
-    return form, () if is_conllu and width == len(CONLLU) else _names(rows, width, last)
+    names, is_whole = _names(rows, width, last), width == len(CONLLU) and len(rows) < sum(map(bool, texts))
+    has_ranges = names[0] == "id" and any(NO_WORD.fullmatch(cells[0]) for cells in rows)
+    is_conllu = form == "conllu" or is_whole or has_ranges
+    return "conllu" if is_conllu else "conll", () if is_conllu and width == len(CONLLU) else names
 
 
 def _names(rows: Sequence[Sequence[bytes]], width: int, last: Sequence[bytes]) -> Sequence[str]:
     """Names the columns of sentences, as is usual before a tag."""
-    is_numbered = all(cells[0].isdigit() for cells in rows)
+    is_numbered = all(cells[0].isdigit() or NO_WORD.fullmatch(cells[0]) for cells in rows)
     usual = TAGGED.get(width - is_numbered) if all(map(TAG.fullmatch, last)) else None
     names = ("id",) * is_numbered + (usual or ("word",))
     return [*names, *(f"column_{number}" for number in range(len(names) + 1, width + 1))]

@@ -19,7 +19,7 @@ from recordmill.pipeline.init.dialect import numbered_pixels
 from recordmill.pipeline.init.recognize import CELLS, IMAGES, Recognized
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.encoded import EncodedFile, codec, is_plain, open_plain, open_utf8
+from recordmill.pipeline.sources.encoded import EncodedFile, codec, is_plain, open_utf8
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats.csv_records import Dialect, read_records
@@ -97,7 +97,7 @@ def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows:
     rows *= TOKENS if form in SENTENCES else 1
     most = math.inf if source.joined else PART_BYTES  # joined files keep equally many lines
     encoding = getattr(source, "encoding", "utf-8")
-    with open_plain(files, path) if is_plain(encoding) else open_utf8(files, path, encoding) as opened:
+    with open_utf8(files, path, "utf-8" if is_plain(encoding) else encoding) as opened:
         part = _cut_document(opened) if form == "json" else _cut(opened, dialect, rows, most)
     if part and not is_plain(encoding):
         errors = "surrogatepass" if encoding.lower().startswith("utf") else "surrogateescape"  # keeps invalid bytes
@@ -110,7 +110,7 @@ def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows:
     return cast(bytes, sink.getvalue().to_pybytes())
 
 
-def _cut(file: BinaryIO | EncodedFile, dialect: Dialect, rows: int, most: float) -> bytes | None:
+def _cut(file: EncodedFile, dialect: Dialect, rows: int, most: float) -> bytes | None:
     """Returns the first rows, even if one is huge; None if these are all."""
     kept = b""
     for records in read_records(file, dialect, PIECE_BYTES):
@@ -124,7 +124,7 @@ def _cut(file: BinaryIO | EncodedFile, dialect: Dialect, rows: int, most: float)
     return None
 
 
-def _cut_document(file: BinaryIO | EncodedFile) -> bytes | None:
+def _cut_document(file: EncodedFile) -> bytes | None:
     """Returns a JSON document's beginning, closed behind a row or a part of one; None if it is short."""
     head = file.read(HEAD_BYTES)
     return closed(head.decode("latin-1"))[0].encode("latin-1") if file.read(1) else None

@@ -48,7 +48,12 @@ class RemotePath:
         # S3 answers Forbidden for an absent object if the user may not list the bucket.
         with readable(self.url, FORBIDDEN, NOT_FOUND), suppress(FileNotFoundError):
             store, name = open_object(self.url)
-            return store.size(name) >= 0
+            try:
+                return store.size(name) >= 0
+            except OutputError as error:
+                if status_of(error) == FORBIDDEN and self.name in store.children(name.rpartition("/")[0]):
+                    raise DatasetError(f"{error}; it is there: ask for the right to read it") from None
+                raise
         return False
 
     def is_dir(self) -> bool:

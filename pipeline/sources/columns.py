@@ -5,7 +5,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from recordmill.transforms.contract.kinds.array import ArrayLayout
@@ -55,6 +55,7 @@ class Column:
     """The layout of an ARRAY, or of an IMAGE given as numbers."""
     presence: bool = False
     """Whether only the presence of an IMAGE matters: a source may give any reference instead of reading the bytes."""
+    keys: tuple[str, ...] = field(default=(), compare=False)  # those that are read of OBJECTS; (): all
 
     @property
     def is_list(self) -> bool:

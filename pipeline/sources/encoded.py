@@ -101,9 +101,11 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
 
     def __init__(self, file: BinaryIO, path: str, encoding: str, start: int, end: int | None) -> None:
         """Reads the bytes `[start, end)` of a file at its first byte; `path` is for messages."""
+        self.before = b""  # the byte before `start`
         if start:
-            file.seek(start)
-        self._file, self._path = file, path
+            file.seek(start - 1)
+            self.before = file.read(1)
+        self._file, self.path = file, path
         self._left = end and end - start
         self._decoder = None if is_utf8(encoding) else codecs.getincrementaldecoder(encoding)(MARK_INVALID)
         self._waiting = b""
@@ -118,16 +120,21 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
 
     def read(self, size: int) -> bytes:
         """Reads `size` bytes, fewer only at the end. Raises: OSError: unreadable or damaged."""
+        data = self.peek(size)
+        self._waiting = self._waiting[size:]
+        return data
+
+    def peek(self, size: int) -> bytes:
+        """Returns the next bytes as `read` does, without reading past them."""
         while len(self._waiting) < size and (more := self._more(size - len(self._waiting))):
             self._waiting += more
-        data, self._waiting = self._waiting[:size], self._waiting[size:]
-        return data
+        return self._waiting[:size]
 
     def _raw(self, size: int) -> bytes:
         try:
             raw = self._file.read(size if self._left is None else min(size, self._left))
         except OSError as error:  # damaged compressed data names no file
-            raise OSError(error.errno or EBADMSG, error.strerror or str(error), self._path) from error
+            raise OSError(error.errno or EBADMSG, error.strerror or str(error), self.path) from error
         if self._left is not None:
             self._left -= len(raw)
         return raw
@@ -141,7 +148,7 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
             try:
                 more = self._decoder.decode(raw, final=not raw).encode("utf-8", MARK_INVALID)
             except UnicodeError as error:  # not marked: UTF-16 or UTF-32 of unknown byte order
-                raise SourceError(f"{self._path}: {error}; set `encoding`, such as utf-8 or utf-16-le") from error
+                raise SourceError(f"{self.path}: {error}; set `encoding`, such as utf-8 or utf-16-le") from error
             if more or not raw:
                 return more
 

@@ -271,7 +271,8 @@ class Conll(EncodedOptions):
     """Files of sentences between blank lines, a token a line: the columns of CoNLL."""
 
     format: Literal["conll", "conllu"]
-    """`conllu` skips comments, ranges such as `1-2` and empty nodes such as `8.1`."""
+    """Comments before a sentence are skipped; in `conllu` also ranges such as `1-2` and empty nodes such as `8.1`, by
+    the column `id`."""
     columns: Annotated[
         dict[str, Annotated[str, Field(min_length=1)]],
         BeforeValidator(_as_mapping, tuple[str, ...]),

@@ -2,7 +2,7 @@
 
 import posixpath
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from heapq import merge
@@ -10,7 +10,7 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import ClassVar, Generic, TypeVar
 
-from recordmill.pipeline.sources.columns import Columns, ColumnType, ImageBase, required
+from recordmill.pipeline.sources.columns import Column, Columns, ColumnType, ImageBase, required
 from recordmill.pipeline.sources.encoded import CODECS
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob, without_slash
@@ -176,12 +176,14 @@ def at_once(look: Callable[[Item], Result], items: Iterable[Item]) -> list[Resul
         return list(pool.map(look, items))
 
 
-def unused(names: Sequence[str], read: Iterable[str]) -> list[str]:
-    """Makes a note of unused columns, without the parts of an unused column."""
-    unread = {name for name in names if not any(_overlap(name, other) for other in read)}
+def unused(names: Sequence[str], read: Mapping[str, Column | None]) -> list[str]:
+    """Makes a note of unused columns and keys of objects, without the parts of an unused column."""
+    unread = {name for name in names if not any(_is_read(name, *each) for each in read.items())}
     whole = [name for name in names if name in unread and name.rpartition(".")[0] not in unread]
     return [f"{UNREAD}: {listed(whole, SHOWN_COLUMNS)}"] if whole else []
 
 
-def _overlap(name: str, other: str) -> bool:
-    return f"{name}.".startswith(f"{other}.") or f"{other}.".startswith(f"{name}.")
+def _is_read(name: str, other: str, column: Column | None) -> bool:
+    key = name.removeprefix(f"{other}.").partition(".")[0]
+    keys = column.keys if column and name != other else ()
+    return f"{name}.".startswith(f"{other}.") and (not keys or key in keys) or f"{other}.".startswith(f"{name}.")

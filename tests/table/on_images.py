@@ -107,7 +107,8 @@ MASK = {
     "mask_colors": _of_colors(),
     "mask_numbered": _numbered(),
     "mask_own_size": _own_size(),
-    "mask_file": _mask("{kind: mask, image: image_original_size, oriented: file}", VALUES,
+    "mask_file": _mask("{kind: mask, image: image_original_size, oriented: file, resize: nearest}",
+                       [np.kron(each, np.ones((3, 2, 1), np.uint8)) for each in VALUES],
                        by_row(lambda row: padded(upright(turned(VALUES[row], row + 1))))),
     "mask_drawn": _mask("{kind: mask, image: image, draw: classes, classes: [ground, person, dog], ignore: 255}",
                         SHAPES, by_row(lambda row: padded(painted(row, (LEFT, 1), (RIGHT, 2), (CORNER, 255)), 255))),
@@ -145,9 +146,9 @@ MASKS = {
     "masks_rows": _masks("{kind: masks, image: image, draw: objects, runs: rows, optional: true}", [*RUNS[:7], ABSENT],
                          [[padded(painted(row, (part, 1))) for part in (ALONG, LAST)] for row in range(7)] + [[]]),
     "masks_file": _masks('{kind: masks, image: image_original_size, oriented: file, length: 2, separator: "|", '
-                         "column: two_masks}", [],
+                         "column: two_masks, resize: nearest}", [],
                          by_row(lambda row: [padded(upright(turned(each, row + 1))) for each in TWO[row]]),
-                         columns={"two_masks": ["|".join(url(png(each)) for each in row) for row in TWO]}),
+                         columns={"two_masks": ["|".join(url(png(each.repeat(2, 0))) for each in row) for row in TWO]}),
 }
 # fmt: on
 

@@ -77,7 +77,7 @@ def test_every_option_has_a_case(kind: str, path: tuple[str, ...], name: Any) ->
 
 
 def _each(value: Any) -> Iterable[Any]:
-    return value.values() if isinstance(value, Mapping) else [value]
+    return [*value, *value.values()] if isinstance(value, Mapping) else [value]
 
 
 def _at(feature: Mapping[str, Any], path: tuple[str, ...]) -> Any:

@@ -153,7 +153,7 @@ CHATS = {
         "chat, model: said/tokenizer.json",
         [
             *(ASKED, said("human: the|gpt: hat|human: cat|gpt: dogs", "from", "value"), json.dumps(ASKED), IN_PARTS),
-            said("user: the|function_call: cat|observation: dog|assistant: sat"),
+            said("user: the|gpt: cat|observation: dog|assistant: sat"),
             said("system: the|user: dog|assistant: cat, dog"),
             said("assistant: hat|tool: the|assistant: cat"),
             said("developer: the|function: dog|assistant: cat"),
@@ -171,11 +171,12 @@ CHATS = {
         files=model("said", chat_template=MESSAGES + PROMPT),
     ),
     "chat_last": case(
-        "chat, column: talk, optional: true, model: beside/tokenizer.json, train: last,"
+        "chat, column: talk, optional: true, model: beside/tokenizer.json, train: last, system: rules, prompt: before,"
         " roles: {me: user, bot: assistant, boss: system, it: tool, dev: developer, fn: function}",
         [],
         chat(
-            f"[CLS] <user> the </s> <assistant> cat </s> <user> dog </s> {ANSWER} ; ; [CLS] <user> the </s> {ANSWER} ;"
+            f"[CLS] <user> the </s> <assistant> cat </s> <user> dog </s> {ANSWER} ; ;"
+            f"[CLS] <system> hat </s> <assistant> cat </s> <user> the </s> {ANSWER} ;"
             f"[CLS] <system> the </s> <user> hat </s> {ANSWER} ; [CLS] <user> the </s> <tool> cat </s> {ANSWER} ; ;"
             f"[CLS] <developer> the </s> <function> cat </s> {ANSWER} ;"
         ),
@@ -185,7 +186,9 @@ CHATS = {
                 *(said("me: the|bot: cat|me: dog|bot: sat"), ABSENT, said("user: the|assistant: sat")),
                 *(said("boss: the|me: hat|bot: sat"), said("me: the|it: cat|bot: sat"), ABSENT),
                 *(said("dev: the|fn: cat|bot: sat"), ABSENT),
-            ]
+            ],
+            "rules": [ABSENT, "the", "hat", "dog", *[ABSENT] * 4],
+            "before": [*[ABSENT] * 2, said("bot: cat"), *[ABSENT] * 5],
         },
         files=model("beside", MESSAGES + PROMPT, chat_template=BLOCKS),
     ),
@@ -228,10 +231,11 @@ CHATS = {
     ),
     "chat_columns": case(
         "chat, model: said/tokenizer.json,"
-        " columns: {instruction: instruction, output: output, input: more, system: rule}",
+        " columns: {instruction: instruction, output: output, input: more, system: rule, history: turns}",
         [],
         chat(
-            f"[CLS] <system> cat </s> <user> the hat </s> {ANSWER} ; [CLS] <user> cat </s> {ANSWER} ;"
+            f"[CLS] <system> cat </s> <user> the hat </s> {ANSWER} ;"
+            f"[CLS] <user> the </s> <assistant> dog* </s>* <user> cat </s> {ANSWER} ;"
             f"[CLS] <system> the </s> <user> dog </s> {ANSWER} ; [CLS] <user> hat dog ##s </s> {ANSWER}"
             + f"; [CLS] <user> the </s> {ANSWER}"
             * 4
@@ -242,6 +246,7 @@ CHATS = {
             "output": ["sat"] * 8,
             "more": ["hat", "", ABSENT, "dogs", *[ABSENT] * 4],
             "rule": ["cat", ABSENT, "the", "", *[ABSENT] * 4],
+            "turns": [[], [["the", "dog"]], *[ABSENT] * 6],
         },
         files=model("said", chat_template=MESSAGES + PROMPT),
     ),
@@ -310,8 +315,17 @@ LABELS = {
     ),
     "token_labels_any": of_text(
         "text_huggingface",
-        "spans: true, scheme: none, label: all, classes: [Y, O, X]",
-        [[[4, 11, "X"]], [[4, 8, "X"]], [], [], [[5, 8, "Y"], [0, 3, "X"]], [[4, 8, "X"]], [[4, 7, "Y"]], []],
+        "spans: true, scheme: none, label: all, classes: [Y, O, X], fields: {start: at, end: to, label: is}",
+        [
+            [{"at": 4, "to": 11, "is": "X"}],
+            [[4, 8, "X"]],
+            [],
+            [],
+            [[5, 8, "Y"], [0, 3, "X"]],
+            [[4, 8, "X"]],
+            [[4, 7, "Y"]],
+            [],
+        ],
         labels("Y O X", -100, "- O X X - ; - O X X - ; - O - ; - - ; - X O Y - ; - O X X - ; - O Y - ; - O O O -"),
     ),
 }

@@ -25,6 +25,7 @@ from recordmill.transforms.contract.kinds.token_labels import IGNORED
 
 COUNTS = ("transcoded", "profiles", "losses")  # statistics of images, by shard and by version
 MASK = "read classes of pixels as `kind: mask`"
+EARLY = "an early end"
 UNLEARNED = "`ignore` and no class but 0"
 LOSSES = {
     "bits": ("cut to 8", "give `dtype: uint16`, and the `range` that counts"),
@@ -36,10 +37,12 @@ LOSSES = {
     IGNORED: ("of special tokens, further pieces of words, or rows without labels", ""),  # tokens
     TINY: ("taken for 0", "scale them in the source"),  # numbers
     "further frames": ("left out", "read them by `kind: image_sequence` with `pages: all`"),
+    EARLY: ("and one colour after it", "fetch the files again"),  # JPEG, with an end mark
+    "0 for white": ("turned to 0 for black", ""),
     "nodata values": ("read as numbers", "write others, such as 0, where nothing was measured"),
 }
 """Each loss: what happens, and the remedy, empty if pixels are right. Names end in `bits` for `16 bits`."""
-KEPT = {"further frames", "nodata values"}  # losses of numbers too
+KEPT = {"further frames", "nodata values", "0 for white"}  # losses of numbers too
 VOC = bytes.fromhex("000000 800000 008000 808000 000080 800080 008080 808080 400000 c00000")
 """The first colours of the palette of Pascal VOC, DAVIS and labelme; Windows' differs in the eighth or ninth."""
 
@@ -146,6 +149,7 @@ def _tiff(data: bytes) -> Iterator[str | bytes]:
     alphas = min(extra, int(np.isin(tags.get(338, 2), (1, 2)).sum()))  # by default one is alpha, as in Pillow
     yield from [f"{bits} bits"] * (bits > 8) + ["alpha"] * (alphas > 0) + ["extra bands"] * (extra > alphas)
     nodata = bytes(tags.get(NODATA, b"")).strip(b"\0 ")  # a number as text
+    yield from ["0 for white"] * is_from_white(data)
     yield from ["further frames"] * has_more_pages(data) + ["nodata values"] * (nodata not in (b"", b"0"))
     if space == 3 and 320 in tags:
         yield (tags[320][: tags[320].size // 3 * 3].reshape(3, -1).T >> 8).astype(np.uint8).tobytes()
@@ -208,6 +212,12 @@ def numbers_of(data: bytes, form: str, at: int | None = None) -> tuple[str, int]
     name = KINDS.get(kind or 1, "complex")
     dtype = f"{name}{16 if name == 'uint' and 8 < bits < 16 else bits or 1}"
     return "float32" if dtype in FLOATS else dtype, bands or 1
+
+
+def is_from_white(data: bytes, at: int | None = None) -> bool:
+    """Whether a TIFF's page has grey numbers without sign, 0 for white."""
+    found = tiff_values(data, PHOTOMETRIC, BANDS, KIND, at=at)
+    return PHOTOMETRIC in found and all(each.max(initial=0) <= (tag != PHOTOMETRIC) for tag, each in found.items())
 
 
 def deep_numbers(data: bytes, form: str) -> tuple[str, int] | None:

@@ -19,7 +19,7 @@ import numpy as np
 import PIL
 from PIL import Image
 
-from recordmill.transforms.contract.image_header import JPEG, PNG, read_header
+from recordmill.transforms.contract.image_header import JPEG, PNG, jpeg_frame, read_header
 from recordmill.transforms.contract.image_metadata import without_metadata
 from recordmill.transforms.contract.image_rules import is_transposed, luma, mirrored
 from recordmill.transforms.contract.kinds.image import MOST_PIXELS, SPARE, PixelOptions, planes_of
@@ -139,6 +139,15 @@ def jpeg(data: Data, channels: int, out: Array | None = None, ratio: int = 1, mo
     image.draft(mode, (image.width // ratio, image.height // ratio))
     pixels = _channels(_loaded(image).convert(mode))
     return 255 - pixels if mode == "CMYK" else pixels
+
+
+def ends_early(data: bytes) -> bool:
+    """Whether a JPEG's pixels end before its end mark, by a decode at an eighth; False without simplejpeg."""
+    try:
+        simplejpeg.decode_jpeg(data, "CMYK" if (jpeg_frame(data) or (3,))[-1] == 4 else "GRAY", False, False, 1, 1)
+    except (AttributeError, *UNREAD) as error:
+        return "premature end" in str(error)
+    return False
 
 
 def _mended(data: bytes, channels: int, ratio: int, most: int) -> Array | None:

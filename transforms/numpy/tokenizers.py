@@ -35,6 +35,7 @@ Ids: TypeAlias = npt.NDArray[np.int64]
 Made = TypeVar("Made")
 Text: TypeAlias = str | Sequence[str]
 """A text, or with `pretokenized` its words."""
+Types: TypeAlias = tuple[tuple[int, ...], ...]
 NO_IDS: Ids = np.zeros(0, np.int64)
 PADDING = ("[PAD]", "<pad>", "<|pad|>", "<PAD>")
 """Names of special tokens that pad, where a `tokenizer.json` has no section for padding."""
@@ -68,6 +69,8 @@ class Library:
     """Returns the encodings of the package `tokenizers`, with places of tokens in their texts."""
     words: Callable[[str], list[tuple[str, tuple[int, int]]]] | None = None
     """Cuts a text into BERT's words, with their places; None if the tokenizer has words of its own."""
+    types: Types = ((), (0,), (), (1,), ())
+    """The types of the ids of `around` for pairs, and of an id of each text between them."""
 
 
 class Encoded(NamedTuple):
@@ -211,6 +214,7 @@ class PairTokenizer(TextTokenizer):
     """Makes the ids of pairs, sequences of two texts, as their build does; may be called from several threads."""
 
     separator_id: int
+    types: Types
 
     def __init__(self, data: bytes, options: PairOptions, where: str = "the model") -> None:
         """Reads a model. Raises: UserError: as `TextTokenizer`, or no token of its own ends the first text."""
@@ -221,6 +225,9 @@ class PairTokenizer(TextTokenizer):
             raise UserError(f"{where} {message}")
         self._added = sum(map(len, self.around))
         self.separator_id = int(between[0])
+        before, first, middle, second, after = self._library.types
+        more = [len(ids) - len(each) for ids, each in zip(self.around, (before, middle, after), strict=True)]
+        self.types = (0,) * more[0] + before, first, middle + (0,) * more[1], second, after + (1,) * more[2]
 
     def tokens(self, texts: Sequence[Text]) -> list[tuple[list[int], list[int]]]:
         """Returns the ids of both texts of each pair."""
@@ -300,16 +307,26 @@ def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
     if padding is None:
         padding = next((ids[piece] for piece in PADDING if piece in special), max(pieces) + 1)
     given: dict[str, bool] = {"is_pretokenized": options.pretokenized, "add_special_tokens": False}
+    before = described.get("pre_tokenizer") or {}
+    unmarked = any(each.get("add_prefix_space") is False for each in (before, *before.get("pretokenizers", ())))
 
+    def words(texts: Any) -> Any:  # with the space before them, as by `add_prefix_space`
+        if not (options.pretokenized and unmarked):
+            return texts
+        return [[word if not word[:1].strip() or word in special else f" {word}" for word in text] for text in texts]
+
+    encode, nothing = tokenizer.encode_batch_fast, ((NO_IDS,) * (options.joined + 1),)
+    around, *types = _around(tokenizer, where, options.joined) if options.special_tokens else nothing
     return Library(
-        _guarded(f"{where} {FAILS}", lambda texts: [each.ids for each in tokenizer.encode_batch_fast(texts, **given)]),
+        _guarded(f"{where} {FAILS}", lambda texts: [each.ids for each in encode(words(texts), **given)]),
         _guarded(NO_TEXT, lambda ids: str(tokenizer.decode(ids, skip_special_tokens=False))),
         pieces,
         SpecialIds(padding=padding, unknown=unknown, begin=None, end=None, first=0),
-        _around(tokenizer, where, options.joined) if options.special_tokens else (NO_IDS,) * (options.joined + 1),
+        around,
         joins,
-        _guarded(f"{where} {FAILS}", lambda texts: list(tokenizer.encode_batch(texts, **given))),
+        _guarded(f"{where} {FAILS}", lambda texts: list(tokenizer.encode_batch(words(texts), **given))),
         None if cuts else pre_tokenizers.BertPreTokenizer().pre_tokenize_str,
+        *types,
     )
 
 
@@ -351,16 +368,19 @@ def _check_ids(ids: Sequence[int]) -> None:
         raise DatasetError(f"its ids are {min(ids):,} to {max(ids):,}; the limit is {MOST_PIECES:,}")
 
 
-def _around(tokenizer: Any, where: str, joined: int) -> tuple[Ids, ...]:
-    """Returns the ids that the file's post-processor puts before, between and after one or two texts."""
+def _around(tokenizer: Any, where: str, joined: int) -> tuple[tuple[Ids, ...], Types]:
+    """Returns the ids that the file's post-processor puts before, between and after one or two texts, and types."""
     with _package(NO_TEXT):
         texts = ["a", "1", *(tokenizer.decode([id_]) for id_ in range(min(512, tokenizer.get_vocab_size())))]
     for probe in zip(*(texts[place:] for place in range(joined)), strict=False):
         with suppress(TokenizerError), _package("a probe that it has no token for"):
             inner = [tokenizer.encode(text, add_special_tokens=False).ids for text in probe]
-            around = _parts_around(inner, tokenizer.encode(*probe).ids)
+            whole = tokenizer.encode(*probe)
+            around = _parts_around(inner, whole.ids)
             if all(inner) and len(around) > joined:
-                return tuple(np.array(ids, np.int64) for ids in around)
+                parts, types = [*chain.from_iterable(zip(around, [*inner, []], strict=True))][:-1], iter(whole.type_ids)
+                of = ([next(types) for _ in part][: 1 if place % 2 else None] for place, part in enumerate(parts))
+                return tuple(np.array(ids, np.int64) for ids in around), tuple(map(tuple, of))
     raise UserError(f"{where} does more than to put ids around a text: add `special_tokens: false`")
 
 

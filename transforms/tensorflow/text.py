@@ -7,6 +7,7 @@ returns all texts of a row, or the first.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import tensorflow as tf
 
@@ -53,11 +54,16 @@ def prepare_chats(options: ChatOptions, column: tf.RaggedTensor, context: Contex
 
 
 def prepare_pairs(options: PairOptions, column: tf.RaggedTensor, context: Context) -> Prepared:
-    """Stores a pair's ids, ragged [rows, None], and for each 0 up to the first separator, then 1."""
-    ids = column.flat_values
-    before = tf.cumsum(tf.cast(ids == options.separator_id, tf.int64), exclusive=True)  # separators, in all rows
-    of_row = before - tf.gather(before, tf.gather(column.row_starts(), column.value_rowids()))
-    types = column.with_flat_values(tf.cast(of_row > 0, tf.int64))
+    """Stores a pair's ids, ragged [rows, None], and for each its type: the first separator ends the first text."""
+    of_row, (before, _, between, _, after) = column.value_rowids(), map(len, options.types)
+    place = tf.range(tf.size(of_row, tf.int64)) - tf.gather(column.row_starts(), of_row)
+    left = tf.gather(column.row_lengths(), of_row) - place - 1
+    separators = tf.where(column.flat_values == options.separator_id, place, tf.int64.max)
+    since = place - tf.gather(tf.math.segment_min(separators, of_row), of_row)
+    more = tf.where((since < between) | (left >= after), tf.minimum(since, between), between + after - left)
+    at = tf.where(since < 0, tf.minimum(place, before), before + 1 + more)
+    types = tf.gather([*chain.from_iterable(options.types)], at)
+    types = column.with_flat_values(tf.cast(types, tf.int64))
     return Prepared(lambda _: {"": tf.identity(column), TYPES: types})
 
 

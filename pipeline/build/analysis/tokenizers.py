@@ -7,7 +7,7 @@ Trained models have the ids of any text: 0 pads, 1 is unknown, then begin and en
 import io
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.chat import ChatOptions
 from recordmill.transforms.contract.kinds.pair import PairOptions
 from recordmill.transforms.contract.kinds.text import SpecialIds, TextOptions, TextsOptions
-from recordmill.transforms.numpy.tokenizers import open_tokenizer
+from recordmill.transforms.numpy.tokenizers import PairTokenizer, open_tokenizer
 from recordmill.transforms.tensorflow.tokenizers import LEARNS_FROM, clean
 
 FOLDER = "tokenizers"
@@ -46,12 +46,12 @@ class TokenizerModel:
     pieces: tuple[str, ...]  # by id
     special: SpecialIds
     joins: str | None = None  # the way from a library's pieces to a text
-    separator_id: int | None = None  # of pairs
+    of_pairs: Mapping[str, Any] = field(default_factory=dict)  # options of pairs that the model tells
 
     def complete(self, options: TextOptions) -> TextOptions:
         """Returns a text's options with this model."""
         found = replace(options, model_bytes=self.data, model_ids=self.special)
-        return replace(found, separator_id=self.separator_id) if isinstance(found, PairOptions) else found
+        return replace(found, **self.of_pairs) if isinstance(found, PairOptions) else found
 
     def statistics(self, owner: str) -> dict[str, Any]:
         """Returns the statistics for `Text.describe`; the model is named after the feature `owner`."""
@@ -121,7 +121,8 @@ def _read_library(data: bytes, options: TextOptions, where: str) -> TokenizerMod
     pieces = read.pieces
     if padding in pieces:
         special = replace(special, padding=pieces.index(padding))
-    return TokenizerModel(data, SUFFIXES[options.tokenizer], pieces, special, read.joins, read.separator_id)
+    of_pairs = {"separator_id": read.separator_id, "types": read.types} if isinstance(read, PairTokenizer) else {}
+    return TokenizerModel(data, SUFFIXES[options.tokenizer], pieces, special, read.joins, of_pairs)
 
 
 READERS = {

@@ -1,6 +1,7 @@
 """Reads PNG, TIFF and NPY as numbers, band by band, and lays them out for the graph: a grey PNG of planes.
 
-The numbers are the file's own: no colour profile, gamma, transparency or photometric interpretation changes them.
+The numbers are the file's own: no colour profile, gamma or transparency changes them; grey numbers of a TIFF with 0 for
+white are turned, as for 8 bits.
 Files of another type than the feature's, palettes, NaN and infinity are rejects, and several pages, unless `pages` are
 read. `bands` takes some of a file's bands. EXIF's orientation is kept for the graph.
 
@@ -22,7 +23,7 @@ from PIL import Image
 from PIL.PngImagePlugin import putchunk
 
 from recordmill.transforms.contract import image_header, image_parts, image_rules
-from recordmill.transforms.contract.image_facts import numbers_of
+from recordmill.transforms.contract.image_facts import is_from_white, numbers_of
 from recordmill.transforms.contract.image_header import Header, ImageError
 from recordmill.transforms.contract.kinds.array import ArrayError, ArrayLayout, npy_numbers
 from recordmill.transforms.contract.kinds.image import MOST_PIXELS, PIXEL_BYTES, PixelOptions
@@ -68,6 +69,7 @@ def read(
             image_header.check_pixels(page.tilewidth or 1, page.tilelength or 1, MOST_PIXELS)
             image, turn = page.asarray(maxworkers=1), Image.Exif()
             image = np.moveaxis(image, 0, -1) if page.axes == "SYX" else image
+            image = image ^ image.dtype.type((1 << page.bitspersample) - 1) if is_from_white(data, at) else image
             turn[image_rules.TAG] = image_parts.tiff_numbers(data, image_rules.TAG, at=at)[0] or 1
             image = image.reshape(page.imagelength, page.imagewidth, held)
             yield _taken(image, wanted), turn.tobytes().removeprefix(image_parts.EXIF)

@@ -32,7 +32,7 @@ from recordmill.transforms.contract.image_header import NAMED, PNG, ImageError, 
 from recordmill.transforms.contract.image_rules import TAG, is_transposed
 from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, npy_numbers
 from recordmill.transforms.contract.kinds.mask import MaskOptions, MasksOptions, levels_of
-from recordmill.transforms.contract.shapes import Ints, counts_of_runs, polygons_of, read_runs, run_lengths
+from recordmill.transforms.contract.shapes import Ints, ShapeError, counts_of_runs, polygons_of, read_runs, run_lengths
 from recordmill.transforms.numpy.image_decode import upright
 from recordmill.transforms.numpy.pixels import resize
 
@@ -69,7 +69,8 @@ def drawn(shapes: bytes, options: MaskOptions, height: int, width: int, first: i
             bounds.OUTLINES.check(outlines)
             runs = _runs(shape, polygons, height, width)
         except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
-            raise ImageError("malformed_row", f"object {number} is no shape: {cut(str(error))}") from None
+            why = str(error) if isinstance(error, ShapeError) else "wanted `polygons`, `rle` or `runs` of whole numbers"
+            raise ImageError("malformed_row", f"object {number} is no shape: {cut(why)}") from None
         value = _value(shape, number, known, options) if runs else 0
         for counts in runs:
             painted += int(counts[1::2].sum())
@@ -83,7 +84,7 @@ def drawn(shapes: bytes, options: MaskOptions, height: int, width: int, first: i
 def _objects(shapes: bytes) -> list[Any]:
     """Parses shapes. Raises: ImageError: `malformed_row`; `too_large`: too many of them."""
     try:
-        objects = json.loads(shapes)
+        objects = json.loads(shapes, object_pairs_hook=lambda pairs: {k: v for k, v in pairs if v is not None})
     except (ValueError, RecursionError):
         raise ImageError("malformed_row", "the shapes are no JSON, or too deep") from None
     bounds.OBJECTS.check(len(objects))
@@ -120,7 +121,7 @@ def _runs(shape: Mapping[str, Any], polygons: Sequence[Corners], height: int, wi
     if (rle := shape.get("rle")) is not None:
         size, counts = read_runs(rle)
         if size != (height, width):
-            raise ValueError(f"its size is {rle['size']}, of an image of {[height, width]}")
+            raise ShapeError(f"its size is {rle['size']}, of an image of {[height, width]}")
         return [counts]
     drawn = _coco().frPyObjects([each.ravel() for each in polygons], height, width) if polygons else []
     return [run_lengths(each["counts"].decode()) for each in drawn]
@@ -134,7 +135,7 @@ def _polygons(shape: Mapping[str, Any], sides: tuple[int, int]) -> list[Corners]
     for points in polygons:
         far = points[(points < -MARGIN * np.array(sides)) | (points > (1 + MARGIN) * np.array(sides))]
         if len(far):
-            raise ValueError(f"the point {far[0]} is far outside the image of {sides[0]} x {sides[1]}")
+            raise ShapeError(f"the point {far[0]} is far outside the image of {sides[0]} x {sides[1]}")
     return polygons
 
 
@@ -176,10 +177,14 @@ def framed_values(data: bytes, options: MaskOptions, frame: Frame, number: int =
     if options.draw is not None:
         return drawn(data, options, frame.height, frame.width, number)
     found = file_values(data, options)
+    if options.stretched and found.shape != frame[:2]:
+        sides = zip(frame[:2], found.shape, strict=True)
+        return found[np.ix_(*((2 * np.arange(side) + 1) * of // (2 * side) for side, of in sides))], found.size
     if found.shape != frame[:2]:
         has, wanted = (f"{width} x {height}" for height, width in (found.shape, frame[:2]))
         turned = "; if EXIF turns the image, `oriented: file` turns the mask with it" * (found.shape == frame[1::-1])
-        raise ImageError("unequal_sides", f"the mask has {has} pixels, its image '{options.image}' {wanted}{turned}")
+        what = f"the mask has {has} pixels, its image '{options.image}' {wanted}"
+        raise ImageError("unequal_sides", f"{what}{turned or '; `resize: nearest` scales it'}")
     return found, found.size
 
 

@@ -39,6 +39,7 @@ from recordmill.transforms.contract import bounds, color_profile, image_facts, i
 from recordmill.transforms.contract.kinds.array import MAGIC
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.contract.kinds.mask import MaskOptions
+from recordmill.transforms.numpy.image_decode import ends_early
 from recordmill.transforms.tensorflow.image import ImageError, pixel_sums
 from recordmill.transforms.tensorflow.image_properties import HEAD, orientation
 
@@ -150,14 +151,15 @@ class BuildImageReader(ImageFiles):
         pixels = header.width * header.height
         needs = pixels * pixel_bytes
         lost = [("losses", name) for name in image_facts.losses(data, header.format, options)]
-        is_plain = header.in_graph and not profile and not options.keeps_numbers
-        if is_plain and options.pages == "first" and self.isolation is None:
-            return Loaded(data, data, needs, file, lost, pixels)
-        decoder = decodable if self.isolation is None else self.isolation.decodable
         purpose = f"decode an image of {len(data):,} bytes"
+        is_plain = header.in_graph and not profile and not options.keeps_numbers and options.pages == "first"
+        decoder = decodable if self.isolation is None else self.isolation.decodable
         is_kept = options.store == "original" or options.kind != "image"  # in the record, or in memory with its row
         limits = {**decoding_of(options), "compress": is_kept}
-        ready = retry_alone(lambda: decoder(data, limits), purpose, (UndecodableError,), needs)
+        is_ready = is_plain and self.isolation is None
+        ready = data if is_ready else retry_alone(lambda: decoder(data, limits), purpose, (UndecodableError,), needs)
+        if header.format == "JPEG" and retry_alone(lambda: ends_early(data), purpose, needs=needs):
+            lost += [("losses", image_facts.EARLY)]
         transcoded = [] if header.in_graph else [("transcoded", header.format)]
         named = color_profile.profile_name(profile) if is_converted(ready) else "broken"
         profiles = [("profiles", named)] if profile else []

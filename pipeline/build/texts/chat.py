@@ -18,18 +18,19 @@ import pyarrow as pa
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Fault, Faults
-from recordmill.transforms.contract.kinds.chat import LOSS_MASK, ROLES, ChatError, ChatOptions
+from recordmill.transforms.contract.kinds.chat import LOSS_MASK, ROLES, TRAINED, ChatError, ChatOptions
 from recordmill.transforms.numpy.tokenizers import TextTokenizer
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.texts.template import ChatTemplate, Rendered  # needs Jinja
 
 NOTATIONS = (("role", "content"), ("from", "value"))
-ALIASES = {"human": "user", "gpt": "assistant", "function_call": "assistant", "observation": "tool"}
+CALL = "function_call"  # a role of ShareGPT, and a key of OpenAI's older messages
+ALIASES = {"human": "user", "gpt": "assistant", CALL: "assistant", "observation": "tool"}
 """ShareGPT's roles."""
 Spans = list[tuple[int, int]]
-MOST_STEPS = 1 << 26  # of all renders of a chat: 11 s with a published template, which renders 1,000 turns
 REASONING = ("reasoning_content", "thinking", "reasoning")
+MOST_STEPS = 1 << 26  # of all renders of a chat: 11 s with a published template, which renders 1,000 turns
 PROBE = [{"role": role, "content": "a"} for role in ("user", "assistant")]
 BEGINS = "the chat begins with the assistant, and the template has no header for that"
 UNTOLD = (
@@ -56,24 +57,32 @@ class EncodedChat:
 
 
 def canonical(text: str, roles: Mapping[str, str] | None = None) -> Chat:
-    """Reads the JSON of messages, or of an object of `messages` and `tools` or Alpaca's fields; `roles` adds names.
+    """Reads the JSON of messages, or of an object of `messages` or Alpaca's fields, `prompt`, `system` and `tools`.
+
+    `roles` adds names. A prompt's messages come first, and are not trained; a system's text is the first message.
 
     Raises: ChatError: no message, an unknown role, or a message without text.
     """
     given = json.loads(text)
     fields = given if isinstance(given, dict) else {"messages": given}
     messages = fields["messages"] if "messages" in fields else list(_of_instruction(fields))
-    known = {role: role for role in ROLES} | ALIASES | dict(roles or {})
-    read = [_message(place, message, known) for place, message in enumerate(messages, 1)]
+    before, known = fields.get("prompt") or [], {role: role for role in ROLES} | ALIASES | dict(roles or {})
+    read = [_message(place, message, known) for place, message in enumerate([*before, *messages], 1)]
     if not read:
         raise ChatError("malformed_chat", "the chat has no messages")
+    for message in read[: len(before)]:
+        message[TRAINED[0]] = 0
+    if fields.get("system") and read[0]["role"] != "system":
+        read.insert(0, {"role": "system", "content": fields["system"]})
     return Chat(read, fields.get("tools") or None)
 
 
-def _of_instruction(fields: Mapping[str, str]) -> Iterator[dict[str, str]]:
+def _of_instruction(fields: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     """Yields the messages of Alpaca's fields: an input follows the instruction after a blank line."""
-    if fields.get("system"):
-        yield {"role": "system", "content": fields["system"]}
+    for said in fields.get("history") or ():
+        if not isinstance(said, list) or len(said) != 2:
+            raise ChatError("malformed_chat", "`history` should have lists of a question and its answer")
+        yield from ({"role": role, "content": text} for role, text in zip(("user", "assistant"), said, strict=True))
     asked = [fields[name] for name in ("instruction", "input") if fields.get(name)]
     yield {"role": "user", "content": "\n\n".join(asked)}
     yield {"role": "assistant", "content": fields["output"]}
@@ -82,23 +91,30 @@ def _of_instruction(fields: Mapping[str, str]) -> Iterator[dict[str, str]]:
 def _message(place: int, message: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         raise ChatError("malformed_chat", f"message {place} is no object: give it a role and a text")
-    role_key, text_key = next((keys for keys in NOTATIONS if keys[0] in message), NOTATIONS[0])
+    role_key, text_key = next((keys for keys in NOTATIONS if message.get(keys[0]) is not None), NOTATIONS[0])
     role = message.get(role_key)
     if not isinstance(role, str) or role not in known:
         # A role may be a person's name, and rejects hold no values.
         raise ChatError("malformed_chat", f"message {place} has an unknown role, or none: name it in `roles`")
-    rest = {name: value for name, value in message.items() if name not in (role_key, text_key)}
+    rest = {name: value for name, value in message.items() if name not in (role_key, text_key, *NOTATIONS[0])}
     content = _content(place, message.get(text_key))
+    if role == CALL:
+        rest["tool_calls"], content = _calls(place, content), ""
+    elif isinstance(rest.get(CALL), Mapping) and not rest.get("tool_calls"):  # OpenAI's older notation
+        rest["tool_calls"] = [{"type": "function", "function": rest.pop(CALL)}]
+    if any(rest.get(name) not in (None, 0, 1) for name in TRAINED):
+        raise ChatError("malformed_chat", f"message {place}: {', '.join(TRAINED)} should be 0 or 1, false or true")
     if content is None and not rest.get("tool_calls"):
         raise ChatError("malformed_chat", f"message {place} has no `{text_key}`")
     if calls := rest.get("tool_calls"):
         rest["tool_calls"] = [_call(call) for call in calls]
-    return {"role": known[role], **({} if content is None else {"content": content}), **_thoughts(rest), **rest}
+    stated = {"content": content} if text_key in message else {}
+    return {"role": known[role], **stated, **rest, **_thoughts(rest)}
 
 
 def _thoughts(rest: Mapping[str, Any]) -> dict[str, Any]:
     """Names reasoning as templates read it, as `apply_chat_template` does."""
-    thought = next((rest[name] for name in REASONING if name in rest), None)
+    thought = next((rest[name] for name in REASONING if rest.get(name) is not None), None)
     return {} if thought is None else {"reasoning_content": thought, "thinking": thought}
 
 
@@ -111,6 +127,16 @@ def _content(place: int, content: Any) -> str | None:
     if not all(isinstance(text, str) for text in texts):
         raise ChatError("malformed_chat", f"message {place} has content other than text")
     return "".join(map(str, texts))
+
+
+def _calls(place: int, text: str | None) -> list[Any]:
+    """Reads the value of ShareGPT's `function_call`: a call's name and arguments in JSON, or a list of these."""
+    try:
+        calls = json.loads(text or "")
+        functions = [{"name": call["name"], **call} for call in (calls if isinstance(calls, list) else [calls])]
+    except (KeyError, TypeError, ValueError):
+        raise ChatError("malformed_chat", f"message {place} should be JSON of `name` and `arguments`") from None
+    return [{"type": "function", "function": function} for function in functions]
 
 
 def _call(call: Any) -> Any:
@@ -168,17 +194,20 @@ def trained_spans(template: "ChatTemplate", chat: Chat, train: str) -> tuple[str
     Raises: ChatError: the template raises. UserError: the template does not tell the assistant's text.
     """
     rendered = template.render(chat.messages, chat.tools)
-    if train == "all":
-        return rendered.text, [(0, len(rendered.text))]
-    if template.has_blocks:
-        return rendered.text, rendered.spans[-1:] if train == "last" else rendered.spans
     turns = [place for place, message in enumerate(chat.messages) if message["role"] == "assistant"]
-    kept = turns[-1:] if train == "last" else turns
-    return rendered.text, [_turn(template, chat, place, rendered) for place in kept]
+    left = [place for place in turns if any(chat.messages[place].get(name) == 0 for name in TRAINED)]
+    if train == "all":
+        holes = [_turn(template, chat, place, rendered) for place in left]
+        ends = [0, *(end for spans in holes for span in spans for end in span), len(rendered.text)]
+        return rendered.text, [span for span in zip(ends[::2], ends[1::2], strict=True) if span[0] < span[1]]
+    if template.has_blocks and not left:
+        return rendered.text, rendered.spans[-1:] if train == "last" else rendered.spans
+    kept = [place for place in (turns[-1:] if train == "last" else turns) if place not in left]
+    return rendered.text, [span for place in kept for span in _turn(template, chat, place, rendered)]
 
 
-def _turn(template: "ChatTemplate", chat: Chat, place: int, whole: "Rendered") -> tuple[int, int]:
-    """Returns the span of an assistant's turn by prefixes."""
+def _turn(template: "ChatTemplate", chat: Chat, place: int, whole: "Rendered") -> Spans:
+    """Returns the spans of an assistant's turn: its blocks, or one by prefixes."""
     try:
         header = template.render(chat.messages[:place], chat.tools, prompt=True)
     except ChatError as error:
@@ -187,6 +216,8 @@ def _turn(template: "ChatTemplate", chat: Chat, place: int, whole: "Rendered") -
     whole.steps += header.steps + turn.steps
     if whole.steps > MOST_STEPS:
         raise ChatError("template_error", f"the template takes more than {MOST_STEPS:,} steps for all turns")
+    if template.has_blocks:
+        return whole.spans[len(header.spans) : len(turn.spans)]
     before, after, text = header.text, turn.text, whole.text
     end = template.tokens.get("eos_token", "")
     if not text.startswith(after) and end:
@@ -195,7 +226,7 @@ def _turn(template: "ChatTemplate", chat: Chat, place: int, whole: "Rendered") -
         raise ChatError("template_error", BEGINS)
     if not (text.startswith(after) and after.startswith(before)):
         raise UserError(f"{template.where} {UNTOLD}")
-    return len(before), len(after)
+    return [(len(before), len(after))]
 
 
 class ChatEncoder:

@@ -17,7 +17,6 @@ from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.transforms.contract.kinds.token_labels import OUTSIDE, TokenLabelsOptions
 
-FIELDS = ("start", "end", "label")
 OF_SPAN = {"bio": "B-", "bioes": "S-", "none": ""}  # the beginning of the tag of a span with one token
 MOST_DIGITS = 10  # Python refuses to read thousands
 
@@ -148,10 +147,11 @@ class Labeller:
         return [bisect_right(starts, end - len(text[start:end].lstrip())) for start, end in encoding.offsets]
 
     def _span(self, number: int, given: Mapping[str, Any] | Sequence[Any], length: int) -> Span:
-        fields = given if isinstance(given, Mapping) else dict(zip(FIELDS, given, strict=False))
-        start, end, label = map(fields.get, FIELDS)
+        named = [*self._options.fields.values()]
+        fields = given if isinstance(given, Mapping) else {name: each for (name, *_), each in zip(named, given)}  # noqa: B905
+        start, end, label = (next((fields[name] for name in names if name in fields), None) for names in named)
         if type(start) is not int or type(end) is not int or type(label) is not str:
-            raise _bad_span(number, "should have whole numbers `start` and `end`, and a text `label`")
+            raise _bad_span(number, "should have whole numbers `start` and `end`, and a text `label`; `fields` renames")
         if not 0 <= start <= end <= length:
             raise _bad_span(number, f"is from {start} to {end}, outside the text of {count(length, 'character')}")
         if OF_SPAN[self._options.scheme] + label not in self._ids:

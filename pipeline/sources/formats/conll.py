@@ -35,7 +35,10 @@ from recordmill.pipeline.sources.typing.values import typed_values
 
 DOCUMENT_START = b"-DOCSTART-"  # the first cell of a line between CoNLL-2003's documents
 NO_WORD = re.compile(rb"\d+[-.]\d+")  # the ids of CoNLL-U's multi-word ranges and empty nodes
-COMMENTS, NO_WORDS = "comments", "multi-word ranges and empty nodes"
+KEY = re.compile(rb"#\s*[\w.-]+\s*=")  # of a comment of CoNLL-U: `# sent_id = 1`
+DOCUMENTS, COMMENTS = "-DOCSTART- lines, skipped", "comments, skipped"
+NO_WORDS = "multi-word ranges and empty nodes, skipped"
+LIKE_IDS = "words such as 1-2 and 8.1 (skipped only in a column `id`)"
 BATCH_SENTENCES = 16_384
 _, FILE_NAME, _, LINE = OF_TEXT
 
@@ -43,6 +46,11 @@ _, FILE_NAME, _, LINE = OF_TEXT
 def cells_of(line: bytes) -> list[bytes]:
     """Splits a line into its cells."""
     return line.split(b"\t") if b"\t" in line else line.split()
+
+
+def is_comment(line: bytes, cells: int) -> bool:
+    """Whether a line before a sentence, of words with so many cells, is a comment; `# NN O` is a word."""
+    return line.startswith(b"#") and (len(cells_of(line)) != cells or KEY.match(line) is not None)
 
 
 @dataclass
@@ -63,9 +71,7 @@ class Sentence:
         if self.size > MAX_LINE_BYTES:
             self.fault, self.cells = (line, Fault("too_large", "the sentence is longer than 64 MiB")), []
         elif len(cells) != len(source.cells):
-            is_comment = source.format == "conll" and text.startswith(b"#")
-            hint = "; if lines with # are comments: `format: conllu`" if is_comment else ""
-            wrong = f"the line has {count(len(cells), 'cell')}, `columns` has {len(source.cells)}{hint}"
+            wrong = f"the line has {count(len(cells), 'cell')}, `columns` has {len(source.cells)}"
             self.fault = line, Fault("malformed_row", wrong)
         else:
             self.cells.append(cells)
@@ -80,19 +86,21 @@ class Sentences:
         self.skipped = Counter[str]()  # the numbers of skipped lines
 
     def __iter__(self) -> Iterator[Sentence]:
-        is_conllu, current = self._source.format == "conllu", None
+        is_conllu, names, current = self._source.format == "conllu", [*map(str.lower, self._source.cells)], None
+        id_at = names.index("id") if is_conllu and "id" in names else None
         for start, text in self._texts():
             cells, line = cells_of(text), self.lines - 1
             if not any(cells) or cells[0] == DOCUMENT_START:
-                self.skipped[f"{DOCUMENT_START.decode()} lines"] += any(cells)
+                self.skipped[DOCUMENTS] += any(cells)
                 if current:
                     yield current
                 current = None
-            elif is_conllu and not current and text.startswith(b"#"):
+            elif not current and (text.startswith(b"#") if is_conllu else is_comment(text, len(names))):
                 self.skipped[COMMENTS] += 1
-            elif is_conllu and NO_WORD.fullmatch(cells[0]):
+            elif id_at is not None and NO_WORD.fullmatch(b"".join(cells[id_at : id_at + 1])):
                 self.skipped[NO_WORDS] += 1
             else:
+                self.skipped[LIKE_IDS] += is_conllu and id_at is None and NO_WORD.fullmatch(cells[0]) is not None
                 current = current or Sentence(start, line)
                 current.add(line, text, cells, self._source)
         if current:
@@ -124,7 +132,7 @@ class ConllReader(TableReader[Conll]):
             rows += total
         own = [FILE_NAME, LINE]
         names = [*self.source.cells, *(name for name in own if name in columns and name not in self.source.cells)]
-        notes = [f"{what}, skipped: {number:,}" for what, number in sorted(skipped.items()) if number]
+        notes = [f"{what}: {number:,}" for what, number in sorted(skipped.items()) if number]
         return Plan(chunks, rows, names=names, notes=notes, is_exact=True)
 
     def _cut(

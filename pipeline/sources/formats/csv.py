@@ -40,6 +40,7 @@ HEADER_BYTES = 64 << 10  # 64 KiB, read at once for a header
 WIDE = 4_096  # columns: Arrow's parser takes 10 kB for each one read
 KEYED_CELLS = 10_000  # a record with more, such as a line of commas, has no key
 csv.field_size_limit(MAX_LINE_BYTES)  # Python's default of 128 KiB is too small for long texts
+RETURN = "\ud80d"  # stands for a CR in a cell, which Python's `csv` refuses without quotes; no text decodes to it
 SEPARATORS = ",;\t|"
 SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)  # the first line of files for Excel
 BATCH_RECORDS = 16_384  # of 550 bytes: about 8 MiB
@@ -194,6 +195,7 @@ def cells_of(records: Iterable[bytes], dialect: Dialect) -> Iterator[list[str] |
     Yields None for a last record that ends in an escape. With an escape, the cell `\N`, MySQL's NULL, is empty.
     """
     texts = (record.decode("utf-8", "surrogateescape") for record in records)
+    texts = (re.sub(r"\r(?!\n?\Z)", RETURN, text) if "\r" in text[:-2] else text for text in texts)
     if dialect.escape:
         texts = (_without_nulls(text, dialect.separator, f"{dialect.escape}N") for text in texts)
     quoting: Literal[0, 3] = csv.QUOTE_NONE if dialect.quote is None else csv.QUOTE_MINIMAL
@@ -203,7 +205,8 @@ def cells_of(records: Iterable[bytes], dialect: Dialect) -> Iterator[list[str] |
     )  # fmt: skip
     while True:
         try:
-            yield next(rows)
+            cells = next(rows)
+            yield [cell.replace(RETURN, "\r") for cell in cells] if RETURN in "".join(cells) else cells
         except csv.Error:
             yield None
         except StopIteration:
@@ -258,6 +261,8 @@ def _by_arrow(
     dialect = part.dialect
     is_escaped = dialect.escape is not None and records.data.find(dialect.escape.encode(), start, stop) >= 0
     if is_escaped or dialect.trim or records.data.startswith(BYTE_ORDER_MARK, start):  # Arrow would drop the mark
+        return None
+    if records.data.count(b"\r", start, stop) > records.data.count(b"\r\n", start, stop):  # Arrow ends lines there
         return None
     data = pa.py_buffer(records.data).slice(start, stop - start)
     every, types = list(map(str, range(len(part.names)))), {str(column): pa.string() for column in columns}

@@ -1,15 +1,16 @@
 r"""The records of a CSV file by their bytes: found exactly, whatever the file holds, at about 1 s a GB.
 
 At the beginning of a cell a quote opens a quoted cell; elsewhere it is a plain character. In a quoted cell a doubled
-quote is one, and a lone one closes it. Outside, a line break (LF, CRLF or CR) ends the record. Text after a closing
-quote breaks the record, which ends with that line. A record of 64 MiB, or of more signs than `CSV_SIGNS` allows, is too
-large, and ends with the next line break: this limits the cost of an open quote.
+quote is one, and a lone one closes it. Outside, a line break (LF or CRLF; CR where no LF is) ends it. Text after a
+closing quote breaks the record, which ends with that line. A record of 64 MiB, or of more signs than `CSV_SIGNS`
+allows, is too large, and ends with the next line break: this limits the cost of an open quote.
 
 >>> records = find_records(b'a,"b\nc"\n\nd\n', Dialect(), is_last=True)
 >>> records.starts, records.lines
 (array([0, 8, 9]), array([0, 2, 3]))
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -17,10 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.sources import encoded
-from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, PIECE_BYTES, TAIL_BYTES, Readable, Rows
+from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, PIECE_BYTES, TAIL_BYTES, EncodedFile, Rows
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.options import DelimitedOptions
-from recordmill.pipeline.sources.source_reader import Chunk
+from recordmill.pipeline.sources.source_reader import Chunk, SourceError
 from recordmill.transforms.contract.bounds import CSV_SIGNS
 
 LINE_BREAKS = b"\r\n"
@@ -29,6 +30,7 @@ CARRIAGE_RETURN, NEWLINE = LINE_BREAKS
 TEXT_BEHIND_QUOTE = "the record is not CSV: text after a closing quote"
 OPEN_QUOTE = "the record is not CSV: unexpected end of data"
 TOO_LARGE = "the record is longer than 64 MiB"
+MIXED = "its first lines end with CR, later ones with LF: write one of them, such as by `tr '\\r' '\\n'`"
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,7 @@ class Dialect:
     quote: str | None = '"'  # None for unquoted cells
     escape: str | None = None  # makes the next character literal
     trim: bool = False  # whether leading blanks of cells are stripped
+    returns: bool = False  # whether a CR alone ends a record
 
     @classmethod
     def of(cls, options: DelimitedOptions) -> "Dialect":
@@ -57,6 +60,11 @@ class Dialect:
             opens = (before < 0) | np.isin(plain[before], [*LINE_BREAKS, ord(self.separator)])
             plain[blanks[opens]] = ord(self.separator)
         return plain
+
+    def shown(self, data: bytes) -> bytes:
+        """Makes letters of the CRs that end no record; the last byte's may."""
+        is_plain = self.returns or data.count(b"\r") == data.count(b"\r\n")
+        return data if is_plain else re.sub(rb"\r(?!\n|\Z)", b"a", data)
 
 
 def _runs(positions: Rows) -> Rows:
@@ -101,24 +109,31 @@ class CsvRecords:
         return self.data[self.starts[record] : stop]
 
 
-def read_records(file: Readable, dialect: Dialect, size: int | None = None) -> Iterator[CsvRecords]:
-    """Yields all records from the file's position on, about `size` (8 MiB) at a time, or one longer record."""
+def read_records(file: EncodedFile, dialect: Dialect, size: int | None = None) -> Iterator[CsvRecords]:
+    """Yields all records from a record's start on, about `size` (8 MiB) at a time, or one longer record.
+
+    Raises: SourceError: records end with CR, then with LF.
+    """
     rest, size = b"", size or PIECE_BYTES
+    head = file.before or file.peek(max(size, TAIL_BYTES))
+    dialect = replace(dialect, returns=b"\r" in head and b"\n" not in head)
     while True:
         more = file.read(min(max(size, min(len(rest), PIECE_BYTES)), MAX_LINE_BYTES - len(rest)))
         records = find_records(rest + more, dialect, is_last=not more)
         beyond = _sign_beyond(records, dialect)
         if beyond is not None:
-            too_large, rest = _too_large(file, rest + more, beyond, CSV_SIGNS.beyond(CSV_SIGNS.most + 1))
+            too_large, rest = _too_large(file, rest + more, beyond, CSV_SIGNS.beyond(CSV_SIGNS.most + 1), dialect)
             yield too_large
             continue
+        if dialect.returns and b"\n" in {records.data[end - 1 : end] for end in [*records.starts[1:], records.end]}:
+            raise SourceError(f"{file.path}: {MIXED}")
         if len(records.starts):
             yield records
         if not more:
             return
         rest = records.data[records.end :]
         if len(rest) >= MAX_LINE_BYTES:
-            too_large, rest = _too_large(file, rest, len(rest) - rest.endswith(b"\r"), TOO_LARGE)
+            too_large, rest = _too_large(file, rest, len(rest) - rest.endswith(b"\r"), TOO_LARGE, dialect)
             yield too_large
 
 
@@ -132,8 +147,9 @@ def _sign_beyond(records: CsvRecords, dialect: Dialect) -> int | None:
 
 def find_records(data: bytes, dialect: Dialect, *, is_last: bool) -> CsvRecords:
     """Finds the records in bytes that begin with one; skips the last, perhaps incomplete, one unless `is_last`."""
-    buffer = np.frombuffer(data, np.uint8)
-    breaks = _line_breaks(data, buffer, is_last)
+    shown = dialect.shown(data)
+    buffer = np.frombuffer(shown, np.uint8)
+    breaks = _line_breaks(shown, buffer, is_last)
     plain = dialect.plain(buffer)
     is_break = (plain[breaks] == NEWLINE) | (plain[breaks] == CARRIAGE_RETURN)
     bounds, broken = _quoted_cells(plain, breaks, dialect)
@@ -207,14 +223,16 @@ def _walk(data: bytes, quotes: list[int], breaks: Rows, beside: bytes) -> tuple[
     return np.array(bounds, np.int64), broken
 
 
-def _too_large(file: Readable, data: bytes, at: int, fault: str) -> tuple[CsvRecords, bytes]:
+def _too_large(file: EncodedFile, data: bytes, at: int, fault: str, dialect: Dialect) -> tuple[CsvRecords, bytes]:
     """Skips a record until the first line break from a byte on; returns it empty, and the bytes read beyond."""
     at -= data[at - 1 : at + 1] == LINE_BREAKS
     held = data[at:]
-    lines = len(_line_breaks(data[:at], np.frombuffer(data, np.uint8, at), is_last=True))
+    head = dialect.shown(data[:at])
+    lines = len(_line_breaks(head, np.frombuffer(head, np.uint8), is_last=dialect.returns))
     size, rest, fault = at, b"", f"{fault}: perhaps a quote is not closed"
     while more := held + file.read(min(TAIL_BYTES, MAX_LINE_BYTES)):
-        breaks = _line_breaks(more, np.frombuffer(more, np.uint8), is_last=more == held)
+        shown = dialect.shown(more)
+        breaks = _line_breaks(shown, np.frombuffer(shown, np.uint8), is_last=more == held)
         if len(breaks):
             size, rest = size + int(breaks[0]) + 1, more[breaks[0] + 1 :]
             break

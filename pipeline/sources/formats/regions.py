@@ -21,7 +21,7 @@ from recordmill.pipeline.sources.options import AnnotatedImages
 from recordmill.pipeline.sources.paths import join, listed, note
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.typing.python_values import json_object
-from recordmill.transforms.contract.shapes import box_around, finite, polygons_of
+from recordmill.transforms.contract.shapes import ShapeError, box_around, finite, polygons_of
 
 LISTS = ("boxes", "categories", "shapes")
 EMBEDDED = "@embedded"  # the list entry for an image that only its annotation file holds
@@ -71,7 +71,7 @@ def _via(document: Mapping[str, Any], attribute: str | None) -> list[Entry]:
     every = (region.get("region_attributes") or () for _, regions in entries for region in regions)
     names = [*dict.fromkeys(chain.from_iterable(every))]
     if attribute is None and len(names) > 1:
-        raise ValueError(f"regions have the attributes {listed(names)}: `attribute: NAME` says which one is the class")
+        raise ShapeError(f"regions have the attributes {listed(names)}: `attribute: NAME` says which one is the class")
     return [Entry(image, regions, attribute or next(iter(names), None)) for image, regions in entries]
 
 
@@ -139,7 +139,7 @@ class RegionReader:
             read = DIALECTS[self.source.format][0]
             entries = document if isinstance(document, Fault) else read(document, self.source.attribute)
         except WRONG as error:
-            why = error if isinstance(error, ValueError) else f"it is not one that {self.source.format} writes"
+            why = error if isinstance(error, ShapeError) else f"it is not one that {self.source.format} writes"
             entries = Fault("malformed_row", f"the annotation file: {why}")
         if not isinstance(entries, Fault):
             return [self._row(file, number, entry, with_shapes) for number, entry in enumerate(entries, 1)]
@@ -178,14 +178,14 @@ class RegionReader:
             try:
                 name, kind, polygon, group = region_of(each, entry.attribute)
                 if not isinstance(name, str) or not name.strip():
-                    raise ValueError("wanted one class")
+                    raise ShapeError("wanted one class")
                 if polygon is None:
                     self.skipped[kind] += 1
                 else:
                     known = number if group is None else (name, group)
                     objects.setdefault(known, (name, []))[1].extend(polygons_of([polygon]))
             except WRONG as error:
-                why = error if isinstance(error, ValueError) else f"{self.source.format} writes no such region"
+                why = error if isinstance(error, ShapeError) else f"{self.source.format} writes no such region"
                 return Fault("malformed_row", f"the region {number}: {why}")
         shapes = ({"name": name, "crowd": 0, "polygons": polygons} for name, polygons in objects.values())
         found = zip(objects.values(), shapes, strict=True)

@@ -210,14 +210,13 @@ def cuts(name: str) -> list[tuple[str, str | None]]:
 def json_of_objects(name: str, values: Sequence[object], faults: Faults) -> pa.Array:
     """Makes Arrow `string` from lists of objects, or their JSON: shape [rows], null if None, blank or invalid.
 
-    Fields keep their order and lose nulls: Parquet states a null for each field that any row has. A list may stand for
-    an object's fields; kinds refuse it otherwise.
+    Fields keep their order. A list may stand for an object's fields; kinds refuse it otherwise.
     """
     made: list[str | None] = []
     for row, value in enumerate(values):
         try:
             made.append(_json(value))
-        except (TypeError, ValueError, RecursionError):
+        except (AttributeError, TypeError, ValueError, RecursionError):
             faults.setdefault(row, Fault("wrong_type", f"wanted {OBJECTS}, found {_found(value)}", name))
             made.append(None)
     return strings(made)
@@ -228,13 +227,13 @@ def python_objects(name: str, values: pa.Array, faults: Faults) -> list[Any]:
     if pt.is_string(values.type) or pt.is_large_string(values.type) or pt.is_string_view(values.type):
         values = values.cast(pa.binary())
     try:
-        return values.to_pylist(maps_as_pydicts="lossy")
+        return [_stated(each, values.type) for each in values.to_pylist(maps_as_pydicts="lossy")]
     except UnicodeDecodeError:
         pass
     rows = list[Any]()
     for row in range(len(values)):
         try:
-            rows.append(values[row].as_py(maps_as_pydicts="lossy"))
+            rows.append(_stated(values[row].as_py(maps_as_pydicts="lossy"), values.type))
         except UnicodeDecodeError:
             rows.append(None)
             faults.setdefault(row, Fault("invalid_utf8", "the objects hold bytes that are not UTF-8", name))
@@ -252,15 +251,23 @@ def _json(value: object) -> str | None:
     objects = value.tolist() if isinstance(value, np.ndarray) else value
     if not isinstance(objects, list | tuple) or not all(isinstance(each, Mapping | list | tuple) for each in objects):
         raise TypeError
-    return json.dumps(_without_nulls(objects), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return json.dumps(objects, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _without_nulls(each) for key, each in value.items() if each is not None}
-    if isinstance(value, list | tuple | np.ndarray):
-        return [_without_nulls(each) for each in value]
-    return value.item() if isinstance(value, np.generic) else value
+def _plain(value: Any) -> Any:
+    """Returns what JSON knows. Raises: AttributeError: it knows nothing like it."""
+    return dict(value) if isinstance(value, Mapping) else value.tolist()
+
+
+def _stated(value: Any, kind: pa.DataType) -> Any:
+    """Drops the nulls in structs: Parquet states one for each field that any row has. Maps' and lists' are values."""
+    if value is None or not pt.is_nested(kind):
+        return value
+    if pt.is_struct(kind):
+        return {each.name: _stated(value[each.name], each.type) for each in kind if value[each.name] is not None}
+    if pt.is_map(kind):
+        return {name: _stated(each, kind.item_type) for name, each in value.items()}
+    return [_stated(each, kind.value_type) for each in value]
 
 
 def _found(value: object) -> str:

@@ -1,6 +1,7 @@
 """Chats: messages rendered by the model's template, as ids with a mask of the tokens to train on."""
 
 import os
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -11,7 +12,7 @@ from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.features.text import describe_given
 from recordmill.pipeline.yaml_document import Options
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.chat import ChatDescription, ChatOptions
+from recordmill.transforms.contract.kinds.chat import KEYS, ChatDescription, ChatOptions
 
 CONFIG, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -28,6 +29,8 @@ class InstructionColumns(Options):
     """Follows the instruction after a blank line, where it is not empty."""
     system: str | None = Field(default=None, min_length=1)
     """The system's text."""
+    history: str | None = Field(default=None, min_length=1)
+    """Earlier turns: lists of a question and its answer."""
 
 
 class Chat(Feature):
@@ -53,6 +56,10 @@ class Chat(Feature):
     """Roles of the data under other names: {bot: assistant}. Known are OpenAI's and ShareGPT's."""
     tools: str | None = Field(default=None, min_length=1)
     """The column of tools, a list of JSON Schemas, for the template."""
+    system: str | None = Field(default=None, min_length=1)
+    """The column of the system's text, for chats that do not begin with one."""
+    prompt: str | None = Field(default=None, min_length=1)
+    """The column of the messages before those of `column`; their answers are not trained."""
     columns: InstructionColumns | None = None
     """Columns of text, instead of one column of messages."""
 
@@ -75,7 +82,7 @@ class Chat(Feature):
         return super().first_column(name) if self.columns is None else self.columns.output
 
     def _column(self) -> Column:
-        return super()._column() if self.columns is None else Column(ColumnType.TEXT)
+        return replace(super()._column(), keys=KEYS) if self.columns is None else Column(ColumnType.TEXT)
 
     def with_template(self, folder: str | None) -> "Chat":
         """Returns a copy that names the template beside the model, if there is one; paths start at `folder`."""
@@ -85,13 +92,13 @@ class Chat(Feature):
 
     def joined_columns(self, name: str) -> dict[str, tuple[str, Column]]:
         text, missing = Column(ColumnType.TEXT), Column(ColumnType.TEXT, optional=True)
-        tools = {} if self.tools is None else {"tools": (self.tools, Column(ColumnType.OBJECTS, optional=True))}
-        if self.columns is None:
-            return {"messages": (self.first_column(name), self._column()), **tools} if tools else {}
-        texts = {field: column for field, column in self.columns if column is not None}
-        needed = ("output", "instruction", "input", "system")
-        named = {field: (texts[field], missing if field in needed[2:] else text) for field in needed if field in texts}
-        return named | tools
+        objects, messages = Column(ColumnType.OBJECTS, optional=True), super()._column()
+        kinds = {"messages": replace(messages, keys=KEYS), "output": text, "instruction": text, "input": missing}
+        kinds |= {"system": missing, "history": objects, "prompt": replace(objects, keys=KEYS), "tools": objects}
+        beside = {field: getattr(self, field) for field in ("system", "prompt", "tools") if getattr(self, field)}
+        named = {**(dict(self.columns) if self.columns else {"messages": self.first_column(name)}), **beside}
+        found = {field: (named[field], kind) for field, kind in kinds.items() if named.get(field)}
+        return found if len(found) > 1 else {}
 
     def files(self) -> dict[str, str]:
         """Returns the paths of the model, its config, and a template of its own."""

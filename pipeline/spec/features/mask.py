@@ -37,6 +37,8 @@ class OfImage(Feature):
     """The mask's frame if EXIF rotates the image. upright: the displayed image. file: the pixels in the file."""
     store: Literal["png", "raw"] = "png"
     """png; raw: pixels."""
+    resize: Literal["nearest"] | None = None
+    """nearest: a mask of another size is scaled to its image's by the nearest pixel. By default it is a reject."""
     max_pixels: int = Field(default=64_000_000, ge=1, strict=True)
     """The largest number of pixels; masks with more, by their header, are rejected before decoding."""
     max_bytes: int = Field(default=MAX_BYTES, ge=1, le=1 << 30, strict=True)
@@ -51,6 +53,8 @@ class OfImage(Feature):
     def _check_runs(self) -> Self:
         if self.runs and not self.draw:
             raise WrongValueError("are of drawn objects: give `draw`", "runs")
+        if self.resize and self.draw:
+            raise WrongValueError("is for files, and `draw` makes masks of their image's size: leave it out", "resize")
         return self
 
     def check(self, features: Mapping[str, Feature]) -> None:
@@ -69,7 +73,7 @@ class OfImage(Feature):
         return {"runs": (self.first_column(name), self._column())} if self.runs else {}
 
     def _options(self, **more: Any) -> kinds.MaskOptions:
-        nearest = {"resize": "nearest", "channels": 1, "color": "ignore"}
+        nearest = {"resize": "nearest", "channels": 1, "color": "ignore", "stretched": self.resize is not None}
         return self._make(self.contract, **self._sides(), **nearest, **more)
 
     def _sides(self) -> dict[str, Any]:

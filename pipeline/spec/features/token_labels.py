@@ -30,6 +30,8 @@ class TokenLabels(ListedClasses):
     """A file of tags, one per line, instead of `classes`."""
     spans: bool = False
     """Whether a row has spans of characters, objects or lists of `start`, `end`, `label`, not a tag for each word."""
+    fields: dict[Literal["start", "end", "label"], str] = {}
+    """Other names of a span's fields: {label: category}. Known are doccano's, and entity_group, entity, type, tag."""
     scheme: Literal["bio", "bioes", "none"] = "bio"
     """The scheme of tags, checked in each row: `O`, and a type after B-, I-, of bioes also E-, S-. none: any tags."""
     label: Literal["first", "all"] = "first"
@@ -75,8 +77,12 @@ class TokenLabels(ListedClasses):
 
     def _column(self) -> Column:
         if self.spans:
-            return Column(ColumnType.OBJECTS, optional=self.optional)
+            return Column(ColumnType.OBJECTS, optional=self.optional, keys=sum(self._named.values(), ()))
         return Column(ColumnType.CATEGORY, many=True, optional=self.optional, separator=" ")
+
+    @property
+    def _named(self) -> dict[str, tuple[str, ...]]:
+        return kinds.FIELDS | {name: (other,) for name, other in self.fields.items()}
 
     def check(self, features: Mapping[str, Feature]) -> None:
         """Checks that the text has tokens with places, and words where tags are of words."""
@@ -94,7 +100,7 @@ class TokenLabels(ListedClasses):
             raise WrongValueError(message, "text")
 
     def options(self, *, is_label: bool = False) -> kinds.TokenLabelsOptions:
-        return self._make(self.contract, classes=self.classes or ())
+        return self._make(self.contract, classes=self.classes or (), fields=self._named)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes the labels; `statistics` hold the text's `max_length`."""

@@ -11,6 +11,13 @@ from recordmill.transforms.contract.kinds.text import DecodedText, TextDescripti
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 LOSS_MASK = "loss_mask"
+TRAINED = ("weight", "train", "training", "trainable", "loss")  # of a message: 0 or false leaves an answer out
+KEYS = (
+    *TRAINED,
+    *"""role content from value name tool_calls tool_call_id function_call reasoning_content thinking
+    reasoning""".split(),
+)
+"""The keys of a message that are read, or that templates are known to read."""
 
 
 class ChatError(Exception):

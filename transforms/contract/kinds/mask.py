@@ -34,6 +34,7 @@ class MaskOptions(ImageOptions):
     ignore: int | None = None  # the value outside all classes, also of padding
     colors: tuple[tuple[tuple[int, int, int], int], ...] | None = None  # values by colour; None: pixels are values
     oriented: str = "upright"
+    stretched: bool = False  # whether a file of another size is scaled to its image's
     draw: str | None = None  # `classes`, `instances` or `objects`: the column holds shapes, not images
     crowd: str = "ignore"  # `ignore` or `draw`
     runs: str | None = None  # `columns` or `rows`: shapes are runs of pixels, counted along these

@@ -21,11 +21,13 @@ class PairOptions(TextOptions):
     truncate: str = "longest_first"  # or `only_first`, `only_second`
     separator: str | None = None  # the token between the texts, if the model's file puts none there
     separator_id: int | None = None  # ends the first text, once the model is read
+    types: tuple[tuple[int, ...], ...] = ((), (0,), (0,), (1,), (1,))
+    """The types of the ids before, of a first text's id, of those between, of a second text's id, of those after."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PairDescription(TextDescription):
-    """The ids of two texts a row, and for each 0 up to the separator after the first text, then 1."""
+    """The ids of two texts a row, and for each its type, by the model's own template."""
 
     kind: ClassVar[str] = "pair"
     aligned: ClassVar[tuple[str, ...]] = (TYPES,)
@@ -36,10 +38,8 @@ class PairDescription(TextDescription):
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> "DecodedPair":
         """Returns both texts, with the separators."""
         stored = replace(self, padding_id=self.vocabulary_size, end_id=None)  # ids that may also separate
-        ids, types = parts[""], parts[TYPES]
-        both = stored.text(ids.tolist(), decoding)
-        each = tuple(str(stored.text(ids[types == of].tolist(), decoding)) for of in (0, 1))
-        return DecodedPair(both.ids, both.words, both.text, token_types=tuple(types.tolist()), texts=each)
+        both = stored.text(parts[""].tolist(), decoding)
+        return DecodedPair(both.ids, both.words, both.text, token_types=tuple(parts[TYPES].tolist()))
 
 
 @dataclass(frozen=True)
@@ -47,4 +47,3 @@ class DecodedPair(DecodedText):
     """Two texts as the model reads them."""
 
     token_types: tuple[int, ...] = ()  # for each id
-    texts: tuple[str, ...] = ()  # each by itself

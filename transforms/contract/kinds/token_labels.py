@@ -1,7 +1,7 @@
 """Labels of a text's tokens, one for each of its ids: the classes of words or spans, or a number to ignore."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from recordmill.pipeline.json_values import Count
@@ -9,6 +9,11 @@ from recordmill.transforms.contract.kinds import base
 
 OUTSIDE = "O"
 IGNORED = "a label to ignore"
+LABELS = ("label", "entity_group", "entity", "type", "tag")
+FIELDS = {"start": ("start", "start_offset"), "end": ("end", "end_offset"), "label": LABELS}
+"""The names of a span's fields, doccano's too; the first that a span has."""
+
+
 PREFIXES: Mapping[str, tuple[str, ...]] = {"bio": ("B-", "I-"), "bioes": ("B-", "I-", "E-", "S-"), "none": ("",)}
 """The beginnings of tags by scheme (Ramshaw and Marcus 1995; Ratinov and Roth 2009): begin, inside, end, single."""
 
@@ -24,6 +29,7 @@ class TokenLabelsOptions(base.FeatureOptions):
     spans: bool = False  # whether a row has spans of characters, not a tag for each word
     label: str = "first"  # the labelled pieces of a word: the `first`, or `all`
     ignore: int = -100  # the label of all other tokens
+    fields: Mapping[str, tuple[str, ...]] = field(default_factory=FIELDS.copy)
     scheme: str = "bio"  # `bio`, `bioes` or `none`
 
 
