@@ -237,6 +237,7 @@ def test_a_new_span_with_few_rows(live: ComparedVersion) -> None:
     known = replace(with_spans(live, dict.fromkeys(days[:4], {})), spans={})
     half = with_spans(known, {"2026-11-09": {}}, rows=400)
     assert breaches(known, half) == []  # four spans say little
+    assert breaches(known, with_spans(known, {"2026-11-09": {}}, rows=0)) == ["rows_short: rows (2026-11-09)"]
     known = replace(with_spans(live, dict.fromkeys(days, {})), spans={})
     half = with_spans(known, {"2026-11-09": {}}, rows=400)
     (breach,) = judge(known, half, Gate()).breaches

@@ -118,13 +118,16 @@ def plan(
     """Say what a build would read, reject and write, and warn: `recordmill plan dataset.yaml [-- BEAM OPTIONS]`."""
     check_extra()
     from recordmill.pipeline.build.build import source_files
+    from recordmill.pipeline.build.inputs.span_sources import left_out
     from recordmill.pipeline.dataset.manifest import Manifest
     from recordmill.pipeline.forecast.forecast import forecast, lines_of
 
     parsed, options = recordmill.load_spec(str(spec)), recordmill.RunOptions(beam_options=tuple(context.args))
-    result = forecast(parsed, source_files(context.args), output, options)
+    result = forecast(parsed, files := source_files(context.args), output, options)
     if isinstance(result, Manifest):
         print_line(f"nothing has changed since {result.version} was built: a build would end at once")
+        for line in left_out(parsed, files):
+            print_line(f"note: {line}")
         return 0
     if as_json:
         print_json(result.to_json())

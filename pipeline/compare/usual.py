@@ -26,6 +26,7 @@ from recordmill.pipeline.dataset import arrow_tables, manifest_parts, profile
 from recordmill.pipeline.dataset.file_names import REPORT, span_file
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
 from recordmill.pipeline.dataset.paths import read_inner
+from recordmill.pipeline.safe_text import count
 
 LEAST = 5  # earlier spans
 LEAST_ALIKE = 2  # of one weekday or hour
@@ -73,16 +74,16 @@ class Usual:
         return replace(figure, usual=max((each for each in known if each is not None), default=None))
 
     def row_figures(self, span: str, rows: int) -> Iterator[Figure]:
-        """Compares a new span's rows with the median of earlier spans, given enough of both.
+        """Compares a new span's rows with the median of earlier spans, given enough of both; one without rows with any.
 
         Prefers spans of the same weekday or hour, given enough. The steadier these are, the narrower is the limit.
         """
         earlier = self.earlier(span)
         alike = [name for name in earlier if _rhythm(name) == _rhythm(span)]
         counts = [self.rows[name] for name in (alike if len(alike) >= LEAST_ALIKE else earlier)]
-        if len(earlier) >= LEAST and (middle := median(counts)):
+        if (len(earlier) >= LEAST or (counts and not rows)) and (middle := median(counts)):
             shortfalls = [max(0.0, 1 - count / middle) for count in (rows, *counts)]
-            detail = f"{rows:,} rows, where {len(counts)} spans like it have {middle:,.0f} (median)"
+            detail = f"{rows:,} rows, where {count(len(counts), 'span')} like it had {middle:,.0f} (median)"
             usual = max(shortfalls[1:])
             limit = self._steady_limit(span, earlier)
             yield Figure("rows_short", "rows", shortfalls[0], detail, middle, span=span, limit=limit, usual=usual)

@@ -27,6 +27,10 @@ class SourceError(UserError):
     """Raised if a source cannot be read at all; the message is one clear line for the user."""
 
 
+class NoRowError(SourceError):
+    """No file of a source holds a row."""
+
+
 @dataclass(frozen=True)
 class Chunk:
     """A piece of a source, read by one worker."""
@@ -104,6 +108,10 @@ class SourceReader(ABC, Generic[SourceOf]):
     @abstractmethod
     def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
         """Lists files that affect a row, relative to the root; opens none. Raises: SourceError: no folder; OSError."""
+
+    def empty(self, files: Files) -> list[str]:
+        """Lists the files without content that `plan` leaves out, with full paths."""
+        return []
 
     def plan(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Lists the inputs and cuts them into unnumbered chunks of about `chunk_bytes` of rows (without images).

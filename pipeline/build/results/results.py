@@ -1,6 +1,5 @@
 """Reads and reconciles the reports of a finished job."""
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,7 +7,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from recordmill.pipeline.build.attempt.reject_limits import RejectLimits, RejectPlaces, by_frequency
+from recordmill.pipeline.build.attempt.reject_limits import RejectLimits, RejectPlaces, by_frequency, by_place, leave
 from recordmill.pipeline.build.base.inherited import KeptSpan, add_up_duplicates, shards_by_group
 from recordmill.pipeline.build.base.live_analysis import published_path
 from recordmill.pipeline.build.context import reports
@@ -99,8 +98,7 @@ class Results:
     def rejects(self) -> list[Reject]:
         """All rejects of the job, by source, file and position."""
         names = [report["rejects"] for report in [*self.chunks, *self.built.values()] if report["rejects"]]
-        rejects = reports.read_rejects(self.context.workspace, names)
-        return sorted(rejects, key=lambda reject: (reject.chunk, reject.position, reject.column or ""))
+        return sorted(reports.read_rejects(self.context.workspace, names), key=by_place)
 
     @cached_property
     def reasons(self) -> dict[str, int]:
@@ -211,9 +209,7 @@ class Results:
 
     def rejected_of(self, span: str | None) -> bytes:
         """Returns the lines of a span built by the job; None for all rows of a spec without spans."""
-        published = (self.places.published(reject) for reject in self._rejects_of[span])
-        lines = "".join(json.dumps(reject, ensure_ascii=False) + "\n" for reject in published)
-        return lines.encode("utf-8", "backslashreplace")
+        return self.places.lines(self._rejects_of[span])
 
     @cached_property
     def places(self) -> RejectPlaces:
@@ -260,7 +256,8 @@ def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, KeptSpan]
     check_sources(results.by_source())
     RejectLimits(plan, context)()
     if not any(shard["records"] for shard in shards.values() if shard["split"] == "train"):
-        raise NothingToPublishError(_why_nothing(results))
+        left = leave(results.rejects, results.places, context.workspace) if results.rejects else []
+        raise NothingToPublishError("\n".join([_why_nothing(results), *left]))
     return results
 
 

@@ -25,7 +25,7 @@ from recordmill.pipeline.sources.formats.jsonl import PEEKED_BYTES, PEEKED_LINES
 from recordmill.pipeline.sources.formats.jsonl_parser import Fields, Parser, peek
 from recordmill.pipeline.sources.options import Json, json_steps
 from recordmill.pipeline.sources.paths import join, note
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, NoRowError, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader
 from recordmill.pipeline.sources.typing.arrays import python_names
 from recordmill.pipeline.sources.typing.python_values import Repeating, comes_twice
@@ -101,6 +101,8 @@ class JsonReader(TableReader[Json]):
             faults += [f"{join(root, file.path)}: {scan.fault.message}"] if scan.fault else []
         if faults and not first:
             raise SourceError(faults[0])
+        if not total and not keys:
+            raise NoRowError(f"{self.source.path}: no file holds a row")
         rows = self._checked(peek(first, Repeating.of), f"{self.source.path}: `rows: {self.source.rows}`", keys)
         fields = {name: find_field(rows, name, column) for name, column in columns.items()}
         Parser(fields)  # raises if one column lies inside another
