@@ -78,6 +78,11 @@ def test_the_entry_of_a_build_without_a_version(output: str, exit_code: int, mes
     assert entry["version"] is None
 
 
+def test_a_build_that_holds_the_lease_has_its_line(output: str) -> None:
+    journal(output).follow(Listener(), "d").on_stage(Stage.PLAN)
+    assert [(each["name"], each["end"]) for each in read_history(output)] == [("d", "killed")]  # no lease any more
+
+
 def test_an_entry_holds_no_secret_and_no_words_of_a_users_function(output: str) -> None:
     options = {"beam_options": (f"--password={CANARY}",)}
     journal(output, **options).end(ExitCode.ERROR, f"cannot read s3://k:{CANARY}@b/a?token={CANARY}: no")

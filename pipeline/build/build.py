@@ -113,6 +113,7 @@ def _leased(build: Build) -> Iterator[tuple[Build, leases.Lease]]:
 
     try:
         with leases.hold(open_store(output), leases.BUILD, wait) as lease:
+            build.listener.on_stage(Stage.PLAN)
             yield (build.again() if waited_for or not build.base.is_current() else build), lease
     finally:
         if is_local(output) and not was_there:

@@ -67,6 +67,8 @@ class Journal:
         def on_stage(stage: str) -> None:
             if isinstance(stage, Stage):
                 self._begin(stage)
+            if stage is Stage.PLAN and self.entry["live_before"]:  # it holds the lease; another output may stay empty
+                note(self._output, lambda: self.entry)
             listener.on_stage(stage)
 
         return replace(listener, on_plan=on_plan, on_stage=on_stage)

@@ -10,9 +10,7 @@ from typer.exceptions import TyperException
 def named(param: CallbackParam, value: Any) -> Any:
     """Passes a path or URL on. Raises: TyperException: it is empty, as of an unset variable."""
     if value == "":
-        raise TyperException(
-            f"{param.metavar or param.opts[0]} is empty, as of an unset variable: name a folder"
-        )
+        raise TyperException(f"{param.metavar or param.opts[0]} is empty, as of an unset variable: name a folder")
     return value
 
 

@@ -257,7 +257,7 @@ def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, KeptSpan]
     RejectLimits(plan, context)()
     if not any(shard["records"] for shard in shards.values() if shard["split"] == "train"):
         left = leave(results.rejects, results.places, context.workspace) if results.rejects else []
-        raise NothingToPublishError("\n".join([_why_nothing(results), *left]))
+        raise NothingToPublishError(". ".join([_why_nothing(results), *left]))
     return results
 
 
