@@ -64,13 +64,15 @@ class Usual:
         """Lists the other spans with the same name except for digits."""
         return [name for name in self.rows if name != span and _shape(name) == _shape(span)]
 
-    def applied(self, figure: Figure) -> Figure:
-        """Adds the largest usual figure: of enough earlier spans, or approved."""
+    def applied(self, figure: Figure, *, learns: bool = False) -> Figure:
+        """Adds the largest usual figure: of enough earlier spans, or approved; its own, if it `learns` from too few."""
         known = [figure.usual, self.approved.get(figure.rule, {}).get(figure.subject, {}).get(figure.span)]
         spans = self.earlier(figure.span) if figure.span and figure.usual is None else []
         if len(spans) >= LEAST:
             figures = self.figures.get(figure.rule, {}).get(figure.subject, {})
             known.append(max(figures.get(span, 0.0) for span in spans))
+        elif learns and self.rows and (figure.span or len(self.rows) < LEAST):
+            known.append(figure.value)
         return replace(figure, usual=max((each for each in known if each is not None), default=None))
 
     def row_figures(self, span: str, rows: int) -> Iterator[Figure]:
