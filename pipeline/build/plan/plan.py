@@ -299,5 +299,7 @@ def check_free_space(plan: BuildPlan, run: str, *, holds_shards: bool, holds_row
 
 
 def size(count: int) -> str:
-    """Formats a number of bytes in MiB or GiB."""
+    """Formats a number of bytes in kB, MiB or GiB."""
+    if count < 1 << 20:
+        return f"{count / 1000:,.1f} kB"
     return f"{count / (1 << 30):,.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):,.1f} MiB"
