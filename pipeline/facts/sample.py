@@ -383,5 +383,9 @@ def _records_html(dataset: DatasetVersion) -> str:
 def background_of(options: Mapping[str, Any]) -> Color | None:
     """Returns the padding's colour by an image's options in the spec; None without padding."""
     is_padded = options.get("fit") == "pad" and options.get("size") is not None
-    colour = options.get("background")
-    return tuple(colour) if is_padded and isinstance(colour, list | tuple) and len(colour) == 3 else None
+    colors = (
+        options.get("padding"),
+        options.get("background"),
+    )  # a deep image's is a number, an earlier one's its padding
+    colour = colors[0] or colors[1] if isinstance(colors[1], list | tuple) else None
+    return tuple(colour) if is_padded and colour is not None and len(colour) == 3 else None
