@@ -11,7 +11,7 @@ from typing import Any
 
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.paths import write_atomically
-from recordmill.pipeline.errors import UserError, code_of
+from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.safe_text import say
 from recordmill.pipeline.sources.faults import REASONS
 from recordmill.pipeline.versions.latest import now
@@ -53,7 +53,7 @@ def write_metrics(path: str, entry: Mapping[str, Any], live: Manifest | None) ->
 @contextmanager
 def measured(path: str | None, output: str, name: str) -> Iterator[dict[str, Any]]:
     """Yields an adoption's entry, and writes its metrics at the end, also after an error; warns if that fails."""
-    entry, live = dict[str, Any](name=name), None
+    entry, live = dict[str, Any](name=name, exit_code=int(ExitCode.INTERRUPTED)), None
     try:
         yield entry
     except Exception as error:

@@ -85,7 +85,9 @@ def judge(before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> Verd
     rows = {name: after.manifest.spans[name].rows.get("written", 0) for name in after.spans}
     of_spans = [figure for span, count in rows.items() for figure in usual.row_figures(span, count)]
     limited = _limited([*compared.figures, *of_spans], before, after, gate)
-    figures = [usual.applied(each, learns=each.rule == LEARNED and _is_default(each, gate)) for each in limited]
+    learned = [name for name in after.manifest.features if not gate.is_own(LEARNED, name)]
+    learned = [] if LEARNED in gate.model_fields_set else learned
+    figures = [usual.applied(each, learns=each.rule == LEARNED and each.feature in learned) for each in limited]
     if damaged := _damaged(compared, gate):  # unjudged parts must not go live unnoticed
         detail = f"{'; '.join(damaged)}; see `recordmill verify`"
         figures.append(Figure("not_compared", "features", len(damaged), detail, limit=0.0))
@@ -94,10 +96,6 @@ def judge(before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> Verd
     kept = usual.after(lasting, rows)
     entry = kept.to_json() if after.manifest.spans else {}
     return Verdict(before.manifest.version, tuple(figures), tuple(compared.not_compared), entry, kept.approved)
-
-
-def _is_default(figure: Figure, gate: "Gate") -> bool:
-    return figure.rule not in gate.model_fields_set and not gate.is_own(figure.rule, figure.feature)
 
 
 def _usual(before: ComparedVersion, gate: "Gate") -> Usual:

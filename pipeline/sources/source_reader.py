@@ -109,10 +109,6 @@ class SourceReader(ABC, Generic[SourceOf]):
     def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
         """Lists files that affect a row, relative to the root; opens none. Raises: SourceError: no folder; OSError."""
 
-    def empty(self, files: Files) -> list[str]:
-        """Lists the files without content that `plan` leaves out, with full paths."""
-        return []
-
     def plan(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Lists the inputs and cuts them into unnumbered chunks of about `chunk_bytes` of rows (without images).
 

@@ -99,7 +99,7 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
         return FileList(chain(self._used(listed) or listed, self._images(files, columns)))
 
     def empty(self, files: Files) -> list[str]:
-        """Lists files of 0 bytes beside others with rows."""
+        """Lists the files of 0 bytes beside others, with full paths."""
         listed = self._listed(files, root := self.root(files))
         used = self._used(listed)
         return [] if len(used) == len(listed) else [join(root, file.path) for file in listed if not file.bytes]

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import PurePath
 from typing import Any
 
@@ -92,14 +93,9 @@ class RejectPlaces:
 def leave(rejects: Iterable[Reject], places: RejectPlaces, workspace: Store) -> list[str]:
     """Writes the rejects of a build that fails beside its finished work; returns a line on their file."""
     with suppress(OSError, UserError):
-        workspace.write(LEFT, places.lines(sorted(rejects, key=by_place)))
+        workspace.write(LEFT, places.lines(sorted(rejects, key=attrgetter("chunk", "position"))))
         return [f"All rejects so far are in {workspace.url}/{LEFT}"]
     return []
-
-
-def by_place(reject: Reject) -> tuple[int, int, str]:
-    """Sorts rejects by source, file and position."""
-    return reject.chunk, reject.position, reject.column or ""
 
 
 class TooManyRejectsError(UserError):

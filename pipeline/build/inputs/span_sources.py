@@ -22,7 +22,7 @@ from recordmill.pipeline.sources.globs import Template, folder_prefix, is_litera
 from recordmill.pipeline.sources.options import is_template
 from recordmill.pipeline.sources.paths import is_image, note, planning
 from recordmill.pipeline.sources.source_reader import NoRowError, Plan, SourceError, SourceReader
-from recordmill.pipeline.sources.table import EMPTY
+from recordmill.pipeline.sources.table import EMPTY, TableReader
 from recordmill.pipeline.spec.model import Spec
 
 BASE = "base"  # the span of sources without placeholders
@@ -184,8 +184,8 @@ def left_out(spec: Spec, files: Files) -> list[str]:
     for source in spec.resolved_sources():
         if is_template(source):
             unnamed += _spans(source, files)[1]
-        else:
-            empty += reader_of(source).empty(files)
+        elif isinstance(reader := getattr(reader_of(source), "inner", reader_of(source)), TableReader):
+            empty += reader.empty(files)
     groups = list_groups(spec, files) if spec.has_templates else []
     without = {each.of.name or BASE for each in groups} - {each.of.name for each in groups if _has_rows(each)} - {BASE}
     return note(NO_DATE, unnamed) + note(NO_ROW, sorted(without)) + note(EMPTY, empty)

@@ -7,7 +7,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from recordmill.pipeline.build.attempt.reject_limits import RejectLimits, RejectPlaces, by_frequency, by_place, leave
+from recordmill.pipeline.build.attempt.reject_limits import RejectLimits, RejectPlaces, by_frequency, leave
 from recordmill.pipeline.build.base.inherited import KeptSpan, add_up_duplicates, shards_by_group
 from recordmill.pipeline.build.base.live_analysis import published_path
 from recordmill.pipeline.build.context import reports
@@ -98,7 +98,8 @@ class Results:
     def rejects(self) -> list[Reject]:
         """All rejects of the job, by source, file and position."""
         names = [report["rejects"] for report in [*self.chunks, *self.built.values()] if report["rejects"]]
-        return sorted(reports.read_rejects(self.context.workspace, names), key=by_place)
+        rejects = reports.read_rejects(self.context.workspace, names)
+        return sorted(rejects, key=lambda reject: (reject.chunk, reject.position, reject.column or ""))
 
     @cached_property
     def reasons(self) -> dict[str, int]:

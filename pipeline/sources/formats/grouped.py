@@ -239,9 +239,6 @@ class GroupedReader(SourceReader[RowsOptions]):
     def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
         return self.inner.list_inputs(files, columns)
 
-    def empty(self, files: Files) -> list[str]:
-        return self.inner.empty(files)
-
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Reads and joins all rows, and packs them into chunks; `rows` is exact."""
         group = [self.source.columns.get(name, name) for name in self.source.group]

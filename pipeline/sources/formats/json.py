@@ -101,9 +101,8 @@ class JsonReader(TableReader[Json]):
             faults += [f"{join(root, file.path)}: {scan.fault.message}"] if scan.fault else []
         if faults and not first:
             raise SourceError(faults[0])
-        if not total and not keys:
-            raise NoRowError(f"{self.source.path}: no file holds a row")
-        rows = self._checked(peek(first, Repeating.of), f"{self.source.path}: `rows: {self.source.rows}`", keys)
+        error = SourceError if total or keys else NoRowError
+        rows = self._checked(peek(first, Repeating.of), f"{self.source.path}: `rows: {self.source.rows}`", keys, error)
         fields = {name: find_field(rows, name, column) for name, column in columns.items()}
         Parser(fields)  # raises if one column lies inside another
         chunks = [replace(chunk, work=replace(chunk.work, fields=fields)) for chunk in chunks]
@@ -111,12 +110,14 @@ class JsonReader(TableReader[Json]):
         notes = note(f"elements without rows at `{self.source.rows}`", without)
         return Plan(chunks, total, names=names, notes=notes, is_exact=True)
 
-    def _checked(self, rows: list[dict[str, Any]], what: str, keys: Sequence[str]) -> list[dict[str, Any]]:
+    def _checked(
+        self, rows: list[dict[str, Any]], what: str, keys: Sequence[str], error: type[SourceError]
+    ) -> list[dict[str, Any]]:
         """Checks the first rows. Raises: SourceError: they are no objects, or have a kept value's name themselves."""
         if not rows:
             near = next((near for step in json_steps(self.source.rows) if (near := did_you_mean(step, keys))), "")
             said = f"; an element of its first list has {listed(keys)}{near}" if keys else ""
-            raise SourceError(f"{what} holds no JSON object in its first rows{said}")
+            raise error(f"{what} holds no JSON object in its first rows{said}")
         for name in (json_steps(path)[-1] for path in self.source.keep):
             if any(comes_twice(row, name) for row in rows):
                 raise SourceError(f"{what} has rows with {name!r}, also the name of a value in `keep`: leave that out")
