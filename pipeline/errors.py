@@ -59,6 +59,15 @@ class WrongValueError(ValueError):
         self.path = path
 
 
+def check_utf8(path: str) -> str:
+    """Returns a path to write into. Raises: UserError: its name is not UTF-8, and libraries refuse it."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise UserError(f"the name of {path!r} is not UTF-8, and nothing can be written into it: rename it") from None
+    return path
+
+
 def did_you_mean(name: str, known: Iterable[str], form: str = "`{}`") -> str:
     """Returns `; did you mean `x`?` for a message about an unknown name, or "" if no known name is close.
 

@@ -23,7 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
-from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.errors import UserError, check_utf8
 
 PREFIX = "recordmill-temp-"
 TMPDIR = "TMPDIR"
@@ -103,7 +103,7 @@ def usual_folder() -> str:
 
 def _new_folder() -> Path:
     try:
-        usual = tempfile.gettempdir()
+        usual = check_utf8(tempfile.gettempdir())
         _remove_dead(Path(usual))
         while True:
             folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=usual))  # its mode is 0700

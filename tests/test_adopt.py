@@ -13,6 +13,7 @@ from recordmill.pipeline.adopt.scanned import scan_file
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.placement import digest
 from recordmill.pipeline.errors import code_of
+from recordmill.pipeline.versions.history import read_history
 from tests import tfrecords
 from tests.messages import assert_names, raises
 
@@ -159,7 +160,14 @@ def test_damage_is_a_reject_with_its_place(tmp_path: Path, capsys: pytest.Captur
     path.write_bytes(data[:-7])  # a crashed writer leaves half a record
     tfrecords.write(tmp_path / "old" / "b.tfrecord", [tfrecords.row(1), b"no example", {"label": b"one"}])
     out = tmp_path / "out"
-    assert run("adopt", tmp_path / "old", "-o", out) == 0
+    assert run("adopt", tmp_path / "old", "-o", out) == 5
+    assert_names(capsys.readouterr().err, "4 of 13", "damaged_record: 2", f"{size - 7} bytes", "1.0%")
+    assert not (out / "LATEST").exists()
+    (entry,) = read_history(str(out))
+    assert (entry["end"], entry["rejects"]["damaged_record"]) == ("failed", 2)
+    assert run("adopt", tmp_path / "old", "-o", out, "--max-share", "0.5", "--metrics", tmp_path / "m.prom") == 0
+    written = 'recordmill_build_rows{dataset="out",outcome="written"} 9\n'
+    assert written in (tmp_path / "m.prom").read_text()
     dataset = open_dataset(out)
     lines = [
         json.loads(line) for file in (dataset.folder / "rejects").iterdir() for line in file.read_text().splitlines()
@@ -171,7 +179,7 @@ def test_damage_is_a_reject_with_its_place(tmp_path: Path, capsys: pytest.Captur
         ("b.tfrecord:2", "wrong_type"),
     ]
     assert_names(lines[0]["message"], f"byte {3 * size:,}", "checksum")
-    assert_names(lines[1]["message"], f"byte {9 * size:,}", "the rest of the file")
+    assert_names(lines[1]["message"], f"byte {9 * size:,}", f"{size - 7} bytes of the file")
     assert_names(lines[2]["message"], "tf.train.Example")
     assert (lines[3]["column"], dataset.manifest.rows) == ("label", {"read": 13, "written": 9, "rejected": 4})
     assert [row["key"] for row in values(dataset, "train")] == [
@@ -205,7 +213,7 @@ def test_keys_may_be_a_feature_of_the_records(tmp_path: Path) -> None:
     rows = [tfrecords.row(number) for number in range(9)] + [{"label": 1}]
     tfrecords.write(tmp_path / "old" / "a.tfrecord", rows)
     for key, names in (("text", [f"number {number}" for number in range(9)]), ("id", list(map(str, range(9))))):
-        dataset = open_tfrecords(tmp_path / "old", tmp_path / key, key=key)
+        dataset = open_tfrecords(tmp_path / "old", tmp_path / key, key=key, max_share=1)
         assert [row["key"] for row in values(dataset, "train")] == names
         assert dataset.source("train").number_of(names[4]) == 4
         assert dataset.manifest.rejects["by_reason"] == {"missing_key": 1}
@@ -277,6 +285,24 @@ def test_a_forgotten_key_stays_out_of_every_file(tmp_path: Path) -> None:
     tfrecords.write(file.with_name(NAMES[1]), [tfrecords.row(1) | {"size": 9.5}, tfrecords.row(5)])
     assert run("adopt", file.parent, "-o", out, "--key", "text") == 0
     assert numbers(out) == [0, 2, 3, 5]
+
+
+def test_a_version_that_lost_files_is_held_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out, old = tmp_path / "out", tmp_path / "old"
+    for number, name in enumerate(NAMES[:2]):
+        tfrecords.write(old / name, map(tfrecords.row, range(60 * number, 60 * number + 60)))
+    run("adopt", f"{old}/*", "-o", out)
+    live = open_dataset(out).version
+    (old / NAMES[1]).rename(tmp_path / "away")
+    assert run("adopt", f"{old}/*", "-o", out, "--metrics", tmp_path / "m.prom") == 4
+    assert_names(capsys.readouterr().out, "held back", "120 → 60 records", f"`recordmill versions approve {out}`")
+    metrics = (tmp_path / "m.prom").read_text()
+    assert 'recordmill_gate_figure{dataset="out",rule="rows_lost",subject="all"} 0.5\n' in metrics
+    assert f'version="{live}"' in metrics
+    with raises(UserError, "120 → 60 records", "approve"):
+        open_tfrecords(f"{old}/*", out)
+    assert run("versions", "approve", out) == 0
+    assert len(open_tfrecords(f"{old}/*", out).source("train")) == 60
 
 
 def test_a_rollback_is_not_undone(old: Path, tmp_path: Path) -> None:

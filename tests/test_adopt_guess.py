@@ -28,7 +28,7 @@ def adopt(folder: Path, rows: Rows, **beside: str) -> Dataset:
     tfrecords.write(folder / "old/train.tfrecord", rows)
     for name, text in beside.items():
         (folder / "old" / name.replace("__", ".")).write_text(text)
-    return open_tfrecords(folder / "old/train.tfrecord", index=folder / "out")
+    return open_tfrecords(folder / "old/train.tfrecord", index=folder / "out", max_share=1)
 
 
 def read(dataset: Dataset) -> list[dict[str, Any]]:
@@ -266,7 +266,7 @@ def test_keys_of_another_type_are_rejected(tmp_path: Path) -> None:
     odd = [{"id": 0.5, "a": 1}, {"id": b"x", "a": 1}, {"a": 1}, field(1, entry(b"id", field(3, b"")))]
     rows = [{"id": number, "a": 1} for number in range(ROWS)] + odd
     tfrecords.write(tmp_path / "old/train.tfrecord", rows)
-    dataset = open_tfrecords(tmp_path / "old", tmp_path / "out", key="id")
+    dataset = open_tfrecords(tmp_path / "old", tmp_path / "out", key="id", max_share=1)
     assert batch(dataset)["key"].tolist() == [b"%d" % number for number in range(ROWS)]
     assert dataset.manifest.rejects["by_reason"] == {"wrong_type": 1, "missing_key": 3}
 
@@ -319,7 +319,7 @@ def test_a_feature_that_late_records_lack_is_optional(tmp_path: Path, caplog: py
 def test_records_without_the_label_are_rejected(stated: Any, tmp_path: Path) -> None:
     rows = [{"a": number, **({"label": 1} if number % 2 else {})} for number in range(ROWS)]
     tfrecords.write(tmp_path / "old/train.tfrecord", rows)
-    dataset = open_tfrecords(tmp_path / "old", tmp_path / "out", features=stated, label="label")
+    dataset = open_tfrecords(tmp_path / "old", tmp_path / "out", features=stated, label="label", max_share=1)
     (found,) = dataset.evaluation_input("train", batch_size=ROWS).as_numpy()
     assert found[1].tolist() == [1] * (ROWS // 2)
     assert dataset.manifest.rejects["by_reason"] == {"missing_value": ROWS // 2}

@@ -48,7 +48,7 @@ def old(tmp_path: Path) -> Path:
 
 def adopted(folder: Path, **options: Any) -> str:
     output = str(folder / "out/x")
-    adopt(Adoption({"": [f"{folder}/old/*.tfrecord"]}, output, **options))
+    adopt(Adoption({"": [f"{folder}/old/*.tfrecord"]}, output, max_share=1, **options))
     return output
 
 
@@ -143,7 +143,7 @@ def test_files_in_a_bucket(old: Path, place: str) -> None:
         for file in (old / "old").iterdir():
             boto3.client("s3").upload_file(str(file), bucket, f"{prefix}/old/{file.name}")
         output = {"beside": f"{url}/out", "around": url, "local": str(old / "out/of_bucket")}[place]
-        adopt(Adoption({"": [f"{url}/old/*.tfrecord"]}, output, name="x"))
+        adopt(Adoption({"": [f"{url}/old/*.tfrecord"]}, output, max_share=1, name="x"))
         expected = read(source(adopted(old)), ASKED)
         found = read(source(output), ASKED, files=StoreFiles(LocalFiles()))
         assert (found.rows, found.keys) == (expected.rows, expected.keys)

@@ -147,9 +147,7 @@ class TestInBareRoot:
         driver = yaml.safe_load((DEPLOY / "flink/build.yaml").read_text())["spec"]["template"]["spec"]["containers"][0]
         stage.environment |= {variable["name"]: variable["value"] for variable in driver["env"]}
         stage.environment |= {"OUTPUT": "/tmp/data/flink"}
-        command = (
-            " ".join(driver["command"] + driver["args"]).replace("/spec", "/tmp/data/in").replace("(OUTPUT)", "OUTPUT")
-        )
+        command = f"sh -c {shlex.quote(driver['args'][-1].replace('/spec', '/tmp/data/in'))}"
         start = (
             "python /tmp/data/cluster/cluster.py start /tmp/data/run --flink /opt/recordmill --taskmanagers 1 --slots 2"
         )

@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -105,23 +106,30 @@ def test_no_container_is_root_or_can_become_it_or_writes_outside_its_volumes(nam
     command_of(container)
 
 
+def flink_job() -> dict[str, Any]:
+    return dict(yaml.safe_load((DEPLOY / "flink/build.yaml").read_text())["spec"])
+
+
+@pytest.mark.parametrize("flink", [False, True])
 @pytest.mark.parametrize(("status", "gateway"), [(0, True), (4, True), (75, False), (4, False)])
 def test_the_pods_metrics_go_to_the_gateway_and_its_status_is_the_builds(
-    tmp_path: Path, status: int, *, gateway: bool
+    tmp_path: Path, status: int, *, gateway: bool, flink: bool
 ) -> None:
     """Runs the pod's script with fake programs for `recordmill` and `curl`, which may fail."""
-    (container,) = cronjob("recordmill-nightly")["jobTemplate"]["spec"]["template"]["spec"]["containers"]
+    job = flink_job() if flink else cronjob("recordmill-nightly")["jobTemplate"]["spec"]
+    (container,) = job["template"]["spec"]["containers"]
     for name, code in {"recordmill": status, "curl": 7}.items():
         (tmp_path / name).write_text(f'#!/bin/sh\necho {name} "$@"\nexit {code}\n')
         (tmp_path / name).chmod(0o755)
-    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "OUTPUT": "s3://b/d", "PUSHGATEWAY": "http://g" * gateway}
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin", "OUTPUT": "s3://b/d/", "PUSHGATEWAY": "http://g" * gateway}
     ended = subprocess.run(
         [*container["command"], *container["args"]], env=environment, capture_output=True, text=True, timeout=60
     )
     assert ended.returncode == status
     build, *push = ended.stdout.splitlines()
-    assert build == "recordmill build /spec/dataset.yaml --output s3://b/d --up-to-date-ok --metrics /tmp/metrics.prom"
-    pushed = "--data-binary @/tmp/metrics.prom http://g/metrics/job/recordmill-nightly"
+    assert build.startswith("recordmill build /spec/dataset.yaml --output s3://b/d/ ")
+    assert build.endswith(" --up-to-date-ok --metrics /tmp/metrics.prom")
+    pushed = "--upload-file /tmp/metrics.prom http://g/metrics/job/recordmill/dataset/d"  # PUT: of this group alone
     assert [line.endswith(pushed) for line in push] == [True] * gateway
 
 
@@ -163,6 +171,10 @@ def test_the_page_rolls_back_from_kubernetes_as_the_nights_build() -> None:
     assert f"OUTPUT={given[3]}" in values
     (region,) = (word.removeprefix("--env=") for word in words if word.startswith("--env="))
     assert region in values
+    name, value = region.split("=")
+    asked = "import boto3; print(boto3.Session().region_name)"
+    told = subprocess.run([sys.executable, "-c", asked], env={name: value}, capture_output=True, text=True, timeout=60)
+    assert told.stdout.strip() == value
     assert f"--image={image['newName']}:{image['newTag']}" in words
     (overrides,) = (word.removeprefix("--overrides=") for word in words if word.startswith("--overrides="))
     assert json.loads(overrides)["spec"]["serviceAccountName"] == "recordmill-nightly"

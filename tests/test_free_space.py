@@ -76,7 +76,7 @@ def test_only_local_files_need_local_space(plan: BuildPlan, tmp_path: Path, monk
 
 
 def test_sizes_as_people_read_them() -> None:
-    assert [size(count) for count in (0, MIB, 5 << 30)] == ["0.0 MiB", "1.0 MiB", "5.0 GiB"]
+    assert [size(count) for count in (0, 1500, MIB, 5 << 30)] == ["0.0 kB", "1.5 kB", "1.0 MiB", "5.0 GiB"]
 
 
 IMAGES = [os.urandom(10_000) for _ in range(40)]

@@ -225,6 +225,19 @@ def test_usual_differences_between_days_are_no_breach(live: ComparedVersion) -> 
     assert set(live.manifest.gate["usual"]["figures"]) == {"l_infinity"}
 
 
+def test_new_words_of_the_first_days_are_learned_before_they_are_limited(live: ComparedVersion) -> None:
+    days = [{"train": PROFILE | {"text": replace(PROFILE["text"], unknown=unknown)}} for unknown in (800, 1000, 4000)]
+    live = follow(live, with_spans(live, {"2026-11-00": {}}))
+    for day in range(1, 8):
+        after = with_spans(live, {f"2026-11-{day:02}": days[day % 2]})
+        assert breaches(live, after) == []
+        if day < 5:
+            own = Gate(out_of_vocabulary=0.05)
+            assert breaches(live, after, own) == [f"out_of_vocabulary: text (train, 2026-11-{day:02})"]
+        live = follow(live, after)
+    assert breaches(live, with_spans(live, {"2026-11-08": days[2]})) == ["out_of_vocabulary: text (train, 2026-11-08)"]
+
+
 def test_the_last_spans_of_the_live_version_are_usual_from_the_first_night_on(live: ComparedVersion) -> None:
     days = {f"2026-11-{day:02}": weekday(day) for day in range(6)}
     known = with_spans(live, days)
@@ -237,6 +250,7 @@ def test_a_new_span_with_few_rows(live: ComparedVersion) -> None:
     known = replace(with_spans(live, dict.fromkeys(days[:4], {})), spans={})
     half = with_spans(known, {"2026-11-09": {}}, rows=400)
     assert breaches(known, half) == []  # four spans say little
+    assert breaches(known, with_spans(known, {"2026-11-09": {}}, rows=0)) == ["rows_short: rows (2026-11-09)"]
     known = replace(with_spans(live, dict.fromkeys(days, {})), spans={})
     half = with_spans(known, {"2026-11-09": {}}, rows=400)
     (breach,) = judge(known, half, Gate()).breaches

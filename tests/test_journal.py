@@ -78,6 +78,11 @@ def test_the_entry_of_a_build_without_a_version(output: str, exit_code: int, mes
     assert entry["version"] is None
 
 
+def test_a_build_that_holds_the_lease_has_its_line(output: str) -> None:
+    journal(output).follow(Listener(), "d").on_stage(Stage.PLAN)
+    assert [(each["name"], each["end"]) for each in read_history(output)] == [("d", "killed")]  # no lease any more
+
+
 def test_an_entry_holds_no_secret_and_no_words_of_a_users_function(output: str) -> None:
     options = {"beam_options": (f"--password={CANARY}",)}
     journal(output, **options).end(ExitCode.ERROR, f"cannot read s3://k:{CANARY}@b/a?token={CANARY}: no")
@@ -104,30 +109,34 @@ def test_a_store_that_does_not_answer_is_waited_for_only_so_long() -> None:
 
 
 def test_metrics_of_a_version_and_of_a_failure(tmp_path: Path) -> None:
+    """A file has every figure, also 0, since a push replaces an earlier night's."""
     live = replace(manifest('v"1\\\n'), provenance={"built_at": "2026-11-20T12:00:00Z"})
     entry = {"name": "d", "exit_code": 0, "ended_at": "2026-11-20T12:00:05Z", "stages": {"plan": 0.5},
-        "rows": {"read": 3}, "rejects": {"missing": 2}, "bytes": 7,
+        "rows": {"read": 3}, "rejects": {"missing_value": 2}, "bytes": 7, "version": "v1",
         "spans": {"built": ["2026-11-20"], "kept": ["2026-11-18", "2026-11-19"]},
         "gate": {"figures": {"psi": {"age (train)": 0.25}}, "breaches": []}}  # fmt: skip
     samples = [line for line in to_openmetrics(entry, live).splitlines() if not line.startswith("#")]
-    assert samples == [
-        'recordmill_build_exit_code{dataset="d"} 0',
+    assert [line for line in samples if not line.endswith(" 0")] == [
         'recordmill_build_ended_timestamp_seconds{dataset="d"} 1795176005',
         'recordmill_build_duration_seconds{dataset="d",stage="plan"} 0.5',
         'recordmill_build_rows{dataset="d",outcome="read"} 3',
-        'recordmill_build_rejected_rows{dataset="d",reason="missing"} 2',
+        'recordmill_build_rejected_rows{dataset="d",reason="missing_value"} 2',
         'recordmill_build_bytes{dataset="d"} 7',
         'recordmill_build_spans{dataset="d",state="built"} 1',
         'recordmill_build_spans{dataset="d",state="kept"} 2',
         'recordmill_gate_figure{dataset="d",rule="psi",subject="age (train)"} 0.25',
-        'recordmill_gate_breaches{dataset="d"} 0',
         'recordmill_live_built_timestamp_seconds{dataset="d"} 1795176000',
         'recordmill_live_info{dataset="d",version="v\\"1\\\\\\n"} 1',
     ]
+    zeros = {line.partition("{")[0] for line in samples if line.endswith(" 0")}
+    assert zeros == {f"recordmill_{name}" for name in ("build_exit_code", "build_duration_seconds", "build_rows",
+        "build_rejected_rows", "gate_breaches")}  # fmt: skip
     path = tmp_path / "d.prom"
     path.write_text("old")
     assert write_metrics(str(path), {"name": "d", "exit_code": 75}, None) is None
-    assert 'recordmill_build_exit_code{dataset="d"} 75\n# EOF\n' in path.read_text()
+    text = path.read_text()
+    assert 'recordmill_build_exit_code{dataset="d"} 75\n' in text
+    assert ("build_rejected_rows" in text, text.endswith("# EOF\n")) == (False, True), "nothing says that none was"
     assert [each.name for each in tmp_path.iterdir()] == ["d.prom"]
 
 
@@ -144,6 +153,8 @@ def test_a_build_of_options_that_contradict_each_other_has_metrics_too(tmp_path:
     with raises(UserError, "--span", "--compact"):
         build(parse_spec(SPEC), str(tmp_path / "out"), RunOptions(spans=("a",), compact=True, metrics=str(metrics)))
     assert 'recordmill_build_exit_code{dataset="d"} 1\n' in metrics.read_text()
+    Journal(str(tmp_path / "cats"), RunOptions(metrics=str(metrics))).end(ExitCode.ERROR, "the spec is no YAML")
+    assert 'recordmill_build_exit_code{dataset="cats"} 1\n' in metrics.read_text()
 
 
 @pytest.mark.slow

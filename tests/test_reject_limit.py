@@ -1,5 +1,6 @@
 """A build with more rejects than the spec allows ends as soon as that is certain, publishes nothing, and says why."""
 
+import json
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,8 +36,15 @@ class Job:
         self.work: Any = SimpleNamespace(workspace=LocalStore(str(folder)), inline=True)
         sources = [SimpleNamespace(reader=source, index=0)]
         plan: Any = SimpleNamespace(
-            spec=spec, sources=sources, chunks=CHUNKS, gaps=frozenset(), rows=rows, rows_are_exact=exact
+            spec=spec,
+            sources=sources,
+            chunks=CHUNKS,
+            gaps=frozenset(),
+            rows=rows,
+            rows_are_exact=exact,
+            folders=["day"],
         )
+        plan.folders = ["day"]
         self.check = RejectLimits(plan, self.work)
 
     def chunk(
@@ -111,10 +119,12 @@ def test_the_message_tells_the_three_most_frequent_reasons_with_their_first_exam
     job.shard(Reject(1, 20, "duplicate_key", "another row has the same key", first_chunk=0, first_position=3))
     with pytest.raises(TooManyRejectsError) as raised:
         job.check()
-    first, *reasons, last = str(raised.value).splitlines()
+    first, *reasons, left, last = str(raised.value).splitlines()
+    lines = Path(left.split()[-1]).read_text().splitlines()
+    assert [json.loads(line)["line"] for line in lines] == [1, 2, 61, 62, 63, 64, 81, 1, 2, 3]
     assert_names(first, "9 of 200 rows", "4.5%", "rejects.max_share", "1.0%")
     expected = [
-        ("  malformed_row: 4", "a.jsonl, line 61, column 'price': message 0"),
+        ("  malformed_row: 4", "such as day/a.jsonl, line 61, column 'price': message 0"),
         ("  wrong_type: 3", "b.jsonl, line 1, column 'price': message 0"),
         ("  missing_value: 2", "a.jsonl, line 1, column 'price': message 0"),
     ]

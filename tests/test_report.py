@@ -20,10 +20,9 @@ from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.facts.charts import HistogramChart, histogram, names, places, short
 from recordmill.pipeline.facts.contents import read_contents
 from recordmill.pipeline.facts.page import report_of
-from recordmill.pipeline.facts.painting import hatched
+from recordmill.pipeline.facts.painting import content_of, hatched, mask_color
 from recordmill.pipeline.facts.sample import background_of
 from recordmill.pipeline.facts.sidecars import SIDECARS
-from recordmill.pipeline.inspection.values import color_of
 from tests import published, shown
 from tests.chromium import Page, program
 from tests.messages import assert_names
@@ -58,12 +57,14 @@ def test_padding_is_hatched(form: str, size: tuple[int, int], margins: tuple[int
     file = io.BytesIO()
     square.save(file, form, quality=95)
     stored = Image.open(file).convert("RGB")
-    pixels = np.asarray(hatched(stored, (255, 255, 255)))
+    content = content_of(stored, (255, 255, 255))
+    assert (content == (0, 0, 48, 48)) == (margins in (None, (0, 0)))
+    pixels = np.asarray(hatched(stored, content))
     changed = (pixels != np.asarray(stored)).any(-1)
     lines = changed.all(0) if size[0] < 48 else changed.all(1)
     found = int(lines.argmin()), int(lines[::-1].argmin())
     assert np.abs(np.subtract(found, margins or (0, 0))).max() <= 1
-    assert hatched(stored, None) is stored
+    assert hatched(stored, content_of(stored, None)) is stored
     assert background_of({"fit": "pad", "size": [48, 48], "background": [1, 2, 3]}) == (1, 2, 3)
     assert background_of({"fit": "crop", "size": [48, 48], "background": [1, 2, 3]}) is None
 
@@ -71,8 +72,10 @@ def test_padding_is_hatched(form: str, size: tuple[int, int], margins: tuple[int
 def test_boxes_carry_their_names_with_a_legend(page: str) -> None:
     legend = page.split('<ul class="legend" aria-label="Boxes">')[1].split("</ul>")[0]
     assert legend.count("<li>") == len(shown.CLASSES)
-    assert all(f"k{color_of(name)}" in legend for name in shown.CLASSES)
-    assert page.count('class="called"') == page.count('<rect class="box k') - legend.count("<rect")
+    colors = re.findall(r'stroke="(#\w+)"', legend)
+    assert len({*colors}) == len(shown.CLASSES)
+    assert {*colors} <= {mask_color(number) for number in range(1, 9)}, "as masks have"
+    assert page.count('class="called"') == page.count('<rect class="box named"') - legend.count("<rect")
 
 
 def test_the_published_page_is_that_of_the_command_without_the_gate(page: str, tmp_path: Path) -> None:
@@ -88,6 +91,7 @@ def test_the_published_page_is_that_of_the_command_without_the_gate(page: str, t
 def test_words_that_were_counted_with_forgotten_rows_are_left_out(page: str, tmp_path: Path) -> None:
     shown.write_version(tmp_path, provenance={"forgotten": {"keys": 1, "learned_of": "before"}})
     without = report_of(open_dataset(tmp_path)).decode("utf-8")
+    assert_names(without, "Forgotten rows are among the counts")
     assert "Most frequent words" in page
     assert "Most frequent words" not in without
     assert "Rarest words" not in without

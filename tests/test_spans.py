@@ -1,5 +1,6 @@
 """Builds of spans: a build reads what changed alone, and every version is that of a full build of the same data."""
 
+import json
 import os
 import random
 import struct
@@ -17,6 +18,7 @@ from recordmill.pipeline.build.base.inherited import SpanError
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.make_version import NothingMendedError
+from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.run_options import Listener, Published, RunOptions
 from recordmill.pipeline.dataset.manifest import Manifest
@@ -26,6 +28,7 @@ from recordmill.pipeline.forget import forget
 from recordmill.pipeline.sources.files import FileInfo, LocalFiles
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import parse_spec
+from tests import tables
 from tests.messages import assert_names, raises
 
 from .opened import opened
@@ -425,23 +428,53 @@ def test_retry_reads_the_spans_with_rejects_again(tmp_path: Path) -> None:
     assert 0 < paths.count(f"{data}/a/rows.csv") < paths.count(f"{data}/b/rows.csv")  # its content is compared
 
 
-def test_a_day_without_rows_is_left_out(tmp_path: Path) -> None:
-    data, notes = tmp_path / "data", list[str]()
+def test_a_day_without_rows_is_a_span(tmp_path: Path) -> None:
+    data = tmp_path / "data"
     write(data, {"a": [*range(20)]})
-    (data / "b").mkdir()
-    (data / "b/rows.csv").touch()
-    first = build_days(data, "out", listener=Listener(on_plan=lambda plan, _: notes.extend(plan.notes)))
-    assert list(first.manifest.spans) == ["a"]
-    assert_names(notes, "left out", "1 (b)")
+    tables.write(data / "b/rows.csv", "")
+    first = build_days(data, "out")
+    assert {name: span.rows["read"] for name, span in first.manifest.spans.items()} == {"a": 20, "b": 0}
     with raises(SourceError, "--span b", "data"):
         build_days(data, "out", spans=("b",))
     assert not build_days(data, "out").is_new
     write(data, {"a": [*range(20)], "b": [*range(30)]})
-    assert list(build_days(data, "out").manifest.spans) == ["a", "b"]
+    assert [span.rows["read"] for span in build_days(data, "out").manifest.spans.values()] == [20, 30]
     for day in "ab":
         (data / day / "rows.csv").write_text("")
     with raises(SourceError, "data/{span}/*.csv", "row"):
         build_days(data, "out")
+
+
+def write_json(folder: Path, numbers: list[int]) -> None:
+    (folder / "rows.json").write_text(json.dumps([{"n": n} for n in numbers]))
+
+
+def write_tar(folder: Path, numbers: list[int]) -> None:
+    (folder / "rows.tar").write_bytes(tables.tar(*((f"{n}.n", str(n)) for n in numbers)))
+
+
+@pytest.mark.parametrize(
+    ("form", "write"),
+    [
+        ("csv", write_csv),
+        ("jsonl", write_jsonl),
+        ("parquet", write_parquet),
+        ("json, rows: '[]'", write_json),
+        ("webdataset", write_tar),
+    ],
+)
+def test_the_plan_names_days_without_rows_and_folders_of_no_date(
+    tmp_path: Path, form: str, write: Callable[[Path, list[int]], None]
+) -> None:
+    for day in ("2026-11-20", "2026-11-21", "2026-1-5", "2026-02-30", "notes"):
+        (tmp_path / day).mkdir()
+        write(tmp_path / day, [] if day == "2026-11-21" else [1])
+    (empty,) = (tmp_path / "2026-11-21").iterdir()
+    source = f"{{path: '{tmp_path}/{{YYYY}}-{{MM}}-{{DD}}', format: {form}}}"
+    spec = parse_spec(f"name: d\nsource: {source}\nfeatures: {{n: {{kind: number, parse: true}}}}")
+    notes = make_plan(spec, LocalFiles()).notes
+    assert_names(notes[0], f"1 (2026-11-21: 1 file of {empty.stat().st_size:,} bytes)")
+    assert_names(notes[-1], f"2 ({tmp_path}/2026-02-30, {tmp_path}/2026-1-5)")
 
 
 @pytest.mark.nightly

@@ -24,13 +24,13 @@ from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.adopt import files as listing
 from recordmill.pipeline.adopt.assemble import Assembly
 from recordmill.pipeline.adopt.facts import FeatureFacts, Layout, scan
-from recordmill.pipeline.adopt.files import AdoptError, Adoption, ChangedError, Found
+from recordmill.pipeline.adopt.files import MAX_SHARE, AdoptError, Adoption, ChangedError, Found
 from recordmill.pipeline.adopt.guess import Guessed, Guesser
 from recordmill.pipeline.adopt.scanned import OnBytes, Scanned, is_done, key_of, read_scan, scan_file, take_over
 from recordmill.pipeline.adopt.stated import read_as_stated, with_classes
 from recordmill.pipeline.dataset.adopted_files import remember
-from recordmill.pipeline.dataset.manifest import Latest, Manifest, version_folder
-from recordmill.pipeline.errors import did_you_mean, listed
+from recordmill.pipeline.dataset.manifest import Json, Latest, Manifest, version_folder
+from recordmill.pipeline.errors import ExitCode, did_you_mean, listed
 from recordmill.pipeline.parallel import cores, in_order
 from recordmill.pipeline.reader import wire
 from recordmill.pipeline.reader.frame_walk import FrameWalk
@@ -46,6 +46,7 @@ from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store
 
 FETCHES = 8  # files of a bucket at once
+LOST, LEAST = 0.1, 100  # lost of so many live records, more hold a version back: the gate's `rows_lost` and `min_rows`
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Adopted:
     folder: str
     manifest: Manifest
     is_new: bool  # whether this call made or found a version that was not live
-    is_held_back: bool = False  # whether a person rolled back a version of the same files, which stays as it is
+    held_back: str = ""  # why the version is not live, for people
     notes: Sequence[str] = ()  # lines on guesses, losses and features left out
 
 
@@ -93,8 +94,13 @@ def adopt(
         said = {name: files.read(file.path) for name, file in beside.items()}
         base, left_out = _forgotten(files, scanned, base, adoption.key)
         manifest, guessed = _assemble(adoption, scanned, said, base, left_out, work / "version")
-        live = not is_rolled_back(base.latest, manifest)
-        key = manifest.build_key
+        if why := _too_many(adoption, scanned, manifest):
+            changes["rejects"] = manifest.rejects["by_reason"]
+            raise TooManyLeftOutError(why)
+        manifest = replace(manifest, gate=_gate(base, manifest))
+        held = [f"the files hold {breach['detail']}" for breach in manifest.gate.get("breaches", ())]
+        held += ["a version of the same files was rolled back"] * is_rolled_back(base.latest, manifest)
+        live, key = not held, manifest.build_key
         if earlier := publishing.find_version(store.url, manifest.source_key, lambda each: each.build_key == key):
             manifest, is_new = earlier, earlier.version != base.version
             if live:
@@ -107,8 +113,39 @@ def adopt(
         remove_run(work)
         if is_new:
             changes |= {"version": manifest.version, "live_after": manifest.version if live else base.version}
+            changes |= {"rejects": manifest.rejects["by_reason"], "held_back": held}
     folder = str(version_folder(open_location(store.url), manifest.version))
-    return Adopted(folder, manifest, is_new, not live, guessed.notes)
+    return Adopted(folder, manifest, is_new, "; ".join(held), guessed.notes)
+
+
+class TooManyLeftOutError(AdoptError):
+    """More records are left out than the limit allows."""
+
+    exit_code = ExitCode.REJECTS
+
+
+def _too_many(adoption: Adoption, scanned: Sequence[Scanned], manifest: Manifest) -> str:
+    """Says which records cannot be read if their share, with that of lost bytes, is over the limit; else empty."""
+    read, sizes = manifest.rows["read"], [each.found.info.bytes for each in scanned]
+    lost = sum(sizes) - sum(int(each.offsets[-1]) for each in scanned)
+    share = manifest.rows["rejected"] / max(1, read) + lost / max(1, *sizes, sum(sizes))
+    if share <= adoption.max_share:
+        return ""
+    reasons = ", ".join(f"{reason}: {records:,}" for reason, records in manifest.rejects["by_reason"].items())
+    what = f"{manifest.rows['rejected']:,} of {read:,} records cannot be read ({reasons}; {lost:,} bytes are lost)"
+    ways = "mend the files, state the features, or raise the limit"
+    return f"{what}, together {share:.1%}; `max_share` allows {adoption.max_share:.1%}: {ways}"
+
+
+def _gate(base: Base, manifest: Manifest) -> Json:
+    """Returns the manifest's `gate`: the share of the live version's records that the new one lacks."""
+    if base.live is None:
+        return {}
+    before, after = (each.rows["written"] + each.rows.get("forgotten", 0) for each in (base.live, manifest))
+    share, detail = max(0.0, 1 - after / max(1, before)), f"{before:,} → {after:,} records"
+    breach = {"rule": "rows_lost", "subject": "all", "figure": share, "limit": LOST, "detail": detail}
+    breaches = [breach] if share > LOST and before >= LEAST else []
+    return {"live": base.version, "figures": {"rows_lost": {"all": share}}, "breaches": breaches}
 
 
 def _checked(base: Base, latest: Latest | None, manifest: Manifest) -> Manifest:
@@ -236,6 +273,7 @@ def open_tfrecords(
     key: str | None = None,
     splits: Mapping[str, float] | None = None,
     name: str | None = None,
+    max_share: float = MAX_SHARE,
 ) -> Dataset:
     """Opens TFRecord files in place; the first time, and after changes, reads the new ones once.
 
@@ -250,18 +288,22 @@ def open_tfrecords(
         key: the records' feature with their keys; None: a key is the file and the record's number.
         splits: shares by which the keys' hashes divide the files: `{"train": 90, "validation": 10}`.
         name: the dataset's name; None: of the last part of `index`.
+        max_share: the largest share of records that may be left out.
 
     Returns:
         The dataset, as `open_dataset` gives.
 
     Raises:
-        UserError: a file is missing, compressed or no TFRecord; the features do not fit; or `index` cannot be written.
+        UserError: a file is missing, compressed or no TFRecord; the features do not fit; too many records are left out
+            or lost; or `index` cannot be written.
     """
     given = files if isinstance(files, Mapping) else {"": files}
     lists = {split: [some] if isinstance(some, str | Path) else some for split, some in given.items()}
     globs = {split: list(map(str, some)) for split, some in lists.items()}
     stated = None if features is None else {each: with_classes(words) for each, words in features.items()}
-    done = adopt(Adoption(globs, str(index), stated, label, key, splits or {}, name))
+    done = adopt(Adoption(globs, str(index), stated, label, key, splits or {}, name, max_share))
+    if done.manifest.gate.get("breaches") and done.held_back:
+        raise AdoptError(f"{index}: {done.held_back}: restore the files, or `recordmill versions approve {index}`")
     for note in done.notes:
         logging.getLogger("recordmill").warning("%s", note)
     for reason, records in done.manifest.rejects.get("by_reason", {}).items() if done.is_new else ():

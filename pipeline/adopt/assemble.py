@@ -214,7 +214,8 @@ class Assembly:
             fault = faults.get(int(layouts[record])) if record < each.records else None
             if fault is None:
                 damage = damaged.get(record)
-                rest = "; the rest of the file cannot be read" if record == each.records else ""
+                rest = f"; {each.found.info.bytes - int(each.offsets[-1]):,} bytes of the file cannot be read"
+                rest = rest if record == each.records else ""
                 where = f" at byte {damage.byte:,}: {damage.message}" if damage else ""
                 fault = "damaged_record", f"record {record:,}{where}{rest}", None
             reason, message, column = fault

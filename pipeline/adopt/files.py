@@ -31,6 +31,7 @@ NAMED_SO = re.compile(r"\.tfrecord[^/]*\Z|\.(tfrec|records?)\Z")  # the path of 
 BESIDE = ("features.json", "label_map.pbtxt", "labels.txt", "classes.txt", ".labels.txt")
 """Endings of the files beside the data that say what is in it."""
 MOST_BESIDE = 16 << 20  # 16 MiB of each
+MAX_SHARE = 0.01  # as `rejects.max_share` of a build
 FORMAT, READ = "adopt 1", "adopt 2"  # of what a pass over a file finds, and of what is made of it
 
 
@@ -57,6 +58,7 @@ class Adoption:
     splits: Mapping[str, float] = field(default_factory=dict)
     """Shares by which the keys' hashes divide the files; empty: files are whole."""
     name: str | None = None  # the dataset's name; None: of the output's last part
+    max_share: float = MAX_SHARE  # of the records that may be left out
 
     @property
     def options(self) -> dict[str, Any]:

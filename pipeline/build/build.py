@@ -83,6 +83,7 @@ def run(spec: Spec, output: str, options: RunOptions, listener: Listener, *, alo
     if options.runner == "flink":
         FlinkCluster(options.flink).jar()  # raises if an option is missing or the cluster does not answer
     publishing.check_output(output)
+    building = building_folder(output, options.work)
     open_store(output).check_conditions()
     files = Listings(source_files(options.beam_options, passes_on=options.runner == "flink"))
     build = Build(spec, output, files, options, listener)
@@ -93,7 +94,6 @@ def run(spec: Spec, output: str, options: RunOptions, listener: Listener, *, alo
     with suppress(UserError, OSError):  # the version is published; the next build sweeps
         if published.exit_code is ExitCode.UP_TO_DATE and not options.spans:
             remove_held_back(output, published.manifest.version)
-        building = building_folder(output, options.work)
         if published.is_new or is_local(output) or builds(building):  # in a bucket it takes a request a version
             sweep(output, building)
     return published
@@ -112,6 +112,7 @@ def _leased(build: Build) -> Iterator[tuple[Build, leases.Lease]]:
 
     try:
         with leases.hold(open_store(output), leases.BUILD, wait) as lease:
+            build.listener.on_stage(Stage.PLAN)
             yield (build.again() if waited_for or not build.base.is_current() else build), lease
     finally:
         if is_local(output) and not was_there:

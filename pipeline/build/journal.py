@@ -3,6 +3,7 @@
 The entry, without options, is a line of the output's `history.jsonl` and the source of `--metrics`.
 """
 
+import posixpath
 import threading
 import time
 from collections import Counter, defaultdict
@@ -67,6 +68,8 @@ class Journal:
         def on_stage(stage: str) -> None:
             if isinstance(stage, Stage):
                 self._begin(stage)
+            if stage is Stage.PLAN and self.entry["live_before"]:  # it holds the lease; another output may stay empty
+                note(self._output, lambda: self.entry)
             listener.on_stage(stage)
 
         return replace(listener, on_plan=on_plan, on_stage=on_stage)
@@ -83,7 +86,7 @@ class Journal:
         self.entry |= {
             "end": DRY_RUN if published is None and exit_code is ExitCode.PUBLISHED else ENDS.get(exit_code, FAILED),
             "exit_code": int(exit_code),
-            "name": self.entry["name"] or (live and live.name),  # of an unreadable spec
+            "name": self.entry["name"] or (live.name if live else posixpath.basename(self._output.rstrip("/"))),
             "message": message and public_message(message),
             "ended_at": now(),
             "seconds": round(time.monotonic() - self._began, 3),

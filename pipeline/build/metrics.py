@@ -1,11 +1,21 @@
-"""Writes the metrics of a build's end (OpenMetrics) from its entry in the history, for `--metrics`."""
+"""Writes the metrics of a build's end (OpenMetrics) from its entry in the history, for `--metrics`.
 
+Each file has every figure, zeros too: a push replaces what an earlier night said.
+"""
+
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
 
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.paths import write_atomically
+from recordmill.pipeline.errors import ExitCode, UserError, code_of
+from recordmill.pipeline.safe_text import say
+from recordmill.pipeline.sources.faults import REASONS
+from recordmill.pipeline.versions.latest import now
+from recordmill.pipeline.versions.publishing import live_manifest
 from recordmill.pipeline.versions.stores.traffic import ASKED
 
 HELP = {
@@ -27,6 +37,7 @@ HELP = {
 }
 """Each metric's meaning; all are gauges, with the dataset's name as a label."""
 ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
+STAGES = ("plan", "load", "look", "write", "compare", "serve", "publish")
 Sample = tuple[str, dict[str, str], float]
 
 
@@ -37,6 +48,23 @@ def write_metrics(path: str, entry: Mapping[str, Any], live: Manifest | None) ->
     except OSError as error:
         return f"the metrics were not written: {error}"
     return None
+
+
+@contextmanager
+def measured(path: str | None, output: str, name: str) -> Iterator[dict[str, Any]]:
+    """Yields an adoption's entry, and writes its metrics at the end, also after an error; warns if that fails."""
+    entry, live = dict[str, Any](name=name, exit_code=int(ExitCode.INTERRUPTED)), None
+    try:
+        yield entry
+    except Exception as error:
+        entry["exit_code"] = int(code_of(error))
+        raise
+    finally:
+        if path is not None:
+            with suppress(UserError, OSError):
+                live = live_manifest(output)
+            if warning := write_metrics(path, entry | {"ended_at": now()}, live):
+                say(warning, sys.stderr)
 
 
 def to_openmetrics(entry: Mapping[str, Any], live: Manifest | None) -> str:
@@ -56,24 +84,24 @@ def _samples(entry: Mapping[str, Any], live: Manifest | None) -> Iterator[Sample
     yield "build_exit_code", {}, entry["exit_code"]
     if entry.get("ended_at"):
         yield "build_ended_timestamp_seconds", {}, _seconds(entry["ended_at"])
-    for stage, seconds in entry.get("stages", {}).items():
-        yield "build_duration_seconds", {"stage": stage}, seconds
-    for outcome, rows in entry.get("rows", {}).items():
-        yield "build_rows", {"outcome": outcome}, rows
-    for reason, rows in entry.get("rejects", {}).items():
-        yield "build_rejected_rows", {"reason": reason}, rows
-    if entry.get("bytes") is not None:
-        yield "build_bytes", {}, entry["bytes"]
+    spans = {state: len(names) for state, names in entry.get("spans", {}).items()}
+    for name, label, known, figures in (
+        ("build_duration_seconds", "stage", STAGES, entry.get("stages", {})),
+        ("build_rows", "outcome", ("read", "written", "rejected", "duplicates"), entry.get("rows", {})),
+        ("build_rejected_rows", "reason", REASONS if entry.get("version") else (), entry.get("rejects", {})),
+        ("build_spans", "state", ("built", "kept"), spans),
+    ):
+        for what, figure in {**dict.fromkeys(known, 0), **figures}.items():
+            yield name, {label: what}, figure
+    yield "build_bytes", {}, entry.get("bytes") or 0
     for kind, counts in entry.get(ASKED, {}).items():
         for what, count in counts.items():
             yield f"build_store_{what}", {"kind": kind}, count
-    for state, spans in entry.get("spans", {}).items():
-        yield "build_spans", {"state": state}, len(spans)
-    if gate := entry.get("gate"):
-        for rule, figures in gate["figures"].items():
-            for subject, figure in figures.items():
-                yield "gate_figure", {"rule": rule, "subject": subject}, figure
-        yield "gate_breaches", {}, len(gate["breaches"])
+    gate = entry.get("gate") or {}
+    for rule, figures in gate.get("figures", {}).items():
+        for subject, figure in figures.items():
+            yield "gate_figure", {"rule": rule, "subject": subject}, figure
+    yield "gate_breaches", {}, len(gate.get("breaches", ()))
     if live is not None:
         if built_at := live.provenance.get("built_at"):
             yield "live_built_timestamp_seconds", {}, _seconds(built_at)

@@ -2,12 +2,22 @@
 
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, CallbackParam, Option
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
-DatasetFolder = Annotated[str, Argument(metavar="DIR", help="The dataset's folder, or its URL.", show_default=False)]
-VersionFolder = Annotated[str, Argument(help="The dataset's folder, or a version's; or its URL.", show_default=False)]
+
+def named(param: CallbackParam, value: Any) -> Any:
+    """Passes a path or URL on. Raises: TyperException: it is empty, as of an unset variable."""
+    if value == "":
+        raise TyperException(f"{param.metavar or param.opts[0]} is empty, as of an unset variable: name a folder")
+    return value
+
+
+HELP = "The dataset's folder, or its URL."
+DatasetFolder = Annotated[str, Argument(metavar="DIR", help=HELP, show_default=False, callback=named)]
+HELP = "The dataset's folder, or a version's; or its URL."
+VersionFolder = Annotated[str, Argument(help=HELP, show_default=False, callback=named)]
 OtherVersion = Annotated[
     str | None,
     Option("--version", help="A version instead of the live one: its name, number, or a part of the name."),
@@ -22,7 +32,7 @@ WorkFolder = Annotated[
 
 def to_output(help_: str) -> Any:
     """Makes the option `--output`."""
-    return Option("--output", "-o", help=help_, show_default=False)
+    return Option("--output", "-o", help=help_, show_default=False, callback=named)
 
 
 class VersionCommand(TyperCommand):

@@ -131,14 +131,18 @@ def plan(
     """Say what a build would read, reject and write, and warn: `recordmill plan dataset.yaml [-- BEAM OPTIONS]`."""
     check_extra()
     from recordmill.pipeline.build.build import source_files
+    from recordmill.pipeline.build.inputs.span_sources import left_out
     from recordmill.pipeline.dataset.manifest import Manifest
     from recordmill.pipeline.forecast.forecast import forecast, lines_of
 
     parsed, options = recordmill.load_spec(str(spec)), recordmill.RunOptions(beam_options=tuple(context.args))
+    files = source_files(context.args)
     with quiet():
-        result = forecast(parsed, source_files(context.args), output, options)
+        result = forecast(parsed, files, output, options)
     if isinstance(result, Manifest):
         print_line(f"nothing has changed since {result.version} was built: a build would end at once")
+        for line in left_out(parsed, files):
+            print_line(f"note: {line}")
         return 0
     if as_json:
         print_json(result.to_json())
@@ -253,6 +257,8 @@ def adopt(
     label: Annotated[str | None, Option(help="The feature to predict; by default found.")] = None,
     key: Annotated[str | None, Option(help="The records' feature with the key; by default file and number.")] = None,
     name: Annotated[str | None, Option(help="The dataset's name; by default of the output.")] = None,
+    max_share: Annotated[float, Option(min=0, max=1, help="The share of records that may be left out.")] = 0.01,
+    metrics: Metrics = None,
     quietly: Annotated[bool, Option("--quiet", "-q", help="Print only errors.")] = False,
 ) -> int:
     """Read TFRecord files in place: `recordmill adopt 'old/train-*' --split train -o DIR`."""
@@ -261,13 +267,15 @@ def adopt(
     from recordmill.pipeline.adopt.adopt import adopt
     from recordmill.pipeline.adopt.files import Adoption
     from recordmill.pipeline.adopt.stated import read_features
+    from recordmill.pipeline.build.metrics import measured
 
     console = Screen(stderr=True, quiet=quietly)
     features = None if spec is None else read_features(spec)
-    adoption = Adoption(context.meta["splits"], output, features, label, key, _shares(split), name)
+    adoption = Adoption(context.meta["splits"], output, features, label, key, _shares(split), name, max_share)
     columns = TextColumn("{task.description}"), BarColumn(bar_width=24), DownloadColumn(), TimeRemainingColumn()
     is_hidden = not console.is_terminal or console.quiet
-    with Progress(*columns, console=console, transient=True, disable=is_hidden) as bar:
+    bar = Progress(*columns, console=console, transient=True, disable=is_hidden)
+    with measured(metrics, output, adoption.dataset) as entry, bar:
         task = bar.add_task("reading", total=None)
 
         def on_plan(size: int) -> Any:
@@ -275,17 +283,22 @@ def adopt(
             return lambda read: bar.advance(task, read)
 
         done = adopt(adoption, lambda holder: console.print(f"waiting for {holder}, which works in {output}"), on_plan)
+        status = ExitCode.GATE if done.held_back else ExitCode.PUBLISHED if done.is_new else ExitCode.UP_TO_DATE
+        made = done.manifest
+        entry |= {"exit_code": int(status), "version": made.version, "rows": made.rows, "gate": made.gate}
+        entry |= {"rejects": made.rejects.get("by_reason", {}), "bytes": made.bytes}
     if not quietly:
-        _print_adopted(done)
-    return ExitCode.GATE if done.is_held_back else ExitCode.PUBLISHED if done.is_new else ExitCode.UP_TO_DATE
+        _print_adopted(done, output)
+    return status
 
 
-def _print_adopted(done: "Adopted") -> None:
+def _print_adopted(done: "Adopted", output: str) -> None:
     manifest, read = done.manifest, done.manifest.rows.get("read", 0)
     if not done.is_new:
         print_line(f"Nothing has changed since version {manifest.version}, which is live in {done.folder}")
         return
-    print_line(f"Adopted {manifest.name} {manifest.version}: {count(read, 'record')}, read in place")
+    records = count(read, "record") if manifest.records == read else f"{manifest.records:,} of {read:,} records"
+    print_line(f"Adopted {manifest.name} {manifest.version}: {records}, read in place")
     for name, split in manifest.splits.items():
         print_line(f"  {name:<12} {split.records:>10,} records in {count(len(split.shards), 'file')}")
     for reason, rejected in manifest.rejects.get("by_reason", {}).items():
@@ -298,8 +311,9 @@ def _print_adopted(done: "Adopted") -> None:
             file = f"{done.folder}/vocabularies/{name}.vocabulary.txt"
             words = {option: value for option, value in words.items() if option != "classes"} | {"classes_file": file}
         print_line(f"  {name}: {json.dumps(words)}")
-    if done.is_held_back:
-        print_line(f"{manifest.version} is held back: a version of the same files was rolled back")
+    if done.held_back:
+        approve = f"`recordmill versions approve {output}` makes it live"
+        print_line(f"{manifest.version} is held back: {done.held_back}; {approve}")
     print_line(f"  in {done.folder}")
 
 

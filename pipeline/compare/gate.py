@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 DISTRIBUTIONS = ("psi", "shift", "jensen_shannon", "l_infinity", "names_lost")
 """Rules that need `min_values`; the others need `min_rows`."""
+LEARNED = "out_of_vocabulary"  # of free text, each day has new words: too few spans only show how many
 KEEPING_IDS = ("category", "categories")  # kinds that keep names' ids from version to version
 
 
@@ -84,7 +85,9 @@ def judge(before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> Verd
     rows = {name: after.manifest.spans[name].rows.get("written", 0) for name in after.spans}
     of_spans = [figure for span, count in rows.items() for figure in usual.row_figures(span, count)]
     limited = _limited([*compared.figures, *of_spans], before, after, gate)
-    figures = [usual.applied(figure) for figure in limited]
+    learned = [name for name in after.manifest.features if not gate.is_own(LEARNED, name)]
+    learned = [] if LEARNED in gate.model_fields_set else learned
+    figures = [usual.applied(each, learns=each.rule == LEARNED and each.feature in learned) for each in limited]
     if damaged := _damaged(compared, gate):  # unjudged parts must not go live unnoticed
         detail = f"{'; '.join(damaged)}; see `recordmill verify`"
         figures.append(Figure("not_compared", "features", len(damaged), detail, limit=0.0))

@@ -26,6 +26,7 @@ from recordmill.pipeline.dataset import arrow_tables, manifest_parts, profile
 from recordmill.pipeline.dataset.file_names import REPORT, span_file
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
 from recordmill.pipeline.dataset.paths import read_inner
+from recordmill.pipeline.safe_text import count
 
 LEAST = 5  # earlier spans
 LEAST_ALIKE = 2  # of one weekday or hour
@@ -63,26 +64,28 @@ class Usual:
         """Lists the other spans with the same name except for digits."""
         return [name for name in self.rows if name != span and _shape(name) == _shape(span)]
 
-    def applied(self, figure: Figure) -> Figure:
-        """Adds the largest usual figure: of enough earlier spans, or approved."""
+    def applied(self, figure: Figure, *, learns: bool = False) -> Figure:
+        """Adds the largest usual figure: of enough earlier spans, or approved; its own, if it `learns` from too few."""
         known = [figure.usual, self.approved.get(figure.rule, {}).get(figure.subject, {}).get(figure.span)]
         spans = self.earlier(figure.span) if figure.span and figure.usual is None else []
         if len(spans) >= LEAST:
             figures = self.figures.get(figure.rule, {}).get(figure.subject, {})
             known.append(max(figures.get(span, 0.0) for span in spans))
+        elif learns and self.rows and (figure.span or len(self.rows) < LEAST):
+            known.append(figure.value)
         return replace(figure, usual=max((each for each in known if each is not None), default=None))
 
     def row_figures(self, span: str, rows: int) -> Iterator[Figure]:
-        """Compares a new span's rows with the median of earlier spans, given enough of both.
+        """Compares a new span's rows with the median of earlier spans, given enough of both; one without rows with any.
 
         Prefers spans of the same weekday or hour, given enough. The steadier these are, the narrower is the limit.
         """
         earlier = self.earlier(span)
         alike = [name for name in earlier if _rhythm(name) == _rhythm(span)]
         counts = [self.rows[name] for name in (alike if len(alike) >= LEAST_ALIKE else earlier)]
-        if len(earlier) >= LEAST and (middle := median(counts)):
+        if (len(earlier) >= LEAST or (counts and not rows)) and (middle := median(counts)):
             shortfalls = [max(0.0, 1 - count / middle) for count in (rows, *counts)]
-            detail = f"{rows:,} rows, where {len(counts)} spans like it have {middle:,.0f} (median)"
+            detail = f"{rows:,} rows, where {count(len(counts), 'span')} like it had {middle:,.0f} (median)"
             usual = max(shortfalls[1:])
             limit = self._steady_limit(span, earlier)
             yield Figure("rows_short", "rows", shortfalls[0], detail, middle, span=span, limit=limit, usual=usual)

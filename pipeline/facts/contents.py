@@ -178,6 +178,9 @@ def remarks(contents: Contents) -> Iterator[Remark]:
     yield from (Remark(f"{text}.", _section(manifest, name)) for name, text in loss_warnings(manifest))
     for name in manifest.features:
         yield from (Remark(text, _section(manifest, name)) for text in _feature_warnings(contents, name))
+    if contents.words_are_of_forgotten_rows:
+        text = "Forgotten rows are among the counts of features; those of splits, and of the label, are without them."
+        yield Remark(text, "splits")
     if rejected := manifest.rows.get("rejected"):
         yield Remark(f"{rejected:,} of {manifest.rows.get('read', 0):,} rows were rejected.", "rejects")
     yield from (Remark(f"{line}.", "rejects") for line in learned_from_rejects(manifest))

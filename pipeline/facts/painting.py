@@ -3,8 +3,8 @@
 Padding by `fit: pad` is found at the margins, and hatched: it has the background's colour, is as wide on two opposite
 sides, and on one axis only.
 
->>> hatched(Image.new("RGB", (4, 4)), None).getpixel((0, 0))
-(0, 0, 0)
+>>> content_of(Image.new("RGB", (4, 3)), None)
+(0, 0, 4, 3)
 """
 
 import colorsys
@@ -42,9 +42,9 @@ class Picture(NamedTuple):
     pixels: npt.NDArray[Any]
     mask: Masked | None  # its description, if it is one
     under: Levels | None  # of a mask, the pixels of its image, if any
-    plain: Image.Image
+    plain: Image.Image  # without padding
     shown: Image.Image  # with hatched padding
-    boxes: Sequence[tuple[Box, str]]  # with names
+    boxes: Sequence[tuple[Box, str, str]]  # with names and colours
     poses: Sequence[Pose]
     words: str  # the range of a deep image's numbers; else empty
 
@@ -118,19 +118,27 @@ def range_words(image: StoredImage, pixels: npt.NDArray[Any]) -> str:
     return "".join(f", {low:,.4g}…{high:,.4g}" for low, high in shown)
 
 
-def hatched(image: Image.Image, background: Color | None) -> Image.Image:
-    """Hatches an image's padding, if any."""
+def content_of(image: Image.Image, background: Color | None) -> tuple[int, int, int, int]:
+    """Returns the left, upper, right and lower edge of an image inside its padding, if any."""
+    whole = 0, 0, image.width, image.height
     if background is None:
-        return image
+        return whole
     pixels, color = np.asarray(image), luma(*background) if image.mode == "L" else background
     near = np.abs(pixels.astype(int) - color) <= TOLERANCE
     is_background = np.all(near.reshape(*pixels.shape[:2], -1), axis=2)
     above, beside = _margins(is_background), _margins(is_background.T)
     if above is None or beside is None or any(above) == any(beside):
+        return whole
+    return beside[0], above[0], image.width - beside[1], image.height - above[1]
+
+
+def hatched(image: Image.Image, content: tuple[int, int, int, int]) -> Image.Image:
+    """Hatches an image outside its content."""
+    if content == (0, 0, *image.size):
         return image
-    rows, columns = np.indices(is_background.shape)
-    place, size, (before, after) = (rows, image.height, above) if any(above) else (columns, image.width, beside)
-    is_padding = (place < before) | (place >= size - after)
+    left, upper, right, lower = content
+    is_padding = np.ones(image.size[::-1], np.bool_)
+    is_padding[upper:lower, left:right] = False
     return Image.fromarray(_striped(np.asarray(image.convert("RGB")), is_padding))
 
 

@@ -22,7 +22,7 @@ from recordmill.pipeline.facts.painting import MaskClass, Picture, Pose, mask_cl
 from recordmill.pipeline.facts.sample import FeatureRoles, images_of
 from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.inspection.records import Record
-from recordmill.pipeline.inspection.values import COLORS, color_of, raw_image
+from recordmill.pipeline.inspection.values import raw_image
 from recordmill.pipeline.reader.order import combine, uniform
 from recordmill.pipeline.reader.rows import AUGMENT
 from recordmill.pipeline.safe_text import cut, printable
@@ -182,12 +182,12 @@ def _tiles(picture: Picture, what: str, position: int, changes: Changes) -> Iter
     yield _tile(what + picture.words, picture.shown, boxes, poses)
     for epoch in range(DRAWS if changes else 0):
         augmented = partial(_augmented, changes, position, epoch)
-        moved = np.array([box for box, _ in boxes], np.float32).reshape(-1, 4)
+        moved = np.array([box for box, *_ in boxes], np.float32).reshape(-1, 4)
         moved_poses = [(each, points.copy()) for each, points in poses]
         lying: list[Lying] = [MovedBoxes(moved)] if boxes else []
         lying += [MovedKeypoints(points, each.partners) for each, points in moved_poses]
         shown = seen(augmented(picture.pixels, lying, mask), None if under is None else augmented(under), mask)
-        kept = [(Box(*box), name) for box, (_, name) in zip(moved.tolist(), boxes, strict=True) if any(box)]
+        kept = [(Box(*box), *named) for box, (_, *named) in zip(moved.tolist(), boxes, strict=True) if any(box)]
         yield _tile(f"augmented {epoch + 1}", shown, kept, moved_poses)
 
 
@@ -204,15 +204,15 @@ def _augmented(
         raise DatasetError(str(error)) from None
 
 
-def _tile(what: str, image: Image.Image, boxes: Sequence[tuple[Box, str]] = (), poses: Sequence[Pose] = ()) -> Tile:
+def _tile(what: str, image: Image.Image, boxes: Sequence[tuple[Any, ...]] = (), poses: Sequence[Pose] = ()) -> Tile:
     """Fits an image to a tile and draws its boxes with names, one colour per name, and its key points."""
     copy = fitted(image).convert("RGB")
     pen = ImageDraw.Draw(copy)
-    for box, name in boxes:
+    for box, name, color in boxes:
         left, right = sorted((box.x_min * (copy.width - 1), box.x_max * (copy.width - 1)))
         top, bottom = sorted((box.y_min * (copy.height - 1), box.y_max * (copy.height - 1)))
         pen.rectangle((left - 1, top - 1, right + 1, bottom + 1), outline="#000000", width=3)
-        color, place = COLORS[color_of(name)], (left + 2, top - LINE if top >= LINE else top)
+        place = left + 2, top - LINE if top >= LINE else top
         pen.rectangle((left, top, right, bottom), outline=color)
         pen.text(place, _cut(printable(name), TILE), color, font(), stroke_width=2, stroke_fill="#000000")
     return f"{what}, {image.width}×{image.height}", with_poses(copy, poses)

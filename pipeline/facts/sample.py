@@ -5,8 +5,10 @@ Records are ordered by the hash of the key, so a split's first ones are a reprod
 'cat ×2, dog'
 """
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
@@ -17,7 +19,7 @@ from PIL import ImageStat
 
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.version import DatasetVersion
-from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.facts import painting
 from recordmill.pipeline.facts.painting import Color, Levels, MaskClass, Picture
 from recordmill.pipeline.facts.version import VersionFacts, shown_split
@@ -54,7 +56,7 @@ class Drawn(NamedTuple):
     y: float
     width: float
     height: float
-    color: int
+    color: str
     name: str  # its class, or empty
 
 
@@ -106,7 +108,7 @@ class RecordSample:
     masks: Mapping[str, Sequence[MaskClass]] = field(default_factory=dict)  # of the examples
 
     @property
-    def legend(self) -> list[tuple[str, int]]:
+    def legend(self) -> list[tuple[str, str]]:
         """Names of the examples' boxes with their colours, the most frequent first."""
         boxes = (box for example in self.examples for image in example.images for box in image.boxes if box.name)
         return [name for name, _ in Counter((box.name, box.color) for box in boxes).most_common()]
@@ -174,6 +176,7 @@ class FeatureRoles:
     names: Collection[str]  # features with several names per row; they name the boxes of a row, if as many
     backgrounds: Mapping[str, Color]  # the padding's colour of padded images
     masks: Mapping[str, Masked]
+    numbers: Mapping[str, int]  # of the colours of names, those of masks are their values
 
     @classmethod
     def of(cls, dataset: DatasetVersion) -> "FeatureRoles":
@@ -189,7 +192,8 @@ class FeatureRoles:
         on_images = of_kind(Pixels), of_kind(BoxesDescription), of_kind(KeypointsDescription)
         words = of_kind(TextDescription), of_kind(CategoriesDescription)
         masks = {name: each for name, each in known.items() if isinstance(each, Masked)}
-        return cls(label, classes, *on_images, *words, backgrounds, masks)
+        numbers = _numbers(dataset, masks, on_images[1], words[1])
+        return cls(label, classes, *on_images, *words, backgrounds, masks, numbers)
 
     @property
     def class_masks(self) -> dict[str, MaskDescription]:
@@ -223,7 +227,7 @@ class FeatureRoles:
             if measured is not None:
                 measured[each.feature].add(each)
             shown = painting.with_poses(notebook.small(each.shown, side), each.poses)
-            boxes = [_drawn(box, name, *shown.size) for box, name in each.boxes]
+            boxes = [_drawn(box, name, color, *shown.size) for box, name, color in each.boxes]
             size = f"{each.shown.width}×{each.shown.height}{each.words}"
             if each.words:
                 ranges.setdefault(each.feature, f"black…white{each.words.replace(',', ' ', 1)}")
@@ -239,7 +243,11 @@ class FeatureRoles:
                 below = record.values.get(mask.image) if mask else None
                 under = below.array() if below else None
                 plain = painting.seen(pixels, under, mask)
-                shown, words = painting.hatched(plain, self.backgrounds.get(name)), painting.range_words(image, pixels)
+                content, words = (
+                    painting.content_of(plain, self.backgrounds.get(name)),
+                    painting.range_words(image, pixels),
+                )
+                plain, shown = plain.crop(content), painting.hatched(plain, content)
                 lying = list(self._named_boxes(record, name)), self._poses(record, name)
                 yield Picture(name, image, pixels, mask, under, plain, shown, *lying, words)
 
@@ -259,15 +267,16 @@ class FeatureRoles:
         lists = {name: count(len(value), "image") for name, value in found.items() if value and isinstance(value, list)}
         return texts, lists | {name: in_words(value) for name, value in record.values.items() if name not in shown}
 
-    def _named_boxes(self, record: Record, image: str) -> Iterator[tuple[Box, str]]:
-        """Yields an image's boxes with their names, if a feature has as many names as boxes.
+    def _named_boxes(self, record: Record, image: str) -> Iterator[tuple[Box, str, str]]:
+        """Yields an image's boxes with their names and colours, if a feature has as many names as boxes.
 
         Otherwise a box is named after its feature, or, with a single feature of boxes, not at all.
         """
         for feature in (name for name, each in self.boxes.items() if each.image == image):
             boxes, other = record.values[feature], feature if len(self.boxes) > 1 else ""
             named = next((record.values[name] for name in self.names if len(record.values[name]) == len(boxes)), None)
-            yield from zip(boxes, map(in_words, named or [other] * len(boxes)), strict=True)
+            for box, name in zip(boxes, map(in_words, named or [other] * len(boxes)), strict=True):
+                yield box, name, painting.mask_color(self.numbers.get(name) or color_of(name))
 
     def _poses(self, record: Record, image: str) -> list[painting.Pose]:
         """Returns an image's key points, by feature."""
@@ -275,10 +284,24 @@ class FeatureRoles:
         return [(each, np.array(points, np.float32).reshape(-1, *each.shape)) for each, points in on_it]
 
 
-def _drawn(box: Box, name: str, width: int, height: int) -> Drawn:
+def _numbers(
+    dataset: DatasetVersion, masks: Mapping[str, Masked], boxes: Collection[str], names: Collection[str]
+) -> dict[str, int]:
+    """Numbers the names of boxes: by the values of masks, then from the first free number."""
+    classes = [each.classes or {} for each in masks.values() if isinstance(each, MaskDescription)]
+    numbers = {name: int(value) for each in classes[::-1] for value, name in each.items() if int(value)}
+    words = [*boxes]
+    for feature in names if boxes else ():
+        with suppress(DatasetError):  # hashed
+            words += dataset.vocabulary(feature)
+    free = itertools.filterfalse({*numbers.values()}.__contains__, itertools.count(1))
+    return numbers | dict(zip([name for name in dict.fromkeys(words) if name not in numbers], free, strict=False))
+
+
+def _drawn(box: Box, name: str, color: str, width: int, height: int) -> Drawn:
     left, top = min(box.x_min, box.x_max) * width, min(box.y_min, box.y_max) * height
     across, down = abs(box.x_max - box.x_min) * width, abs(box.y_max - box.y_min) * height
-    return Drawn(round(left, 1), round(top, 1), round(across, 1), round(down, 1), color_of(name), name)
+    return Drawn(round(left, 1), round(top, 1), round(across, 1), round(down, 1), color, name)
 
 
 def images_of(record: Record, feature: str) -> list[StoredImage]:
@@ -360,5 +383,9 @@ def _records_html(dataset: DatasetVersion) -> str:
 def background_of(options: Mapping[str, Any]) -> Color | None:
     """Returns the padding's colour by an image's options in the spec; None without padding."""
     is_padded = options.get("fit") == "pad" and options.get("size") is not None
-    colour = options.get("background")
-    return tuple(colour) if is_padded and isinstance(colour, list | tuple) and len(colour) == 3 else None
+    colors = (
+        options.get("padding"),
+        options.get("background"),
+    )  # a deep image's is a number, an earlier one's its padding
+    colour = colors[0] or colors[1] if isinstance(colors[1], list | tuple) else None
+    return tuple(colour) if is_padded and colour is not None and len(colour) == 3 else None

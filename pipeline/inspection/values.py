@@ -14,6 +14,7 @@ import io
 import json
 import math
 import warnings
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -232,12 +233,12 @@ def as_image(pixels: npt.NDArray[Any]) -> Image.Image:
 
 
 BOXED_SIDE = 256  # pixels of an image with boxes drawn
-COLORS = ("#ff453a", "#30d158", "#0a84ff", "#ffd60a", "#bf5af2", "#64d2ff", "#ff9f0a", "#ff375f")
+COLORS = ("#ff453a", "#30d158", "#0a84ff", "#ffd60a", "#bf5af2", "#64d2ff", "#ff9f0a", "#a2845e")
 
 
 def color_of(name: object) -> int:
-    """Returns a name's index in `COLORS`, the same in every image."""
-    return sum(str(name).encode("utf-8", "surrogateescape")) % len(COLORS)
+    """Returns the number, from 1, of the colour of a name outside a dataset's vocabularies."""
+    return 1 + zlib.crc32(str(name).encode("utf-8", "surrogateescape")) % 255
 
 
 MOST_PIXELS = 64_000_000

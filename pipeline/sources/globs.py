@@ -144,8 +144,14 @@ class Template:
         return f"{shown}: {wanted}; write a folder with this literal name as {without_spans(f'{{{min(self.names)}}}')}"
 
     def glob(self) -> str:
-        """Returns a pattern for the paths of all spans."""
-        return PLACEHOLDER.sub(lambda match: "[0-9]" * DIGITS.get(match[1], 0) or "*", self.path)
+        """Returns a pattern for the paths of all spans; with dates also of invalid ones, such as 2026-1-5."""
+        return PLACEHOLDER.sub(lambda match: "[0-9]*" if match[1] in DIGITS else "*", self.path)
+
+    def named(self, path: str) -> str:
+        """Returns the part of a path that names its span."""
+        parts = self.path.split("/")
+        last = max(number for number, part in enumerate(parts) if PLACEHOLDER.search(part))
+        return "/".join(path.split("/")[: last + 1])
 
     def span_of(self, path: str) -> str | None:
         """Returns the span of a matching path, or of a path below one; None for an invalid date."""

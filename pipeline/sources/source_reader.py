@@ -27,6 +27,10 @@ class SourceError(UserError):
     """Raised if a source cannot be read at all; the message is one clear line for the user."""
 
 
+class NoRowError(SourceError):
+    """No file of a source holds a row."""
+
+
 @dataclass(frozen=True)
 class Chunk:
     """A piece of a source, read by one worker."""

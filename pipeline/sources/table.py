@@ -16,10 +16,11 @@ from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob, without_slash
 from recordmill.pipeline.sources.options import TableOptions
 from recordmill.pipeline.sources.paths import check_names, is_image, join, listed, may_be_image, note, planning
-from recordmill.pipeline.sources.source_reader import Chunk, Plan, SourceError, SourceReader
+from recordmill.pipeline.sources.source_reader import Chunk, NoRowError, Plan, SourceError, SourceReader
 
 SHOWN_COLUMNS = 10
 UNREAD = "unused columns"
+EMPTY = "empty files, left out"
 FILES_AT_ONCE = 8
 IMAGES_CHUNK_BYTES = 64 << 20  # 64 MiB: 8 MiB would hold only a handful of images
 TableOf = TypeVar("TableOf", bound=TableOptions)
@@ -79,22 +80,29 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
             inputs = self._used(listed)
             if not inputs:
                 endings = " or ".join(f"*{ending}" for ending in self.endings)
-                nothing = f"no such file, or no {endings} in it"
-                raise SourceError(f"{self.source.path}: {'every file is empty' if listed else nothing}")
+                if listed:
+                    raise NoRowError(f"{self.source.path}: every file is empty")
+                raise SourceError(f"{self.source.path}: no such file, or no {endings} in it")
             cut = self.cut(files, root, inputs, columns, chunk_bytes)
             check_names(join(root, inputs[0].path), required(columns), cut.names, self.looks_at)
-            empty = [] if len(inputs) == len(listed) else [file.path for file in listed if not file.bytes]
+            empty = self.empty(files)
             for path in empty:
-                files.open(join(root, path)).close()  # raises for a broken link, listed with 0 bytes
-            notes = cut.notes + note("empty files, left out", empty) + unused(cut.names, columns)
+                files.open(path).close()  # raises for a broken link, listed with 0 bytes
+            notes = cut.notes + note(EMPTY, empty) + unused(cut.names, columns)
             total, used = sum(file.bytes for file in inputs), FileList(chain(inputs, self._images(files, columns)))
             names = list(dict.fromkeys([*cut.names, *self.of_path]))
             return replace(cut, bytes=total, inputs=used, notes=notes, names=names, of_path=self.of_path)
 
     def list_inputs(self, files: Files, columns: Columns) -> Sequence[FileInfo]:
-        """Lists the non-empty files, and the images that rows may refer to."""
+        """Lists the files with content, or the empty ones if all are, and the images that rows may refer to."""
         listed = self._listed(files, self.root(files))
-        return FileList(chain(self._used(listed), self._images(files, columns)))
+        return FileList(chain(self._used(listed) or listed, self._images(files, columns)))
+
+    def empty(self, files: Files) -> list[str]:
+        """Lists the files of 0 bytes beside others, with full paths."""
+        listed = self._listed(files, root := self.root(files))
+        used = self._used(listed)
+        return [] if len(used) == len(listed) else [join(root, file.path) for file in listed if not file.bytes]
 
     def _listed(self, files: Files, root: str) -> FileList:
         merged = merge(*(files.match(pattern) for pattern in self._patterns(files)), key=attrgetter("path"))

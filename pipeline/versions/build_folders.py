@@ -14,7 +14,7 @@ from pathlib import Path
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, DatasetError
 from recordmill.pipeline.dataset.paths import locate, user_cache
-from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.errors import UserError, check_utf8
 from recordmill.pipeline.versions.files import Needs, needs_of, remove_unneeded
 from recordmill.pipeline.versions.stores.base import CLAIM_FILE, OutputError, Store
 from recordmill.pipeline.versions.stores.bucket import claimant
@@ -28,13 +28,14 @@ PLAN_FILE = "reports/plan.json"  # marks a folder as an attempt: written last an
 def building_folder(output: str, work: str | None = None) -> str:
     """Returns the folder of an output's builds: inside a local output; for a URL in `work`, by default a cache.
 
-    Raises: UserError: `work` is given for a local output; or the folder is a link out of the output.
+    Raises: UserError: `work` is given for a local output; the folder is a link out of the output, or not UTF-8.
     """
+    check_utf8(output)
     if "://" not in output:
         if work is not None:
             raise UserError(f"--work is for outputs at a URL: a build for {output} uses {output}/{BUILDING_FOLDER}")
-        return locate(os.path.abspath(output), BUILDING_FOLDER)
-    folder = os.path.abspath(work or user_cache())
+        return locate(check_utf8(os.path.abspath(output)), BUILDING_FOLDER)
+    folder = check_utf8(os.path.abspath(work or user_cache()))
     return os.path.join(folder, hashlib.sha256(output.encode()).hexdigest()[:16], BUILDING_FOLDER)
 
 

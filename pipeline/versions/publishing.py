@@ -41,6 +41,8 @@ def check_output(output: str, but: Collection[str] = ()) -> None:
             `LATEST` is not a file.
         DatasetError: `versions` is a link out of it.
     """
+    if not output:
+        raise OutputError("the output's name is empty: name a folder or a URL")
     store = open_store(output)
     if is_local(output):
         for folder in (Path(store.url), Path(locate(store.url, VERSIONS_FOLDER))):

@@ -92,8 +92,8 @@ IMAGES = {
     **both("jpeg", 'size: 8, resize: bicubic, store: jpeg, quality: 40, chroma: "4:4:4", normalize: inception',
            lambda levels: through_jpeg(pad(levels, CUBIC, size=(8, 8)), quality=40, subsampling=0), MINUS_ONE_ONE,
            lambda levels: as_jpeg(levels, quality=40, chroma=0), given=smooth, within=4 / 255),  # two levels of -1..1
-    **both("background", "size: 4, resize: lanczos3, background: [9, 60, 200], normalize: caffe",
-           lambda levels: pad(on(levels, (9, 60, 200)), LANCZOS3, (9, 60, 200)), caffe,
+    **both("background", "size: 4, resize: lanczos3, background: [9, 60, 200], padding: [7, 0, 99], normalize: caffe",
+           lambda levels: pad(on(levels, (9, 60, 200)), LANCZOS3, (7, 0, 99)), caffe,
            given=lambda row: picture(row, bands=4)),
     **both("uint16", "size: [3, 5], fit: stretch, resize: lanczos5, dtype: uint16, channels: 1, normalize: dataset",
            stretched(LANCZOS5), by_train, partial(as_png, within=1), given=depth, within=1e-4),  # float32's 24 bits
@@ -146,7 +146,7 @@ def _missing() -> Case:
     for row in (1, 6):
         raw[row], ready[row], checks[row] = ABSENT, np.zeros((4, 4, 1), np.float32), b""
     missing = {"missing": int64(row in (1, 6) for row in range(COUNT))}
-    options = "kind: image, size: 4, optional: true, channels: 1, background: [0, 0, 255], normalize: minus_one_one"
+    options = "kind: image, size: 4, optional: true, channels: 1, padding: [0, 0, 255], normalize: minus_one_one"
     columns, within = {"sometimes": raw}, 4 / 255  # a JPEG's losses
     return Case(
         f"{{{options}, column: sometimes}}",

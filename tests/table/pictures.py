@@ -208,7 +208,7 @@ def auto(levels: Levels, height: int, width: int) -> Levels:
 Sides: TypeAlias = tuple[int, int]
 
 
-def pad(levels: Levels, scale: Scale = auto, fill: Any = WHITE, size: Sides = (4, 4)) -> Levels:
+def pad(levels: Levels, scale: Scale = auto, fill: Any = 0, size: Sides = (4, 4)) -> Levels:
     """The whole picture in the size, centred; an odd margin is larger below and to the right."""
     share = min(to / of for to, of in zip(size, levels.shape, strict=False))
     height, width = (round(share * side) for side in levels.shape[:2])

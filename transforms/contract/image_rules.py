@@ -91,8 +91,9 @@ def luma(red: Any, green: Any, blue: Any) -> Any:
     return (19_595 * red + 38_470 * green + 7_471 * blue + 32_768) // 65_536
 
 
-def background_levels(options: PixelOptions) -> list[Any]:
+def padding_levels(options: PixelOptions) -> list[Any]:
     """Returns the number around padded images, by channel."""
     if options.planes:
         return [options.fill if options.pixel == "float32" else round(options.fill)] * options.channels
-    return list(options.background) if options.channels == 3 else [luma(*options.background)]
+    color = options.padding or options.background
+    return list(color) if options.channels == 3 else [luma(*color)]

@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from recordmill.transforms.contract.image_rules import Placement, background_levels, placement
+from recordmill.transforms.contract.image_rules import Placement, padding_levels, placement
 from recordmill.transforms.contract.kinds.image import PixelOptions, Pixels
 from recordmill.transforms.numpy import opencv
 from recordmill.transforms.numpy.buffers import Array
@@ -55,7 +55,7 @@ def _cut(pixels: Array, start: Sides, size: Sides) -> Array:
 
 def _framed(pixels: Array, goal: Placement, options: PixelOptions) -> Array:
     framed = np.empty((*goal.output, options.channels), pixels.dtype)
-    framed[...] = background_levels(options)
+    framed[...] = padding_levels(options)
     _cut(framed, goal.offset, goal.scaled)[...] = pixels
     return framed
 

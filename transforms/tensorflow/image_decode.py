@@ -26,10 +26,10 @@ import tensorflow as tf
 
 from recordmill.transforms.contract.image_header import PNG
 from recordmill.transforms.contract.image_rules import (
-    background_levels,
     is_transposed,
     luma,
     mirrored,
+    padding_levels,
     placement,
     upright,
 )
@@ -297,8 +297,8 @@ def _cut(image: tf.Tensor, start: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
 
 
 def _framed(image: tf.Tensor, before: tf.Tensor, after: tf.Tensor, options: PixelOptions) -> tf.Tensor:
-    """Adds margins of the background, only along one of the two axes."""
-    colour = background_levels(options)
+    """Adds margins of padding, only along one of the two axes."""
+    colour = padding_levels(options)
 
     def margin(size: tf.Tensor, axis: int) -> tf.Tensor:
         shape = tf.tensor_scatter_nd_update(tf.shape(image, tf.int64), [[axis]], [size])

@@ -4,10 +4,13 @@ The driver adds up the reports of finished steps while the job runs, and at its 
 """
 
 import json
+import posixpath
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import PurePath
 from typing import Any
 
@@ -17,9 +20,11 @@ from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.sources.faults import DUPLICATE, Reject
+from recordmill.pipeline.versions.stores.base import Store
 
 MIN_ROWS = 20  # the least for `max_share_per_file`: in smaller files a single bad row is a large share
 SHOWN_REASONS = 3
+LEFT = "rejected.jsonl"
 STEP = re.compile(rf"(reports|{LOOK_REPORTS})/(chunk|shard)-\d+\.json")
 WHAT_NEXT = "Mend the rows, or raise the limit if the others are enough; then run the same command."
 
@@ -44,12 +49,13 @@ class RejectPlaces:
             before[chunk.source, chunk.file] = None if base is None or count is None else base + count
 
     def of(self, number: int, position: int) -> tuple[str, int | None]:
-        """Returns the file of a chunk's position, relative to the source's folder, and the line or record, from 1.
+        """Returns the file of a chunk's position, below the folder of its source, and the line or record, from 1.
 
         The line is None for a listing, or while unknown: a trial may skip an earlier part of the file.
         """
         chunk, base = self._plan.chunks[number], self._bases[number]
         file, line = self._plan.sources[chunk.source].reader.locate(chunk, position)
+        file = posixpath.join(self._plan.folders[chunk.source], file)
         return file, None if line is None or base is None else base + line
 
     def words(self, number: int, position: int) -> str:
@@ -72,11 +78,24 @@ class RejectPlaces:
             "line": line,
         }
 
+    def lines(self, rejects: Iterable[Reject]) -> bytes:
+        """Returns the published JSONL of rejects."""
+        lines = "".join(json.dumps(self.published(reject), ensure_ascii=False) + "\n" for reject in rejects)
+        return lines.encode("utf-8", "backslashreplace")
+
     def example(self, reject: Reject) -> str:
         """Formats a reject as an example in a message: its place, column and fault."""
         column = "" if reject.column is None else f", column '{reject.column}'"
         words = f"{self.words(reject.chunk, reject.position)}{column}: {self.published(reject)['message']}"
         return one_line(words)
+
+
+def leave(rejects: Iterable[Reject], places: RejectPlaces, workspace: Store) -> list[str]:
+    """Writes the rejects of a build that fails beside its finished work; returns a line on their file."""
+    with suppress(OSError, UserError):
+        workspace.write(LEFT, places.lines(sorted(rejects, key=attrgetter("chunk", "position"))))
+        return [f"All rejects so far are in {workspace.url}/{LEFT}"]
+    return []
 
 
 class TooManyRejectsError(UserError):
@@ -114,7 +133,7 @@ class RejectLimits:
         self._plan, self._planned, self._limits = plan, planned, plan.spec.rejects
         self._chunks = {chunk_step(chunk.index): chunk.index for chunk in plan.chunks}
         self._positions: list[int | None] = [None] * len(plan.chunks)
-        self._seen = set[str]()
+        self._seen, self._written = set[str](), list[str]()
         self._total = Count(len(plan.chunks))
         self._files: dict[tuple[int, str], Count] = {}
         for chunk in plan.chunks:
@@ -148,6 +167,7 @@ class RejectLimits:
                 count.read += report["read"]
                 count.chunks_left -= 1
         if report.get("rejects"):
+            self._written.append(report["rejects"])
             for reject in read_rejects(self._planned.workspace, [report["rejects"]]):
                 self._total.add(reject)
                 self._file(reject.chunk).add(reject)
@@ -175,7 +195,9 @@ class RejectLimits:
             f"  {reason}: {number:,}, such as {places.example(count.examples[reason])}"
             for reason, number in by_frequency(reasons)[:SHOWN_REASONS]
         ]
-        raise TooManyRejectsError("\n".join([first, *such, WHAT_NEXT]))
+        workspace = self._planned.workspace
+        left = leave(read_rejects(workspace, self._written), places, workspace)
+        raise TooManyRejectsError("\n".join([first, *such, *left, WHAT_NEXT]))
 
 
 def by_frequency(reasons: Counter[str]) -> list[tuple[str, int]]:

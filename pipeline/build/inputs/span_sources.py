@@ -5,6 +5,7 @@ import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from operator import attrgetter
 from typing import Any, BinaryIO, NamedTuple
 
@@ -17,14 +18,17 @@ from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats.image_folder import NAMES
-from recordmill.pipeline.sources.globs import Template, is_literal, literal_prefix, without_slash
+from recordmill.pipeline.sources.globs import Template, folder_prefix, is_literal, literal_prefix, without_slash
 from recordmill.pipeline.sources.options import is_template
-from recordmill.pipeline.sources.paths import is_image, planning
-from recordmill.pipeline.sources.source_reader import Plan, SourceError, SourceReader
+from recordmill.pipeline.sources.paths import is_image, note, planning
+from recordmill.pipeline.sources.source_reader import NoRowError, Plan, SourceError, SourceReader
+from recordmill.pipeline.sources.table import EMPTY, TableReader
 from recordmill.pipeline.spec.model import Spec
 
 BASE = "base"  # the span of sources without placeholders
 COMPACT = "compact"  # the span that `--compact` merges all rows into
+NO_DATE = "left out, because their paths name no date"
+NO_ROW = "spans left out, because their files hold no row"
 ADDED = re.compile(r"added-([0-9]+)")
 
 
@@ -37,6 +41,7 @@ class SpanSource:
     columns: Columns  # to read
     span: str | None = None  # of its rows, if the spec has spans
     member: str | None = None  # span in its files' names, where `--compact` merges spans
+    top: str | None = None  # the folder of all spans, with a slash
     key_prefix: str = ""  # the prefix of default keys: two days' `1.jpg` are two rows
     files: Sequence[FileInfo] | None = None  # the files that it reads, with paths relative to its root; None for all
 
@@ -50,13 +55,22 @@ class SpanSource:
         """The span in its files' names."""
         return self.member or self.span
 
+    def folder(self, files: Files) -> str:
+        """Returns the folder of a span's files, below that of all spans; empty if these share it."""
+        return "" if self.top is None else f"{self.reader.root(files)}/"[len(self.top) : -1]
+
     def listed(self, files: Files, *, again: bool = False) -> Sequence[FileInfo]:
         """Lists its files, unless `files` holds them already; `again` lists them anyway. Raises: SourceError."""
         return (not again and self.files) or self.reader.list_inputs(self._seen(files), self.columns)
 
     def planned(self, files: Files, chunk_bytes: int) -> Plan:
-        """Plans the source as `SourceReader.plan`."""
-        return self.reader.plan(self._seen(files), self.columns, chunk_bytes)
+        """Plans the source as `SourceReader.plan`; a span may have no row."""
+        try:
+            return self.reader.plan(self._seen(files), self.columns, chunk_bytes)
+        except NoRowError:
+            if self.span in (None, BASE):
+                raise
+            return Plan([], 0, inputs=self.listed(files), is_exact=True)
 
     def _seen(self, files: Files) -> Files:
         return files if self.files is None else OnlyFiles(files, self)
@@ -147,16 +161,34 @@ def _of_span(whole: SpanSource, span: str, files: Files) -> Iterator[SpanSource]
 
 
 def _parts(whole: SpanSource, files: Files) -> Iterator[SpanSource]:
-    source, template = whole.source, Template(whole.source.path)
-    with planning(source.path):
-        listings = map(files.match, _patterns(source, template.glob()))
-        names = {template.span_of(file.path) for listed in listings for file in listed}
-    spans = sorted(filter(None, names))
+    spans, unnamed = _spans(whole.source, files)
     if not spans:
-        raise SourceError(f"{source.path}: no file names a span")
+        raise SourceError(f"{whole.source.path}: no file names a span{'; '.join(['', *note(NO_DATE, unnamed)])}")
     for span in {BASE, COMPACT} & set(spans):
-        raise SourceError(f"{source.path}: no span can be named {span}: Recordmill uses that name")
+        raise SourceError(f"{whole.source.path}: no span can be named {span}: Recordmill uses that name")
     return (_part(whole, span) for span in spans)
+
+
+def _spans(source: options.SourceOptions, files: Files) -> tuple[list[str], list[str]]:
+    """Returns the names of a source's spans, and paths of their shape that name none."""
+    template, names = Template(source.path), dict[str, str | None]()
+    with planning(source.path):
+        for file in chain.from_iterable(map(files.match, _patterns(source, template.glob()))):
+            names[template.named(file.path)] = template.span_of(file.path)
+    return sorted({*filter(None, names.values())}), sorted(path for path, name in names.items() if name is None)
+
+
+def left_out(spec: Spec, files: Files) -> list[str]:
+    """Says what the sources of a plan without `only` leave out: paths of no date, spans and files without content."""
+    unnamed, empty = list[str](), list[str]()
+    for source in spec.resolved_sources():
+        if is_template(source):
+            unnamed += _spans(source, files)[1]
+        elif isinstance(reader := getattr(reader_of(source), "inner", reader_of(source)), TableReader):
+            empty += reader.empty(files)
+    groups = list_groups(spec, files) if spec.has_templates else []
+    without = {each.of.name or BASE for each in groups} - {each.of.name for each in groups if _has_rows(each)} - {BASE}
+    return note(NO_DATE, unnamed) + note(NO_ROW, sorted(without)) + note(EMPTY, empty)
 
 
 def _part(whole: SpanSource, span: str) -> SpanSource:
@@ -165,7 +197,8 @@ def _part(whole: SpanSource, span: str) -> SpanSource:
     given = {name: path for name in options.PATHS if (path := getattr(source, name, None))}
     filled = {name: Template(source.path).fill(span, path) or "" for name, path in given.items()}
     paths = {name: literal_prefix(path) if is_literal(path) else path for name, path in filled.items()}
-    return replace(whole, source=source.model_copy(update=paths), span=span, key_prefix=f"{span}/")
+    top = folder_prefix(Template(source.path).glob())
+    return replace(whole, source=source.model_copy(update=paths), span=span, top=top, key_prefix=f"{span}/")
 
 
 def _patterns(source: options.SourceOptions, path: str) -> list[str]:

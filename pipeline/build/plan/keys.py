@@ -67,7 +67,7 @@ class Given:
             raise SpanError("--span: no source names spans: give a `path` with {span} or {YYYY}, {MM} and {DD}")
         sources = span_sources.by_span(spec, files, options.spans, inherited.base, inputs)
         spans = span_sources.list_spans(sources, files) if spec.has_spans else {}
-        if spec.has_spans and not spans and not options.spans:
+        if spec.has_spans and not any(span.bytes for span in spans.values()) and not options.spans:
             raise SourceError(f"{', '.join(source.path for source in spec.source)}: no file holds a row")
         return cls(code, feature_files, inherited, sources, spans)
 
@@ -167,8 +167,6 @@ class SpanChoice:
     """The spans to read, without their rows; empty if the spec names none."""
     kept: Mapping[str, Span] = field(default_factory=dict)
     base: Manifest | None = None  # live version, if its spans may be kept
-    without_rows: tuple[str, ...] = ()
-    """Spans left out, since their files hold no row: an empty file, or a caption without its image."""
 
     @cached_property
     def spans(self) -> dict[str, Span]:
@@ -177,11 +175,10 @@ class SpanChoice:
 
     def notes(self) -> list[str]:
         """Says which spans are read, kept and gone, if the live version has spans."""
-        empty = note("spans left out, because their files hold no row", self.without_rows)
         if self.base is None or not self.base.spans or self.spans.keys() == {BASE}:
-            return empty
+            return []
         gone = [name for name in self.base.spans if name not in self.spans and not self.base.spans[name].members]
-        notes = empty + note("spans read", list(self.built)) + note("spans kept", list(self.kept))
+        notes = note("spans read", list(self.built)) + note("spans kept", list(self.kept))
         return notes + note("spans gone", [] if COMPACT in self.built else gone)
 
     def kept_shards(self, split: str) -> Counter[str]:
@@ -198,16 +195,15 @@ def choose(given: Given, keys: Keys, options: RunOptions) -> SpanChoice:
     if not given.spans:
         return SpanChoice(given.sources)
     base, spans = given.inherited.base, keys.spans
-    empty = tuple(dict.fromkeys(each.name for each in given.sources if each.name and each.name not in spans))
     if options.compact:
         merged = tuple(replace(each, span=COMPACT, member=each.span) for each in full)
-        return SpanChoice(merged, {COMPACT: _merged(spans)}, {}, base, empty)
+        return SpanChoice(merged, {COMPACT: _merged(spans)}, {}, base)
     kept = {name: span for name, span in (base.spans if base else {}).items() if _may_stay(name, span, given, keys)}
     if options.again:
         kept = {name: span for name, span in kept.items() if not span.rows.get("rejected")}
     done = set(kept).union(*(span.members for span in kept.values()))
     read = tuple(each for each in full if each.span not in done)
-    return SpanChoice(read, {name: span for name, span in spans.items() if name not in done}, kept, base, empty)
+    return SpanChoice(read, {name: span for name, span in spans.items() if name not in done}, kept, base)
 
 
 def _may_stay(name: str, span: Span, given: Given, keys: Keys) -> bool:
@@ -231,7 +227,7 @@ def _only(given: Given, keys: Keys, sources: tuple[SpanSource, ...], only: tuple
             "other code or other packages: build without --span"
         )
     for span in only:
-        if span not in built or not built[span].files:
+        if span not in built or not built[span].bytes:
             raise NoDataError(f"--span {span}: no source has data for it")
     kept = {name: span for name, span in base.spans.items() if name not in built} if base else {}
     for span in only:

@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
-from recordmill.pipeline.build.inputs.span_sources import Group, SpanSource, digest_of, list_spans
+from recordmill.pipeline.build.inputs.span_sources import Group, SpanSource, digest_of, left_out, list_spans
 from recordmill.pipeline.build.plan.keys import Given, Keys, SpanChoice, choose, sha256_of, spans_digest
 from recordmill.pipeline.build.run_options import CHUNK_BYTES, RunOptions
 from recordmill.pipeline.dataset.placement import Layout, shard_count
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.options import UserRows
@@ -54,6 +55,7 @@ class BuildPlan:
     layout: Layout
     notes: list[str]
     roots: tuple[str, ...]
+    folders: tuple[str, ...]  # of each source's files, below the folder of all its spans
     inputs: tuple[Group, ...]  # the used files, by source
     pack_bytes: int
     limit: int | None = None  # about how many rows a trial version holds; None for a build of all rows
@@ -133,21 +135,24 @@ def make_plan(
     spans = choose(given, keys, options)
     if given.code is not None:
         given.code.install()
-    plan = _lay_out(spec, given, keys, spans, files, options.chunk_bytes)
+    plan = _lay_out(spec, given, keys, spans, files, options)
     return plan if options.limit is None else _trial(plan, options.limit)
 
 
-def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Files, chunk_bytes: int) -> BuildPlan:
+def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Files, options: RunOptions) -> BuildPlan:
     """Cuts the sources into chunks, and estimates sizes and numbers of shards."""
     sizes, sources = _Sizes.of(spec), spans.sources
-    plans = [each.planned(files, chunk_bytes) for each in sources]
+    plans = [each.planned(files, options.chunk_bytes) for each in sources]
     new_groups = sum(sum(sizes.shards_of(of_span).values()) for of_span in _by_span(sources, plans).values())
     pack_bytes = min(MAX_PACK_BYTES, max(CHUNK_BYTES, new_groups * BATCH_BYTES))
     if pack_bytes > CHUNK_BYTES:  # each chunk's part of a shard has a cost: many shards need larger chunks
         del plans  # they are large
-        plans = [each.planned(files, max(pack_bytes, chunk_bytes)) for each in sources]
+        plans = [each.planned(files, max(pack_bytes, options.chunk_bytes)) for each in sources]
     chunks = ((source, chunk) for source, plan in enumerate(plans) for chunk in plan.chunks)
-    of_sources, texts = dict.fromkeys(line for plan in plans for line in plan.notes), spec.options().items()
+    of_sources, texts = [line for plan in plans for line in plan.notes], spec.options().items()
+    of_spans = _by_span(sources, plans)
+    empty = [span for span in spans.built if not any(plan.rows for plan in of_spans[span])]
+    empty = [f"{span}: {count(spans.built[span].files, 'file')} of {spans.built[span].bytes:,} bytes" for span in empty]
     return BuildPlan(
         spec=spec,
         given=given,
@@ -159,15 +164,17 @@ def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Fil
         expected_bytes=sizes.of_records(plans),
         source_bytes=sum(plan.bytes for plan in plans),
         scratch_bytes=sum(map(sizes.of_packed, plans)),
-        layout=sizes.layout(spans, _by_span(sources, plans)),
+        layout=sizes.layout(spans, of_spans),
         notes=[
             *spans.notes(),
+            *note("spans without rows", empty),
             *note(ODD, sorted(files.left_out())),
-            *of_sources,
+            *dict.fromkeys(of_sources + ([] if options.spans else left_out(spec, files))),
             *given.inherited.notes,
             *note(SERVED_IDS, [name for name, each in texts if isinstance(each, TextOptions) and each.in_library]),
         ],
         roots=tuple(each.reader.image_root(files) for each in sources),
+        folders=tuple(each.folder(files) for each in sources),
         inputs=tuple(Group(each, plan.inputs) for each, plan in zip(sources, plans, strict=True)),
         pack_bytes=pack_bytes,
     )
@@ -292,5 +299,7 @@ def check_free_space(plan: BuildPlan, run: str, *, holds_shards: bool, holds_row
 
 
 def size(count: int) -> str:
-    """Formats a number of bytes in MiB or GiB."""
+    """Formats a number of bytes in kB, MiB or GiB."""
+    if count < 1 << 20:
+        return f"{count / 1000:,.1f} kB"
     return f"{count / (1 << 30):,.1f} GiB" if count >= 1 << 30 else f"{count / (1 << 20):,.1f} MiB"

@@ -11,6 +11,7 @@ from functools import cached_property
 
 from recordmill.pipeline.build.base.live_analysis import ANALYSIS
 from recordmill.pipeline.build.inputs.input_table import Listings, Remembered, take_times
+from recordmill.pipeline.build.inputs.span_sources import left_out
 from recordmill.pipeline.build.plan.keys import listing_key, sighting_key
 from recordmill.pipeline.build.plan.plan import BuildPlan, inputs_digest, make_plan
 from recordmill.pipeline.build.run_options import Listener, Published, RunOptions
@@ -55,6 +56,8 @@ class Build:
             if not self._known_keys or self.remembered is None or self.listing_key not in self._known_keys:
                 return None
             self.remember(live, self.sighting)
+        for line in left_out(self.spec, self.files):
+            self.listener.on_note(line)
         return self.live()
 
     def again(self) -> "Build":

@@ -1,6 +1,5 @@
 """Reads and reconciles the reports of a finished job."""
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,7 +7,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from recordmill.pipeline.build.attempt.reject_limits import RejectLimits, RejectPlaces, by_frequency
+from recordmill.pipeline.build.attempt.reject_limits import RejectLimits, RejectPlaces, by_frequency, leave
 from recordmill.pipeline.build.base.inherited import KeptSpan, add_up_duplicates, shards_by_group
 from recordmill.pipeline.build.base.live_analysis import published_path
 from recordmill.pipeline.build.context import reports
@@ -211,9 +210,7 @@ class Results:
 
     def rejected_of(self, span: str | None) -> bytes:
         """Returns the lines of a span built by the job; None for all rows of a spec without spans."""
-        published = (self.places.published(reject) for reject in self._rejects_of[span])
-        lines = "".join(json.dumps(reject, ensure_ascii=False) + "\n" for reject in published)
-        return lines.encode("utf-8", "backslashreplace")
+        return self.places.lines(self._rejects_of[span])
 
     @cached_property
     def places(self) -> RejectPlaces:
@@ -260,7 +257,8 @@ def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, KeptSpan]
     check_sources(results.by_source())
     RejectLimits(plan, context)()
     if not any(shard["records"] for shard in shards.values() if shard["split"] == "train"):
-        raise NothingToPublishError(_why_nothing(results))
+        left = leave(results.rejects, results.places, context.workspace) if results.rejects else []
+        raise NothingToPublishError(". ".join([_why_nothing(results), *left]))
     return results
 
 

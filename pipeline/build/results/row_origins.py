@@ -64,7 +64,7 @@ def _rows(spec: Spec, each: SpanSource, key: bytes, files: Files) -> Iterator[tu
     columns, prefixes = spec.columns(), (each.key_prefix.encode(),)
     schema = RowSchema(columns, {}, spec.key_columns, None, None, content_key=spec.content_key, key_prefixes=prefixes)
     reader, before = each.reader, Counter[str]()
-    if not reader.list_inputs(files, columns):  # such as a day of an empty file
+    if not any(file.bytes for file in reader.list_inputs(files, columns)):  # such as a day of an empty file
         return
     plan = reader.plan(files, schema.columns, CHUNK_BYTES)
     read_image = ImageFiles(files, (reader.image_root(files),), "", MOST_BYTES).read

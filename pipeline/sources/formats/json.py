@@ -25,7 +25,7 @@ from recordmill.pipeline.sources.formats.jsonl import PEEKED_BYTES, PEEKED_LINES
 from recordmill.pipeline.sources.formats.jsonl_parser import Fields, Parser, peek
 from recordmill.pipeline.sources.options import Json, json_steps
 from recordmill.pipeline.sources.paths import join, note
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, NoRowError, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader
 from recordmill.pipeline.sources.typing.arrays import python_names
 from recordmill.pipeline.sources.typing.python_values import Repeating, comes_twice
@@ -101,7 +101,8 @@ class JsonReader(TableReader[Json]):
             faults += [f"{join(root, file.path)}: {scan.fault.message}"] if scan.fault else []
         if faults and not first:
             raise SourceError(faults[0])
-        rows = self._checked(peek(first, Repeating.of), f"{self.source.path}: `rows: {self.source.rows}`", keys)
+        error = SourceError if total or keys else NoRowError
+        rows = self._checked(peek(first, Repeating.of), f"{self.source.path}: `rows: {self.source.rows}`", keys, error)
         fields = {name: find_field(rows, name, column) for name, column in columns.items()}
         Parser(fields)  # raises if one column lies inside another
         chunks = [replace(chunk, work=replace(chunk.work, fields=fields)) for chunk in chunks]
@@ -109,12 +110,14 @@ class JsonReader(TableReader[Json]):
         notes = note(f"elements without rows at `{self.source.rows}`", without)
         return Plan(chunks, total, names=names, notes=notes, is_exact=True)
 
-    def _checked(self, rows: list[dict[str, Any]], what: str, keys: Sequence[str]) -> list[dict[str, Any]]:
+    def _checked(
+        self, rows: list[dict[str, Any]], what: str, keys: Sequence[str], error: type[SourceError]
+    ) -> list[dict[str, Any]]:
         """Checks the first rows. Raises: SourceError: they are no objects, or have a kept value's name themselves."""
         if not rows:
             near = next((near for step in json_steps(self.source.rows) if (near := did_you_mean(step, keys))), "")
             said = f"; an element of its first list has {listed(keys)}{near}" if keys else ""
-            raise SourceError(f"{what} holds no JSON object in its first rows{said}")
+            raise error(f"{what} holds no JSON object in its first rows{said}")
         for name in (json_steps(path)[-1] for path in self.source.keep):
             if any(comes_twice(row, name) for row in rows):
                 raise SourceError(f"{what} has rows with {name!r}, also the name of a value in `keep`: leave that out")

@@ -26,7 +26,7 @@ from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.parquet_pages import BUFFER_BYTES, Expected, expected, rows_at_once, stated
 from recordmill.pipeline.sources.options import Parquet
 from recordmill.pipeline.sources.paths import check_names, join
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, NoRowError, Plan, SourceError
 from recordmill.pipeline.sources.table import TableReader, at_once
 from recordmill.pipeline.sources.typing.arrays import is_list, lookup, plain
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block, row_digests
@@ -61,7 +61,7 @@ class ParquetReader(TableReader[Parquet]):
             for part in _parts(footer, chunk_bytes)
         ]
         if not chunks:
-            raise SourceError(f"{self.source.path}: no file holds a row")
+            raise NoRowError(f"{self.source.path}: no file holds a row")
         names = dict.fromkeys(name for footer in footers for name in _names(footer.schema))
         return Plan(chunks, sum(sum(footer.rows) for footer in footers), names=list(names), is_exact=True)
 

@@ -25,7 +25,7 @@ from recordmill.pipeline.sources.formats.tar_samples import DamagedTarError, Mem
 from recordmill.pipeline.sources.images import inline, to_piece
 from recordmill.pipeline.sources.options import WebDataset
 from recordmill.pipeline.sources.paths import is_utf8, join, note, path_key
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, NoRowError, Plan, SourceError
 from recordmill.pipeline.sources.table import ArchiveReader, FileRange, at_once
 from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, lists_of_one, python_field, python_names
 from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
@@ -68,7 +68,8 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
         extensions = sorted({extension for look in looks for extension in look.extensions})
         if not extensions:
             damage = next((f": {look.damage}" for look in looks if look.damage), "")
-            raise SourceError(f"{join(root, inputs[0].path)} holds no sample, such as 0001.jpg and 0001.txt{damage}")
+            error = SourceError if damage or any(look.left_out for look in looks) else NoRowError
+            raise error(f"{join(root, inputs[0].path)} holds no sample, such as 0001.jpg and 0001.txt{damage}")
         names = _names(columns, extensions + _fields(files, root, inputs[0], extensions))
         rows, referred = sum(look.rows for look in looks), self.referred_bytes(columns, chunks)
         left_out = [name for look in looks for name in look.left_out]

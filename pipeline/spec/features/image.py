@@ -68,7 +68,7 @@ class Image(Feature):
     shorter_side: Side | None = None
     """Scales the shorter side to this many pixels, keeping the aspect ratio; with `size`, then crops the centre."""
     fit: Literal["pad", "crop", "stretch", "none"] = "pad"
-    """pad: the whole image, centred on the background; crop: a centre that fills the size; stretch: each side scaled
+    """pad: the whole image, centred on `padding`; crop: a centre that fills the size; stretch: each side scaled
     separately; none: keeps the size."""
     resize: Literal[
         "auto", "area", "nearest", "bilinear", "bicubic", "lanczos3", "lanczos5", "gaussian", "mitchellcubic"
@@ -104,8 +104,9 @@ class Image(Feature):
     unchanged pixels; or `mean` and `std` as numbers: of pixels from 0 to 1, but of uint16 and float32 in their own
     units."""
     background: tuple[Byte, Byte, Byte] | Mean = (255, 255, 255)
-    """The RGB colour behind transparent pixels and around padded images; for deep ones a pixel's number, by default
-    0."""
+    """The RGB colour behind transparent pixels; for deep images the number around padded ones, by default 0."""
+    padding: tuple[Byte, Byte, Byte] = (0, 0, 0)
+    """The RGB colour around padded images."""
     max_pixels: int = Field(default=64_000_000, ge=1, strict=True)
     """The largest number of pixels; images with more, by their header, are rejected before decoding."""
     max_bytes: int = Field(default=MAX_BYTES, ge=1, le=1 << 30, strict=True)
@@ -230,8 +231,10 @@ class Image(Feature):
         return self._make(self.contract, measured=self.normalize == "dataset", **self._pixel())
 
     def _pixel(self) -> dict[str, Any]:
-        """Returns the contract's type of a pixel, and the number or the colour around images."""
-        return {"pixel": self.dtype, **({"fill": self.background, "background": (0, 0, 0)} if self._is_deep else {})}
+        """Returns the contract's type of a pixel, and the number or the colour around padded images."""
+        deep = {"fill": self.background, "background": (0, 0, 0)}
+        around = {"padding": None if self._is_deep or self.fit != "pad" else self.padding}
+        return {"pixel": self.dtype, **around, **(deep if self._is_deep else {})}
 
     def read_parts(self) -> tuple[str, ...]:
         """Names `shape`, height and width, if images keep their sizes."""
@@ -261,7 +264,7 @@ class Image(Feature):
             "offset": tuple(offset),
             "scale": tuple(scale),
             "channel_order": "bgr" if self.normalize == "caffe" else "rgb",
-            "options": self._make(kinds.PixelOptions) if self.store == "original" else None,
+            "options": self._make(kinds.PixelOptions, **self._pixel()) if self.store == "original" else None,
         }
 
     def _normalization(self, statistics: dict[str, Any]) -> tuple[list[float], list[float]]:
@@ -293,7 +296,7 @@ class ImageSequence(Image, ListFeature):
     size: Sides
     """Height and width in pixels, or one number for both."""
     fit: Literal["pad", "crop", "stretch"] = "pad"
-    """pad: the whole image, centred on the background; crop: a centre that fills the size; stretch: each side alone."""
+    """pad: the whole image, centred on `padding`; crop: a centre that fills the size; stretch: each side alone."""
     store: Literal["auto", "jpeg", "png", "raw"] = "auto"
     """auto: JPEG for JPEG sources, else PNG; raw: uint8 pixels."""
     pages: Literal["first", "all"] = "first"

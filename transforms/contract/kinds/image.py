@@ -50,6 +50,8 @@ class PixelOptions:
     background: tuple[int, int, int] = (255, 255, 255)
     dct_scaling: bool = True
     pixel: str = base.left_out("uint8")
+    padding: tuple[int, int, int] | None = base.left_out(None)
+    """The colour around a padded image; None: `background`, as of earlier Recordmills."""
     fill: float = base.left_out(0.0)
     """The number around a padded deep image, in place of `background`."""
     bands: tuple[int, ...] | None = base.left_out(None)
