@@ -193,7 +193,7 @@ def test_a_version_whose_shards_were_removed_is_not_published(bucket: str, tmp_p
     assert live is not None
     (shard, *_) = live.splits["train"].shards
     open_store(bucket).delete(f"versions/{FIRST}/{shard.file}")
-    with raises(OutputError, f"{FIRST}/{shard.file}", "removed", "same command"):
+    with raises(OutputError, f"{FIRST}/{shard.file}", "missing", "same command"):
         publish(bucket, tmp_path, "20261123T000000Z-dddd0000", keep=("train",))
     assert read_latest(open_location(bucket)).version == THIRD
     assert publishing.find_version(bucket, live.source_key) is None

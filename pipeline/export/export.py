@@ -94,7 +94,7 @@ def _type(name: str, description: Description) -> pa.DataType:
         raise ExportError(
             f"'{name}' is packed: a record holds several rows without their keys. Build it without `pack`"
         )
-    if isinstance(own, Pixels) and (own.planes > 1 or (own.planes and not description.is_image_file)):
+    if isinstance(own, Pixels) and own.planes > 1:
         of = f"{own.pixel} with {count(own.shape[2], 'channel')}"
         raise ExportError(f"'{name}' is {of}, which no image file holds: read it by `open_dataset`")
     if isinstance(own, Pixels):

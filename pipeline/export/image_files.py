@@ -5,9 +5,10 @@ import struct
 import zlib
 from typing import NamedTuple
 
+import numpy as np
 from PIL import Image
 
-from recordmill.pipeline.inspection.values import StoredImage
+from recordmill.pipeline.inspection.values import StoredImage, as_image
 from recordmill.transforms.contract.image_header import JPEG, PNG
 from recordmill.transforms.contract.image_rules import TAG
 
@@ -27,8 +28,9 @@ def image_file(image: StoredImage) -> ImageFile:
     """Returns a stored image as a file: raw pixels become PNG, originals get back their EXIF orientation."""
     if image.format != "raw":
         return ImageFile(image.suffix, image.data if image.orientation == 1 else _turned(image.data, image.orientation))
-    into = io.BytesIO()
-    image.pillow().save(into, "PNG")
+    pixels, into = image.array(), io.BytesIO()
+    picture = Image.fromarray(pixels[..., 0]) if pixels.dtype == np.uint16 else as_image(pixels)
+    picture.save(into, "PNG")
     return ImageFile(".png", into.getvalue())
 
 

@@ -33,7 +33,8 @@ def key_of(held: Mapping[str, Any], key: bytes) -> str:
     return bytes(key).decode() + "".join(f"#{number}" for number in windows if number)
 
 
-def _stated(values: Sequence[Any], key: str) -> Any:
+def stated(values: Sequence[Any], key: str) -> Any:
+    """Returns the value of a row, or of one of its windows."""
     row, _, window = key.partition("#")
     value = values[ROWS.index(row)]
     return value[int(window or 0)] if isinstance(value, Windows) else value
@@ -75,7 +76,7 @@ def wrong_records(cases: Mapping[str, Case], found: Values) -> Iterator[str]:
         for name, case in cases.items():
             for part, values in case.in_records().items():
                 expected.add(named(name, part))
-                if wrong := _wrong_record(_stated(values, key), held.get(named(name, part)), case.within):
+                if wrong := _wrong_record(stated(values, key), held.get(named(name, part)), case.within):
                     yield f"{name}: {part or 'value'} of {key} is stored as {wrong}"
         for more in sorted(held.keys() - expected):
             yield f"{more}: is stored, and no case says so"
@@ -102,10 +103,10 @@ def wrong_values(cases: Mapping[str, Case], found: Values, *, padded: bool = Fal
                     continue
                 value = given[named(name, part)]
                 fill = case.padding.get(part, 0 if np.asarray(value).dtype != object else b"") if padded else None
-                if wrong := difference(_stated(values, key), value, within=case.within, fill=fill):
+                if wrong := difference(stated(values, key), value, within=case.within, fill=fill):
                     yield f"{name}: {part or 'value'} of {key} is {wrong}"
-        stated = {named(name, part) for name, case in cases.items() for part in case.model_ready()}
-        yield from (f"{more}: is read, and no case says so" for more in sorted(given.keys() - stated - {"key"}))
+        known = {named(name, part) for name, case in cases.items() for part in case.model_ready()}
+        yield from (f"{more}: is read, and no case says so" for more in sorted(given.keys() - known - {"key"}))
 
 
 def by_key(batches: Iterable[Any], label: str | None = None) -> dict[str, dict[str, Any]]:

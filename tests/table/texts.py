@@ -448,10 +448,13 @@ FAULTS = {
         f"text, {HUGGINGFACE}, pretokenized: true, column: cells",
         *(1, "missing_value", [{"cells": ["cat"]}, {}], {"": ids(NAMES, "[CLS] cat [SEP]")}),
     ),
-    "texts_faults": faulty(
-        f"texts, {HUGGINGFACE}, texts_per_row: 1, special_tokens: false, column: lists",
-        *(2, "wrong_type", [{"lists": ["cat"]}, {"lists": ["cat", "the"]}]),
-        {"": [np.stack(ids(NAMES, "cat"))], "lengths": int64([[1]])},
+    "texts_faults": replace(
+        faulty(
+            f"texts, {HUGGINGFACE}, texts_per_row: 1, special_tokens: false, column: lists",
+            *(2, "wrong_type", [{"lists": ["cat"]}, {"lists": ["cat", "the"]}]),
+            {"": [np.stack(ids(NAMES, "cat"))], "lengths": int64([[1]])},
+        ),
+        stored={"": ids(NAMES, "cat") * 8, "lengths": int64([[1]] * 8)},
     ),
     "token_labels_faults": faulty(
         "token_labels, text: text_faults, classes: [O, I-X], column: marks",

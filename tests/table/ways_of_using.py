@@ -10,20 +10,23 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 import recordmill
 from recordmill import DatasetError, augment
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.compare.diff import diff as diff_versions
+from recordmill.pipeline.export.export import ExportError, export
 from recordmill.pipeline.verify.parity import with_parity
 from recordmill.pipeline.verify.verify import verify as verify_version
 from tests.served_alone import LOAD, alone
-from tests.table.case import ROWS, SPLITS, Case, difference, named
-from tests.table.reading import by_key, key_of, records, wrong_records, wrong_values
+from tests.table.case import ROWS, SPLITS, Case, Check, difference, named
+from tests.table.reading import by_key, key_of, records, stated, wrong_records, wrong_values
 from tests.table.ways import REFUSED, Found, World, judged, of_all, way
+from tests.table.ways_of_texts import LISTS
 from tests.table.world import Table
 
 NO_PIXELS = {kind: "has no pixels" for kind in ("text", "texts", "pair", "chat", "token_labels", "category",
@@ -139,6 +142,56 @@ def _alike(wanted: Any, given: Any) -> bool:
     return bool(wanted == given) or (isinstance(given, float) and given == pytest.approx(wanted, rel=1e-4, abs=1e-5))
 
 
+@way(
+    "exported to Parquet (`export`)",
+    refused=dict.fromkeys(("image", "image_sequence"), "Refused with bands that no image file holds."),
+)
+def exported(world: World) -> Found:
+    """Names, numbers in their own units, files of images; of texts also the ids, and what is as long."""
+    found: dict[str, str] = {}
+    for table in world.tables:
+        cases, dataset, to = dict(table.cases), table.dataset, table.folder / "exported"
+        while not to.exists():
+            try:
+                export(dataset, "parquet", to)
+            except ExportError as error:
+                name = str(error).split("'")[1]
+                found[name] = f"{REFUSED}{error}"
+                del cases[name], dataset.manifest.features[name]
+        rows = [row for file in (to / "data").iterdir() for row in pq.read_table(file).to_pylist()]
+        found |= judged(cases, _wrong_rows(cases, {key_of(row, row["key"].encode()): row for row in rows}))
+    return found
+
+
+def _wrong_rows(cases: dict[str, Case], rows: dict[str, dict[str, Any]]) -> Iterator[str]:
+    people = {name: replace(case, shown=words) for name, case in cases.items()
+              if (words := _for_people(case)) and "quantiles" not in case.feature}  # fmt: skip
+    yield from _wrong_words(people, {key: {"values": {name: _seen(row[name]) for name in people}}
+                                     for key, row in rows.items()})  # fmt: skip
+    for name, case in cases.items():
+        ids = LISTS if case.kind in ("text", "texts", "pair", "chat") else ()
+        for part, values in ((part, each) for part, each in case.in_records().items() if part in ids):
+            for key, row in rows.items():
+                held, wanted = row[f"{name}_{part or 'ids'}"], stated(values, key)
+                if case.kind == "texts":
+                    held = [id_ for text in held for id_ in text]
+                if held != np.ravel(wanted).tolist():
+                    yield f"{name}: {part or 'ids'} of {key} are {held}, not {wanted}"
+
+
+def _seen(cell: Any) -> Any:
+    """Returns a cell as people see it: of an image file the sides."""
+    if isinstance(cell, list):
+        return [*map(_seen, cell)]
+    if not isinstance(cell, bytes):
+        return cell
+    try:
+        with Image.open(io.BytesIO(cell)) as image:
+            return {"height": image.height, "width": image.width}
+    except UnidentifiedImageError:
+        return cell.decode()
+
+
 @way("drawn (`preview`)")
 def preview(world: World) -> Found:
     """A picture of the records is drawn."""
@@ -180,7 +233,8 @@ def compared(world: World) -> Found:
     assert rows is not None
     wrong = []
     for name, case in before.cases.items():
-        differs = any(difference(each[6], each[7]) for each in case.in_records().values())
+        values = [*case.in_records().values(), *case.read.values()]
+        differs = any(difference(each[6], each[7]) for each in values if not isinstance(each[6], Check))
         parts = {named(name, part) for part in case.in_records()}
         if differs != bool(parts & rows.features.keys()):
             wrong.append(f"{name}: differs: {differs}; found: {rows.features}")
@@ -205,8 +259,9 @@ def tfds(world: World) -> Found:
         for name, feature in builder.info.features.items():
             if hasattr(feature, "names") and feature.names != table.dataset.class_names(name):
                 yield f"{name}: its classes are {feature.names}"
-            case = table.cases.get(name)
-            sides = zip(feature.shape, np.shape(case.read[""][0]), strict=True) if case and case.kind == "image" else ()
+            case = table.cases.get(name)  # a string where several planes are one file, or an image may be missing
+            is_array = case and case.kind == "image" and feature.shape
+            sides = zip(feature.shape, np.shape(case.read[""][0]), strict=True) if case and is_array else ()
             if any(side not in (None, wanted) for side, wanted in sides):
                 yield f"{name}: its shape is {feature.shape}"
 
@@ -292,25 +347,31 @@ def augmented(world: World) -> Found:
     wrong = []
     for change in CHANGES:
         for name, case in cases.items():
-            options = {"features": [name], "with_key": True, "augment": [change], "label": None}
+            image = case.feature.get("image", name)
+            options = {"features": [*{name, image}], "with_key": True, "augment": [change], "label": None}
             try:
                 rows = by_key(table.dataset.training_input("train", batch_size=1, **options).as_numpy())
-            except DatasetError as error:  # such as colours of 16 bits
-                if case.kind in ("mask", "masks", "boxes", "keypoints") or case.feature.get("dtype") is None:
+            except DatasetError as error:
+                if not {"dtype", "bands"} & cases[image].feature.keys():  # the colours of 16 bits, or of many bands
                     wrong.append(f"{name}: {change} is refused: {error}")
                 continue
             for key, values in rows.items():
                 before = np.asarray(case.read[""][ROWS.index(key)])
-                wrong += [f"{name}: {change} {each}" for each in _not_kept(case.kind, before, values[name])]
+                wrong += [f"{name}: {change} {each}" for each in _not_kept(case, before, values[name])]
     return judged(cases, wrong)
 
 
-def _not_kept(kind: str, before: Any, after: Any) -> Iterator[str]:
+def _not_kept(case: Case, before: Any, after: Any) -> Iterator[str]:
     if before.dtype != after.dtype:
         yield f"makes {after.dtype} of {before.dtype}"
-    if kind in ("mask", "masks") and not set(np.unique(after)) <= {0, 255, *np.unique(before)}:
+    allowed = {case.feature.get("ignore", 0), *np.unique(before)}
+    if case.kind in ("mask", "masks") and not set(np.unique(after)) <= allowed:
         yield f"makes {np.unique(after)} of {np.unique(before)}"
-    if kind in ("boxes", "keypoints") and after.size and not 0 <= after[..., :2].min() <= after[..., :2].max() <= 1:
+    if (
+        case.kind in ("boxes", "keypoints")
+        and after.size
+        and not 0 <= after[..., :2].min() <= after[..., :2].max() <= 1
+    ):
         yield f"moves {before.tolist()} to {after.tolist()}"
 
 
