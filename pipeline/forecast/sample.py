@@ -140,7 +140,7 @@ def _open_images(sample: RowSample, planned: PlannedBuild, name: str, options: i
             result.bytes.append(len(data))
             result.counts["profiles"].update([color_profile.profile_name(profile)] if profile else ())
             if not isinstance(options, MaskOptions):
-                result.counts["losses"].update(image_facts.losses(data, header.format, options))
+                result.counts["losses"].update(image_facts.losses(data, header.format, options, parse(reference).sides))
     return result
 
 

@@ -29,11 +29,12 @@ from recordmill.pipeline.sources.files import Files, why_absent
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.images import DATA_URL, parse
+from recordmill.pipeline.sources.options import AnnotatedImages
 from recordmill.pipeline.sources.paths import Inside, is_image, join, may_be_image
 from recordmill.pipeline.spec.features.image import MAX_BYTES
 from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
 from recordmill.transforms.contract.image_facts import KEPT, deep_numbers, losses
-from recordmill.transforms.contract.image_header import ImageError, check_colours, check_pixels, read_header
+from recordmill.transforms.contract.image_header import ImageError, check_colours, check_header
 from recordmill.transforms.contract.image_parts import TIFFS
 from recordmill.transforms.contract.kinds.array import ArrayError, npy_numbers
 from recordmill.transforms.contract.kinds.image import PIXEL_BYTES
@@ -50,7 +51,10 @@ MAX_PIXELS = 64_000_000  # the default of `max_pixels`
 
 def read_headers(sample: SourceSample, name: str, *, many: bool) -> list[list[Header]]:
     """Reads the image headers of about 200 rows, as a build does before decoding; a row may have none."""
-    blocks, _ = sample.take({name: Column(ColumnType.IMAGE, many=many, optional=True)}, rows=LOOKED_AT)
+    asked = {name: Column(ColumnType.IMAGE, many=many, optional=True)}
+    if isinstance(sample.sources[0], AnnotatedImages):  # with boxes an image has the sides that its annotation states
+        asked["boxes"] = Column(ColumnType.NUMBER, many=True, optional=True)
+    blocks, _ = sample.take(asked, rows=LOOKED_AT)
     rows = [
         [(number, reference) for reference in (value if many else [value]) if reference]
         for number, block in blocks
@@ -74,8 +78,8 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
                 data = file.read(min(parsed.length or HEAD_BYTES, HEAD_BYTES))
                 if data[:4] in TIFFS:  # tags may be at the end
                     data += file.read((parsed.length or MAX_BYTES) - len(data))
-        header = read_header(data)
-        check_pixels(header.width, header.height, MAX_PIXELS)
+        stated = parsed.sides if len(data) < HEAD_BYTES else ""  # EXIF may be at the end
+        header = check_header(data, MAX_PIXELS, stated)
         profile = foreign_profile(data, header.format)
     except ImageError as error:
         return f"{error.reason}: {error.message}"
@@ -83,7 +87,7 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
         if why_absent(error, path, sample.files) is None:
             raise
         return "unreadable"
-    profiles, lost = [profile_name(profile)] if profile else [], losses(data, header.format)
+    profiles, lost = [profile_name(profile)] if profile else [], losses(data, header.format, stated=stated)
     try:
         check_colours(data, header.format)
     except ImageError as error:

@@ -7,7 +7,7 @@ A loss is information in a file that its pixels do not keep: usually grey or RGB
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import takewhile
 from typing import Any
@@ -36,10 +36,20 @@ LOSSES = {
     IGNORED: ("of special tokens, further pieces of words, or rows without labels", ""),  # tokens
     TINY: ("taken for 0", "scale them in the source"),  # numbers
     "further frames": ("left out", "read them by `kind: image_sequence` with `pages: all`"),
+    "sides stated as in the file": (
+        "which EXIF turns: boxes, masks and points may lie elsewhere",
+        "give these `oriented: file` if `preview` shows that",
+    ),
+    "sides stated as shown": (
+        "against `oriented: file`: boxes, masks and points may lie elsewhere",
+        "leave it out if `preview` shows that",
+    ),
     "nodata values": ("read as numbers", "write others, such as 0, where nothing was measured"),
 }
 """Each loss: what happens, and the remedy, empty if pixels are right. Names end in `bits` for `16 bits`."""
-KEPT = {"further frames", "nodata values"}  # losses of numbers too
+FRAMES = {("file", "upright"): "sides stated as in the file", ("upright", "file"): "sides stated as shown"}
+"""Losses by the frame of the sides that an annotation states, and the other frame, of its boxes, masks and points."""
+KEPT = {"further frames", "nodata values", *FRAMES.values()}  # losses of numbers too
 VOC = bytes.fromhex("000000 800000 008000 808000 000080 800080 008080 808080 400000 c00000")
 """The first colours of the palette of Pascal VOC, DAVIS and labelme; Windows' differs in the eighth or ninth."""
 
@@ -70,13 +80,24 @@ def loss_words(counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
         yield f"{images:,} with {name}, {becomes}", instead
 
 
-def losses(data: bytes, form: str, options: PixelOptions = PixelOptions()) -> tuple[str, ...]:  # noqa: B008 - frozen
-    """Names the losses of a file of one of `FORMATS`, with a checked header. Raises: ImageError: as that check."""
-    found = READERS[form](data) if form in READERS else ()
+def losses(
+    data: bytes,
+    form: str,
+    options: PixelOptions = PixelOptions(),  # noqa: B008 - frozen
+    stated: str = "",
+) -> tuple[str, ...]:
+    """Names the losses of a file of one of `FORMATS`, with a checked header; `stated` is as in `check_header`.
+
+    Raises: ImageError: as that check.
+    """
+    found: Iterable[str | bytes] = READERS[form](data) if form in READERS else ()
+    if stated:
+        frames = image_header.stated_frame(data, stated), getattr(options, "oriented", "upright")
+        found = [*found, FRAMES.get(frames, "")]
     if options.pages == "all" and form in PAGED:
         found = (each for each in found if each != "further frames")
     if options.keeps_numbers:
-        return tuple(sorted({*found} & KEPT))
+        return tuple(sorted(KEPT.intersection(found)))
     names = (_of_palette(each, options) if isinstance(each, bytes) else each for each in found)
     return tuple(sorted({*names} - {""}))
 

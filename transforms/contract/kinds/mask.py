@@ -33,7 +33,6 @@ class MaskOptions(ImageOptions):
     classes: tuple[tuple[int, str], ...] | None = None  # values with their names; None: any value
     ignore: int | None = None  # the value outside all classes, also of padding
     colors: tuple[tuple[tuple[int, int, int], int], ...] | None = None  # values by colour; None: pixels are values
-    oriented: str = "upright"
     draw: str | None = None  # `classes`, `instances` or `objects`: the column holds shapes, not images
     crowd: str = "ignore"  # `ignore` or `draw`
     runs: str | None = None  # `columns` or `rows`: shapes are runs of pixels, counted along these
