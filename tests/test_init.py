@@ -463,9 +463,9 @@ def test_damage_is_no_other_encoding(tmp_path: Path) -> None:
     write(tmp_path / "a.csv", b"\n".join([b"a,b", *rows]))
     text = guessed(tmp_path, "a.csv")[1]
     (doubt,), result = first_lines(text)
-    assert_names(doubt, "In doubt: rejects.max_share: 3.3% ", " 6.6%")
+    assert_names(doubt, "In doubt: rejects.max_share: 3.3% ", " 5.0%")
     assert_names(result, "60 rows: 2 ", "(2 invalid_utf8 in column b)")
-    assert "\nrejects: {max_share: 0.066, max_duplicate_share: 0.01}" in text
+    assert "\nrejects: {max_share: 0.05, max_duplicate_share: 0.01}" in text
 
 
 def test_an_encoding_that_is_given(tmp_path: Path) -> None:

@@ -179,9 +179,9 @@ SOURCES: list[tuple[Made, str, dict[str, Any], dict[str, Any], list[str]]] = [
     (linked_folders, "data", {"image": IMAGE, "label": {"kind": "category", "classes": ("cat", "dog")}}, {}, []),
     (linked_images, "data/a.csv", {"file": IMAGE}, {"label": "label"}, ["images: store/ #"]),
     (damaged, "data", {"text": {"kind": "text"}}, {"label": "label"},
-     ["# In doubt: rejects.max_share: 8.3% ", " 16.6%", "The 120 rows: 10 "]),
+     ["# In doubt: rejects.max_share: 8.3% ", " 1.0%: 10 ", "The 120 rows: 10 "]),
     (damaged_images, "data", {"image": IMAGE}, {"label": "label"},
-     ["# In doubt: rejects.max_share: 14.3% ", " 28.5%"]),
+     ["# In doubt: rejects.max_share: 14.3% ", " 1.0%: "]),
     (codes_like_names_of_images, "data/train.csv", {"image": {**IMAGE, "column": "image_id"}}, {"label": "label"}, []),
     (class_folders, "data", {"image": IMAGE}, {"label": "label"}, []),
     (metadata, "data/images", {"text": {"kind": "text"}}, {"together": (("bbox", "category"),)}, []),
@@ -330,7 +330,7 @@ def test_rejects_alone_are_sampled_and_counted(tmp_path: Path) -> None:
             write(tmp_path / f"data/{split}/{n}.png", image_bytes())
             write(tmp_path / f"data/{split}/{n}.txt", f"{n % 2} 0.5 0.5 0.25 0.5{more}")
     doubts, result = first_lines(starter(str(tmp_path / "data"), FILES))
-    assert [("max_share" in doubt, "100.0%" in doubt) for doubt in doubts] == [(True, True)]
+    assert [("max_share" in doubt, " 1.0%: 500 " in doubt) for doubt in doubts] == [(True, True)]
     assert_names(result, "1,000 sampled rows", ": 500 ", "(500 malformed_row)")
 
 
