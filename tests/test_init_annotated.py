@@ -12,12 +12,12 @@ from PIL import Image
 
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.init.starter import starter
+from recordmill.pipeline.init.starter import first_lines, starter
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from tests import published_formats as published
 from tests.forked import recordmill
 from tests.messages import assert_names, raises
-from tests.tables import FILES
+from tests.tables import FILES, write
 
 Make = Callable[[Path], None]
 
@@ -74,6 +74,30 @@ def alike(folder: Path) -> None:
         (folder / split).rename(folder / f"{split}_images")
     shutil.copytree(folder / "valid_images", folder / "train_images", dirs_exist_ok=True)
     shutil.copytree(folder / "train_images", folder / "valid_images", dirs_exist_ok=True)
+
+
+TABLES = [
+    ("{}_labels.csv", "{}", "data/{}/"), ("{}/_annotations.csv", "{}", None),
+    ("csv/{}.csv", "images/{}", "data/images/{}/")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("table", "images", "option"), TABLES, ids=[row[0] for row in TABLES])
+def test_tables_and_folders_by_split_are_a_source_each(
+    table: str, images: str, option: str | None, tmp_path: Path
+) -> None:
+    """The layout of most tutorials of detection, and Roboflow's; a table alone is doubted."""
+    splits = {"train": range(20), "test": range(6)}
+    for split, numbers in splits.items():
+        rows = [f"{split}{n}.jpg,ace,5,5,25,{30 + more}" for n in numbers for more in range(1 + n % 2)]
+        write(tmp_path / "data" / table.format(split), "\n".join(["filename,class,xmin,ymin,xmax,ymax", *rows, ""]))
+        for n in numbers:
+            write(tmp_path / "data" / images.format(split) / f"{split}{n}.jpg", published.jpeg())
+    for path in ("data", f"data/{table.format('*')}"):
+        found = [(source.split, source.path, source.images) for source in guessed(tmp_path, path)[0].source]
+        assert found == [(split, f"data/{table.format(split)}", option and option.format(split)) for split in splits]
+    doubts = first_lines(guessed(tmp_path, f"data/{table.format('train')}")[1])[0]
+    assert ["test" in doubt for doubt in doubts] == [True] * (not table.startswith("{}/"))
 
 
 def label_studio(folder: Path) -> None:

@@ -18,7 +18,7 @@ from recordmill.pipeline.init.beside import in_folders
 from recordmill.pipeline.init.boxes import Answers, box_doubts, doubts_of_columns, guess_columns, on_image
 from recordmill.pipeline.init.doubts import CODE, PART_FOLDER, Doubt, UnknownDataError, column_doubts, value_doubts
 from recordmill.pipeline.init.guess import Choice, Guess
-from recordmill.pipeline.init.images import GUESSES, MASK, guess_image
+from recordmill.pipeline.init.images import GUESSES, MASK, are_named, guess_image
 from recordmill.pipeline.init.recognize import Recognized, naming_classes
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
@@ -313,14 +313,21 @@ def name_doubts(sample: SourceSample, guesses: Mapping[str, Guess]) -> Iterator[
 
 
 def without_unlabelled(sample: SourceSample) -> SourceSample:
-    """Leaves out sources without any value of a label in the schema, such as published test splits."""
-    for name in class_labels(_schema(sample)) if len(sample.sources) > 1 else ():
+    """Leaves out sources without any value of a label, such as published test splits, by schema or beside images."""
+    if len(sample.sources) == 1:
+        return sample
+    labels = [*class_labels(_schema(sample))]
+    if sample.data.image_column or any(are_named(sample.read(name, ColumnType.TEXT)) for name in sample.names):
+        labels += filter(guessing.is_label, sample.names_of[0])
+    for name in labels:
         with suppress(SourceError):  # not a column of names
             blocks, _ = sample.take({name: Column(ColumnType.CATEGORY, optional=True)})
             found = {number for number, block in blocks if block.table[name].null_count < block.table.num_rows}
             left = [source["path"] for number, source in enumerate(sample.data.sources) if number not in found]
             if found and left:
                 some = [source for source in sample.data.sources if source["path"] not in left]
+                if len(some) == 1:  # to be divided
+                    some = [{option: value for option, value in some[0].items() if option != "split"}]
                 notes = [*sample.data.notes, *note(f"left out, without any {name}", left)]
                 return SourceSample(sample.origin, replace(sample.data, sources=some, notes=notes))
     return sample

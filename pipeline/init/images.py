@@ -23,6 +23,7 @@ from recordmill.pipeline.init.beside import DEPTH
 from recordmill.pipeline.init.guess import FITS, Choice, Guess, Header, feature, left_out, share_of
 from recordmill.pipeline.init.recognize import NAMING
 from recordmill.pipeline.init.sample import Reading, SourceSample
+from recordmill.pipeline.init.splits import split_of
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.files import Files, why_absent
@@ -194,9 +195,11 @@ def images_folder(sample: SourceSample, files: Files) -> tuple[str] | None:
         return None
     own = posixpath.dirname(sample.files.match(sample.sources[0].path)[0].path)
     above = posixpath.dirname(own) if "://" not in own or own.count("/") > 2 else own  # no other bucket
-    near = files.match(f"{escape(own)}/**/{escape(path)}") or files.match(f"{escape(above)}/{escape(path)}")
+    ways = (f"{escape(own)}/**", escape(above), f"{escape(above)}/images", f"{escape(above)}/images/*")
+    near = next(filter(None, (files.match(f"{way}/{escape(path)}") for way in ways)), [])
     folders = [image.path.removesuffix(f"/{path}") for image in near]
-    folder = own if own in folders else next(iter(folders), None)
+    of_split = [each for each in folders if split_of(*each.split("/")[-2:]) == sample.sources[0].split]
+    folder = own if own in folders else next(iter(of_split or folders), None)
     if folder and not Inside(folder).holds(path):  # a build follows no link out of the folder
         real = os.path.realpath(join(folder, path))
         folder = real.removesuffix(f"/{path}") if real.endswith(f"/{path}") else folder

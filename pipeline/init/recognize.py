@@ -5,15 +5,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
+from recordmill.pipeline.dataset.placement import SPLITS
 from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, record_length
 from recordmill.pipeline.init import belonging, dialect
 from recordmill.pipeline.init.belonging import Joined
 from recordmill.pipeline.init.beside import find_beside, in_folders, part_doubts
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError, Written, document_doubts, folder_doubts
-from recordmill.pipeline.init.splits import by_split, image_lists, of_split, split_of
+from recordmill.pipeline.init.splits import by_split, divided, image_lists, of_split, split_of
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, naming_damage, open_plain, uncompressed_name
@@ -22,7 +23,7 @@ from recordmill.pipeline.sources.formats.annotated_rows import image_key
 from recordmill.pipeline.sources.formats.beside import Beside, image_place
 from recordmill.pipeline.sources.formats.image_folder import NAMES, captions_of
 from recordmill.pipeline.sources.formats.text import count_lines
-from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob, without_slash
+from recordmill.pipeline.sources.globs import escape, folder_prefix, glob_pattern, is_glob, without_slash
 from recordmill.pipeline.sources.paths import image_test, is_image, join, listed, note
 
 ENDINGS = {
@@ -66,7 +67,16 @@ CLASS_NAMES = re.compile(r"(?i).*(class|label|categor|names|synset|mapping).*\.(
 SHOWN, FIRST_LINE = 3, 1 << 16
 FILES = 16  # files of a source to look at
 SMALL_FILES = 1_000  # the same for files that are rows: images and documents
-SourceFiles = tuple[str, str | None, Sequence[FileInfo]]  # a source's path, the split of its rows, and its files
+WORDS = re.compile(r"[a-z]+")
+CELL = re.compile(rb"[\w.\- \x80-\xff]+")
+
+
+class SourceFiles(NamedTuple):
+    """A source's path, the split of its rows, and its files."""
+
+    path: str
+    split: str | None
+    files: Sequence[FileInfo]
 
 
 @dataclass(frozen=True)
@@ -84,11 +94,12 @@ class Recognized:
     image_column: str | None = None  # the column of image names without ending
     doubts: Sequence[Doubt] = ()
 
-    def with_images(self, folder: str, column: str | None = None) -> "Recognized":
-        """Returns a copy with the rows' folder of images, and the column if it lacks their ending."""
-        sources = [{**source, "images": folder} for source in self.sources]
+    def with_images(self, found: Sequence[Sequence[str]]) -> "Recognized":
+        """Returns a copy with each source's folder of images, if any, and the column if it lacks their ending."""
+        each = zip(self.sources, found, strict=True)
+        sources = [{**source, "images": images[0]} if images else source for source, images in each]
         why = {**self.why, "images": "the folder of the images that the rows name"}
-        return replace(self, sources=sources, why=why, image_column=column)
+        return replace(self, sources=sources, why=why, image_column=next((of[1] for of in found if of[1:]), None))
 
     def with_group(self, column: str) -> "Recognized":
         """Returns a copy with one row for all rows of a column's value."""
@@ -113,7 +124,13 @@ def recognize(files: Files, path: str, in_folder: Sequence[FileInfo] | None, enc
     forms = sorted({format_of(files, file.path) for file in spread(filled, FILES)})
     if len(forms) > 1:
         raise UnknownDataError(f"{path} matches files of several formats ({', '.join(forms)}): give a glob of one")
-    return _table(files, forms[0], [(path, None, filled)], encoding)
+    folder, sources = folder_prefix(escape(path) if literal else path)[:-1], [SourceFiles(path, None, filled)]
+    splits = divided(filled, lambda file: file.path[len(folder) + 1 :].split("/"))
+    if None not in splits:
+        every = files.match(f"{escape(folder)}/**")
+        sources = [SourceFiles(_path(folder, some, every), split, some) for split, some in splits.items()]
+    found = _table(files, forms[0], sources, encoding)
+    return replace(found, doubts=[*found.doubts, *_other_splits(files, path)])
 
 
 def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str | None) -> Recognized:
@@ -153,7 +170,7 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
         chosen = belonging.files_of_rows(folder, chosen, [read_head(files, file.path) for file in chosen])
     form = [format_of(files, file.path) for file in spread(chosen, FILES)][-1]
     splits = by_split(chosen, lambda file: file.path[len(folder) + 1 :].split("/"))
-    sources = [(_path(folder, some, filled), split, some) for split, some in splits.items()]
+    sources = [SourceFiles(_path(folder, some, filled), split, some) for split, some in splits.items()]
     used = {file.path for _, _, some in sources for file in some}
     left = [file for file in filled if file.path not in used]
     return _table(files, form, sources, encoding, [*_left_out(folder, left), *unequal])
@@ -204,10 +221,13 @@ def _images(
     tops = [file.path for file in left if posixpath.dirname(file.path) == folder and not metadata]
     tables = [path for path in tops if format_by_name(path) in NAMING]
     tables.sort(key=lambda path: split_of(posixpath.basename(path)) != "train")  # before `sample_submission.csv`
-    if path := _table_of(images, tables):
-        form, table = format_by_name(path) or "", [file for file in left if file.path == path]
-        unread = [file for file in others if file.path != path]
-        return _table(files, form, [(path, None, table)], encoding, _left_out(folder, unread))
+    chosen = [] if metadata else _tables_of_splits(files, folder, images, left)
+    if path := None if chosen else _table_of(images, tables):
+        chosen = [SourceFiles(path, None, [file for file in left if file.path == path])]
+    if chosen:
+        unread = [file for file in others if file not in [table for source in chosen for table in source.files]]
+        form = format_by_name(chosen[0].path) or ""
+        return _table(files, form, chosen, encoding, _left_out(folder, unread))
     unsure += [] if metadata or in_folders(beside) else folder_doubts([file.path for file in images])
     for path in [] if metadata else tables[:1]:
         unsure.append(Doubt(path, "its rows may name these images", f"If so: recordmill init {path}"))
@@ -222,6 +242,35 @@ def _images(
         [] if metadata else sorted({posixpath.dirname(image_place(beside)(file.path) or "") for file in rows}),
         doubts=unsure,
     )
+
+
+def _tables_of_splits(
+    files: Files, folder: str, images: Sequence[FileInfo], left: Sequence[FileInfo]
+) -> list[SourceFiles]:
+    """Finds a table for each split, named alike: `train_labels.csv` or `train/_annotations.csv`, that name images."""
+    names = {posixpath.basename(file.path) for file in images}
+    names |= {stem for stem in (posixpath.splitext(name)[0] for name in names) if not stem.isdecimal()}
+    cells, alike = {name.encode() for name in names}, dict[str, list[FileInfo]]()
+    for file in left:
+        name = WORDS.sub(lambda word: "*" if word[0] in SPLITS else word[0], file.path[len(folder) :].lower())
+        if format_by_name(name) in NAMING and "*" in name:
+            alike.setdefault(name, []).append(file)
+    found = (by_split(some, lambda file: file.path[len(folder) + 1 :].split("/")) for some in alike.values())
+    best = max(found, key=len, default={})
+    tables = [SourceFiles(some[0].path, split, some) for split, some in best.items() if len(some) == 1]
+    named = [each for each in tables if cells.intersection(CELL.findall(read_head(files, each.path)))]
+    return named if len(named) > 1 and named[0].split == "train" else []
+
+
+def _other_splits(files: Files, path: str) -> list[Doubt]:
+    """Doubts that a file of one split is all, where files of others lie beside it."""
+    folder, name = posixpath.split(path)
+    ending = posixpath.splitext(name)[1]
+    every = files.match(f"{escape(folder)}/*{escape(ending)}") if split_of(name) and not is_glob(name) else []
+    splits = by_split((file.path for file in every if file.bytes), lambda path: [posixpath.basename(path)])
+    others = [posixpath.basename(some[0]) for split, some in splits.items() if split != split_of(name)]
+    what = f"one split by its name; left out beside it: {listed(others, SHOWN)}"
+    return [Doubt(name, what, f"All: recordmill init '{folder}'")] if others else []
 
 
 def _table_of(images: Sequence[FileInfo], tables: Sequence[str]) -> str | None:

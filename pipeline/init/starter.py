@@ -72,11 +72,13 @@ def starter(
     filled = list_folder(files, whole)
     data = recognize_annotated(files, whole, filled) or recognize_arrays(files, whole, filled)
     data = data or recognize(files, whole, filled, answers.encoding)
-    sample = without_unlabelled(SourceSample(files, data))
+    sample = SourceSample(files, data)
     if answers.encoding and not isinstance(sample.sources[0], EncodedOptions):
         raise UserError(f"--encoding is for files of text; {path} is of format {sample.sources[0].format}")
-    if images := images_folder(sample, files) or images_by_name(sample, files):
-        sample = SourceSample(files, sample.data.with_images(*images))
+    found = [images_folder(each, files) or images_by_name(each, files) or () for each in sample.each()]
+    if any(found):
+        sample = SourceSample(files, sample.data.with_images(found))
+    sample = without_unlabelled(sample)
     if group := shared_images(sample):
         sample = SourceSample(files, sample.data.with_group(group))
     draft = make_draft(sample, answers)
