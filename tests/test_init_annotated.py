@@ -434,6 +434,24 @@ def test_key_points_of_coco_have_its_names_and_skeleton(tmp_path: Path) -> None:
     assert kinds_of(tmp_path)["keypoints"] == {**KEYPOINTS, "unit": "absolute", "points": EYES, **pairs}
 
 
+PAIRS = [
+    "eye_left eye_right", "eye_left_outer eye_right_outer", "eye_l eye_r", "LeftEye RightEye", "EyeLeft EyeRight",
+    "LEye REye", "EyeL EyeR", "L-Eye R-Eye", "eye.L eye.R", "LF_paw RF_paw", "LEFT-EYE RIGHT-EYE",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("left", "right"), map(str.split, PAIRS))
+def test_points_are_paired_by_left_and_right_in_any_case_and_place(left: str, right: str, tmp_path: Path) -> None:
+    pose(tmp_path / "data")
+    path = tmp_path / "data/person_keypoints_train2017.json"
+    text = path.read_text().replace("left_eye", left).replace("right_eye", right)
+    path.write_text(text)
+    assert kinds_of(tmp_path)["keypoints"]["flip_pairs"] == [[left, right]]
+    path.write_text(text.replace(right, "other"))
+    assert "keypoints" not in kinds_of(tmp_path)
+    assert_names(first_lines(guessed(tmp_path)[1])[0][0], "'keypoints'", "`flip_pairs`")
+
+
 def test_key_points_of_yolo_are_those_of_its_yaml(tmp_path: Path) -> None:
     yolo_pose(tmp_path / "data")
     points = {"points": ["point_0", "point_1", "point_2"], "flip_pairs": [["point_1", "point_2"]]}

@@ -31,7 +31,7 @@ from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.images import DATA_URL, parse
 from recordmill.pipeline.sources.options import AnnotatedImages
-from recordmill.pipeline.sources.paths import Inside, is_image, join, may_be_image
+from recordmill.pipeline.sources.paths import Inside, is_image, join, listed, may_be_image
 from recordmill.pipeline.spec.features.image import MAX_BYTES
 from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
 from recordmill.transforms.contract.image_facts import KEPT, deep_numbers, losses
@@ -333,6 +333,9 @@ def _headers(item: Guess, image: Guess) -> list[list[Header]]:
 
 
 MOST_CLASSES = 40  # for a person to read
+UNPAIRED = "no pairs of left and right by name"
+LEFT_RIGHT = re.compile("(?i)left|right")
+SIDED = re.compile(rf"{LEFT_RIGHT.pattern}|(?<![a-z])[lr](?![a-z])")
 SHAPE = re.compile(r'"(polygons": ?\[\[|rle": ?\{)')
 
 
@@ -374,16 +377,44 @@ def guess_keypoints(sample: SourceSample) -> Guess:
         points = [f"point_{number}" for number in range(sum(map(len, reading.values)) // (3 * max(objects, 1)))]
     if not points:
         return left_out("keypoints", f"no key points in {reading.of}", reading)
-    right = {name: name.replace("left", "right") for name in points if "left" in name}
-    mirrored = [(points.index(one), points.index(other)) for one, other in right.items() if other in points]
+    mirrored, lone = _mirrored(points)
     flips, skeleton = (
         [[points[one], points[other]] for one, other in pairs if {one, other} <= {*range(len(points))}]
         for pairs in (stated.get("flip_pairs") or mirrored, stated.get("skeleton", []))
     )
     options = {"unit": sample.data.known["boxes"]["unit"], "points": (points, "")}
-    options["flip_pairs"] = flips, "change places in a mirrored image" if flips else "none by name: add any"
+    options["flip_pairs"] = flips, "change places in a mirrored image"
+    if lone and not stated.get("flip_pairs"):
+        options["flip_pairs"] = flips, f"{UNPAIRED} for {listed(lone, 3)}"
     options |= {"skeleton": (skeleton, "")} if skeleton else {}
+    if not flips and len(points) > 1:
+        shown = {name: value for name, (value, _) in options.items() if name != "flip_pairs"}
+        whole = json.dumps({"kind": "keypoints", "image": IMAGE, **shown}, ensure_ascii=False)
+        return left_out("keypoints", f"{UNPAIRED}: give `flip_pairs`, or [] for none, to the feature: {whole}", reading)
     return feature("keypoints", "keypoints", f"of objects in {reading.of}", reading, image=(IMAGE, ""), **options)
+
+
+def _mirrored(points: Sequence[str]) -> tuple[list[tuple[int, int]], list[str]]:
+    """Finds pairs of names that differ in left and right, or one letter l and r; and names of a side without partner.
+
+    >>> _mirrored(["nose", "LeftEye", "RightEye", "ear.L", "ear.R", "l_lip"])
+    ([(1, 2), (3, 4)], ['l_lip'])
+    """
+    ways = dict[str, list[str]]()
+    for name in points:
+        letters = [f"{name[: at.start()]}{_other(at)}{name[at.end() :]}" for at in re.finditer("[LlRr]", name)]
+        whole = LEFT_RIGHT.sub(_other, name)
+        ways[name] = [each for each in ([whole] if whole != name else letters) if each in points]
+    partner = {name: found[0] for name, found in ways.items() if len(found) == 1 and ways[found[0]] == [name]}
+    pairs = [(name, other) for name, other in partner.items() if name.lower() < other.lower()]
+    lone = [name for name in points if name not in partner and SIDED.search(name)]
+    return [(points.index(one), points.index(other)) for one, other in pairs], lone
+
+
+def _other(side: re.Match[str]) -> str:
+    """Returns the other side, in the same case."""
+    other = {"left": "right", "right": "left", "l": "r", "r": "l"}[side[0].lower()]
+    return other.upper() if side[0].isupper() else other.capitalize() if side[0][0].isupper() else other
 
 
 GUESSES = {"shapes": guess_shapes, "keypoints": guess_keypoints}  # the guesses about columns of annotated objects
