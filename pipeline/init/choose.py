@@ -39,6 +39,7 @@ SURE_IDS = ("id", "key", "uuid")
 SHARES = {"train": 80, "validation": 10, "test": 10}
 DIVIDED_ROWS = 100  # with fewer, a split of 10 % may be empty
 FEW_GROUPS = 10  # with fewer, such as hospitals, shares can hardly be met
+LONG = 8  # words of a text that several rows may share, such as a premise or a paragraph
 MOST_CLASSES, NAMES_BYTES = 200, 1 << 20  # for a person to read; 1 MiB
 SYNSET = re.compile(r"n\d{8}")
 INDEX_LEVEL, INDEX_OF_CSV = re.compile(r"__index_level_\d+__"), "Unnamed: 0"
@@ -222,18 +223,24 @@ def _splits(data: Recognized, guesses: Mapping[str, Guess]) -> Choice:
 
 
 def _groups(sample: SourceSample, guesses: Mapping[str, Guess]) -> tuple[dict[str, Choice], list[Doubt]]:
-    """Suggests keeping all rows of one patient, or image, in one split, by the column with the fewest groups."""
-    some = {name: item for name, item in guesses.items() if item.kind in (IMAGE, "raw") and not item.reading.missing}
+    """Suggests keeping all rows of one patient, image or paragraph in one split, by the column with fewest groups."""
+    kept = {path.rpartition(".")[2] for path in sample.data.sources[0].get("keep", ())}
+    some = {name: item for name, item in guesses.items() if item.reading.values and not item.reading.missing}
     counts = {name: (len(item.reading.distinct), len(item.reading.values)) for name, item in some.items()}
-    ids = {name: counts[name] for name in counts if guessing.is_id(name)}
-    repeat = [name for name, (each, every) in ids.items() if FEW_GROUPS <= each <= guessing.FITS * every]
+    alike = [name for name, (each, every) in counts.items() if FEW_GROUPS <= each <= guessing.FITS * every]
+    repeat = [name for name in alike if name in kept or (some[name].kind == "raw" and guessing.is_id(name))]
     repeat += [name for name, (each, every) in counts.items() if some[name].kind == IMAGE and each < every]
+    repeat = repeat or [name for name in alike if len(some) > 1 and _is_long(some[name])]
     if sample.data.split_names or not repeat:
         return {}, []
     name = min(repeat, key=counts.__getitem__)
     what = f"rows share a value ({guessing.distinct(guesses[name].reading)}), and the key splits them up"
     doubt = Doubt(f"column '{name}'", what, f"One split for each: `split_by: {{group: {name}}}`")
     return {"# split_by": ({"group": name}, f"keeps all rows of one {name} in one split")}, [doubt]
+
+
+def _is_long(item: Guess) -> bool:
+    return item.kind == "text" and sum(len(text.split()) for text in item.reading.values) > LONG * item.reading.rows
 
 
 def _doubts(sample: SourceSample, guesses: Mapping[str, Guess], *, has_image: bool) -> Iterator[Doubt]:

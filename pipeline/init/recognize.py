@@ -268,7 +268,7 @@ def _other_splits(files: Files, path: str) -> list[Doubt]:
     ending = posixpath.splitext(name)[1]
     every = files.match(f"{escape(folder)}/*{escape(ending)}") if split_of(name) and not is_glob(name) else []
     splits = by_split((file.path for file in every if file.bytes), lambda path: [posixpath.basename(path)])
-    others = [posixpath.basename(some[0]) for split, some in splits.items() if split != split_of(name)]
+    others = [posixpath.basename(some[0]) for split, some in splits.items() if split not in (None, split_of(name))]
     what = f"one split by its name; left out beside it: {listed(others, SHOWN)}"
     return [Doubt(name, what, f"All: recordmill init '{folder}'")] if others else []
 
@@ -322,6 +322,9 @@ def _table(
     code = encoding or (dialect.find_encoding(every[0].path, [head])[0] if form in TEXTS else "utf-8")
     text = head.decode(code, "replace").encode()
     inside, why, doubts = belonging.rows_inside(form, every[0].path, text, is_cut=len(head) >= belonging.HEAD_BYTES)
+    if form == "text" and not inside and (form := dialect.form_of(text.decode().splitlines()[:-1])) != "text":
+        what = f"its lines are read as rows of {form}, since all have as many separators"
+        doubts = [Doubt(posixpath.basename(every[0].path), what, "Lines of text: `format: text`. No names: `header`")]
     fixed = {"format": "jsonl" if form == "json" else form}
     form = inside.get("format", form)
     said = belonging.one_row(head, every[0].path) if form in JSON and len(every) == 1 and not inside else ""
