@@ -440,7 +440,7 @@ PAIRS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("left", "right"), map(str.split, PAIRS))
+@pytest.mark.parametrize(("left", "right"), [pair.split() for pair in PAIRS])
 def test_points_are_paired_by_left_and_right_in_any_case_and_place(left: str, right: str, tmp_path: Path) -> None:
     pose(tmp_path / "data")
     path = tmp_path / "data/person_keypoints_train2017.json"

@@ -262,19 +262,26 @@ def test_names_of_codes_in_a_schema(stated: Any, classes: Any, tmp_path: Path) -
     assert spec.features["label"].model_dump()["classes"] == classes
 
 
+CODES = {"_type": "ClassLabel", "names": ["cat", "dog"]}
+TAKEN, DOUBTED = ["classes: {0: cat, 1: dog}"], ["In doubt: column 'label': codes", "(0: cat, 1: dog)"]
+
+
 @pytest.mark.parametrize(
-    ("codes", "is_list", "facts"),
+    ("codes", "feature", "facts"),
     [
-        ([-1, 0, 1, 0, 1], False, ["classes: {0: cat, 1: dog}"]),
-        ([0, 1, 2], False, ["In doubt: column 'label': codes", "(0: cat, 1: dog)"]),
-        ([[0, 1], [1, -100]], True, ["In doubt: column 'label': codes", "(0: cat, 1: dog)"]),
+        ([-1, 0, 1, 0, 1], CODES, TAKEN),
+        ([0, 1, 2], CODES, DOUBTED),
+        ([[0, 1], [1, -100]], {"_type": "Sequence", "feature": CODES}, DOUBTED),
+        ([[0, 1], [1]], {"_type": "List", "feature": CODES}, TAKEN),
+        ([{"kind": [0, 1]}, {"kind": [1]}], {"kind": [CODES]}, [*TAKEN, "column: label.kind"]),
+        ([{"kind": [0, 1]}], {"_type": "Sequence", "feature": {"kind": CODES}}, [*TAKEN, "kind: categories"]),
+        ([[{"kind": 0}, {"kind": 1}]], [{"kind": CODES}], [*TAKEN, "kind: categories"]),
     ],
 )
 def test_names_in_a_schema_are_taken_or_a_doubt(
-    codes: list[Any], is_list: bool, facts: list[str], tmp_path: Path
+    codes: list[Any], feature: Any, facts: list[str], tmp_path: Path
 ) -> None:
-    feature = {"_type": "ClassLabel", "names": ["cat", "dog"]}
-    stated = {"label": {"_type": "Sequence", "feature": feature} if is_list else feature}
+    stated = {"label": feature}
     rows = pa.Table.from_pylist([{"text": words(), "label": codes[n % len(codes)]} for n in range(30)])
     metadata = {"huggingface": json.dumps({"info": {"features": stated}})}
     pq.write_table(rows.replace_schema_metadata(metadata), tmp_path / "a.parquet")

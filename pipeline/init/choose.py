@@ -39,6 +39,7 @@ SURE_IDS = ("id", "key", "uuid")
 SHARES = {"train": 80, "validation": 10, "test": 10}
 DIVIDED_ROWS = 100  # with fewer, a split of 10 % may be empty
 FEW_GROUPS = 10  # with fewer, such as hospitals, shares can hardly be met
+CODED = (*guessing.LABEL_KINDS, "numbers")
 LONG = 8  # words of a text that several rows may share, such as a premise or a paragraph
 MOST_CLASSES, NAMES_BYTES = 200, 1 << 20  # for a person to read; 1 MiB
 SYNSET = re.compile(r"n\d{8}")
@@ -82,8 +83,9 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     label, why_label = _find_label(sample, guesses, codes)
     if label:
         guesses[label.column] = label = with_classes(label, sample, codes)
-    elif codes:
-        guesses[codes.column] = with_classes(guesses[codes.column], sample, codes)
+    others = [] if label or codes is None else [codes]
+    for each in (*others, *_other_codes(sample, guesses, codes)):
+        guesses[each.column] = with_classes(guesses[each.column], sample, each)
     names = feature_names(column for column, item in guesses.items() if item.kind)
     has_image = any(item.kind == IMAGE for item in guesses.values())
     guesses = on_image(sample, guesses, names, answers) if has_image else guesses
@@ -275,9 +277,9 @@ def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> Codes | No
     """Finds a column of codes with names in the schema or a file next to the data: the label, or the only one."""
     columns = dict[str, set[int]]()
     for name, item in guesses.items():
-        reading = sample.read(name, ColumnType.CATEGORY) if item.kind == "number" else item.reading
-        if item.kind in guessing.LABEL_KINDS and reading.values and all(map(CODE.fullmatch, reading.distinct)):
-            columns[name] = set(map(int, reading.distinct))
+        is_inner = item.kind == "categories" and guessing.plain_name(name) != name  # of objects, as in `label_of`
+        if item.kind in guessing.LABEL_KINDS and not is_inner and (codes := _codes(sample, item)):
+            columns[name] = codes
     called = {name: codes for name, codes in columns.items() if guessing.is_label(name)}
     wanted, stated = called or columns, class_labels(_schema(sample)) if columns else {}
     for name in wanted:
@@ -290,6 +292,22 @@ def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> Codes | No
         if len(found) == 1:
             return found[0]
     return None
+
+
+def _codes(sample: SourceSample, item: Guess) -> set[int]:
+    """Returns the codes of a column; empty if some values are none."""
+    reading, many = item.reading, item.kind == "numbers"
+    if item.kind in ("number", "numbers"):
+        reading = sample.read(item.column, ColumnType.CATEGORY, many=many)
+    return {*map(int, reading.distinct)} if all(map(CODE.fullmatch, map(str, reading.distinct))) else set()
+
+
+def _other_codes(sample: SourceSample, guesses: Mapping[str, Guess], known: Codes | None) -> Iterator[Codes]:
+    """Yields the other columns of codes with names in the schema."""
+    for name, names in class_labels(_schema(sample)).items():
+        is_new = name in guesses and (known is None or name != known.column) and guesses[name].kind in CODED
+        if is_new and (found := _codes(sample, guesses[name])) and found <= names.keys():
+            yield Codes(name, names, "the schema")
 
 
 def _schema(sample: SourceSample) -> pa.Schema:
@@ -353,7 +371,7 @@ def with_classes(label: Guess, sample: SourceSample, codes: Codes | None) -> Gue
     """Returns a label with its classes if all names are certain, else with the reason why not."""
     if codes:
         options = {option: choice for option, choice in label.options.items() if option != "# kind"}
-        kind = "categories" if label.kind == "categories" else "category"
+        kind = "categories" if label.kind in ("categories", "numbers") else "category"
         options |= {"kind": (kind, "codes"), "classes": (codes.names, f"named in {codes.file}")}
         return replace(label, options=options)
     if label.kind == "number":
