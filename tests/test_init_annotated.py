@@ -11,6 +11,7 @@ import yaml
 from PIL import Image
 
 from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.starter import first_lines, starter
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
@@ -96,6 +97,10 @@ def test_tables_and_folders_by_split_are_a_source_each(
     for path in ("data", f"data/{table.format('*')}"):
         found = [(source.split, source.path, source.images) for source in guessed(tmp_path, path)[0].source]
         assert found == [(split, f"data/{table.format(split)}", option and option.format(split)) for split in splits]
+    write(tmp_path / "data" / images.format("train") / "extra.jpg", published.jpeg())
+    spec = write(tmp_path / "spec.yaml", guessed(tmp_path)[1])
+    (named,) = (each for each in make_plan(load_spec(str(spec)), FILES).notes if each.startswith("images that no row"))
+    assert_names(named, ": 1 ", "extra.jpg")
     doubts = first_lines(guessed(tmp_path, f"data/{table.format('train')}")[1])[0]
     assert ["test" in doubt for doubt in doubts] == [True] * (not table.startswith("{}/"))
 
