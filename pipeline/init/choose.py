@@ -16,7 +16,7 @@ from recordmill.pipeline.init import guess as guessing
 from recordmill.pipeline.init.arrays import guess_pixels
 from recordmill.pipeline.init.beside import in_folders
 from recordmill.pipeline.init.boxes import Answers, box_doubts, doubts_of_columns, guess_columns, on_image
-from recordmill.pipeline.init.doubts import CODE, PART_FOLDER, Doubt, UnknownDataError, column_doubts, value_doubts
+from recordmill.pipeline.init.doubts import CODE, DAY, PART_FOLDER, Doubt, UnknownDataError, column_doubts, value_doubts
 from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.images import GUESSES, MASK, are_named, guess_image
 from recordmill.pipeline.init.recognize import Recognized, naming_classes
@@ -144,8 +144,11 @@ def _guesses(sample: SourceSample) -> dict[str, Guess]:
             guesses[name] = guessing.left_out(name, why, Reading())
     guesses |= {name: guessing.left_out(name, "pandas' index, not data", Reading()) for name in index_names(sample)}
     messages = dict.fromkeys(name.rpartition(".")[0] for name in sample.names if MESSAGE.search(name))
-    guesses |= {name: chat for name in messages if (chat := guessing.chat(sample, name))}
+    guesses |= {name: chat for name in (*messages, guessing.CHAT) if (chat := guessing.chat(sample, name))}
     tools = {item.options["tools"][0] for item in guesses.values() if "tools" in item.options}
+    tools |= {
+        name for item in guesses.values() if "columns" in item.options for name in item.options["columns"][0].values()
+    }
     for attempt in (guess_image, guess_pixels, _guess_other):
         if any(item.kind == IMAGE for item in guesses.values()):
             guesses |= guess_columns(sample)
@@ -175,8 +178,10 @@ def _guess_other(sample: SourceSample, name: str) -> Guess | None:
     if in_folders(sample.data.sources[0].get("beside", {})):
         why = f"folders of masked images, {guessing.distinct(classes)}: as classes, `label: {{kind: category}}`"
         return guessing.left_out(LABEL, why, classes)
-    if all(map(PART_FOLDER.fullmatch, classes.distinct)):
-        return guessing.left_out(LABEL, f"folders of parts, not classes: {listed(sorted(classes.distinct))}", classes)
+    are_days = all(DAY.match(f"{name}/") for name in classes.distinct)
+    if are_days or all(map(PART_FOLDER.fullmatch, classes.distinct)):
+        what = "days" if are_days else "parts"
+        return guessing.left_out(LABEL, f"folders of {what}, not classes: {listed(sorted(classes.distinct))}", classes)
     return guessing.feature(LABEL, "category", f"the folders: {guessing.distinct(classes)}", classes)
 
 
@@ -189,7 +194,7 @@ def _find_key(sample: SourceSample) -> Named:
 
 def _find_label(sample: SourceSample, guesses: Mapping[str, Guess], codes: Codes | None) -> tuple[Guess | None, str]:
     """Finds the feature to predict, by its codes or name, and why; each source and most rows must have it."""
-    if sample.data.known or any("columns" in item.options for item in guesses.values()):
+    if sample.data.known or any("columns" in item.options and item.kind != "chat" for item in guesses.values()):
         return None, "boxes and their classes are learned together; name a feature to predict only that"
     column = codes.column if codes else guessing.label_of(guesses)
     if column is None:

@@ -13,7 +13,7 @@ from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, record_length
 from recordmill.pipeline.init import belonging, dialect
 from recordmill.pipeline.init.belonging import Joined
 from recordmill.pipeline.init.beside import find_beside, in_folders, part_doubts
-from recordmill.pipeline.init.doubts import Doubt, UnknownDataError, Written, document_doubts, folder_doubts
+from recordmill.pipeline.init.doubts import DAY, Doubt, UnknownDataError, Written, document_doubts, folder_doubts
 from recordmill.pipeline.init.splits import by_split, divided, image_lists, of_split, split_of
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
@@ -93,6 +93,7 @@ class Recognized:
     """Options of columns stated by the format, with reasons."""
     image_column: str | None = None  # the column of image names without ending
     doubts: Sequence[Doubt] = ()
+    days: Mapping[str, str] = field(default_factory=dict)  # the sources' paths in folders of days, with placeholders
 
     def with_images(self, found: Sequence[Sequence[str]]) -> "Recognized":
         """Returns a copy with each source's folder of images, if any, and the column if it lacks their ending."""
@@ -173,7 +174,9 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
     sources = [SourceFiles(_path(folder, some, filled), split, some) for split, some in splits.items()]
     used = {file.path for _, _, some in sources for file in some}
     left = [file for file in filled if file.path not in used]
-    return _table(files, form, sources, encoding, [*_left_out(folder, left), *unequal])
+    found = _table(files, form, sources, encoding, [*_left_out(folder, left), *unequal])
+    days = {path: _of_days(folder, [file.path for file in some]) for path, _, some in sources}
+    return replace(found, days={path: day for path, day in days.items() if day})
 
 
 def _joined(folder: str, filled: Sequence[FileInfo], joined: Sequence[Joined], written: Recognized) -> Recognized:
@@ -241,6 +244,7 @@ def _images(
         [*pairs.notes, *_left_out(folder, left)],
         [] if metadata else sorted({posixpath.dirname(image_place(beside)(file.path) or "") for file in rows}),
         doubts=unsure,
+        days={folder: day} if (day := _of_days(folder, [file.path for file in images], "")) else {},
     )
 
 
@@ -311,6 +315,22 @@ def _path(folder: str, files: Sequence[FileInfo], filled: Sequence[FileInfo]) ->
     patterns = (f"{below}{ending}", f"{start}{ending}", f"{below}**/{ending}", f"{below}**")
     exact = (path for path in patterns if [name for name in every if glob_pattern(path).fullmatch(name)] == some)
     return next(exact, f"{escape(folder)}/**")
+
+
+def _of_days(folder: str, paths: Sequence[str], rest: str | None = None) -> str | None:
+    """Returns the path of files in folders of days, `logs/{YYYY}/{MM}/{DD}/*.csv`; None for others.
+
+    `rest` is the path inside the folders, by default as the files have it.
+    """
+    found = [DAY.search(path, len(folder)) for path in paths]
+    days = [(path[: day.start()], day[2], path[day.end() :]) for path, day in zip(paths, found, strict=True) if day]
+    if len(days) < len(paths) or len({each[:2] for each in days}) > 1 or len({day and day[0] for day in found}) < 2:
+        return None
+    start, between, inside = days[0]
+    if rest is None and len({each[2] for each in days}) > 1:
+        ending = posixpath.commonprefix([each[2][::-1] for each in days])[::-1]
+        rest = ("/**" if any(each[2].count("/") > 1 for each in days) else "") + f"/*{ending[ending.find('.') :]}"
+    return f"{start}{between.join(('{YYYY}', '{MM}', '{DD}'))}{inside if rest is None else rest}"
 
 
 def _table(

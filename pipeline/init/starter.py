@@ -239,6 +239,7 @@ def write_draft(draft: Draft, name: str, written_path: Callable[[str], str], not
         start = "  " if len(draft.data.sources) == 1 else "  - "
         for option, value in source.items():
             text = without_spans(written_path(value)) if option in PATHS else value
+            text = written_path(draft.data.days[value]) if option == "path" and value in draft.data.days else text
             lines.append(option_line(option, (text, draft.data.why.get(option, "")), start))
             start = " " * len(start)
     lines.append("")
