@@ -187,6 +187,8 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
      [], ["\nlabel: mask", "beside: {mask: masks}", "kind: mask"]),
     ("masks beside", image_folders("cat/{n}.png", "dog/a{n}.png", "dog/a{n}_mask.png"), "data",
      [], ["label: label", "beside: {mask: '*_mask'}", "kind: mask"]),
+    ("pairs by split", image_folders("train_lr/{n}.png", "train_hr/{n}.png"), "data",
+     [["train_hr", "train_lr", "a column a file"]], ["# label: FEATURE"]),
     ("images and JPEG masks", image_folders("images/{n}.png", "masks/{n}.jpg"), "data",
      [["images", "masks", "beside", "a column a file"]], ["# label: FEATURE", "classes: images, masks"]),
     ("JPEG masks beside", image_folders("cat/{n}.png", "dog/a{n}.png", "dog/a{n}_mask.jpg"), "data",

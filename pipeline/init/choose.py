@@ -18,11 +18,12 @@ from recordmill.pipeline.init.beside import in_folders
 from recordmill.pipeline.init.boxes import Answers, box_doubts, doubts_of_columns, guess_columns, on_image
 from recordmill.pipeline.init.doubts import CODE, DAY, PART_FOLDER, Doubt, UnknownDataError, column_doubts, value_doubts
 from recordmill.pipeline.init.guess import Choice, Guess
-from recordmill.pipeline.init.images import GUESSES, MASK, are_named, guess_image
+from recordmill.pipeline.init.images import GUESSES, MASK, MASK_COLUMN, are_named, guess_image
 from recordmill.pipeline.init.recognize import Recognized, naming_classes
 from recordmill.pipeline.init.sample import Reading, SourceSample
+from recordmill.pipeline.init.splits import split_of
 from recordmill.pipeline.safe_text import count
-from recordmill.pipeline.sources.class_names import by_code, read_names
+from recordmill.pipeline.sources.class_names import by_code, read_colors, read_names
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, SPLIT, path_column
 from recordmill.pipeline.sources.formats.parquet import class_labels
@@ -89,6 +90,7 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     names = feature_names(column for column, item in guesses.items() if item.kind)
     has_image = any(item.kind == IMAGE for item in guesses.values())
     guesses = on_image(sample, guesses, names, answers) if has_image else guesses
+    guesses = {column: _named_mask(sample, item) if item.kind == MASK else item for column, item in guesses.items()}
     features = {names[column]: item for column, item in guesses.items() if item.kind}
     if not features:
         reasons = "; ".join(f"{column}: {item.options['#'][1]}" for column, item in guesses.items())
@@ -150,7 +152,11 @@ def _guesses(sample: SourceSample) -> dict[str, Guess]:
         name for item in guesses.values() if "columns" in item.options for name in item.options["columns"][0].values()
     }
     for attempt in (guess_image, guess_pixels, _guess_other):
-        if any(item.kind == IMAGE for item in guesses.values()):
+        pictures = [item for item in guesses.values() if item.kind == IMAGE]
+        if pictures and all(MASK_COLUMN.fullmatch(item.column) for item in pictures):
+            why = "masks without a column of their images"
+            guesses |= {item.column: guessing.left_out(item.column, why, item.reading) for item in pictures}
+        elif pictures:
             guesses |= guess_columns(sample)
             tools |= {name for item in guesses.values() for name in item.options.get("columns", ((), ""))[0]}
         for name in sample.names:
@@ -179,10 +185,30 @@ def _guess_other(sample: SourceSample, name: str) -> Guess | None:
         why = f"folders of masked images, {guessing.distinct(classes)}: as classes, `label: {{kind: category}}`"
         return guessing.left_out(LABEL, why, classes)
     are_days = all(DAY.match(f"{name}/") for name in classes.distinct)
-    if are_days or all(map(PART_FOLDER.fullmatch, classes.distinct)):
+    if are_days or all(PART_FOLDER.fullmatch(name) or split_of(name) for name in classes.distinct):
         what = "days" if are_days else "parts"
         return guessing.left_out(LABEL, f"folders of {what}, not classes: {listed(sorted(classes.distinct))}", classes)
     return guessing.feature(LABEL, "category", f"the folders: {guessing.distinct(classes)}", classes)
+
+
+def _named_mask(sample: SourceSample, item: Guess) -> Guess:
+    """Names the values, or colours, of a mask's pixels by a file beside the data that has them all."""
+    values, why = (item.options.get(option) for option in ("classes", "# classes")), "as {} names them"
+    codes = {code for choice in values if choice and isinstance(choice[0], dict) for code in choice[0]}
+    kept = {option: choice for option, choice in item.options.items() if option != "# classes"}
+    seen = {*map(tuple, item.options["colors"][0].values())} if "colors" in item.options else set()
+    for file in naming_classes(sample.origin, sample.data.files) if codes or seen else ():
+        text = sample.origin.read(file.path).decode("utf-8-sig", "replace") if file.bytes <= NAMES_BYTES else ""
+        name, colors = posixpath.basename(file.path), read_colors(text)
+        if seen and seen <= colors.keys():
+            named: Choice = ({of: list(color) for color, of in colors.items()}, "")
+            return replace(item, options={**kept, "classes": (list(named[0]), why.format(name)), "colors": named})
+        with suppress(ValueError, RecursionError):
+            names = read_names(text, is_json=name.endswith("json")) if codes and not colors else {}
+            is_read = isinstance(names, dict) or not name.endswith("csv")
+            if found := by_code(codes, names, is_sure=True) if is_read else None:
+                return replace(item, options={**kept, "classes": (found, why.format(name))})
+    return item
 
 
 def _find_key(sample: SourceSample) -> Named:

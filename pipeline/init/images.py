@@ -240,7 +240,7 @@ BLURRED_VALUES, BLURRED_SHARE = 16, 0.8
 SHOWN = 4  # values with their shares
 SPARSE = 16  # values further apart are grey levels, of which 255 is one
 YOURS = "names are yours to give"
-MASK_COLUMN = re.compile(r"(?i)(\w*_)?(mask|seg|segmentation)s?")
+MASK_COLUMN = re.compile(r"(?i)(\w*_)?(mask|seg|segmentation)s?(_?(path|file(_?name)?|name|image|img|png|url))?")
 MAYBE_MASK = re.compile(rf"{MASK_COLUMN.pattern}|(annotation|label|target|gt)s?|labels?_?map|ground_?truth")
 """Names of columns of masks in a table; and of images that are masks if their values are few."""
 

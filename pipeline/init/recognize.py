@@ -62,7 +62,9 @@ TABLES = ("parquet", "tfrecord", "webdataset", "jsonl", "csv", "tsv", "conll", "
 NAMING = ("jsonl", "csv", "tsv", "parquet")  # formats with rows that may name images
 CELLS, JSON, IMAGES = ("csv", "tsv"), ("json", "jsonl"), "image_folder"
 TEXTS = (*CELLS, *belonging.SENTENCES, "jsonl", "json", "text")  # formats with an encoding
-CLASS_NAMES = re.compile(r"(?i).*(class|label|categor|names|synset|mapping).*\.(txt|json)|.+\.names|_classes\.csv")
+CLASS_NAMES = re.compile(
+    r"(?i).*(class|label|categor|names|synset|mapping).*\.(txt|json)|.+\.names|.*(classes|class_?dict|colou?r).*\.(csv|txt)"
+)
 """Usual names of files of class names."""
 SHOWN, FIRST_LINE = 3, 1 << 16
 FILES = 16  # files of a source to look at
@@ -222,7 +224,7 @@ def _images(
     names = listed([file.path[len(folder) + 1 :] for file in metadata], SHOWN)
     each = f"; the rows are those of {names}" if metadata else ", each one a row"
     tops = [file.path for file in left if posixpath.dirname(file.path) == folder and not metadata]
-    tables = [path for path in tops if format_by_name(path) in NAMING]
+    tables = [path for path in tops if format_by_name(path) in NAMING and not CLASS_NAMES.fullmatch(path)]
     tables.sort(key=lambda path: split_of(posixpath.basename(path)) != "train")  # before `sample_submission.csv`
     chosen = [] if metadata else _tables_of_splits(files, folder, images, left)
     if path := None if chosen else _table_of(images, tables):
@@ -240,7 +242,10 @@ def _images(
         sources,
         metadata or [*dict.fromkeys([*shown, *captions_of(shown, others).files(), *masks, *of_lists])],
         bool(metadata) or len(shown) == len(images),
-        {"format": f"{count(len(images), 'image')}{each}", "beside": f"{count(len(masks), what)}, by their names"},
+        {
+            "format": f"{count(len(images), 'image')}{each}",
+            "beside": f"{count(len(masks), what)}, by their names" * bool(masks),
+        },
         [*pairs.notes, *_left_out(folder, left)],
         [] if metadata else sorted({posixpath.dirname(image_place(beside)(file.path) or "") for file in rows}),
         doubts=unsure,
@@ -385,7 +390,7 @@ def _written(files: Files, form: str, every: Sequence[FileInfo], encoding: str |
 def naming_classes(files: Files, data: Sequence[FileInfo]) -> list[FileInfo]:
     """Lists the files next to the data with a usual name for class names."""
     folder = escape(posixpath.commonprefix([file.path for file in data]).rpartition("/")[0])
-    listed = (file for ending in ("txt", "json", "names") for file in files.match(f"{folder}/*.{ending}"))
+    listed = (file for ending in ("txt", "json", "names", "csv") for file in files.match(f"{folder}/*.{ending}"))
     others = {file.path for file in data}
     return [each for each in listed if CLASS_NAMES.fullmatch(posixpath.basename(each.path)) and each.path not in others]
 

@@ -16,6 +16,9 @@ LABELS = tuple(
 """Usual names of labels, the surest first."""
 NUMBERED = re.compile(r"(\d+)[\s,:=]++(.*\S)")  # a line with a code and its name
 CODED = re.compile(r"-?[0-9]{1,9}")
+COLOURED = re.compile(r"""([A-Za-z][\w /()-]*)["']?[,;:\t \[(]+(\d{1,3})[,;\s]+(\d{1,3})[,;\s]+(\d{1,3})\b""")
+COLOURS = re.compile(r"^\s*(\d{1,3})[,;\s]+(\d{1,3})[,;\s]+(\d{1,3})[,;\s]+(\S.*)", re.MULTILINE)
+"""A class with its colour, before and behind it."""
 MAP_ITEM = re.compile(r"\bitem\s*+\{([^{}]*+)\}")
 MAP_FIELD = re.compile(r"""\b(\w++)\s*+:\s*+("[^"]*+"|'[^']*+'|\d++)""")
 """A class in TensorFlow's `label_map.pbtxt`, and a field of it."""
@@ -30,6 +33,8 @@ def read_names(text: str, *, is_json: bool) -> dict[int, str] | list[str]:
     if (values := text.count("\n") + text.count(",")) > NAMES.most:
         raise ValueError(NAMES.beyond(values))
     content = json.loads(text) if is_json else [line.strip() for line in text.splitlines() if line.strip()]
+    if not is_json and content[1:] and "," in content[0] and not NUMBERED.fullmatch(content[0]):
+        content = content[all(map(NUMBERED.fullmatch, content[1:])) :]  # without a header
     if not is_json and all(map(NUMBERED.fullmatch, content)):
         content = dict(re.split(r"[\s,:=]+", line, maxsplit=1) for line in content)
     if isinstance(content, dict):
@@ -43,6 +48,17 @@ def read_names(text: str, *, is_json: bool) -> dict[int, str] | list[str]:
     if len(set(names)) < len(names):
         raise ValueError("a name twice")
     return content
+
+
+def read_colors(text: str) -> dict[tuple[int, ...], str]:
+    r"""Reads the names of colours, a class a line or an item of JSON; empty for other text.
+
+    >>> read_colors("name,r,g,b\nroad,128,0,0\n"), read_colors("64 0 1\ttree\n")
+    ({(128, 0, 0): 'road'}, {(64, 0, 1): 'tree'})
+    """
+    found = [(name, rgb) for name, *rgb in COLOURED.findall(text)]
+    found = found or [(name.strip(), rgb) for *rgb, name in COLOURS.findall(text)]
+    return {tuple(map(int, rgb)): name for name, rgb in found}
 
 
 def by_code(codes: set[int], names: dict[int, str] | list[str], *, is_sure: bool) -> dict[int, str] | None:
