@@ -4,7 +4,7 @@ import posixpath
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -80,12 +80,11 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     for column, why in ((split, "decides the split"), (key, "the key, which every record holds")):
         if column and not (column[0] in guesses and guesses[column[0]].kind == IMAGE):  # an image's path may be the key
             guesses[column[0]] = guessing.left_out(column[0], why, column[1])
-    codes = find_codes(sample, guesses)
+    codes = {each.column: each for each in find_codes(sample, guesses)}
     label, why_label = _find_label(sample, guesses, codes)
     if label:
-        guesses[label.column] = label = with_classes(label, sample, codes)
-    others = [] if label or codes is None else [codes]
-    for each in (*others, *_other_codes(sample, guesses, codes)):
+        guesses[label.column] = label = with_classes(label, sample, codes.pop(label.column, None))
+    for each in codes.values():
         guesses[each.column] = with_classes(guesses[each.column], sample, each)
     names = feature_names(column for column, item in guesses.items() if item.kind)
     has_image = any(item.kind == IMAGE for item in guesses.values())
@@ -147,10 +146,6 @@ def _guesses(sample: SourceSample) -> dict[str, Guess]:
     guesses |= {name: guessing.left_out(name, "pandas' index, not data", Reading()) for name in index_names(sample)}
     messages = dict.fromkeys(name.rpartition(".")[0] for name in sample.names if MESSAGE.search(name))
     guesses |= {name: chat for name in (*messages, guessing.CHAT) if (chat := guessing.chat(sample, name))}
-    tools = {item.options["tools"][0] for item in guesses.values() if "tools" in item.options}
-    tools |= {
-        name for item in guesses.values() if "columns" in item.options for name in item.options["columns"][0].values()
-    }
     for attempt in (guess_image, guess_pixels, _guess_other):
         pictures = [item for item in guesses.values() if item.kind == IMAGE]
         if pictures and all(MASK_COLUMN.fullmatch(item.column) for item in pictures):
@@ -158,10 +153,10 @@ def _guesses(sample: SourceSample) -> dict[str, Guess]:
             guesses |= {item.column: guessing.left_out(item.column, why, item.reading) for item in pictures}
         elif pictures:
             guesses |= guess_columns(sample)
-            tools |= {name for item in guesses.values() for name in item.options.get("columns", ((), ""))[0]}
+        inputs = {name for item in guesses.values() for name in item.inputs}
         for name in sample.names:
-            read = {*tools, *(other for other, item in guesses.items() if item.kind)}
-            is_inside = name in tools or any(name.startswith(f"{other}.") for other in read)
+            read = {*inputs, *(other for other, item in guesses.items() if item.kind)}
+            is_inside = name in inputs or any(name.startswith(f"{other}.") for other in read)
             if name not in guesses and not is_inside and (name not in sample.of_path or name in (IMAGE, LABEL)):
                 guesses |= {name: result} if (result := attempt(sample, name)) else {}
     for first, second in PAIRS.items():
@@ -218,11 +213,12 @@ def _find_key(sample: SourceSample) -> Named:
     return min(unique, key=lambda each: (each[0].lower() not in SURE_IDS, len(each[0])), default=None)
 
 
-def _find_label(sample: SourceSample, guesses: Mapping[str, Guess], codes: Codes | None) -> tuple[Guess | None, str]:
+def _find_label(sample: SourceSample, guesses: Mapping[str, Guess], codes: Collection[str]) -> tuple[Guess | None, str]:
     """Finds the feature to predict, by its codes or name, and why; each source and most rows must have it."""
     if sample.data.known or any("columns" in item.options and item.kind != "chat" for item in guesses.values()):
         return None, "boxes and their classes are learned together; name a feature to predict only that"
-    column = codes.column if codes else guessing.label_of(guesses)
+    own = [name for name in codes if guesses[name].kind in ("category", "number") or guessing.plain_name(name) == name]
+    column = next(filter(guessing.is_label, own), None) or guessing.label_of(guesses) or next(iter(own), None)
     if column is None:
         return None, "no column has a label's usual name: choose a feature"
     item, reading = guesses[column], guesses[column].reading
@@ -263,17 +259,15 @@ def _groups(sample: SourceSample, guesses: Mapping[str, Guess]) -> tuple[dict[st
     alike = [name for name, (each, every) in counts.items() if FEW_GROUPS <= each <= guessing.FITS * every]
     repeat = [name for name in alike if name in kept or (some[name].kind == "raw" and guessing.is_id(name))]
     repeat += [name for name, (each, every) in counts.items() if some[name].kind == IMAGE and each < every]
-    repeat = repeat or [name for name in alike if len(some) > 1 and _is_long(some[name])]
+    texts = {name: some[name].reading for name in alike if some[name].kind == "text" and len(some) > 1}
+    words = {name: sum(len(text.split()) for text in reading.values) for name, reading in texts.items()}
+    repeat = repeat or [name for name in texts if words[name] > LONG * counts[name][1]]
     if sample.data.split_names or not repeat:
         return {}, []
     name = min(repeat, key=counts.__getitem__)
     what = f"rows share a value ({guessing.distinct(guesses[name].reading)}), and the key splits them up"
     doubt = Doubt(f"column '{name}'", what, f"One split for each: `split_by: {{group: {name}}}`")
     return {"# split_by": ({"group": name}, f"keeps all rows of one {name} in one split")}, [doubt]
-
-
-def _is_long(item: Guess) -> bool:
-    return item.kind == "text" and sum(len(text.split()) for text in item.reading.values) > LONG * item.reading.rows
 
 
 def _doubts(sample: SourceSample, guesses: Mapping[str, Guess], *, has_image: bool) -> Iterator[Doubt]:
@@ -304,41 +298,29 @@ def _column_splits(column: str, names: Reading) -> dict[str, Choice]:
     return {"splits": (splits, why), "split_by": (split_by, f"{counts} of {names.of}")}
 
 
-def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> Codes | None:
-    """Finds a column of codes with names in the schema or a file next to the data: the label, or the only one."""
+def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> list[Codes]:
+    """Finds columns of codes with names in the schema, else one in a file next to the data; a label first."""
     columns = dict[str, set[int]]()
     for name, item in guesses.items():
-        is_inner = item.kind == "categories" and guessing.plain_name(name) != name  # of objects, as in `label_of`
-        if item.kind in guessing.LABEL_KINDS and not is_inner and (codes := _codes(sample, item)):
-            columns[name] = codes
+        reading, many = item.reading, item.kind == "numbers"
+        if item.kind in ("number", "numbers"):
+            reading = sample.read(name, ColumnType.CATEGORY, many=many)
+        if item.kind in CODED and reading.distinct and all(map(CODE.fullmatch, map(str, reading.distinct))):
+            columns[name] = set(map(int, reading.distinct))
+    stated = class_labels(_schema(sample)) if columns else {}
+    found = [
+        Codes(name, stated[name], "the schema") for name in columns if columns[name] <= stated.get(name, {}).keys()
+    ]
+    columns = {name: codes for name, codes in columns.items() if guesses[name].kind != "numbers"}
     called = {name: codes for name, codes in columns.items() if guessing.is_label(name)}
-    wanted, stated = called or columns, class_labels(_schema(sample)) if columns else {}
-    for name in wanted:
-        if columns[name] <= stated.get(name, {}).keys():
-            return Codes(name, stated[name], "the schema")
+    wanted = called or columns
     sure = {name for name in wanted if called or guesses[name].kind == "categories"}
-    for file, names in _named(sample) if columns else ():
+    for file, names in _named(sample) if columns and not found else ():
         fitting = {name: by_code(codes, names, is_sure=name in sure) for name, codes in wanted.items()}
-        found = [Codes(name, of, file) for name, of in fitting.items() if of]
-        if len(found) == 1:
-            return found[0]
-    return None
-
-
-def _codes(sample: SourceSample, item: Guess) -> set[int]:
-    """Returns the codes of a column; empty if some values are none."""
-    reading, many = item.reading, item.kind == "numbers"
-    if item.kind in ("number", "numbers"):
-        reading = sample.read(item.column, ColumnType.CATEGORY, many=many)
-    return {*map(int, reading.distinct)} if all(map(CODE.fullmatch, map(str, reading.distinct))) else set()
-
-
-def _other_codes(sample: SourceSample, guesses: Mapping[str, Guess], known: Codes | None) -> Iterator[Codes]:
-    """Yields the other columns of codes with names in the schema."""
-    for name, names in class_labels(_schema(sample)).items():
-        is_new = name in guesses and (known is None or name != known.column) and guesses[name].kind in CODED
-        if is_new and (found := _codes(sample, guesses[name])) and found <= names.keys():
-            yield Codes(name, names, "the schema")
+        of = [Codes(name, each, file) for name, each in fitting.items() if each]
+        if len(of) == 1:
+            return of
+    return sorted(found, key=lambda each: not guessing.is_label(each.column))
 
 
 def _schema(sample: SourceSample) -> pa.Schema:
@@ -370,12 +352,10 @@ def name_doubts(sample: SourceSample, guesses: Mapping[str, Guess]) -> Iterator[
 
 def without_unlabelled(sample: SourceSample) -> SourceSample:
     """Leaves out sources without any value of a label, such as published test splits, by schema or beside images."""
-    if len(sample.sources) == 1:
-        return sample
-    labels = [*class_labels(_schema(sample))]
-    if sample.data.image_column or any(are_named(sample.read(name, ColumnType.TEXT)) for name in sample.names):
-        labels += filter(guessing.is_label, sample.names_of[0])
-    for name in labels:
+    several = sample.names if len(sample.sources) > 1 else []
+    has_images = sample.data.image_column or any(are_named(sample.read(name, ColumnType.TEXT)) for name in several)
+    labels = [*class_labels(_schema(sample)), *(filter(guessing.is_label, sample.names_of[0]) if has_images else ())]
+    for name in labels if several else ():
         with suppress(SourceError):  # not a column of names
             blocks, _ = sample.take({name: Column(ColumnType.CATEGORY, optional=True)})
             found = {number for number, block in blocks if block.table[name].null_count < block.table.num_rows}

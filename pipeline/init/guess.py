@@ -63,6 +63,12 @@ class Guess:
         """The feature's kind; None if left out."""
         return self.options["kind"][0] if "kind" in self.options else None
 
+    @property
+    def inputs(self) -> list[str]:
+        """The columns that it reads, other than its own."""
+        tools, columns = (self.options.get(option, ((), ""))[0] for option in ("tools", "columns"))
+        return [*([tools] if tools else ()), *(columns.values() if isinstance(columns, dict) else columns)]
+
 
 def feature(name: str, kind: str, why: str, reading: Reading, **options: Choice) -> Guess:
     """Makes a guess, `optional` if sampled rows lack the column."""

@@ -334,8 +334,9 @@ def _headers(item: Guess, image: Guess) -> list[list[Header]]:
 
 MOST_CLASSES = 40  # for a person to read
 UNPAIRED = "no pairs of left and right by name"
-LEFT_RIGHT = re.compile("(?i)left|right")
-SIDED = re.compile(rf"{LEFT_RIGHT.pattern}|(?<![a-z])[lr](?![a-z])")
+SIDES = {way(one): way(two) for one, two in (("left", "right"), ("l", "r")) for way in (str, str.title, str.upper)}
+SIDES |= {two: one for one, two in SIDES.items()}
+LEFT_RIGHT, SIDED = re.compile("(?i)left|right"), re.compile("(?i)left|right|(?<![a-z])[lr](?![a-z])")
 SHAPE = re.compile(r'"(polygons": ?\[\[|rle": ?\{)')
 
 
@@ -402,19 +403,13 @@ def _mirrored(points: Sequence[str]) -> tuple[list[tuple[int, int]], list[str]]:
     """
     ways = dict[str, list[str]]()
     for name in points:
-        letters = [f"{name[: at.start()]}{_other(at)}{name[at.end() :]}" for at in re.finditer("[LlRr]", name)]
-        whole = LEFT_RIGHT.sub(_other, name)
+        letters = [f"{name[: at.start()]}{SIDES[at[0]]}{name[at.end() :]}" for at in re.finditer("[LlRr]", name)]
+        whole = LEFT_RIGHT.sub(lambda side: SIDES.get(side[0], side[0]), name)
         ways[name] = [each for each in ([whole] if whole != name else letters) if each in points]
     partner = {name: found[0] for name, found in ways.items() if len(found) == 1 and ways[found[0]] == [name]}
     pairs = [(name, other) for name, other in partner.items() if name.lower() < other.lower()]
     lone = [name for name in points if name not in partner and SIDED.search(name)]
     return [(points.index(one), points.index(other)) for one, other in pairs], lone
-
-
-def _other(side: re.Match[str]) -> str:
-    """Returns the other side, in the same case."""
-    other = {"left": "right", "right": "left", "l": "r", "r": "l"}[side[0].lower()]
-    return other.upper() if side[0].isupper() else other.capitalize() if side[0][0].isupper() else other
 
 
 GUESSES = {"shapes": guess_shapes, "keypoints": guess_keypoints}  # the guesses about columns of annotated objects

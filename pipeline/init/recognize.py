@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.dataset.placement import SPLITS
@@ -69,16 +69,8 @@ CLASS_NAMES = re.compile(
 SHOWN, FIRST_LINE = 3, 1 << 16
 FILES = 16  # files of a source to look at
 SMALL_FILES = 1_000  # the same for files that are rows: images and documents
-WORDS = re.compile(r"[a-z]+")
-CELL = re.compile(rb"[\w.\- \x80-\xff]+")
-
-
-class SourceFiles(NamedTuple):
-    """A source's path, the split of its rows, and its files."""
-
-    path: str
-    split: str | None
-    files: Sequence[FileInfo]
+SourceFiles = tuple[str, str | None, Sequence[FileInfo]]  # a source's path, the split of its rows, and its files
+SPLIT_NAME, CELL = re.compile(rf"(?<![a-z])({'|'.join(SPLITS)})(?![a-z])"), re.compile(rb"[\w.\- \x80-\xff]+")
 
 
 @dataclass(frozen=True)
@@ -127,11 +119,12 @@ def recognize(files: Files, path: str, in_folder: Sequence[FileInfo] | None, enc
     forms = sorted({format_of(files, file.path) for file in spread(filled, FILES)})
     if len(forms) > 1:
         raise UnknownDataError(f"{path} matches files of several formats ({', '.join(forms)}): give a glob of one")
-    folder, sources = folder_prefix(escape(path) if literal else path)[:-1], [SourceFiles(path, None, filled)]
+    folder = folder_prefix(escape(path) if literal else path)[:-1]
+    sources: list[SourceFiles] = [(path, None, filled)]
     splits = divided(filled, lambda file: file.path[len(folder) + 1 :].split("/"))
     if None not in splits:
         every = files.match(f"{escape(folder)}/**")
-        sources = [SourceFiles(_path(folder, some, every), split, some) for split, some in splits.items()]
+        sources = [(_path(folder, some, every), split, some) for split, some in splits.items()]
     found = _table(files, forms[0], sources, encoding)
     return replace(found, doubts=[*found.doubts, *_other_splits(files, path)])
 
@@ -173,7 +166,7 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
         chosen = belonging.files_of_rows(folder, chosen, [read_head(files, file.path) for file in chosen])
     form = [format_of(files, file.path) for file in spread(chosen, FILES)][-1]
     splits = by_split(chosen, lambda file: file.path[len(folder) + 1 :].split("/"))
-    sources = [SourceFiles(_path(folder, some, filled), split, some) for split, some in splits.items()]
+    sources = [(_path(folder, some, filled), split, some) for split, some in splits.items()]
     used = {file.path for _, _, some in sources for file in some}
     left = [file for file in filled if file.path not in used]
     found = _table(files, form, sources, encoding, [*_left_out(folder, left), *unequal])
@@ -224,15 +217,16 @@ def _images(
     names = listed([file.path[len(folder) + 1 :] for file in metadata], SHOWN)
     each = f"; the rows are those of {names}" if metadata else ", each one a row"
     tops = [file.path for file in left if posixpath.dirname(file.path) == folder and not metadata]
-    tables = [path for path in tops if format_by_name(path) in NAMING and not CLASS_NAMES.fullmatch(path)]
+    tables = [
+        path for path in tops if format_by_name(path) in NAMING and not CLASS_NAMES.fullmatch(path[len(folder) :])
+    ]
     tables.sort(key=lambda path: split_of(posixpath.basename(path)) != "train")  # before `sample_submission.csv`
     chosen = [] if metadata else _tables_of_splits(files, folder, images, left)
     if path := None if chosen else _table_of(images, tables):
-        chosen = [SourceFiles(path, None, [file for file in left if file.path == path])]
+        chosen = [(path, None, [file for file in left if file.path == path])]
     if chosen:
-        unread = [file for file in others if file not in [table for source in chosen for table in source.files]]
-        form = format_by_name(chosen[0].path) or ""
-        return _table(files, form, chosen, encoding, _left_out(folder, unread))
+        unread = [file for file in others if file.path not in [path for path, _, _ in chosen]]
+        return _table(files, format_by_name(chosen[0][0]) or "", chosen, encoding, _left_out(folder, unread))
     unsure += [] if metadata or in_folders(beside) else folder_doubts([file.path for file in images])
     for path in [] if metadata else tables[:1]:
         unsure.append(Doubt(path, "its rows may name these images", f"If so: recordmill init {path}"))
@@ -242,10 +236,7 @@ def _images(
         sources,
         metadata or [*dict.fromkeys([*shown, *captions_of(shown, others).files(), *masks, *of_lists])],
         bool(metadata) or len(shown) == len(images),
-        {
-            "format": f"{count(len(images), 'image')}{each}",
-            "beside": f"{count(len(masks), what)}, by their names" * bool(masks),
-        },
+        {"format": f"{count(len(images), 'image')}{each}", "beside": f"{count(len(masks), what)}, by their names"},
         [*pairs.notes, *_left_out(folder, left)],
         [] if metadata else sorted({posixpath.dirname(image_place(beside)(file.path) or "") for file in rows}),
         doubts=unsure,
@@ -256,28 +247,25 @@ def _images(
 def _tables_of_splits(
     files: Files, folder: str, images: Sequence[FileInfo], left: Sequence[FileInfo]
 ) -> list[SourceFiles]:
-    """Finds a table for each split, named alike: `train_labels.csv` or `train/_annotations.csv`, that name images."""
+    """Finds a table for each split, `train_labels.csv` or `train/_annotations.csv`, that names images."""
     names = {posixpath.basename(file.path) for file in images}
     names |= {stem for stem in (posixpath.splitext(name)[0] for name in names) if not stem.isdecimal()}
     cells, alike = {name.encode() for name in names}, dict[str, list[FileInfo]]()
-    for file in left:
-        name = WORDS.sub(lambda word: "*" if word[0] in SPLITS else word[0], file.path[len(folder) :].lower())
-        if format_by_name(name) in NAMING and "*" in name:
-            alike.setdefault(name, []).append(file)
+    for file in (file for file in left if format_by_name(file.path) in NAMING):
+        alike.setdefault(SPLIT_NAME.sub("*", file.path[len(folder) :].lower()), []).append(file)
     found = (by_split(some, lambda file: file.path[len(folder) + 1 :].split("/")) for some in alike.values())
     best = max(found, key=len, default={})
-    tables = [SourceFiles(some[0].path, split, some) for split, some in best.items() if len(some) == 1]
-    named = [each for each in tables if cells.intersection(CELL.findall(read_head(files, each.path)))]
-    return named if len(named) > 1 and named[0].split == "train" else []
+    tables: list[SourceFiles] = [(some[0].path, split, some) for split, some in best.items() if len(some) == 1]
+    named = [each for each in tables if cells.intersection(CELL.findall(read_head(files, each[0])))]
+    return named if len(named) > 1 and named[0][1] == "train" else []
 
 
 def _other_splits(files: Files, path: str) -> list[Doubt]:
     """Doubts that a file of one split is all, where files of others lie beside it."""
-    folder, name = posixpath.split(path)
-    ending = posixpath.splitext(name)[1]
-    every = files.match(f"{escape(folder)}/*{escape(ending)}") if split_of(name) and not is_glob(name) else []
-    splits = by_split((file.path for file in every if file.bytes), lambda path: [posixpath.basename(path)])
-    others = [posixpath.basename(some[0]) for split, some in splits.items() if split not in (None, split_of(name))]
+    (folder, name), own = posixpath.split(path), split_of(posixpath.basename(path))
+    every = files.match(f"{escape(folder)}/*{escape(posixpath.splitext(name)[1])}") if own and not is_glob(name) else []
+    splits = by_split((posixpath.basename(file.path) for file in every if file.bytes), lambda name: [name])
+    others = [some[0] for split, some in splits.items() if split not in (None, own)]
     what = f"one split by its name; left out beside it: {listed(others, SHOWN)}"
     return [Doubt(name, what, f"All: recordmill init '{folder}'")] if others else []
 
@@ -347,7 +335,10 @@ def _table(
     code = encoding or (dialect.find_encoding(every[0].path, [head])[0] if form in TEXTS else "utf-8")
     text = head.decode(code, "replace").encode()
     inside, why, doubts = belonging.rows_inside(form, every[0].path, text, is_cut=len(head) >= belonging.HEAD_BYTES)
-    if form == "text" and not inside and (form := dialect.form_of(text.decode().splitlines()[:-1])) != "text":
+    heads = (read_head(files, file.path) for file in spread(every if form == "text" and not inside else [], FILES))
+    forms = {dialect.form_of(each.decode(code, "replace").split("\n")[:-1]) for each in heads}
+    if len(forms) == 1 and forms != {"text"}:
+        (form,) = forms
         what = f"its lines are read as rows of {form}, since all have as many separators"
         doubts = [Doubt(posixpath.basename(every[0].path), what, "Lines of text: `format: text`. No names: `header`")]
     fixed = {"format": "jsonl" if form == "json" else form}
