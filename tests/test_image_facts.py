@@ -191,8 +191,8 @@ def test_a_header_says_what_is_lost(data: bytes, keys: dict[str, Any], lost: tup
 HIGH, WIDE = PIXELS.shape[:2]
 AS_SHOWN, IN_FILE = f"{HIGH} x {WIDE}", f"{WIDE} x {HIGH}"
 FRAMES = [
-    (6, IN_FILE, "upright", "sides stated as in the file"),
-    (8, AS_SHOWN, "file", "sides stated as shown"),
+    (6, IN_FILE, "upright", "sides stated of the file"),
+    (8, AS_SHOWN, "file", "sides stated upright"),
     (6, AS_SHOWN, "upright", None),
     (6, IN_FILE, "file", None),
     (3, IN_FILE, "upright", None),

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -89,7 +90,7 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     names = feature_names(column for column, item in guesses.items() if item.kind)
     has_image = any(item.kind == IMAGE for item in guesses.values())
     guesses = on_image(sample, guesses, names, answers) if has_image else guesses
-    guesses = {column: _named_mask(sample, item) if item.kind == MASK else item for column, item in guesses.items()}
+    guesses = {column: _named_mask(sample, item) for column, item in guesses.items()}
     features = {names[column]: item for column, item in guesses.items() if item.kind}
     if not features:
         reasons = "; ".join(f"{column}: {item.options['#'][1]}" for column, item in guesses.items())
@@ -188,21 +189,17 @@ def _guess_other(sample: SourceSample, name: str) -> Guess | None:
 
 def _named_mask(sample: SourceSample, item: Guess) -> Guess:
     """Names the values, or colours, of a mask's pixels by a file beside the data that has them all."""
-    values, why = (item.options.get(option) for option in ("classes", "# classes")), "as {} names them"
-    codes = {code for choice in values if choice and isinstance(choice[0], dict) for code in choice[0]}
+    colors = {*map(tuple, item.options.get("colors", ({}, ""))[0].values())}
+    values = (item.options.get(option, ((), ""))[0] for option in ("classes", "# classes"))
+    codes = {code for each in values if isinstance(each, dict) for code in each}
     kept = {option: choice for option, choice in item.options.items() if option != "# classes"}
-    seen = {*map(tuple, item.options["colors"][0].values())} if "colors" in item.options else set()
-    for file in naming_classes(sample.origin, sample.data.files) if codes or seen else ():
-        text = sample.origin.read(file.path).decode("utf-8-sig", "replace") if file.bytes <= NAMES_BYTES else ""
-        name, colors = posixpath.basename(file.path), read_colors(text)
-        if seen and seen <= colors.keys():
-            named: Choice = ({of: list(color) for color, of in colors.items()}, "")
-            return replace(item, options={**kept, "classes": (list(named[0]), why.format(name)), "colors": named})
-        with suppress(ValueError, RecursionError):
-            names = read_names(text, is_json=name.endswith("json")) if codes and not colors else {}
-            is_read = isinstance(names, dict) or not name.endswith("csv")
-            if found := by_code(codes, names, is_sure=True) if is_read else None:
-                return replace(item, options={**kept, "classes": (found, why.format(name))})
+    for file, names in _named(sample) if item.kind == MASK else ():
+        why = f"as {file} names them"
+        if colors and isinstance(names, dict) and colors <= names.keys():
+            shown = {name: list(color) for color, name in names.items()}
+            return replace(item, options={**kept, "classes": (list(shown), why), "colors": (shown, "")})
+        if codes and (found := by_code(codes, names, is_sure=True)):
+            return replace(item, options={**kept, "classes": (found, why)})
     return item
 
 
@@ -369,13 +366,17 @@ def without_unlabelled(sample: SourceSample) -> SourceSample:
     return sample
 
 
-def _named(sample: SourceSample) -> Iterator[tuple[str, dict[int, str] | list[str]]]:
-    """Yields the files next to the data that name classes, with the names."""
+def _named(sample: SourceSample) -> Iterator[tuple[str, dict[Any, str] | list[str]]]:
+    """Yields the files next to the data that name classes, with the names, by code, colour or in order."""
     for file in naming_classes(sample.origin, sample.data.files):
         name = posixpath.basename(file.path)
         if file.bytes <= NAMES_BYTES:
             with suppress(ValueError, RecursionError):
-                yield name, read_names(sample.origin.read(file.path).decode("utf-8-sig"), is_json=name.endswith("json"))
+                text = sample.origin.read(file.path).decode("utf-8-sig")
+                yield (
+                    name,
+                    read_colors(text) or read_names(text, is_json=name.endswith("json"), is_csv=name.endswith("csv")),
+                )
 
 
 def with_classes(label: Guess, sample: SourceSample, codes: Codes | None) -> Guess:

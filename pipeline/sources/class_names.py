@@ -24,7 +24,7 @@ MAP_FIELD = re.compile(r"""\b(\w++)\s*+:\s*+("[^"]*+"|'[^']*+'|\d++)""")
 """A class in TensorFlow's `label_map.pbtxt`, and a field of it."""
 
 
-def read_names(text: str, *, is_json: bool) -> dict[int, str] | list[str]:
+def read_names(text: str, *, is_json: bool, is_csv: bool = False) -> dict[int, str] | list[str]:
     r"""Reads class names, by code or in order. Raises: ValueError: anything else.
 
     >>> read_names("World\nSports\n", is_json=False), read_names('{"Sports": 2}', is_json=True)
@@ -33,8 +33,7 @@ def read_names(text: str, *, is_json: bool) -> dict[int, str] | list[str]:
     if (values := text.count("\n") + text.count(",")) > NAMES.most:
         raise ValueError(NAMES.beyond(values))
     content = json.loads(text) if is_json else [line.strip() for line in text.splitlines() if line.strip()]
-    if not is_json and content[1:] and "," in content[0] and not NUMBERED.fullmatch(content[0]):
-        content = content[all(map(NUMBERED.fullmatch, content[1:])) :]  # without a header
+    content = content[1:] if is_csv and not NUMBERED.fullmatch("".join(content[:1])) else content  # without a header
     if not is_json and all(map(NUMBERED.fullmatch, content)):
         content = dict(re.split(r"[\s,:=]+", line, maxsplit=1) for line in content)
     if isinstance(content, dict):
@@ -43,7 +42,12 @@ def read_names(text: str, *, is_json: bool) -> dict[int, str] | list[str]:
             raise ValueError("no codes, or one twice")
         content = {int(code): name for code, name in pairs}
     names = list(content.values()) if isinstance(content, dict) else content
-    if not isinstance(names, list) or not all(isinstance(name, str) and name.strip() for name in names):
+    if (
+        not isinstance(names, list)
+        or names is content
+        and is_csv
+        or not all(isinstance(name, str) and name.strip() for name in names)
+    ):
         raise ValueError("no names")
     if len(set(names)) < len(names):
         raise ValueError("a name twice")

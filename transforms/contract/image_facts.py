@@ -36,18 +36,15 @@ LOSSES = {
     IGNORED: ("of special tokens, further pieces of words, or rows without labels", ""),  # tokens
     TINY: ("taken for 0", "scale them in the source"),  # numbers
     "further frames": ("left out", "read them by `kind: image_sequence` with `pages: all`"),
-    "sides stated as in the file": (
-        "which EXIF turns: boxes, masks and points may lie elsewhere",
-        "give these `oriented: file` if `preview` shows that",
+    "sides stated of the file": (
+        "though EXIF turns it: boxes may lie elsewhere",
+        "see `preview`; then `oriented: file`",
     ),
-    "sides stated as shown": (
-        "against `oriented: file`: boxes, masks and points may lie elsewhere",
-        "leave it out if `preview` shows that",
-    ),
+    "sides stated upright": ("against `oriented: file`: boxes may lie elsewhere", "see `preview`; then leave it out"),
     "nodata values": ("read as numbers", "write others, such as 0, where nothing was measured"),
 }
 """Each loss: what happens, and the remedy, empty if pixels are right. Names end in `bits` for `16 bits`."""
-FRAMES = {("file", "upright"): "sides stated as in the file", ("upright", "file"): "sides stated as shown"}
+FRAMES = {("file", "upright"): "sides stated of the file", ("upright", "file"): "sides stated upright"}
 """Losses by the frame of the sides that an annotation states, and the other frame, of its boxes, masks and points."""
 KEPT = {"further frames", "nodata values", *FRAMES.values()}  # losses of numbers too
 VOC = bytes.fromhex("000000 800000 008000 808000 000080 800080 008080 808080 400000 c00000")
