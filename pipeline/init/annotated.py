@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from recordmill.pipeline.dataset.placement import SPLITS
-from recordmill.pipeline.init.beside import MASK_NAME, find_beside
+from recordmill.pipeline.init.beside import find_beside, in_mask_folder
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
 from recordmill.pipeline.init.guess import Choice
 from recordmill.pipeline.init.recognize import SMALL_FILES, Recognized, read_head
@@ -115,8 +115,7 @@ def recognize_annotated(files: Files, path: str, in_folder: Sequence[FileInfo] |
     inside = [file._replace(path=file.path[cut:]) for file in images] if others else []
     beside = find_beside(files, folder, inside)[0]
     masks = {f"{folder}/{file.path}" for file in Beside.pair(inside, beside)[2].files()}
-    places = {file.path: f"/{posixpath.basename(posixpath.dirname(file.path))}" for file in images}
-    named = {path for path, place in places.items() if MASK_NAME.search(place)}
+    named = {file.path for file in images if in_mask_folder(file.path)}
     masks |= named if len(named) < len(images) else set()
     listing = Listing(files, folder, [file for file in images if file.path not in masks], others, bool(masks))
     found = next(filter(None, (look(listing) for look in LOOKS)), None)

@@ -117,17 +117,18 @@ def find_beside(files: Files, folder: str, found: Sequence[FileInfo]) -> tuple[d
 
 def _without_masks(files: Files, folder: str, found: Sequence[FileInfo]) -> tuple[dict[str, str], list[Doubt]]:
     """Leaves out the folder of masks, by name and pixels, beside one of images with other names, as Open Images has."""
-    places = {
-        each.path: f"/{posixpath.basename(posixpath.dirname(each.path))}" for each in found if is_image(each.path)
-    }
-    masks = [path for path, place in places.items() if MASK_NAME.search(place)]
-    kept = {SPLIT_WORD.sub("*", place) for place in places.values() if not MASK_NAME.search(place)} - {"/"}
+    images = [file.path for file in found if is_image(file.path)]
+    masks = list(filter(in_mask_folder, images))
+    kept = {SPLIT_WORD.sub("*", path.split("/")[-2]) for path in images if "/" in path and not in_mask_folder(path)}
     if len(kept) != 1 or not masks or not all(_is_flat(files, join(folder, path)) for path in spread(masks, OPENED)):
         return {}, []
-    doubt = Doubt(
-        masks[0], f"{len(masks):,} masks by folder and pixels are left out: no image's name fits", "Rename them"
-    )
-    return {IMAGE: f"{kept.pop()[1:]}/*"}, [doubt]
+    what = f"{len(masks):,} masks by folder and pixels are left out: no image's name fits"
+    return {IMAGE: f"{kept.pop()}/*"}, [Doubt(masks[0], what, "Rename them")]
+
+
+def in_mask_folder(path: str) -> bool:
+    """Whether a file lies in a folder named as those of masks."""
+    return bool(MASK_NAME.search(f"/{posixpath.basename(posixpath.dirname(path))}"))
 
 
 def part_doubts(images: Sequence[FileInfo], pairs: Beside) -> list[Doubt]:

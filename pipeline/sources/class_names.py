@@ -41,13 +41,8 @@ def read_names(text: str, *, is_json: bool, is_csv: bool = False) -> dict[int, s
         if len({str(code) for code, _ in pairs if CODED.fullmatch(str(code))}) < len(pairs):
             raise ValueError("no codes, or one twice")
         content = {int(code): name for code, name in pairs}
-    names = list(content.values()) if isinstance(content, dict) else content
-    if (
-        not isinstance(names, list)
-        or names is content
-        and is_csv
-        or not all(isinstance(name, str) and name.strip() for name in names)
-    ):
+    names = list(content.values()) if isinstance(content, dict) else None if is_csv else content
+    if not isinstance(names, list) or not all(isinstance(name, str) and name.strip() for name in names):
         raise ValueError("no names")
     if len(set(names)) < len(names):
         raise ValueError("a name twice")

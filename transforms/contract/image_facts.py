@@ -36,16 +36,14 @@ LOSSES = {
     IGNORED: ("of special tokens, further pieces of words, or rows without labels", ""),  # tokens
     TINY: ("taken for 0", "scale them in the source"),  # numbers
     "further frames": ("left out", "read them by `kind: image_sequence` with `pages: all`"),
-    "sides stated of the file": (
-        "though EXIF turns it: boxes may lie elsewhere",
-        "see `preview`; then `oriented: file`",
-    ),
-    "sides stated upright": ("against `oriented: file`: boxes may lie elsewhere", "see `preview`; then leave it out"),
+    "sides stated of the file": ("though EXIF turns it: boxes may lie elsewhere", "try `oriented: file` in `preview`"),
+    "sides stated upright": ("against `oriented: file`: boxes may lie elsewhere", "try without it in `preview`"),
     "nodata values": ("read as numbers", "write others, such as 0, where nothing was measured"),
 }
 """Each loss: what happens, and the remedy, empty if pixels are right. Names end in `bits` for `16 bits`."""
 FRAMES = {("file", "upright"): "sides stated of the file", ("upright", "file"): "sides stated upright"}
 """Losses by the frame of the sides that an annotation states, and the other frame, of its boxes, masks and points."""
+DEFAULTS = PixelOptions()
 KEPT = {"further frames", "nodata values", *FRAMES.values()}  # losses of numbers too
 VOC = bytes.fromhex("000000 800000 008000 808000 000080 800080 008080 808080 400000 c00000")
 """The first colours of the palette of Pascal VOC, DAVIS and labelme; Windows' differs in the eighth or ninth."""
@@ -77,12 +75,7 @@ def loss_words(counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
         yield f"{images:,} with {name}, {becomes}", instead
 
 
-def losses(
-    data: bytes,
-    form: str,
-    options: PixelOptions = PixelOptions(),  # noqa: B008 - frozen
-    stated: str = "",
-) -> tuple[str, ...]:
+def losses(data: bytes, form: str, options: PixelOptions = DEFAULTS, stated: str = "") -> tuple[str, ...]:
     """Names the losses of a file of one of `FORMATS`, with a checked header; `stated` is as in `check_header`.
 
     Raises: ImageError: as that check.

@@ -185,13 +185,14 @@ def _unnamed(files: Files, sources: Sequence[SpanSource], plans: Sequence[Plan])
     for each, plan in zip(sources, plans, strict=True):
         columns = {name: column for name, column in each.columns.items() if column.type is ColumnType.IMAGE}
         is_table = isinstance(each.source, RowsOptions) or each.source.format in ("coco", "open_images", "via")
-        is_table = is_table and len(columns) > 0 and not getattr(each.source, "image_list", None)
-        size += sum(chunk.bytes for chunk in plan.chunks) if is_table else 0
+        if not is_table or not columns or getattr(each.source, "image_list", None):
+            continue
+        size += sum(chunk.bytes for chunk in plan.chunks)
         if size > NAMING_BYTES:
             return [f"{UNNAMED} are not counted: the tables have more than {NAMING_BYTES >> 20} MiB"]
         full = partial(join, each.reader.image_root(files))
-        images.update(full(file.path) for file in plan.inputs if is_table and may_be_image(file.path))
-        for chunk in plan.chunks if is_table else ():
+        images.update(full(file.path) for file in plan.inputs if may_be_image(file.path))
+        for chunk in plan.chunks:
             for block in each.reader.read(chunk, files, columns, ()):
                 cells = chain.from_iterable(block.table[name].to_pylist() for name in columns)
                 every = chain.from_iterable(cell if isinstance(cell, list) else [cell] for cell in cells)

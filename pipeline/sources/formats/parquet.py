@@ -161,7 +161,7 @@ def _batches(files: Files, path: str, groups: range, columns: Columns) -> Iterat
 
 def class_labels(schema: pa.Schema) -> dict[str, dict[int, str]]:
     """Returns codes' names by column, from `ClassLabel`, or lists of it, in Hugging Face's schema; -1 is missing."""
-    with suppress(KeyError, TypeError, ValueError, AttributeError, RecursionError):  # no schema, or another tool's
+    with suppress(LookupError, TypeError, ValueError, AttributeError, RecursionError):  # no schema, or another tool's
         features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
         return {name: dict(enumerate(map(str, names))) for name, names in _named(features)}
     return {}
