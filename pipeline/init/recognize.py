@@ -319,11 +319,9 @@ def _of_days(folder: str, paths: Sequence[str], rest: str | None = None) -> str 
     days = [(path[: day.start()], day[2], path[day.end() :]) for path, day in zip(paths, found, strict=True) if day]
     if len(days) < len(paths) or len({each[:2] for each in days}) > 1 or len({day and day[0] for day in found}) < 2:
         return None
-    start, between, inside = days[0]
-    if rest is None and len({each[2] for each in days}) > 1:
-        ending = posixpath.commonprefix([each[2][::-1] for each in days])[::-1]
-        rest = ("/**" if any(each[2].count("/") > 1 for each in days) else "") + f"/*{ending[ending.find('.') :]}"
-    return f"{start}{between.join(('{YYYY}', '{MM}', '{DD}'))}{inside if rest is None else rest}"
+    (start, between, _), inside = days[0], [FileInfo(path, 1, 0.0) for path in sorted({each[2] for each in days})]
+    rest = _path("", inside, inside) if rest is None else rest
+    return f"{start}{between.join(('{YYYY}', '{MM}', '{DD}'))}{rest}"
 
 
 def _table(
