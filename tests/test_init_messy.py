@@ -216,9 +216,10 @@ def test_it_builds_unedited(make: Made, path: str, tmp_path: Path) -> None:
     order = ["--order", "corners"] if make is unclear_boxes else []
     made = recordmill("init", path, "--output", "dataset.yaml", *order, cwd=tmp_path)
     assert made.returncode == 0, made.stderr
-    assert recordmill("plan", "dataset.yaml", cwd=tmp_path).returncode == 0
+    code = 5 * made.stderr.startswith("In doubt: rejects.max_share")  # more than 5 % fail
+    assert recordmill("plan", "dataset.yaml", cwd=tmp_path).returncode == code
     built = recordmill("build", "dataset.yaml", "--output", "out", cwd=tmp_path)
-    assert built.returncode == 0, built.stderr
+    assert built.returncode == code, built.stderr
 
 
 @pytest.mark.parametrize(
