@@ -70,7 +70,7 @@ SHOWN, FIRST_LINE = 3, 1 << 16
 FILES = 16  # files of a source to look at
 SMALL_FILES = 1_000  # the same for files that are rows: images and documents
 SourceFiles = tuple[str, str | None, Sequence[FileInfo]]  # a source's path, the split of its rows, and its files
-SPLIT_NAME, CELL = re.compile(rf"(?<![a-z])({'|'.join(SPLITS)})(?![a-z])"), re.compile(rb"[\w.\- \x80-\xff]+")
+SPLIT_NAME, CELL_WORD = re.compile(rf"(?<![a-z])({'|'.join(SPLITS)})(?![a-z])"), re.compile(rb"[\w.\- \x80-\xff]+")
 
 
 @dataclass(frozen=True)
@@ -256,7 +256,7 @@ def _tables_of_splits(
     found = (by_split(some, lambda file: file.path[len(folder) + 1 :].split("/")) for some in alike.values())
     best = max(found, key=len, default={})
     tables: list[SourceFiles] = [(some[0].path, split, some) for split, some in best.items() if len(some) == 1]
-    named = [each for each in tables if cells.intersection(CELL.findall(read_head(files, each[0])))]
+    named = [each for each in tables if cells.intersection(CELL_WORD.findall(read_head(files, each[0])))]
     return named if len(named) > 1 and named[0][1] == "train" else []
 
 

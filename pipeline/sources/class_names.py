@@ -16,9 +16,6 @@ LABELS = tuple(
 """Usual names of labels, the surest first."""
 NUMBERED = re.compile(r"(\d+)[\s,:=]++(.*\S)")  # a line with a code and its name
 CODED = re.compile(r"-?[0-9]{1,9}")
-COLOURED = re.compile(r"""([A-Za-z][\w /()-]*)["']?[,;:\t \[(]+(\d{1,3})[,;\s]+(\d{1,3})[,;\s]+(\d{1,3})\b""")
-COLOURS = re.compile(r"^\s*(\d{1,3})[,;\s]+(\d{1,3})[,;\s]+(\d{1,3})[,;\s]+(\S.*)", re.MULTILINE)
-"""A class with its colour, before and behind it."""
 MAP_ITEM = re.compile(r"\bitem\s*+\{([^{}]*+)\}")
 MAP_FIELD = re.compile(r"""\b(\w++)\s*+:\s*+("[^"]*+"|'[^']*+'|\d++)""")
 """A class in TensorFlow's `label_map.pbtxt`, and a field of it."""
@@ -55,9 +52,13 @@ def read_colors(text: str) -> dict[tuple[int, ...], str]:
     >>> read_colors("name,r,g,b\nroad,128,0,0\n"), read_colors("64 0 1\ttree\n")
     ({(128, 0, 0): 'road'}, {(64, 0, 1): 'tree'})
     """
-    found = [(name, rgb) for name, *rgb in COLOURED.findall(text)]
-    found = found or [(name.strip(), rgb) for *rgb, name in COLOURS.findall(text)]
-    return {tuple(map(int, rgb)): name for name, rgb in found}
+    colors = dict[tuple[int, ...], str]()
+    for line in re.split(r"[\n\]]", text):
+        cells = [cell for cell in re.split(r"""[\s,;:"'\[{}]""", line) if cell]
+        rgb = tuple(int(cell) for cell in cells if re.fullmatch("[0-9]{1,3}", cell))
+        if len(rgb) in (3, 4) and max(rgb[-3:]) < 256 and len(cells) > len(rgb):
+            colors[rgb[-3:]] = " ".join(cell for cell in cells if not cell.isdecimal())
+    return colors
 
 
 def by_code(codes: set[int], names: dict[int, str] | list[str], *, is_sure: bool) -> dict[int, str] | None:
