@@ -28,11 +28,13 @@ from recordmill.pipeline.facts.sidecars import card
 from recordmill.pipeline.forecast.forecast import Forecast, forecast
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.files import LocalFiles
+from recordmill.pipeline.spec.model import parse_spec
 from recordmill.transforms.contract.image_facts import LOSSES, fact_lines, loss_lines, losses
 from recordmill.transforms.contract.image_header import ImageError, check_header
 from tests.constants import constants
 from tests.messages import assert_names
-from tests.pictures import PIXELS, animated, bmp, chunk, options, png, saved
+from tests.pictures import PIXELS, animated, bmp, chunk, options, png, saved, turned
+from tests.tables import write
 
 RGB = Picture.fromarray(PIXELS)
 ALPHA = RGB.convert("RGBA")
@@ -188,6 +190,33 @@ FILES: list[tuple[bytes, dict[str, Any], tuple[str, ...]]] = [
 def test_a_header_says_what_is_lost(data: bytes, keys: dict[str, Any], lost: tuple[str, ...]) -> None:
     header = check_header(data, 1_000_000)
     assert losses(data, header.format, options(**keys)) == lost
+
+
+HIGH, WIDE = PIXELS.shape[:2]
+AS_SHOWN, IN_FILE = f"{HIGH} x {WIDE}", f"{WIDE} x {HIGH}"
+FRAMES = [
+    (6, IN_FILE, "upright", "sides stated of the file"),
+    (8, AS_SHOWN, "file", "sides stated upright"),
+    (6, AS_SHOWN, "upright", None),
+    (6, IN_FILE, "file", None),
+    (3, IN_FILE, "upright", None),
+]
+
+
+@pytest.mark.parametrize(("orientation", "stated", "oriented", "lost"), FRAMES)
+def test_stated_sides_of_another_frame_are_counted_by_init_and_plan(
+    orientation: int, stated: str, oriented: str, lost: str | None, tmp_path: Path
+) -> None:
+    write(tmp_path / "a/1.jpg", turned("JPEG", orientation))
+    image = dict(zip(("width", "height"), map(int, stated.split(" x ")), strict=True)) | {"id": 1, "file_name": "1.jpg"}
+    box = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 2, 3, 4]}
+    coco = {"images": [image], "annotations": [box], "categories": [{"id": 1, "name": "x"}]}
+    write(tmp_path / "a/a.json", json.dumps(coco))
+    text = starter(str(tmp_path / "a"), LocalFiles())
+    assert text.startswith("# In doubt: images: 1 with") == (orientation == 6 and stated == IN_FILE)
+    spec = parse_spec(text.replace("unit: absolute", f"unit: absolute\n    oriented: {oriented}"))
+    warned = [line for line in forecast(spec, LocalFiles()).warnings if "`oriented: file`" in line]
+    assert [f"1 with {lost}, " in line for line in warned] == [True] * bool(lost)
 
 
 def test_frames_of_a_webp_are_counted() -> None:

@@ -179,6 +179,13 @@ def chats(folder: Path) -> None:
     write(folder / "tokenizer_config.json", "{}")
 
 
+def alpaca(folder: Path) -> None:
+    chats(folder)
+    (folder / "data/rows.jsonl").unlink()
+    row = {"instruction": "say it", "input": "", "output": "it"}
+    write(folder / "data/a.json", json.dumps([{**row, "input": "two words" * (n % 2)} for n in range(24)]))
+
+
 IMAGE = {"kind": "image", "size": (24, 32), "fit": "pad"}
 CATEGORY, NUMBER, RAW, TEXTS = {"kind": "category"}, {"kind": "number"}, {"kind": "raw"}, {"kind": "text"}
 CHAT = {"kind": "chat", "model": "tokenizer.json", "tools": "tools"}
@@ -226,6 +233,8 @@ CASES: list[tuple[Make, dict[str, Any], dict[str, Any], str | None]] = [
     (different_files, {"splits": {"train": 100.0}},
      {"a": {**NUMBER, "optional": True}, "b": CATEGORY, "zip": {**RAW, "optional": True}}, None),
     (chats, {}, {"messages": CHAT, "shared": CHAT, "n": NUMBER}, None),
+    (alpaca, {}, {"chat": {"kind": "chat", "model": "tokenizer.json",
+                           "columns": {name: name for name in ("instruction", "output", "input")}}}, None),
     (texts, {"source": ({"format": "text", "path": "data/**/*.txt", "document": "file"},)},
      {"text": TEXTS, "label": classes("bad", "good")}, "label"),
 ]  # fmt: skip
@@ -463,9 +472,9 @@ def test_damage_is_no_other_encoding(tmp_path: Path) -> None:
     write(tmp_path / "a.csv", b"\n".join([b"a,b", *rows]))
     text = guessed(tmp_path, "a.csv")[1]
     (doubt,), result = first_lines(text)
-    assert_names(doubt, "In doubt: rejects.max_share: 3.3% ", " 6.6%")
+    assert_names(doubt, "In doubt: rejects.max_share: 3.3% ", " 5.0%")
     assert_names(result, "60 rows: 2 ", "(2 invalid_utf8 in column b)")
-    assert "\nrejects: {max_share: 0.066, max_duplicate_share: 0.01}" in text
+    assert "\nrejects: {max_share: 0.05, max_duplicate_share: 0.01}" in text
 
 
 def test_an_encoding_that_is_given(tmp_path: Path) -> None:
@@ -550,6 +559,24 @@ def test_classes_are_written_where_all_are_known(tmp_path: Path) -> None:
     with constants(sample, WHOLE_BYTES=1_000):
         text = guessed(tmp_path, "long.jsonl")[1]
         assert_names(text, "# not written: 1,000 sampled rows", "\n    # classes: NAMES\n")
+
+
+DAYS = [
+    ("2026-11-0{}/a.csv", "{YYYY}-{MM}-{DD}/a.csv"),
+    ("y/2026/11/0{}/{}.csv", "y/{YYYY}/{MM}/{DD}/*.csv"),
+    ("2026110{}/{}.jpg", "{YYYY}{MM}{DD}"),
+    ("2026-13-0{}/a.csv", "**/*.csv"),
+]
+
+
+@pytest.mark.parametrize(("place", "path"), DAYS)
+def test_folders_of_days_are_spans_and_no_classes(place: str, path: str, tmp_path: Path) -> None:
+    for day in (1, 2, 3):
+        data = image_bytes() if place.endswith("jpg") else f"id,text\n{day},two words\n"
+        write(tmp_path / "data" / place.format(day, day), data)
+    spec, text = guessed(tmp_path)
+    assert (spec.source[0].path, "label" in spec.features) == (f"data/{path}", False)
+    assert first_lines(text)[0] == []
 
 
 def test_a_label_that_a_source_lacks_is_a_comment(tmp_path: Path) -> None:

@@ -11,13 +11,14 @@ import yaml
 from PIL import Image
 
 from recordmill.pipeline.build.build import build
+from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.init.starter import starter
+from recordmill.pipeline.init.starter import first_lines, starter
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from tests import published_formats as published
 from tests.forked import recordmill
 from tests.messages import assert_names, raises
-from tests.tables import FILES
+from tests.tables import FILES, write
 
 Make = Callable[[Path], None]
 
@@ -74,6 +75,34 @@ def alike(folder: Path) -> None:
         (folder / split).rename(folder / f"{split}_images")
     shutil.copytree(folder / "valid_images", folder / "train_images", dirs_exist_ok=True)
     shutil.copytree(folder / "train_images", folder / "valid_images", dirs_exist_ok=True)
+
+
+TABLES = [
+    ("{}_labels.csv", "{}", "data/{}/"), ("{}/_annotations.csv", "{}", None),
+    ("csv/{}.csv", "images/{}", "data/images/{}/")
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("table", "images", "option"), TABLES, ids=[row[0] for row in TABLES])
+def test_tables_and_folders_by_split_are_a_source_each(
+    table: str, images: str, option: str | None, tmp_path: Path
+) -> None:
+    """The layout of most tutorials of detection, and Roboflow's; a table alone is doubted."""
+    splits = {"train": range(20), "test": range(6)}
+    for split, numbers in splits.items():
+        rows = [f"{split}{n}.jpg,ace,5,5,25,{30 + more}" for n in numbers for more in range(1 + n % 2)]
+        write(tmp_path / "data" / table.format(split), "\n".join(["filename,class,xmin,ymin,xmax,ymax", *rows, ""]))
+        for n in numbers:
+            write(tmp_path / "data" / images.format(split) / f"{split}{n}.jpg", published.jpeg())
+    for path in ("data", f"data/{table.format('*')}"):
+        found = [(source.split, source.path, source.images) for source in guessed(tmp_path, path)[0].source]
+        assert found == [(split, f"data/{table.format(split)}", option and option.format(split)) for split in splits]
+    write(tmp_path / "data" / images.format("train") / "extra.jpg", published.jpeg())
+    spec = write(tmp_path / "spec.yaml", guessed(tmp_path)[1])
+    (named,) = (each for each in make_plan(load_spec(str(spec)), FILES).notes if each.startswith("images that no row"))
+    assert_names(named, ": 1 ", "extra.jpg")
+    doubts = first_lines(guessed(tmp_path, f"data/{table.format('train')}")[1])[0]
+    assert ["test" in doubt for doubt in doubts] == [True] * (not table.startswith("{}/"))
 
 
 def label_studio(folder: Path) -> None:
@@ -408,6 +437,24 @@ def test_key_points_of_coco_have_its_names_and_skeleton(tmp_path: Path) -> None:
     joined = [["nose", "left_eye"], ["nose", "right_eye"]]
     pairs = {"flip_pairs": [["left_eye", "right_eye"]], "skeleton": joined}
     assert kinds_of(tmp_path)["keypoints"] == {**KEYPOINTS, "unit": "absolute", "points": EYES, **pairs}
+
+
+PAIRS = [
+    "eye_left eye_right", "eye_left_outer eye_right_outer", "eye_l eye_r", "LeftEye RightEye", "EyeLeft EyeRight",
+    "LEye REye", "EyeL EyeR", "L-Eye R-Eye", "eye.L eye.R", "LF_paw RF_paw", "LEFT-EYE RIGHT-EYE",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("left", "right"), [pair.split() for pair in PAIRS])
+def test_points_are_paired_by_left_and_right_in_any_case_and_place(left: str, right: str, tmp_path: Path) -> None:
+    pose(tmp_path / "data")
+    path = tmp_path / "data/person_keypoints_train2017.json"
+    text = path.read_text().replace("left_eye", left).replace("right_eye", right)
+    path.write_text(text)
+    assert kinds_of(tmp_path)["keypoints"]["flip_pairs"] == [[left, right]]
+    path.write_text(text.replace(right, "other"))
+    assert "keypoints" not in kinds_of(tmp_path)
+    assert_names(first_lines(guessed(tmp_path)[1])[0][0], "'keypoints'", "`flip_pairs`")
 
 
 def test_key_points_of_yolo_are_those_of_its_yaml(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """`recordmill init` says first what it is not sure of: where, what it read, and what else the data may be."""
 
+import json
 import random
 import re
 from collections.abc import Callable, Sequence
@@ -38,6 +39,19 @@ def sentences(count: int) -> str:
 def one_pair(folder: Path, lines: int = 30) -> None:
     write(folder / "data/train.en", sentences(30))
     write(folder / "data/train.de", sentences(lines))
+
+
+def shared_paragraphs(folder: Path) -> None:
+    """SQuAD's layout: questions share a paragraph, paragraphs an article."""
+    write(folder / "a.json", json.dumps({"data": [
+        {"title": f"t{n % 12}", "paragraphs": [{"context": f"{n} {sentence()}", "qas": [
+            {"id": f"{n}-{q}", "question": sentence()} for q in range(4)]}]} for n in range(48)]}))  # fmt: skip
+
+
+def shared_premises(folder: Path) -> None:
+    premises = [f"{n} {sentence(12)}" for n in range(40)]
+    rows = [{"premise": premise, "hypothesis": sentence(4), "label": n} for premise in premises for n in range(3)]
+    write_jsonl(folder / "a.jsonl", rows)
 
 
 def unequal_pair(folder: Path) -> None:
@@ -145,11 +159,25 @@ def digits(folder: Path) -> None:
     write(folder / "data/a.csv", "".join(f"{','.join(map(str, row))},{n % 4}\n" for n, row in enumerate(rows)))
 
 
+ITEMS = "".join(f"item {n}\t{n / 2}\t{'ab'[n % 2]}\n" for n in range(30))
+PAIRS = "".join(f"{sentence()}.\t{sentence()}!\n" for _ in range(30))
+TABLES: list[tuple[str, str | bytes, str, list[list[str]], list[str]]] = [
+    ("tabs in text", f"name\tprice\tkind\n{ITEMS}", "tsv", [], ["price:\n    kind: number"]),
+    ("in UTF-16", f"name\tprice\tkind\n{ITEMS}".encode("utf-16"), "tsv", [], ["encoding: utf-16"]),
+    ("semicolons", f"name\tprice\tkind\n{ITEMS}".replace("\t", ";"), "csv", [], ["separator: ;"]),
+    ("pairs", PAIRS, "tsv", [["a.txt", "`header`"]], ["30 texts"]),
+]
 CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
     ("one pair", one_pair, "data", [["train.de and train.en", "30 lines", "a source for each"]],
      ["columns: {de: train.de, en: train.en}"]),
     ("unequal pair", unequal_pair, "data", [["train.de", "train.en", "`columns: {a: train.de, b: train.en}`"]],
      ["# not joined", "train.de has 29 lines", "train.en has 30 lines", "document: file"]),
+    ("paragraphs", shared_paragraphs, "a.json", [["column 'title'", "12 distinct", "`split_by: {group: title}`"]],
+     ["\n# split_by: {group: title} "]),
+    ("premises", shared_premises, "a.jsonl", [["column 'premise'", "40 distinct"]],
+     ["\n# split_by: {group: premise} "]),
+    *((name, lambda folder, data=data: write(folder / "a.txt", data), "a.txt", [*doubts, ["a.txt", form]], spec)
+      for name, data, form, doubts, spec in TABLES),
     ("two classes", polarity, "data", [["rt-polarity.neg", "`document: line`"]], ["document: file"]),
     ("large texts", large_texts, "data", [["4 files", "part0.txt", "bytes on average", "`document: line`"]], []),
     ("one text a split", a_text_a_split, "data", [], ["document: line", "split: validation"]),
@@ -159,6 +187,8 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
      [], ["\nlabel: mask", "beside: {mask: masks}", "kind: mask"]),
     ("masks beside", image_folders("cat/{n}.png", "dog/a{n}.png", "dog/a{n}_mask.png"), "data",
      [], ["label: label", "beside: {mask: '*_mask'}", "kind: mask"]),
+    ("pairs by split", image_folders("train_lr/{n}.png", "train_hr/{n}.png"), "data",
+     [["train_hr", "train_lr", "a column a file"]], ["# label: FEATURE"]),
     ("images and JPEG masks", image_folders("images/{n}.png", "masks/{n}.jpg"), "data",
      [["images", "masks", "beside", "a column a file"]], ["# label: FEATURE", "classes: images, masks"]),
     ("JPEG masks beside", image_folders("cat/{n}.png", "dog/a{n}.png", "dog/a{n}_mask.jpg"), "data",

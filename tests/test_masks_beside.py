@@ -26,6 +26,8 @@ from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import parse_spec
 from tests.messages import assert_names, raises
+from tests.pictures import saved
+from tests.tables import write
 
 FILES = BeamFiles()
 COLUMNS = {"image": Column(ColumnType.IMAGE), "mask": Column(ColumnType.IMAGE, optional=True)}
@@ -330,12 +332,50 @@ def test_init_takes_no_masks_for_images_of_voc(tmp_path: Path) -> None:
     assert_names(first_lines(text)[0], "12 masks", '`beside: {"mask": "SegmentationClass"}`', "`image_list`")
 
 
+CODES, COLORS = (0, 1, 2), ((0, 0, 0), (9, 0, 0))
+LISTED = [
+    ("classes.txt", "background\nroad\ntree\n", CODES, "background road tree"),
+    ("_classes.csv", "Pixel Value, Class\n0, sky\n1, road\n2, x\n", CODES, "sky road x"),
+    ("classes.txt", "sky\nroad\n", CODES, "class_0 class_1 class_2"),
+    ("class_dict.csv", "name,r,g,b\nsky,0,0,0\nroad,9,0,0\nx,7,7,7\n", COLORS, "sky road x"),
+    ("label_colors.txt", "0 0 0\tsky\n9 0 0\troad\n", COLORS, "sky road"),
+]
+
+
+@pytest.mark.parametrize(("file", "text", "values", "classes"), LISTED)
+def test_init_names_values_and_colours_of_masks_by_a_file_beside(
+    file: str, text: str, values: tuple[Any, ...], classes: str, tmp_path: Path
+) -> None:
+    write(tmp_path / file, text)
+    for number in range(4):
+        write(tmp_path / f"images/{number}.png", saved(np.full((4, 6, 3), 9 * number, np.uint8), "PNG"))
+        mask = np.resize(np.array(values, np.uint8), (4, 6, *np.shape(values)[1:]))
+        write(tmp_path / f"masks/{number}.png", saved(mask, "PNG"))
+    found = parse_spec(starter(str(tmp_path), FILES)).features["mask"].model_dump()
+    assert list(getattr(found["classes"], "values", found["classes"].__iter__)()) == classes.split()
+    assert not found["colors"] or dict(found["colors"])["road"] == (9, 0, 0)
+
+
+def test_masks_that_fit_no_image_are_no_pictures(tmp_path: Path) -> None:
+    """Open Images': a folder of masks with a part of a name, and its table without images."""
+    for n in range(6):
+        write(tmp_path / f"data/train/{n}.png", saved(np.arange(72, dtype=np.uint8).reshape(4, 6, 3) + n, "PNG"))
+        write(tmp_path / f"data/train-masks/{n}_m0{n}_{n}a.png", saved(np.zeros((4, 6), np.uint8), "PNG"))
+    text = starter(str(tmp_path / "data"), FILES)
+    assert parse_spec(text).source[0].model_dump()["beside"] == {"image": "train/*"}
+    assert_names(first_lines(text)[0][0], "6 masks", "left out")
+    write(tmp_path / "data/a.csv", "MaskPath,LabelName\n" + "".join(f"{n}_m0{n}_{n}a.png,/m/1\n" for n in range(6)))
+    text = starter(str(tmp_path / "data/a.csv"), FILES)
+    assert {each.kind for each in parse_spec(text).features.values()} == {"category"}
+    assert_names(first_lines(text)[0][0], "'MaskPath'", "left out")
+
+
 def test_init_counts_masks_of_another_size_and_no_palette(tmp_path: Path) -> None:
     write_pairs(tmp_path, "images/*.jpg", "masks/*.png", "palette")
     assert "palette" not in starter(str(tmp_path), FILES)
     Image.new("L", (3, 4)).save(tmp_path / "masks/7.png")
     text = starter(str(tmp_path), FILES)
-    assert_names(text, "1 unequal_sides in column mask", "headers in 12 rows", "max_share: 8.3% ", "16.6%")
+    assert_names(text, "1 unequal_sides in column mask", "headers in 12 rows", "max_share: 8.3% ")
 
 
 def test_init_names_blurred_edges(tmp_path: Path) -> None:

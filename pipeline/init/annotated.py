@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from recordmill.pipeline.dataset.placement import SPLITS
-from recordmill.pipeline.init.beside import find_beside
+from recordmill.pipeline.init.beside import find_beside, in_mask_folder
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
 from recordmill.pipeline.init.guess import Choice
 from recordmill.pipeline.init.recognize import SMALL_FILES, Recognized, read_head
@@ -116,8 +116,10 @@ def recognize_annotated(files: Files, path: str, in_folder: Sequence[FileInfo] |
     cut = len(folder) + 1
     inside = [file._replace(path=file.path[cut:]) for file in images] if others else []
     beside = find_beside(files, folder, inside)[0]
-    masks = {file.path for file in Beside.pair(inside, beside)[2].files()}
-    listing = Listing(files, folder, [file for file in images if file.path[cut:] not in masks], others, bool(masks))
+    masks = {f"{folder}/{file.path}" for file in Beside.pair(inside, beside)[2].files()}
+    named = {file.path for file in images if in_mask_folder(file.path)}
+    masks |= named if len(named) < len(images) else set()
+    listing = Listing(files, folder, [file for file in images if file.path not in masks], others, bool(masks))
     found = next(filter(None, (look(listing) for look in LOOKS)), None)
     remedy = f"As rows with masks: `format: image_folder`, `beside: {json.dumps(beside)}`; lists: `image_list`"
     doubt = Doubt(posixpath.basename(folder), f"{count(len(masks), 'mask')} beside the images are left out", remedy)

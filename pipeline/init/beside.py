@@ -100,7 +100,7 @@ def find_beside(files: Files, folder: str, found: Sequence[FileInfo]) -> tuple[d
     pairs.sort(key=lambda pair: (len(pair[1]), len(pair[0].keys), pair[0].is_plain, bool(pair[0].folder)))
     image, others = pairs[-1]
     if not others:
-        return {}, []
+        return _without_masks(files, folder, found)
     others.sort(key=lambda each: (not each.is_named, not MASK_NAME.search(each.name), each.pattern))
     chosen = {each.folder: each for each in reversed(others)}
     beside = dict[str, str]()
@@ -113,6 +113,22 @@ def find_beside(files: Files, folder: str, found: Sequence[FileInfo]) -> tuple[d
     doubt = Doubt(listed(left, 3), "files of these names are left out", "Others: name them in `beside`")
     is_needed |= not image.is_plain or "/" in image.pattern  # a folder alone may stand anywhere
     return with_images if is_needed else beside, [doubt] if left else []
+
+
+def _without_masks(files: Files, folder: str, found: Sequence[FileInfo]) -> tuple[dict[str, str], list[Doubt]]:
+    """Leaves out the folder of masks, by name and pixels, beside one of images with other names, as Open Images has."""
+    images = [file.path for file in found if is_image(file.path)]
+    masks = list(filter(in_mask_folder, images))
+    kept = {SPLIT_WORD.sub("*", path.split("/")[-2]) for path in images if "/" in path and not in_mask_folder(path)}
+    if len(kept) != 1 or not masks or not all(_is_flat(files, join(folder, path)) for path in spread(masks, OPENED)):
+        return {}, []
+    what = f"{len(masks):,} masks by folder and pixels are left out: no image's name fits"
+    return {IMAGE: f"{kept.pop()}/*"}, [Doubt(masks[0], what, "Rename them")]
+
+
+def in_mask_folder(path: str) -> bool:
+    """Whether a file lies in a folder named as those of masks."""
+    return bool(MASK_NAME.search(f"/{posixpath.basename(posixpath.dirname(path))}"))
 
 
 def part_doubts(images: Sequence[FileInfo], pairs: Beside) -> list[Doubt]:

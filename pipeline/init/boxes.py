@@ -13,7 +13,7 @@ import numpy.typing as npt
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.doubts import Doubt
 from recordmill.pipeline.init.guess import BOXES, FITS, ID, Choice, Guess, feature, left_out, plain_name
-from recordmill.pipeline.init.images import MASK, MASK_COLUMN, MAYBE_MASK, are_named, guess_mask, guess_masks
+from recordmill.pipeline.init.images import MASK, MASK_COLUMN, MAYBE_MASK, UNPAIRED, are_named, guess_mask, guess_masks
 from recordmill.pipeline.init.recognize import NAMING
 from recordmill.pipeline.init.runs import along_image, doubts_of_runs, guess_runs, runs_column
 from recordmill.pipeline.init.sample import Reading, SourceSample
@@ -113,6 +113,10 @@ def doubts_of_columns(items: Mapping[str, Guess]) -> Iterator[Doubt]:
     for item in items.values():
         if not item.kind and item.reading.values and MASK_COLUMN.fullmatch(item.column):
             yield Doubt(f"column '{item.column}'", f"left out: {item.options['#'][1]}", "Then run `init` again")
+        for why in (item.options[option][1] for option in ("flip_pairs", "#") if option in item.options):
+            if why.startswith(UNPAIRED):
+                remedy = "Left would become right in mirrored images: name all in `flip_pairs`, or [] for none"
+                yield Doubt(f"column '{item.column}'", why.partition(": ")[0] + ", left out" * (not item.kind), remedy)
         if item.kind == MASK and item.column == "shapes":
             shapes = [shape for text in item.reading.values for shape in json.loads(text)]
             if lacking := sum(not (shape.get("polygons") or shape.get("rle")) for shape in shapes):

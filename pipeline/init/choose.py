@@ -4,9 +4,10 @@ import posixpath
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,13 +17,14 @@ from recordmill.pipeline.init import guess as guessing
 from recordmill.pipeline.init.arrays import guess_pixels
 from recordmill.pipeline.init.beside import in_folders
 from recordmill.pipeline.init.boxes import Answers, box_doubts, doubts_of_columns, guess_columns, on_image
-from recordmill.pipeline.init.doubts import CODE, PART_FOLDER, Doubt, UnknownDataError, column_doubts, value_doubts
+from recordmill.pipeline.init.doubts import CODE, DAY, PART_FOLDER, Doubt, UnknownDataError, column_doubts, value_doubts
 from recordmill.pipeline.init.guess import Choice, Guess
-from recordmill.pipeline.init.images import GUESSES, MASK, guess_image
+from recordmill.pipeline.init.images import GUESSES, MASK, MASK_COLUMN, are_named, guess_image
 from recordmill.pipeline.init.recognize import Recognized, naming_classes
 from recordmill.pipeline.init.sample import Reading, SourceSample
+from recordmill.pipeline.init.splits import split_of
 from recordmill.pipeline.safe_text import count
-from recordmill.pipeline.sources.class_names import by_code, read_names
+from recordmill.pipeline.sources.class_names import by_code, read_colors, read_names
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, SPLIT, path_column
 from recordmill.pipeline.sources.formats.parquet import class_labels
@@ -39,6 +41,8 @@ SURE_IDS = ("id", "key", "uuid")
 SHARES = {"train": 80, "validation": 10, "test": 10}
 DIVIDED_ROWS = 100  # with fewer, a split of 10 % may be empty
 FEW_GROUPS = 10  # with fewer, such as hospitals, shares can hardly be met
+CODED = (*guessing.LABEL_KINDS, "numbers")
+LONG = 8  # words of a text that several rows may share, such as a premise or a paragraph
 MOST_CLASSES, NAMES_BYTES = 200, 1 << 20  # for a person to read; 1 MiB
 SYNSET = re.compile(r"n\d{8}")
 INDEX_LEVEL, INDEX_OF_CSV = re.compile(r"__index_level_\d+__"), "Unnamed: 0"
@@ -77,15 +81,16 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     for column, why in ((split, "decides the split"), (key, "the key, which every record holds")):
         if column and not (column[0] in guesses and guesses[column[0]].kind == IMAGE):  # an image's path may be the key
             guesses[column[0]] = guessing.left_out(column[0], why, column[1])
-    codes = find_codes(sample, guesses)
+    codes = {each.column: each for each in find_codes(sample, guesses)}
     label, why_label = _find_label(sample, guesses, codes)
     if label:
-        guesses[label.column] = label = with_classes(label, sample, codes)
-    elif codes:
-        guesses[codes.column] = with_classes(guesses[codes.column], sample, codes)
+        guesses[label.column] = label = with_classes(label, sample, codes.pop(label.column, None))
+    for each in codes.values():
+        guesses[each.column] = with_classes(guesses[each.column], sample, each)
     names = feature_names(column for column, item in guesses.items() if item.kind)
     has_image = any(item.kind == IMAGE for item in guesses.values())
     guesses = on_image(sample, guesses, names, answers) if has_image else guesses
+    guesses = {column: _named_mask(sample, item) for column, item in guesses.items()}
     features = {names[column]: item for column, item in guesses.items() if item.kind}
     if not features:
         reasons = "; ".join(f"{column}: {item.options['#'][1]}" for column, item in guesses.items())
@@ -141,15 +146,18 @@ def _guesses(sample: SourceSample) -> dict[str, Guess]:
             guesses[name] = guessing.left_out(name, why, Reading())
     guesses |= {name: guessing.left_out(name, "pandas' index, not data", Reading()) for name in index_names(sample)}
     messages = dict.fromkeys(name.rpartition(".")[0] for name in sample.names if MESSAGE.search(name))
-    guesses |= {name: chat for name in messages if (chat := guessing.chat(sample, name))}
-    tools = {item.options["tools"][0] for item in guesses.values() if "tools" in item.options}
+    guesses |= {name: chat for name in (*messages, guessing.CHAT) if (chat := guessing.chat(sample, name))}
     for attempt in (guess_image, guess_pixels, _guess_other):
-        if any(item.kind == IMAGE for item in guesses.values()):
+        pictures = [item for item in guesses.values() if item.kind == IMAGE]
+        if pictures and all(MASK_COLUMN.fullmatch(item.column) for item in pictures):
+            why = "masks without a column of their images"
+            guesses |= {item.column: guessing.left_out(item.column, why, item.reading) for item in pictures}
+        elif pictures:
             guesses |= guess_columns(sample)
-            tools |= {name for item in guesses.values() for name in item.options.get("columns", ((), ""))[0]}
+        inputs = {name for item in guesses.values() for name in item.inputs}
         for name in sample.names:
-            read = {*tools, *(other for other, item in guesses.items() if item.kind)}
-            is_inside = name in tools or any(name.startswith(f"{other}.") for other in read)
+            read = {*inputs, *(other for other, item in guesses.items() if item.kind)}
+            is_inside = name in inputs or any(name.startswith(f"{other}.") for other in read)
             if name not in guesses and not is_inside and (name not in sample.of_path or name in (IMAGE, LABEL)):
                 guesses |= {name: result} if (result := attempt(sample, name)) else {}
     for first, second in PAIRS.items():
@@ -172,9 +180,27 @@ def _guess_other(sample: SourceSample, name: str) -> Guess | None:
     if in_folders(sample.data.sources[0].get("beside", {})):
         why = f"folders of masked images, {guessing.distinct(classes)}: as classes, `label: {{kind: category}}`"
         return guessing.left_out(LABEL, why, classes)
-    if all(map(PART_FOLDER.fullmatch, classes.distinct)):
-        return guessing.left_out(LABEL, f"folders of parts, not classes: {listed(sorted(classes.distinct))}", classes)
+    are_days = all(DAY.match(f"{name}/") for name in classes.distinct)
+    if are_days or all(PART_FOLDER.fullmatch(name) or split_of(name) for name in classes.distinct):
+        what = "days" if are_days else "parts"
+        return guessing.left_out(LABEL, f"folders of {what}, not classes: {listed(sorted(classes.distinct))}", classes)
     return guessing.feature(LABEL, "category", f"the folders: {guessing.distinct(classes)}", classes)
+
+
+def _named_mask(sample: SourceSample, item: Guess) -> Guess:
+    """Names the values, or colours, of a mask's pixels by a file beside the data that has them all."""
+    colors = {*map(tuple, item.options.get("colors", ({}, ""))[0].values())}
+    values = (item.options.get(option, ((), ""))[0] for option in ("classes", "# classes"))
+    codes = {code for each in values if isinstance(each, dict) for code in each}
+    kept = {option: choice for option, choice in item.options.items() if option != "# classes"}
+    for file, names in _named(sample) if item.kind == MASK else ():
+        why = f"as {file} names them"
+        if colors and isinstance(names, dict) and colors <= names.keys():
+            shown = {name: list(color) for color, name in names.items()}
+            return replace(item, options={**kept, "classes": (list(shown), why), "colors": (shown, "")})
+        if codes and (found := by_code(codes, names, is_sure=True)):
+            return replace(item, options={**kept, "classes": (found, why)})
+    return item
 
 
 def _find_key(sample: SourceSample) -> Named:
@@ -184,11 +210,12 @@ def _find_key(sample: SourceSample) -> Named:
     return min(unique, key=lambda each: (each[0].lower() not in SURE_IDS, len(each[0])), default=None)
 
 
-def _find_label(sample: SourceSample, guesses: Mapping[str, Guess], codes: Codes | None) -> tuple[Guess | None, str]:
+def _find_label(sample: SourceSample, guesses: Mapping[str, Guess], codes: Collection[str]) -> tuple[Guess | None, str]:
     """Finds the feature to predict, by its codes or name, and why; each source and most rows must have it."""
-    if sample.data.known or any("columns" in item.options for item in guesses.values()):
+    if sample.data.known or any("columns" in item.options and item.kind != "chat" for item in guesses.values()):
         return None, "boxes and their classes are learned together; name a feature to predict only that"
-    column = codes.column if codes else guessing.label_of(guesses)
+    own = [name for name in codes if guesses[name].kind in ("category", "number") or guessing.plain_name(name) == name]
+    column = next(filter(guessing.is_label, own), None) or guessing.label_of(guesses) or next(iter(own), None)
     if column is None:
         return None, "no column has a label's usual name: choose a feature"
     item, reading = guesses[column], guesses[column].reading
@@ -222,12 +249,16 @@ def _splits(data: Recognized, guesses: Mapping[str, Guess]) -> Choice:
 
 
 def _groups(sample: SourceSample, guesses: Mapping[str, Guess]) -> tuple[dict[str, Choice], list[Doubt]]:
-    """Suggests keeping all rows of one patient, or image, in one split, by the column with the fewest groups."""
-    some = {name: item for name, item in guesses.items() if item.kind in (IMAGE, "raw") and not item.reading.missing}
+    """Suggests keeping all rows of one patient, image or paragraph in one split, by the column with fewest groups."""
+    kept = {path.rpartition(".")[2] for path in sample.data.sources[0].get("keep", ())}
+    some = {name: item for name, item in guesses.items() if item.reading.values and not item.reading.missing}
     counts = {name: (len(item.reading.distinct), len(item.reading.values)) for name, item in some.items()}
-    ids = {name: counts[name] for name in counts if guessing.is_id(name)}
-    repeat = [name for name, (each, every) in ids.items() if FEW_GROUPS <= each <= guessing.FITS * every]
+    alike = [name for name, (each, every) in counts.items() if FEW_GROUPS <= each <= guessing.FITS * every]
+    repeat = [name for name in alike if name in kept or (some[name].kind == "raw" and guessing.is_id(name))]
     repeat += [name for name, (each, every) in counts.items() if some[name].kind == IMAGE and each < every]
+    texts = {name: some[name].reading for name in alike if some[name].kind == "text" and len(some) > 1}
+    words = {name: sum(len(text.split()) for text in reading.values) for name, reading in texts.items()}
+    repeat = repeat or [name for name in texts if words[name] > LONG * counts[name][1]]
     if sample.data.split_names or not repeat:
         return {}, []
     name = min(repeat, key=counts.__getitem__)
@@ -264,25 +295,29 @@ def _column_splits(column: str, names: Reading) -> dict[str, Choice]:
     return {"splits": (splits, why), "split_by": (split_by, f"{counts} of {names.of}")}
 
 
-def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> Codes | None:
-    """Finds a column of codes with names in the schema or a file next to the data: the label, or the only one."""
+def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> list[Codes]:
+    """Finds columns of codes with names in the schema, else one in a file next to the data; a label first."""
     columns = dict[str, set[int]]()
     for name, item in guesses.items():
-        reading = sample.read(name, ColumnType.CATEGORY) if item.kind == "number" else item.reading
-        if item.kind in guessing.LABEL_KINDS and reading.values and all(map(CODE.fullmatch, reading.distinct)):
+        reading, many = item.reading, item.kind == "numbers"
+        if item.kind in ("number", "numbers"):
+            reading = sample.read(name, ColumnType.CATEGORY, many=many)
+        if item.kind in CODED and reading.distinct and all(map(CODE.fullmatch, map(str, reading.distinct))):
             columns[name] = set(map(int, reading.distinct))
+    stated = class_labels(_schema(sample)) if columns else {}
+    found = [
+        Codes(name, stated[name], "the schema") for name in columns if columns[name] <= stated.get(name, {}).keys()
+    ]
+    columns = {name: codes for name, codes in columns.items() if guesses[name].kind != "numbers"}
     called = {name: codes for name, codes in columns.items() if guessing.is_label(name)}
-    wanted, stated = called or columns, class_labels(_schema(sample)) if columns else {}
-    for name in wanted:
-        if columns[name] <= stated.get(name, {}).keys():
-            return Codes(name, stated[name], "the schema")
+    wanted = called or columns
     sure = {name for name in wanted if called or guesses[name].kind == "categories"}
-    for file, names in _named(sample) if columns else ():
+    for file, names in _named(sample) if columns and not found else ():
         fitting = {name: by_code(codes, names, is_sure=name in sure) for name, codes in wanted.items()}
-        found = [Codes(name, of, file) for name, of in fitting.items() if of]
-        if len(found) == 1:
-            return found[0]
-    return None
+        of = [Codes(name, each, file) for name, each in fitting.items() if each]
+        if len(of) == 1:
+            return of
+    return sorted(found, key=lambda each: not guessing.is_label(each.column))
 
 
 def _schema(sample: SourceSample) -> pa.Schema:
@@ -313,33 +348,42 @@ def name_doubts(sample: SourceSample, guesses: Mapping[str, Guess]) -> Iterator[
 
 
 def without_unlabelled(sample: SourceSample) -> SourceSample:
-    """Leaves out sources without any value of a label in the schema, such as published test splits."""
-    for name in class_labels(_schema(sample)) if len(sample.sources) > 1 else ():
+    """Leaves out sources without any value of a label, such as published test splits, by schema or beside images."""
+    several = sample.names if len(sample.sources) > 1 else []
+    has_images = sample.data.image_column or any(are_named(sample.read(name, ColumnType.TEXT)) for name in several)
+    labels = [*class_labels(_schema(sample)), *(filter(guessing.is_label, sample.names_of[0]) if has_images else ())]
+    for name in labels if several else ():
         with suppress(SourceError):  # not a column of names
             blocks, _ = sample.take({name: Column(ColumnType.CATEGORY, optional=True)})
             found = {number for number, block in blocks if block.table[name].null_count < block.table.num_rows}
             left = [source["path"] for number, source in enumerate(sample.data.sources) if number not in found]
             if found and left:
                 some = [source for source in sample.data.sources if source["path"] not in left]
+                if len(some) == 1:  # to be divided
+                    some = [{option: value for option, value in some[0].items() if option != "split"}]
                 notes = [*sample.data.notes, *note(f"left out, without any {name}", left)]
                 return SourceSample(sample.origin, replace(sample.data, sources=some, notes=notes))
     return sample
 
 
-def _named(sample: SourceSample) -> Iterator[tuple[str, dict[int, str] | list[str]]]:
-    """Yields the files next to the data that name classes, with the names."""
+def _named(sample: SourceSample) -> Iterator[tuple[str, dict[Any, str] | list[str]]]:
+    """Yields the files next to the data that name classes, with the names, by code, colour or in order."""
     for file in naming_classes(sample.origin, sample.data.files):
         name = posixpath.basename(file.path)
         if file.bytes <= NAMES_BYTES:
             with suppress(ValueError, RecursionError):
-                yield name, read_names(sample.origin.read(file.path).decode("utf-8-sig"), is_json=name.endswith("json"))
+                text = sample.origin.read(file.path).decode("utf-8-sig")
+                yield (
+                    name,
+                    read_colors(text) or read_names(text, is_json=name.endswith("json"), is_csv=name.endswith("csv")),
+                )
 
 
 def with_classes(label: Guess, sample: SourceSample, codes: Codes | None) -> Guess:
     """Returns a label with its classes if all names are certain, else with the reason why not."""
     if codes:
         options = {option: choice for option, choice in label.options.items() if option != "# kind"}
-        kind = "categories" if label.kind == "categories" else "category"
+        kind = "categories" if label.kind in ("categories", "numbers") else "category"
         options |= {"kind": (kind, "codes"), "classes": (codes.names, f"named in {codes.file}")}
         return replace(label, options=options)
     if label.kind == "number":

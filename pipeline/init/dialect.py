@@ -32,7 +32,7 @@ NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE) 
 LEAST_SIDE, BYTE = 8, re.compile(r"\d\d?|1\d\d|2[0-4]\d|25[0-5]")  # of images in columns
 PIXELS = re.compile(r"(?i)pix|px|^\*(x\*)?$")  # names of pixels' columns, each number in them a `*`
 POINT = re.compile(r"[+-]?\d+\.\d+")
-SHOWN, SHOWN_LINES, SENTENCE = 3, 1_000, 4
+SHOWN, SHOWN_LINES, SENTENCE, FEW_LINES = 3, 1_000, 4, 3
 WRITTEN: tuple[dict[str, Any], ...] = ({}, {"escape": "\\"}, {"trim": True}, {"escape": "\\", "trim": True})
 WHY = {"escape": 'quotes are written as \\", or NULL as \\N', "trim": "blanks stand before cells"}
 
@@ -137,6 +137,8 @@ def _not_names(firsts: Sequence[Sequence[str]], columns: Sequence[Sequence[str]]
     if len(digits) > LEAST_SIDE and digits == list(range(digits[0], digits[0] + len(digits))) and digits[0] < 2:
         return ""  # pandas' names of an array's columns
     data = [cell for cell in names if is_image(cell) or NUMERIC.fullmatch(cell)]
+    sentences = [cell for cell in names if cell.endswith((".", "!", "?"))]
+    data += sentences if 2 * len(sentences) > len(names) > 1 else []
     again = [name for name, cells in zip(names, columns, strict=False) if name and name in cells]
     if data or 0 < len(again) < len(names):  # all names again: a file was appended with its header
         return f"'{[*data, *again][0]}' is {'a value' if data else 'in its column again'}"
@@ -150,6 +152,15 @@ def _are_plain(lines: Sequence[str], separator: str, cells: int) -> bool:
     with suppress(csv.Error):
         return len(list(csv.reader(lines, delimiter=separator, strict=True))) < len(lines)
     return True
+
+
+def form_of(lines: Sequence[str]) -> str:
+    """Returns the format of lines of text, `tsv` or `csv` where all have as many separators."""
+    for separator, form, least in (("\t", "tsv", 1), (";", "csv", 2), ("|", "csv", 2), (",", "csv", 2)):
+        counts = {line.count(separator) for line in lines[:SHOWN_LINES] if line.strip()}
+        if len(counts) == 1 and min(counts) >= least and len(lines) > FEW_LINES and lines[0][:1] not in "[{":
+            return form
+    return "text"
 
 
 Found = tuple[dict[str, Any], dict[str, str], Sequence[str], Sequence[str]]

@@ -21,6 +21,7 @@ MASKS = r"mask|label|annotation|annot|target|gt|ground[ _-]?truth|seg|segmentati
 PARTS = rf"(image|img|input|rgb|depth|disparity|{MASKS})s?"
 PART_FOLDER = re.compile(rf"(?i)(.*/)?((jpe?g|png|raw|train(ing)?|val(id(ation)?)?|test)?[ _-]?{PARTS}|train[ab])")
 PART_FILE = re.compile(rf"(?i)[ _-]{PARTS}$")  # usual names of folders, and ends of file names, for parts of a row
+DAY = re.compile(r"(?<!\d)(\d{4})([-_/]?)(0[1-9]|1[0-2])\2([0-2]\d|3[01])(?=/)")  # a folder of a day
 HARDLY_ANY, FEW_FILES, LARGE_BYTES, MANY_COLUMNS = 20, 100, 100_000, 100
 COMMAS, THOUSANDS = re.compile(r"[+-]?\d++((\.\d{3})*,\d+)*"), re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")
 NO_JSON_LIST = re.compile(r"\s*(\[\s*(['\"\d.-]|b'|None|True|False)|([+-]?[\d.]+\s+){3}[\s\d.+-]*$)")
@@ -63,7 +64,8 @@ def folder_doubts(paths: Sequence[str]) -> list[Doubt]:
     start, folders = posixpath.commonprefix(paths).rfind("/") + 1, dict[str, list[tuple[str, str]]]()
     for path in paths if len(paths) > 1 else ():
         folder, name = posixpath.split(path[start:])
-        inside = "/".join(part for part in folder.split("/") if part.lower() not in SPLITS) or folder
+        below = DAY.sub("", f"{folder}/").strip("/")
+        inside = "/".join(part for part in below.split("/") if part.lower() not in SPLITS) or below and folder
         folders.setdefault(inside, []).append((folder, PART_FILE.sub("", posixpath.splitext(name)[0])))
     times = Counter(chain.from_iterable({stem for _, stem in some} for some in folders.values()))
     twice = sum(count > 1 for count in times.values())

@@ -36,6 +36,8 @@ FEW_ROWS = 20  # too few to see repetitions
 BOXES = re.compile(r"(?i)(.*_)?(b?box(es)?|bounding_?box(es)?)")  # usual names of lists of boxes
 WORD = r"[\p{L}\p{M}\p{N}_]+"  # as in the tokenizer `words`
 MESSAGES = re.compile(r'\s*\[\s*\{[^{}\[\]]*"(role|from)"\s*:')  # JSON of messages
+CHAT = "chat"  # the name of a chat of several columns
+TURNS = {"instruction": "instruction", "output": "output response", "input": "input context", "system": "system"}
 DATE = re.compile(r"\d{4}-\d\d-\d\d")
 LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
 
@@ -60,6 +62,12 @@ class Guess:
     def kind(self) -> str | None:
         """The feature's kind; None if left out."""
         return self.options["kind"][0] if "kind" in self.options else None
+
+    @property
+    def inputs(self) -> list[str]:
+        """The columns that it reads, other than its own."""
+        tools, columns = (self.options.get(option, ((), ""))[0] for option in ("tools", "columns"))
+        return [*([tools] if tools else ()), *(columns.values() if isinstance(columns, dict) else columns)]
 
 
 def feature(name: str, kind: str, why: str, reading: Reading, **options: Choice) -> Guess:
@@ -95,13 +103,24 @@ def guess(sample: SourceSample, name: str) -> Guess | None:
 def chat(sample: SourceSample, name: str) -> Guess | None:
     """Guesses messages, objects with a role and a text, or their JSON; a column `tools` holds the chat's tools."""
     objects = sample.read(name, ColumnType.OBJECTS)
-    if objects.fit < FITS or not any(map(MESSAGES.match, objects.values)):
+    turns = _turns(sample) if name == CHAT else {}
+    if not turns and (objects.fit < FITS or not any(map(MESSAGES.match, objects.values))):
         return None
     model = "set its path: the tokenizer.json of the model to train, with tokenizer_config.json beside it"
     tools = sample.read("tools", ColumnType.OBJECTS)
     has_tools = tools.fit >= FITS and tools.values and name != "tools"
     options = {"model": ("tokenizer.json", model)} | ({"tools": ("tools", "for the template")} if has_tools else {})
+    if turns:
+        why, objects = "an instruction and its output", sample.read(turns["output"], ColumnType.TEXT)
+        return feature(name, "chat", why, objects, **options, columns=(turns, ""))
     return feature(name, "chat", f"messages in {objects.of}", objects, **options)
+
+
+def _turns(sample: SourceSample) -> dict[str, str]:
+    """Finds the columns of an instruction and its output, as in Alpaca's data and Dolly's; empty without."""
+    found = {turn: next(filter(sample.names.__contains__, names.split()), "") for turn, names in TURNS.items()}
+    texts = {turn: name for turn, name in found.items() if sample.read(name, ColumnType.TEXT).fit >= FITS}
+    return texts if {"instruction", "output"} <= texts.keys() and CHAT not in sample.names else {}
 
 
 def _strings(sample: SourceSample, name: str, texts: Reading) -> Guess:

@@ -23,17 +23,19 @@ from recordmill.pipeline.init.beside import DEPTH
 from recordmill.pipeline.init.guess import FITS, Choice, Guess, Header, feature, left_out, share_of
 from recordmill.pipeline.init.recognize import NAMING
 from recordmill.pipeline.init.sample import Reading, SourceSample
+from recordmill.pipeline.init.splits import split_of
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.files import Files, why_absent
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.images import DATA_URL, parse
-from recordmill.pipeline.sources.paths import Inside, is_image, join, may_be_image
+from recordmill.pipeline.sources.options import AnnotatedImages
+from recordmill.pipeline.sources.paths import Inside, is_image, join, listed, may_be_image
 from recordmill.pipeline.spec.features.image import MAX_BYTES
 from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
 from recordmill.transforms.contract.image_facts import KEPT, deep_numbers, losses
-from recordmill.transforms.contract.image_header import ImageError, check_colours, check_pixels, read_header
+from recordmill.transforms.contract.image_header import ImageError, check_colours, check_header
 from recordmill.transforms.contract.image_parts import TIFFS
 from recordmill.transforms.contract.kinds.array import ArrayError, npy_numbers
 from recordmill.transforms.contract.kinds.image import PIXEL_BYTES
@@ -50,7 +52,10 @@ MAX_PIXELS = 64_000_000  # the default of `max_pixels`
 
 def read_headers(sample: SourceSample, name: str, *, many: bool) -> list[list[Header]]:
     """Reads the image headers of about 200 rows, as a build does before decoding; a row may have none."""
-    blocks, _ = sample.take({name: Column(ColumnType.IMAGE, many=many, optional=True)}, rows=LOOKED_AT)
+    asked = {name: Column(ColumnType.IMAGE, many=many, optional=True)}
+    if isinstance(sample.sources[0], AnnotatedImages):  # with boxes an image has the sides that its annotation states
+        asked["boxes"] = Column(ColumnType.NUMBER, many=True, optional=True)
+    blocks, _ = sample.take(asked, rows=LOOKED_AT)
     rows = [
         [(number, reference) for reference in (value if many else [value]) if reference]
         for number, block in blocks
@@ -74,8 +79,8 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
                 data = file.read(min(parsed.length or HEAD_BYTES, HEAD_BYTES))
                 if data[:4] in TIFFS:  # tags may be at the end
                     data += file.read((parsed.length or MAX_BYTES) - len(data))
-        header = read_header(data)
-        check_pixels(header.width, header.height, MAX_PIXELS)
+        stated = parsed.sides if len(data) < HEAD_BYTES else ""  # EXIF may be at the end
+        header = check_header(data, MAX_PIXELS, stated)
         profile = foreign_profile(data, header.format)
     except ImageError as error:
         return f"{error.reason}: {error.message}"
@@ -83,7 +88,7 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
         if why_absent(error, path, sample.files) is None:
             raise
         return "unreadable"
-    profiles, lost = [profile_name(profile)] if profile else [], losses(data, header.format)
+    profiles, lost = [profile_name(profile)] if profile else [], losses(data, header.format, stated=stated)
     try:
         check_colours(data, header.format)
     except ImageError as error:
@@ -190,9 +195,11 @@ def images_folder(sample: SourceSample, files: Files) -> tuple[str] | None:
         return None
     own = posixpath.dirname(sample.files.match(sample.sources[0].path)[0].path)
     above = posixpath.dirname(own) if "://" not in own or own.count("/") > 2 else own  # no other bucket
-    near = files.match(f"{escape(own)}/**/{escape(path)}") or files.match(f"{escape(above)}/{escape(path)}")
+    ways = (f"{escape(own)}/**", escape(above), f"{escape(above)}/images", f"{escape(above)}/images/*")
+    near = next(filter(None, (files.match(f"{way}/{escape(path)}") for way in ways)), [])
     folders = [image.path.removesuffix(f"/{path}") for image in near]
-    folder = own if own in folders else next(iter(folders), None)
+    of_split = [each for each in folders if split_of(*each.split("/")[-2:]) == sample.sources[0].split]
+    folder = own if own in folders else next(iter(of_split or folders), None)
     if folder and not Inside(folder).holds(path):  # a build follows no link out of the folder
         real = os.path.realpath(join(folder, path))
         folder = real.removesuffix(f"/{path}") if real.endswith(f"/{path}") else folder
@@ -233,7 +240,7 @@ BLURRED_VALUES, BLURRED_SHARE = 16, 0.8
 SHOWN = 4  # values with their shares
 SPARSE = 16  # values further apart are grey levels, of which 255 is one
 YOURS = "names are yours to give"
-MASK_COLUMN = re.compile(r"(?i)(\w*_)?(mask|seg|segmentation)s?")
+MASK_COLUMN = re.compile(r"(?i)(\w*_)?(mask|seg|segmentation)s?(_?(path|file(_?name)?|name|image|img|png|url))?")
 MAYBE_MASK = re.compile(rf"{MASK_COLUMN.pattern}|(annotation|label|target|gt)s?|labels?_?map|ground_?truth")
 """Names of columns of masks in a table; and of images that are masks if their values are few."""
 
@@ -326,6 +333,10 @@ def _headers(item: Guess, image: Guess) -> list[list[Header]]:
 
 
 MOST_CLASSES = 40  # for a person to read
+UNPAIRED = "no pairs of left and right by name"
+SIDES = {way(one): way(two) for one, two in (("left", "right"), ("l", "r")) for way in (str, str.title, str.upper)}
+SIDES |= {two: one for one, two in SIDES.items()}
+LEFT_RIGHT, SIDED = re.compile("(?i)left|right"), re.compile("(?i)left|right|(?<![a-z])[lr](?![a-z])")
 SHAPE = re.compile(r'"(polygons": ?\[\[|rle": ?\{)')
 
 
@@ -367,16 +378,38 @@ def guess_keypoints(sample: SourceSample) -> Guess:
         points = [f"point_{number}" for number in range(sum(map(len, reading.values)) // (3 * max(objects, 1)))]
     if not points:
         return left_out("keypoints", f"no key points in {reading.of}", reading)
-    right = {name: name.replace("left", "right") for name in points if "left" in name}
-    mirrored = [(points.index(one), points.index(other)) for one, other in right.items() if other in points]
+    mirrored, lone = _mirrored(points)
     flips, skeleton = (
         [[points[one], points[other]] for one, other in pairs if {one, other} <= {*range(len(points))}]
         for pairs in (stated.get("flip_pairs") or mirrored, stated.get("skeleton", []))
     )
     options = {"unit": sample.data.known["boxes"]["unit"], "points": (points, "")}
-    options["flip_pairs"] = flips, "change places in a mirrored image" if flips else "none by name: add any"
+    options["flip_pairs"] = flips, "change places in a mirrored image"
+    if lone and not stated.get("flip_pairs"):
+        options["flip_pairs"] = flips, f"{UNPAIRED} for {listed(lone, 3)}"
     options |= {"skeleton": (skeleton, "")} if skeleton else {}
+    if not flips and len(points) > 1:
+        shown = {name: value for name, (value, _) in options.items() if name != "flip_pairs"}
+        whole = json.dumps({"kind": "keypoints", "image": IMAGE, **shown}, ensure_ascii=False)
+        return left_out("keypoints", f"{UNPAIRED}: give `flip_pairs`, or [] for none, to the feature: {whole}", reading)
     return feature("keypoints", "keypoints", f"of objects in {reading.of}", reading, image=(IMAGE, ""), **options)
+
+
+def _mirrored(points: Sequence[str]) -> tuple[list[tuple[int, int]], list[str]]:
+    """Finds pairs of names that differ in left and right, or one letter l and r; and names of a side without partner.
+
+    >>> _mirrored(["nose", "LeftEye", "RightEye", "ear.L", "ear.R", "l_lip"])
+    ([(1, 2), (3, 4)], ['l_lip'])
+    """
+    ways = dict[str, list[str]]()
+    for name in points:
+        letters = [f"{name[: at.start()]}{SIDES[at[0]]}{name[at.end() :]}" for at in re.finditer("[LlRr]", name)]
+        whole = LEFT_RIGHT.sub(lambda side: SIDES.get(side[0], side[0]), name)
+        ways[name] = [each for each in ([whole] if whole != name else letters) if each in points]
+    partner = {name: found[0] for name, found in ways.items() if len(found) == 1 and ways[found[0]] == [name]}
+    pairs = [(name, other) for name, other in partner.items() if name.lower() < other.lower()]
+    lone = [name for name in points if name not in partner and SIDED.search(name)]
+    return [(points.index(one), points.index(other)) for one, other in pairs], lone
 
 
 GUESSES = {"shapes": guess_shapes, "keypoints": guess_keypoints}  # the guesses about columns of annotated objects

@@ -8,12 +8,13 @@ from functools import partial
 from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
+from recordmill.pipeline.dataset.placement import SPLITS
 from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, record_length
 from recordmill.pipeline.init import belonging, dialect
 from recordmill.pipeline.init.belonging import Joined
 from recordmill.pipeline.init.beside import find_beside, in_folders, part_doubts
-from recordmill.pipeline.init.doubts import Doubt, UnknownDataError, Written, document_doubts, folder_doubts
-from recordmill.pipeline.init.splits import by_split, image_lists, of_split, split_of
+from recordmill.pipeline.init.doubts import DAY, Doubt, UnknownDataError, Written, document_doubts, folder_doubts
+from recordmill.pipeline.init.splits import by_split, divided, image_lists, of_split, split_of
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, naming_damage, open_plain, uncompressed_name
@@ -22,7 +23,7 @@ from recordmill.pipeline.sources.formats.annotated_rows import image_key
 from recordmill.pipeline.sources.formats.beside import Beside, image_place
 from recordmill.pipeline.sources.formats.image_folder import NAMES, captions_of
 from recordmill.pipeline.sources.formats.text import count_lines
-from recordmill.pipeline.sources.globs import escape, glob_pattern, is_glob, without_slash
+from recordmill.pipeline.sources.globs import escape, folder_prefix, glob_pattern, is_glob, without_slash
 from recordmill.pipeline.sources.paths import image_test, is_image, join, listed, note
 
 ENDINGS = {
@@ -61,12 +62,15 @@ TABLES = ("parquet", "tfrecord", "webdataset", "jsonl", "csv", "tsv", "conll", "
 NAMING = ("jsonl", "csv", "tsv", "parquet")  # formats with rows that may name images
 CELLS, JSON, IMAGES = ("csv", "tsv"), ("json", "jsonl"), "image_folder"
 TEXTS = (*CELLS, *belonging.SENTENCES, "jsonl", "json", "text")  # formats with an encoding
-CLASS_NAMES = re.compile(r"(?i).*(class|label|categor|names|synset|mapping).*\.(txt|json)|.+\.names|_classes\.csv")
+CLASS_NAMES = re.compile(
+    r"(?i).*(class|label|categor|names|synset|mapping).*\.(txt|json)|.+\.names|.*(classes|class_?dict|colou?r).*\.(csv|txt)"
+)
 """Usual names of files of class names."""
 SHOWN, FIRST_LINE = 3, 1 << 16
 FILES = 16  # files of a source to look at
 SMALL_FILES = 1_000  # the same for files that are rows: images and documents
 SourceFiles = tuple[str, str | None, Sequence[FileInfo]]  # a source's path, the split of its rows, and its files
+SPLIT_NAME, CELL_WORD = re.compile(rf"(?<![a-z])({'|'.join(SPLITS)})(?![a-z])"), re.compile(rb"[\w.\- \x80-\xff]+")
 
 
 @dataclass(frozen=True)
@@ -83,12 +87,14 @@ class Recognized:
     """Options of columns stated by the format, with reasons."""
     image_column: str | None = None  # the column of image names without ending
     doubts: Sequence[Doubt] = ()
+    days: Mapping[str, str] = field(default_factory=dict)  # the sources' paths in folders of days, with placeholders
 
-    def with_images(self, folder: str, column: str | None = None) -> "Recognized":
-        """Returns a copy with the rows' folder of images, and the column if it lacks their ending."""
-        sources = [{**source, "images": folder} for source in self.sources]
+    def with_images(self, found: Sequence[Sequence[str]]) -> "Recognized":
+        """Returns a copy with each source's folder of images, if any, and the column if it lacks their ending."""
+        each = zip(self.sources, found, strict=True)
+        sources = [{**source, "images": images[0]} if images else source for source, images in each]
         why = {**self.why, "images": "the folder of the images that the rows name"}
-        return replace(self, sources=sources, why=why, image_column=column)
+        return replace(self, sources=sources, why=why, image_column=next((of[1] for of in found if of[1:]), None))
 
     def with_group(self, column: str) -> "Recognized":
         """Returns a copy with one row for all rows of a column's value."""
@@ -113,7 +119,14 @@ def recognize(files: Files, path: str, in_folder: Sequence[FileInfo] | None, enc
     forms = sorted({format_of(files, file.path) for file in spread(filled, FILES)})
     if len(forms) > 1:
         raise UnknownDataError(f"{path} matches files of several formats ({', '.join(forms)}): give a glob of one")
-    return _table(files, forms[0], [(path, None, filled)], encoding)
+    folder = folder_prefix(escape(path) if literal else path)[:-1]
+    sources: list[SourceFiles] = [(path, None, filled)]
+    splits = divided(filled, lambda file: file.path[len(folder) + 1 :].split("/"))
+    if None not in splits:
+        every = files.match(f"{escape(folder)}/**")
+        sources = [(_path(folder, some, every), split, some) for split, some in splits.items()]
+    found = _table(files, forms[0], sources, encoding)
+    return replace(found, doubts=[*found.doubts, *_other_splits(files, path)])
 
 
 def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str | None) -> Recognized:
@@ -156,7 +169,9 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
     sources = [(_path(folder, some, filled), split, some) for split, some in splits.items()]
     used = {file.path for _, _, some in sources for file in some}
     left = [file for file in filled if file.path not in used]
-    return _table(files, form, sources, encoding, [*_left_out(folder, left), *unequal])
+    found = _table(files, form, sources, encoding, [*_left_out(folder, left), *unequal])
+    days = {path: _of_days(folder, [file.path for file in some]) for path, _, some in sources}
+    return replace(found, days={path: day for path, day in days.items() if day})
 
 
 def _joined(folder: str, filled: Sequence[FileInfo], joined: Sequence[Joined], written: Recognized) -> Recognized:
@@ -202,12 +217,16 @@ def _images(
     names = listed([file.path[len(folder) + 1 :] for file in metadata], SHOWN)
     each = f"; the rows are those of {names}" if metadata else ", each one a row"
     tops = [file.path for file in left if posixpath.dirname(file.path) == folder and not metadata]
-    tables = [path for path in tops if format_by_name(path) in NAMING]
+    tables = [
+        path for path in tops if format_by_name(path) in NAMING and not CLASS_NAMES.fullmatch(path[len(folder) :])
+    ]
     tables.sort(key=lambda path: split_of(posixpath.basename(path)) != "train")  # before `sample_submission.csv`
-    if path := _table_of(images, tables):
-        form, table = format_by_name(path) or "", [file for file in left if file.path == path]
-        unread = [file for file in others if file.path != path]
-        return _table(files, form, [(path, None, table)], encoding, _left_out(folder, unread))
+    chosen = [] if metadata else _tables_of_splits(files, folder, images, left)
+    if path := None if chosen else _table_of(images, tables):
+        chosen = [(path, None, [file for file in left if file.path == path])]
+    if chosen:
+        unread = [file for file in others if file.path not in [path for path, _, _ in chosen]]
+        return _table(files, format_by_name(chosen[0][0]) or "", chosen, encoding, _left_out(folder, unread))
     unsure += [] if metadata or in_folders(beside) else folder_doubts([file.path for file in images])
     for path in [] if metadata else tables[:1]:
         unsure.append(Doubt(path, "its rows may name these images", f"If so: recordmill init {path}"))
@@ -221,7 +240,34 @@ def _images(
         [*pairs.notes, *_left_out(folder, left)],
         [] if metadata else sorted({posixpath.dirname(image_place(beside)(file.path) or "") for file in rows}),
         doubts=unsure,
+        days={folder: day} if (day := _of_days(folder, [file.path for file in images], "")) else {},
     )
+
+
+def _tables_of_splits(
+    files: Files, folder: str, images: Sequence[FileInfo], left: Sequence[FileInfo]
+) -> list[SourceFiles]:
+    """Finds a table for each split, `train_labels.csv` or `train/_annotations.csv`, that names images."""
+    names = {posixpath.basename(file.path) for file in images}
+    names |= {stem for stem in (posixpath.splitext(name)[0] for name in names) if not stem.isdecimal()}
+    cells, alike = {name.encode() for name in names}, dict[str, list[FileInfo]]()
+    for file in (file for file in left if format_by_name(file.path) in NAMING):
+        alike.setdefault(SPLIT_NAME.sub("*", file.path[len(folder) :].lower()), []).append(file)
+    found = (by_split(some, lambda file: file.path[len(folder) + 1 :].split("/")) for some in alike.values())
+    best = max(found, key=len, default={})
+    tables: list[SourceFiles] = [(some[0].path, split, some) for split, some in best.items() if len(some) == 1]
+    named = [each for each in tables if cells.intersection(CELL_WORD.findall(read_head(files, each[0])))]
+    return named if len(named) > 1 and named[0][1] == "train" else []
+
+
+def _other_splits(files: Files, path: str) -> list[Doubt]:
+    """Doubts that a file of one split is all, where files of others lie beside it."""
+    (folder, name), own = posixpath.split(path), split_of(posixpath.basename(path))
+    every = files.match(f"{escape(folder)}/*{escape(posixpath.splitext(name)[1])}") if own and not is_glob(name) else []
+    splits = by_split((posixpath.basename(file.path) for file in every if file.bytes), lambda name: [name])
+    others = [some[0] for split, some in splits.items() if split not in (None, own)]
+    what = f"one split by its name; left out beside it: {listed(others, SHOWN)}"
+    return [Doubt(name, what, f"All: recordmill init '{folder}'")] if others else []
 
 
 def _table_of(images: Sequence[FileInfo], tables: Sequence[str]) -> str | None:
@@ -264,6 +310,20 @@ def _path(folder: str, files: Sequence[FileInfo], filled: Sequence[FileInfo]) ->
     return next(exact, f"{escape(folder)}/**")
 
 
+def _of_days(folder: str, paths: Sequence[str], rest: str | None = None) -> str | None:
+    """Returns the path of files in folders of days, `logs/{YYYY}/{MM}/{DD}/*.csv`; None for others.
+
+    `rest` is the path inside the folders, by default as the files have it.
+    """
+    found = [DAY.search(path, len(folder)) for path in paths]
+    days = [(path[: day.start()], day[2], path[day.end() :]) for path, day in zip(paths, found, strict=True) if day]
+    if len(days) < len(paths) or len({each[:2] for each in days}) > 1 or len({day and day[0] for day in found}) < 2:
+        return None
+    (start, between, _), inside = days[0], [FileInfo(path, 1, 0.0) for path in sorted({each[2] for each in days})]
+    rest = _path("", inside, inside) if rest is None else rest
+    return f"{start}{between.join(('{YYYY}', '{MM}', '{DD}'))}{rest}"
+
+
 def _table(
     files: Files, form: str, sources: Sequence[SourceFiles], encoding: str | None, notes: Sequence[str] = ()
 ) -> Recognized:
@@ -273,6 +333,12 @@ def _table(
     code = encoding or (dialect.find_encoding(every[0].path, [head])[0] if form in TEXTS else "utf-8")
     text = head.decode(code, "replace").encode()
     inside, why, doubts = belonging.rows_inside(form, every[0].path, text, is_cut=len(head) >= belonging.HEAD_BYTES)
+    heads = (read_head(files, file.path) for file in spread(every if form == "text" and not inside else [], FILES))
+    forms = {dialect.form_of(each.decode(code, "replace").split("\n")[:-1]) for each in heads}
+    if len(forms) == 1 and forms != {"text"}:
+        (form,) = forms
+        what = f"its lines are read as rows of {form}, since all have as many separators"
+        doubts = [Doubt(posixpath.basename(every[0].path), what, "Lines of text: `format: text`. No names: `header`")]
     fixed = {"format": "jsonl" if form == "json" else form}
     form = inside.get("format", form)
     said = belonging.one_row(head, every[0].path) if form in JSON and len(every) == 1 and not inside else ""
@@ -313,7 +379,7 @@ def _written(files: Files, form: str, every: Sequence[FileInfo], encoding: str |
 def naming_classes(files: Files, data: Sequence[FileInfo]) -> list[FileInfo]:
     """Lists the files next to the data with a usual name for class names."""
     folder = escape(posixpath.commonprefix([file.path for file in data]).rpartition("/")[0])
-    listed = (file for ending in ("txt", "json", "names") for file in files.match(f"{folder}/*.{ending}"))
+    listed = (file for ending in ("txt", "json", "names", "csv") for file in files.match(f"{folder}/*.{ending}"))
     others = {file.path for file in data}
     return [each for each in listed if CLASS_NAMES.fullmatch(posixpath.basename(each.path)) and each.path not in others]
 

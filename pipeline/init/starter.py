@@ -27,7 +27,7 @@ from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
 from recordmill.pipeline.init.guess import Choice, Guess
 from recordmill.pipeline.init.images import images_by_name, images_folder
 from recordmill.pipeline.init.recognize import recognize
-from recordmill.pipeline.init.sample import SourceSample, count_rows, in_words
+from recordmill.pipeline.init.sample import LINES, SourceSample, count_rows, in_words
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.faults import DUPLICATE
 from recordmill.pipeline.sources.files import Files
@@ -43,6 +43,8 @@ COMMENTS = 46  # the column of comments, unless the line is longer
 WIDE = 100  # a longer line has its comment above
 SHOWN = 400  # characters of a comment
 LIMITED = {"max_share": "would be rejects", "max_duplicate_share": "repeat a key, as equal texts do: the first stays"}
+BY_CONTENT = (*LINES, "parquet", "tfrecord")  # formats with a digest of the row as default key
+MOST_REJECTS = 0.05  # more may be a misreading, which no limit should hide
 Rejects = Counter[tuple[str, str]]
 GENERIC = {"data", "dataset", "files", "images", "imgs", "rows", "shards", "train"}
 """Names of folders and files that do not describe the data: the folder above does."""
@@ -70,11 +72,13 @@ def starter(
     filled = list_folder(files, whole)
     data = recognize_annotated(files, whole, filled) or recognize_arrays(files, whole, filled)
     data = data or recognize(files, whole, filled, answers.encoding)
-    sample = without_unlabelled(SourceSample(files, data))
+    sample = SourceSample(files, data)
     if answers.encoding and not isinstance(sample.sources[0], EncodedOptions):
         raise UserError(f"--encoding is for files of text; {path} is of format {sample.sources[0].format}")
-    if images := images_folder(sample, files) or images_by_name(sample, files):
-        sample = SourceSample(files, sample.data.with_images(*images))
+    found = [images_folder(each, files) or images_by_name(each, files) or () for each in sample.each()]
+    if any(found):
+        sample = SourceSample(files, sample.data.with_images(found))
+    sample = without_unlabelled(sample)
     if group := shared_images(sample):
         sample = SourceSample(files, sample.data.with_group(group))
     draft = make_draft(sample, answers)
@@ -172,13 +176,17 @@ def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, li
         raise UserError(f"{where}: no row is good: a build would be empty. {' '.join([*lines, first])}".strip())
     shares = {"max_share": min(1.0, share + bad.total() / max(images, 1)), "max_duplicate_share": again / max(rows, 1)}
     tried, accepted = _together(spec, [block for _, block in blocks], words), spec.rejects.max_share or 0.0
-    limits = dict.fromkeys(shares, accepted)
+    limits, is_digest = dict.fromkeys(shares, accepted), key == "@key" and sample.sources[0].format in BY_CONTENT
+    most = {"max_share": MOST_REJECTS, "max_duplicate_share": 1.0 if is_digest else MOST_REJECTS}
     for name, seen in shares.items():
-        if seen > accepted:
-            limits[name] = min(1.0, math.floor(2_000 * seen) / 1_000)
+        what, place = f"{seen:.1%} of the sample {LIMITED[name]}", f"rejects.{name}"
+        if accepted < seen <= most[name]:
+            limits[name] = min(most[name], math.floor(2_000 * seen) / 1_000)
             tried["rejects"] = limits, "at most twice the sample's share: fix the rows, then remove this"
-            what = f"{seen:.1%} of the sample {LIMITED[name]}; a limit of {limits[name]:.1%}"
-            doubts.append(Doubt(f"rejects.{name}", what, "Fix the rows, then remove it"))
+            doubts.append(Doubt(place, f"{what}; a limit of {limits[name]:.1%}", "Fix the rows, then remove it"))
+        elif seen > accepted:
+            what = f"{what}, and a build allows {accepted:.1%}: {_rejected(rejects + bad)}"
+            doubts.append(Doubt(place, what, f"If this spec reads them right, fix them, or write `{name}`"))
     return replace(draft, tried=tried, doubts=doubts), lines
 
 
@@ -231,6 +239,7 @@ def write_draft(draft: Draft, name: str, written_path: Callable[[str], str], not
         start = "  " if len(draft.data.sources) == 1 else "  - "
         for option, value in source.items():
             text = without_spans(written_path(value)) if option in PATHS else value
+            text = written_path(draft.data.days[value]) if option == "path" and value in draft.data.days else text
             lines.append(option_line(option, (text, draft.data.why.get(option, "")), start))
             start = " " * len(start)
     lines.append("")

@@ -21,7 +21,7 @@ MAP_FIELD = re.compile(r"""\b(\w++)\s*+:\s*+("[^"]*+"|'[^']*+'|\d++)""")
 """A class in TensorFlow's `label_map.pbtxt`, and a field of it."""
 
 
-def read_names(text: str, *, is_json: bool) -> dict[int, str] | list[str]:
+def read_names(text: str, *, is_json: bool, is_csv: bool = False) -> dict[int, str] | list[str]:
     r"""Reads class names, by code or in order. Raises: ValueError: anything else.
 
     >>> read_names("World\nSports\n", is_json=False), read_names('{"Sports": 2}', is_json=True)
@@ -30,6 +30,7 @@ def read_names(text: str, *, is_json: bool) -> dict[int, str] | list[str]:
     if (values := text.count("\n") + text.count(",")) > NAMES.most:
         raise ValueError(NAMES.beyond(values))
     content = json.loads(text) if is_json else [line.strip() for line in text.splitlines() if line.strip()]
+    content = content[1:] if is_csv and not NUMBERED.fullmatch("".join(content[:1])) else content  # without a header
     if not is_json and all(map(NUMBERED.fullmatch, content)):
         content = dict(re.split(r"[\s,:=]+", line, maxsplit=1) for line in content)
     if isinstance(content, dict):
@@ -37,12 +38,27 @@ def read_names(text: str, *, is_json: bool) -> dict[int, str] | list[str]:
         if len({str(code) for code, _ in pairs if CODED.fullmatch(str(code))}) < len(pairs):
             raise ValueError("no codes, or one twice")
         content = {int(code): name for code, name in pairs}
-    names = list(content.values()) if isinstance(content, dict) else content
+    names = list(content.values()) if isinstance(content, dict) else None if is_csv else content
     if not isinstance(names, list) or not all(isinstance(name, str) and name.strip() for name in names):
         raise ValueError("no names")
     if len(set(names)) < len(names):
         raise ValueError("a name twice")
     return content
+
+
+def read_colors(text: str) -> dict[tuple[int, ...], str]:
+    r"""Reads the names of colours, a class a line or an item of JSON; empty for other text.
+
+    >>> read_colors("name,r,g,b\nroad,128,0,0\n"), read_colors("64 0 1\ttree\n")
+    ({(128, 0, 0): 'road'}, {(64, 0, 1): 'tree'})
+    """
+    colors = dict[tuple[int, ...], str]()
+    for line in re.split(r"[\n\]]", text):
+        cells = [cell for cell in re.split(r"""[\s,;:"'\[{}]""", line) if cell]
+        rgb = tuple(int(cell) for cell in cells if re.fullmatch("[0-9]{1,3}", cell))
+        if len(rgb) in (3, 4) and max(rgb[-3:]) < 256 and len(cells) > len(rgb):
+            colors[rgb[-3:]] = " ".join(cell for cell in cells if not cell.isdecimal())
+    return colors
 
 
 def by_code(codes: set[int], names: dict[int, str] | list[str], *, is_sure: bool) -> dict[int, str] | None:

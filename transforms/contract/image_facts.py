@@ -7,7 +7,7 @@ A loss is information in a file that its pixels do not keep: usually grey or RGB
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from itertools import takewhile
 from typing import Any
@@ -39,10 +39,15 @@ LOSSES = {
     "further frames": ("left out", "read them by `kind: image_sequence` with `pages: all`"),
     EARLY: ("and one colour after it", "fetch the files again"),  # JPEG, with an end mark
     "0 for white": ("turned to 0 for black", ""),
+    "sides stated of the file": ("though EXIF turns it: boxes may lie elsewhere", "try `oriented: file` in `preview`"),
+    "sides stated upright": ("against `oriented: file`: boxes may lie elsewhere", "try without it in `preview`"),
     "nodata values": ("read as numbers", "write others, such as 0, where nothing was measured"),
 }
 """Each loss: what happens, and the remedy, empty if pixels are right. Names end in `bits` for `16 bits`."""
-KEPT = {"further frames", "nodata values", "0 for white"}  # losses of numbers too
+FRAMES = {("file", "upright"): "sides stated of the file", ("upright", "file"): "sides stated upright"}
+"""Losses by the frame of the sides that an annotation states, and the other frame, of its boxes, masks and points."""
+DEFAULTS = PixelOptions()
+KEPT = {"further frames", "nodata values", "0 for white", *FRAMES.values()}  # losses of numbers too
 VOC = bytes.fromhex("000000 800000 008000 808000 000080 800080 008080 808080 400000 c00000")
 """The first colours of the palette of Pascal VOC, DAVIS and labelme; Windows' differs in the eighth or ninth."""
 
@@ -73,13 +78,19 @@ def loss_words(counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
         yield f"{images:,} with {name}, {becomes}", instead
 
 
-def losses(data: bytes, form: str, options: PixelOptions = PixelOptions()) -> tuple[str, ...]:  # noqa: B008 - frozen
-    """Names the losses of a file of one of `FORMATS`, with a checked header. Raises: ImageError: as that check."""
-    found = READERS[form](data) if form in READERS else ()
+def losses(data: bytes, form: str, options: PixelOptions = DEFAULTS, stated: str = "") -> tuple[str, ...]:
+    """Names the losses of a file of one of `FORMATS`, with a checked header; `stated` is as in `check_header`.
+
+    Raises: ImageError: as that check.
+    """
+    found: Iterable[str | bytes] = READERS[form](data) if form in READERS else ()
+    if stated:
+        frames = image_header.stated_frame(data, stated), getattr(options, "oriented", "upright")
+        found = [*found, FRAMES.get(frames, "")]
     if options.pages == "all" and form in PAGED:
         found = (each for each in found if each != "further frames")
     if options.keeps_numbers:
-        return tuple(sorted({*found} & KEPT))
+        return tuple(sorted(KEPT.intersection(found)))
     names = (_of_palette(each, options) if isinstance(each, bytes) else each for each in found)
     return tuple(sorted({*names} - {""}))
 

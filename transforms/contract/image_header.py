@@ -115,11 +115,23 @@ def check_header(data: bytes, max_pixels: int, stated: str = "") -> Header:
     """
     header = read_header(data)
     _check(header, max_pixels)
-    has, turned = f"{header.width} x {header.height}", f"{header.height} x {header.width}"
-    if stated not in ("", has) and not (stated == turned and TURNED.search(data)):
+    has = f"{header.width} x {header.height}"
+    if stated not in ("", has) and stated_frame(data, stated) != "upright":
         wrong = f"the annotation states {stated} pixels, and the image has {has}: correct the annotation's size"
         raise ImageError("malformed_row", wrong)
     return header
+
+
+def stated_frame(data: bytes, stated: str) -> str:
+    """Returns the frame with the sides that an annotation states of an image turned by EXIF: `file` or `upright`.
+
+    Returns "" for other images, other sides and squares.
+    """
+    header = read_header(data)
+    frames = {f"{header.width} x {header.height}": "file", f"{header.height} x {header.width}": "upright"}
+    found = TURNED.search(data) if len(frames) == 2 and stated in frames else None
+    is_turned = found and (found[0] != b"irot" or header.format in ("HEIF", "AVIF"))
+    return frames[stated] if is_turned else ""
 
 
 def _check(header: Header, max_pixels: int) -> None:

@@ -188,6 +188,9 @@ class PlannedBuild:
     def images(self) -> dict[str, ImageOptions]:
         """Returns the image features, with their options; masks last, as they need their images."""
         images = {name: options for name, options in self.features.items() if isinstance(options, ImageOptions)}
+        others = [each for each in self.features.values() if getattr(each, "oriented", "upright") == "file"]
+        for name in images.keys() & {getattr(each, "image", "") for each in others}:
+            images[name] = replace(images[name], oriented="file")
         return dict(sorted(images.items(), key=lambda each: isinstance(each[1], MaskOptions)))
 
     def measured_images(self) -> dict[str, ImageOptions]:

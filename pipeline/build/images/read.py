@@ -143,14 +143,15 @@ class BuildImageReader(ImageFiles):
             OutOfMemoryError: memory is too short to transcode it.
         """
         data, file = self.read(source, reference, options.max_bytes), self.whole_file(source, reference)
-        header = image_header.check_header(data, options.max_pixels, parse(reference).sides)
+        stated = parse(reference).sides
+        header = image_header.check_header(data, options.max_pixels, stated)
         profile = color_profile.foreign_profile(data, header.format) if options.converts_colors else b""
         pixel_bytes = (
             6 if header.format == "JPEG" and header.scans == 1 and not profile else 12 * max(1, options.planes)
         )
         pixels = header.width * header.height
         needs = pixels * pixel_bytes
-        lost = [("losses", name) for name in image_facts.losses(data, header.format, options)]
+        lost = [("losses", name) for name in image_facts.losses(data, header.format, options, stated)]
         purpose = f"decode an image of {len(data):,} bytes"
         is_plain = header.in_graph and not profile and not options.keeps_numbers and options.pages == "first"
         decoder = decodable if self.isolation is None else self.isolation.decodable

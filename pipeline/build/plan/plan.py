@@ -4,7 +4,8 @@ import shutil
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,9 +19,11 @@ from recordmill.pipeline.dataset.placement import Layout, shard_count
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
+from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.files import Files
-from recordmill.pipeline.sources.options import UserRows
-from recordmill.pipeline.sources.paths import ODD, note
+from recordmill.pipeline.sources.images import file_path
+from recordmill.pipeline.sources.options import RowsOptions, UserRows
+from recordmill.pipeline.sources.paths import ODD, join, may_be_image, note
 from recordmill.pipeline.sources.source_reader import Chunk, Plan
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec
 from recordmill.pipeline.versions.base import Base
@@ -35,6 +38,8 @@ GUESSED_FRAMES = 8
 TRIAL_BYTES = 256 << 20  # 256 MiB of rows: a trial version reads no more, in pieces from everywhere
 TRIAL_CHUNKS = 32
 SERVED_IDS = "features that the serving model takes as ids, which `Dataset.tokenizer` makes"
+UNNAMED = "images that no row names"
+NAMING_BYTES = 64 << 20  # 64 MiB of tables: one column of them is read in some seconds
 SURELY = 0.25  # of the estimate is certain to be written: ids and numbers may take a quarter of their text
 
 
@@ -170,6 +175,7 @@ def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Fil
             *note("spans without rows", empty),
             *note(ODD, sorted(files.left_out())),
             *dict.fromkeys(of_sources + ([] if options.spans else left_out(spec, files))),
+            *([] if spans.kept else _unnamed(files, sources, plans)),
             *given.inherited.notes,
             *note(SERVED_IDS, [name for name, each in texts if isinstance(each, TextOptions) and each.in_library]),
         ],
@@ -178,6 +184,27 @@ def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Fil
         inputs=tuple(Group(each, plan.inputs) for each, plan in zip(sources, plans, strict=True)),
         pack_bytes=pack_bytes,
     )
+
+
+def _unnamed(files: Files, sources: Sequence[SpanSource], plans: Sequence[Plan]) -> list[str]:
+    """Notes the images in the folders of tables that no row names; does not count them beside large tables."""
+    images, named, size = set[str](), set[str](), 0
+    for each, plan in zip(sources, plans, strict=True):
+        columns = {name: column for name, column in each.columns.items() if column.type is ColumnType.IMAGE}
+        is_table = isinstance(each.source, RowsOptions) or each.source.format in ("coco", "open_images", "via")
+        if not is_table or not columns or getattr(each.source, "image_list", None):
+            continue
+        size += sum(chunk.bytes for chunk in plan.chunks)
+        if size > NAMING_BYTES:
+            return [f"{UNNAMED} are not counted: the tables have more than {NAMING_BYTES >> 20} MiB"]
+        full = partial(join, each.reader.image_root(files))
+        images.update(full(file.path) for file in plan.inputs if may_be_image(file.path))
+        for chunk in plan.chunks:
+            for block in each.reader.read(chunk, files, columns, ()):
+                cells = chain.from_iterable(block.table[name].to_pylist() for name in columns)
+                every = chain.from_iterable(cell if isinstance(cell, list) else [cell] for cell in cells)
+                named.update(map(full, filter(None, map(file_path, filter(None, every)))))
+    return note(UNNAMED, sorted(images - named))
 
 
 def _by_span(sources: Sequence[SpanSource], plans: Sequence[Plan]) -> dict[str, list[Plan]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -161,11 +161,23 @@ def _batches(files: Files, path: str, groups: range, columns: Columns) -> Iterat
 
 def class_labels(schema: pa.Schema) -> dict[str, dict[int, str]]:
     """Returns codes' names by column, from `ClassLabel`, or lists of it, in Hugging Face's schema; -1 is missing."""
-    with suppress(KeyError, TypeError, ValueError, AttributeError):  # no schema, or another tool's
+    with suppress(LookupError, TypeError, ValueError, AttributeError, RecursionError):  # no schema, or another tool's
         features = json.loads(schema.metadata[b"huggingface"])["info"]["features"]
-        typed = [(name, one.get("feature", one)) for name, one in features.items() if isinstance(one, dict)]
-        return {name: dict(enumerate(map(str, one["names"]))) for name, one in typed if one.get("_type") == CODES}
+        return {name: dict(enumerate(map(str, names))) for name, names in _named(features)}
     return {}
+
+
+def _named(features: Any, path: str = "") -> Iterator[tuple[str, list[str]]]:
+    """Yields the names of codes inside features: lists and structs have their columns' names."""
+    for name, one in features.items():
+        each = one
+        while isinstance(each, list) or isinstance(each.get("feature"), dict | list):
+            each = each[0] if isinstance(each, list) else each["feature"]
+        if each.get("_type") == CODES:
+            yield f"{path}{name}", each["names"]
+        else:
+            inner = {key: value for key, value in each.items() if isinstance(value, dict | list)}
+            yield from _named(inner, f"{path}{name}.")
 
 
 def _labelled(codes: pa.Array) -> pa.Array:

@@ -92,6 +92,7 @@ class ImageOptions(PixelOptions, base.FeatureOptions):
     measured: bool = False  # for `normalize: dataset`, the analysis measures pixels
     max_pixels: int
     max_bytes: int
+    oriented: str = "upright"  # the frame of boxes, masks and points, `upright` or `file`
     max_length: int | None = None  # keeps the first images of a sequence; None: all
     length: int | None = None  # a sequence's only number of images
 

@@ -33,7 +33,6 @@ class MaskOptions(ImageOptions):
     classes: tuple[tuple[int, str], ...] | None = None  # values with their names; None: any value
     ignore: int | None = None  # the value outside all classes, also of padding
     colors: tuple[tuple[tuple[int, int, int], int], ...] | None = None  # values by colour; None: pixels are values
-    oriented: str = "upright"
     stretched: bool = False  # whether a file of another size is scaled to its image's
     draw: str | None = None  # `classes`, `instances` or `objects`: the column holds shapes, not images
     crowd: str = "ignore"  # `ignore` or `draw`
