@@ -474,7 +474,7 @@ def test_the_plan_names_days_without_rows_and_folders_of_no_date(
     spec = parse_spec(f"name: d\nsource: {source}\nfeatures: {{n: {{kind: number, parse: true}}}}")
     notes = make_plan(spec, LocalFiles()).notes
     assert_names(notes[0], f"1 (2026-11-21: 1 file of {empty.stat().st_size:,} bytes)")
-    assert_names(notes[-1], f"2 ({tmp_path}/2026-02-30, {tmp_path}/2026-1-5)")
+    assert_names(notes[-1], ": 2 (", "/2026-02-30, ", "/2026-1-5)")
 
 
 @pytest.mark.nightly
