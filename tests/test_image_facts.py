@@ -19,6 +19,7 @@ from PIL import Image as Picture
 from recordmill import build, load_spec, open_dataset
 from recordmill.dataset import Dataset
 from recordmill.pipeline.build.context import build_context
+from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.cli.display import print_published
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.cli.show import print_dataset
@@ -26,7 +27,6 @@ from recordmill.pipeline.facts.page import report_of
 from recordmill.pipeline.facts.sidecars import card
 from recordmill.pipeline.forecast import rehearsal
 from recordmill.pipeline.forecast.forecast import Forecast, forecast
-from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.transforms.contract.image_facts import LOSSES, fact_lines, loss_lines, losses
 from recordmill.transforms.contract.image_header import ImageError, check_header
@@ -297,14 +297,16 @@ def test_a_plan_takes_what_the_graph_alone_decodes(tmp_path: Path) -> None:
     assert (result.rejects, result.built_rows) == ({}, 3)
 
 
-def test_init_says_what_is_lost_and_what_keeps_it(tmp_path: Path) -> None:
+def test_init_says_what_is_lost_and_what_keeps_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     large = np.random.default_rng(1).integers(0, 256, (700, 700, 3), np.uint8)
-    files = {"a.png": saved(LEVELS, "PNG"), "b.png": saved(PHOTO, "PNG"), "c.png": saved(ALPHA, "PNG")}
+    files = {"a.png": saved(LEVELS, "PNG"), "c.png": saved(ALPHA, "PNG"), "e.tif": BAD["float.tif"]}
     files |= {"d.tif": saved(large, "TIFF", compression="tiff_lzw")}  # its tags stand behind 1 MiB
-    spec_of(tmp_path, files | {"e.tif": BAD["float.tif"]})
-    text = " ".join(starter(str(tmp_path / "data"), LocalFiles()).replace("\n#  ", "").split())
-    assert_names(text, "1 unsupported_format in column image", "1 with 16 bits", "1 with palette colours")
-    assert_names(text, "1 with alpha", "`background`", "`dtype: uint16`", "grey image")
+    spec_of(tmp_path, files)
+    with pytest.raises(SystemExit):
+        main(["init", str(tmp_path / "data")])
+    text, seen = capsys.readouterr()
+    assert_names(text, "1 unsupported_format in column image")
+    assert_names(seen, "1 unsupported_format", "1 with 16 bits", "1 with alpha", "`background`", "`dtype: uint16`")
 
 
 @pytest.mark.slow

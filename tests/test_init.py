@@ -39,8 +39,6 @@ from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from tests.constants import constants
 from tests.forked import recordmill
 from tests.messages import assert_names, raises
-from tests.pictures import saved
-from tests.profiles import P3
 from tests.tables import FILES, TEXT, read, tar, write, write_jsonl
 
 WORDS = ("a cat sat on the mat", "two dogs", "one bird sings a song")
@@ -270,12 +268,6 @@ def test_images_that_would_be_rejects_are_counted(tmp_path: Path) -> None:
     write(tmp_path / "data/cat/broken.png", b"no image")
     text = guessed(tmp_path)[1]
     assert_names(text, "headers in 25 rows: 1 ", "(1 unsupported_format in column image)", "width of 24 images")
-
-
-def test_colour_profiles_are_counted(tmp_path: Path) -> None:
-    class_folders(tmp_path)
-    write(tmp_path / "data/cat/wide.png", saved(form="PNG", icc_profile=P3))
-    assert_names(guessed(tmp_path)[1], "headers of 25 images", "1 Display P3", "sRGB")
 
 
 def test_large_data_is_sampled(tmp_path: Path) -> None:

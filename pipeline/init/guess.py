@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,9 +40,16 @@ DATE = re.compile(r"\d{4}-\d\d-\d\d")
 LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
 
 Choice = tuple[Any, str]  # a value in the spec, and the reason
-Header = tuple[int, int, Sequence[str], Sequence[str], tuple[str, int] | None] | str
-"""An image's width and height in pixels by its header, the names of its colour profile unless sRGB, its pixels' losses,
-and the type and the bands of a deep one; or the reason code of its reject, perhaps with a message."""
+
+
+class Header(NamedTuple):
+    """What an image's header tells."""
+
+    width: int
+    height: int
+    deep: tuple[str, int] | None  # type and bands of one of other numbers than 8 bits of grey or RGB
+    has_pages: bool  # several
+    fault: str  # the reject, if it is read as colours; else empty
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,8 @@ class Guess:
     """The feature's options, its kind first. Names that begin with # are comments; # alone gives the reason for leaving
     out."""
     reading: Reading
-    headers: Sequence[Sequence[Header]] = ()  # image headers of about 200 rows
+    headers: Sequence[Sequence[Header | str]] = ()
+    """Image headers of about 200 rows, or the reason codes of their rejects, perhaps with a message."""
 
     @property
     def kind(self) -> str | None:

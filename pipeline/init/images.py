@@ -31,8 +31,7 @@ from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.images import DATA_URL, parse
 from recordmill.pipeline.sources.paths import Inside, is_image, join, may_be_image
 from recordmill.pipeline.spec.features.image import MAX_BYTES
-from recordmill.transforms.contract.color_profile import foreign_profile, profile_name
-from recordmill.transforms.contract.image_facts import KEPT, deep_numbers, losses
+from recordmill.transforms.contract.image_facts import deep_numbers, has_pages
 from recordmill.transforms.contract.image_header import ImageError, check_colours, check_pixels, read_header
 from recordmill.transforms.contract.image_parts import TIFFS
 from recordmill.transforms.contract.kinds.array import ArrayError, npy_numbers
@@ -44,11 +43,11 @@ READERS = 16  # images read at once: a remote store mostly waits
 SMALL_SIDE, USUAL_SIDE = 256, 224
 FOLDERS = ("train", "train_images", "images", "train/images")
 """Usual folders of a table's images, besides one named as the table."""
-UNREAD, FRAMES = "unsupported_format", "further frames"
+UNREAD = "unsupported_format"
 MAX_PIXELS = 64_000_000  # the default of `max_pixels`
 
 
-def read_headers(sample: SourceSample, name: str, *, many: bool) -> list[list[Header]]:
+def read_headers(sample: SourceSample, name: str, *, many: bool) -> list[list[Header | str]]:
     """Reads the image headers of about 200 rows, as a build does before decoding; a row may have none."""
     blocks, _ = sample.take({name: Column(ColumnType.IMAGE, many=many, optional=True)}, rows=LOOKED_AT)
     rows = [
@@ -63,8 +62,8 @@ def read_headers(sample: SourceSample, name: str, *, many: bool) -> list[list[He
     return [[headers[image] for image in row] for row in rows]
 
 
-def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
-    """Returns an image's size, colour profile and losses, or the reason of its reject and a message."""
+def _header(sample: SourceSample, number: int, reference: bytes) -> Header | str:
+    """Reads an image's header; returns the reason of its reject, and a message, if it has none."""
     parsed, data = parse(reference), parse(reference).data
     path = join(sample.readers[number].image_root(sample.files), parsed.path)
     try:
@@ -76,18 +75,18 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
                     data += file.read((parsed.length or MAX_BYTES) - len(data))
         header = read_header(data)
         check_pixels(header.width, header.height, MAX_PIXELS)
-        profile = foreign_profile(data, header.format)
+        has_more = has_pages(data, header.format)
     except ImageError as error:
         return f"{error.reason}: {error.message}"
     except OSError as error:
         if why_absent(error, path, sample.files) is None:
             raise
         return "unreadable"
-    profiles, lost = [profile_name(profile)] if profile else [], losses(data, header.format)
+    fault = ""
     try:
         check_colours(data, header.format)
     except ImageError as error:
-        lost = (f"{error.reason}: {error.message}", *(KEPT & {*lost}))  # if the images are read as colours
+        fault = f"{error.reason}: {error.message}"
     deep = deep_numbers(data, header.format)
     if header.format == "NPY":
         for dtype in reversed(PIXEL_BYTES):  # the smallest type that holds all numbers
@@ -95,7 +94,7 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
                 deep = dtype, npy_numbers(data, dtype).reshape(header.height, header.width, -1).shape[2]
         if parsed.data is not None and deep and deep[1] > header.height:
             return "of more channels than rows: rather an array with the channels first"
-    return header.width, header.height, profiles, lost, deep
+    return Header(header.width, header.height, deep, has_more, fault)
 
 
 def guess_image(sample: SourceSample, name: str) -> Guess | None:
@@ -121,13 +120,10 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
             return feature(name, "raw", why, texts, **({"many": (True, "")} if many else {}))
         what = f"{'lists of ' if many else ''}images, by their {'paths' if are_texts else 'bytes'}"
         fit = ("pad", "the whole image, padded; or `crop`, `stretch`")
-        kind, more, deeps = (
-            "image_sequence" if many else "image",
-            dict[str, Choice](),
-            Counter(each[4] for each in good),
-        )
+        kind, more = "image_sequence" if many else "image", dict[str, Choice]()
+        deeps = Counter(each.deep for each in good)
         deep = next((of for of, images in deeps.most_common(1) if images >= FITS * len(good)), None)  # of nearly all
-        stacks = [header for header in good if FRAMES in header[3]]
+        stacks = [header for header in good if header.has_pages]
         are_stacks = bool(deep) and 2 * len(stacks) > len(sizes)
         headers = [[_read_as(header, deep, are_stacks) for header in row] for row in headers]
         if are_stacks:
@@ -143,13 +139,11 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
     return None
 
 
-def _read_as(header: Header, deep: tuple[str, int] | None, are_stacks: bool) -> Header:
-    """Forgets the losses of a deep image; one of another type than the others, or a lone stack, becomes a reject."""
-    if isinstance(header, str) or (deep is None and not "".join(header[3][:1]).startswith(UNREAD)):
-        return header
-    is_lone = FRAMES in header[3] and not are_stacks
-    kept = tuple(KEPT & {*header[3]} - {FRAMES})
-    return header[3][0] if deep is None else UNREAD if header[4] != deep or is_lone else (*header[:3], kept, deep)
+def _read_as(header: Header | str, deep: tuple[str, int] | None, are_stacks: bool) -> Header | str:
+    """Makes a reject of what is no colours, of another type than the deep others, or a lone stack among them."""
+    if isinstance(header, str) or deep is None:
+        return header if isinstance(header, str) else header.fault or header
+    return UNREAD if header.deep != deep or (header.has_pages and not are_stacks) else header
 
 
 def are_named(texts: Reading) -> bool:
@@ -313,16 +307,15 @@ def _classes(found: Counter[int], of: str, *, is_all: bool) -> dict[str, Choice]
     return {**options, "classes" if is_all else "# classes": (named, why)}
 
 
-def _headers(item: Guess, image: Guess) -> list[list[Header]]:
-    """Forgets the losses of masks, which keep indices; one of another size than its image becomes a reject."""
+def _headers(item: Guess, image: Guess) -> list[list[Header | str]]:
+    """Makes a reject of a mask of another size than its image."""
     images = image.headers if len(image.headers) == len(item.headers) else item.headers  # else some lack a mask
-    headers = list[Header]()
+    headers = list[list[Header | str]]()
     for mask, of in zip(chain.from_iterable(item.headers), chain.from_iterable(images), strict=True):
-        if not isinstance(mask, str) and not isinstance(of, str):
-            is_same = sorted(mask[:2]) == sorted(of[:2])  # EXIF may turn one
-            mask = (*mask[:3], (), mask[4]) if is_same else "unequal_sides"
-        headers.append(mask)
-    return [[header] for header in headers]
+        is_known = isinstance(mask, Header) and isinstance(of, Header)
+        is_other = is_known and sorted(mask[:2]) != sorted(of[:2])  # EXIF may turn one
+        headers.append(["unequal_sides" if is_other else mask])
+    return headers
 
 
 MOST_CLASSES = 40  # for a person to read

@@ -5,7 +5,7 @@ import os
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, takewhile
@@ -37,7 +37,6 @@ from recordmill.pipeline.sources.paths import ODD, is_utf8, note
 from recordmill.pipeline.sources.source_reader import Block
 from recordmill.pipeline.spec.model import Name, Spec, parse_spec
 from recordmill.pipeline.yaml_document import STRING
-from recordmill.transforms.contract.image_facts import fact_lines, loss_words
 
 COMMENTS = 46  # the column of comments, unless the line is longer
 WIDE = 100  # a longer line has its comment above
@@ -154,16 +153,13 @@ def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, li
     again, rows = len(keys) - len(set(keys)), sum(count_rows(block) for _, block in blocks)
     share = rejects.total() / max(rows, 1)
     rejects = +(rejects | Rejects({(DUPLICATE, ""): again}))
-    (images, bad), (facts, lost) = _bad_images(draft.features.values()), _facts(draft.features.values())
-    losses = [Doubt("images", what, f"To keep all, {instead}") for what, instead in loss_words(lost) if instead]
-    doubts = [*draft.doubts, *losses]
+    (images, bad), doubts = _bad_images(draft.features.values()), [*draft.doubts]
     none = "all are readable, which settles no doubt" if doubts else "none would be a reject"
     words, before = in_words(rows, is_all=is_all), ", before their images are opened" if images else ""
     lines = [f"{words[:1].upper()}{words[1:]}{before}: {_rejected(rejects) or none}."]
     if images:
         headers = f"By the images' headers in {count(images, 'row')}"
         lines.append(f"{headers}: {_rejected(bad) or none}; no pixel was decoded.")
-        lines += facts
     if not keys or 0 < sum(len(item.headers) for item in draft.features.values()) == bad.total():
         where = sample.data.sources[0]["path"]
         faults = (header for item in draft.features.values() for row in item.headers for header in row)
@@ -203,15 +199,6 @@ def _bad_images(features: Collection[Guess]) -> tuple[int, Rejects]:
     faults = [(column, [header for header in headers if isinstance(header, str)]) for column, headers in rows]
     reasons = Rejects((reasons[0].partition(":")[0], column) for column, reasons in faults if reasons)
     return max((len(item.headers) for item in features), default=0), reasons
-
-
-def _facts(features: Iterable[Guess]) -> tuple[list[str], Counter[str]]:
-    """Describes the images' headers, and counts the losses."""
-    headers = chain.from_iterable(chain.from_iterable(item.headers for item in features))
-    good = [header for header in headers if isinstance(header, tuple)]
-    profiles, lost = (Counter(chain.from_iterable(each)) for each in ([h[2] for h in good], [h[3] for h in good]))
-    facts = ", ".join(fact_lines({"profiles": profiles, "losses": lost}))
-    return [f"By the headers of {count(len(good), 'image')}: {facts}."] * bool(facts), lost
 
 
 def _rejected(rejects: Rejects) -> str:
