@@ -137,6 +137,7 @@ REJECTS: dict[str, tuple[str, Any, dict[str, Any], str, tuple[str, ...]]] = {
     "no value": ("qwen2", [{"from": "human"}], {}, "malformed_chat", ("message 1", "`value`")),
     "a weight": ("qwen2", [ASKED[0], {**ASKED[1], "weight": 0.5}], {}, "malformed_chat", ("message 2", "weight", "1")),
     "a call": ("qwen2", [{"from": "function_call", "value": SECRET}], {}, "malformed_chat", ("message 1", "`name`")),
+    "a deep call": ("qwen2", [{"from": "function_call", "value": "[" * 9_999}], {}, "malformed_chat", ("`name`",)),
     "history": ("qwen2", {"instruction": "a", "output": "b", "history": [["c"]]}, {}, "malformed_chat", ("`history`",)),
     "left out": ("qwen2", [ASKED[0], {**ASKED[1], "loss": False}], {"train": "last"}, "no_trainable_token", ()),
     "an image": ("qwen2", [{"role": "user", "content": [{"type": "image"}]}], {}, "malformed_chat", ("message 1",)),
