@@ -142,8 +142,7 @@ def _forecast(
     warned = [
         *_space(plan, planned, output),
         *_endings(plan, sample, of_split),
-        *map(Warned, _split_warnings(sample, of_split)),
-        *map(Warned, _key_warnings(sample)),
+        *map(Warned, _row_warnings(sample, of_split)),
         *map(Warned, _column_warnings(plan.spec, sample, columns)),
         *map(Warned, _id_warnings(plan.spec, *live) if live else ()),
     ]
@@ -241,14 +240,10 @@ def _endings(plan: BuildPlan, sample: RowSample, of_split: Mapping[str, int]) ->
         yield Warned("no row is in 'train': nothing would be built", ExitCode.ERROR)
 
 
-def _split_warnings(sample: RowSample, of_split: Mapping[str, int]) -> Iterator[str]:
-    rows = sum(of_split.values())
+def _row_warnings(sample: RowSample, of_split: Mapping[str, int]) -> Iterator[str]:
     for name, number in of_split.items():
-        if rows and not number and (sample.is_all or rows >= ENOUGH):
-            yield f"the split '{name}' is empty" + ("" if sample.is_all else f" in a sample of {rows:,} rows")
-
-
-def _key_warnings(sample: RowSample) -> Iterator[str]:
+        if not number and sample.good >= (1 if sample.is_all else ENOUGH):
+            yield f"the split '{name}' is empty" + ("" if sample.is_all else f" in a sample of {sample.good:,} rows")
     doubled = {place: rows for place, rows in Counter(sample.places()).items() if rows > 1}
     if doubled:
         (_, key), rows = next(iter(doubled.items()))

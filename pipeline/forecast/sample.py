@@ -153,7 +153,7 @@ def column_views(planned: PlannedBuild, sample: RowSample) -> list[ColumnView]:
 def _view(name: str, column: str, planned: PlannedBuild, sample: RowSample) -> ColumnView:
     options, optional = planned.features[name], planned.schema.columns[column].optional
     values = sample.column(name).to_pylist()
-    present = [value for value in values if not (optional and _is_missing(value))]
+    present = [value for value in values if not optional or (value not in (None, b"", []) and value == value)]  # no NaN
     missing, counts = 1 - len(present) / len(values) if values else 0.0, sample.counts.get(name, {})
     facts, examples, names = list[str](), dict[str, None](), list[tuple[Any, int]]()
     if isinstance(options, image.ImageOptions):
@@ -166,10 +166,6 @@ def _view(name: str, column: str, planned: PlannedBuild, sample: RowSample) -> C
     facts += filter(None, [sample.contents.get(name)])
     by_name, lost = {_text(value): rows for value, rows in names}, counts.get("losses", {})
     return ColumnView(name, options.kind, column, missing, tuple(facts), tuple(examples)[:EXAMPLES], by_name, lost)
-
-
-def _is_missing(value: Any) -> bool:
-    return value in (None, b"", []) or (isinstance(value, float) and math.isnan(value))
 
 
 def _value_facts(rows: Sequence[Any], values: Sequence[Any], names: Sequence[tuple[Any, int]]) -> Iterator[str]:

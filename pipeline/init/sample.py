@@ -98,7 +98,10 @@ def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows:
     most = math.inf if source.joined else PART_BYTES  # joined files keep equally many lines
     encoding = getattr(source, "encoding", "utf-8")
     with open_utf8(files, path, "utf-8" if is_plain(encoding) else encoding) as opened:
-        part = _cut_document(opened) if form == "json" else _cut(opened, dialect, rows, most)
+        part = _cut(opened, dialect, rows, most) if form != "json" else None
+        if form == "json":  # closed behind a row or a part of one
+            head = opened.read(HEAD_BYTES)
+            part = closed(head.decode("latin-1"))[0].encode("latin-1") if opened.read(1) else None
     if part and not is_plain(encoding):
         errors = "surrogatepass" if encoding.lower().startswith("utf") else "surrogateescape"  # keeps invalid bytes
         part = part.decode("utf-8", "surrogateescape").encode(encoding, errors)
@@ -122,12 +125,6 @@ def _cut(file: EncodedFile, dialect: Dialect, rows: int, most: float) -> bytes |
             return kept
         rows -= len(ends)
     return None
-
-
-def _cut_document(file: EncodedFile) -> bytes | None:
-    """Returns a JSON document's beginning, closed behind a row or a part of one; None if it is short."""
-    head = file.read(HEAD_BYTES)
-    return closed(head.decode("latin-1"))[0].encode("latin-1") if file.read(1) else None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import os
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, takewhile
@@ -24,7 +24,7 @@ from recordmill.pipeline.init.arrays import recognize_arrays
 from recordmill.pipeline.init.boxes import Answers, shared_images
 from recordmill.pipeline.init.choose import Draft, make_draft, valid_name, without_unlabelled
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
-from recordmill.pipeline.init.guess import Choice, Guess
+from recordmill.pipeline.init.guess import Choice
 from recordmill.pipeline.init.images import images_by_name, images_folder
 from recordmill.pipeline.init.recognize import recognize
 from recordmill.pipeline.init.sample import SourceSample, count_rows, in_words
@@ -153,18 +153,22 @@ def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, li
     again, rows = len(keys) - len(set(keys)), sum(count_rows(block) for _, block in blocks)
     share = rejects.total() / max(rows, 1)
     rejects = +(rejects | Rejects({(DUPLICATE, ""): again}))
-    (images, bad), doubts = _bad_images(draft.features.values()), [*draft.doubts]
+    features, doubts = draft.features.values(), [*draft.doubts]
+    faults = [
+        (item.column, [each for each in row if isinstance(each, str)]) for item in features for row in item.headers
+    ]
+    images = max((len(item.headers) for item in features), default=0)
+    bad = Rejects((reasons[0].partition(":")[0], column) for column, reasons in faults if reasons)
     none = "all are readable, which settles no doubt" if doubts else "none would be a reject"
     words, before = in_words(rows, is_all=is_all), ", before their images are opened" if images else ""
     lines = [f"{words[:1].upper()}{words[1:]}{before}: {_rejected(rejects) or none}."]
     if images:
         headers = f"By the images' headers in {count(images, 'row')}"
         lines.append(f"{headers}: {_rejected(bad) or none}; no pixel was decoded.")
-    if not keys or 0 < sum(len(item.headers) for item in draft.features.values()) == bad.total():
+    if not keys or 0 < len(faults) == bad.total():
         where = sample.data.sources[0]["path"]
-        faults = (header for item in draft.features.values() for row in item.headers for header in row)
         rows_faults = (reject.message for _, block in blocks for reject in block.rejects)
-        first = next((fault for fault in chain(rows_faults, faults) if isinstance(fault, str)), "")
+        first = next(chain(rows_faults, *(reasons for _, reasons in faults)), "")
         raise UserError(f"{where}: no row is good: a build would be empty. {' '.join([*lines, first])}".strip())
     shares = {"max_share": min(1.0, share + bad.total() / max(images, 1)), "max_duplicate_share": again / max(rows, 1)}
     tried, accepted = _together(spec, [block for _, block in blocks], words), spec.rejects.max_share or 0.0
@@ -191,14 +195,6 @@ def _together(spec: Spec, blocks: Sequence[Block], of: str) -> dict[str, Choice]
     sure = [names for lengths, names in groups.items() if len(set(lengths)) > 1 or boxes.intersection(names)]
     found = [names for names in sure if len(names) > 1]
     return {"together": (found if len(found) > 1 else found[0], f"lists of equal lengths in {of}")} if found else {}
-
-
-def _bad_images(features: Collection[Guess]) -> tuple[int, Rejects]:
-    """Counts the rows with image headers, and the features with faults in them."""
-    rows = [(item.column, headers) for item in features for headers in item.headers]
-    faults = [(column, [header for header in headers if isinstance(header, str)]) for column, headers in rows]
-    reasons = Rejects((reasons[0].partition(":")[0], column) for column, reasons in faults if reasons)
-    return max((len(item.headers) for item in features), default=0), reasons
 
 
 def _rejected(rejects: Rejects) -> str:
