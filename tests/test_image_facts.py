@@ -291,12 +291,6 @@ def test_a_plan_opens_fewer_images_where_they_are_large(tmp_path: Path) -> None:
     assert (result.rows, result.built_rows) == (20, 5)
 
 
-def test_a_plan_takes_what_the_graph_alone_decodes(tmp_path: Path) -> None:
-    clear = png(np.zeros((4, 4, 3), int), 16, 2, (b"tRNS", bytes(6)))
-    result = planned(spec_of(tmp_path, {"a.png": clear, "b.gif": animated("GIF"), "c.tif": saved(form="TIFF")}))
-    assert (result.rejects, result.built_rows) == ({}, 3)
-
-
 def test_init_says_what_is_lost_and_what_keeps_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     large = np.random.default_rng(1).integers(0, 256, (700, 700, 3), np.uint8)
     files = {"a.png": saved(LEVELS, "PNG"), "c.png": saved(ALPHA, "PNG"), "e.tif": BAD["float.tif"]}

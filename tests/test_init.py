@@ -263,13 +263,6 @@ def test_reasons_are_true(make: Make, reasons: list[str], tmp_path: Path) -> Non
     assert [reason for reason in reasons if reason not in text] == []
 
 
-def test_images_that_would_be_rejects_are_counted(tmp_path: Path) -> None:
-    class_folders(tmp_path)
-    write(tmp_path / "data/cat/broken.png", b"no image")
-    text = guessed(tmp_path)[1]
-    assert_names(text, "headers in 25 rows: 1 ", "(1 unsupported_format in column image)", "width of 24 images")
-
-
 def test_large_data_is_sampled(tmp_path: Path) -> None:
     write_jsonl(tmp_path / "data/a.jsonl", [{"label": n // 4_000, "text": "some words " * 30} for n in range(16_000)])
     spec, text = guessed(tmp_path)
