@@ -43,7 +43,7 @@ Choice = tuple[Any, str]  # a value in the spec, and the reason
 
 
 class Header(NamedTuple):
-    """What an image's header tells."""
+    """Facts of an image's header."""
 
     width: int
     height: int

@@ -140,7 +140,7 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
 
 
 def _read_as(header: Header | str, deep: tuple[str, int] | None, are_stacks: bool) -> Header | str:
-    """Makes a reject of what is no colours, of another type than the deep others, or a lone stack among them."""
+    """Makes a reject of an image that cannot be read as the others: as colours, of their type, or a stack."""
     if isinstance(header, str) or deep is None:
         return header if isinstance(header, str) else header.fault or header
     return UNREAD if header.deep != deep or (header.has_pages and not are_stacks) else header
