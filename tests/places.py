@@ -97,7 +97,7 @@ WRITERS = {
     "pipeline/export/image_files": "_turned image_file",
     "pipeline/facts/sidecars": "with_sidecars",
     "pipeline/forget": "_Removal._assemble",
-    "pipeline/forecast/sample": "_build",
+    "pipeline/forecast/rehearsal": "rehearse",
     "pipeline/init/starter": "write_spec",
     "pipeline/private_folder": "_TemporaryFiles.remove _new_folder _remove_dead",
     "pipeline/reader/block_cache": (

@@ -236,6 +236,8 @@ def test_structs_alone_lose_nulls() -> None:
     kind = pa.struct({"m": pa.map_(pa.string(), pa.int64()), "b": pa.list_(pa.struct({"c": pa.int64()}))})
     structs = pa.array([[{"m": [("k", None)], "b": [{"c": None}]}]], pa.list_(kind))
     assert of_arrow(OBJECTS, structs) == (['[{"m":{"k":null},"b":[{}]}]'], [])
+    union = pa.UnionArray.from_sparse(pa.array([0], pa.int8()), [structs.flatten()])
+    assert len(of_arrow(OBJECTS, pa.ListArray.from_arrays([0, 1], union))[0]) == 1
     without = json.dumps([{name: each[name] for name in ("role", "content")} for each in SAID], ensure_ascii=False)
     assert of_arrow(OBJECTS, STRUCTS) == ([without.replace(", ", ",").replace(": ", ":")], [])
     assert of_arrow(OBJECTS, pa.array([[], None], STRUCTS.type)) == (["[]", None], [])

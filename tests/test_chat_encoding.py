@@ -59,15 +59,11 @@ def test_the_mask_is_the_assistants_text(name: str) -> None:
 
 
 def test_other_fields_of_a_message_stay() -> None:
-    call = {"type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
-    messages = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "content": "2", "name": "add"},
-        {"role": "assistant", "content": "2", "reasoning": "hm"}]  # fmt: skip
-    read = canonical(json.dumps({"messages": messages, "tools": [{"type": "function"}]}))
-    assert read.tools == [{"type": "function"}]
-    assert read.messages[0]["tool_calls"][0]["function"]["arguments"] == {"a": 1}
-    assert "content" not in read.messages[0]
-    assert read.messages[1]["name"] == "add"
-    assert read.messages[2]["reasoning_content"] == read.messages[2]["thinking"] == "hm"
+    call = {"role": "assistant", "tool_calls": [{"type": "function", "function": {"name": "add"}}]}
+    messages = [call, {"role": "tool", "content": "2", "name": "add"}, {**ASKED[1], "reasoning": "hm"}]
+    read = canonical(json.dumps(messages)).messages
+    assert read[:2] == messages[:2]
+    assert read[2]["reasoning_content"] == read[2]["thinking"] == "hm"
 
 
 TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object", "a": 'x "<&>" é'}}}]
@@ -76,11 +72,8 @@ TOOLS = [{"type": "function", "function": {"name": "add", "parameters": {"type":
 USER, SYSTEM = {"role": "user", "content": "hi"}, {"role": "system", "content": "be"}
 CALLED = {"role": "assistant", "content": "", "tool_calls": [
     {"type": "function", "function": {"name": "add", "arguments": {"a": 1, "b": None}}}]}  # fmt: skip
-TOLD, ANSWER, BAD = (
-    {"role": "tool", "content": "2"},
-    {"role": "assistant", "content": "ho"},
-    {"role": "assistant", "content": "no"},
-)
+TOLD = {"role": "tool", "content": "2"}
+ANSWER, BAD = ({"role": "assistant", "content": text} for text in ("ho", "no"))
 CALL = {"name": "add", "arguments": '{"a": 1, "b": null}'}
 ARGUMENTS = json.loads(CALL["arguments"])
 FORMATS: dict[str, tuple[Any, list[dict[str, Any]], tuple[int, ...]]] = {
@@ -137,6 +130,7 @@ REJECTS: dict[str, tuple[str, Any, dict[str, Any], str, tuple[str, ...]]] = {
     "no value": ("qwen2", [{"from": "human"}], {}, "malformed_chat", ("message 1", "`value`")),
     "a weight": ("qwen2", [ASKED[0], {**ASKED[1], "weight": 0.5}], {}, "malformed_chat", ("message 2", "weight", "1")),
     "a call": ("qwen2", [{"from": "function_call", "value": SECRET}], {}, "malformed_chat", ("message 1", "`name`")),
+    "a deep call": ("qwen2", [{"from": "function_call", "value": "[" * 9_999}], {}, "malformed_chat", ("`name`",)),
     "history": ("qwen2", {"instruction": "a", "output": "b", "history": [["c"]]}, {}, "malformed_chat", ("`history`",)),
     "left out": ("qwen2", [ASKED[0], {**ASKED[1], "loss": False}], {"train": "last"}, "no_trainable_token", ()),
     "an image": ("qwen2", [{"role": "user", "content": [{"type": "image"}]}], {}, "malformed_chat", ("message 1",)),

@@ -42,11 +42,11 @@ READING = modules(
          "pipeline.verify.parity"),
 )  # fmt: skip
 LIGHT = modules("pipeline.facts", "pipeline.sources", "pipeline.spec", "pipeline.init", "pipeline.forecast",
-    "pipeline.export", "pipeline.cli")  # fmt: skip
+    "pipeline.export", "pipeline.cli", but=("pipeline.forecast.rehearsal",))  # fmt: skip
 GRAPHS = modules("transforms.tensorflow", "pipeline.reader.tf_data", "pipeline.reader.keras_callback",
     "pipeline.reader.keras_data", but=("transforms.tensorflow.transform_graph",))  # fmt: skip
 TRANSFORM = modules("transforms.tensorflow.transform_graph")
-JOB = modules("pipeline.build", but=("pipeline.build.beam", "pipeline.build.make_version"))
+JOB = modules("pipeline.build", "pipeline.forecast", but=("pipeline.build.beam", "pipeline.build.make_version"))
 FRAMEWORKS = ["apache_beam", "tensorflow_transform", "tfx_bsl", "tensorflow"]
 # rich, which Keras imports, is in no list that blocks it for TensorFlow
 DATA = ["google_crc32c", "PIL", "psutil", "pyarrow", "pydantic", "sentencepiece", "typer", "yaml"]
@@ -157,7 +157,7 @@ INSIDE_FUNCTIONS = {
     "recordmill.pipeline.build.build": "Beam and TensorFlow",
     "recordmill.pipeline.cli.session": "TensorFlow and Beam",
     "recordmill.pipeline.compare.distributions": "Arrow",
-    "recordmill.pipeline.forecast.sample": "TensorFlow",
+    "recordmill.pipeline.forecast.forecast": "TensorFlow",
     "recordmill.pipeline.reader.wire": "protobuf",
     "recordmill.pipeline.reader.keras_data": "JAX",
     "recordmill.pipeline.reader.input": "TensorFlow, Keras, PyTorch and JAX",

@@ -22,7 +22,10 @@ SHOWN_CLASSES = 10
 
 def print_dataset(manifest: Manifest, folder: Location, versions: list[Version]) -> None:
     """Prints a version, and the dataset's versions."""
-    state = next((_state(version) for version in versions if version.manifest.version == manifest.version), "")
+    this = next((each for each in versions if each.manifest.version == manifest.version), None)
+    state = "  (live)" if this and this.is_live else ""
+    if this and this.is_held_back:
+        state = "  (held back: `recordmill versions approve` makes it live)"
     console, facts = Screen(), VersionFacts(folder, manifest)
     console.print(manifest.name, style="bold", end="")
     some = f"  about {manifest.trial:,} rows of all, by --limit" if manifest.trial else ""
@@ -43,12 +46,6 @@ def print_dataset(manifest: Manifest, folder: Location, versions: list[Version])
     if versions:
         console.print("\nversions", style="bold")
         print_table(versions)
-
-
-def _state(version: Version) -> str:
-    if version.is_held_back:
-        return "  (held back: `recordmill versions approve` makes it live)"
-    return "  (live)" if version.is_live else ""
 
 
 def _splits(manifest: Manifest) -> Table:

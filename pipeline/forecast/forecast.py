@@ -9,7 +9,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.compare.versions import compare_ids, first_few, ids_of
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.errors import ExitCode
-from recordmill.pipeline.forecast.sample import ColumnView, RowSample, column_views, take_sample
+from recordmill.pipeline.forecast.sample import ColumnView, PackForecast, RowSample, column_views, take_sample
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.safe_text import count, cut
 from recordmill.pipeline.sources.faults import DUPLICATE
@@ -51,15 +51,6 @@ class SplitForecast:
 
     rows: int
     shards: int
-
-
-@dataclass(frozen=True)
-class PackForecast:
-    """A pack of the forecast build."""
-
-    length: int  # ids a row
-    rows: int  # estimated
-    filled: float  # the share of its places with an id
 
 
 class Warned(NamedTuple):
@@ -97,10 +88,9 @@ class Forecast:
     sampled_rows: int
     sample_is_all: bool
     columns: tuple[ColumnView, ...]
+    rejects: Mapping[str, int]  # rejected rows of the sample, by reason
     built_rows: int  # rows of the sample that were built, too
-    is_built: bool  # whether these are all good ones
-    rejects: Mapping[str, int]  # rejected rows of the sample, by reason; with those of built rows, if all were built
-    built_rejects: Mapping[str, int]  # of the built rows
+    built_rejects: Mapping[str, int] | None  # of these; None if all good rows were built: then in `rejects`
     records: int | None  # of documents in windows, estimated
     packs: tuple[PackForecast, ...]
     time: BuildTime | None  # None without an earlier build of all rows of this output on this machine
@@ -144,24 +134,24 @@ def _forecast(
     plan: BuildPlan, planned: PlannedBuild, output: str | None, live: tuple[Location, Manifest] | None
 ) -> Forecast:
     sample = take_sample(plan, planned)
+    if sample.good:
+        from recordmill.pipeline.forecast.rehearsal import rehearse  # four seconds of CPU
+
+        rehearse(sample, planned, plan.frozen)
     columns, of_split = column_views(planned, sample), sample.of_split([*plan.spec.splits])
     warned = [
         *_space(plan, planned, output),
         *_endings(plan, sample, of_split),
-        *map(Warned, _split_warnings(sample, of_split)),
-        *map(Warned, _key_warnings(sample)),
+        *map(Warned, _row_warnings(sample, of_split)),
         *map(Warned, _column_warnings(plan.spec, sample, columns)),
         *map(Warned, _id_warnings(plan.spec, *live) if live else ()),
     ]
-    headers = chain.from_iterable(sample.built.headers.values()) if sample.built else ()
-    largest = max((header.width * header.height for header in headers), default=0)
+    largest = max((each.width * each.height for each in chain.from_iterable(sample.headers.values())), default=0)
     scale = 1.0 if sample.is_all else max(1.0, plan.rows / max(1, sample.rows))  # the sample may exceed a guess
-    rejects = Counter(reject.reason for reject in sample.rejects) + Counter(
-        {DUPLICATE: sample.good - len(sample.firsts)}
-    )
-    late = Counter(reject.reason for reject in sample.built_rejects)
     of_all = scale * len(sample.firsts) / max(1, sample.built_rows)
-    built = sample.built
+    rejects, late = (Counter(reject.reason for reject in each) for each in (sample.rejects, sample.late))
+    is_built = sample.built_rows == len(sample.firsts)
+    rejects = rejects + Counter({DUPLICATE: sample.repeated}) + (late if is_built else Counter())
     return Forecast(
         name=plan.spec.name,
         rows=plan.rows,
@@ -179,18 +169,13 @@ def _forecast(
         sampled_rows=sample.rows,
         sample_is_all=sample.is_all,
         columns=tuple(columns),
+        rejects=dict(rejects.most_common()),
         built_rows=sample.built_rows,
-        is_built=sample.is_built,
-        rejects=dict((rejects + late if sample.is_built else rejects).most_common()),
-        built_rejects=dict(late.most_common()),
-        records=round((sample.built_rows - late.total() + built.totals.more_windows) * of_all)
-        if built and planned.windowed
-        else None,
-        packs=tuple(
-            PackForecast(ids, round(rows * of_all), share) for ids, rows, share in (built.packed if built else ())
-        ),
+        built_rejects=None if is_built else dict(late.most_common()),
+        records=None if sample.records is None else round(sample.records * of_all),
+        packs=tuple(replace(each, rows=round(each.rows * of_all)) for each in sample.packs),
         time=None if output is None else _time(plan, output),
-        notes=(*plan.notes, *(built.notes if built else ())),
+        notes=(*plan.notes, *sample.notes),
         warnings=tuple(each.text for each in warned),
         exit_code=next((each.exit_code for each in warned if each.exit_code), ExitCode.PUBLISHED),
     )
@@ -240,32 +225,25 @@ def _space(plan: BuildPlan, planned: PlannedBuild, output: str | None) -> Iterat
 def _endings(plan: BuildPlan, sample: RowSample, of_split: Mapping[str, int]) -> Iterator[Warned]:
     """Warns of reasons to fail at the end of a build, in the order of its checks."""
     limit, again, rows = plan.spec.rejects.max_share, plan.spec.rejects.duplicate_share, max(1, sample.rows)
-    late = len(sample.built_rejects) / max(1, sample.built_rows)
-    share, repeated = (
-        (len(sample.rejects) + late * len(sample.firsts)) / rows,
-        (sample.good - len(sample.firsts)) / rows,
-    )
+    late = len(sample.late) / max(1, sample.built_rows) * len(sample.firsts)
+    share, repeated = (len(sample.rejects) + late) / rows, sample.repeated / rows
     if limit is not None and share > limit:
-        such = RejectPlaces(plan, [None] * len(plan.chunks)).example([*sample.rejects, *sample.built_rejects][0])
+        such = RejectPlaces(plan, [None] * len(plan.chunks)).example([*sample.rejects, *sample.late][0])
         ends = f"`rejects: {{max_share: {limit:g}}}` ends the build; such as {such}"
         yield Warned(f"{share:.1%} of the rows would be rejected, and {ends}", ExitCode.REJECTS)
     if again is not None and repeated > again:
         ends = f"`rejects: {{max_duplicate_share: {again:g}}}` ends the build"
         yield Warned(f"{repeated:.1%} of the rows repeat a key, and {ends}", ExitCode.REJECTS)
-    if sample.rows and (not sample.good or 0 < sample.built_rows == len(sample.built_rejects)):
+    if sample.rows and (not sample.good or 0 < sample.built_rows == len(sample.late)):
         yield Warned("every row of the sample is rejected: nothing would be built", ExitCode.ERROR)
     elif sample.rows and sample.is_all and not of_split["train"] and not plan.spans.kept:
         yield Warned("no row is in 'train': nothing would be built", ExitCode.ERROR)
 
 
-def _split_warnings(sample: RowSample, of_split: Mapping[str, int]) -> Iterator[str]:
-    rows = sum(of_split.values())
+def _row_warnings(sample: RowSample, of_split: Mapping[str, int]) -> Iterator[str]:
     for name, number in of_split.items():
-        if rows and not number and (sample.is_all or rows >= ENOUGH):
-            yield f"the split '{name}' is empty" + ("" if sample.is_all else f" in a sample of {rows:,} rows")
-
-
-def _key_warnings(sample: RowSample) -> Iterator[str]:
+        if not number and sample.good >= (1 if sample.is_all else ENOUGH):
+            yield f"the split '{name}' is empty" + ("" if sample.is_all else f" in a sample of {sample.good:,} rows")
     doubled = {place: rows for place, rows in Counter(sample.places()).items() if rows > 1}
     if doubled:
         (_, key), rows = next(iter(doubled.items()))
@@ -373,7 +351,7 @@ def _facts(view: ColumnView) -> Iterator[str]:
 
 def _rejects(forecast: Forecast) -> Iterator[str]:
     counts = [(forecast.rejects, f"{forecast.sampled_rows:,} rows")]
-    if not forecast.is_built:
+    if forecast.built_rejects is not None:
         counts.append((forecast.built_rejects, f"{forecast.built_rows:,} rows that were built"))
     for rejects, of in counts:
         reasons = ", ".join(f"{rows:,} {reason}" for reason, rows in rejects.items())

@@ -1,17 +1,15 @@
-"""A sample of a plan's rows, read, keyed and split as in a build; and of these some, built to the encoded records.
+"""A sample of a plan's rows, read, keyed and split as in a build; `rehearsal` builds some of them.
 
 It reads all rows of a small source, or of a folder of images; else only the first rows of some chunks, evenly spread,
 however few and large the chunks are.
 """
 
 import math
-import os
-import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,16 +17,11 @@ import pyarrow as pa
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
-from recordmill.pipeline.private_folder import private_temporary_files
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources import batches, faults, source_reader
 from recordmill.pipeline.sources.options import ImageFolder
-from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract import image_facts, image_header
 from recordmill.transforms.contract.kinds import category, image
-
-if TYPE_CHECKING:
-    from recordmill.pipeline.build.worker.rehearsal import Rehearsal  # needs TensorFlow
 
 ALL_ROWS = 200_000  # the most listed rows for a complete look
 ALL_BYTES = 64 << 20  # the most bytes of rows for a complete look: some seconds
@@ -38,10 +31,17 @@ REJECT_BYTES = 512  # of memory
 CHUNKS = 32
 CHUNK_ROWS = 2_000
 CHUNK_BYTES = 2 << 20
-BUILT_ROWS, BUILT_IMAGES = 2_048, 256  # rows to build, with images and without
-BUILT_BYTES = 4 << 20  # of rows without images to build: some seconds
 EXAMPLES = 3
 LONGEST = 40  # characters of an example
+
+
+@dataclass(frozen=True)
+class PackForecast:
+    """A pack of the forecast build."""
+
+    length: int  # ids a row
+    rows: int  # estimated
+    filled: float  # the share of its places with an id
 
 
 @dataclass
@@ -52,7 +52,18 @@ class RowSample:
     rejects: list[faults.Reject] = field(default_factory=list)  # of reading
     is_all: bool = False  # whether all rows were read
     held: int = 0  # bytes of `tables`
-    built: "Rehearsal | None" = None  # what came of some rows; None without a good row
+    built_rows: int = 0  # with rejects, as all below
+    late: list[faults.Reject] = field(default_factory=list)  # rejects of built rows
+    records: int | None = None  # of documents in windows
+    packs: list[PackForecast] = field(default_factory=list)  # of the built rows
+    headers: dict[str, list[image_header.Header]] = field(default_factory=lambda: defaultdict(list))
+    """By feature, of each row's first image."""
+    counts: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By feature: built images and values by each of `COUNTS`, and name."""
+    contents: dict[str, str] = field(default_factory=dict)
+    """By feature: the messages and tokens of chats, the classes of masks by their pixels, in words."""
+    notes: list[str] = field(default_factory=list)
+    """Work left out of the build, with its reason."""
 
     @property
     def good(self) -> int:
@@ -65,14 +76,9 @@ class RowSample:
         return self.good + len(self.rejects)
 
     @property
-    def built_rows(self) -> int:
-        """The number of built rows."""
-        return self.built.rows if self.built else 0
-
-    @property
-    def built_rejects(self) -> list[faults.Reject]:
-        """The rejects of built rows."""
-        return self.built.totals.rejects if self.built else []
+    def repeated(self) -> int:
+        """The number of good rows that repeat a key."""
+        return self.good - len(self.firsts)
 
     def of_split(self, names: Sequence[str]) -> dict[str, int]:
         """Counts good rows by split."""
@@ -84,11 +90,6 @@ class RowSample:
         """The good rows that are the first of their keys."""
         return sorted({place: row for row, place in reversed(list(enumerate(self.places())))}.values())
 
-    @property
-    def is_built(self) -> bool:
-        """Whether all good rows of the sample were built."""
-        return self.built_rows == len(self.firsts)
-
     def places(self) -> list[tuple[int, bytes]]:
         """Lists the group and key of each good row: within a group, all rows of a key but the first are rejected."""
         columns = (self.column(name).to_pylist() for name in ("@group", "@key"))
@@ -99,25 +100,15 @@ class RowSample:
         kind = self.tables[0].schema.field(name).type if self.tables else pa.null()
         return pa.chunked_array([chunk for table in self.tables for chunk in table[name].chunks], kind)
 
-    def counts(self, name: str) -> dict[str, Counter[str]]:
-        """Returns the counts of a feature's built images and values, by each of `COUNTS`."""
-        found: dict[str, Counter[str]] = {what: Counter() for what in image_facts.COUNTS}
-        for (what, of), number in (self.built.totals.facts if self.built else {}).items():
-            feature, _, fact = of.partition(" ")
-            found[what].update({fact: number} if feature == name else {})
-        return found
-
 
 def take_sample(plan: BuildPlan, planned: PlannedBuild) -> RowSample:
-    """Samples a plan's rows and builds some. Raises: SourceError, OSError: a source cannot be read. UserError."""
+    """Samples a plan's rows. Raises: SourceError, OSError: a source cannot be read."""
     is_listing = all(isinstance(each.source, ImageFolder) for each in plan.sources) and plan.rows <= ALL_ROWS
     whole = is_listing or sum(chunk.bytes for chunk in plan.chunks) <= ALL_BYTES
     chunks = plan.chunks if whole else batches.spread(plan.chunks, CHUNKS)
     sample = RowSample(is_all=len(chunks) == len(plan.chunks))
     for chunk in chunks:
         sample.is_all &= _read(sample, planned, chunk, whole=whole)
-    if sample.good:
-        _build(sample, plan, planned)
     return sample
 
 
@@ -135,22 +126,7 @@ def _read(sample: RowSample, planned: PlannedBuild, chunk: source_reader.Chunk, 
     return held < HELD_BYTES
 
 
-def _build(sample: RowSample, plan: BuildPlan, planned: PlannedBuild) -> None:
-    """Builds the first rows of keys, all or some, evenly spread."""
-    from recordmill.pipeline.build.worker.rehearsal import rehearse  # four seconds of CPU
-
-    most = BUILT_IMAGES if any(each.is_reference for each in planned.images().values()) else BUILT_ROWS
-    chosen = _spread(sample.firsts, len(sample.firsts) / most)
-    rows = pa.concat_tables(sample.tables).take([row for start in range(8) for row in chosen[start::8]])
-    if most == BUILT_ROWS:
-        rows = rows.take(_spread([*range(len(rows))], rows.nbytes / BUILT_BYTES))
-    with private_temporary_files(), tempfile.TemporaryDirectory(prefix="recordmill-plan-") as folder:
-        planned = replace(planned, workspace=LocalStore(folder), scratch=os.path.join(folder, "scratch"))
-        os.mkdir(planned.scratch)
-        sample.built = rehearse(planned, rows, plan.frozen, is_all=sample.is_all and len(rows) == len(sample.firsts))
-
-
-def _spread(rows: Sequence[int], parts: float) -> Sequence[int]:
+def spread(rows: Sequence[int], parts: float) -> Sequence[int]:
     """Returns one of so many rows."""
     return rows[:: max(1, math.ceil(parts))]
 
@@ -177,23 +153,19 @@ def column_views(planned: PlannedBuild, sample: RowSample) -> list[ColumnView]:
 def _view(name: str, column: str, planned: PlannedBuild, sample: RowSample) -> ColumnView:
     options, optional = planned.features[name], planned.schema.columns[column].optional
     values = sample.column(name).to_pylist()
-    present = [value for value in values if not (optional and _is_missing(value))]
-    missing, counts = 1 - len(present) / len(values) if values else 0.0, sample.counts(name)
+    present = [value for value in values if not optional or (value not in (None, b"", []) and value == value)]  # no NaN
+    missing, counts = 1 - len(present) / len(values) if values else 0.0, sample.counts.get(name, {})
     facts, examples, names = list[str](), dict[str, None](), list[tuple[Any, int]]()
     if isinstance(options, image.ImageOptions):
-        facts += _image_facts(sample.built.headers[name] if sample.built else (), counts)
+        facts += _image_facts(sample.headers[name], counts)
     else:
         flat = [each for value in present for each in (value if isinstance(value, list) else [value])]
         names = Counter(flat).most_common() if isinstance(options, category.NameOptions) else []
         facts += _value_facts(present, flat, names)
         examples = dict.fromkeys(map(_shown, [value for value, _ in names[:EXAMPLES]] or flat[: 1 << 10]))
-    facts += [sample.built.facts[name]] if sample.built and name in sample.built.facts else []
-    by_name, lost = {_text(value): rows for value, rows in names}, dict(counts["losses"])
+    facts += filter(None, [sample.contents.get(name)])
+    by_name, lost = {_text(value): rows for value, rows in names}, counts.get("losses", {})
     return ColumnView(name, options.kind, column, missing, tuple(facts), tuple(examples)[:EXAMPLES], by_name, lost)
-
-
-def _is_missing(value: Any) -> bool:
-    return value in (None, b"", []) or (isinstance(value, float) and math.isnan(value))
 
 
 def _value_facts(rows: Sequence[Any], values: Sequence[Any], names: Sequence[tuple[Any, int]]) -> Iterator[str]:
@@ -210,7 +182,7 @@ def _value_facts(rows: Sequence[Any], values: Sequence[Any], names: Sequence[tup
         yield f"{min(numbers):g} to {max(numbers):g}, {math.fsum(numbers) / len(numbers):.4g} in the mean"
 
 
-def _image_facts(headers: Sequence[image_header.Header], counts: Mapping[str, Counter[str]]) -> Iterator[str]:
+def _image_facts(headers: Sequence[image_header.Header], counts: Mapping[str, Any]) -> Iterator[str]:
     if headers:
         formats = Counter(header.format for header in headers)
         yield ", ".join(f"{number:,} {form}" for form, number in formats.most_common())

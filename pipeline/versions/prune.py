@@ -195,17 +195,13 @@ class _Pruning:
 
     def _without_held(self, versions: Sequence[str]) -> list[str]:
         """Unmarks versions leased by readers since: a reader checks the mark after taking its lease."""
-        held = self._held_now()
+        now = leases.holders(self.store).items()
+        held = [name for name, holder in now if self.dead.get(name) != holder and not holder.is_dead()]
         spared = {version for version in versions if any(listing.holds(name, version) for name in held)}
         if spared:
             self.done.kept.update(dict.fromkeys(spared, "it is held"))
             compare_and_swap(self.store, lambda latest: listing.unmarked(listing.there(latest), spared, forget=False))
         return [version for version in versions if version not in spared]
-
-    def _held_now(self) -> list[str]:
-        """Rereads the names of the leases of living holders."""
-        now = leases.holders(self.store).items()
-        return [name for name, holder in now if self.dead.get(name) != holder and not holder.is_dead()]
 
     def prune_builds(self, building: str) -> None:
         """Removes the work of builds unless a build is running."""

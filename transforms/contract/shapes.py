@@ -5,6 +5,7 @@
 """
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, TypeAlias
@@ -17,6 +18,7 @@ from recordmill.transforms.contract.bounds import POINTS
 Ints: TypeAlias = npt.NDArray[np.int64]
 LEAST = 6  # numbers of a polygon: x and y of three corners; of four, pycocotools makes a box
 REMEDY = "write them by pycocotools' `mask.encode`, or polygons"
+WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 DIGITS = 6  # of 5 bits: 30 bits hold every count of pixels
 
 
@@ -75,10 +77,12 @@ def counts_of_runs(runs: str, pixels: int) -> Ints:
     >>> counts_of_runs("2 3 7 1", 8).tolist()
     [1, 3, 2, 1, 1]
 
-    Raises: ValueError, OverflowError: no whole numbers. ShapeError: outside the image, or not one after another.
+    Raises: ShapeError: no whole numbers, outside the image, or not one after another.
     ImageError: `too_large`: too long.
     """
     POINTS.check(runs.count(" "))
+    if wrong := [word for word in runs.split() if not WHOLE.fullmatch(word)]:
+        raise ShapeError(f"wanted whole numbers in `runs`, found '{wrong[0]}'")
     numbers = np.array(runs.split(), np.int64)
     if len(numbers) % 2:
         raise ShapeError(f"wanted pairs of a start and a length, found {len(numbers)} numbers")

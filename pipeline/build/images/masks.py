@@ -64,7 +64,8 @@ def drawn(shapes: bytes, options: MaskOptions, height: int, width: int, first: i
         try:
             polygons = _polygons(shape, (width, height))
             points += sum(each.size for each in polygons)
-            outlines += sum(map(_outline, polygons))
+            sides = (np.diff(each, axis=0, append=each[:1]) for each in polygons)
+            outlines += sum(int(np.abs(each).max(1).sum()) for each in sides)  # pixels
             bounds.POINTS.check(points)
             bounds.OUTLINES.check(outlines)
             runs = _runs(shape, polygons, height, width)
@@ -139,11 +140,6 @@ def _polygons(shape: Mapping[str, Any], sides: tuple[int, int]) -> list[Corners]
     return polygons
 
 
-def _outline(corners: Corners) -> int:
-    """Returns the pixels of a polygon's outline: pycocotools takes 52 bytes and 0.1 µs for each."""
-    return int(np.abs(np.diff(corners, axis=0, append=corners[:1])).max(1).sum())
-
-
 def _coco() -> ModuleType:
     try:
         from pycocotools import mask
@@ -210,18 +206,16 @@ def is_unlearned(found: Values, options: MaskOptions) -> bool:
 def file_values(data: bytes, options: MaskOptions) -> Values:
     """Returns the checked value of each pixel of a file; of an object, 1. Raises: ImageError: as `framed_values`."""
     if isinstance(options, MasksOptions):
-        return _of_object(values(data, options.max_pixels, None, "uint16"))
+        found = values(data, options.max_pixels, None, "uint16")
+        known = np.unique(found[found > 0])
+        if len(known) > 1:
+            more = f" and {len(known) - SHOWN} more" * (len(known) > SHOWN)
+            shown = ", ".join(map(str, known[:SHOWN])) + more
+            raise ImageError("unknown_class", f"the values {shown}: a mask of one object has 0 and one other")
+        return (found > 0).astype(np.uint8)
     found = values(data, options.max_pixels, options.colors, options.pixel)
     _check(found, options)
     return found
-
-
-def _of_object(found: Values) -> Values:
-    known = np.unique(found[found > 0])
-    if len(known) > 1:
-        shown = ", ".join(map(str, known[:SHOWN])) + (f" and {len(known) - SHOWN} more" if len(known) > SHOWN else "")
-        raise ImageError("unknown_class", f"the values {shown}: a mask of one object has 0 and one other")
-    return (found > 0).astype(np.uint8)
 
 
 def values(data: bytes, max_pixels: int, colors: Colors | None, pixel: str = "uint8") -> Values:
@@ -269,7 +263,8 @@ def _plain(image: Image.Image, bits: int, pixel: str) -> Values:
         raise ImageError("unsupported_format", "the TIFF counts from white, and libraries invert it: save it as PNG")
     if pixels.ndim == 2:
         scaled = pixels.view(np.int8) if tags.get(KIND) == (2,) and bits == 8 else pixels
-        return _levels(scaled // _step(bits) if image.mode == "L" else scaled, pixel)
+        step = 255 // ((1 << min(bits, 8)) - 1)  # Pillow scales grey of 2 and 4 bits to 0..255
+        return _levels(scaled // step if image.mode == "L" else scaled, pixel)
     colours, alpha = pixels[..., : 3 if image.mode.startswith("RGB") else 1], pixels[..., -1]
     if image.mode in ("LA", "RGBA") and (alpha < OPAQUE).any():
         raise ImageError("unsupported_format", "the mask has transparent pixels: save it without alpha")
@@ -280,11 +275,6 @@ def _plain(image: Image.Image, bits: int, pixel: str) -> Values:
 
 def _tags(image: Image.Image) -> Mapping[int, Any]:
     return getattr(image, "tag_v2", {})
-
-
-def _step(bits: int) -> int:
-    """Returns the step between grey levels: Pillow scales those of 2 and 4 bits to 0..255."""
-    return 255 // ((1 << min(bits, 8)) - 1)
 
 
 def _of_colors(image: Image.Image, colors: Colors, pixel: str) -> Values:

@@ -250,7 +250,7 @@ def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, KeptSpan]
             packed[plan.layout.shard_of_group(group)[0]] += rows
         check_look(analysis["rows"], packed)
     statistics = analysis["statistics"]
-    _add_images(statistics, shards.values())
+    add_facts(statistics, shards.values())
     _add_lengths(statistics, [shard for shard in shards.values() if shard["split"] == "train"])
     drift, shards = _drift(plan, analysis, built), dict(sorted(shards.items()))
     results = Results(plan, context, chunks, shards, sums, export, statistics, drift, kept)
@@ -268,7 +268,8 @@ def _needed(name: str, report: Report | None) -> Report:
     return report
 
 
-def _add_images(statistics: dict[str, Report], shards: Iterable[Report]) -> None:
+def add_facts(statistics: dict[str, Report], shards: Iterable[Report]) -> None:
+    """Adds what shards counted of images and values, by feature, each of `COUNTS`, and name."""
     total: Counter[tuple[str, str]] = Counter()
     for shard in shards:
         for count in COUNTS:

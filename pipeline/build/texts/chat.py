@@ -109,13 +109,9 @@ def _message(place: int, message: Mapping[str, Any], known: Mapping[str, str]) -
     if calls := rest.get("tool_calls"):
         rest["tool_calls"] = [_call(call) for call in calls]
     stated = {"content": content} if text_key in message else {}
-    return {"role": known[role], **stated, **rest, **_thoughts(rest)}
-
-
-def _thoughts(rest: Mapping[str, Any]) -> dict[str, Any]:
-    """Names reasoning as templates read it, as `apply_chat_template` does."""
     thought = next((rest[name] for name in REASONING if rest.get(name) is not None), None)
-    return {} if thought is None else {"reasoning_content": thought, "thinking": thought}
+    named = {} if thought is None else dict.fromkeys(REASONING[:2], thought)  # as `apply_chat_template` does
+    return {"role": known[role], **stated, **rest, **named}
 
 
 def _content(place: int, content: Any) -> str | None:
@@ -134,7 +130,7 @@ def _calls(place: int, text: str | None) -> list[Any]:
     try:
         calls = json.loads(text or "")
         functions = [{"name": call["name"], **call} for call in (calls if isinstance(calls, list) else [calls])]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, RecursionError):
         raise ChatError("malformed_chat", f"message {place} should be JSON of `name` and `arguments`") from None
     return [{"type": "function", "function": function} for function in functions]
 
@@ -146,7 +142,7 @@ def _call(call: Any) -> Any:
         return call
     try:
         return {**call, "function": {**function, "arguments": json.loads(function["arguments"])}}
-    except ValueError:
+    except (ValueError, RecursionError):
         return call
 
 

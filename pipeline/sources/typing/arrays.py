@@ -261,7 +261,7 @@ def _plain(value: Any) -> Any:
 
 def _stated(value: Any, kind: pa.DataType) -> Any:
     """Drops the nulls in structs: Parquet states one for each field that any row has. Maps' and lists' are values."""
-    if value is None or not pt.is_nested(kind):
+    if value is None or not pt.is_nested(kind) or pt.is_union(kind):
         return value
     if pt.is_struct(kind):
         return {each.name: _stated(value[each.name], each.type) for each in kind if value[each.name] is not None}
