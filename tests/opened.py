@@ -28,7 +28,7 @@ _inside = threading.local()
 
 
 def _on_event(event: str, arguments: tuple[Any, ...]) -> None:
-    for paths, named in _watching[-1:]:
+    for paths, named in (_watching or ())[-1:]:  # None as Python ends
         paths += [os.fsdecode(each) for each in named(event, arguments) if isinstance(each, str | bytes | os.PathLike)]
 
 

@@ -181,7 +181,7 @@ def planted(shared: Path, canary: Path) -> set[Path]:
     attack.write_text(ATTACK.format(canary=str(canary)))
     modules = [shared / f"__autograph_generated_fileknown{number}.py" for number in range(20)]
     for module in modules:
-        (cached := Path(cache_from_source(str(module)))).parent.mkdir(exist_ok=True)
+        (cached := Path(cache_from_source(str(module)))).parent.mkdir(parents=True, exist_ok=True)
         py_compile.compile(str(attack), str(cached), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
     return {*shared.iterdir()}
 

@@ -51,6 +51,11 @@ class World:
             chosen |= dict.fromkeys(_with_named(name, main))
         return {name: case for name, case in main.items() if name in chosen}
 
+    @cached_property
+    def built(self) -> Table:
+        """The typical cases, built once for ways that change nothing there."""
+        return self.again("built")
+
     def again(self, name: str, **spec: object) -> Table:
         """Writes a dataset of the typical cases; `spec` holds other options."""
         return Table(self.folder / name, self.typical, **spec)

@@ -225,7 +225,7 @@ def verified(world: World) -> Found:
 @way("compared (`diff`)", mark="nightly")
 def compared(world: World) -> Found:
     """A row whose values are another's is found, with each feature that differs."""
-    before, after = world.again("before"), world.again("after")
+    before, after = world.built, world.again("after")
     lines = (after.folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()
     swapped = {**json.loads(lines[7]), "id": ROWS[6], "split": "validation"}
     (after.folder / "rows.jsonl").write_text("\n".join([*lines[:6], json.dumps(swapped), lines[7]]) + "\n")
@@ -278,7 +278,7 @@ LEARNED = "Refused where the versions learned other words, names or figures."
 )
 def mixed(world: World) -> Found:
     """Values of the other version mean the same, or a line refuses the mixture."""
-    one, other = world.again("one"), world.again("other")
+    one, other = world.built, world.again("other")
     lines = (other.folder / "rows.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     moved = [line.replace('"split": "train"', '"split": "test"') for line in lines[:2]]
     (other.folder / "rows.jsonl").write_text("".join([*moved, *lines[2:]]), encoding="utf-8")
@@ -378,8 +378,8 @@ def _not_kept(case: Case, before: Any, after: Any) -> Iterator[str]:
 @way("adopted: its records read as somebody else's", mark="nightly")
 def adopted(world: World) -> Found:
     """Adoption reads each stored part, stated as a list of values of its type."""
-    table = world.again("adopted")
-    folder = table.folder / "old"
+    table = world.built
+    folder = world.folder / "adopted"
     folder.mkdir()
     for file in table.dataset.folder.glob("*.tfrecord-*"):
         shutil.copy(file, folder / f"train-{file.name}")
@@ -387,7 +387,7 @@ def adopted(world: World) -> Found:
     held = [(name, each) for row in records(table.published.folder).values() for name, each in row.items() if len(each)]
     stated = {f"{name}_held": {"kind": "raw", "type": types[each.dtype.kind], "many": True, "column": name}
               for name, each in held}  # fmt: skip
-    dataset = recordmill.open_tfrecords({"train": folder}, table.folder / "index", features=stated, key="key")
+    dataset = recordmill.open_tfrecords({"train": folder}, world.folder / "index", features=stated, key="key")
     found = {}
     for row in dataset.evaluation_input("train", batch_size=1, with_key=True).as_numpy():
         key = bytes(row.pop("key")[0]).decode()
