@@ -17,6 +17,7 @@ from PIL import Image
 
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.cli.commands import main
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.forecast import sample
 from recordmill.pipeline.forecast.forecast import Forecast, duration, forecast, lines_of
 from recordmill.pipeline.sources.files import LocalFiles
@@ -24,7 +25,7 @@ from recordmill.pipeline.spec.model import load_spec
 from tests import published
 from tests.chats import TEMPLATES, TOKENS, chats, mask_of, tokenizer, trained_spans, write_model
 from tests.constants import constants
-from tests.messages import assert_names
+from tests.messages import assert_names, raises
 from tests.profiles import P3
 from tests.tables import write_jsonl
 
@@ -270,3 +271,13 @@ def test_a_plan_tells_roles_trained_tokens_and_packs(tmp_path: Path) -> None:
     assert result.rejects == {"malformed_chat": 1}
     (packed,) = result.packs
     assert (packed.length, round(packed.rows * packed.filled * 512)) == (512, tokens)
+
+
+def test_a_function_that_fails_for_rows_is_told(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import tensorflow as tf\n\ndef own(inputs, outputs):\n"
+        "    return outputs | {'age': tf.strings.to_number(tf.strings.as_string(inputs['age']) + 'x')}\n"
+    )
+    spec = write(tmp_path, rows(9, lambda n: f"{n},{n},bern,{n % 2}"), SPEC + "preprocessing: mine:own\n")
+    with raises(UserError, "mine:own", "InvalidArgumentError"):
+        forecast_of(spec)

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import tensorflow_transform as tft
 from PIL import Image
 
 from recordmill.pipeline.build.analysis import graph
 from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.graph import input_specs, install_user_code
-from recordmill.pipeline.build.images.read import Loaded, image_reader
+from recordmill.pipeline.build.context.graph import install_user_code
+from recordmill.pipeline.build.images.read import UNDECODABLE, Loaded, image_reader
 from recordmill.pipeline.build.results.results import add_facts
 from recordmill.pipeline.build.summaries.look import learned, statistics_look
 from recordmill.pipeline.build.texts.chat import canonical
@@ -34,6 +33,7 @@ from recordmill.pipeline.dataset.packs import pack
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.forecast.sample import PackForecast, RowSample, spread
 from recordmill.pipeline.private_folder import private_temporary_files
+from recordmill.pipeline.safe_text import summary_of
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.image_header import ImageError, read_header
@@ -68,8 +68,13 @@ def rehearse(sample: RowSample, planned: PlannedBuild, frozen: LiveAnalysis | No
             if (sample.is_all and len(rows) == len(sample.firsts)) or not given.trained():
                 raise
             sample.notes.append(f"only read, not built, since {len(rows):,} rows are too few to learn from: {error}")
-        else:
+            return
+        try:
             _build(sample, context, rows)
+        except UNDECODABLE as error:  # for another reason than an image
+            if planned.preprocessing is None:
+                raise
+            raise UserError(f"{planned.preprocessing} fails for sampled rows: {summary_of(error)}") from None
 
 
 def _with_graph(given: PlannedBuild, rows: pa.Table, frozen: LiveAnalysis | None, notes: list[str]) -> PlannedBuild:
@@ -83,10 +88,13 @@ def _with_graph(given: PlannedBuild, rows: pa.Table, frozen: LiveAnalysis | None
     if frozen is not None:
         return replace(context, export=graph.keep_graph(context, frozen))
     preprocessing = graph.make_preprocessing(context, found, context.scratch)
-    if preprocessing.own and tft.get_analyze_input_columns(preprocessing, input_specs(context)):
+    try:
+        return replace(context, export=graph.make_graph(context, preprocessing))
+    except RuntimeError:  # as `analyze_in_place` says of analyzers
+        if preprocessing.own is None:
+            raise
         notes.append(f"{context.preprocessing} is not run: its analyzers read all rows")
-        preprocessing = replace(preprocessing, own=None)
-    return replace(context, export=graph.make_graph(context, preprocessing))
+        return replace(context, export=graph.make_graph(context, replace(preprocessing, own=None)))
 
 
 def _build(sample: RowSample, context: PlannedBuild, rows: pa.Table) -> None:
