@@ -39,9 +39,9 @@ def _flink_option(name: str, metavar: str, help_: str) -> Any:
 
 
 FlinkMaster = Annotated[str, _flink_option("MASTER", "HOST:PORT", "The cluster's REST interface for --runner flink.")]
-JAR_HELP = "Beam's job server: a file, or GROUP:ARTIFACT:VERSION; by default the one for the cluster."
-FlinkJar = Annotated[str, _flink_option("JAR", "JAR", JAR_HELP)]
-FlinkJarSha256 = Annotated[str, _flink_option("JAR_SHA256", "HEX", "The jar's digest; by default as fetched.")]
+JAR_HELP = "The file of Beam's job server for the cluster's Flink; without it, the command says which."
+FlinkJar = Annotated[str, _flink_option("JAR", "FILE", JAR_HELP)]
+FlinkJarSha256 = Annotated[str, _flink_option("JAR_SHA256", "HEX", "The jar's required digest.")]
 WORKERS_HELP = "The pool next to each TaskManager, or the program to start; by default recordmill-worker."
 FlinkWorkers = Annotated[str, _flink_option("WORKERS", "HOST:PORT|PROGRAM", WORKERS_HELP)]
 Again = Annotated[bool, Option("--again", help="Reread all content; publish if it or the rejects changed.")]
@@ -325,7 +325,7 @@ def doctor(
     flink_jar_sha256: FlinkJarSha256 = "",
     flink_workers: FlinkWorkers = "",
 ) -> int:
-    """Check what a build needs: packages, Java, the job server's jar (fetched), the cluster, its workers."""
+    """Check what a build needs: packages, Java, the job server's jar, the cluster, its workers."""
     check_extra()
     from recordmill.pipeline.build.runners.doctor import flink_findings, local_findings
     from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
