@@ -16,7 +16,7 @@ from recordmill.pipeline.build.journal import Journal
 from recordmill.pipeline.build.plan.plan import BuildPlan, check_free_space, make_plan
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.publish.same_version import earlier_version
-from recordmill.pipeline.build.run_options import GateBreachedError, Listener, Published, RunOptions, Stage
+from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
 from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster, find_jar, option_names
 from recordmill.pipeline.build.runners.worker_environment import without_cloud_clients
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
@@ -26,6 +26,7 @@ from recordmill.pipeline.sources.files import Files, StoreFiles
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.build_folders import building_folder, builds
+from recordmill.pipeline.versions.outcome import GateBreachedError, Published
 from recordmill.pipeline.versions.prune import remove_held_back, sweep
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import is_local, open_store

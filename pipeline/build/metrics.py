@@ -15,6 +15,7 @@ from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.safe_text import say
 from recordmill.pipeline.sources.faults import REASONS
 from recordmill.pipeline.versions.latest import now
+from recordmill.pipeline.versions.outcome import Published
 from recordmill.pipeline.versions.publishing import live_manifest
 from recordmill.pipeline.versions.stores.traffic import ASKED
 
@@ -48,6 +49,20 @@ def write_metrics(path: str, entry: Mapping[str, Any], live: Manifest | None) ->
     except OSError as error:
         return f"the metrics were not written: {error}"
     return None
+
+
+def of_version(published: Published) -> dict[str, Any]:
+    """Returns what an entry says of a version."""
+    manifest = published.manifest
+    return {
+        "build_key": manifest.build_key,
+        "version": manifest.version,
+        "rows": dict(manifest.rows),
+        "rejects": dict(manifest.rejects.get("by_reason", {})),
+        "bytes": manifest.bytes,
+        "spans": {"built": list(published.built_spans), "kept": list(published.kept_spans)} if manifest.spans else {},
+        "gate": dict(manifest.gate),
+    }
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.safe_text import printable
 
 if TYPE_CHECKING:
-    from recordmill.pipeline.adopt.adopt import Adopted
     from recordmill.pipeline.build.runners.doctor import SystemCheck
     from recordmill.pipeline.sources.files import Files
 
@@ -267,7 +266,8 @@ def adopt(
     from recordmill.pipeline.adopt.adopt import adopt
     from recordmill.pipeline.adopt.files import Adoption
     from recordmill.pipeline.adopt.stated import read_features
-    from recordmill.pipeline.build.metrics import measured
+    from recordmill.pipeline.build.metrics import measured, of_version
+    from recordmill.pipeline.versions.outcome import GateBreachedError
 
     console = Screen(stderr=True, quiet=quietly)
     features = None if spec is None else read_features(spec)
@@ -283,18 +283,17 @@ def adopt(
             return lambda read: bar.advance(task, read)
 
         done = adopt(adoption, lambda holder: console.print(f"waiting for {holder}, which works in {output}"), on_plan)
-        status = ExitCode.GATE if done.held_back else ExitCode.PUBLISHED if done.is_new else ExitCode.UP_TO_DATE
-        made = done.manifest
-        entry |= {"exit_code": int(status), "version": made.version, "rows": made.rows, "gate": made.gate}
-        entry |= {"rejects": made.rejects.get("by_reason", {}), "bytes": made.bytes}
+        entry |= {"exit_code": int(done.exit_code), **of_version(done)}
     if not quietly:
-        _print_adopted(done, output)
-    return status
+        _print_adopted(done)
+    if done.breaches:
+        raise GateBreachedError(done.reason(output), done)
+    return done.exit_code
 
 
-def _print_adopted(done: "Adopted", output: str) -> None:
+def _print_adopted(done: "recordmill.Published") -> None:
     manifest, read = done.manifest, done.manifest.rows.get("read", 0)
-    if not done.is_new:
+    if done.exit_code is ExitCode.UP_TO_DATE:
         print_line(f"Nothing has changed since version {manifest.version}, which is live in {done.folder}")
         return
     records = count(read, "record") if manifest.records == read else f"{manifest.records:,} of {read:,} records"
@@ -311,9 +310,6 @@ def _print_adopted(done: "Adopted", output: str) -> None:
             file = f"{done.folder}/vocabularies/{name}.vocabulary.txt"
             words = {option: value for option, value in words.items() if option != "classes"} | {"classes_file": file}
         print_line(f"  {name}: {json.dumps(words)}")
-    if done.held_back:
-        approve = f"`recordmill versions approve {output}` makes it live"
-        print_line(f"{manifest.version} is held back: {done.held_back}; {approve}")
     print_line(f"  in {done.folder}")
 
 

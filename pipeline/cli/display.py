@@ -17,8 +17,8 @@ from recordmill.pipeline.facts.version import duplicate_warnings, learned_from_r
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild
     from recordmill.pipeline.build.plan.plan import BuildPlan
-    from recordmill.pipeline.build.run_options import Published
     from recordmill.pipeline.build.runners.job import Job
+    from recordmill.pipeline.versions.outcome import Published
 
 LOOK_SECONDS = 0.25
 RATE_SECONDS = 3.0  # the rate covers the last three seconds

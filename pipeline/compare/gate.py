@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from recordmill.pipeline.compare.comparison import Compared, compare
-from recordmill.pipeline.compare.figures import Figure, read_breaches
+from recordmill.pipeline.compare.figures import Figure
 from recordmill.pipeline.compare.usual import DAYS, Past, Usual, with_last_spans, with_new_spans
 from recordmill.pipeline.compare.versions import ComparedVersion, is_edited
 from recordmill.pipeline.dataset.manifest import Location, Manifest
@@ -52,11 +52,6 @@ class Verdict:
         json = {"live": self.live, "figures": figures, "breaches": breaches, "not_compared": list(self.not_compared)}
         kept = {"usual": dict(self.usual), "approved": dict(self.approved)}
         return json | {name: entry for name, entry in kept.items() if entry}
-
-
-def breach_lines(gate: Mapping[str, Any]) -> tuple[str, ...]:
-    """Formats the breaches of a manifest's `gate`, a line each."""
-    return tuple(map(str, read_breaches(gate)))
 
 
 def gate_entry(spec: "Spec", base: Base, folder: Location, manifest: Manifest) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from recordmill.pipeline.build.inputs.input_table import Listings, Remembered, t
 from recordmill.pipeline.build.inputs.span_sources import left_out
 from recordmill.pipeline.build.plan.keys import listing_key, sighting_key
 from recordmill.pipeline.build.plan.plan import BuildPlan, inputs_digest, make_plan
-from recordmill.pipeline.build.run_options import Listener, Published, RunOptions
+from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.sources.files import Files
@@ -23,6 +23,7 @@ from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.forgotten import source_key_of
+from recordmill.pipeline.versions.outcome import Published
 from recordmill.pipeline.versions.stores.base import OutputError
 
 SHOWN = 3
