@@ -134,7 +134,7 @@ def test_metrics_of_a_version_and_of_a_failure(tmp_path: Path) -> None:
         "build_rejected_rows", "gate_breaches")}  # fmt: skip
     path = tmp_path / "d.prom"
     path.write_text("old")
-    assert write_metrics(str(path), {"name": "d", "exit_code": 75}, None) is None
+    assert write_metrics(str(path), {"name": "d", "exit_code": 75}, str(tmp_path / "out")) is None
     text = path.read_text()
     assert 'recordmill_build_exit_code{dataset="d"} 75\n' in text
     assert ("build_rejected_rows" in text, text.endswith("# EOF\n")) == (False, True), "nothing says that none was"

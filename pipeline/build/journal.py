@@ -79,15 +79,14 @@ class Journal:
         """Records the build's end, its error or version, at the first call; returns warnings of failed writes."""
         if not self._once.acquire(blocking=False):
             return []
-        live = None
-        if self._options.metrics is not None or self.entry["name"] is None:
-            with suppress(UserError, OSError):
-                live = publishing.live_manifest(self._output)
         self._begin(self._stage)
+        if self.entry["name"] is None:
+            self.entry["name"] = posixpath.basename(self._output.rstrip("/"))
+            with suppress(UserError, OSError):
+                self.entry["name"] = getattr(publishing.live_manifest(self._output), "name", self.entry["name"])
         self.entry |= {
             "end": DRY_RUN if published is None and exit_code is ExitCode.PUBLISHED else ENDS.get(exit_code, FAILED),
             "exit_code": int(exit_code),
-            "name": self.entry["name"] or (live.name if live else posixpath.basename(self._output.rstrip("/"))),
             "message": message and public_message(message),
             "ended_at": now(),
             "seconds": round(time.monotonic() - self._began, 3),
@@ -97,7 +96,7 @@ class Journal:
         self.entry[ASKED] = self._asked(published)
         warnings = [note(self._output, lambda: self.entry)]
         if self._options.metrics is not None:
-            warnings.append(write_metrics(self._options.metrics, self.entry, live))
+            warnings.append(write_metrics(self._options.metrics, self.entry, self._output))
         return [warning for warning in warnings if warning and not (message and warning.endswith(message))]
 
     def _begin(self, stage: Stage) -> None:

@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,8 +14,8 @@ from typer.exceptions import TyperException
 import recordmill
 from recordmill.pipeline.cli.arguments import AsJson, WorkFolder, to_output
 from recordmill.pipeline.cli.extras import check_extra
-from recordmill.pipeline.cli.screen import Screen, count, print_json, print_line, quiet
-from recordmill.pipeline.errors import ExitCode, UserError
+from recordmill.pipeline.cli.screen import Screen, print_json, print_line, quiet
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import printable
 
 if TYPE_CHECKING:
@@ -267,9 +268,10 @@ def adopt(
     from recordmill.pipeline.adopt.files import Adoption
     from recordmill.pipeline.adopt.stated import read_features
     from recordmill.pipeline.build.metrics import measured, of_version
+    from recordmill.pipeline.cli.show import print_published
     from recordmill.pipeline.versions.outcome import GateBreachedError
 
-    console = Screen(stderr=True, quiet=quietly)
+    console, began = Screen(stderr=True, quiet=quietly), time.monotonic()
     features = None if spec is None else read_features(spec)
     adoption = Adoption(context.meta["splits"], output, features, label, key, _shares(split), name, max_share)
     columns = TextColumn("{task.description}"), BarColumn(bar_width=24), DownloadColumn(), TimeRemainingColumn()
@@ -284,33 +286,20 @@ def adopt(
 
         done = adopt(adoption, lambda holder: console.print(f"waiting for {holder}, which works in {output}"), on_plan)
         entry |= {"exit_code": int(done.exit_code), **of_version(done)}
-    if not quietly:
-        _print_adopted(done)
     if done.breaches:
         raise GateBreachedError(done.reason(output), done)
+    if not quietly:
+        print_published(Screen(), done, time.monotonic() - began, [*_features(done)])
     return done.exit_code
 
 
-def _print_adopted(done: "recordmill.Published") -> None:
-    manifest, read = done.manifest, done.manifest.rows.get("read", 0)
-    if done.exit_code is ExitCode.UP_TO_DATE:
-        print_line(f"Nothing has changed since version {manifest.version}, which is live in {done.folder}")
-        return
-    records = count(read, "record") if manifest.records == read else f"{manifest.records:,} of {read:,} records"
-    print_line(f"Adopted {manifest.name} {manifest.version}: {records}, read in place")
-    for name, split in manifest.splits.items():
-        print_line(f"  {name:<12} {split.records:>10,} records in {count(len(split.shards), 'file')}")
-    for reason, rejected in manifest.rejects.get("by_reason", {}).items():
-        print_line(f"  {reason:<12} {rejected:>10,} records left out")
-    for note in done.notes:
-        print_line(f"  {note}")
-    print_line("The records are read as this says; to change it, edit it in a file, given by --spec:\nfeatures:")
-    for name, words in manifest.spec["features"].items():
+def _features(done: "recordmill.Published") -> Iterator[str]:
+    yield "The records are read as this says; to change it, edit it in a file, given by --spec:\nfeatures:"
+    for name, words in done.manifest.spec["features"].items():
         if len(words.get("classes", ())) > MOST_SHOWN:
             file = f"{done.folder}/vocabularies/{name}.vocabulary.txt"
             words = {option: value for option, value in words.items() if option != "classes"} | {"classes_file": file}
-        print_line(f"  {name}: {json.dumps(words)}")
-    print_line(f"  in {done.folder}")
+        yield f"  {name}: {json.dumps(words)}"
 
 
 def doctor(
