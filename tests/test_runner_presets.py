@@ -36,7 +36,6 @@ from recordmill.pipeline.build.runners.job_server import (
     JobServerError,
     find_java,
     java_version,
-    pair_for,
 )
 from recordmill.pipeline.spec.model import Spec
 from tests.constants import constants
@@ -62,18 +61,12 @@ def test_without_a_jar_a_build_says_which_one_the_cluster_needs(flink: FakeFlink
         run(spec, "", options, Listener())
 
 
-def test_only_the_pair_that_was_run_says_so() -> None:
+def test_other_clusters_are_refused(flink: FakeFlink) -> None:
     assert [(pair.flink, pair.beam) for pair in PAIRS if pair.was_run] == [("1.19", "2.62.0")]
-    assert pair_for("1.1.19") is None
-
-
-def test_a_version_without_a_job_server_is_refused(flink: FakeFlink) -> None:
-    flink.overview["flink-version"] = "1.14.6"
-    with raises(RunnerError, flink.url, "Flink 1.14.6", "1.19, 1.20, 2.0", "--flink-jar"):
-        find_jar(FlinkOptions(flink.url))
-
-
-def test_a_cluster_needs_an_address() -> None:
+    for version in ("1.14.6", "1.1.19"):
+        flink.overview["flink-version"] = version
+        with raises(RunnerError, flink.url, f"Flink {version}", "1.19, 1.20, 2.0", "--flink-jar"):
+            find_jar(FlinkOptions(flink.url))
     with raises(RunnerError, "--runner flink", "--flink-master HOST:PORT"):
         FlinkCluster(FlinkOptions())
 

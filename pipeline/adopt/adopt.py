@@ -38,7 +38,7 @@ from recordmill.pipeline.reader.frame_walk import FrameWalk
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.files import LocalFiles, StoreFiles
 from recordmill.pipeline.versions import leases, publishing
-from recordmill.pipeline.versions.base import Base, awaits_approval
+from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.build_folders import RUN, building_folder, remove_run
 from recordmill.pipeline.versions.forgotten import Forgotten, add_forgotten, places
 from recordmill.pipeline.versions.history import recorded
@@ -68,14 +68,14 @@ def adopt(
     found = listing.find(files, adoption.files, store.url)
     beside = listing.beside(files, found)
     sighting = _digest(adoption.options, [(each.split, *each.sighting) for each in found], sorted(beside.items()))
-    if done := _same(sighting, found, _base(adoption)):
+    if done := _same(sighting, found, Base.read(adoption.output, adoption.dataset, is_adopted=True)):
         return done
     inside = [each for each in found if "://" not in each.root and not os.path.isabs(each.root)]
     own = {os.path.normpath(os.path.join(each.root, each.name)).split("/")[0] for each in inside}
     publishing.check_output(adoption.output, own)
     store.check_conditions()
     with recorded(store.url, "adopt", "") as changes, leases.hold(store, leases.BUILD, on_wait) as lease:
-        base = _base(adoption)
+        base = Base.read(adoption.output, adoption.dataset, is_adopted=True)
         if done := _same(sighting, found, base):
             return done
         work = Path(building_folder(store.url), _digest(adoption.output)[:16], f"{RUN}adopt")
@@ -104,16 +104,7 @@ def adopt(
         if manifest.version != base.version:
             changes |= {"version": manifest.version, "live_after": base.version if breaches else manifest.version}
             changes |= {"rejects": manifest.rejects["by_reason"], "held_back": breaches}
-    return Published(
-        publishing.version_path(store.url, manifest.version),
-        manifest,
-        is_new=earlier is None,
-        went_live=not breaches and manifest.version != base.version,
-        was_live=not awaits_approval(base.latest, manifest),
-        before=base.version,
-        breaches=breaches,
-        notes=guessed.notes,
-    )
+    return Published.of(base, manifest, breaches, is_new=earlier is None, notes=guessed.notes)
 
 
 class TooManyLeftOutError(AdoptError):
@@ -146,20 +137,13 @@ def _gate(base: Base, manifest: Manifest) -> Json:
     return {"live": base.version, "figures": {lost.rule: {lost.subject: share}}, "breaches": breaches}
 
 
-def _base(adoption: Adoption) -> Base:
-    base = Base.read(adoption.output, adoption.dataset)
-    if base.live is not None and not base.live.adopted:
-        raise OutputError(f"the output {adoption.output} holds a built dataset: give another for adopted files")
-    return base
-
-
 def _same(sighting: str, found: Sequence[Found], base: Base) -> Published | None:
     """Returns the live version if it is known to be of these files and options."""
     latest, live = base.latest, base.live
     if latest is None or live is None or base.holds_forgotten_rows or base.missing or sighting not in latest.same:
         return None
     remember(base.output, {each.root for each in found})
-    return Published(str(base.folder), live, is_new=False, went_live=False, before=live.version)
+    return Published.of(base, live, is_new=False)
 
 
 def _check_unchanged(adoption: Adoption, files: StoreFiles, found: Sequence[Found]) -> None:

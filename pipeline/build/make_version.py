@@ -216,23 +216,14 @@ class _Attempt:
         breaches = breach_lines(gate) + undone(self.build.base, manifest)
         for line in gate.get("not_compared", ()):
             self.listener.on_note(f"the gate did not compare {line}")
-        goes_live = not breaches
         manifest = replace(manifest, gate=gate)
-        manifest = publishing.publish(self.build.base, context.assembled, manifest, self.lease, live=goes_live)
-        if goes_live:
+        manifest = publishing.publish(self.build.base, context.assembled, manifest, self.lease, live=not breaches)
+        if not breaches:
             self.build.remember(manifest, self.plan.source_key, self.build.listing_key)
         for name in (name for name, split in manifest.splits.items() if not split.records):
             self.listener.on_note(f"the split '{name}' has no records")
-        return Published(
-            publishing.version_path(self.build.output, manifest.version),
-            manifest,
-            is_new=True,
-            went_live=goes_live,
-            before=self.build.base.version,
-            breaches=breaches,
-            built_spans=tuple(self.plan.spans.built),
-            kept_spans=tuple(self.plan.spans.kept),
-        )
+        spans = {"built_spans": tuple(self.plan.spans.built), "kept_spans": tuple(self.plan.spans.kept)}
+        return Published.of(self.build.base, manifest, breaches, is_new=True, **spans)
 
     def _stay(self) -> Published:
         """Keeps the live version, which has the same bytes."""

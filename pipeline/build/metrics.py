@@ -46,7 +46,7 @@ def write_metrics(path: str, entry: Mapping[str, Any], output: str) -> str | Non
     """Writes the file, with facts of the output's live version; returns a warning if that fails."""
     live = None
     try:
-        with suppress(UserError):
+        with suppress(UserError, OSError):
             live = live_manifest(output)
         write_atomically(path, to_openmetrics(entry, live).encode())
     except OSError as error:

@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import ExitCode, UserError
-from recordmill.pipeline.versions.base import Base, is_rolled_back
+from recordmill.pipeline.versions.base import Base, awaits_approval, is_rolled_back
+from recordmill.pipeline.versions.publishing import version_path
 
 ROLLED_BACK = "a version of the same inputs was rolled back"  # the line of a version that would undo a person's act
 
@@ -38,6 +40,19 @@ class Published:
     """The spans that this build read."""
     kept_spans: tuple[str, ...] = ()
     """The spans that it kept."""
+
+    @classmethod
+    def of(cls, base: Base, manifest: Manifest, breaches: tuple[str, ...] = (), **more: Any) -> "Published":
+        """Makes the outcome of a version compared with the live one, which may be itself."""
+        return cls(
+            version_path(base.output, manifest.version),
+            manifest,
+            went_live=not breaches and manifest.version != base.version,
+            was_live=not awaits_approval(base.latest, manifest),
+            before=base.version,
+            breaches=breaches,
+            **more,
+        )
 
     @property
     def exit_code(self) -> ExitCode:

@@ -13,7 +13,7 @@ from recordmill.pipeline.dataset.manifest import Manifest, version_folder
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.facts.sidecars import SIDECARS
 from recordmill.pipeline.versions import publishing
-from recordmill.pipeline.versions.base import Base, awaits_approval
+from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.outcome import Published, undone
 from recordmill.pipeline.versions.stores.open_store import open_location
 
@@ -35,15 +35,7 @@ def earlier_version(build: Build, plan: BuildPlan) -> Published | None:
     if not breaches:
         publishing.make_live_again(base, version)
         build.remember(version, plan.source_key, build.listing_key)
-    return Published(
-        str(folder),
-        version,
-        is_new=False,
-        went_live=not breaches and version.version != base.version,
-        was_live=not awaits_approval(base.latest, version),
-        before=base.version,
-        breaches=breaches,
-    )
+    return Published.of(base, version, breaches, is_new=False)
 
 
 def find_version(build: Build, plan: BuildPlan) -> Manifest | None:

@@ -19,6 +19,7 @@ from recordmill.pipeline.build.runners.job import RunnerError
 
 WORKER = "recordmill-worker"
 POOL = re.compile(r"[\w.-]+:\d+")
+SHA256 = re.compile(r"[0-9A-Fa-f]{64}")
 SLOT_SECONDS = 180.0
 CACHE_MILLISECONDS = 5_000
 """The life of an idle worker, which Beam keeps for a later step of the same job only. Steps follow one another sooner,
@@ -59,8 +60,15 @@ class FlinkOptions:
 
 def find_jar(options: FlinkOptions) -> Path:
     """Finds the given jar. Raises: RunnerError: it is missing or another; or, without one, names the needed jar."""
+    jar, sha256 = Path(options.jar), options.jar_sha256
+    if sha256 and not SHA256.fullmatch(sha256):
+        raise RunnerError(f"--flink-jar-sha256 '{sha256}' is not a SHA-256: give its 64 hexadecimal digits")
     if options.jar:
-        return job_server.find_jar(options.jar, options.jar_sha256)
+        if not jar.is_file():
+            raise RunnerError(f"the jar {jar} is missing: --flink-jar names a file")
+        if sha256 and (now := job_server.digest(jar)) != sha256.lower():
+            raise RunnerError(f"{jar} has the SHA-256 {now}, not {sha256}, and is not started")
+        return jar
     version = FlinkRest(options.master).overview().version if options.master else job_server.PAIRS[0].flink
     flink = f"Flink {version}" + (f" at {options.master}" if options.master else "")
     if (pair := job_server.pair_for(version)) is None:

@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recordmill.pipeline.build.runners import child_process
-from recordmill.pipeline.build.runners.job import RunnerError
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
 
@@ -29,7 +28,6 @@ OLDEST_JAVA = 11
 OPENS = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "nio", "util")]
 LOG_BYTES = 64 << 10  # the end of the log, to be searched for a reason
 MAVEN_CENTRAL = "https://repo.maven.apache.org/maven2/org/apache/beam"
-SHA256 = re.compile(r"[0-9A-Fa-f]{64}")
 
 
 class JobServerError(UserError):
@@ -166,17 +164,6 @@ def pair_for(version: str) -> VersionPair | None:
     """Returns the pair of a cluster's version, such as 1.19.3; None if Beam has no runner for it."""
     minor = ".".join(version.split(".")[:2])
     return next((pair for pair in PAIRS if pair.flink == minor), None)
-
-
-def find_jar(name: str, sha256: str = "") -> Path:
-    """Finds the jar's file, and checks its digest, if one is given. Raises: RunnerError."""
-    if sha256 and not SHA256.fullmatch(sha256):
-        raise RunnerError(f"--flink-jar-sha256 '{sha256}' is not a SHA-256: give its 64 hexadecimal digits")
-    if not Path(name).is_file():
-        raise RunnerError(f"the jar {name} is missing: --flink-jar names a file")
-    if sha256 and (now := digest(Path(name))) != sha256.lower():
-        raise RunnerError(f"{name} has the SHA-256 {now}, not {sha256}, and is not started")
-    return Path(name)
 
 
 def digest(jar: Path) -> str:
