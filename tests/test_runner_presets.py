@@ -33,7 +33,6 @@ from recordmill.pipeline.build.runners.job import RunnerError
 from recordmill.pipeline.build.runners.job_server import (
     PAIRS,
     JobServer,
-    JobServerError,
     find_java,
     java_version,
 )
@@ -173,7 +172,7 @@ def test_a_job_server_is_started_and_stopped(tmp_path: Path) -> None:
 
 
 def test_a_job_server_that_ends_gives_its_reason(tmp_path: Path) -> None:
-    with raises(JobServerError, "status 1", "java.net.BindException: Address in use", tmp_path):
+    with raises(RunnerError, "status 1", "java.net.BindException: Address in use", tmp_path):
         JobServer([sys.executable, "-c", SERVER, "fail"], str(tmp_path)).start()
 
 
@@ -194,13 +193,13 @@ def test_a_job_server_ends_with_a_driver_that_is_killed(tmp_path: Path) -> None:
 
 def test_java_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with raises(JobServerError, f"JAVA_HOME={tmp_path}", "bin/java", "Java 11"):
+    with raises(RunnerError, f"JAVA_HOME={tmp_path}", "bin/java", "Java 11"):
         find_java()
     java = tmp_path / "bin/java"
     java.parent.mkdir()
     java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
     java.chmod(0o755)
-    with raises(JobServerError, java, "Java 8", "needs 11"):
+    with raises(RunnerError, java, "Java 8", "needs 11"):
         java_version(find_java())
     java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.15\" 2025-04-15' >&2\n")
     assert java_version(find_java()) == 17

@@ -81,7 +81,8 @@ def adopt(
         work = Path(building_folder(store.url), _digest(adoption.output)[:16], f"{RUN}adopt")
         work.mkdir(parents=True, exist_ok=True)
         scanned = list(_scan(adoption, files, found, base, work, on_plan))
-        _check_unchanged(adoption, files.again(), found)
+        for each in sorted({*found} ^ {*listing.find(files.again(), adoption.files, store.url)}):
+            raise ChangedError(f"{each.info.path} changed while files were read: adopt again when nothing writes them")
         said = {name: files.read(file.path) for name, file in beside.items()}
         base, left_out = _forgotten(files, scanned, base, adoption.key)
         manifest, guessed = _assemble(adoption, scanned, said, base, left_out, work / "version")
@@ -144,13 +145,6 @@ def _same(sighting: str, found: Sequence[Found], base: Base) -> Published | None
         return None
     remember(base.output, {each.root for each in found})
     return Published.of(base, live, is_new=False)
-
-
-def _check_unchanged(adoption: Adoption, files: StoreFiles, found: Sequence[Found]) -> None:
-    """Lists the files again. Raises: ChangedError."""
-    now = set(listing.find(files, adoption.files, open_store(adoption.output).url))
-    for each in sorted({*found} ^ now):
-        raise ChangedError(f"{each.info.path} changed while files were read: adopt again when nothing writes them")
 
 
 def _digest(*parts: Any) -> str:

@@ -102,8 +102,7 @@ class FlinkCluster:
     def start(self) -> str:
         """Starts the job server, unless it runs; returns its address.
 
-        Raises: RunnerError: the jar is missing or another. JobServerError: Java is missing, or the server does not
-        start.
+        Raises: RunnerError: the jar is missing or another, Java is missing, or the server does not start.
         """
         if self._server is None:
             java = job_server.find_java()

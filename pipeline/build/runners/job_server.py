@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recordmill.pipeline.build.runners import child_process
-from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.build.runners.job import RunnerError
 from recordmill.pipeline.safe_text import cut
 
 START_SECONDS = 120.0
@@ -30,29 +30,25 @@ LOG_BYTES = 64 << 10  # the end of the log, to be searched for a reason
 MAVEN_CENTRAL = "https://repo.maven.apache.org/maven2/org/apache/beam"
 
 
-class JobServerError(UserError):
-    """Java or the job server is missing, or does not start."""
-
-
 def find_java() -> str:
-    """Finds the Java program of `JAVA_HOME`, or else the first on the path. Raises: JobServerError: it is missing."""
+    """Finds the Java program of `JAVA_HOME`, or else the first on the path. Raises: RunnerError: it is missing."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(str(Path(home, "bin", "java")) if home else "java")
     if java is None:
         where = f"JAVA_HOME={home} holds no bin/java" if home else "the PATH has no java"
-        raise JobServerError(f"{where}: --runner flink needs Java {OLDEST_JAVA} or newer for Beam's job server")
+        raise RunnerError(f"{where}: --runner flink needs Java {OLDEST_JAVA} or newer for Beam's job server")
     return java
 
 
 def java_version(java: str) -> int:
-    """Asks a Java program for its major version. Raises: JobServerError: it does not run, or is older than 11."""
+    """Asks a Java program for its major version. Raises: RunnerError: it does not run, or is older than 11."""
     try:
         text = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr  # noqa: S603
         version = int(re.findall(r'version "(?:1\.)?(\d+)', text)[0])
     except (OSError, subprocess.SubprocessError, IndexError) as error:
-        raise JobServerError(f"{java} -version fails: {type(error).__name__}") from None
+        raise RunnerError(f"{java} -version fails: {type(error).__name__}") from None
     if version < OLDEST_JAVA:
-        raise JobServerError(f"{java} is Java {version}: Beam's job server needs {OLDEST_JAVA} or newer")
+        raise RunnerError(f"{java} is Java {version}: Beam's job server needs {OLDEST_JAVA} or newer")
     return version
 
 
@@ -71,7 +67,7 @@ class JobServer:
     def start(self) -> None:
         """Starts the server, unless it runs, and waits until it listens.
 
-        Raises: JobServerError: it ends early, or does not listen in time.
+        Raises: RunnerError: it ends early, or does not listen in time.
         """
         if self._process is not None and self._process.poll() is None:
             return
@@ -101,10 +97,10 @@ class JobServer:
         end = time.monotonic() + START_SECONDS
         while not listens(port):
             if (status := self._process.poll()) is not None:
-                raise JobServerError(f"Beam's job server ended at once, with status {status}: {self._reason()}")
+                raise RunnerError(f"Beam's job server ended at once, with status {status}: {self._reason()}")
             if time.monotonic() > end:
                 self.stop()
-                raise JobServerError(f"Beam's job server does not listen after {START_SECONDS:.0f} s: see {self.log}")
+                raise RunnerError(f"Beam's job server does not listen after {START_SECONDS:.0f} s: see {self.log}")
             time.sleep(0.1)
 
     def _reason(self) -> str:
