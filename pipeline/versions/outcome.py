@@ -27,19 +27,19 @@ class Published:
     is_new: bool
     """Whether this call made the version."""
     went_live: bool = True
-    """Whether `LATEST` moved to the version; False if it was already live, is held back."""
+    """Whether `LATEST` moved to the version; False if it was already live or is held back."""
     was_live: bool = False
     """Whether the version was live earlier: a rollback makes it live, not an approval."""
     before: str | None = None
     """The live version before, if any."""
     breaches: tuple[str, ...] = ()
     """A line for each breached limit of the gate, and for a rollback; any holds the version back."""
-    notes: Sequence[str] = ()
-    """Lines on guesses, losses and features left out by an adoption."""
     built_spans: tuple[str, ...] = ()
     """The spans that this build read."""
     kept_spans: tuple[str, ...] = ()
     """The spans that it kept."""
+    notes: Sequence[str] = ()
+    """Lines on guesses, losses and features left out by an adoption."""
 
     @classmethod
     def of(cls, base: Base, manifest: Manifest, breaches: tuple[str, ...] = (), **more: Any) -> "Published":
