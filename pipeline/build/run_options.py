@@ -49,7 +49,7 @@ class RunOptions:
     compact: bool = False
     """Whether to read all spans again and merge them into the usual number of shards."""
     limit: int | None = None
-    """About how many rows a trial version has, sampled by key hash; None: a build of all rows."""
+    """About how many rows to build, sampled by key hash; None: all."""
     flink: FlinkOptions = FlinkOptions()
     """The options of the runner `flink`."""
     metrics: str | None = None
