@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.adopt.adopt import open_tfrecords
     from recordmill.pipeline.build.build import build
     from recordmill.pipeline.build.images.transcode import decodable
-    from recordmill.pipeline.build.run_options import GateBreachedError, Published, RunOptions
+    from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.errors import DatasetError, UserError
     from recordmill.pipeline.reader.input import Input
     from recordmill.pipeline.reader.iteration import with_progress
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.reader.rows import DamagedRecordError
     from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
     from recordmill.pipeline.verify.files import serving_model
+    from recordmill.pipeline.versions.outcome import GateBreachedError, Published
     from recordmill.transforms.contract.stored import ArraySpec, Ragged
 
 __all__ = [
@@ -95,8 +96,10 @@ def _load(name: str) -> Any:
             from recordmill.pipeline import errors as module
         case "build":
             from recordmill.pipeline.build import build as module
-        case "GateBreachedError" | "Published" | "RunOptions":
+        case "RunOptions":
             from recordmill.pipeline.build import run_options as module
+        case "GateBreachedError" | "Published":
+            from recordmill.pipeline.versions import outcome as module
         case "decodable":
             from recordmill.pipeline.build.images import transcode as module
         case "Spec" | "load_spec" | "parse_spec":

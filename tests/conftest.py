@@ -13,9 +13,9 @@ from hypothesis import settings
 from recordmill import Dataset, open_dataset
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.inputs import input_table
-from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.versions import leases, publishing
+from recordmill.pipeline.versions.outcome import Published
 from recordmill.pipeline.versions.stores.traffic import TRAFFIC
 from recordmill.transforms.numpy import opencv
 from tests.constants import constants

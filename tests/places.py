@@ -86,7 +86,7 @@ WRITERS = {
         "_write_profile _write_rejects assemble clear write_span_files write_tfds_files write_tft_files"
     ),
     "pipeline/build/runners/flink_cluster": "FlinkCluster.__init__ FlinkCluster.start",
-    "pipeline/build/runners/job_server": "JobServer.start _fetch",
+    "pipeline/build/runners/job_server": "JobServer.start",
     "pipeline/build/worker/packing": "ImageSpill._write",
     "pipeline/cli/inspect_commands": "preview report",
     "pipeline/cli/screen": "quiet",

@@ -165,9 +165,7 @@ def test_damage_is_a_reject_with_its_place(tmp_path: Path, capsys: pytest.Captur
     assert not (out / "LATEST").exists()
     (entry,) = read_history(str(out))
     assert (entry["end"], entry["rejects"]["damaged_record"]) == ("failed", 2)
-    assert run("adopt", tmp_path / "old", "-o", out, "--max-share", "0.5", "--metrics", tmp_path / "m.prom") == 0
-    written = 'recordmill_build_rows{dataset="out",outcome="written"} 9\n'
-    assert written in (tmp_path / "m.prom").read_text()
+    assert run("adopt", tmp_path / "old", "-o", out, "--max-share", "0.5") == 0
     dataset = open_dataset(out)
     lines = [
         json.loads(line) for file in (dataset.folder / "rejects").iterdir() for line in file.read_text().splitlines()
@@ -288,24 +286,31 @@ def test_a_forgotten_key_stays_out_of_every_file(tmp_path: Path) -> None:
 
 
 def test_a_version_that_lost_files_is_held_back(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out, old = tmp_path / "out", tmp_path / "old"
+    """Also where a version of the files that are left was live before: then a rollback is the way."""
+    out, old, versions = tmp_path / "out", tmp_path / "old", list[str]()
     for number, name in enumerate(NAMES[:2]):
         tfrecords.write(old / name, map(tfrecords.row, range(60 * number, 60 * number + 60)))
-    run("adopt", f"{old}/*", "-o", out)
-    live = open_dataset(out).version
+        assert run("adopt", f"{old}/*", "-o", out) == 0
+        versions.append(open_dataset(out).version)
     (old / NAMES[1]).rename(tmp_path / "away")
-    assert run("adopt", f"{old}/*", "-o", out, "--metrics", tmp_path / "m.prom") == 4
-    assert_names(capsys.readouterr().out, "held back", "120 → 60 records", f"`recordmill versions approve {out}`")
+    back = f"`recordmill versions rollback {out} {versions[0]}`"
+    for name, remedy in (("out", back), ("new", f"`recordmill versions approve {tmp_path / 'new'}")):
+        if name == "new":
+            run("adopt", tmp_path / "away", f"{old}/*", "-o", tmp_path / name)
+        assert run("adopt", f"{old}/*", "-o", tmp_path / name, "--metrics", tmp_path / "m.prom") == 4
+        assert_names(capsys.readouterr().err, "120 → 60 records", remedy)
+        with raises(UserError, "120 → 60 records", remedy):
+            open_tfrecords(f"{old}/*", tmp_path / name)
     metrics = (tmp_path / "m.prom").read_text()
-    assert 'recordmill_gate_figure{dataset="out",rule="rows_lost",subject="all"} 0.5\n' in metrics
-    assert f'version="{live}"' in metrics
-    with raises(UserError, "120 → 60 records", "approve"):
-        open_tfrecords(f"{old}/*", out)
-    assert run("versions", "approve", out) == 0
-    assert len(open_tfrecords(f"{old}/*", out).source("train")) == 60
+    assert 'recordmill_gate_figure{dataset="new",rule="rows_lost",subject="all"} 0.5\n' in metrics
+    assert 'recordmill_build_rows{dataset="new",outcome="written"} 60\n' in metrics
+    assert f'version="{open_dataset(tmp_path / "new").version}"' in metrics
+    assert run("versions", "rollback", out, versions[0]) == run("versions", "approve", tmp_path / "new") == 0
+    for name in ("out", "new"):
+        assert len(open_tfrecords(f"{old}/*", tmp_path / name).source("train")) == 60
 
 
-def test_a_rollback_is_not_undone(old: Path, tmp_path: Path) -> None:
+def test_a_rollback_is_not_undone(old: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     run("adopt", f"{old}/*", "-o", out)
     first = open_dataset(out).version
@@ -314,6 +319,8 @@ def test_a_rollback_is_not_undone(old: Path, tmp_path: Path) -> None:
     run("versions", "rollback", out)
     code = run("adopt", f"{old}/*", "-o", out)
     assert (code, open_dataset(out).version) == (4, first)
+    assert_names(capsys.readouterr().err, "rolled back", f"{first} stays live", f"`recordmill versions approve {out} ")
+    assert open_tfrecords(f"{old}/*", out).version == first
 
 
 def test_names_beside_the_files_are_part_of_what_is_adopted(old: Path, tmp_path: Path) -> None:

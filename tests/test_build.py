@@ -16,10 +16,11 @@ from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.beam.runners import RunnerError
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.results.results import NothingToPublishError, ReconcileError
-from recordmill.pipeline.build.run_options import Published, RunOptions
+from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.dataset.placement import Layout, hash_keys
 from recordmill.pipeline.spec.features.image import Image
 from recordmill.pipeline.spec.model import Spec, parse_spec
+from recordmill.pipeline.versions.outcome import Published
 from recordmill.pipeline.versions.publishing import OutputError
 from recordmill.pipeline.versions.stores.local import LocalStore
 from tests.messages import raises

@@ -10,9 +10,10 @@ import pytest
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.make_version import NothingMendedError
-from recordmill.pipeline.build.run_options import Published, RunOptions
+from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.errors import UserError, code_of
 from recordmill.pipeline.spec.model import load_spec, parse_spec
+from recordmill.pipeline.versions.outcome import Published
 from tests.messages import raises
 
 pytestmark = pytest.mark.slow

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from recordmill import open_dataset
 from recordmill.pipeline.build.base.live_analysis import continues
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.run_options import Listener, Published
+from recordmill.pipeline.build.run_options import Listener
 from recordmill.pipeline.build.summaries.words import class_names
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions import acts
+from recordmill.pipeline.versions.outcome import Published
 from recordmill.pipeline.versions.stores.base import OutputError
 from tests.messages import assert_names, raises
 from tests.publish import make_live

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from recordmill.pipeline.build.context.reports import Progress
-from recordmill.pipeline.build.run_options import Published
-from recordmill.pipeline.cli.display import LOOKING, Display, State, print_published
+from recordmill.pipeline.cli.display import LOOKING, Display, State
 from recordmill.pipeline.cli.screen import Screen
+from recordmill.pipeline.cli.show import print_published
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 from recordmill.pipeline.facts.version import learned_from_rejects
+from recordmill.pipeline.versions.outcome import Published
 from recordmill.pipeline.versions.stores.local import LocalStore
 from tests.forked import wait_until
 from tests.messages import assert_names

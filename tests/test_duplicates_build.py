@@ -10,10 +10,11 @@ import pytest
 from recordmill import open_dataset
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.duplicates.find import DuplicatesError
-from recordmill.pipeline.build.run_options import Listener, Published, RunOptions
-from recordmill.pipeline.cli.display import print_published
+from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.cli.screen import Screen
+from recordmill.pipeline.cli.show import print_published
 from recordmill.pipeline.spec.model import Spec, parse_spec
+from recordmill.pipeline.versions.outcome import Published
 from tests.messages import assert_names, raises
 from tests.opened import opened
 from tests.pictures import photo, saved

@@ -16,9 +16,10 @@ from recordmill.pipeline.build.inputs import input_table
 from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.plan.under_way import Build, InputsChangedError, check_unchanged
 from recordmill.pipeline.build.publish.same_version import find_version
-from recordmill.pipeline.build.run_options import Published, RunOptions
+from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import load_spec
+from recordmill.pipeline.versions.outcome import Published
 from tests.constants import constants
 from tests.messages import raises
 from tests.opened import opened

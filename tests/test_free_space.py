@@ -22,12 +22,13 @@ from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.plan.plan import BuildPlan, NoSpaceError, check_free_space, make_plan, size
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import InputsChangedError, check_unchanged
-from recordmill.pipeline.build.run_options import Listener, Published
+from recordmill.pipeline.build.run_options import Listener
 from recordmill.pipeline.build.worker.read_chunk import ChunkReader
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import parse_spec
+from recordmill.pipeline.versions.outcome import Published
 from recordmill.pipeline.versions.stores.base import OutputError
 from tests.messages import assert_names, raises
 from tests.tables import tar, write

@@ -19,11 +19,12 @@ from recordmill.pipeline.build.base.live_analysis import (
     published_spec,
 )
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.run_options import Listener, Published
+from recordmill.pipeline.build.run_options import Listener
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.graphs import UnsafeGraphError
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import load_spec, parse_spec
+from recordmill.pipeline.versions.outcome import Published
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.local import LocalStore
 from tests.messages import assert_names, raises

@@ -10,13 +10,13 @@ import pytest
 from PIL import Image
 
 from recordmill import GateBreachedError, build, load_spec
-from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.cli.session import change_lines
 from recordmill.pipeline.dataset.manifest import read_latest
 from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.spec.gate import Gate
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.acts import approve, rollback
+from recordmill.pipeline.versions.outcome import Published
 from recordmill.pipeline.versions.stores.base import OutputError
 from tests.messages import assert_names, raises
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.compare.gate import breach_lines, gate_entry
+from recordmill.pipeline.compare.figures import breach_lines
+from recordmill.pipeline.compare.gate import gate_entry
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Latest, Manifest, Shard, Span, Split
 from recordmill.pipeline.dataset.profile import FeatureProfile, to_text
 from recordmill.pipeline.spec.model import parse_spec

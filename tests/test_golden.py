@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.build.run_options import Published
+from recordmill.pipeline.versions.outcome import Published
 from tests.conftest import build_every_kind
 
 PATTERNS = ("kinds-*", "transform_fn/assets/*", "tokenizers/*", "*.json", "*.txt")

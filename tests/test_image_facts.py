@@ -19,9 +19,8 @@ from PIL import Image as Picture
 from recordmill import build, load_spec, open_dataset
 from recordmill.dataset import Dataset
 from recordmill.pipeline.build.context import build_context
-from recordmill.pipeline.cli.display import print_published
 from recordmill.pipeline.cli.screen import Screen
-from recordmill.pipeline.cli.show import print_dataset
+from recordmill.pipeline.cli.show import print_dataset, print_published
 from recordmill.pipeline.facts.page import report_of
 from recordmill.pipeline.facts.sidecars import card
 from recordmill.pipeline.forecast import rehearsal

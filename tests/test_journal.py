@@ -11,10 +11,11 @@ import pytest
 from recordmill import RunOptions, build, parse_spec
 from recordmill.pipeline.build.journal import Journal
 from recordmill.pipeline.build.metrics import to_openmetrics, write_metrics
-from recordmill.pipeline.build.run_options import Listener, Published, Stage
+from recordmill.pipeline.build.run_options import Listener, Stage
 from recordmill.pipeline.dataset.manifest import Span
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.versions.history import public_message, read_history, within
+from recordmill.pipeline.versions.outcome import Published
 from tests.messages import assert_names, raises
 from tests.test_publishing import manifest, publish
 
@@ -133,7 +134,7 @@ def test_metrics_of_a_version_and_of_a_failure(tmp_path: Path) -> None:
         "build_rejected_rows", "gate_breaches")}  # fmt: skip
     path = tmp_path / "d.prom"
     path.write_text("old")
-    assert write_metrics(str(path), {"name": "d", "exit_code": 75}, None) is None
+    assert write_metrics(str(path), {"name": "d", "exit_code": 75}, str(tmp_path / "out")) is None
     text = path.read_text()
     assert 'recordmill_build_exit_code{dataset="d"} 75\n' in text
     assert ("build_rejected_rows" in text, text.endswith("# EOF\n")) == (False, True), "nothing says that none was"
@@ -141,20 +142,18 @@ def test_metrics_of_a_version_and_of_a_failure(tmp_path: Path) -> None:
 
 
 def test_a_failed_build_has_metrics_too(output: str, tmp_path: Path) -> None:
-    journal(output, metrics=str(tmp_path / "d.prom")).end(ExitCode.REJECTS, "too many rejects")
-    text = (tmp_path / "d.prom").read_text()
-    assert 'recordmill_build_exit_code{dataset="d"} 5' in text
-    assert 'recordmill_live_info{dataset="d",version="v1"} 1' in text
-    assert read_history(output)[-1]["name"] == "d", "a spec that cannot be read names no dataset: the live version does"
-
-
-def test_a_build_of_options_that_contradict_each_other_has_metrics_too(tmp_path: Path) -> None:
-    metrics = tmp_path / "d.prom"
+    """Also of a spec that cannot be read, and so names no dataset: the live version does, or else the output."""
+    options = RunOptions(spans=("a",), compact=True, metrics=str(tmp_path / "d.prom"))
+    for folder, name, version in ((output, "d", ',version="v1"'), (str(tmp_path / "cats"), "cats", None)):
+        Journal(folder, options).end(ExitCode.REJECTS, "too many rejects")
+        text = (tmp_path / "d.prom").read_text()
+        assert f'recordmill_build_exit_code{{dataset="{name}"}} 5\n' in text
+        assert ("live_info" in text) == (version is not None)
+        assert f'recordmill_live_info{{dataset="{name}"{version}}} 1\n' in text or version is None
+    assert read_history(output)[-1]["name"] == "d"
     with raises(UserError, "--span", "--compact"):
-        build(parse_spec(SPEC), str(tmp_path / "out"), RunOptions(spans=("a",), compact=True, metrics=str(metrics)))
-    assert 'recordmill_build_exit_code{dataset="d"} 1\n' in metrics.read_text()
-    Journal(str(tmp_path / "cats"), RunOptions(metrics=str(metrics))).end(ExitCode.ERROR, "the spec is no YAML")
-    assert 'recordmill_build_exit_code{dataset="cats"} 1\n' in metrics.read_text()
+        build(parse_spec(SPEC), str(tmp_path / "new"), options)
+    assert 'recordmill_build_exit_code{dataset="d"} 1\n' in (tmp_path / "d.prom").read_text()
 
 
 @pytest.mark.slow

@@ -20,11 +20,12 @@ from recordmill.pipeline.build.beam import runners
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.plan.plan import make_plan
-from recordmill.pipeline.build.run_options import Published, RunOptions
+from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.build.texts import encode as text_encoding
 from recordmill.pipeline.build.texts.encode import RowEncoder
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
+from recordmill.pipeline.versions.outcome import Published
 from recordmill.transforms.contract.bounds import TOKENIZED
 from recordmill.transforms.contract.kinds.pair import PairOptions
 from recordmill.transforms.contract.kinds.text import TextOptions

@@ -13,13 +13,14 @@ from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE
 from recordmill.pipeline.build.plan.keys import listing_key
 from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
 from recordmill.pipeline.build.publish.same_version import GRAPHS
-from recordmill.pipeline.build.run_options import GateBreachedError, Listener, Published, RunOptions, Stage
+from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
 from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.pipeline.verify.parity import with_parity
 from recordmill.pipeline.verify.verify import verify
+from recordmill.pipeline.versions.outcome import GateBreachedError, Published
 from tests.opened import opened
 from tests.pictures import photo, saved
 

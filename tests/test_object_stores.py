@@ -22,12 +22,13 @@ from recordmill import open_dataset
 from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.beam.steps import UnreachableError, probe_workers
 from recordmill.pipeline.build.build import build, source_files
-from recordmill.pipeline.build.run_options import Published, RunOptions
+from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.errors import DatasetError, ExitCode
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions.history import read_history
+from recordmill.pipeline.versions.outcome import Published
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators

@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.spec.model import parse_spec
+from recordmill.pipeline.versions.outcome import Published
 
 SPEC = """
 name: notes

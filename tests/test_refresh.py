@@ -9,9 +9,10 @@ import pytest
 from PIL import Image
 
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.run_options import Listener, Published, Stage
+from recordmill.pipeline.build.run_options import Listener, Stage
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.acts import rollback
+from recordmill.pipeline.versions.outcome import Published
 from tests.messages import assert_names
 
 SPEC = """

@@ -16,11 +16,11 @@ from recordmill.pipeline.build.attempt.failures import DiskError
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.context.reports import FOLDERS, chunk_step, shard_step, write_report
-from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.build_folders import building_folder, builds, remove_build, remove_run
+from recordmill.pipeline.versions.outcome import Published
 from recordmill.pipeline.versions.stores.local import LocalStore
 from tests.messages import assert_names, raises
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.run_options import GateBreachedError, Published
 from recordmill.pipeline.dataset.manifest import Latest
 from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.spec.model import parse_spec
@@ -18,6 +17,7 @@ from recordmill.pipeline.versions.acts import approve, reject, rollback
 from recordmill.pipeline.versions.history import read_history
 from recordmill.pipeline.versions.latest import latest_of
 from recordmill.pipeline.versions.listing import list_versions
+from recordmill.pipeline.versions.outcome import GateBreachedError, Published
 from recordmill.pipeline.versions.prune import prune
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators

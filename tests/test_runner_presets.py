@@ -11,19 +11,18 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from functools import partial
-from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from recordmill.pipeline import parallel as counting
+from recordmill.pipeline.build.build import run
+from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.build.runners import worker_environment as environments
 from recordmill.pipeline.build.runners.flink_cluster import (
     FlinkCluster,
     FlinkOptions,
+    find_jar,
     flink_presets,
     free_slots,
     with_presets,
@@ -33,21 +32,14 @@ from recordmill.pipeline.build.runners.flink_job import FlinkRest
 from recordmill.pipeline.build.runners.job import RunnerError
 from recordmill.pipeline.build.runners.job_server import (
     PAIRS,
-    REPOSITORY,
     JobServer,
-    JobServerError,
-    find_jar,
     find_java,
     java_version,
-    pair_for,
 )
+from recordmill.pipeline.spec.model import Spec
 from tests.constants import constants
 from tests.fake_flink import FakeFlink, fake_flink
 from tests.messages import raises
-
-JAR = "org.example:job-server:1.2"
-PATH = Path("org/example/job-server/1.2/job-server-1.2.jar")
-CONTENT = b"a jar"
 
 
 @pytest.fixture
@@ -56,28 +48,24 @@ def flink() -> Iterator[FakeFlink]:
         yield cluster
 
 
-@pytest.mark.parametrize(("version", "coordinates"), [
-    ("1.19.3", "org.apache.beam:beam-runners-flink-1.19-job-server:2.62.0"),
-    ("1.20.0", "org.apache.beam:beam-runners-flink-1.20-job-server:2.77.0"),
-    ("2.0.1", "org.apache.beam:beam-runners-flink-2.0-job-server:2.77.0"),
+@pytest.mark.parametrize(("version", "server"), [
+    ("1.19.3", "beam-runners-flink-1.19-job-server/2.62.0/beam-runners-flink-1.19-job-server-2.62.0.jar"),
+    ("2.0.1", "beam-runners-flink-2.0-job-server/2.77.0/beam-runners-flink-2.0-job-server-2.77.0.jar"),
 ])  # fmt: skip
-def test_the_job_server_fits_the_cluster(flink: FakeFlink, version: str, coordinates: str) -> None:
+def test_without_a_jar_a_build_says_which_one_the_cluster_needs(flink: FakeFlink, version: str, server: str) -> None:
     flink.overview["flink-version"] = version
-    assert FlinkCluster(FlinkOptions(flink.url)).jar() == coordinates
+    spec, options = Spec.model_construct(), RunOptions("flink", flink=FlinkOptions(flink.url))
+    address = f"https://repo.maven.apache.org/maven2/org/apache/beam/{server}"
+    with raises(RunnerError, f"Flink {version} at {flink.url}", f"`curl -fO {address}`", "--flink-jar"):
+        run(spec, "", options, Listener())
 
 
-def test_only_the_pair_that_was_run_says_so() -> None:
+def test_other_clusters_are_refused(flink: FakeFlink) -> None:
     assert [(pair.flink, pair.beam) for pair in PAIRS if pair.was_run] == [("1.19", "2.62.0")]
-    assert pair_for("1.1.19") is None
-
-
-def test_a_version_without_a_job_server_is_refused(flink: FakeFlink) -> None:
-    flink.overview["flink-version"] = "1.14.6"
-    with raises(RunnerError, flink.url, "Flink 1.14.6", "1.19, 1.20, 2.0", "--flink-jar"):
-        FlinkCluster(FlinkOptions(flink.url)).jar()
-
-
-def test_a_cluster_needs_an_address() -> None:
+    for version in ("1.14.6", "1.1.19"):
+        flink.overview["flink-version"] = version
+        with raises(RunnerError, flink.url, f"Flink {version}", "1.19, 1.20, 2.0", "--flink-jar"):
+            find_jar(FlinkOptions(flink.url))
     with raises(RunnerError, "--runner flink", "--flink-master HOST:PORT"):
         FlinkCluster(FlinkOptions())
 
@@ -133,125 +121,17 @@ def test_threads_are_those_of_the_container(
         assert environments.worker_threads() == 5
 
 
-@contextmanager
-def served(handler: Any, host: str = "127.0.0.1") -> Iterator[str]:
-    """Answers requests; yields the server's URL."""
-    with ThreadingHTTPServer((host, 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://{host}:{server.server_port}"
-        server.shutdown()
-
-
-@pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A Maven repository on a socket, and a cache of its own."""
-    folder = tmp_path / "repository"
-    jar = folder / PATH
-    jar.parent.mkdir(parents=True)
-    jar.write_bytes(CONTENT)
-    jar.with_name(f"{jar.name}.sha1").write_text(hashlib.sha1(CONTENT, usedforsecurity=False).hexdigest())
-    with served(partial(SimpleHTTPRequestHandler, directory=str(folder))) as url:
-        monkeypatch.setenv(REPOSITORY, url)
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-        yield folder
-
-
-def test_a_jar_is_fetched_once_and_checked_each_time(repository: Path) -> None:
-    jar = find_jar(JAR)
-    assert jar.read_bytes() == CONTENT
-    (repository / PATH).unlink()
-    assert find_jar(JAR) == jar
-    jar.write_bytes(b"another jar")
-    found, wanted = (hashlib.sha256(data).hexdigest() for data in (b"another jar", CONTENT))
-    with raises(RunnerError, jar, f"{found}, not {wanted}", "remove it"):
-        find_jar(JAR)
-
-
-def test_a_jar_that_was_cut_is_not_kept(repository: Path) -> None:
-    (repository / PATH).write_bytes(CONTENT[:-1])
-    with raises(RunnerError, PATH, "not fetched whole", "SHA-1"):
-        find_jar(JAR)
-    with raises(RunnerError, "not fetched whole"):
-        find_jar(JAR)
-
-
-def test_a_pinned_jar_is_no_other(repository: Path, tmp_path: Path) -> None:
-    assert find_jar(JAR, hashlib.sha256(CONTENT).hexdigest()).is_file()
-    with raises(RunnerError, hashlib.sha256(CONTENT).hexdigest(), f"not {'0' * 64}"):
-        find_jar(JAR, "0" * 64)
-    (tmp_path / "own.jar").write_bytes(CONTENT)
-    with raises(RunnerError, "own.jar", f"not {'0' * 64}"):
-        find_jar(str(tmp_path / "own.jar"), "0" * 64)
+def test_a_jar_is_a_file_with_the_given_digest(tmp_path: Path) -> None:
+    jar, digest = tmp_path / "own.jar", hashlib.sha256(b"a jar").hexdigest()
+    with raises(RunnerError, jar, "missing", "--flink-jar"):
+        find_jar(FlinkOptions(jar=str(jar)))
+    jar.write_bytes(b"a jar")
+    for pinned in ("", digest, digest.upper()):
+        assert find_jar(FlinkOptions(jar=str(jar), jar_sha256=pinned)) == jar
+    with raises(RunnerError, jar, digest, f"not {'0' * 64}"):
+        find_jar(FlinkOptions(jar=str(jar), jar_sha256="0" * 64))
     with raises(RunnerError, "--flink-jar-sha256 'abc'", "64 hexadecimal digits"):
-        find_jar(JAR, "abc")
-
-
-def test_a_jar_of_unknown_digest_comes_by_https(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(REPOSITORY, "http://repository.example:1/maven")
-    with raises(RunnerError, "http://repository.example:1/", PATH, "https", "--flink-jar-sha256"):
-        find_jar(JAR)
-    with raises(RunnerError, "http://repository.example:1/", "--flink-jar, or another repository"):  # no such host
-        find_jar(JAR, "0" * 64)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="127.0.0.2 is an address of this machine on Linux alone")
-def test_a_jar_does_not_come_by_http_after_all(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Moved(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:  # noqa: N802 - the library's name
-            self.send_response(302)
-            self.send_header("Location", f"{other}{self.path}")
-            self.end_headers()
-
-    files = partial(SimpleHTTPRequestHandler, directory=str(repository))
-    with served(files, "127.0.0.2") as other, served(Moved) as url:
-        monkeypatch.setenv(REPOSITORY, url)
-        with raises(RunnerError, f"{other}/", PATH, "https", "--flink-jar-sha256"):
-            find_jar(JAR)
-        assert find_jar(JAR, hashlib.sha256(CONTENT).hexdigest()).read_bytes() == CONTENT
-
-
-def test_an_empty_note_of_the_digest_counts_as_none(repository: Path) -> None:
-    jar = find_jar(JAR)
-    jar.with_suffix(".sha256").write_text("")
-    jar.write_bytes(b"another jar")
-    assert find_jar(JAR).read_bytes() == CONTENT
-    assert jar.with_suffix(".sha256").read_text() == hashlib.sha256(CONTENT).hexdigest()
-
-
-def test_a_repository_that_is_no_url_is_named_without_its_password(
-    repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(REPOSITORY, "https://user:secret-word@localhost/repo")
-    with raises(RunnerError, "https://localhost/repo/org", "user and a password", "--flink-jar") as caught:
-        find_jar(JAR)
-    assert "secret-word" not in str(caught.value)
-
-
-def test_an_answer_that_was_cut_is_one_line(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Cut(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_GET(self) -> None:  # noqa: N802 - the library's name
-            self.send_response(200)
-            self.send_header("Transfer-Encoding", "chunked")
-            self.end_headers()
-            self.wfile.write(b"ff\r\nhalf of it")
-            self.close_connection = True
-
-    with served(Cut) as url:
-        monkeypatch.setenv(REPOSITORY, url)
-        with raises(RunnerError, PATH, "IncompleteRead", "--flink-jar"):
-            find_jar(JAR)
-
-
-def test_a_jar_that_is_nowhere_is_named(repository: Path) -> None:
-    find_jar(JAR)
-    with raises(RunnerError, "com/other/job-server/1.2/job-server-1.2.jar", "HTTP 404", "--flink-jar", REPOSITORY):
-        find_jar("com.other:job-server:1.2")
-    with raises(RunnerError, "jar org.example:..:1", "GROUP:ARTIFACT:VERSION"):
-        find_jar("org.example:..:1")
-    with raises(RunnerError, "jar gone.jar", "--flink-jar", "GROUP:ARTIFACT:VERSION"):
-        find_jar("gone.jar")
+        find_jar(FlinkOptions(jar=str(jar), jar_sha256="abc"))
 
 
 SERVER = """
@@ -292,7 +172,7 @@ def test_a_job_server_is_started_and_stopped(tmp_path: Path) -> None:
 
 
 def test_a_job_server_that_ends_gives_its_reason(tmp_path: Path) -> None:
-    with raises(JobServerError, "status 1", "java.net.BindException: Address in use", tmp_path):
+    with raises(RunnerError, "status 1", "java.net.BindException: Address in use", tmp_path):
         JobServer([sys.executable, "-c", SERVER, "fail"], str(tmp_path)).start()
 
 
@@ -313,13 +193,13 @@ def test_a_job_server_ends_with_a_driver_that_is_killed(tmp_path: Path) -> None:
 
 def test_java_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with raises(JobServerError, f"JAVA_HOME={tmp_path}", "bin/java", "Java 11"):
+    with raises(RunnerError, f"JAVA_HOME={tmp_path}", "bin/java", "Java 11"):
         find_java()
     java = tmp_path / "bin/java"
     java.parent.mkdir()
     java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
     java.chmod(0o755)
-    with raises(JobServerError, java, "Java 8", "needs 11"):
+    with raises(RunnerError, java, "Java 8", "needs 11"):
         java_version(find_java())
     java.write_text("#!/bin/sh\necho 'openjdk version \"17.0.15\" 2025-04-15' >&2\n")
     assert java_version(find_java()) == 17

@@ -147,10 +147,11 @@ def test_a_feature(
 
 def test_each_of_several_sources_with_its_share(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     sources = (
-        {"format": "jsonl", "path": "old", "read": 310, "written": 300, "rejected": 10},
+        {"format": "jsonl", "path": "old", "read": 312, "written": 300, "rejected": 10, "forgotten": 2},
         {"format": "csv", "path": "[new].csv", "read": 700, "written": 700, "rejected": 0},
     )
     lines = shown(capsys, replace(MANIFEST, sources=sources), tmp_path)
-    at = lines.index("source | rows read | written | share | rejected")
-    assert lines[at + 1 : at + 3] == ["jsonl old | 310 | 300 | 30.0% | 10", "csv [new].csv | 700 | 700 | 70.0% | 0"]
+    at = lines.index("source | rows read | written | share | rejected | forgotten")
+    rows = ["jsonl old | 312 | 300 | 30.0% | 10 | 2", "csv [new].csv | 700 | 700 | 70.0% | 0 | 0"]
+    assert lines[at + 1 : at + 3] == rows
     assert not [line for line in shown(capsys, MANIFEST, tmp_path) if "share" in line]

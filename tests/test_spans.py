@@ -20,7 +20,7 @@ from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.make_version import NothingMendedError
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.plan.under_way import Build
-from recordmill.pipeline.build.run_options import Listener, Published, RunOptions
+from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
@@ -28,6 +28,7 @@ from recordmill.pipeline.forget import forget
 from recordmill.pipeline.sources.files import FileInfo, LocalFiles
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import parse_spec
+from recordmill.pipeline.versions.outcome import Published
 from tests import tables
 from tests.messages import assert_names, raises
 

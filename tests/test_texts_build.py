@@ -11,8 +11,8 @@ import pytest
 
 from recordmill import Dataset, DatasetError, open_dataset
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.spec.model import load_spec
+from recordmill.pipeline.versions.outcome import Published
 from tests.messages import assert_names, raises
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,6 @@ from tokenizers import Tokenizer
 
 from recordmill import Dataset, open_dataset
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.run_options import Published
 from recordmill.pipeline.build.worker.build_shard import expand, too_much_in_windows
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.compare.diff import diff
@@ -24,6 +23,7 @@ from recordmill.pipeline.rows import KEY_ALONE, open_records
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
 from recordmill.pipeline.verify.shards import RecordChecks
 from recordmill.pipeline.verify.verify import verify
+from recordmill.pipeline.versions.outcome import Published
 from recordmill.transforms.contract.kinds.text import TextOptions, Window
 from recordmill.transforms.contract.stored import KEY
 from recordmill.transforms.numpy.tokenizers import TextTokenizer

@@ -12,7 +12,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
@@ -28,8 +28,9 @@ from recordmill.pipeline.adopt.files import MAX_SHARE, AdoptError, Adoption, Cha
 from recordmill.pipeline.adopt.guess import Guessed, Guesser
 from recordmill.pipeline.adopt.scanned import OnBytes, Scanned, is_done, key_of, read_scan, scan_file, take_over
 from recordmill.pipeline.adopt.stated import read_as_stated, with_classes
+from recordmill.pipeline.compare.figures import Figure, breach_lines
 from recordmill.pipeline.dataset.adopted_files import remember
-from recordmill.pipeline.dataset.manifest import Json, Latest, Manifest, version_folder
+from recordmill.pipeline.dataset.manifest import Json, Manifest
 from recordmill.pipeline.errors import ExitCode, did_you_mean, listed
 from recordmill.pipeline.parallel import cores, in_order
 from recordmill.pipeline.reader import wire
@@ -37,27 +38,17 @@ from recordmill.pipeline.reader.frame_walk import FrameWalk
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.files import LocalFiles, StoreFiles
 from recordmill.pipeline.versions import leases, publishing
-from recordmill.pipeline.versions.base import Base, is_rolled_back
+from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.build_folders import RUN, building_folder, remove_run
 from recordmill.pipeline.versions.forgotten import Forgotten, add_forgotten, places
 from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.leases import OnWait
+from recordmill.pipeline.versions.outcome import ROLLED_BACK, GateBreachedError, Published, undone
 from recordmill.pipeline.versions.stores.base import OutputError
-from recordmill.pipeline.versions.stores.open_store import open_location, open_store
+from recordmill.pipeline.versions.stores.open_store import open_store
 
 FETCHES = 8  # files of a bucket at once
 LOST, LEAST = 0.1, 100  # lost of so many live records, more hold a version back: the gate's `rows_lost` and `min_rows`
-
-
-@dataclass(frozen=True)
-class Adopted:
-    """The outcome."""
-
-    folder: str
-    manifest: Manifest
-    is_new: bool  # whether this call made or found a version that was not live
-    held_back: str = ""  # why the version is not live, for people
-    notes: Sequence[str] = ()  # lines on guesses, losses and features left out
 
 
 LeftOut: TypeAlias = Mapping[int, Mapping[int, wire.Lists | None]]  # by file, forgotten records with their lists
@@ -66,7 +57,7 @@ OnPlan = Callable[[int], OnBytes]  # takes the bytes to read, and returns a func
 
 def adopt(
     adoption: Adoption, on_wait: OnWait = lambda _: None, on_plan: OnPlan = lambda size: lambda read: None
-) -> Adopted:
+) -> Published:
     """Adopts files, and publishes a version unless nothing changed since the live one.
 
     Raises:
@@ -77,20 +68,21 @@ def adopt(
     found = listing.find(files, adoption.files, store.url)
     beside = listing.beside(files, found)
     sighting = _digest(adoption.options, [(each.split, *each.sighting) for each in found], sorted(beside.items()))
-    if done := _same(sighting, found, _base(adoption)):
+    if done := _same(sighting, found, Base.read(adoption.output, adoption.dataset, is_adopted=True)):
         return done
     inside = [each for each in found if "://" not in each.root and not os.path.isabs(each.root)]
     own = {os.path.normpath(os.path.join(each.root, each.name)).split("/")[0] for each in inside}
     publishing.check_output(adoption.output, own)
     store.check_conditions()
     with recorded(store.url, "adopt", "") as changes, leases.hold(store, leases.BUILD, on_wait) as lease:
-        base = _base(adoption)
+        base = Base.read(adoption.output, adoption.dataset, is_adopted=True)
         if done := _same(sighting, found, base):
             return done
         work = Path(building_folder(store.url), _digest(adoption.output)[:16], f"{RUN}adopt")
         work.mkdir(parents=True, exist_ok=True)
         scanned = list(_scan(adoption, files, found, base, work, on_plan))
-        _check_unchanged(adoption, files.again(), found)
+        for each in sorted({*found} ^ {*listing.find(files.again(), adoption.files, store.url)}):
+            raise ChangedError(f"{each.info.path} changed while files were read: adopt again when nothing writes them")
         said = {name: files.read(file.path) for name, file in beside.items()}
         base, left_out = _forgotten(files, scanned, base, adoption.key)
         manifest, guessed = _assemble(adoption, scanned, said, base, left_out, work / "version")
@@ -98,24 +90,22 @@ def adopt(
             changes["rejects"] = manifest.rejects["by_reason"]
             raise TooManyLeftOutError(why)
         manifest = replace(manifest, gate=_gate(base, manifest))
-        held = [f"the files hold {breach['detail']}" for breach in manifest.gate.get("breaches", ())]
-        held += ["a version of the same files was rolled back"] * is_rolled_back(base.latest, manifest)
-        live, key = not held, manifest.build_key
-        if earlier := publishing.find_version(store.url, manifest.source_key, lambda each: each.build_key == key):
-            manifest, is_new = earlier, earlier.version != base.version
-            if live:
-                publishing.make_live(store, lambda latest: _checked(base, latest, manifest))
+        breaches, key = breach_lines(manifest.gate) + undone(base, manifest), manifest.build_key
+        earlier = publishing.find_version(store.url, manifest.source_key, lambda each: each.build_key == key)
+        if earlier is None:
+            manifest = publishing.publish(base, str(work / "version"), manifest, lease, live=not breaches)
         else:
-            manifest, is_new = publishing.publish(base, str(work / "version"), manifest, lease, live=live), True
+            manifest = earlier
+            if not breaches:
+                publishing.make_live_again(base, manifest)
         with suppress(OutputError):  # the next adoption is only slower
             publishing.remember_same(store.url, manifest.version, sighting)
         remember(store.url, {each.root for each in found})
         remove_run(work)
-        if is_new:
-            changes |= {"version": manifest.version, "live_after": manifest.version if live else base.version}
-            changes |= {"rejects": manifest.rejects["by_reason"], "held_back": held}
-    folder = str(version_folder(open_location(store.url), manifest.version))
-    return Adopted(folder, manifest, is_new, "; ".join(held), guessed.notes)
+        if manifest.version != base.version:
+            changes |= {"version": manifest.version, "live_after": base.version if breaches else manifest.version}
+            changes |= {"rejects": manifest.rejects["by_reason"], "held_back": breaches}
+    return Published.of(base, manifest, breaches, is_new=earlier is None, notes=guessed.notes)
 
 
 class TooManyLeftOutError(AdoptError):
@@ -128,7 +118,7 @@ def _too_many(adoption: Adoption, scanned: Sequence[Scanned], manifest: Manifest
     """Says which records cannot be read if their share, with that of lost bytes, is over the limit; else empty."""
     read, sizes = manifest.rows["read"], [each.found.info.bytes for each in scanned]
     lost = sum(sizes) - sum(int(each.offsets[-1]) for each in scanned)
-    share = manifest.rows["rejected"] / max(1, read) + lost / max(1, *sizes, sum(sizes))
+    share = manifest.rows["rejected"] / max(1, read) + lost / max(1, sum(sizes))
     if share <= adoption.max_share:
         return ""
     reasons = ", ".join(f"{reason}: {records:,}" for reason, records in manifest.rejects["by_reason"].items())
@@ -142,38 +132,19 @@ def _gate(base: Base, manifest: Manifest) -> Json:
     if base.live is None:
         return {}
     before, after = (each.rows["written"] + each.rows.get("forgotten", 0) for each in (base.live, manifest))
-    share, detail = max(0.0, 1 - after / max(1, before)), f"{before:,} → {after:,} records"
-    breach = {"rule": "rows_lost", "subject": "all", "figure": share, "limit": LOST, "detail": detail}
-    breaches = [breach] if share > LOST and before >= LEAST else []
-    return {"live": base.version, "figures": {"rows_lost": {"all": share}}, "breaches": breaches}
+    share, limit = max(0.0, 1 - after / max(1, before)), LOST if before >= LEAST else None
+    lost = Figure("rows_lost", "all", share, f"{before:,} → {after:,} records", limit=limit)
+    breaches = [lost.to_json()] if lost.is_breach else []
+    return {"live": base.version, "figures": {lost.rule: {lost.subject: share}}, "breaches": breaches}
 
 
-def _checked(base: Base, latest: Latest | None, manifest: Manifest) -> Manifest:
-    base.check(latest)
-    return manifest
-
-
-def _base(adoption: Adoption) -> Base:
-    base = Base.read(adoption.output, adoption.dataset)
-    if base.live is not None and not base.live.adopted:
-        raise OutputError(f"the output {adoption.output} holds a built dataset: give another for adopted files")
-    return base
-
-
-def _same(sighting: str, found: Sequence[Found], base: Base) -> Adopted | None:
+def _same(sighting: str, found: Sequence[Found], base: Base) -> Published | None:
     """Returns the live version if it is known to be of these files and options."""
     latest, live = base.latest, base.live
     if latest is None or live is None or base.holds_forgotten_rows or base.missing or sighting not in latest.same:
         return None
     remember(base.output, {each.root for each in found})
-    return Adopted(str(base.folder), live, is_new=False)
-
-
-def _check_unchanged(adoption: Adoption, files: StoreFiles, found: Sequence[Found]) -> None:
-    """Lists the files again. Raises: ChangedError."""
-    now = set(listing.find(files, adoption.files, open_store(adoption.output).url))
-    for each in sorted({*found} ^ now):
-        raise ChangedError(f"{each.info.path} changed while files were read: adopt again when nothing writes them")
+    return Published.of(base, live, is_new=False)
 
 
 def _digest(*parts: Any) -> str:
@@ -302,10 +273,12 @@ def open_tfrecords(
     globs = {split: list(map(str, some)) for split, some in lists.items()}
     stated = None if features is None else {each: with_classes(words) for each, words in features.items()}
     done = adopt(Adoption(globs, str(index), stated, label, key, splits or {}, name, max_share))
-    if done.manifest.gate.get("breaches") and done.held_back:
-        raise AdoptError(f"{index}: {done.held_back}: restore the files, or `recordmill versions approve {index}`")
+    if done.breaches not in ((), (ROLLED_BACK,)):
+        raise GateBreachedError(done.reason(str(index)), done)
     for note in done.notes:
         logging.getLogger("recordmill").warning("%s", note)
-    for reason, records in done.manifest.rejects.get("by_reason", {}).items() if done.is_new else ():
+    for reason, records in (
+        done.manifest.rejects.get("by_reason", {}).items() if done.exit_code is ExitCode.PUBLISHED else ()
+    ):
         logging.getLogger("recordmill").warning("%d records are left out: %s", records, reason)
     return open_dataset(index, files=[glob for some in globs.values() for glob in some])

@@ -6,7 +6,6 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.reader import wire
 from recordmill.pipeline.versions.files import inventory
 from recordmill.pipeline.versions.forgotten import FORGOTTEN, Forgotten
+from recordmill.pipeline.versions.latest import now
 from recordmill.pipeline.versions.publishing import version_name
 
 REJECTS_FILE = "rejects/rejected-00000-of-00001.jsonl"
@@ -89,7 +89,7 @@ class Assembly:
             sources=({"format": "adopted", "path": ", ".join(given), **rows},),
             rejects=rejects,
             spec=self._spec(),
-            provenance={"built_at": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "source_key": key, **forgotten},
+            provenance={"built_at": now(), "source_key": key, **forgotten},
             adopted={"files": given, **({"key": self._key()} if self.key is not None else {})},
             files=inventory(str(self.folder), ()),
         )
@@ -188,21 +188,25 @@ class Assembly:
         return {"count": total.values, "minimum": float(total.low), "maximum": float(total.high or 0)}
 
     def _write_rejects(self) -> Json:
-        path, lines = path_within(self.folder, REJECTS_FILE), 0
+        path = path_within(self.folder, REJECTS_FILE)
         with open(path, "w", encoding="ascii") as file:
             for each in self.scanned:
                 self.rows["read"] += each.records + each.lost
                 for reject in self._rejects(each):
                     self.reasons[reject["code"]] += 1
                     file.write(json.dumps(reject) + "\n")
-                    lines += 1
-        self.rows["rejected"] = lines
-        if not lines:
+        rejected = self.rows["rejected"] = self.reasons.total()
+        if not rejected:
             os.unlink(path)
             os.rmdir(path.parent)
             return {"by_reason": {}, "in_statistics": 0, "files": []}
         data = path.read_bytes()
-        entry = {"file": REJECTS_FILE, "bytes": len(data), "records": lines, "sha256": hashlib.sha256(data).hexdigest()}
+        entry = {
+            "file": REJECTS_FILE,
+            "bytes": len(data),
+            "records": rejected,
+            "sha256": hashlib.sha256(data).hexdigest(),
+        }
         return {"by_reason": dict(sorted(self.reasons.items())), "in_statistics": 0, "files": [entry]}
 
     def _rejects(self, each: Scanned) -> Iterator[Json]:

@@ -16,8 +16,8 @@ from recordmill.pipeline.build.journal import Journal
 from recordmill.pipeline.build.plan.plan import BuildPlan, check_free_space, make_plan
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.publish.same_version import earlier_version
-from recordmill.pipeline.build.run_options import GateBreachedError, Listener, Published, RunOptions, Stage
-from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster
+from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
+from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster, find_jar, option_names
 from recordmill.pipeline.build.runners.worker_environment import without_cloud_clients
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.private_folder import private_temporary_files
@@ -26,6 +26,7 @@ from recordmill.pipeline.sources.files import Files, StoreFiles
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.build_folders import building_folder, builds
+from recordmill.pipeline.versions.outcome import GateBreachedError, Published
 from recordmill.pipeline.versions.prune import remove_held_back, sweep
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import is_local, open_store
@@ -81,7 +82,9 @@ def build(
 def run(spec: Spec, output: str, options: RunOptions, listener: Listener, *, alone: bool = False) -> Published:
     """Builds as `build`, without journal; returns a version held back. `alone`: no other build uses Beam here."""
     if options.runner == "flink":
-        FlinkCluster(options.flink).jar()  # raises if an option is missing or the cluster does not answer
+        FlinkCluster(options.flink)  # raises if its address is missing
+        if "job_endpoint" not in option_names(options.beam_options):
+            find_jar(options.flink)
     publishing.check_output(output)
     building = building_folder(output, options.work)
     open_store(output).check_conditions()

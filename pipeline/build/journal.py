@@ -10,15 +10,16 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from recordmill.pipeline.build.context.reports import ProgressReader
-from recordmill.pipeline.build.metrics import write_metrics
-from recordmill.pipeline.build.run_options import Listener, Published, RunOptions, Stage
+from recordmill.pipeline.build.metrics import of_version, write_metrics
+from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.history import BUILD, FAILED, STOPPED, Entry, new_entry, note, public_message
 from recordmill.pipeline.versions.latest import now
+from recordmill.pipeline.versions.outcome import Published
 from recordmill.pipeline.versions.stores.traffic import ASKED, TRAFFIC, by_kind
 
 if TYPE_CHECKING:
@@ -78,25 +79,24 @@ class Journal:
         """Records the build's end, its error or version, at the first call; returns warnings of failed writes."""
         if not self._once.acquire(blocking=False):
             return []
-        live = None
-        if self._options.metrics is not None or self.entry["name"] is None:
-            with suppress(UserError, OSError):
-                live = publishing.live_manifest(self._output)
         self._begin(self._stage)
+        if self.entry["name"] is None:
+            self.entry["name"] = posixpath.basename(self._output.rstrip("/"))
+            with suppress(UserError, OSError):
+                self.entry["name"] = getattr(publishing.live_manifest(self._output), "name", self.entry["name"])
         self.entry |= {
             "end": DRY_RUN if published is None and exit_code is ExitCode.PUBLISHED else ENDS.get(exit_code, FAILED),
             "exit_code": int(exit_code),
-            "name": self.entry["name"] or (live.name if live else posixpath.basename(self._output.rstrip("/"))),
             "message": message and public_message(message),
             "ended_at": now(),
             "seconds": round(time.monotonic() - self._began, 3),
             "stages": {name: round(seconds, 3) for name, seconds in self._seconds.items()},
         }
-        self.entry |= _of_version(published) if published else {"rows": self._rows_so_far()}
+        self.entry |= of_version(published) if published else {"rows": self._rows_so_far()}
         self.entry[ASKED] = self._asked(published)
         warnings = [note(self._output, lambda: self.entry)]
         if self._options.metrics is not None:
-            warnings.append(write_metrics(self._options.metrics, self.entry, live))
+            warnings.append(write_metrics(self._options.metrics, self.entry, self._output))
         return [warning for warning in warnings if warning and not (message and warning.endswith(message))]
 
     def _begin(self, stage: Stage) -> None:
@@ -126,16 +126,3 @@ class Journal:
         read = max(counts.get("read", 0), counts.get("look_read", 0))
         rejected = max(counts.get(f"{look}refused", 0) + counts.get(f"{look}dropped", 0) for look in ("", "look_"))
         return {"read": read, "written": counts.get("written", 0), "rejected": rejected}
-
-
-def _of_version(published: Published) -> dict[str, Any]:
-    manifest = published.manifest
-    return {
-        "build_key": manifest.build_key,
-        "version": manifest.version,
-        "rows": dict(manifest.rows),
-        "rejects": dict(manifest.rejects.get("by_reason", {})),
-        "bytes": manifest.bytes,
-        "spans": {"built": list(published.built_spans), "kept": list(published.kept_spans)} if manifest.spans else {},
-        "gate": dict(manifest.gate),
-    }

@@ -31,18 +31,20 @@ from recordmill.pipeline.build.plan.plan import BuildPlan, check_free_space
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import Build, InputsChangedError, check_unchanged
 from recordmill.pipeline.build.publish.assemble import SERVING_FOLDER, assemble, describe_features
-from recordmill.pipeline.build.publish.same_version import find_version, same_as_live, undone
+from recordmill.pipeline.build.publish.same_version import find_version, same_as_live
 from recordmill.pipeline.build.results.results import Results, collect
-from recordmill.pipeline.build.run_options import Listener, Published, Stage
+from recordmill.pipeline.build.run_options import Listener, Stage
 from recordmill.pipeline.build.runners.job import JobFailedError
 from recordmill.pipeline.compare.distributions import drift_lines
-from recordmill.pipeline.compare.gate import breach_lines, gate_entry
+from recordmill.pipeline.compare.figures import breach_lines
+from recordmill.pipeline.compare.gate import gate_entry
 from recordmill.pipeline.compare.versions import id_changes, names_gone
 from recordmill.pipeline.dataset.manifest import LATEST_FILE
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.build_folders import building_folder, end_uploads
+from recordmill.pipeline.versions.outcome import Published, undone
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import is_local, open_store
 from recordmill.transforms.contract.kinds.base import Description
@@ -214,23 +216,14 @@ class _Attempt:
         breaches = breach_lines(gate) + undone(self.build.base, manifest)
         for line in gate.get("not_compared", ()):
             self.listener.on_note(f"the gate did not compare {line}")
-        goes_live = not breaches
         manifest = replace(manifest, gate=gate)
-        manifest = publishing.publish(self.build.base, context.assembled, manifest, self.lease, live=goes_live)
-        if goes_live:
+        manifest = publishing.publish(self.build.base, context.assembled, manifest, self.lease, live=not breaches)
+        if not breaches:
             self.build.remember(manifest, self.plan.source_key, self.build.listing_key)
         for name in (name for name, split in manifest.splits.items() if not split.records):
             self.listener.on_note(f"the split '{name}' has no records")
-        return Published(
-            publishing.version_path(self.build.output, manifest.version),
-            manifest,
-            is_new=True,
-            went_live=goes_live,
-            before=self.build.base.version,
-            breaches=breaches,
-            built_spans=tuple(self.plan.spans.built),
-            kept_spans=tuple(self.plan.spans.kept),
-        )
+        spans = {"built_spans": tuple(self.plan.spans.built), "kept_spans": tuple(self.plan.spans.kept)}
+        return Published.of(self.build.base, manifest, breaches, is_new=True, **spans)
 
     def _stay(self) -> Published:
         """Keeps the live version, which has the same bytes."""

@@ -9,12 +9,14 @@ from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any
 
+from recordmill.pipeline.build.run_options import Stage
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.safe_text import say
 from recordmill.pipeline.sources.faults import REASONS
 from recordmill.pipeline.versions.latest import now
+from recordmill.pipeline.versions.outcome import Published
 from recordmill.pipeline.versions.publishing import live_manifest
 from recordmill.pipeline.versions.stores.traffic import ASKED
 
@@ -37,23 +39,39 @@ HELP = {
 }
 """Each metric's meaning; all are gauges, with the dataset's name as a label."""
 ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
-STAGES = ("plan", "load", "look", "write", "compare", "serve", "publish")
 Sample = tuple[str, dict[str, str], float]
 
 
-def write_metrics(path: str, entry: Mapping[str, Any], live: Manifest | None) -> str | None:
-    """Writes the file; returns a warning if that fails."""
+def write_metrics(path: str, entry: Mapping[str, Any], output: str) -> str | None:
+    """Writes the file, with facts of the output's live version; returns a warning if that fails."""
+    live = None
     try:
+        with suppress(UserError, OSError):
+            live = live_manifest(output)
         write_atomically(path, to_openmetrics(entry, live).encode())
     except OSError as error:
         return f"the metrics were not written: {error}"
     return None
 
 
+def of_version(published: Published) -> dict[str, Any]:
+    """Returns what an entry says of a version."""
+    manifest = published.manifest
+    return {
+        "build_key": manifest.build_key,
+        "version": manifest.version,
+        "rows": dict(manifest.rows),
+        "rejects": dict(manifest.rejects.get("by_reason", {})),
+        "bytes": manifest.bytes,
+        "spans": {"built": list(published.built_spans), "kept": list(published.kept_spans)} if manifest.spans else {},
+        "gate": dict(manifest.gate),
+    }
+
+
 @contextmanager
 def measured(path: str | None, output: str, name: str) -> Iterator[dict[str, Any]]:
     """Yields an adoption's entry, and writes its metrics at the end, also after an error; warns if that fails."""
-    entry, live = dict[str, Any](name=name, exit_code=int(ExitCode.INTERRUPTED)), None
+    entry = dict[str, Any](name=name, exit_code=int(ExitCode.INTERRUPTED))
     try:
         yield entry
     except Exception as error:
@@ -61,9 +79,7 @@ def measured(path: str | None, output: str, name: str) -> Iterator[dict[str, Any
         raise
     finally:
         if path is not None:
-            with suppress(UserError, OSError):
-                live = live_manifest(output)
-            if warning := write_metrics(path, entry | {"ended_at": now()}, live):
+            if warning := write_metrics(path, entry | {"ended_at": now()}, output):
                 say(warning, sys.stderr)
 
 
@@ -86,7 +102,7 @@ def _samples(entry: Mapping[str, Any], live: Manifest | None) -> Iterator[Sample
         yield "build_ended_timestamp_seconds", {}, _seconds(entry["ended_at"])
     spans = {state: len(names) for state, names in entry.get("spans", {}).items()}
     for name, label, known, figures in (
-        ("build_duration_seconds", "stage", STAGES, entry.get("stages", {})),
+        ("build_duration_seconds", "stage", [stage.name.lower() for stage in Stage], entry.get("stages", {})),
         ("build_rows", "outcome", ("read", "written", "rejected", "duplicates"), entry.get("rows", {})),
         ("build_rejected_rows", "reason", REASONS if entry.get("version") else (), entry.get("rejects", {})),
         ("build_spans", "state", ("built", "kept"), spans),

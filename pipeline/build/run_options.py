@@ -1,4 +1,4 @@
-"""The request for a build, and its outcome, without Beam: a command makes the request before it loads."""
+"""The request for a build, without Beam: a command makes it before Beam loads."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,8 +6,6 @@ from enum import StrEnum
 
 from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions
 from recordmill.pipeline.build.runners.job import Job
-from recordmill.pipeline.dataset.manifest import Manifest
-from recordmill.pipeline.errors import ExitCode, UserError
 
 CHUNK_BYTES = 8 << 20  # 8 MiB of rows: a second or less of one worker's time
 
@@ -51,7 +49,7 @@ class RunOptions:
     compact: bool = False
     """Whether to read all spans again and merge them into the usual number of shards."""
     limit: int | None = None
-    """About how many rows a trial version has, sampled by key hash; None: a build of all rows."""
+    """About how many rows to build, sampled by key hash; None: all."""
     flink: FlinkOptions = FlinkOptions()
     """The options of the runner `flink`."""
     metrics: str | None = None
@@ -72,63 +70,3 @@ class Listener:
     """A `Stage` begins, or a wait that no counter shows: a few words for the user."""
     on_job: Callable[[Job | None], None] = lambda job: None
     """A job on a cluster begins, or ends (None); whoever ends the process in between must cancel it."""
-
-
-ROLLED_BACK = "a version of the same inputs was rolled back"  # the line of a version that would undo a person's act
-
-
-@dataclass(frozen=True)
-class Published:
-    """The version that a build made or found."""
-
-    folder: str
-    """Its path or URL."""
-    manifest: Manifest
-    is_new: bool
-    """Whether this build made the version."""
-    went_live: bool = True
-    """Whether `LATEST` moved to the version; False if it was already live, is held back, or is a trial."""
-    was_live: bool = False
-    """Whether the version was live earlier: a rollback makes it live, not an approval."""
-    before: str | None = None
-    """The live version before, if any."""
-    breaches: tuple[str, ...] = ()
-    """A line for each breached limit of the gate, and for a rollback; any holds the version back."""
-    built_spans: tuple[str, ...] = ()
-    """The spans that this build read."""
-    kept_spans: tuple[str, ...] = ()
-    """The spans that it kept."""
-
-    @property
-    def exit_code(self) -> ExitCode:
-        """The exit code of the command."""
-        if self.breaches:
-            return ExitCode.GATE
-        return ExitCode.PUBLISHED if self.went_live else ExitCode.UP_TO_DATE
-
-    def reason(self, output: str) -> str:
-        """Says why the version is held back, and the remedies; a line for each breach."""
-        version = self.manifest.version
-        again = "" if self.is_new else "; it was built before, and nothing was built again"
-        breaches = "".join(f"\n  {line}" for line in self.breaches)
-        given = output if self.is_new else f"{output} {version}"  # its manifest may name another comparison
-        ways = f"`recordmill versions approve {given}` makes it live, `recordmill versions reject {given}` removes it"
-        if self.was_live:
-            ways = f"`recordmill versions rollback {given}` makes it live again"
-        if self.breaches == (ROLLED_BACK,):
-            return f"{version} is held back: {ROLLED_BACK}, and {self.before} stays live{again}\n{ways}"
-        return (
-            f"the gate holds {version} back: it differs too much from {self.before}, which stays live{again}"
-            f"{breaches}\n{ways}; the limits are `gate` in the spec"
-        )
-
-
-class GateBreachedError(UserError):
-    """The version is complete but not live: it differs too much from the live one."""
-
-    exit_code = ExitCode.GATE
-
-    def __init__(self, message: str, published: Published) -> None:
-        super().__init__(message)
-        self.published = published
-        """The version's folder and manifest."""

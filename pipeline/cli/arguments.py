@@ -14,10 +14,13 @@ def named(param: CallbackParam, value: Any) -> Any:
     return value
 
 
-HELP = "The dataset's folder, or its URL."
-DatasetFolder = Annotated[str, Argument(metavar="DIR", help=HELP, show_default=False, callback=named)]
-HELP = "The dataset's folder, or a version's; or its URL."
-VersionFolder = Annotated[str, Argument(help=HELP, show_default=False, callback=named)]
+def to_folder(help_: str, metavar: str | None = None) -> Any:
+    """Makes the argument of a folder or a URL."""
+    return Argument(metavar=metavar, help=help_, show_default=False, callback=named)
+
+
+DatasetFolder = Annotated[str, to_folder("The dataset's folder, or its URL.", "DIR")]
+VersionFolder = Annotated[str, to_folder("The dataset's folder, or a version's; or its URL.")]
 OtherVersion = Annotated[
     str | None,
     Option("--version", help="A version instead of the live one: its name, number, or a part of the name."),

@@ -2,7 +2,8 @@
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,12 +14,11 @@ from typer.exceptions import TyperException
 import recordmill
 from recordmill.pipeline.cli.arguments import AsJson, WorkFolder, to_output
 from recordmill.pipeline.cli.extras import check_extra
-from recordmill.pipeline.cli.screen import Screen, count, print_json, print_line, quiet
-from recordmill.pipeline.errors import ExitCode, UserError
+from recordmill.pipeline.cli.screen import Screen, print_json, print_line, quiet
+from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import printable
 
 if TYPE_CHECKING:
-    from recordmill.pipeline.adopt.adopt import Adopted
     from recordmill.pipeline.build.runners.doctor import SystemCheck
     from recordmill.pipeline.sources.files import Files
 
@@ -39,9 +39,9 @@ def _flink_option(name: str, metavar: str, help_: str) -> Any:
 
 
 FlinkMaster = Annotated[str, _flink_option("MASTER", "HOST:PORT", "The cluster's REST interface for --runner flink.")]
-JAR_HELP = "Beam's job server: a file, or GROUP:ARTIFACT:VERSION; by default the one for the cluster."
-FlinkJar = Annotated[str, _flink_option("JAR", "JAR", JAR_HELP)]
-FlinkJarSha256 = Annotated[str, _flink_option("JAR_SHA256", "HEX", "The jar's digest; by default as fetched.")]
+JAR_HELP = "The file of Beam's job server for the cluster's Flink; without it, the command says which."
+FlinkJar = Annotated[str, _flink_option("JAR", "FILE", JAR_HELP)]
+FlinkJarSha256 = Annotated[str, _flink_option("JAR_SHA256", "HEX", "The jar's required digest.")]
 WORKERS_HELP = "The pool next to each TaskManager, or the program to start; by default recordmill-worker."
 FlinkWorkers = Annotated[str, _flink_option("WORKERS", "HOST:PORT|PROGRAM", WORKERS_HELP)]
 Again = Annotated[bool, Option("--again", help="Reread all content; publish if it or the rejects changed.")]
@@ -267,9 +267,11 @@ def adopt(
     from recordmill.pipeline.adopt.adopt import adopt
     from recordmill.pipeline.adopt.files import Adoption
     from recordmill.pipeline.adopt.stated import read_features
-    from recordmill.pipeline.build.metrics import measured
+    from recordmill.pipeline.build.metrics import measured, of_version
+    from recordmill.pipeline.cli.show import print_published
+    from recordmill.pipeline.versions.outcome import GateBreachedError
 
-    console = Screen(stderr=True, quiet=quietly)
+    console, began = Screen(stderr=True, quiet=quietly), time.monotonic()
     features = None if spec is None else read_features(spec)
     adoption = Adoption(context.meta["splits"], output, features, label, key, _shares(split), name, max_share)
     columns = TextColumn("{task.description}"), BarColumn(bar_width=24), DownloadColumn(), TimeRemainingColumn()
@@ -283,38 +285,21 @@ def adopt(
             return lambda read: bar.advance(task, read)
 
         done = adopt(adoption, lambda holder: console.print(f"waiting for {holder}, which works in {output}"), on_plan)
-        status = ExitCode.GATE if done.held_back else ExitCode.PUBLISHED if done.is_new else ExitCode.UP_TO_DATE
-        made = done.manifest
-        entry |= {"exit_code": int(status), "version": made.version, "rows": made.rows, "gate": made.gate}
-        entry |= {"rejects": made.rejects.get("by_reason", {}), "bytes": made.bytes}
+        entry |= {"exit_code": int(done.exit_code), **of_version(done)}
+    if done.breaches:
+        raise GateBreachedError(done.reason(output), done)
     if not quietly:
-        _print_adopted(done, output)
-    return status
+        print_published(Screen(), done, time.monotonic() - began, [*_features(done)])
+    return done.exit_code
 
 
-def _print_adopted(done: "Adopted", output: str) -> None:
-    manifest, read = done.manifest, done.manifest.rows.get("read", 0)
-    if not done.is_new:
-        print_line(f"Nothing has changed since version {manifest.version}, which is live in {done.folder}")
-        return
-    records = count(read, "record") if manifest.records == read else f"{manifest.records:,} of {read:,} records"
-    print_line(f"Adopted {manifest.name} {manifest.version}: {records}, read in place")
-    for name, split in manifest.splits.items():
-        print_line(f"  {name:<12} {split.records:>10,} records in {count(len(split.shards), 'file')}")
-    for reason, rejected in manifest.rejects.get("by_reason", {}).items():
-        print_line(f"  {reason:<12} {rejected:>10,} records left out")
-    for note in done.notes:
-        print_line(f"  {note}")
-    print_line("The records are read as this says; to change it, edit it in a file, given by --spec:\nfeatures:")
-    for name, words in manifest.spec["features"].items():
+def _features(done: "recordmill.Published") -> Iterator[str]:
+    yield "The records are read as this says; to change it, edit it in a file, given by --spec:\nfeatures:"
+    for name, words in done.manifest.spec["features"].items():
         if len(words.get("classes", ())) > MOST_SHOWN:
             file = f"{done.folder}/vocabularies/{name}.vocabulary.txt"
             words = {option: value for option, value in words.items() if option != "classes"} | {"classes_file": file}
-        print_line(f"  {name}: {json.dumps(words)}")
-    if done.held_back:
-        approve = f"`recordmill versions approve {output}` makes it live"
-        print_line(f"{manifest.version} is held back: {done.held_back}; {approve}")
-    print_line(f"  in {done.folder}")
+        yield f"  {name}: {json.dumps(words)}"
 
 
 def doctor(
@@ -325,7 +310,7 @@ def doctor(
     flink_jar_sha256: FlinkJarSha256 = "",
     flink_workers: FlinkWorkers = "",
 ) -> int:
-    """Check what a build needs: packages, Java, the job server's jar (fetched), the cluster, its workers."""
+    """Check what a build needs: packages, Java, the job server's jar, the cluster, its workers."""
     check_extra()
     from recordmill.pipeline.build.runners.doctor import flink_findings, local_findings
     from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions

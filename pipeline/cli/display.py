@@ -1,23 +1,19 @@
-"""Shows a running build as a live line on a terminal, else as plain lines, and sums up the published version."""
+"""Shows a running build as a live line on a terminal, else as plain lines."""
 
 import threading
 import time
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
 
 from recordmill.pipeline.build.context.reports import ProgressReader
 from recordmill.pipeline.build.run_options import Stage
-from recordmill.pipeline.cli.screen import Screen, count
-from recordmill.pipeline.facts.version import duplicate_warnings, learned_from_rejects, loss_warnings, packed_rows
+from recordmill.pipeline.cli.screen import Screen
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild
     from recordmill.pipeline.build.plan.plan import BuildPlan
-    from recordmill.pipeline.build.run_options import Published
     from recordmill.pipeline.build.runners.job import Job
 
 LOOK_SECONDS = 0.25
@@ -183,40 +179,3 @@ class State:
         self._history = [(t, n) for t, n in self._history if now - t <= RATE_SECONDS] + [(now, done)]
         (first, before), (last, after) = self._history[0], self._history[-1]
         return (after - before) / (last - first) if last > first else 0.0
-
-
-def print_published(console: Screen, published: "Published", seconds: float) -> None:
-    """Prints a build's result: records by split, rejects by reason, bytes, time and place."""
-    show = partial(console.print, soft_wrap=True)
-
-    def line(name: str, number: int, rest: str) -> None:
-        show(f"  {name:<12} {number:>10,} {rest}")
-
-    folder, manifest = published.folder, published.manifest
-    if not published.is_new:
-        same = f"Nothing has changed since version {manifest.version}, which is live in {folder}"
-        if published.went_live:
-            same = f"Version {manifest.version} was built of these inputs: it is live again in {folder}"
-        return show(same)
-    size = decimal(manifest.bytes)
-    show(f"Published {manifest.name} {manifest.version} in {seconds:.1f} s, {size}")
-    for name, split in manifest.splits.items():
-        documents = "" if split.documents is None else f" of {count(split.documents, 'document')}"
-        documents += "" if split.source_rows is None else f", windows of {count(split.source_rows, 'row')},"
-        line(name, split.records, f"records{documents} in {count(len(split.shards), 'shard')}")
-    for _, packed in packed_rows(manifest):
-        show(f"  {'packed':<12} {packed}")
-    reasons = manifest.rejects.get("by_reason", {})
-    line("rejected", sum(reasons.values()), f"of {manifest.rows['read']:,} rows")
-    for reason, rejected in reasons.items():
-        show(f"    {reason:<18} {rejected:>2,}")
-    for learned in learned_from_rejects(manifest):
-        show(f"  {'learned':<12} {learned}")
-    if left_out := manifest.rows.get("duplicates"):
-        line("duplicates", left_out, "rows left out")
-    for warning in duplicate_warnings(manifest.duplicates):
-        show(f"  {'duplicates':<12} {warning}: see `recordmill show`")
-    for _, loss in loss_warnings(manifest):
-        show(f"  {'lost':<12} {loss}")
-    show(f"  in {folder}")
-    return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 import recordmill
-from recordmill.pipeline.cli.arguments import AsJson, DatasetFolder, OtherVersion, VersionFolder, named, to_output
+from recordmill.pipeline.cli.arguments import AsJson, DatasetFolder, OtherVersion, VersionFolder, to_folder, to_output
 from recordmill.pipeline.cli.extras import EXPORT, REPORT, SOURCES, check_extra
 from recordmill.pipeline.cli.screen import count, print_json, print_line, quiet
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
@@ -284,9 +284,7 @@ def _print(report: "Diff | Verification", as_json: bool) -> None:
 
 def export(
     folder: VersionFolder,
-    target: Annotated[
-        str, Argument(metavar="TARGET", help="A new or empty folder.", show_default=False, callback=named)
-    ],
+    target: Annotated[str, to_folder("A new or empty folder.", "TARGET")],
     to: Annotated[str, Option("--to", help="parquet or webdataset.", show_default=False)],
     split: Annotated[str | None, Option(help="Write only this split.")] = None,
     version: OtherVersion = None,

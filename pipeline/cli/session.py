@@ -27,8 +27,9 @@ from recordmill.pipeline.build.attempt.failures import Watch
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.build.runners.job import DryRunFinished
 from recordmill.pipeline.build.runners.worker_environment import set_tensorflow_variables
-from recordmill.pipeline.cli.display import Display, print_published
+from recordmill.pipeline.cli.display import Display
 from recordmill.pipeline.cli.screen import Screen
+from recordmill.pipeline.cli.show import print_published
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.private_folder import remove_private_folder, use_private_folder, usual_folder
 from recordmill.pipeline.safe_text import frames_of, say, summary_of, without_values

@@ -1,7 +1,10 @@
-"""Prints the facts of a version for `recordmill show`; unknown values, such as a later kind, never fail."""
+"""Prints a version's facts for `recordmill show`, which no later kind fails; and a build's or adoption's result."""
 
+from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
+from rich.filesize import decimal
 from rich.table import Table
 
 from recordmill.pipeline.cli.screen import Screen, count, plain_table
@@ -11,11 +14,13 @@ from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifes
 from recordmill.pipeline.facts.version import (
     VersionFacts,
     duplicate_lines,
+    duplicate_warnings,
     learned_from_rejects,
     loss_warnings,
     packed_rows,
 )
 from recordmill.pipeline.versions.listing import Version
+from recordmill.pipeline.versions.outcome import Published
 
 SHOWN_CLASSES = 10
 
@@ -101,13 +106,13 @@ def _print_rows(console: Screen, manifest: Manifest) -> None:
 
 def _sources(manifest: Manifest) -> Table:
     total = sum(source.get("written", 0) for source in manifest.sources)
-    dropped = any(source.get("duplicates") for source in manifest.sources)
-    numbers = ["\nrows read", "\nwritten", "\nshare", "\nrejected", *(["\nduplicates"] if dropped else [])]
+    fates = [fate for fate in ("duplicates", "forgotten") if any(source.get(fate) for source in manifest.sources)]
+    numbers = ["\nrows read", "\nwritten", "\nshare", "\nrejected", *(f"\n{fate}" for fate in fates)]
     table = plain_table("\nsource", *numbers, right=numbers)
     for source in manifest.sources:
         read, written, rejected = (source.get(name, 0) for name in ("read", "written", "rejected"))
         counts = (f"{read:,}", f"{written:,}", f"{written / total:.1%}" if total else "", f"{rejected:,}")
-        left_out = [f"{source.get('duplicates', 0):,}"] if dropped else []
+        left_out = [f"{source.get(fate, 0):,}" for fate in fates]
         table.add_row(f"{source.get('format', '')} {source.get('path', '')}", *counts, *left_out)
     return table
 
@@ -124,3 +129,43 @@ def _print_gate(console: Screen, manifest: Manifest) -> None:
             console.print(f"  {line}", soft_wrap=True)
         for line in manifest.gate.get("not_compared", ()):
             console.print(f"  not compared: {line}", soft_wrap=True)
+
+
+def print_published(console: Screen, published: Published, seconds: float, features: Sequence[str] = ()) -> None:
+    """Prints the result of a build or an adoption: records by split, rejects by reason, bytes, time and place."""
+    show = partial(console.print, soft_wrap=True)
+
+    def line(name: str, number: int, rest: str) -> None:
+        show(f"  {name:<12} {number:>10,} {rest}")
+
+    folder, manifest = published.folder, published.manifest
+    if not published.is_new:
+        same = f"Nothing has changed since version {manifest.version}, which is live in {folder}"
+        if published.went_live:
+            same = f"Version {manifest.version} was built of these inputs: it is live again in {folder}"
+        return show(same)
+    size = decimal(manifest.bytes)
+    done, part = ("Adopted", "file") if manifest.adopted else ("Published", "shard")
+    show(f"{done} {manifest.name} {manifest.version} in {seconds:.1f} s, {size}")
+    for name, split in manifest.splits.items():
+        documents = "" if split.documents is None else f" of {count(split.documents, 'document')}"
+        documents += "" if split.source_rows is None else f", windows of {count(split.source_rows, 'row')},"
+        line(name, split.records, f"records{documents} in {count(len(split.shards), part)}")
+    for _, packed in packed_rows(manifest):
+        show(f"  {'packed':<12} {packed}")
+    reasons = manifest.rejects.get("by_reason", {})
+    line("rejected", sum(reasons.values()), f"of {manifest.rows['read']:,} rows")
+    for reason, rejected in reasons.items():
+        show(f"    {reason:<18} {rejected:>2,}")
+    for learned in learned_from_rejects(manifest):
+        show(f"  {'learned':<12} {learned}")
+    if left_out := manifest.rows.get("duplicates"):
+        line("duplicates", left_out, "rows left out")
+    for warning in duplicate_warnings(manifest.duplicates):
+        show(f"  {'duplicates':<12} {warning}: see `recordmill show`")
+    losses = [loss for _, loss in loss_warnings(manifest)]
+    for loss in losses:
+        show(f"  {'lost':<12} {loss}")
+    for words in (*(f"  {note}" for note in published.notes if note not in losses), *features, f"  in {folder}"):
+        show(words)
+    return None

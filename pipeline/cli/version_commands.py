@@ -239,8 +239,7 @@ def print_table(versions: Iterable["Version"], shared: Mapping[str, int] = Mappi
 
 
 def _marks(version: "Version") -> Iterator[str]:
-    marks = {"live": version.is_live, "held back": version.is_held_back}
-    marks |= {"pinned": version.is_pinned}
+    marks = {"live": version.is_live, "held back": version.is_held_back, "pinned": version.is_pinned}
     yield from (mark for mark, is_so in marks.items() if is_so)
     if version.held_by:
         yield f"held by {version.held_by[0]}"

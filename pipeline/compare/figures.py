@@ -86,3 +86,8 @@ def rise(
 def read_breaches(gate: Mapping[str, Any]) -> Iterator[Figure]:
     """Reads the breaches of a manifest's `gate`. Raises: DatasetError: invalid."""
     return map(Figure.from_json, gate.get("breaches", ()))
+
+
+def breach_lines(gate: Mapping[str, Any]) -> tuple[str, ...]:
+    """Formats the breaches of a manifest's `gate`, a line each."""
+    return tuple(map(str, read_breaches(gate)))

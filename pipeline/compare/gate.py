@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from recordmill.pipeline.compare.comparison import Compared, compare
-from recordmill.pipeline.compare.figures import Figure, read_breaches
+from recordmill.pipeline.compare.figures import Figure
 from recordmill.pipeline.compare.usual import DAYS, Past, Usual, with_last_spans, with_new_spans
 from recordmill.pipeline.compare.versions import ComparedVersion, is_edited
 from recordmill.pipeline.dataset.manifest import Location, Manifest
@@ -54,11 +54,6 @@ class Verdict:
         return json | {name: entry for name, entry in kept.items() if entry}
 
 
-def breach_lines(gate: Mapping[str, Any]) -> tuple[str, ...]:
-    """Formats the breaches of a manifest's `gate`, a line each."""
-    return tuple(map(str, read_breaches(gate)))
-
-
 def gate_entry(spec: "Spec", base: Base, folder: Location, manifest: Manifest) -> dict[str, Any]:
     """Compares a version, published or assembled in a folder, with the live one, for its manifest's entry `gate`.
 
@@ -85,9 +80,8 @@ def judge(before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> Verd
     rows = {name: after.manifest.spans[name].rows.get("written", 0) for name in after.spans}
     of_spans = [figure for span, count in rows.items() for figure in usual.row_figures(span, count)]
     limited = _limited([*compared.figures, *of_spans], before, after, gate)
-    learned = [name for name in after.manifest.features if not gate.is_own(LEARNED, name)]
-    learned = [] if LEARNED in gate.model_fields_set else learned
-    figures = [usual.applied(each, learns=each.rule == LEARNED and each.feature in learned) for each in limited]
+    learned = {LEARNED} - gate.model_fields_set
+    figures = [usual.applied(each, learns=each.rule in learned - gate.given(each.feature)) for each in limited]
     if damaged := _damaged(compared, gate):  # unjudged parts must not go live unnoticed
         detail = f"{'; '.join(damaged)}; see `recordmill verify`"
         figures.append(Figure("not_compared", "features", len(damaged), detail, limit=0.0))
@@ -135,4 +129,4 @@ def _schema_limit(feature: str, before: ComparedVersion, after: ComparedVersion,
 def _limits_ids(feature: str, after: ComparedVersion, gate: "Gate") -> bool:
     """Whether a feature's ids must stay: its kind keeps them, or the spec limits them."""
     kind, options = after.manifest.features[feature]["kind"], after.options(feature)
-    return (kind in KEEPING_IDS and options.get("classes") != "fresh") or gate.is_own("ids_moved", feature)
+    return (kind in KEEPING_IDS and options.get("classes") != "fresh") or "ids_moved" in gate.given(feature)

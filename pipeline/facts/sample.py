@@ -243,10 +243,8 @@ class FeatureRoles:
                 below = record.values.get(mask.image) if mask else None
                 under = below.array() if below else None
                 plain = painting.seen(pixels, under, mask)
-                content, words = (
-                    painting.content_of(plain, self.backgrounds.get(name)),
-                    painting.range_words(image, pixels),
-                )
+                words = painting.range_words(image, pixels)
+                content = painting.content_of(plain, self.backgrounds.get(name))
                 plain, shown = plain.crop(content), painting.hatched(plain, content)
                 lying = list(self._named_boxes(record, name)), self._poses(record, name)
                 yield Picture(name, image, pixels, mask, under, plain, shown, *lying, words)
@@ -383,9 +381,6 @@ def _records_html(dataset: DatasetVersion) -> str:
 def background_of(options: Mapping[str, Any]) -> Color | None:
     """Returns the padding's colour by an image's options in the spec; None without padding."""
     is_padded = options.get("fit") == "pad" and options.get("size") is not None
-    colors = (
-        options.get("padding"),
-        options.get("background"),
-    )  # a deep image's is a number, an earlier one's its padding
-    colour = colors[0] or colors[1] if isinstance(colors[1], list | tuple) else None
-    return tuple(colour) if is_padded and colour is not None and len(colour) == 3 else None
+    background = options.get("background")  # a deep image's is a number, an earlier one's its padding
+    color = (options.get("padding") or background) if isinstance(background, list | tuple) else ()
+    return tuple(color) if is_padded and len(color) == 3 else None

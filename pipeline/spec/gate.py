@@ -98,13 +98,12 @@ class Gate(Options):
         own = self.features.get(feature)
         if own is False:
             return None
-        limit: float | None = getattr(own if own and rule in own.model_fields_set else self, rule)
+        limit: float | None = getattr(own if rule in self.given(feature) else self, rule)
         return limit
 
-    def is_own(self, rule: str, feature: str) -> bool:
-        """Whether `features` gives the limit of a rule for a feature."""
-        own = self.features.get(feature)
-        return own is not None and own is not False and rule in own.model_fields_set
+    def given(self, feature: str) -> set[str]:
+        """Returns the rules with a limit in `features` for a feature."""
+        return own.model_fields_set if (own := self.features.get(feature)) else set()
 
     def check(self, features: Mapping[str, Any], *, may_be_others: bool) -> None:
         """Checks features, unless preprocessing may add some (`may_be_others`), and limits. Raises: WrongValueError."""

@@ -71,8 +71,11 @@ class Base:
     forgotten: Forgotten = field(default_factory=Forgotten)
 
     @classmethod
-    def read(cls, output: str, name: str | None = None) -> "Base":
-        """Reads an output of the dataset `name`, or of any. Raises: OutputError: it is broken, or has another one."""
+    def read(cls, output: str, name: str | None = None, *, is_adopted: bool | None = None) -> "Base":
+        """Reads an output of the dataset `name`, adopted or built, or of any.
+
+        Raises: OutputError: it is broken, or has another one.
+        """
         store = open_store(output)
         latest, live, fault = latest_of(store), None, ""
         if latest is not None:
@@ -83,6 +86,9 @@ class Base:
         if live is not None and name not in (None, live.name):
             holds = f"the output {store.url} holds the dataset '{live.name}'"
             raise OutputError(f"{holds}, and the spec's name is '{name}': use another")
+        if live is not None and is_adopted not in (None, bool(live.adopted)):
+            held, other = ("a built dataset", "adopted files")[:: -1 if live.adopted else 1]
+            raise OutputError(f"the output {output} holds {held}: give another for {other}")
         return cls(output, latest, live, fault, read_forgotten(store))
 
     @property

@@ -261,6 +261,16 @@ def make_live(store: Store, choose: Choose, *, mend: bool = False) -> Moved:
     return steps[-1]
 
 
+def make_live_again(base: Base, manifest: Manifest) -> None:
+    """Makes an earlier version live, if the output is still as in `base`. Raises: UnsettledOutputError."""
+
+    def choose(latest: Latest | None) -> Manifest:
+        base.check(latest)
+        return manifest
+
+    make_live(open_store(base.output), choose)
+
+
 def _moved(store: Store, latest: Latest | None, version: str, sequence: int) -> Latest:
     """Points `LATEST` to another version; if it was lost, any other may have been live, so their graces start now."""
     pointer = moved(latest, version, sequence)

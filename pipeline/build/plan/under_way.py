@@ -14,7 +14,7 @@ from recordmill.pipeline.build.inputs.input_table import Listings, Remembered, t
 from recordmill.pipeline.build.inputs.span_sources import left_out
 from recordmill.pipeline.build.plan.keys import listing_key, sighting_key
 from recordmill.pipeline.build.plan.plan import BuildPlan, inputs_digest, make_plan
-from recordmill.pipeline.build.run_options import Listener, Published, RunOptions
+from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.sources.files import Files
@@ -23,7 +23,7 @@ from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.forgotten import source_key_of
-from recordmill.pipeline.versions.stores.base import OutputError
+from recordmill.pipeline.versions.outcome import Published
 
 SHOWN = 3
 
@@ -40,11 +40,8 @@ class Build:
 
     @cached_property
     def base(self) -> Base:
-        """The state of the output. Raises: OutputError, as `Base.read`; or it holds adopted files."""
-        base = Base.read(self.output, self.spec.name)
-        if base.live is not None and base.live.adopted:
-            raise OutputError(f"the output {self.output} holds adopted files: give another for a built dataset")
-        return base
+        """The state of the output. Raises: OutputError, as `Base.read`."""
+        return Base.read(self.output, self.spec.name, is_adopted=False)
 
     @cached_property
     def done(self) -> Published | None:
@@ -77,7 +74,7 @@ class Build:
         """Returns the live version, unchanged."""
         live = self.base.live
         assert live is not None  # noqa: S101 - for mypy
-        return Published(str(self.base.folder), live, is_new=False, went_live=False, before=live.version)
+        return Published.of(self.base, live, is_new=False)
 
     def remember(self, version: Manifest, *keys: str) -> None:
         """Notes in `LATEST` that inputs of these keys produce the live version: the next build plans nothing."""

@@ -7,14 +7,15 @@ from recordmill.pipeline.build.base.live_analysis import ANALYSIS, continues, gr
 from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.plan.under_way import Build
-from recordmill.pipeline.build.run_options import ROLLED_BACK, Published
-from recordmill.pipeline.compare.gate import breach_lines, gate_entry
-from recordmill.pipeline.dataset.manifest import Latest, Manifest, version_folder
+from recordmill.pipeline.compare.figures import breach_lines
+from recordmill.pipeline.compare.gate import gate_entry
+from recordmill.pipeline.dataset.manifest import Manifest, version_folder
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.facts.sidecars import SIDECARS
 from recordmill.pipeline.versions import publishing
-from recordmill.pipeline.versions.base import Base, awaits_approval, is_rolled_back
-from recordmill.pipeline.versions.stores.open_store import open_location, open_store
+from recordmill.pipeline.versions.base import Base
+from recordmill.pipeline.versions.outcome import Published, undone
+from recordmill.pipeline.versions.stores.open_store import open_location
 
 GRAPHS = ("saved_model.pb", "fingerprint.pb")
 """Files excluded from the comparison: TensorFlow numbers a graph's functions after those of the same process."""
@@ -32,17 +33,9 @@ def earlier_version(build: Build, plan: BuildPlan) -> Published | None:
     folder = version_folder(open_location(base.output), version.version)
     breaches = breach_lines(gate_entry(plan.spec, base, folder, version)) + undone(base, version)
     if not breaches:
-        _make_live(build, version)
+        publishing.make_live_again(base, version)
         build.remember(version, plan.source_key, build.listing_key)
-    return Published(
-        str(folder),
-        version,
-        is_new=False,
-        went_live=not breaches and version.version != base.version,
-        was_live=not awaits_approval(base.latest, version),
-        before=base.version,
-        breaches=breaches,
-    )
+    return Published.of(base, version, breaches, is_new=False)
 
 
 def find_version(build: Build, plan: BuildPlan) -> Manifest | None:
@@ -62,21 +55,6 @@ def _fits(version: Manifest, build: Build, plan: BuildPlan) -> bool:
         names = names_to_keep(plan.spec, folder, version)
         return build.holds(folder, plan) and continues(names, plan.given.inherited.names)
     return False
-
-
-def _make_live(build: Build, version: Manifest) -> None:
-    """Makes a version live, if `LATEST` still names the build's base. Raises: UnsettledOutputError."""
-
-    def choose(latest: Latest | None) -> Manifest:
-        build.base.check(latest)
-        return version
-
-    publishing.make_live(open_store(build.output), choose)
-
-
-def undone(base: Base, version: Manifest) -> tuple[str, ...]:
-    """Returns a line for the user if a version would undo a person's rollback."""
-    return (ROLLED_BACK,) if is_rolled_back(base.latest, version) else ()
 
 
 def same_as_live(base: Base, manifest: Manifest) -> bool:

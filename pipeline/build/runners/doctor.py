@@ -7,13 +7,15 @@ import platform
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import psutil
 
 from recordmill.pipeline import VERSION
 from recordmill.pipeline.build.runners import job_server
-from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster, FlinkOptions, worker_environment
+from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions, find_jar, worker_environment
 from recordmill.pipeline.build.runners.flink_job import FlinkRest
+from recordmill.pipeline.dataset.paths import user_cache
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.parallel import cores
 
@@ -48,14 +50,14 @@ def local_findings() -> Iterator[SystemCheck]:
     memory = psutil.virtual_memory()
     text = f"{cores()} cores, {memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB of memory available"
     yield SystemCheck("machine", text, memory.available >= WORKER_BYTES)
-    jars = job_server.cache_folder()
-    cache = next(folder for folder in (jars, *jars.parents) if folder.exists())
+    folder = Path(user_cache())
+    cache = next(each for each in (folder, *folder.parents) if each.exists())
     free = shutil.disk_usage(cache).free
-    yield SystemCheck("cache", f"{jars.parent}: {free / 2**30:.1f} GiB free", os.access(cache, os.W_OK))
+    yield SystemCheck("cache", f"{folder}: {free / 2**30:.1f} GiB free", os.access(cache, os.W_OK))
 
 
 def flink_findings(options: FlinkOptions) -> Iterator[SystemCheck]:
-    """Checks Java, the job server's jar, which it fetches, the workers' program, and the cluster, if one is given."""
+    """Checks Java, the job server's jar, the workers' program, and the cluster, if one is given."""
     yield _finding("java", lambda: f"{(java := job_server.find_java())}, version {job_server.java_version(java)}")
     yield _finding("jar", lambda: _jar(options))
     yield _finding("workers", lambda: _workers(options))
@@ -74,8 +76,7 @@ def _finding(name: str, look: Callable[[], str]) -> SystemCheck:
 
 
 def _jar(options: FlinkOptions) -> str:
-    name = FlinkCluster(options).jar() if options.master else options.jar or job_server.PAIRS[0].coordinates
-    jar = job_server.find_jar(name, options.jar_sha256)
+    jar = find_jar(options)
     return f"{jar}, sha256 {job_server.digest(jar)}"
 
 

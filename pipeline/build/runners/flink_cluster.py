@@ -19,6 +19,7 @@ from recordmill.pipeline.build.runners.job import RunnerError
 
 WORKER = "recordmill-worker"
 POOL = re.compile(r"[\w.-]+:\d+")
+SHA256 = re.compile(r"[0-9A-Fa-f]{64}")
 SLOT_SECONDS = 180.0
 CACHE_MILLISECONDS = 5_000
 """The life of an idle worker, which Beam keeps for a later step of the same job only. Steps follow one another sooner,
@@ -44,18 +45,41 @@ ATTEMPT = "RECORDMILL_ATTEMPT"
 
 @dataclass(frozen=True)
 class FlinkOptions:
-    """The options of `--runner flink`; all but `master` have working presets."""
+    """The options of `--runner flink`; all but `master` and `jar` have working presets."""
 
     master: str = ""
     """The address of the cluster's REST interface, `HOST:PORT`."""
     jar: str = ""
-    """Beam's job server for Flink: a file, or Maven coordinates `GROUP:ARTIFACT:VERSION`; by default the match for the
-    cluster's version (`job_server.PAIRS`)."""
+    """The file of Beam's job server for the cluster's version of Flink (`job_server.PAIRS`)."""
     jar_sha256: str = ""
-    """The required digest of the jar; by default its digest when it was fetched."""
+    """The required digest of the jar."""
     workers: str = ""
     """`HOST:PORT` of a worker pool next to each TaskManager, or the path of a worker's program for it to start; by
     default `recordmill-worker` of this environment."""
+
+
+def find_jar(options: FlinkOptions) -> Path:
+    """Finds the given jar. Raises: RunnerError: it is missing or another; or, without one, names the needed jar."""
+    jar, sha256 = Path(options.jar), options.jar_sha256
+    if sha256 and not SHA256.fullmatch(sha256):
+        raise RunnerError(f"--flink-jar-sha256 '{sha256}' is not a SHA-256: give its 64 hexadecimal digits")
+    if options.jar:
+        if not jar.is_file():
+            raise RunnerError(f"the jar {jar} is missing: --flink-jar names a file")
+        if sha256 and (now := job_server.digest(jar)) != sha256.lower():
+            raise RunnerError(f"{jar} has the SHA-256 {now}, not {sha256}, and is not started")
+        return jar
+    version = FlinkRest(options.master).overview().version if options.master else job_server.PAIRS[0].flink
+    flink = f"Flink {version}" + (f" at {options.master}" if options.master else "")
+    if (pair := job_server.pair_for(version)) is None:
+        known = ", ".join(pair.flink for pair in job_server.PAIRS)
+        raise RunnerError(
+            f"{flink}: Beam has job servers for {known}: give another cluster, or your own job server with --flink-jar"
+        )
+    raise RunnerError(
+        f"{flink} needs Beam's job server {pair.beam}: fetch it by `curl -fO {pair.address}`, and name the file with "
+        "--flink-jar or RECORDMILL_FLINK_JAR"
+    )
 
 
 class FlinkCluster:
@@ -71,19 +95,6 @@ class FlinkCluster:
         self._server: job_server.JobServer | None = None
         self._has_answered = False
 
-    def jar(self) -> str:
-        """Names the jar: the given one, or the one for the cluster's version. Raises: RunnerError: Beam lacks it."""
-        if self.options.jar:
-            return self.options.jar
-        version = self.rest.overview().version
-        if (pair := job_server.pair_for(version)) is None:
-            known = ", ".join(pair.flink for pair in job_server.PAIRS)
-            raise RunnerError(
-                f"the cluster at {self.rest.url} is Flink {version}, and Beam has job servers for {known}: give "
-                "another cluster, or your own job server with --flink-jar"
-            )
-        return pair.coordinates
-
     def arguments(self, given: Sequence[str], job: str, attempt: str) -> list[str]:
         """Returns the options of a job: the presets (`flink_presets`), then the user's own."""
         return with_presets(given, flink_presets(self.rest, self.options, option_names(given), job, attempt))
@@ -91,13 +102,12 @@ class FlinkCluster:
     def start(self) -> str:
         """Starts the job server, unless it runs; returns its address.
 
-        Raises: RunnerError: the jar is missing or has changed. JobServerError: Java is missing, or the server does not
-        start.
+        Raises: RunnerError: the jar is missing or another, Java is missing, or the server does not start.
         """
         if self._server is None:
             java = job_server.find_java()
             job_server.java_version(java)
-            jar = job_server.find_jar(self.jar(), self.options.jar_sha256)
+            jar = find_jar(self.options)
             self._folder = tempfile.TemporaryDirectory(prefix="flink-")
             folder = Path(self._folder.name)
             (folder / "config.yaml").write_text(CONFIGURATION, encoding="ascii")

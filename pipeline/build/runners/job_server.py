@@ -1,8 +1,7 @@
 """Beam's job server, a Java process: it takes a job from this process and submits it to a cluster.
 
-It is a child of this process, to end with it (`child_process`). Its jar is the one for the cluster, fetched once, and
-checked before each start: a job server talks to one minor version of Flink. The Python SDK may be newer than the job
-server, since a build uses parts of the Java side that have not changed for years.
+It is a child of this process, to end with it (`child_process`). A job server talks to one minor version of Flink. The
+Python SDK may be newer than the job server, since a build uses parts of the Java side that have not changed for years.
 """
 
 import hashlib
@@ -16,17 +15,11 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from http.client import HTTPException, InvalidURL
 from pathlib import Path
-from urllib.error import HTTPError
-from urllib.parse import urlsplit
-from urllib.request import urlopen
 
 from recordmill.pipeline.build.runners import child_process
 from recordmill.pipeline.build.runners.job import RunnerError
-from recordmill.pipeline.dataset.paths import replacing, user_cache, write_atomically
-from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.safe_text import cut, public_url, redacted
+from recordmill.pipeline.safe_text import cut
 
 START_SECONDS = 120.0
 STOP_SECONDS = 5.0
@@ -34,37 +27,28 @@ OLDEST_JAVA = 11
 # Beam's Java side reads private fields, which Java 17 refuses by default.
 OPENS = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "nio", "util")]
 LOG_BYTES = 64 << 10  # the end of the log, to be searched for a reason
-REPOSITORY = "RECORDMILL_MAVEN"  # the variable for a Maven repository, such as a mirror, in place of Maven Central
-MAVEN_CENTRAL = "https://repo.maven.apache.org/maven2"
-COORDINATES = re.compile(r"\w[\w.-]*:\w[\w.-]*:\w[\w.-]*")
-SHA256 = re.compile(r"[0-9a-f]{64}")
-TIMEOUT_SECONDS = 60.0
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-
-
-class JobServerError(UserError):
-    """Java or the job server is missing, or does not start."""
+MAVEN_CENTRAL = "https://repo.maven.apache.org/maven2/org/apache/beam"
 
 
 def find_java() -> str:
-    """Finds the Java program of `JAVA_HOME`, or else the first on the path. Raises: JobServerError: it is missing."""
+    """Finds the Java program of `JAVA_HOME`, or else the first on the path. Raises: RunnerError: it is missing."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(str(Path(home, "bin", "java")) if home else "java")
     if java is None:
         where = f"JAVA_HOME={home} holds no bin/java" if home else "the PATH has no java"
-        raise JobServerError(f"{where}: --runner flink needs Java {OLDEST_JAVA} or newer for Beam's job server")
+        raise RunnerError(f"{where}: --runner flink needs Java {OLDEST_JAVA} or newer for Beam's job server")
     return java
 
 
 def java_version(java: str) -> int:
-    """Asks a Java program for its major version. Raises: JobServerError: it does not run, or is older than 11."""
+    """Asks a Java program for its major version. Raises: RunnerError: it does not run, or is older than 11."""
     try:
         text = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr  # noqa: S603
         version = int(re.findall(r'version "(?:1\.)?(\d+)', text)[0])
     except (OSError, subprocess.SubprocessError, IndexError) as error:
-        raise JobServerError(f"{java} -version fails: {type(error).__name__}") from None
+        raise RunnerError(f"{java} -version fails: {type(error).__name__}") from None
     if version < OLDEST_JAVA:
-        raise JobServerError(f"{java} is Java {version}: Beam's job server needs {OLDEST_JAVA} or newer")
+        raise RunnerError(f"{java} is Java {version}: Beam's job server needs {OLDEST_JAVA} or newer")
     return version
 
 
@@ -83,7 +67,7 @@ class JobServer:
     def start(self) -> None:
         """Starts the server, unless it runs, and waits until it listens.
 
-        Raises: JobServerError: it ends early, or does not listen in time.
+        Raises: RunnerError: it ends early, or does not listen in time.
         """
         if self._process is not None and self._process.poll() is None:
             return
@@ -113,10 +97,10 @@ class JobServer:
         end = time.monotonic() + START_SECONDS
         while not listens(port):
             if (status := self._process.poll()) is not None:
-                raise JobServerError(f"Beam's job server ended at once, with status {status}: {self._reason()}")
+                raise RunnerError(f"Beam's job server ended at once, with status {status}: {self._reason()}")
             if time.monotonic() > end:
                 self.stop()
-                raise JobServerError(f"Beam's job server does not listen after {START_SECONDS:.0f} s: see {self.log}")
+                raise RunnerError(f"Beam's job server does not listen after {START_SECONDS:.0f} s: see {self.log}")
             time.sleep(0.1)
 
     def _reason(self) -> str:
@@ -159,9 +143,10 @@ class VersionPair:
     was_run: bool  # whether Recordmill has built on it, to the same bytes; others are only expected to work
 
     @property
-    def coordinates(self) -> str:
-        """The job server's Maven coordinates."""
-        return f"org.apache.beam:beam-runners-flink-{self.flink}-job-server:{self.beam}"
+    def address(self) -> str:
+        """The address of the job server's jar."""
+        name = f"beam-runners-flink-{self.flink}-job-server"
+        return f"{MAVEN_CENTRAL}/{name}/{self.beam}/{name}-{self.beam}.jar"
 
 
 PAIRS = (
@@ -177,98 +162,7 @@ def pair_for(version: str) -> VersionPair | None:
     return next((pair for pair in PAIRS if pair.flink == minor), None)
 
 
-def find_jar(name: str, sha256: str = "") -> Path:
-    """Finds a file, or the jar of Maven coordinates, in the user's cache or by fetching it; checks its digest.
-
-    An empty `sha256` stands for the digest noted when the jar was fetched, and for any of a file. Raises: RunnerError:
-    the jar does not exist, cannot be fetched, or has another digest.
-    """
-    if sha256 and not SHA256.fullmatch(sha256):
-        raise RunnerError(f"--flink-jar-sha256 '{sha256}' is not a SHA-256: give its 64 hexadecimal digits")
-    if Path(name).is_file():
-        _check(Path(name), sha256)
-        return Path(name)
-    if not COORDINATES.fullmatch(name):
-        raise RunnerError(f"the jar {name} is missing: --flink-jar is a file, or GROUP:ARTIFACT:VERSION")
-    jar = cache_folder() / jar_path(name)
-    if not (jar.is_file() and _noted(jar)):
-        _fetch(f"{(os.environ.get(REPOSITORY) or MAVEN_CENTRAL).rstrip('/')}/{jar_path(name)}", jar, sha256)
-    _check(jar, sha256 or _noted(jar))
-    return jar
-
-
-def jar_path(coordinates: str) -> str:
-    """Returns the path of a jar in a Maven repository."""
-    group, artifact, version = coordinates.split(":")
-    return f"{group.replace('.', '/')}/{artifact}/{version}/{artifact}-{version}.jar"
-
-
-def cache_folder() -> Path:
-    """Returns the folder of fetched jars in the user's cache."""
-    return Path(user_cache(), "jars")
-
-
 def digest(jar: Path) -> str:
     """Computes a jar's SHA-256."""
     with jar.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _noted(jar: Path) -> str:
-    """Reads the digest noted when a jar was fetched; empty for a missing or damaged note."""
-    note = jar.with_suffix(".sha256")
-    text = note.read_text(encoding="ascii", errors="replace").strip() if note.is_file() else ""
-    return text if SHA256.fullmatch(text) else ""
-
-
-def _check(jar: Path, sha256: str) -> None:
-    if sha256 and (now := digest(jar)) != sha256:
-        raise RunnerError(f"{jar} has the SHA-256 {now}, not {sha256}, and is not started: remove it to fetch it again")
-
-
-def _fetch(url: str, jar: Path, sha256: str) -> None:
-    """Fetches a jar whole or not at all, and notes its SHA-256 in a file next to it."""
-    jar.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        _check_way(url, sha256)
-        with urlopen(url, timeout=TIMEOUT_SECONDS) as answer, replacing(jar) as file:  # noqa: S310 - the user's choice
-            _check_way(answer.url, sha256)
-            shutil.copyfileobj(answer, file, 1 << 20)
-            file.flush()
-            _check_fetched(Path(file.name), url, sha256)
-        write_atomically(jar.with_suffix(".sha256"), digest(jar).encode())
-    except (OSError, ValueError, HTTPException) as error:
-        raise RunnerError(
-            f"{public_url(url)} cannot be fetched: {_reason(error, url)}; name a file or other coordinates with "
-            f"--flink-jar, or another repository with {REPOSITORY}"
-        ) from None
-
-
-def _check_way(url: str, sha256: str) -> None:
-    """Refuses a connection on which others could replace the jar and its checksum together."""
-    parts = urlsplit(url)
-    if not sha256 and parts.scheme == "http" and parts.hostname not in LOOPBACK:
-        raise RunnerError(
-            f"{public_url(url)} is not fetched: without https anyone on the network could replace it; give its digest "
-            f"with --flink-jar-sha256, or an https repository with {REPOSITORY}"
-        )
-
-
-def _reason(error: Exception, url: str) -> str:
-    if isinstance(error, InvalidURL):
-        return "it is not a URL of a host and a path, or holds a user and a password"  # its text quotes the password
-    if isinstance(error, HTTPError):
-        return f"HTTP {error.code}"
-    return redacted(str(getattr(error, "reason", error)), url)
-
-
-def _check_fetched(file: Path, url: str, sha256: str) -> None:
-    """Compares a fetched file with the given digest, or else with the repository's."""
-    if sha256:
-        _check(file, sha256)
-        return
-    with urlopen(f"{url}.sha1", timeout=TIMEOUT_SECONDS) as answer:  # noqa: S310 - every Maven repository has it
-        wanted = answer.read(100).decode("ascii", errors="replace").split()[:1]
-    with file.open("rb") as content:
-        if wanted != [hashlib.file_digest(content, "sha1").hexdigest()]:
-            raise RunnerError(f"{public_url(url)} was not fetched whole: its SHA-1 differs from the repository's")
