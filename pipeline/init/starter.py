@@ -75,8 +75,7 @@ def starter(
     sample = SourceSample(files, data)
     if answers.encoding and not isinstance(sample.sources[0], EncodedOptions):
         raise UserError(f"--encoding is for files of text; {path} is of format {sample.sources[0].format}")
-    found = [images_folder(each, files) or images_by_name(each, files) or () for each in sample.each()]
-    if any(found):
+    if any(found := [images_folder(each) or images_by_name(each) or () for each in sample.each()]):
         sample = SourceSample(files, sample.data.with_images(found))
     sample = without_unlabelled(sample)
     if group := shared_images(sample):
