@@ -4,6 +4,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from recordmill.pipeline.spec.model import load_spec
 from tests.forked import recordmill
 from tests.messages import assert_names
 from tests.tables import tar, write, write_jsonl
-from tests.test_init import guessed, image_bytes
+from tests.test_init import guessed, image_bytes, texts
 
 RANDOM = random.Random(3)
 WORDS = "house near long day saw ran the old road kind one my home and".split()
@@ -54,10 +55,6 @@ def shared_premises(folder: Path) -> None:
     write_jsonl(folder / "a.jsonl", rows)
 
 
-def unequal_pair(folder: Path) -> None:
-    one_pair(folder, 29)
-
-
 def polarity(folder: Path) -> None:
     for name in ("pos", "neg"):
         write(folder / f"data/rt-polarity.{name}", sentences(30))
@@ -70,12 +67,7 @@ def large_texts(folder: Path) -> None:
 
 def a_text_a_split(folder: Path) -> None:
     for split, count in (("train", 200), ("valid", 50), ("test", 50)):
-        write(folder / f"data/wiki.{split}.txt" if split == "no" else folder / f"data/{split}.txt", sentences(count))
-
-
-def documents(folder: Path) -> None:
-    for n in range(24):
-        write(folder / f"data/{('good', 'bad')[n % 2]}/{n}.txt", sentences(3 + n % 5))
+        write(folder / f"data/{split}.txt", sentences(count))
 
 
 def summaries(folder: Path) -> None:
@@ -170,7 +162,8 @@ TABLES: list[tuple[str, str | bytes, str, list[list[str]], list[str]]] = [
 CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
     ("one pair", one_pair, "data", [["train.de and train.en", "30 lines", "a source for each"]],
      ["columns: {de: train.de, en: train.en}"]),
-    ("unequal pair", unequal_pair, "data", [["train.de", "train.en", "`columns: {a: train.de, b: train.en}`"]],
+    ("unequal pair", partial(one_pair, lines=29), "data",
+     [["train.de", "train.en", "`columns: {a: train.de, b: train.en}`"]],
      ["# not joined", "train.de has 29 lines", "train.en has 30 lines", "document: file"]),
     ("paragraphs", shared_paragraphs, "a.json", [["column 'title'", "12 distinct", "`split_by: {group: title}`"]],
      ["\n# split_by: {group: title} "]),
@@ -181,7 +174,7 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
     ("two classes", polarity, "data", [["rt-polarity.neg", "`document: line`"]], ["document: file"]),
     ("large texts", large_texts, "data", [["4 files", "part0.txt", "bytes on average", "`document: line`"]], []),
     ("one text a split", a_text_a_split, "data", [], ["document: line", "split: validation"]),
-    ("documents", documents, "data", [], ["document: file", "label: label"]),
+    ("documents", texts, "data", [], ["document: file", "label: label"]),
     ("two texts a row", summaries, "data", [["articles", "digests", "beside", "a column a file"]], ["document: file"]),
     ("images and masks", image_folders("images/{n}.png", "masks/{n}.png"), "data",
      [], ["\nlabel: mask", "beside: {mask: masks}", "kind: mask"]),
