@@ -83,9 +83,9 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     features = {names[column]: item for column, item in guesses.items() if item.kind}
     if not features:
         reasons = "; ".join(f"{column}: {item.options['#'][1]}" for column, item in guesses.items())
-        is_empty = not any(item.reading.rows for item in guesses.values())
         why = f"has no column for a feature: {reasons}"
-        why = f"holds no good row{sample.first_reject()}" if is_empty else why
+        if not any(item.reading.rows for item in guesses.values()):
+            why = f"holds no good row{sample.first_reject()}"
         raise UnknownDataError(f"{sample.data.sources[0]['path']} {why}")
     splits = _column_splits(*split) if split else {"splits": _splits(sample.data, guesses)}
     groups, together = _groups(sample, guesses) if not split else ({}, [])
@@ -93,8 +93,7 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     rows = {**({"key": (key[0], f"different in {key[1].of}")} if key else {"# key": no_key}), **splits, **groups}
     masks = [item for item in guesses.values() if item.kind == MASK and item.column != "shapes"]
     target: dict[str, Choice] = {"# label": ("FEATURE", why_label)}
-    if label or len(masks) == 1:
-        item = guesses[label.column] if label else masks[0]
+    for item in [label] if label else masks if len(masks) == 1 else ():
         lacking = item.options.get("optional") and "some images lack it: without `optional` they would be rejects"
         target = {"# label" if lacking else "label": (names[item.column], lacking or WHY_LABEL)}
     unused = [item for item in guesses.values() if not item.kind]
