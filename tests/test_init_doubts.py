@@ -60,11 +60,6 @@ def polarity(folder: Path) -> None:
         write(folder / f"data/rt-polarity.{name}", sentences(30))
 
 
-def large_texts(folder: Path) -> None:
-    for n in range(4):
-        write(folder / f"data/part{n}.txt", sentences(3_000 + 10 * n))
-
-
 def a_text_a_split(folder: Path) -> None:
     for split, count in (("train", 200), ("valid", 50), ("test", 50)):
         write(folder / f"data/{split}.txt", sentences(count))
@@ -171,8 +166,8 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
      ["\n# split_by: {group: premise} "]),
     *((name, lambda folder, data=data: write(folder / "a.txt", data), "a.txt", [*doubts, ["a.txt", form]], spec)
       for name, data, form, doubts, spec in TABLES),
-    ("two classes", polarity, "data", [["rt-polarity.neg", "`document: line`"]], ["document: file"]),
-    ("large texts", large_texts, "data", [["4 files", "part0.txt", "bytes on average", "`document: line`"]], []),
+    ("two classes", polarity, "data", [["2 files", "rt-polarity.neg", "bytes on average", "`document: line`"]],
+     ["document: file"]),
     ("one text a split", a_text_a_split, "data", [], ["document: line", "split: validation"]),
     ("documents", texts, "data", [], ["document: file", "label: label"]),
     ("two texts a row", summaries, "data", [["articles", "digests", "beside", "a column a file"]], ["document: file"]),
@@ -189,8 +184,6 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
     ("codes, named", emotions([*SINGLE, "4,27", "3,9"], True), "data", [["train.tsv", "'0'", "`header`"]],
      ["kind: categories", "27: emotion27", "label: column_2", "# may name classes: 1 (labels.txt)"]),
     ("codes", emotions([*SINGLE, "4,27", "3,9"], False), "data", [["train.tsv", "`header`"]], ["kind: categories"]),
-    ("codes of three", emotions(["4,5", "1,2,3", "7"], False), "data", [["train.tsv", "`header`"]],
-     ["kind: categories"]),
     ("decimals", emotions(["4,05", "1,5", "7"], True), "data", [["train.tsv", "`header`"]],
      ["decimal: ','", "kind: number"]),
     ("unsure", emotions(["4,2", "1,5", "7"], False), "data",
