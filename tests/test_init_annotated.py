@@ -428,22 +428,11 @@ EYES = ["nose", "left_eye", "right_eye"]
 KEYPOINTS = {"kind": "keypoints", "image": "image"}
 
 
-OF_COCO = {
-    "unit": "absolute",
-    "points": EYES,
-    "flip_pairs": [EYES[1:]],
-    "skeleton": [["nose", eye] for eye in EYES[1:]],
-}
-POINTS = ["point_0", "point_1", "point_2"]
-
-
-@pytest.mark.parametrize(
-    ("make", "stated"),
-    [(pose, OF_COCO), (yolo_pose, {"unit": "relative", "points": POINTS, "flip_pairs": [POINTS[1:]]})],
-)
-def test_key_points_are_those_that_the_files_state(make: Make, stated: dict[str, Any], tmp_path: Path) -> None:
-    make(tmp_path / "data")
-    assert kinds_of(tmp_path)["keypoints"] == {**KEYPOINTS, **stated}
+def test_key_points_of_coco_have_its_names_and_skeleton(tmp_path: Path) -> None:
+    pose(tmp_path / "data")
+    joined = [["nose", "left_eye"], ["nose", "right_eye"]]
+    pairs = {"flip_pairs": [["left_eye", "right_eye"]], "skeleton": joined}
+    assert kinds_of(tmp_path)["keypoints"] == {**KEYPOINTS, "unit": "absolute", "points": EYES, **pairs}
 
 
 PAIRS = [
@@ -462,3 +451,9 @@ def test_points_are_paired_by_left_and_right_in_any_case_and_place(left: str, ri
     path.write_text(text.replace(right, "other"))
     assert "keypoints" not in kinds_of(tmp_path)
     assert_names(first_lines(guessed(tmp_path)[1])[0][0], "'keypoints'", "`flip_pairs`")
+
+
+def test_key_points_of_yolo_are_those_of_its_yaml(tmp_path: Path) -> None:
+    yolo_pose(tmp_path / "data")
+    points = {"points": ["point_0", "point_1", "point_2"], "flip_pairs": [["point_1", "point_2"]]}
+    assert kinds_of(tmp_path) == {"keypoints": {**KEYPOINTS, "unit": "relative", **points}}

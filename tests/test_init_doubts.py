@@ -340,7 +340,7 @@ def test_what_commas_are(cells: list[str], kind: str | None) -> None:
     ],
 )
 def test_values_that_may_be_something_else(cells: list[str], kind: str, remedy: str | None) -> None:
-    found = [*value_doubts("a", cells, kind)]
+    found = value_doubts("a", cells, kind)
     assert [remedy in doubt.remedy for doubt in found if remedy] == [True] * bool(remedy)
     assert len(found) == bool(remedy)
 
