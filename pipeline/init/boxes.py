@@ -178,7 +178,7 @@ def _counts(text: str, pixels: int) -> list[int]:
     """Returns COCO's counts of runs; none if they are no runs in so many pixels."""
     try:
         return counts_of_runs(text, pixels).tolist() if " " in text else []
-    except (ValueError, OverflowError, ImageError):
+    except (ValueError, ImageError):
         return []
 
 

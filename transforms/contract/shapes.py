@@ -75,11 +75,14 @@ def counts_of_runs(runs: str, pixels: int) -> Ints:
     >>> counts_of_runs("2 3 7 1", 8).tolist()
     [1, 3, 2, 1, 1]
 
-    Raises: ValueError, OverflowError: no whole numbers. ShapeError: outside the image, or not one after another.
-    ImageError: `too_large`: too long.
+    Raises: ShapeError: no whole numbers, outside the image, or out of order. ImageError: `too_large`: too long.
     """
     POINTS.check(runs.count(" "))
-    numbers = np.array(runs.split(), np.int64)
+    try:
+        numbers = np.array(runs.split(), np.int64)
+    except (ValueError, OverflowError):
+        wrong = next((each for each in runs.split() if not each.lstrip("+-").isdecimal()), max(runs.split(), key=len))
+        raise ShapeError(f"wanted whole numbers in `runs`, found {wrong}") from None
     if len(numbers) % 2:
         raise ShapeError(f"wanted pairs of a start and a length, found {len(numbers)} numbers")
     starts, lengths = numbers[::2], numbers[1::2]
