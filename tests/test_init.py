@@ -274,13 +274,6 @@ def test_reasons_are_true(make: Make, reasons: list[str], tmp_path: Path) -> Non
     assert [reason for reason in reasons if reason not in text] == []
 
 
-def test_images_that_would_be_rejects_are_counted(tmp_path: Path) -> None:
-    class_folders(tmp_path)
-    write(tmp_path / "data/cat/broken.png", b"no image")
-    text = guessed(tmp_path)[1]
-    assert_names(text, "headers in 25 rows: 1 ", "(1 unsupported_format in column image)", "width of 24 images")
-
-
 def test_colour_profiles_are_counted(tmp_path: Path) -> None:
     class_folders(tmp_path)
     write(tmp_path / "data/cat/wide.png", saved(form="PNG", icc_profile=P3))
@@ -419,7 +412,6 @@ def test_json_texts_are_lines_of_objects(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("head", "options"),
     [
-        (b"a,b\n1,2\n", {}),
         (b"a;b\n1,5;2\n2,5;3\n", {"separator": ";", "decimal": ","}),
         (b"a;b\n1,5;2\n2.5;3\n", {"separator": ";"}),
         (b'a,b\n"1,5",2\n', {}),

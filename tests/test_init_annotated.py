@@ -367,11 +367,12 @@ MASK = {"kind": "mask", "image": "image", "column": "shapes", "draw": "classes",
         (published.write_coco, ["person", "cat", "toothbrush"]),
         (polygons, ["person", "cat"]),
         (published.write_labelme, ["cat", "dog"]),
+        (published.write_yolo, []),  # boxes alone
     ],
 )
 def test_polygons_become_a_mask_of_all_classes(make: Make, classes: list[str], tmp_path: Path) -> None:
     make(tmp_path / "data")
-    assert kinds_of(tmp_path) == {"mask": {**MASK, "classes": ["background", *classes]}}
+    assert kinds_of(tmp_path) == ({"mask": {**MASK, "classes": ["background", *classes]}} if classes else {})
 
 
 def test_objects_without_a_shape_are_a_doubt_about_the_mask(tmp_path: Path) -> None:
@@ -390,11 +391,6 @@ def test_boxes_of_open_images_without_flags_are_a_table(tmp_path: Path) -> None:
     spec = yaml.safe_load(starter(str(tmp_path / "data/a.csv"), FILES))
     assert spec["source"]["group"] == "ImageID"
     assert spec["features"]["boxes"]["columns"] == ["XMin", "YMin", "XMax", "YMax"]
-
-
-def test_boxes_of_yolo_are_no_mask(tmp_path: Path) -> None:
-    published.write_yolo(tmp_path / "data")
-    assert kinds_of(tmp_path) == {}
 
 
 @pytest.mark.parametrize(("classes", "package"), [(41, True), (3, False)])

@@ -16,15 +16,11 @@ from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.files import FileInfo, LocalFiles
 from recordmill.pipeline.spec.model import parse_spec
 from tests.messages import assert_names
+from tests.tables import write
 from tests.test_init_doubts import sentence, sentences
 
 SPLITS = {"train": 120, "validation": 30}
 TAGS = ["O", "B-PER", "I-PER"]
-
-
-def write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
 
 
 def languages(folder: Path) -> None:
@@ -36,7 +32,7 @@ def languages(folder: Path) -> None:
 def sides(folder: Path) -> None:
     for split, count in SPLITS.items():
         for side in ("src", "tgt"):
-            write(folder / split / f"{side}-{split}.txt.gz", sentences(count))
+            write(folder / split / f"{side}-{split}.txt.gz", gzip.compress(sentences(count).encode()))
 
 
 def labels(folder: Path) -> None:
@@ -75,11 +71,6 @@ def squad(folder: Path, cut: int | None = None) -> None:
         write(folder / f"{split}-v1.1.json", json.dumps({"data": data, "version": "1.1"}))
 
 
-def alpaca(folder: Path) -> None:
-    rows = [{"instruction": sentence(), "input": sentence(3), "output": f"{sentence()} {n}"} for n in range(150)]
-    write(folder / "alpaca.json", json.dumps(rows, indent=2))
-
-
 MAKES: dict[str, tuple[Callable[[Path], None], int, list[str]]] = {
     "languages": (languages, 150, ["columns: {de: train.de, en: train.en}", "split: validation"]),
     "squad": (squad, 130, ["rows: data[].paragraphs[].qas[]", "data[].paragraphs[].context", "column: answers.at"]),
@@ -87,7 +78,6 @@ MAKES: dict[str, tuple[Callable[[Path], None], int, list[str]]] = {
     "labels": (labels, 150, ["classes: {0: negative, 1: neutral, 2: positive}", "mapping.txt", "label: labels"]),
     "conll": (conll, 150, ["columns: [word, pos, tag]", "together: [word, pos, tag]", "-DOCSTART- lines, skipped: 1"]),
     "conllu": (conllu, 150, ["format: conllu", "comments, skipped: 120", "deprel"]),
-    "alpaca": (alpaca, 150, ["rows: '[]'", "instruction:"]),
 }
 
 

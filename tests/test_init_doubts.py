@@ -4,6 +4,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from recordmill.pipeline.spec.model import load_spec
 from tests.forked import recordmill
 from tests.messages import assert_names
 from tests.tables import tar, write, write_jsonl
-from tests.test_init import guessed, image_bytes
+from tests.test_init import guessed, image_bytes, texts
 
 RANDOM = random.Random(3)
 WORDS = "house near long day saw ran the old road kind one my home and".split()
@@ -54,28 +55,14 @@ def shared_premises(folder: Path) -> None:
     write_jsonl(folder / "a.jsonl", rows)
 
 
-def unequal_pair(folder: Path) -> None:
-    one_pair(folder, 29)
-
-
 def polarity(folder: Path) -> None:
     for name in ("pos", "neg"):
         write(folder / f"data/rt-polarity.{name}", sentences(30))
 
 
-def large_texts(folder: Path) -> None:
-    for n in range(4):
-        write(folder / f"data/part{n}.txt", sentences(3_000 + 10 * n))
-
-
 def a_text_a_split(folder: Path) -> None:
     for split, count in (("train", 200), ("valid", 50), ("test", 50)):
-        write(folder / f"data/wiki.{split}.txt" if split == "no" else folder / f"data/{split}.txt", sentences(count))
-
-
-def documents(folder: Path) -> None:
-    for n in range(24):
-        write(folder / f"data/{('good', 'bad')[n % 2]}/{n}.txt", sentences(3 + n % 5))
+        write(folder / f"data/{split}.txt", sentences(count))
 
 
 def summaries(folder: Path) -> None:
@@ -170,7 +157,8 @@ TABLES: list[tuple[str, str | bytes, str, list[list[str]], list[str]]] = [
 CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
     ("one pair", one_pair, "data", [["train.de and train.en", "30 lines", "a source for each"]],
      ["columns: {de: train.de, en: train.en}"]),
-    ("unequal pair", unequal_pair, "data", [["train.de", "train.en", "`columns: {a: train.de, b: train.en}`"]],
+    ("unequal pair", partial(one_pair, lines=29), "data",
+     [["train.de", "train.en", "`columns: {a: train.de, b: train.en}`"]],
      ["# not joined", "train.de has 29 lines", "train.en has 30 lines", "document: file"]),
     ("paragraphs", shared_paragraphs, "a.json", [["column 'title'", "12 distinct", "`split_by: {group: title}`"]],
      ["\n# split_by: {group: title} "]),
@@ -178,10 +166,10 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
      ["\n# split_by: {group: premise} "]),
     *((name, lambda folder, data=data: write(folder / "a.txt", data), "a.txt", [*doubts, ["a.txt", form]], spec)
       for name, data, form, doubts, spec in TABLES),
-    ("two classes", polarity, "data", [["rt-polarity.neg", "`document: line`"]], ["document: file"]),
-    ("large texts", large_texts, "data", [["4 files", "part0.txt", "bytes on average", "`document: line`"]], []),
+    ("two classes", polarity, "data", [["2 files", "rt-polarity.neg", "bytes on average", "`document: line`"]],
+     ["document: file"]),
     ("one text a split", a_text_a_split, "data", [], ["document: line", "split: validation"]),
-    ("documents", documents, "data", [], ["document: file", "label: label"]),
+    ("documents", texts, "data", [], ["document: file", "label: label"]),
     ("two texts a row", summaries, "data", [["articles", "digests", "beside", "a column a file"]], ["document: file"]),
     ("images and masks", image_folders("images/{n}.png", "masks/{n}.png"), "data",
      [], ["\nlabel: mask", "beside: {mask: masks}", "kind: mask"]),
@@ -196,8 +184,6 @@ CASES: list[tuple[str, Make, str, list[list[str]], list[str]]] = [
     ("codes, named", emotions([*SINGLE, "4,27", "3,9"], True), "data", [["train.tsv", "'0'", "`header`"]],
      ["kind: categories", "27: emotion27", "label: column_2", "# may name classes: 1 (labels.txt)"]),
     ("codes", emotions([*SINGLE, "4,27", "3,9"], False), "data", [["train.tsv", "`header`"]], ["kind: categories"]),
-    ("codes of three", emotions(["4,5", "1,2,3", "7"], False), "data", [["train.tsv", "`header`"]],
-     ["kind: categories"]),
     ("decimals", emotions(["4,05", "1,5", "7"], True), "data", [["train.tsv", "`header`"]],
      ["decimal: ','", "kind: number"]),
     ("unsure", emotions(["4,2", "1,5", "7"], False), "data",
@@ -354,7 +340,7 @@ def test_what_commas_are(cells: list[str], kind: str | None) -> None:
     ],
 )
 def test_values_that_may_be_something_else(cells: list[str], kind: str, remedy: str | None) -> None:
-    found = [*value_doubts("a", cells, kind)]
+    found = value_doubts("a", cells, kind)
     assert [remedy in doubt.remedy for doubt in found if remedy] == [True] * bool(remedy)
     assert len(found) == bool(remedy)
 

@@ -79,11 +79,6 @@ def cp1252(folder: Path) -> None:
     table(folder / "data/a.csv", rows, "cp1252")
 
 
-def utf16(folder: Path) -> None:
-    rows = [{"city": ("Köln", "Bonn")[n % 2], "review": words(), "stars": n % 5} for n in range(120)]
-    table(folder / "data/a.csv", rows, "utf-16")
-
-
 def captions(folder: Path) -> None:
     for n in range(120):
         write(folder / f"data/images/{n}.png", image_bytes())
@@ -146,10 +141,6 @@ def codes_like_names_of_images(folder: Path) -> None:
         write(folder / f"data/train/{n}.png", image_bytes())
 
 
-def two_columns(folder: Path) -> None:
-    table(folder / "data/a.csv", [{"premise": words(), "label": n % 3} for n in range(120)])
-
-
 NUMBER, OF_TEXTS = {"kind": "number", "optional": True}, {"kind": "texts"}
 IMAGE = {"kind": "image", "size": (24, 32), "fit": "pad"}
 NAMES = {"1": "World", "2": "Sports", "3": "Business", "4": "Sci/Tech"}
@@ -170,7 +161,6 @@ SOURCES: list[tuple[Made, str, dict[str, Any], dict[str, Any], list[str]]] = [
     (codes_of_json, "data", {"label": {"kind": "category", "classes": {"0": "cat", "1": "dog", "2": "zebra"}}},
      {"label": "label"}, ["labels.json"]),
     (cp1252, "data", {"city": {"kind": "category"}, "review": {"kind": "text"}}, {}, ["cp1252", "Köln"]),
-    (utf16, "data", {"city": {"kind": "category"}, "review": {"kind": "text"}}, {}, ["utf-16 #", "byte order mark"]),
     (captions, "data/captions.jsonl", {"image": IMAGE, "captions": {**OF_TEXTS, "texts_per_row": 5}}, {"together": ()},
      ["600 texts", "texts_per_row: 5 # ", "the 120 rows"]),
     (captions_of_parquet, "data", {"image": IMAGE, "captions": OF_TEXTS}, {"together": ()}, []),
@@ -186,7 +176,6 @@ SOURCES: list[tuple[Made, str, dict[str, Any], dict[str, Any], list[str]]] = [
     (class_folders, "data", {"image": IMAGE}, {"label": "label"}, []),
     (metadata, "data/images", {"text": {"kind": "text"}}, {"together": (("bbox", "category"),)}, []),
     (texts, "data", {"text": {"kind": "text"}}, {"label": "label"}, []),
-    (two_columns, "data", {"label": {"kind": "category", "classes": ("0", "1", "2")}}, {"label": "label"}, []),
 ]  # fmt: skip
 
 
@@ -244,26 +233,8 @@ def test_names_of_codes(names: str, content: str, rows: list[int], classes: Any,
     assert spec.features["label"].model_dump()["classes"] == classes
 
 
-@pytest.mark.parametrize(
-    ("stated", "classes"),
-    [
-        ({"_type": "ClassLabel", "names": ["cat", "dog", "ant"]}, {"0": "cat", "1": "dog", "2": "ant"}),
-        ({"_type": "ClassLabel", "names": ["cat"]}, ("0", "1")),
-        ({"_type": "ClassLabel", "names": None}, ("0", "1")),
-        ({"_type": "Value", "dtype": "int64"}, ("0", "1")),
-        (["ClassLabel"], ("0", "1")),
-    ],
-)
-def test_names_of_codes_in_a_schema(stated: Any, classes: Any, tmp_path: Path) -> None:
-    rows = pa.Table.from_pylist([{"text": words(), "source": n % 3, "label": n % 2} for n in range(40)])
-    features = {"source": {"_type": "ClassLabel", "names": ["x", "y", "z"]}, "label": stated}
-    metadata = {"huggingface": json.dumps({"info": {"features": features}})}
-    pq.write_table(rows.replace_schema_metadata(metadata), tmp_path / "a.parquet")
-    spec = parse_spec(starter(str(tmp_path / "a.parquet"), FILES))
-    assert spec.features["label"].model_dump()["classes"] == classes
-
-
 CODES = {"_type": "ClassLabel", "names": ["cat", "dog"]}
+OTHERS = [{**CODES, "names": ["cat"]}, {**CODES, "names": None}, {"_type": "Value", "dtype": "int64"}, ["ClassLabel"]]
 TAKEN, DOUBTED = ["classes: {0: cat, 1: dog}"], ["In doubt: column 'label': codes", "(0: cat, 1: dog)"]
 
 
@@ -275,6 +246,7 @@ TAKEN, DOUBTED = ["classes: {0: cat, 1: dog}"], ["In doubt: column 'label': code
         ([[0, 1], [1, -100]], {"_type": "Sequence", "feature": CODES}, DOUBTED),
         ([[0, 1], [1]], {"_type": "List", "feature": CODES}, TAKEN),
         ([{"kind": [0, 1]}, {"kind": [1]}], {"kind": [CODES]}, [*TAKEN, "column: label.kind"]),
+        *(([0, 1], other, ["classes: ['0', '1']"]) for other in OTHERS),
         ([{"kind": [0, 1]}], {"_type": "Sequence", "feature": {"kind": CODES}}, [*TAKEN, "kind: categories"]),
         ([[{"kind": 0}, {"kind": 1}]], [{"kind": CODES}], [*TAKEN, "kind: categories"]),
     ],
@@ -321,7 +293,8 @@ def test_empty_images_and_broken_links_are_rejects(tmp_path: Path) -> None:
         write(tmp_path / f"data/{n}.png", image_bytes())
     write(tmp_path / "data/18.png", b"")
     (tmp_path / "data/19.png").symlink_to("nowhere.png")
-    assert_names(starter(str(tmp_path / "data"), FILES), "headers in 20 rows: 2 ")
+    text = starter(str(tmp_path / "data"), FILES)
+    assert_names(text, "headers in 20 rows: 2 ", "unsupported_format in column image", "width of 18 images")
 
 
 def test_no_good_row_is_no_dataset(tmp_path: Path) -> None:

@@ -108,7 +108,9 @@ def recognize_annotated(files: Files, path: str, in_folder: Sequence[FileInfo] |
             return None
         folder = posixpath.dirname(path)
         folder = posixpath.dirname(folder) if posixpath.basename(folder) == "annotations" else folder
-        filled = [file for file in list_folder(files, folder) or [] if _is_used(file.path, path)]
+        ending, below = posixpath.splitext(path)[1], list_folder(files, folder) or []
+        are_used = ((file, file.path == path or _describes_classes(file.path)) for file in below)
+        filled = [file for file, is_used in are_used if is_used or posixpath.splitext(file.path)[1] != ending]
     images = [file for file in filled if is_image(file.path)]
     others = [file for file in filled if not is_image(file.path)]
     if any(posixpath.basename(file.path) in NAMES for file in others):
@@ -128,18 +130,10 @@ def recognize_annotated(files: Files, path: str, in_folder: Sequence[FileInfo] |
 
 def _is_annotation(files: Files, path: str) -> bool:
     """Whether a file is recognizably COCO's or VIA's JSON, YOLO's YAML or Open Images' CSV."""
-    is_there = path.lower().endswith((".json", ".csv", *YAML_ENDINGS)) and bool(files.match(escape(path)))
-    head = read_head(files, path) if is_there else b""
-    if path.lower().endswith(YAML_ENDINGS):
-        return bool(YAML_NAMES.search(head))
-    is_json = path.lower().endswith(".json")
-    return bool(IS_COCO.match(head) or IS_VIA.match(head)) if is_json else _has_boxes(head)
-
-
-def _is_used(path: str, alone: str) -> bool:
-    """Whether a file is read if the user gives a single file of annotations."""
-    is_other = posixpath.splitext(path)[1] != posixpath.splitext(alone)[1]
-    return is_other or path == alone or _describes_classes(path)
+    looks: dict[str, Callable[[bytes], object]] = dict.fromkeys(YAML_ENDINGS, YAML_NAMES.search)
+    looks |= {".json": lambda head: IS_COCO.match(head) or IS_VIA.match(head), ".csv": _has_boxes}
+    look = looks.get(posixpath.splitext(path)[1].lower())
+    return bool(look and files.match(escape(path)) and look(read_head(files, path)))
 
 
 def _common(files: Iterable[FileInfo]) -> str:

@@ -1,4 +1,8 @@
-"""Guesses boxes: four columns or a column of lists, their order, and tables with several rows of an image."""
+"""Guesses boxes and run lengths of masks, on images and in tables with several rows of an image.
+
+Run lengths are texts of starts and lengths such as `1 3 10 5`. Counted along the right side, most pixels touch others
+of their object in the next line, a column or a row further.
+"""
 
 import json
 import re
@@ -11,17 +15,18 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.init import images as pictures
 from recordmill.pipeline.init.doubts import Doubt
 from recordmill.pipeline.init.guess import BOXES, FITS, ID, Choice, Guess, feature, left_out, plain_name
-from recordmill.pipeline.init.images import MASK, MASK_COLUMN, MAYBE_MASK, UNPAIRED, are_named, guess_mask, guess_masks
 from recordmill.pipeline.init.recognize import NAMING
-from recordmill.pipeline.init.runs import along_image, doubts_of_runs, guess_runs, runs_column
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.paths import listed
 from recordmill.pipeline.spec.features.boxes import ORDERS
+from recordmill.transforms.contract.bounds import ImageError
+from recordmill.transforms.contract.shapes import counts_of_runs
 
 NAMED = (
     ("corners", ("x_min xmin min_x minx left xtl x_tl tl_x tlx x_start start_x xstart startx x_lo lo_x",
@@ -40,6 +45,14 @@ LIKE = {"corners": ("corners",), "coco": ("coco", "center"), "center": ("center"
 POINTS = re.compile(r"(?i)(key[ _-]?points?|points|landmarks?|polygons?)")
 WITHOUT_NAMES = re.compile(r"column_\d+")  # as `init` names columns of a file without a header
 COLUMNS = "boxes"
+LEAST_RUNS = 4  # a text, on average: two may be a box
+ALL_PIXELS = 1 << 40
+CLASSES = re.compile(
+    r"(?i:(.*[^a-z])?(class|category|label|type)(_?(id|name))?)|.*[a-z](Class|Category|Label|Type)(Id)?"
+)
+"""Usual names of the column of an object's class."""
+CLEAR = 1.2  # times as many pixels that touch others: square images, and nearly square ones, tell nothing
+BOTH = "both fit, as with square images; usual on Kaggle"
 
 
 def box_columns(sample: SourceSample) -> tuple[str, list[str]] | None:
@@ -96,7 +109,7 @@ def shared_images(sample: SourceSample) -> str | None:
     if sample.sources[0].format not in NAMING:
         return None
     texts = {name: sample.read(name, ColumnType.TEXT) for name in sample.names}
-    image = next((name for name in texts if name == sample.data.image_column or are_named(texts[name])), None)
+    image = next((name for name in texts if name == sample.data.image_column or pictures.are_named(texts[name])), None)
     values = texts[image] if image else Reading()
     if len(values.distinct) == len(values.values):
         return None
@@ -109,15 +122,21 @@ def shared_images(sample: SourceSample) -> str | None:
 
 def doubts_of_columns(items: Mapping[str, Guess]) -> Iterator[Doubt]:
     """Doubts run lengths, boxes of four columns with names that do not tell their order, and masks without shapes."""
-    yield from doubts_of_runs(items.values())
     for item in items.values():
-        if not item.kind and item.reading.values and MASK_COLUMN.fullmatch(item.column):
+        if item.kind == "text" and _are_runs(item.reading):
+            what = "run lengths of masks are read as text, since no column names their images"
+            remedy = "Write the image's file in a column, and the class, if any, in another"
+            yield Doubt(f"column '{item.column}'", what, remedy)
+        if item.options.get("runs", ("", ""))[1] == BOTH:
+            what = "run lengths that fit columns and rows of the images are read as `runs: columns`"
+            yield Doubt(f"column '{item.column}'", what, "Look at `recordmill preview`; else `runs: rows`")
+        if not item.kind and item.reading.values and pictures.MASK_COLUMN.fullmatch(item.column):
             yield Doubt(f"column '{item.column}'", f"left out: {item.options['#'][1]}", "Then run `init` again")
         for why in (item.options[option][1] for option in ("flip_pairs", "#") if option in item.options):
-            if why.startswith(UNPAIRED):
+            if why.startswith(pictures.UNPAIRED):
                 remedy = "Left would become right in mirrored images: name all in `flip_pairs`, or [] for none"
                 yield Doubt(f"column '{item.column}'", why.partition(": ")[0] + ", left out" * (not item.kind), remedy)
-        if item.kind == MASK and item.column == "shapes":
+        if item.kind == pictures.MASK and item.column == "shapes":
             shapes = [shape for text in item.reading.values for shape in json.loads(text)]
             if lacking := sum(not (shape.get("polygons") or shape.get("rle")) for shape in shapes):
                 what = f"{lacking:,} of {count(len(shapes), 'object')} have no shape, and are background in masks"
@@ -140,6 +159,75 @@ def box_doubts(columns: Mapping[str, Sequence[Any]]) -> list[Doubt]:
     what = "each is a feature; boxes or points would not move when the image is padded, cropped or turned"
     remedy = f"Boxes: `kind: boxes` with `columns: [{', '.join(boxes[:4])}]`. Points: `kind: keypoints`"
     return [Doubt(f"columns {listed(boxes, 4)}", what, remedy)] if boxes else []
+
+
+def runs_column(sample: SourceSample) -> str | None:
+    """Finds a column of run lengths."""
+    readings = ((name, sample.read(name, ColumnType.TEXT, many=sample.is_grouped)) for name in sample.names)
+    return next((name for name, reading in readings if _are_runs(reading)), None)
+
+
+def _are_runs(texts: Reading) -> bool:
+    """Whether nearly all texts are runs, several each."""
+    filled = [text for text in texts.distinct if text.strip()][: pictures.LOOKED_AT]
+    runs = [len(_counts(text, ALL_PIXELS)) // 2 for text in filled]
+    return sum(map(bool, runs)) >= FITS * len(runs) > 0 and sum(runs) >= LEAST_RUNS * len(runs)
+
+
+def _counts(text: str, pixels: int) -> list[int]:
+    """Returns COCO's counts of runs; none if they are no runs in so many pixels."""
+    try:
+        return counts_of_runs(text, pixels).tolist() if " " in text else []
+    except (ValueError, ImageError):
+        return []
+
+
+def guess_runs(sample: SourceSample) -> dict[str, Guess]:
+    """Guesses a column of run lengths as a mask, of the classes that another column names; empty without one."""
+    if (name := runs_column(sample)) is None:
+        return {}
+    reading = sample.read(name, ColumnType.TEXT, many=True)
+    names = next(filter(CLASSES.fullmatch, sample.names), None) if sample.is_grouped else None
+    classes = sample.whole().read(names, ColumnType.CATEGORY, many=True) if names else Reading()
+    found = ["background", *(sorted(classes.distinct) or ["foreground"])]
+    options: dict[str, Choice] = {"image": ("", ""), "runs": ("", "")}
+    if classes.is_all and len(found) <= pictures.MOST_CLASSES:
+        options["draw"] = "classes", "or `instances`, without these; or `kind: masks`, `draw: objects`"
+        options["classes"] = found, "" if names else "the second's name is yours to give"
+        options |= {"names": (names, "")} if names else {}
+    else:
+        why = f"{len(found) - 1:,} classes in {names}, too many or not all: `draw: classes` needs all as `classes`"
+        options["draw"] = "instances", why
+    left = {names: left_out(names, f"the classes of {name}", classes)} if names else {}
+    return {name: feature(name, "mask", f"run lengths in {reading.of}", reading, **options), **left}
+
+
+def along_image(sample: SourceSample, item: Guess, name: str, image: Guess) -> Guess:
+    """Completes a guess of runs with the image `name`, and the side along which they run, by its headers."""
+    asked = {image.column: Column(ColumnType.IMAGE, optional=True)}
+    asked[item.column] = Column(ColumnType.TEXT, many=True, optional=True)
+    blocks, _ = sample.take(asked, rows=pictures.LOOKED_AT)
+    pairs = (zip(*(block.table[each].to_pylist() for each in asked), strict=True) for _, block in blocks)
+    every = [texts or () for pair in pairs for reference, texts in pair if reference is not None]
+    touching, faults = np.zeros(2), list[list[str]]()
+    for found, texts in zip(image.headers, every, strict=False):
+        width, height = next((header[:2] for header in found if not isinstance(header, str)), (0, 0))
+        counts = [_counts(text, width * height) for text in texts if width]
+        faults.append([] if all(counts) else ["malformed_row"])
+        touching += [sum(_touching(each, side) for each in counts if each) for side in (height, width)]
+    columns, rows = touching.tolist()
+    why = f"{columns:,.0f} pixels touch others of their object in the next column, {rows:,.0f} in the next row"
+    is_clear = max(columns, rows) > CLEAR * min(columns, rows)
+    side = ("rows" if rows > columns else "columns", why) if is_clear else ("columns", BOTH)
+    return replace(item, options={**item.options, "image": (name, ""), "runs": side}, headers=faults)
+
+
+def _touching(counts: list[int], line: int) -> float:
+    """Counts the pixels of an object with another one a line further."""
+    ends = np.cumsum(counts)
+    inside = np.cumsum(np.where(np.arange(len(counts)) % 2, counts, 0))  # pixels before each end
+    before = np.interp(ends + line, ends, inside)
+    return float((before[1::2] - before[:-1:2]).sum())
 
 
 ENOUGH = 0.95  # the share of boxes that must fit an order: other images may be larger
@@ -221,16 +309,16 @@ def on_image(
 ) -> dict[str, Guess]:
     """Guesses masks and boxes of the first image, and names these."""
     images = [item for item in guesses.values() if item.kind == IMAGE]
-    image = next((item for item in images if not MAYBE_MASK.fullmatch(item.column)), images[0])
+    image = next((item for item in images if not pictures.MAYBE_MASK.fullmatch(item.column)), images[0])
     if (ID.fullmatch(image.column) or "*" in image.column) and IMAGE not in names.values():
         names[image.column] = IMAGE
     drawn = next((column for column, item in guesses.items() if "draw" in item.options), None)
-    if drawn and MASK not in names.values():
-        names[drawn] = MASK
+    if drawn and pictures.MASK not in names.values():
+        names[drawn] = pictures.MASK
     known, name = sample.data.known, names[image.column]
-    named = {each.column for each in images if MAYBE_MASK.fullmatch(each.column)}
-    found = {column: guess_masks(item, name) for column, item in guesses.items()}
+    named = {each.column for each in images if pictures.MAYBE_MASK.fullmatch(each.column)}
+    found = {column: pictures.guess_masks(item, name) for column, item in guesses.items()}
     for column in guesses.keys() & {*named, *sample.data.sources[0].get("beside", ())} - {image.column}:
-        found[column] = guess_mask(sample, guesses[column], name, image)
+        found[column] = pictures.guess_mask(sample, guesses[column], name, image)
     found |= {each: along_image(sample, item, name, image) for each, item in found.items() if "runs" in item.options}
     return {column: guess_boxes(item, name, image, answers, known.get(column, {})) for column, item in found.items()}

@@ -9,7 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recordmill.pipeline.dataset.placement import SPLITS
@@ -63,15 +62,6 @@ class Draft:
     tried: Mapping[str, Choice] = field(default_factory=dict)  # the options added by a trial with the sample
 
 
-@dataclass(frozen=True)
-class Codes:
-    """A column of codes, and their names in a file."""
-
-    column: str
-    names: Mapping[int, str]
-    file: str
-
-
 def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     """Decides the whole spec. Raises: UserError: no column fits a feature, or an answer is missing."""
     split = None if sample.data.split_names else _find_split(sample)
@@ -81,12 +71,11 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     for column, why in ((split, "decides the split"), (key, "the key, which every record holds")):
         if column and not (column[0] in guesses and guesses[column[0]].kind == IMAGE):  # an image's path may be the key
             guesses[column[0]] = guessing.left_out(column[0], why, column[1])
-    codes = {each.column: each for each in find_codes(sample, guesses)}
+    codes = find_codes(sample, guesses)
     label, why_label = _find_label(sample, guesses, codes)
-    if label:
-        guesses[label.column] = label = with_classes(label, sample, codes.pop(label.column, None))
-    for each in codes.values():
-        guesses[each.column] = with_classes(guesses[each.column], sample, each)
+    guesses |= {label.column: label} if label else {}
+    for column in {*codes, *([label.column] if label else ())}:
+        guesses[column] = with_classes(guesses[column], sample, codes.get(column))
     names = feature_names(column for column, item in guesses.items() if item.kind)
     has_image = any(item.kind == IMAGE for item in guesses.values())
     guesses = on_image(sample, guesses, names, answers) if has_image else guesses
@@ -94,9 +83,9 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     features = {names[column]: item for column, item in guesses.items() if item.kind}
     if not features:
         reasons = "; ".join(f"{column}: {item.options['#'][1]}" for column, item in guesses.items())
-        is_empty = not any(item.reading.rows for item in guesses.values())
         why = f"has no column for a feature: {reasons}"
-        why = f"holds no good row{sample.first_reject()}" if is_empty else why
+        if not any(item.reading.rows for item in guesses.values()):
+            why = f"holds no good row{sample.first_reject()}"
         raise UnknownDataError(f"{sample.data.sources[0]['path']} {why}")
     splits = _column_splits(*split) if split else {"splits": _splits(sample.data, guesses)}
     groups, together = _groups(sample, guesses) if not split else ({}, [])
@@ -104,8 +93,7 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     rows = {**({"key": (key[0], f"different in {key[1].of}")} if key else {"# key": no_key}), **splits, **groups}
     masks = [item for item in guesses.values() if item.kind == MASK and item.column != "shapes"]
     target: dict[str, Choice] = {"# label": ("FEATURE", why_label)}
-    if label or len(masks) == 1:
-        item = label or masks[0]
+    for item in [label] if label else masks if len(masks) == 1 else ():
         lacking = item.options.get("optional") and "some images lack it: without `optional` they would be rejects"
         target = {"# label" if lacking else "label": (names[item.column], lacking or WHY_LABEL)}
     unused = [item for item in guesses.values() if not item.kind]
@@ -189,9 +177,9 @@ def _guess_other(sample: SourceSample, name: str) -> Guess | None:
 
 def _named_mask(sample: SourceSample, item: Guess) -> Guess:
     """Names the values, or colours, of a mask's pixels by a file beside the data that has them all."""
-    colors = {*map(tuple, item.options.get("colors", ({}, ""))[0].values())}
-    values = (item.options.get(option, ((), ""))[0] for option in ("classes", "# classes"))
-    codes = {code for each in values if isinstance(each, dict) for code in each}
+    chosen = {option: item.options.get(option, ({}, ""))[0] for option in ("colors", "classes", "# classes")}
+    colors = {*map(tuple, chosen["colors"].values())}
+    codes = {code for each in (chosen["classes"], chosen["# classes"]) if isinstance(each, dict) for code in each}
     kept = {option: choice for option, choice in item.options.items() if option != "# classes"}
     for file, names in _named(sample) if item.kind == MASK else ():
         why = f"as {file} names them"
@@ -295,50 +283,52 @@ def _column_splits(column: str, names: Reading) -> dict[str, Choice]:
     return {"splits": (splits, why), "split_by": (split_by, f"{counts} of {names.of}")}
 
 
-def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> list[Codes]:
-    """Finds columns of codes with names in the schema, else one in a file next to the data; a label first."""
+def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> dict[str, Choice]:
+    """Finds the names of columns of codes in the schema, else those of one in a file next to the data."""
     columns = dict[str, set[int]]()
     for name, item in guesses.items():
-        reading, many = item.reading, item.kind == "numbers"
-        if item.kind in ("number", "numbers"):
-            reading = sample.read(name, ColumnType.CATEGORY, many=many)
+        many, is_read = item.kind == "numbers", item.kind in ("number", "numbers")
+        reading = sample.read(name, ColumnType.CATEGORY, many=many) if is_read else item.reading
         if item.kind in CODED and reading.distinct and all(map(CODE.fullmatch, map(str, reading.distinct))):
             columns[name] = set(map(int, reading.distinct))
-    stated = class_labels(_schema(sample)) if columns else {}
-    found = [
-        Codes(name, stated[name], "the schema") for name in columns if columns[name] <= stated.get(name, {}).keys()
-    ]
+    stated = _stated_names(sample) if columns else {}
+    sure = [name for name, codes in columns.items() if codes <= stated.get(name, {}).keys()]
+    if sure or not columns:
+        return {name: (stated[name], "named in the schema") for name in sure}
     columns = {name: codes for name, codes in columns.items() if guesses[name].kind != "numbers"}
     called = {name: codes for name, codes in columns.items() if guessing.is_label(name)}
-    wanted = called or columns
-    sure = {name for name in wanted if called or guesses[name].kind == "categories"}
-    for file, names in _named(sample) if columns and not found else ():
-        fitting = {name: by_code(codes, names, is_sure=name in sure) for name, codes in wanted.items()}
-        of = [Codes(name, each, file) for name, each in fitting.items() if each]
-        if len(of) == 1:
-            return of
-    return sorted(found, key=lambda each: not guessing.is_label(each.column))
+    for file, names in _named(sample) if columns else ():
+        found = dict[str, Choice]()
+        for name, codes in (called or columns).items():
+            is_sure = bool(called) or guesses[name].kind == "categories"
+            fitting = by_code(codes, names, is_sure=is_sure)
+            found |= {name: (fitting, f"named in {file}")} if fitting else {}
+        if len(found) == 1:
+            return found
+    return {}
 
 
-def _schema(sample: SourceSample) -> pa.Schema:
+def _stated_names(sample: SourceSample) -> dict[str, dict[int, str]]:
+    """Reads the names of codes in the schema."""
     if sample.sources[0].format != "parquet":
-        return pa.schema([])
+        return {}
     with sample.origin.open(sample.data.files[0].path) as opened:
-        return pq.read_schema(opened)
+        return class_labels(pq.read_schema(opened))
 
 
 def index_names(sample: SourceSample) -> list[str]:
     """Lists the columns of an unnamed pandas index: whole numbers, in CSV the first column of a file."""
     some = [name for name in sample.names if INDEX_LEVEL.fullmatch(name) or name == sample.names[0] == INDEX_OF_CSV]
-    read = {name: sample.read(name, ColumnType.INTEGER) for name in some}
-    whole = {name: item for name, item in read.items() if item.fit == 1 and not item.missing}
+    read = {
+        name: item for name in some if (item := sample.read(name, ColumnType.INTEGER)).fit == 1 and not item.missing
+    }
     again = len(sample.data.files)  # each begins at 0
-    return [name for name, n in whole.items() if name != INDEX_OF_CSV or len(n.values) <= len(n.distinct) * again]
+    return [name for name, n in read.items() if name != INDEX_OF_CSV or len(n.values) <= len(n.distinct) * again]
 
 
 def name_doubts(sample: SourceSample, guesses: Mapping[str, Guess]) -> Iterator[Doubt]:
     """Yields a doubt for each feature of codes with unused names in the schema."""
-    for name, names in class_labels(_schema(sample)).items():
+    for name, names in _stated_names(sample).items():
         item = guesses.get(name)
         if item and item.kind and item.options.get("classes", [None])[0] != names:
             some = listed([f"{code}: {word}" for code, word in names.items()], 3)
@@ -351,7 +341,7 @@ def without_unlabelled(sample: SourceSample) -> SourceSample:
     """Leaves out sources without any value of a label, such as published test splits, by schema or beside images."""
     several = sample.names if len(sample.sources) > 1 else []
     has_images = sample.data.image_column or any(are_named(sample.read(name, ColumnType.TEXT)) for name in several)
-    labels = [*class_labels(_schema(sample)), *(filter(guessing.is_label, sample.names_of[0]) if has_images else ())]
+    labels = [*_stated_names(sample), *(filter(guessing.is_label, sample.names_of[0]) if has_images else ())]
     for name in labels if several else ():
         with suppress(SourceError):  # not a column of names
             blocks, _ = sample.take({name: Column(ColumnType.CATEGORY, optional=True)})
@@ -373,18 +363,16 @@ def _named(sample: SourceSample) -> Iterator[tuple[str, dict[Any, str] | list[st
         if file.bytes <= NAMES_BYTES:
             with suppress(ValueError, RecursionError):
                 text = sample.origin.read(file.path).decode("utf-8-sig")
-                yield (
-                    name,
-                    read_colors(text) or read_names(text, is_json=name.endswith("json"), is_csv=name.endswith("csv")),
-                )
+                by_name = {"is_json": name.endswith("json"), "is_csv": name.endswith("csv")}
+                yield name, read_colors(text) or read_names(text, **by_name)
 
 
-def with_classes(label: Guess, sample: SourceSample, codes: Codes | None) -> Guess:
+def with_classes(label: Guess, sample: SourceSample, codes: Choice | None) -> Guess:
     """Returns a label with its classes if all names are certain, else with the reason why not."""
     if codes:
         options = {option: choice for option, choice in label.options.items() if option != "# kind"}
         kind = "categories" if label.kind in ("categories", "numbers") else "category"
-        options |= {"kind": (kind, "codes"), "classes": (codes.names, f"named in {codes.file}")}
+        options |= {"kind": (kind, "codes"), "classes": codes}
         return replace(label, options=options)
     if label.kind == "number":
         return label

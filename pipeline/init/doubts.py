@@ -7,7 +7,7 @@ In doubt: a.tsv, column 'n': '1,5' is read as 1.5. Two codes: remove `decimal`.
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -114,21 +114,20 @@ def commas(cells: Sequence[str]) -> str | None:
     return "codes" if is_known or max(map(len, some)) > 2 else "unsure"
 
 
-def value_doubts(name: str, cells: Sequence[str], kind: str) -> Iterator[Doubt]:
-    """Yields doubts about commas, lists written as text, and the code -1 as a class."""
-    numbers = [cell.strip() for cell in cells]
-    found = commas(numbers)
-    if found in REMEDIES and (found != "decimal" or kind not in ("number", "numbers")):
-        what = f"'{next(cell for cell in numbers if ',' in cell and COMMAS.fullmatch(cell))}' is read as `kind: {kind}`"
-        yield Doubt(f"column '{name}'", what, REMEDIES[found])
-    shown = list(filter(NO_JSON_LIST.match, cells))
-    if kind in ("raw", "text", "category") and 2 * len(shown) > len(cells):
-        what = f"'{cut(shown[0], 40)}' is read as `kind: {kind}`"
-        yield Doubt(f"column '{name}'", what, "A list: write JSON, by Python's `json.dumps`")
-    if kind in ("raw", "text", "category") and cells and all(map(PERCENT.fullmatch, cells)):
-        yield Doubt(f"column '{name}'", f"'{cells[0]}' is read as `kind: {kind}`", "Numbers: write them without %")
+def value_doubts(name: str, cells: Sequence[str], kind: str) -> list[Doubt]:
+    """Doubts commas, lists written as text, and the code -1 as a class."""
+    numbers, found = [cell.strip() for cell in cells], list[tuple[str, str]]()
+    meaning, are_texts = commas(numbers), kind in ("raw", "text", "category")
+    if meaning in REMEDIES and (meaning != "decimal" or kind not in ("number", "numbers")):
+        found.append((next(cell for cell in numbers if "," in cell and COMMAS.fullmatch(cell)), REMEDIES[meaning]))
+    lists = list(filter(NO_JSON_LIST.match, cells))
+    if are_texts and 2 * len(lists) > len(cells):
+        found.append((cut(lists[0], 40), "A list: write JSON, by Python's `json.dumps`"))
+    if are_texts and cells and all(map(PERCENT.fullmatch, cells)):
+        found.append((cells[0], "Numbers: write them without %"))
     if kind == "category" and {"-1", "0"} <= {*cells}:
-        yield Doubt(f"column '{name}'", "'-1' is read as a class", "Rows without a label: leave them out")
+        found.append(("-1", "Rows without a label: leave them out"))
+    return [Doubt(f"column '{name}'", f"'{cell}' is read as `kind: {kind}`", remedy) for cell, remedy in found]
 
 
 def column_doubts(names: Sequence[str]) -> list[Doubt]:

@@ -128,7 +128,7 @@ def _strings(sample: SourceSample, name: str, texts: Reading) -> Guess:
     if not filled:
         return left_out(name, f"empty in {texts.of}", texts)
     if sample.sources[0].format == "text" and not sample.sources[0].joined:
-        return _text(name, "text", texts, filled)
+        return _text(name, "text", texts)
     result, are_codes = None, any(LEADING_ZERO.match(value) for value in filled)
     point = getattr(sample.sources[0], "decimal", ".")
     are_lists = commas(filled) in ("codes", "unsure" if point == "." else "codes")
@@ -144,14 +144,14 @@ def _strings(sample: SourceSample, name: str, texts: Reading) -> Guess:
         return result
     if all(DATE.match(value) and instant(value) for value in filled):
         return feature(name, "raw", f"times: `split_by: {{time: {name}, starts: …}}` splits by them", texts)
-    has_words = _has_words(filled)
+    has_words = 4 * _spaced(filled) >= len(filled)
     if is_id(name) and not has_words:
         return _identifier(name, texts)
     if _is_category(name, texts) and not (has_words and TEXTS.fullmatch(plain_name(name))):
         names = sample.read(name, ColumnType.CATEGORY)
         return feature(name, "category", distinct(names), names)
     if has_words or _is_unspaced(filled):
-        return _text(name, "text", texts, filled)
+        return _text(name, "text", texts)
     return feature(name, "raw", f"strings without spaces, {distinct(texts)}: names rather than classes", texts)
 
 
@@ -191,12 +191,15 @@ def _lists(sample: SourceSample, name: str) -> Guess | None:
         if filled and lists.fit >= FITS and filled >= FITS * (filled + lists.rejected):
             if kind is ColumnType.NUMBER:
                 return feature(name, "numbers", f"lists of numbers, {_range(lists)} in {lists.of}", lists)
-            has_words = _has_words(list(lists.distinct))
+            has_words = 4 * _spaced([*lists.distinct]) >= len(lists.distinct)
             are_texts = has_words and (not _are_short(lists) or bool(TEXTS.fullmatch(plain_name(name))))
             if kind is ColumnType.CATEGORY and not are_texts and (_repeats(lists) or len(lists.values) < FEW_ROWS):
                 return feature(name, "categories", f"lists of names, {distinct(lists)}", lists)
             if has_words:
-                return _texts(name, lists)
+                counts = {len(value) for value in lists.values}
+                option = "texts_per_row" if lists.is_all else "# texts_per_row"
+                number: dict[str, Choice] = {option: (min(counts), f"in each of {lists.of}")}
+                return _text(name, "texts", lists, **(number if len(counts) == 1 else {}))
             return feature(name, "raw", "lists of strings that hardly ever repeat", lists, many=(True, ""))
     return None
 
@@ -205,32 +208,21 @@ def _spaced(filled: list[str]) -> int:
     return sum(len(value.split()) > 1 for value in filled)
 
 
-def _has_words(filled: list[str]) -> bool:
-    return 4 * _spaced(filled) >= len(filled)
-
-
 def _is_unspaced(filled: list[str]) -> bool:
     """Whether texts hardly have spaces, and are mostly beyond ASCII."""
-    return not _has_words(filled) and 2 * sum(not value.isascii() for value in filled) > len(filled)
+    return 4 * _spaced(filled) < len(filled) and 2 * sum(not value.isascii() for value in filled) > len(filled)
 
 
-def _texts(name: str, lists: Reading) -> Guess:
-    """Guesses several texts a row, such as captions, and their fixed number, if any."""
-    counts = {len(value) for value in lists.values}
-    number = {"texts_per_row" if lists.is_all else "# texts_per_row": (min(counts), f"in each of {lists.of}")}
-    filled = [text for text in chain.from_iterable(lists.values) if text.strip()]
-    return _text(name, "texts", lists, filled, **(number if len(counts) == 1 else {}))
-
-
-def _text(name: str, kind: str, texts: Reading, filled: list[str], **options: Choice) -> Guess:
-    """Guesses a text of words, or of characters if spaces are rare, without truncating."""
+def _text(name: str, kind: str, texts: Reading, **options: Choice) -> Guess:
+    """Guesses texts of words, or of characters if spaces are rare, without truncating."""
+    every = chain.from_iterable(texts.values) if kind == "texts" else texts.values
+    filled = [text for text in every if text.strip()]
     values, of = pa.array(filled, pa.string()), count(len(filled), "text")
-    is_words = not _is_unspaced(filled)
-    if not is_words:
-        why = "few spaces, hardly any ASCII; `sentencepiece` would learn pieces of words"
-        options["tokenizer"] = ("characters", why)
-    most = pc.max(pc.count_substring_regex(values, WORD) if is_words else pc.utf8_length(values)).as_py()
-    what = "words" if is_words else "characters"
+    what, lengths = "words", pc.count_substring_regex(values, WORD)
+    if _is_unspaced(filled):
+        what, lengths = "characters", pc.utf8_length(values)
+        options["tokenizer"] = what, "few spaces, hardly any ASCII; `sentencepiece` would learn pieces of words"
+    most = pc.max(lengths).as_py()
     options["# max_length"] = (max(1, most), f"the most {what} in {of}; by default all stay")
     return feature(name, kind, f"several words in {share_of(_spaced(filled), len(filled), of)}", texts, **options)
 

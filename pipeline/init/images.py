@@ -26,7 +26,7 @@ from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.init.splits import split_of
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.files import Files, why_absent
+from recordmill.pipeline.sources.files import why_absent
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.images import DATA_URL, parse
@@ -126,25 +126,21 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
             return feature(name, "raw", why, texts, **({"many": (True, "")} if many else {}))
         what = f"{'lists of ' if many else ''}images, by their {'paths' if are_texts else 'bytes'}"
         fit = ("pad", "the whole image, padded; or `crop`, `stretch`")
-        kind, more, deeps = (
-            "image_sequence" if many else "image",
-            dict[str, Choice](),
-            Counter(each[4] for each in good),
-        )
-        deep = next((of for of, images in deeps.most_common(1) if images >= FITS * len(good)), None)  # of nearly all
-        stacks = [header for header in good if FRAMES in header[3]]
-        are_stacks = bool(deep) and 2 * len(stacks) > len(sizes)
-        headers = [[_read_as(header, deep, are_stacks) for header in row] for row in headers]
-        if are_stacks:
-            share = share_of(len(stacks), len(sizes), count(len(sizes), "file"))
-            kind, more = "image_sequence", {"pages": ("all", f"several in {share}")}
+        deeps = Counter(header[4] for header in good).most_common(1)
+        deep = next((of for of, some in deeps if some >= FITS * len(good)), None)  # of nearly all
+        stacks = sum(FRAMES in header[3] for header in good)
+        are_stacks = bool(deep) and 2 * stacks > len(good)
+        kind = "image_sequence" if many or are_stacks else IMAGE
+        share = share_of(stacks, len(good), count(len(good), "file"))
+        more: dict[str, Choice] = {"pages": ("all", f"several in {share}")} if are_stacks else {}
         if deep:
             more["channels"] = deep[1], "the files' bands"
             if deep[0] != "uint8":
                 more["dtype"] = deep[0], "the type of the files' numbers"
                 more["normalize"] = "none", "or `zero_one`, with the `range` that counts"
                 more |= {"resize": ("nearest", "means of depths and holes are neither")} if DEPTH.search(name) else {}
-        return replace(feature(name, kind, what, images, size=_common_size(sizes), fit=fit, **more), headers=headers)
+        read = [[_read_as(header, deep, are_stacks) for header in row] for row in headers]
+        return replace(feature(name, kind, what, images, size=_common_size(sizes), fit=fit, **more), headers=read)
     return None
 
 
@@ -182,7 +178,7 @@ def _common_size(sizes: Sequence[tuple[int, int]]) -> Choice:
     return [USUAL_SIDE, USUAL_SIDE], f"height, width: a usual size; {images}: {' to '.join(ends)}"
 
 
-def images_folder(sample: SourceSample, files: Files) -> tuple[str] | None:
+def images_folder(sample: SourceSample) -> tuple[str] | None:
     """Returns the folder below a table's with the sample's first image; None if missing, or in its own folder."""
     if sample.sources[0].format not in NAMING:
         return None
@@ -196,7 +192,7 @@ def images_folder(sample: SourceSample, files: Files) -> tuple[str] | None:
     own = posixpath.dirname(sample.files.match(sample.sources[0].path)[0].path)
     above = posixpath.dirname(own) if "://" not in own or own.count("/") > 2 else own  # no other bucket
     ways = (f"{escape(own)}/**", escape(above), f"{escape(above)}/images", f"{escape(above)}/images/*")
-    near = next(filter(None, (files.match(f"{way}/{escape(path)}") for way in ways)), [])
+    near = next(filter(None, (sample.origin.match(f"{way}/{escape(path)}") for way in ways)), [])
     folders = [image.path.removesuffix(f"/{path}") for image in near]
     of_split = [each for each in folders if split_of(*each.split("/")[-2:]) == sample.sources[0].split]
     folder = own if own in folders else next(iter(of_split or folders), None)
@@ -206,7 +202,7 @@ def images_folder(sample: SourceSample, files: Files) -> tuple[str] | None:
     return (folder,) if folder and folder != own else None
 
 
-def images_by_name(sample: SourceSample, files: Files) -> tuple[str, str] | None:
+def images_by_name(sample: SourceSample) -> tuple[str, str] | None:
     """Finds a table's column of image names without ending, and the pattern of their paths: `train/*.jpg`.
 
     Takes the column with most names, since codes 0 to 2 may also name images; None if a column has whole paths.
@@ -216,16 +212,15 @@ def images_by_name(sample: SourceSample, files: Files) -> tuple[str, str] | None
         return None
     table = posixpath.splitext(sample.files.match(sample.sources[0].path)[0].path)[0]
     folders = [table, f"{table}_images", *(join(posixpath.dirname(table), name) for name in FOLDERS)]
-    for folder in filter(files.is_folder, dict.fromkeys(folders)):
-        stems = dict(posixpath.splitext(file.path[len(folder) + 1 :]) for file in files.match(f"{escape(folder)}/*"))
-        found = dict[str, list[str]]()
+    for folder in filter(sample.origin.is_folder, dict.fromkeys(folders)):
+        paths = (file.path[len(folder) + 1 :] for file in sample.origin.match(f"{escape(folder)}/*"))
+        stems, found = dict(map(posixpath.splitext, filter(is_image, paths))), dict[str, list[str]]()
         for name in sample.names:
             values = sample.read(name, ColumnType.CATEGORY).distinct
-            found[name] = [value for value in values if is_image(f"x{stems.get(value, '')}")]
-            if len(found[name]) < FITS * len(values):
-                found[name] = []
-        best = max(found, key=lambda name: len(found[name]), default="")
-        if best and found[best]:
+            named = list(filter(stems.__contains__, values))
+            found |= {name: named} if len(named) >= max(1, FITS * len(values)) else {}
+        if found:
+            best = max(found, key=lambda name: len(found[name]))
             return f"{escape(folder)}/*{stems[found[best][0]]}", best
     return None
 

@@ -216,14 +216,13 @@ def _images(
     left = [file for file in others if file not in used]
     names = listed([file.path[len(folder) + 1 :] for file in metadata], SHOWN)
     each = f"; the rows are those of {names}" if metadata else ", each one a row"
-    tops = [file.path for file in left if posixpath.dirname(file.path) == folder and not metadata]
-    tables = [
-        path for path in tops if format_by_name(path) in NAMING and not CLASS_NAMES.fullmatch(path[len(folder) :])
-    ]
+    tops = (file.path for file in left if posixpath.dirname(file.path) == folder and not metadata)
+    naming = (path for path in tops if format_by_name(path) in NAMING)
+    tables = [path for path in naming if not CLASS_NAMES.fullmatch(path[len(folder) :])]
     tables.sort(key=lambda path: split_of(posixpath.basename(path)) != "train")  # before `sample_submission.csv`
     chosen = [] if metadata else _tables_of_splits(files, folder, images, left)
-    if path := None if chosen else _table_of(images, tables):
-        chosen = [(path, None, [file for file in left if file.path == path])]
+    alone: list[SourceFiles] = [(path, None, [whole[path]]) for path in tables if _is_of(images, path)]
+    chosen = chosen or alone[:1]
     if chosen:
         unread = [file for file in others if file.path not in [path for path, _, _ in chosen]]
         return _table(files, format_by_name(chosen[0][0]) or "", chosen, encoding, _left_out(folder, unread))
@@ -270,14 +269,11 @@ def _other_splits(files: Files, path: str) -> list[Doubt]:
     return [Doubt(name, what, f"All: recordmill init '{folder}'")] if others else []
 
 
-def _table_of(images: Sequence[FileInfo], tables: Sequence[str]) -> str | None:
-    """Finds the table named as a folder of the images: `train.csv` of `train/`, or `images/`."""
-    for path in tables:
-        stem = posixpath.splitext(path)[0]
-        places = (f"{stem}/", f"{stem}_images/", f"{stem.removesuffix('train')}images/")
-        if any(image.path.startswith(places) for image in images):
-            return path
-    return None
+def _is_of(images: Sequence[FileInfo], table: str) -> bool:
+    """Whether a table is named as a folder of the images: `train.csv` of `train/`, or `images/`."""
+    stem = posixpath.splitext(table)[0]
+    places = (f"{stem}/", f"{stem}_images/", f"{stem.removesuffix('train')}images/")
+    return any(image.path.startswith(places) for image in images)
 
 
 def _annotations(files: Files, images: Sequence[FileInfo], left: Sequence[FileInfo]) -> list[str]:

@@ -98,7 +98,11 @@ def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows:
     most = math.inf if source.joined else PART_BYTES  # joined files keep equally many lines
     encoding = getattr(source, "encoding", "utf-8")
     with open_utf8(files, path, "utf-8" if is_plain(encoding) else encoding) as opened:
-        part = _cut_document(opened) if form == "json" else _cut(opened, dialect, rows, most)
+        if form == "json":  # closed behind a row or a part of one
+            head = opened.read(HEAD_BYTES).decode("latin-1")
+            part = closed(head)[0].encode("latin-1") if opened.read(1) else None
+        else:
+            part = _cut(opened, dialect, rows, most)
     if part and not is_plain(encoding):
         errors = "surrogatepass" if encoding.lower().startswith("utf") else "surrogateescape"  # keeps invalid bytes
         part = part.decode("utf-8", "surrogateescape").encode(encoding, errors)
@@ -122,12 +126,6 @@ def _cut(file: EncodedFile, dialect: Dialect, rows: int, most: float) -> bytes |
             return kept
         rows -= len(ends)
     return None
-
-
-def _cut_document(file: EncodedFile) -> bytes | None:
-    """Returns a JSON document's beginning, closed behind a row or a part of one; None if it is short."""
-    head = file.read(HEAD_BYTES)
-    return closed(head.decode("latin-1"))[0].encode("latin-1") if file.read(1) else None
 
 
 @dataclass(frozen=True)
@@ -303,10 +301,9 @@ def _thinned(block: Block, limit: int) -> Block:
 
 def _columns(source: SourceOptions, plan: Plan) -> list[str]:
     """Lists a source's columns; the images of a tar file's samples, of any format, are one, as are numbered pixels."""
-    if source.format in CELLS:
-        return numbered_pixels(source.by_asked_names(dict.fromkeys(plan.names)))
     if source.format != "webdataset":
-        return list(source.by_asked_names(dict.fromkeys(plan.names)))
+        names = list(source.by_asked_names(dict.fromkeys(plan.names)))
+        return numbered_pixels(names) if source.format in CELLS else names
     images = [name for name in plan.names if f".{name}" in SUFFIXES]
     held = {KEY, *images, *(name.rpartition(".")[0] for name in plan.names)}  # `json`, with its fields as columns
     others = [name for name in plan.names if name not in held]

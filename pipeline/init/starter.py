@@ -5,7 +5,7 @@ import os
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, takewhile
@@ -24,7 +24,7 @@ from recordmill.pipeline.init.arrays import recognize_arrays
 from recordmill.pipeline.init.boxes import Answers, shared_images
 from recordmill.pipeline.init.choose import Draft, make_draft, valid_name, without_unlabelled
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
-from recordmill.pipeline.init.guess import Choice, Guess
+from recordmill.pipeline.init.guess import Choice
 from recordmill.pipeline.init.images import images_by_name, images_folder
 from recordmill.pipeline.init.recognize import recognize
 from recordmill.pipeline.init.sample import LINES, SourceSample, count_rows, in_words
@@ -75,8 +75,7 @@ def starter(
     sample = SourceSample(files, data)
     if answers.encoding and not isinstance(sample.sources[0], EncodedOptions):
         raise UserError(f"--encoding is for files of text; {path} is of format {sample.sources[0].format}")
-    found = [images_folder(each, files) or images_by_name(each, files) or () for each in sample.each()]
-    if any(found):
+    if any(found := [images_folder(each) or images_by_name(each) or () for each in sample.each()]):
         sample = SourceSample(files, sample.data.with_images(found))
     sample = without_unlabelled(sample)
     if group := shared_images(sample):
@@ -156,38 +155,45 @@ def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, li
     splits = [source.split for source in sample.sources]  # rows with one key may stay in several splits
     keys = [(splits[number], value) for number, block in blocks for value in block.table[key].to_pylist()]
     again, rows = len(keys) - len(set(keys)), sum(count_rows(block) for _, block in blocks)
-    share = rejects.total() / max(rows, 1)
-    rejects = +(rejects | Rejects({(DUPLICATE, ""): again}))
-    (images, bad), (facts, lost) = _bad_images(draft.features.values()), _facts(draft.features.values())
-    losses = [Doubt("images", what, f"To keep all, {instead}") for what, instead in loss_words(lost) if instead]
+    heads = [(item.column, row) for item in draft.features.values() for row in item.headers]
+    faults = [(next((each for each in row if isinstance(each, str)), ""), column) for column, row in heads]
+    bad = Rejects((fault.partition(":")[0], column) for fault, column in faults if fault)
+    images = max((len(item.headers) for item in draft.features.values()), default=0)
+    shares = {"max_share": min(1.0, rejects.total() / max(rows, 1) + bad.total() / max(images, 1))}
+    shares["max_duplicate_share"] = again / max(rows, 1)
+    found = _rejected(rejects + bad + Rejects({(DUPLICATE, ""): again}))
+    facts, losses = _facts([each for _, row in heads for each in row if isinstance(each, tuple)])
     doubts = [*draft.doubts, *losses]
+    words, and_images = in_words(rows, is_all=is_all), f", and the images' headers in {count(images, 'row')}"
     none = "all are readable, which settles no doubt" if doubts else "none would be a reject"
-    words, before = in_words(rows, is_all=is_all), ", before their images are opened" if images else ""
-    lines = [f"{words[:1].upper()}{words[1:]}{before}: {_rejected(rejects) or none}."]
-    if images:
-        headers = f"By the images' headers in {count(images, 'row')}"
-        lines.append(f"{headers}: {_rejected(bad) or none}; no pixel was decoded.")
-        lines += facts
-    if not keys or 0 < sum(len(item.headers) for item in draft.features.values()) == bad.total():
-        where = sample.data.sources[0]["path"]
-        faults = (header for item in draft.features.values() for row in item.headers for header in row)
-        rows_faults = (reject.message for _, block in blocks for reject in block.rejects)
-        first = next((fault for fault in chain(rows_faults, faults) if isinstance(fault, str)), "")
-        raise UserError(f"{where}: no row is good: a build would be empty. {' '.join([*lines, first])}".strip())
-    shares = {"max_share": min(1.0, share + bad.total() / max(images, 1)), "max_duplicate_share": again / max(rows, 1)}
-    tried, accepted = _together(spec, [block for _, block in blocks], words), spec.rejects.max_share or 0.0
-    limits, is_digest = dict.fromkeys(shares, accepted), key == "@key" and sample.sources[0].format in BY_CONTENT
+    lines = [f"{words[:1].upper()}{words[1:]}{and_images if images else ''}: {found or none}.", *facts]
+    if not keys or 0 < len(heads) == bad.total():
+        messages = [reject.message for _, block in blocks for reject in block.rejects] + [fault for fault, _ in faults]
+        why = " ".join(["no row is good: a build would be empty.", *lines, *messages[:1]])
+        raise UserError(f"{sample.data.sources[0]['path']}: {why}")
+    is_digest = key == "@key" and sample.sources[0].format in BY_CONTENT
+    limits, unsure = _limits(shares, spec.rejects.max_share or 0.0, found, is_digest=is_digest)
+    tried = {**_together(spec, [block for _, block in blocks], words), **limits}
+    return replace(draft, tried=tried, doubts=[*doubts, *unsure]), lines
+
+
+def _limits(
+    shares: dict[str, float], accepted: float, found: str, *, is_digest: bool
+) -> tuple[dict[str, Choice], list[Doubt]]:
+    """Doubts shares of rejects above the accepted one, and raises the limit of those that may be no misreading."""
     most = {"max_share": MOST_REJECTS, "max_duplicate_share": 1.0 if is_digest else MOST_REJECTS}
+    limits, doubts = dict.fromkeys(shares, accepted), list[Doubt]()
     for name, seen in shares.items():
-        what, place = f"{seen:.1%} of the sample {LIMITED[name]}", f"rejects.{name}"
+        what, remedy = f"{seen:.1%} of the sample {LIMITED[name]}", "Fix the rows, then remove it"
         if accepted < seen <= most[name]:
             limits[name] = min(most[name], math.floor(2_000 * seen) / 1_000)
-            tried["rejects"] = limits, "at most twice the sample's share: fix the rows, then remove this"
-            doubts.append(Doubt(place, f"{what}; a limit of {limits[name]:.1%}", "Fix the rows, then remove it"))
-        elif seen > accepted:
-            what = f"{what}, and a build allows {accepted:.1%}: {_rejected(rejects + bad)}"
-            doubts.append(Doubt(place, what, f"If this spec reads them right, fix them, or write `{name}`"))
-    return replace(draft, tried=tried, doubts=doubts), lines
+            what = f"{what}; a limit of {limits[name]:.1%}"
+        else:
+            what = f"{what}, and a build allows {accepted:.1%}: {found}"
+            remedy = f"If this spec reads them right, fix them, or write `{name}`"
+        doubts += [Doubt(f"rejects.{name}", what, remedy)] if seen > accepted else []
+    why = "at most twice the sample's share: fix the rows, then remove this"
+    return ({"rejects": (limits, why)} if max(limits.values()) > accepted else {}), doubts
 
 
 def _together(spec: Spec, blocks: Sequence[Block], of: str) -> dict[str, Choice]:
@@ -205,21 +211,12 @@ def _together(spec: Spec, blocks: Sequence[Block], of: str) -> dict[str, Choice]
     return {"together": (found if len(found) > 1 else found[0], f"lists of equal lengths in {of}")} if found else {}
 
 
-def _bad_images(features: Collection[Guess]) -> tuple[int, Rejects]:
-    """Counts the rows with image headers, and the features with faults in them."""
-    rows = [(item.column, headers) for item in features for headers in item.headers]
-    faults = [(column, [header for header in headers if isinstance(header, str)]) for column, headers in rows]
-    reasons = Rejects((reasons[0].partition(":")[0], column) for column, reasons in faults if reasons)
-    return max((len(item.headers) for item in features), default=0), reasons
-
-
-def _facts(features: Iterable[Guess]) -> tuple[list[str], Counter[str]]:
-    """Describes the images' headers, and counts the losses."""
-    headers = chain.from_iterable(chain.from_iterable(item.headers for item in features))
-    good = [header for header in headers if isinstance(header, tuple)]
-    profiles, lost = (Counter(chain.from_iterable(each)) for each in ([h[2] for h in good], [h[3] for h in good]))
+def _facts(good: Sequence[Any]) -> tuple[list[str], list[Doubt]]:
+    """Describes good image headers, and doubts losses."""
+    profiles, lost = (Counter(chain.from_iterable(header[part] for header in good)) for part in (2, 3))
     facts = ", ".join(fact_lines({"profiles": profiles, "losses": lost}))
-    return [f"By the headers of {count(len(good), 'image')}: {facts}."] * bool(facts), lost
+    doubts = [Doubt("images", what, f"To keep all, {instead}") for what, instead in loss_words(lost) if instead]
+    return [f"By the headers of {count(len(good), 'image')}: {facts}."] * bool(facts), doubts
 
 
 def _rejected(rejects: Rejects) -> str:

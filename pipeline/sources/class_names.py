@@ -55,9 +55,11 @@ def read_colors(text: str) -> dict[tuple[int, ...], str]:
     colors = dict[tuple[int, ...], str]()
     for line in re.split(r"[\n\]]", text):
         cells = [cell for cell in re.split(r"""[\s,;:"'\[{}]""", line) if cell]
-        rgb = tuple(int(cell) for cell in cells if re.fullmatch("[0-9]{1,3}", cell))
-        if len(rgb) in (3, 4) and max(rgb[-3:]) < 256 and len(cells) > len(rgb):
-            colors[rgb[-3:]] = " ".join(cell for cell in cells if not cell.isdecimal())
+        places = [place for place, cell in enumerate(cells) if re.fullmatch("[0-9]{1,3}", cell)]
+        rgb = tuple(int(cells[place]) for place in places[-3:])
+        are_joined = len(places) in (3, 4) and places[-1] - places[-3] == 2  # unlike codes between names
+        if are_joined and max(rgb) < 256 and len(cells) > len(places):
+            colors[rgb] = " ".join(cell for cell in cells if not cell.isdecimal())
     return colors
 
 
