@@ -116,7 +116,7 @@ def test_the_function_answers_as_the_command_does(folder: Path, source: str, mes
 def test_too_little_space_is_reported(folder: Path) -> None:
     status, printed = build(folder, before=FULL_DISK)
     assert status == 1
-    assert_names(printed, "build needs about", "0.0 MiB", "free")
+    assert_names(printed, "build needs about", "0.0 kB", "free")
 
 
 def test_who_builds_in_the_output_is_named(folder: Path) -> None:

@@ -18,6 +18,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init import images as pictures
 from recordmill.pipeline.init.doubts import Doubt
 from recordmill.pipeline.init.guess import BOXES, FITS, ID, Choice, Guess, feature, left_out, plain_name
+from recordmill.pipeline.init.images import MASK_COLUMN, MAYBE_MASK
 from recordmill.pipeline.init.recognize import NAMING
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
@@ -130,7 +131,7 @@ def doubts_of_columns(items: Mapping[str, Guess]) -> Iterator[Doubt]:
         if item.options.get("runs", ("", ""))[1] == BOTH:
             what = "run lengths that fit columns and rows of the images are read as `runs: columns`"
             yield Doubt(f"column '{item.column}'", what, "Look at `recordmill preview`; else `runs: rows`")
-        if not item.kind and item.reading.values and pictures.MASK_COLUMN.fullmatch(item.column):
+        if not item.kind and item.reading.values and MASK_COLUMN.fullmatch(item.column):
             yield Doubt(f"column '{item.column}'", f"left out: {item.options['#'][1]}", "Then run `init` again")
         for why in (item.options[option][1] for option in ("flip_pairs", "#") if option in item.options):
             if why.startswith(pictures.UNPAIRED):
@@ -309,14 +310,14 @@ def on_image(
 ) -> dict[str, Guess]:
     """Guesses masks and boxes of the first image, and names these."""
     images = [item for item in guesses.values() if item.kind == IMAGE]
-    image = next((item for item in images if not pictures.MAYBE_MASK.fullmatch(item.column)), images[0])
+    image = next((item for item in images if not MAYBE_MASK.fullmatch(item.column)), images[0])
     if (ID.fullmatch(image.column) or "*" in image.column) and IMAGE not in names.values():
         names[image.column] = IMAGE
     drawn = next((column for column, item in guesses.items() if "draw" in item.options), None)
     if drawn and pictures.MASK not in names.values():
         names[drawn] = pictures.MASK
     known, name = sample.data.known, names[image.column]
-    named = {each.column for each in images if pictures.MAYBE_MASK.fullmatch(each.column)}
+    named = {each.column for each in images if MAYBE_MASK.fullmatch(each.column)}
     found = {column: pictures.guess_masks(item, name) for column, item in guesses.items()}
     for column in guesses.keys() & {*named, *sample.data.sources[0].get("beside", ())} - {image.column}:
         found[column] = pictures.guess_mask(sample, guesses[column], name, image)
