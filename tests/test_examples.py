@@ -86,7 +86,7 @@ def take_single_steps(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.nightly
 def test_a_training_loop_that_is_stopped_ends_with_the_same_weights(tmp_path: Path) -> None:
-    example, output = build_example("training_loop", 600, tmp_path, broken=5)
+    example, output = build_example("training_loop", 1500, tmp_path, broken=5)
     train = [str(example / "train.py"), str(output), "--checkpoints"]
     begun = printed(*train, "stopped", "--stop-after-steps", "40", cwd=tmp_path)
     assert begun == ["Begins with step 0", "Stopped after step 40: run again to go on"]

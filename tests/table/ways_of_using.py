@@ -387,7 +387,8 @@ def adopted(world: World) -> Found:
     held = [(name, each) for row in records(table.published.folder).values() for name, each in row.items() if len(each)]
     stated = {f"{name}_held": {"kind": "raw", "type": types[each.dtype.kind], "many": True, "column": name}
               for name, each in held}  # fmt: skip
-    dataset = recordmill.open_tfrecords({"train": folder}, world.folder / "index", features=stated, key="key")
+    index, told = world.folder / "index", {"features": stated, "key": "key", "max_share": 1.0}  # values may be missing
+    dataset = recordmill.open_tfrecords({"train": folder}, index, **told)
     found = {}
     for row in dataset.evaluation_input("train", batch_size=1, with_key=True).as_numpy():
         key = bytes(row.pop("key")[0]).decode()
