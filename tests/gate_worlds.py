@@ -33,7 +33,7 @@ features:
 """,
     "photos": """
 features:
-  image: {kind: image, size: [8, 8], normalize: dataset}
+  image: {kind: image, size: [8, 8], padding: [255, 255, 255], normalize: dataset}
   label: {kind: category}
 """,
 }

@@ -67,7 +67,7 @@ class _Graphs:
         made = self._folder / _digest(given).hex()
         if not made.exists():
             self._export(*given, str(made))
-        shutil.copytree(made, folder)
+        shutil.copytree(made, folder, dirs_exist_ok=True)
 
 
 def _made_of(preprocessing: Preprocessing) -> Any:
