@@ -150,7 +150,7 @@ def test_a_plan_of_a_source_at_a_url(
     printed = capsys.readouterr().out
     assert f"{ROWS} rows of {ROWS + 1} files" in printed
     assert f"in all {ROWS} rows:" in printed
-    assert f"rejected: none of {ROWS} opened images" in printed
+    assert f"rejected: none of {ROWS} rows" in printed
 
 
 @pytest.mark.usefixtures("_without_options")
