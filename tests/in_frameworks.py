@@ -330,7 +330,8 @@ def values(path: str, framework: str, to: str) -> Any:
 
 def _numpy(value: Any) -> Any:
     is_short = str(getattr(value, "dtype", "")) == "torch.bfloat16"  # which NumPy lacks
-    return np.asarray(value.float()).astype("bfloat16") if is_short else np.asarray(value)
+    found = np.asarray(value.float()).astype("bfloat16") if is_short else np.asarray(value)
+    return found.astype(object) if found.dtype.kind == "S" else found
 
 
 def two_epochs(begin: Callable[[], Iterator[Any]]) -> Iterator[Iterator[Any]]:
