@@ -62,7 +62,7 @@ def train(interpreter: str, script: str, dataset: Path, epochs: int) -> subproce
 
 @pytest.mark.parametrize("script", SCRIPTS)
 def test_a_model_learns_without_tensorflow(script: str, interpreter: str, shapes: Path) -> None:
-    done = train(interpreter, script, shapes, epochs=24)
+    done = train(interpreter, script, shapes, epochs=8)
     assert done.returncode == 0, done.stderr
     found = re.search(r"test split: ([0-9.]+)", done.stdout)
     assert found, done.stdout
