@@ -31,9 +31,10 @@ from recordmill.pipeline.build.worker.build_shard import BuiltBatch, ShardBuilde
 from recordmill.pipeline.build.worker.shard_report import ShardTotals, Stored
 from recordmill.pipeline.dataset.packs import pack
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.forecast.sample import PackForecast, RowSample, spread
+from recordmill.pipeline.forecast.sample import PackForecast, RowSample
 from recordmill.pipeline.private_folder import private_temporary_files
 from recordmill.pipeline.safe_text import summary_of
+from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.image_header import ImageError, read_header
@@ -54,10 +55,10 @@ def rehearse(sample: RowSample, planned: PlannedBuild, frozen: LiveAnalysis | No
     with it.
     """
     most = IMAGES if any(each.is_reference for each in planned.images().values()) else ROWS
-    chosen = spread(sample.firsts, len(sample.firsts) / most)
+    chosen = spread(sample.firsts, most)
     rows = pa.concat_tables(sample.tables).take([row for start in range(8) for row in chosen[start::8]])
     if most == ROWS:
-        rows = rows.take(spread([*range(len(rows))], rows.nbytes / MOST_BYTES))
+        rows = rows.take(spread(range(len(rows)), max(1, len(rows) * MOST_BYTES // max(1, rows.nbytes))))
     with private_temporary_files(), tempfile.TemporaryDirectory(prefix="recordmill-plan-") as folder:
         planned = replace(planned, workspace=LocalStore(folder), scratch=os.path.join(folder, "scratch"))
         os.mkdir(planned.scratch)

@@ -126,11 +126,6 @@ def _read(sample: RowSample, planned: PlannedBuild, chunk: source_reader.Chunk, 
     return held < HELD_BYTES
 
 
-def spread(rows: Sequence[int], parts: float) -> Sequence[int]:
-    """Returns one of so many rows."""
-    return rows[:: max(1, math.ceil(parts))]
-
-
 @dataclass(frozen=True)
 class ColumnView:
     """A feature's column in the sample."""

@@ -12,8 +12,6 @@ IGNORED = "a label to ignore"
 LABELS = ("label", "entity_group", "entity", "type", "tag")
 FIELDS = {"start": ("start", "start_offset"), "end": ("end", "end_offset"), "label": LABELS}
 """The names of a span's fields, doccano's too; the first that a span has."""
-
-
 PREFIXES: Mapping[str, tuple[str, ...]] = {"bio": ("B-", "I-"), "bioes": ("B-", "I-", "E-", "S-"), "none": ("",)}
 """The beginnings of tags by scheme (Ramshaw and Marcus 1995; Ratinov and Roth 2009): begin, inside, end, single."""
 
