@@ -9,8 +9,7 @@ from recordmill.transforms.numpy.augment.affine import RandomAffine, RandomRotat
 from recordmill.transforms.numpy.augment.base import Augmentation
 from recordmill.transforms.numpy.augment.chain import Mask, RandomApply, Views, apply
 from recordmill.transforms.numpy.augment.colors import AutoContrast, ColorJitter, Equalize, Grayscale, Invert
-from recordmill.transforms.numpy.augment.colors import Posterize, Solarize
-from recordmill.transforms.numpy.augment.filters import GaussianBlur, RandomSharpness
+from recordmill.transforms.numpy.augment.colors import GaussianBlur, Posterize, RandomSharpness, Solarize
 from recordmill.transforms.numpy.augment.movements import CenterCrop, RandomCrop, RandomFlip, RandomResizedCrop
 from recordmill.transforms.numpy.augment.movements import RandomRotation90, Resize
 from recordmill.transforms.numpy.augment.policies import RandAugment, TrivialAugmentWide

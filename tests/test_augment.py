@@ -321,7 +321,7 @@ WRONG: list[tuple[Any, tuple[str, ...]]] = [
     (lambda: ColorJitter(hue=0.6), ("): hue", "0.6;", "0 to 0.5")),
     (lambda: RandomCutout(8, fill=256), ("): fill", "256;", "0 to 255", "red, green, blue")),
     (lambda: RandomErasing(2), ("): p", "2;", "0 to 1")),
-    (lambda: RandomErasing(fill="noise"), ("): fill", "noise;", "0 to 255")),  # type: ignore[arg-type]
+    (lambda: RandomErasing(fill="noise"), ("): fill", "'noise';", "0 to 255")),  # type: ignore[arg-type]
     (lambda: RandomRotation(181), ("): degrees", "181;", "0 to 180", "-180 to 180")),
     (lambda: RandomRotation((20, 10)), ("): degrees", "(20, 10);", "0 to 180")),
     (lambda: RandomRotation("9"), ("): degrees", "'9';", "two numbers", "(-10, 10)", "10")),  # type: ignore[arg-type]
@@ -331,7 +331,7 @@ WRONG: list[tuple[Any, tuple[str, ...]]] = [
     (lambda: RandomRotation(9, "cut"), ("): corners", "'cut';", "'fill' or 'crop'")),  # type: ignore[arg-type]
     (lambda: RandomRotation(9, fill=(1, 2, 256)), ("): fill", "(1, 2, 256);", "0 to 255")),
     (lambda: RandomAffine(shear=46), ("): shear", "46;", "0 to 45")),
-    (lambda: RandomAffine(translate=(0, 2)), ("): translate", "2;", "0 to 1")),
+    (lambda: RandomAffine(translate=(0, 2)), ("): translate", "(0, 2);", "0 to 1")),
     (lambda: RandomAffine(scale=(0.01, 1)), ("): scale", "0.1 to 10")),
     (lambda: GaussianBlur(4), ("): kernel", "4;", "odd", "1 to 99")),
     (lambda: GaussianBlur(5, (0, 1)), ("): sigma", "(0.1, 2.0)")),

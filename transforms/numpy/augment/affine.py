@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,6 @@ from recordmill.transforms.numpy.augment import base
 from recordmill.transforms.numpy.augment.base import Fill, Floats, Movement, Pixels, Values
 
 UNIT = 2.0**20  # a map's numbers are integers of 1/UNIT: the last bit of a cosine varies by machine
-LARGEST_SCALE, LARGEST_SHEAR = 10.0, 45.0
 OPENCV_SIDE = 32_766  # the longest side, in pixels, that OpenCV maps
 Whole = npt.NDArray[np.int32 | np.int64]
 
@@ -77,11 +76,11 @@ class Affine(Movement):
         """Interpolates each pixel between four, by their distances; in a mask takes the nearest, 0 outside."""
         pixels = pixels.copy() if pixels is out else pixels
         out = base.memory(out, pixels.shape, pixels.dtype)
-        places = positions(self.matrix(values, *pixels.shape[:2]), *pixels.shape[:2])
+        x, y = positions(self.matrix(values, *pixels.shape[:2]), *pixels.shape[:2])
         if mask:
-            _nearest(pixels, *places, out)
+            out[...] = _at(_framed(pixels, 0), (x + 16) >> 5, (y + 16) >> 5)
         else:
-            _between_four(pixels, *places, base.fill_levels(self.fill, pixels.shape[2]), out)
+            _between_four(pixels, x, y, base.fill_levels(self.fill, pixels.shape[2]), out)
         return out
 
     def move_points(self, points: Floats, values: Values, height: int, width: int) -> Floats:
@@ -135,10 +134,6 @@ def _between_four(pixels: Pixels, x: Whole, y: Whole, fill: list[int], out: Pixe
     out[...] = sums >> 10 if is_whole else sums / 1024
 
 
-def _nearest(pixels: Pixels, x: Whole, y: Whole, out: Pixels) -> None:
-    out[...] = _at(_framed(pixels, 0), (x + 16) >> 5, (y + 16) >> 5)
-
-
 def _framed(pixels: Pixels, fill: int | list[int]) -> Pixels:
     """Puts one filled pixel around an image."""
     height, width, channels = pixels.shape
@@ -155,6 +150,28 @@ def _at(framed: Pixels, x: Whole, y: Whole) -> Pixels:
     return framed.reshape(-1, channels).take(flat, 0)
 
 
+def limits(span: Any) -> tuple[Any, Any]:
+    """Returns -x and x for a number, and anything else unchanged."""
+    return (-span, span) if isinstance(span, Real) else span  # type: ignore[return-value] # a `Check` looks
+
+
+def _angles(most: float) -> base.Check:
+    return base.span(-most, most, f"of {-most:g} to {most:g}, such as (-10, 10), or an angle, 0 to {most:g}", limits)
+
+
+def _check_translate(value: Any) -> str | None:
+    shares = base.as_pair(value)
+    is_pair = isinstance(shares, tuple | list) and len(shares) == 2
+    is_right = is_pair and all(isinstance(share, Real) and 0 <= share <= 1 for share in shares)
+    return None if is_right else "two numbers of 0 to 1, such as (0.1, 0.2), or one, such as 0.1"
+
+
+Turn: TypeAlias = Annotated[float | tuple[float, float], _angles(180.0)]
+Corners: TypeAlias = Annotated[
+    Literal["fill", "crop"], lambda value: None if value in ("fill", "crop") else "'fill' or 'crop'"
+]
+
+
 @dataclass(frozen=True)
 class RandomRotation(Affine):
     """Turns the image by an angle of `degrees`: a number for -x to x, or (least, most), counterclockwise.
@@ -164,15 +181,9 @@ class RandomRotation(Affine):
     """
 
     lanes: ClassVar[int] = 1
-    degrees: float | tuple[float, float]
-    corners: Literal["fill", "crop"] = "fill"
+    degrees: Turn
+    corners: Corners = "fill"
     fill: Fill = 0
-
-    def __post_init__(self) -> None:
-        check_angles(self, "degrees", self.degrees, 180.0)
-        base.check_fill(self, self.fill)
-        if self.corners not in ("fill", "crop"):
-            raise ValueError(f"{self}: corners is {self.corners!r}; give 'fill' or 'crop'")
 
     def draw(self, uniforms: Floats) -> Floats:
         return turn_numbers(base.drawn(limits(self.degrees), uniforms[:, 0]))
@@ -195,21 +206,11 @@ class RandomAffine(Affine):
     """
 
     lanes: ClassVar[int] = 5
-    degrees: float | tuple[float, float] = 0.0
-    translate: float | tuple[float, float] = 0.0
-    scale: tuple[float, float] = (1.0, 1.0)
-    shear: float | tuple[float, float] = 0.0
+    degrees: Turn = 0.0
+    translate: Annotated[float | tuple[float, float], _check_translate] = 0.0
+    scale: Annotated[tuple[float, float], base.span(0.1, 10.0, "of 0.1 to 10, such as (0.9, 1.1)")] = (1.0, 1.0)
+    shear: Annotated[float | tuple[float, float], _angles(45.0)] = 0.0
     fill: Fill = 0
-
-    def __post_init__(self) -> None:
-        check_angles(self, "degrees", self.degrees, 180.0)
-        check_angles(self, "shear", self.shear, LARGEST_SHEAR)
-        base.check_fill(self, self.fill)
-        base.check_pair(self, "translate", base.as_pair(self.translate), "(0.1, 0.2), or one, such as 0.1")
-        for share in base.as_pair(self.translate):
-            base.check_shares(self, translate=share)
-        allowed = 1 / LARGEST_SCALE, LARGEST_SCALE
-        base.check_range(self, "scale", self.scale, *allowed, "of 0.1 to 10, such as (0.9, 1.1)")
 
     def draw(self, uniforms: Floats) -> Floats:
         """Draws the angle, the shifts down and right, the factor, and the shear."""
@@ -226,14 +227,3 @@ def turn_numbers(degrees: Floats) -> Floats:
     """Makes the parameters of counterclockwise turns about the centre."""
     turn = np.deg2rad(degrees)
     return affine_numbers(np.cos(turn), -np.sin(turn), np.sin(turn), np.cos(turn))
-
-
-def limits(span: Any) -> tuple[Any, Any]:
-    """Returns -x and x for a number, and anything else unchanged."""
-    return (-span, span) if isinstance(span, Real) else span  # type: ignore[return-value] # `check_range` looks
-
-
-def check_angles(augmentation: Affine, name: str, span: Any, most: float) -> None:
-    """Refuses invalid ranges of angles. Raises: ValueError."""
-    words = f"of {-most:g} to {most:g}, such as (-10, 10), or an angle, 0 to {most:g}"
-    base.check_range(augmentation, name, limits(span), -most, most, words)

@@ -18,10 +18,10 @@ Boxes and key points on an image move with it:
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
 from numbers import Real
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -31,15 +31,63 @@ from recordmill.transforms.contract.image_rules import luma
 Floats: TypeAlias = npt.NDArray[np.float64]
 Pixels: TypeAlias = npt.NDArray[np.uint8]
 Values: TypeAlias = Sequence[float]  # one image's parameters, `numbers` of them
-Fill: TypeAlias = int | tuple[int, int, int]  # one level for all channels, or red, green, blue
 Shape: TypeAlias = tuple[int | None, int | None, int]  # height, width and channels; None: depends on the image
 Acting: TypeAlias = "tuple[Augmentation, Values]"  # a change and its parameters
 UNIT = 1024.0  # factors and shares are integers of 1/1024: their sums with pixels are exact in float32
 ABOVE_0, LARGEST = math.ulp(0.0), sys.float_info.max
+Check: TypeAlias = Callable[[Any], str | None]  # of an option's value: what to give instead of a wrong one
+
+
+def number(kind: Any, least: float, most: float, wanted: str) -> Check:
+    """Makes the check of a number of a kind, `least` to `most`; `wanted` describes it."""
+    return lambda value: None if isinstance(value, kind) and least <= value <= most else wanted
+
+
+def span(least: float, most: float, words: str, pair: Callable[[Any], Any] = lambda value: value) -> Check:
+    """Makes the check of two rising numbers, `least` to `most`, as `words` describe; `pair` makes two of one."""
+
+    def check(value: Any) -> str | None:
+        both = pair(value)
+        is_pair = isinstance(both, tuple | list) and len(both) == 2 and all(isinstance(each, Real) for each in both)
+        return None if is_pair and least <= both[0] <= both[1] <= most else f"two numbers, (least, most) {words}"
+
+    return check
+
+
+def _check_sides(size: Any) -> str | None:
+    sides = size if isinstance(size, tuple) else (size, size)
+    is_size = len(sides) == 2 and all(isinstance(side, int) and side > 0 for side in sides)
+    return None if is_size else "the size in pixels, such as 224, or (192, 256)"
+
+
+def check_fill(fill: Any) -> str | None:
+    """Checks a level or a colour."""
+    levels = fill if isinstance(fill, tuple) else (fill, fill, fill)
+    is_fill = len(levels) == 3 and all(isinstance(level, int) and 0 <= level <= 255 for level in levels)
+    return None if is_fill else "a level, 0 to 255, or three: red, green, blue"
+
+
+Share: TypeAlias = Annotated[float, number(Real, 0, 1, "a number of 0 to 1")]
+Size: TypeAlias = Annotated[int | tuple[int, int], _check_sides]  # in pixels: height and width, or one for both
+Fill: TypeAlias = Annotated[int | tuple[int, int, int], check_fill]  # for all channels, or red, green, blue
+Area: TypeAlias = Annotated[tuple[float, float], span(ABOVE_0, 1, "of 0 to 1, such as (0.08, 1)")]
+Aspect: TypeAlias = Annotated[tuple[float, float], span(ABOVE_0, LARGEST, "above 0, such as (0.75, 1.33)")]
 
 
 @dataclass(frozen=True)
-class Augmentation(ABC):
+class Checked:
+    """Options; the type of each may be annotated with its `Check`. Raises: ValueError: an option is out of range."""
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            for check in getattr(each.type, "__metadata__", ()):
+                if wanted := check(value):
+                    raise ValueError(f"{self}: {each.name} is {value!r}; give {wanted}")
+
+
+@dataclass(frozen=True)
+class Augmentation(Checked, ABC):
     """A change of one image that moves no pixel. Raises: ValueError: an option is out of range."""
 
     resizes: ClassVar[bool] = False  # the result has a fixed size
@@ -202,36 +250,12 @@ def copied(pixels: Pixels, out: Pixels | None = None) -> Pixels:
 
 def as_pair(value: Any) -> tuple[Any, Any]:
     """Returns a number twice, and anything else unchanged."""
-    return (value, value) if isinstance(value, Real) else value  # type: ignore[return-value] # `check_pair` looks
+    return (value, value) if isinstance(value, Real) else value  # type: ignore[return-value] # a `Check` looks
 
 
-def check_shares(augmentation: Augmentation, **options: float) -> None:
-    """Refuses numbers outside of 0 to 1. Raises: ValueError."""
-    for name, value in options.items():
-        if not isinstance(value, Real) or not 0 <= value <= 1:
-            raise ValueError(f"{augmentation}: {name} is {value!r}; give a number of 0 to 1")
-
-
-def check_pair(augmentation: Augmentation, name: str, value: Any, example: str) -> None:
-    """Refuses anything but two real numbers, in a tuple or a list. Raises: ValueError."""
-    if not _is_pair(value):
-        raise ValueError(f"{augmentation}: {name} is {value!r}; give two numbers, such as {example}")
-
-
-def check_range(augmentation: Augmentation, name: str, value: Any, least: float, most: float, words: str) -> None:
-    """Refuses anything but two numbers, `least <= first <= last <= most`, as `words` describe. Raises: ValueError."""
-    if not (_is_pair(value) and least <= value[0] <= value[1] <= most):
-        given = f"{augmentation}: {name} is {getattr(augmentation, name)!r}"
-        raise ValueError(f"{given}; give two numbers, (least, most) {words}")
-
-
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(number, Real) for number in value)
-
-
-def drawn(span: tuple[float, float], uniforms: Floats) -> Floats:
+def drawn(limits: tuple[float, float], uniforms: Floats) -> Floats:
     """Draws from (least, most)."""
-    least, most = span
+    least, most = limits
     return least + (most - least) * uniforms
 
 
@@ -240,31 +264,11 @@ def rounded(numbers: Floats, unit: float = UNIT) -> Floats:
     return np.rint(numbers * unit) / unit
 
 
-def check_size(augmentation: Augmentation, size: Any) -> None:
-    """Refuses an invalid size in pixels. Raises: ValueError."""
-    sides = size if isinstance(size, tuple) else (size, size)
-    if len(sides) != 2 or not all(isinstance(side, int) and side > 0 for side in sides):
-        raise ValueError(f"{augmentation}: the size must be in pixels, such as 224, or (192, 256)")
-
-
-def check_fill(augmentation: Augmentation, fill: Any) -> None:
-    """Refuses anything but a level or a colour. Raises: ValueError."""
-    levels = fill if isinstance(fill, tuple) else (fill, fill, fill)
-    if len(levels) != 3 or not all(isinstance(level, int) and 0 <= level <= 255 for level in levels):
-        raise ValueError(f"{augmentation}: fill is {fill}; give a level, 0 to 255, or three: red, green, blue")
-
-
 def fill_levels(fill: Fill, channels: int) -> list[int]:
     """Returns each channel's level; a grey image gets a colour's luma."""
     if isinstance(fill, int):
         return [fill] * channels
     return list(fill) if channels == 3 else [luma(*fill)]
-
-
-def check_part(augmentation: Augmentation, area: tuple[float, float], aspect: tuple[float, float]) -> None:
-    """Refuses invalid ranges of shares or ratios. Raises: ValueError."""
-    check_range(augmentation, "area", area, ABOVE_0, 1, "of 0 to 1, such as (0.08, 1)")
-    check_range(augmentation, "aspect", aspect, ABOVE_0, LARGEST, "above 0, such as (0.75, 1.33)")
 
 
 def draw_part(area: tuple[float, float], aspect: tuple[float, float], uniforms: Floats) -> Floats:

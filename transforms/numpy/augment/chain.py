@@ -7,11 +7,12 @@ The last crop writes into the batch's memory, and later changes work there in pl
 (64, 6)
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any, ClassVar, NamedTuple, TypeAlias
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -242,6 +243,7 @@ class Changes(Augmentation):
     changes: Sequence[Augmentation | UserFunction]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "changes", check(self.changes))
 
     @property
@@ -254,11 +256,10 @@ class Changes(Augmentation):
 class RandomApply(Changes, Group):
     """Applies all changes with probability `p`, or none; they keep the image's size."""
 
-    p: float = 0.5
+    p: base.Share = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        base.check_shares(self, p=self.p)
         for change in self.inner:
             if change.resizes:
                 raise ValueError(f"RandomApply holds {change}, which changes the size: move it outside")
@@ -290,12 +291,7 @@ class Views(Changes, Movement):
     """
 
     resizes: ClassVar[bool] = True
-    count: int = 2
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not (isinstance(self.count, int) and self.count > 0):
-            raise ValueError(f"{self}: count is {self.count}; give the number of views, such as 2")
+    count: Annotated[int, base.number(int, 1, math.inf, "the number of views, such as 2")] = 2
 
     @property
     def lanes(self) -> int:

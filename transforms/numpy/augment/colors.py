@@ -1,4 +1,4 @@
-"""Changes of single pixels: integer colour maps, and tables of new levels.
+"""Changes of levels: integer colour maps, tables of new levels, blur and sharpness.
 
 Brightness, contrast, saturation and hue are one map. With luma Y = w · (R, G, B) and the image's mean grey m, a pixel x
 becomes
@@ -14,7 +14,8 @@ The map's numbers are rounded to 1/1024. Then all products and sums are exact in
 NumPy give the same level: x' rounded half up, clipped to 0..255. The map's rows have equal sums: grey stays grey.
 
 Tables posterize, solarize, invert, stretch the contrast and equalize, with the levels of Pillow's `ImageOps`, the
-operations of AutoAugment (Cubuk et al. 2018, arXiv:1805.09501).
+operations of AutoAugment (Cubuk et al. 2018, arXiv:1805.09501). Blur and sharpness are integer sums over a pixel's
+neighbours, for the same levels in every library.
 
 >>> color_numbers(np.ones(1), np.ones(1), np.ones(1), np.zeros(1))
 array([[1., 0., 1., 0., 0., 0., 1., 0., 0., 0., 1.]])
@@ -22,14 +23,16 @@ array([[1., 0., 1., 0., 0., 0., 1., 0., 0., 0., 1.]])
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from numbers import Real
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from recordmill.transforms.contract.image_rules import luma
 from recordmill.transforms.numpy import opencv
-from recordmill.transforms.numpy.augment.base import Augmentation, Floats, Pixels, Values, check_shares, memory, rounded
+from recordmill.transforms.numpy.augment import base
+from recordmill.transforms.numpy.augment.base import Augmentation, Floats, Pixels, Values, copied, memory, rounded
 
 LUMA = np.array([0.299, 0.587, 0.114])
 # U is 0.492111 (B - Y), V is 0.877283 (R - Y); I and Q are the same plane, turned by 33 degrees.
@@ -38,14 +41,9 @@ LUMA_16_BITS = np.array([luma(*row) for row in 65_536 * np.eye(3, dtype=np.int64
 SAME_COLORS = (1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)  # the identity map
 
 
-def _quarter_turn() -> Floats:
-    """The map that turns the chroma plane by 90 degrees, and luma to 0."""
-    red = CHROMA * (np.array([0.0, 0.0, 1.0]) - LUMA)
-    blue = (LUMA - np.array([1.0, 0.0, 0.0])) / CHROMA
-    return np.stack([red, -(LUMA[0] * red + LUMA[2] * blue) / LUMA[1], blue])
-
-
-QUARTER_TURN = _quarter_turn()
+_RED, _BLUE = CHROMA * (np.array([0.0, 0.0, 1.0]) - LUMA), (LUMA - np.array([1.0, 0.0, 0.0])) / CHROMA
+QUARTER_TURN = np.stack([_RED, -(LUMA[0] * _RED + LUMA[2] * _BLUE) / LUMA[1], _BLUE])
+"""The map that turns the chroma plane by 90 degrees, and luma to 0."""
 GREY = np.tile(LUMA, (3, 1))
 
 
@@ -59,15 +57,10 @@ class ColorJitter(Augmentation):
 
     lanes: ClassVar[int] = 4
     numbers: ClassVar[int] = 11
-    brightness: float = 0.0
-    contrast: float = 0.0
-    saturation: float = 0.0
-    hue: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_shares(self, brightness=self.brightness, contrast=self.contrast, saturation=self.saturation)
-        if not 0 <= self.hue <= 0.5:
-            raise ValueError(f"{self}: hue is {self.hue}; give the largest turn, 0 to 0.5")
+    brightness: base.Share = 0.0
+    contrast: base.Share = 0.0
+    saturation: base.Share = 0.0
+    hue: Annotated[float, base.number(Real, 0, 0.5, "the largest turn, 0 to 0.5")] = 0.0
 
     def draw(self, uniforms: Floats) -> Floats:
         """Makes colour maps from the three factors and the turn."""
@@ -78,7 +71,18 @@ class ColorJitter(Augmentation):
         return tuple(values) != SAME_COLORS
 
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
-        return recolor(pixels, values, out)
+        """Maps the colours by `color_numbers`."""
+        out = memory(out, pixels.shape)
+        offset = values[1] and values[1] * mean_grey(pixels)
+        starts = (2, 5, 8) if pixels.shape[2] == 3 else ()
+        rows = [[*values[start : start + 3]] for start in starts] or [[values[0]]]
+        if opencv.cv2 is not None:
+            weights = np.array([[*row, offset + opencv.TIE] for row in rows], np.float32)
+            opencv.cv2.transform(pixels, weights, dst=out)
+        else:
+            mapped = pixels.astype(np.float32) @ np.array(rows, np.float32).T + np.float32(offset + 0.5)
+            out[...] = np.clip(mapped, 0, 255)
+        return out
 
 
 @dataclass(frozen=True)
@@ -111,23 +115,6 @@ def color_numbers(brightness: Floats, contrast: Floats, saturation: Floats, hue:
     maps = rounded(np.reshape(brightness * contrast, (-1, 1, 1)) * maps)
     maps += np.eye(3) * (factor[:, np.newaxis] - maps.sum(2))[:, :, np.newaxis]
     return np.column_stack([factor, pivot, maps.reshape(-1, 9)])
-
-
-def recolor(pixels: Pixels, numbers: Values, out: Pixels | None = None) -> Pixels:
-    """Maps an image's colours by its `color_numbers`."""
-    out = memory(out, pixels.shape)
-    offset = numbers[1] and numbers[1] * mean_grey(pixels)
-    if pixels.shape[2] == 1:
-        rows = [[numbers[0]]]
-    else:
-        rows = [[*numbers[start : start + 3]] for start in (2, 5, 8)]
-    if opencv.cv2 is not None:
-        weights = np.array([[*row, offset + opencv.TIE] for row in rows], np.float32)
-        opencv.cv2.transform(pixels, weights, dst=out)
-    else:
-        mapped = pixels.astype(np.float32) @ np.array(rows, np.float32).T + np.float32(offset + 0.5)
-        out[...] = np.clip(mapped, 0, 255)
-    return out
 
 
 def mean_grey(pixels: Pixels) -> int:
@@ -169,11 +156,7 @@ class Posterize(LevelMap):
     """Keeps the upper `bits`, 1 to 8, of each level."""
 
     numbers: ClassVar[int] = 1
-    bits: int
-
-    def __post_init__(self) -> None:
-        if not (isinstance(self.bits, int) and 1 <= self.bits <= 8):
-            raise ValueError(f"{self}: bits is {self.bits}; give the bits to keep, 1 to 8")
+    bits: Annotated[int, base.number(int, 1, 8, "the bits to keep, 1 to 8")]
 
     def draw(self, uniforms: Floats) -> Floats:
         return np.full((len(uniforms), 1), float(self.bits))
@@ -187,11 +170,7 @@ class Solarize(LevelMap):
     """Inverts levels from `threshold` on, 0 to 256: 0 inverts all, 256 none."""
 
     numbers: ClassVar[int] = 1
-    threshold: float = 128
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.threshold <= 256:
-            raise ValueError(f"{self}: threshold is {self.threshold}; give the lowest level to invert, 0 to 256")
+    threshold: Annotated[float, base.number(Real, 0, 256, "the lowest level to invert, 0 to 256")] = 128
 
     def draw(self, uniforms: Floats) -> Floats:
         return np.full((len(uniforms), 1), float(self.threshold))
@@ -208,21 +187,41 @@ class Invert(LevelMap):
         return 255 - LEVELS
 
 
+class CountedLevels(LevelMap):
+    """A change of each channel's levels by their frequencies."""
+
+    @abstractmethod
+    def table(self, counts: Counts) -> Pixels:
+        """Returns a channel's new levels, uint8 [256], by the pixels of each level, int64 [256]."""
+
+    def tables(self, pixels: Pixels, values: Values) -> Pixels:
+        return np.stack([self.table(counts) for counts in histograms(pixels)], 1)
+
+
 @dataclass(frozen=True)
-class AutoContrast(LevelMap):
+class AutoContrast(CountedLevels):
     """Stretches each channel from its darkest level to 0 and its brightest to 255; single-level channels stay."""
 
-    def tables(self, pixels: Pixels, values: Values) -> Pixels:
-        return np.stack([_stretched(counts) for counts in histograms(pixels)], 1)
+    def table(self, counts: Counts) -> Pixels:
+        present = np.flatnonzero(counts)
+        darkest, brightest = int(present[0]), int(present[-1])
+        if brightest <= darkest:
+            return LEVELS
+        scale = 255.0 / (brightest - darkest)
+        return np.clip(LEVELS * scale + -darkest * scale, 0, 255).astype(np.uint8)  # rounds down, as Pillow does
 
 
 @dataclass(frozen=True)
-class Equalize(LevelMap):
+class Equalize(CountedLevels):
     """Spreads each channel's levels to equal frequencies; a channel of few pixels may stay."""
 
-    def tables(self, pixels: Pixels, values: Values) -> Pixels:
+    def table(self, counts: Counts) -> Pixels:
         """Divides the pixels below a level by a 255th of all but the brightest ones, in integers."""
-        return np.stack([_equalized(counts) for counts in histograms(pixels)], 1)
+        step = (int(counts.sum()) - int(counts[np.flatnonzero(counts)[-1]])) // 255
+        if not step:
+            return LEVELS
+        before = np.cumsum(counts) - counts
+        return np.minimum((step // 2 + before) // step, 255).astype(np.uint8)
 
 
 def histograms(pixels: Pixels) -> list[Counts]:
@@ -234,18 +233,119 @@ def histograms(pixels: Pixels) -> list[Counts]:
     return [np.bincount(pixels[..., each].ravel(), minlength=256) for each in channels]
 
 
-def _stretched(counts: Counts) -> Pixels:
-    present = np.flatnonzero(counts)
-    darkest, brightest = int(present[0]), int(present[-1])
-    if brightest <= darkest:
-        return LEVELS
-    scale = 255.0 / (brightest - darkest)
-    return np.clip(LEVELS * scale + -darkest * scale, 0, 255).astype(np.uint8)  # rounds down, as Pillow does
+TAP = 4096.0  # taps are integers of 1/4096: with rows rounded to 1/16 level, both sums are exact in float32
+LARGEST_KERNEL = 99  # the middle tap takes all rounding: from 101 taps on it can become negative
+SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32)  # Pillow's `ImageFilter.SMOOTH`, times 13
+
+Levels = npt.NDArray[np.uint8 | np.int16]
 
 
-def _equalized(counts: Counts) -> Pixels:
-    step = (int(counts.sum()) - int(counts[np.flatnonzero(counts)[-1]])) // 255
-    if not step:
-        return LEVELS
-    before = np.cumsum(counts) - counts
-    return np.minimum((step // 2 + before) // step, 255).astype(np.uint8)
+SIGMA = base.span(base.ABOVE_0, base.LARGEST, "in pixels, such as (0.1, 2.0), or one, such as 1.0", base.as_pair)
+
+
+def _check_kernel(kernel: Any) -> str | None:
+    is_right = isinstance(kernel, int) and 0 < kernel <= LARGEST_KERNEL and kernel % 2
+    return None if is_right else f"an odd number of pixels, 1 to {LARGEST_KERNEL}, such as 23"
+
+
+@dataclass(frozen=True)
+class GaussianBlur(Augmentation):
+    """Blurs by a Gaussian of a random deviation, as SimCLR does (Chen et al. 2020, arXiv:2002.05709).
+
+    `kernel` is the weighted pixels a side, odd, 1 to 99; `sigma` the uniform range of the deviation in pixels, or one
+    number. Images are mirrored beyond their edge.
+    """
+
+    lanes: ClassVar[int] = 1
+    kernel: Annotated[int, _check_kernel]
+    sigma: Annotated[float | tuple[float, float], SIGMA] = (0.1, 2.0)
+
+    @property
+    def numbers(self) -> int:
+        """The middle tap, and those on one side."""
+        return self.kernel // 2 + 1
+
+    def draw(self, uniforms: Floats) -> Floats:
+        """Makes taps for the deviation, integers of 1/4096; they add up to 1."""
+        taps = np.exp(-0.5 * (np.arange(self.numbers) / base.drawn(base.as_pair(self.sigma), uniforms)) ** 2)
+        taps = np.rint(taps / (2 * taps.sum(1, keepdims=True) - 1) * TAP)
+        taps[:, 0] = TAP - 2 * taps[:, 1:].sum(1)
+        return taps / TAP
+
+    def acts(self, values: Values) -> bool:
+        return values[0] < 1
+
+    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+        """Weighs rows, rounds to 1/16 level, weighs columns, and rounds to levels, both half to even."""
+        weighed = [value for value in values if value]  # a small deviation has zeros as outer taps
+        taps = np.array([*weighed[:0:-1], *weighed], np.float32)
+        out = memory(out, pixels.shape)
+        _weighted(_weighted(pixels, 16 * taps, 1, np.empty(pixels.shape, np.int16)), taps / 16, 0, out)
+        return out
+
+
+def _weighted(pixels: Levels, taps: npt.NDArray[Any], axis: int, out: Levels) -> Levels:
+    """Writes weighted sums along an axis, rounded half to even, mirroring the image beyond its edge."""
+    if opencv.cv2 is not None:
+        one, depth = np.ones(1, np.float32), opencv.cv2.CV_8U if out.dtype == np.uint8 else opencv.cv2.CV_16S
+        along = (taps, one) if axis else (one, taps)
+        opencv.cv2.sepFilter2D(pixels, depth, *along, dst=out, borderType=opencv.cv2.BORDER_REFLECT_101)
+        return out
+    reach, side = len(taps) // 2, pixels.shape[axis]
+    around = np.pad(pixels, [(reach, reach) if each == axis else (0, 0) for each in range(3)], "reflect")
+    sums = np.zeros(pixels.shape, np.float32)
+    for start, tap in enumerate(taps):
+        sums += tap * around.take(range(start, start + side), axis)
+    limits = np.iinfo(out.dtype)
+    np.copyto(out, np.clip(np.rint(sums, out=sums), limits.min, limits.max, out=sums), casting="unsafe")
+    return out
+
+
+@dataclass(frozen=True)
+class RandomSharpness(Augmentation):
+    """Draws a factor of `factor`, 0 to 2: 0 smooths the image, 1 keeps it, 2 sharpens it.
+
+    The levels are those of Pillow's `ImageEnhance.Sharpness`, rounded half up instead of truncated.
+    """
+
+    lanes: ClassVar[int] = 1
+    numbers: ClassVar[int] = 1
+    factor: Annotated[tuple[float, float], base.span(0, 2, "of 0 to 2, such as (0.5, 1.5)")] = (0.5, 1.5)
+
+    def draw(self, uniforms: Floats) -> Floats:
+        """Draws the factor, in integers of 1/1024."""
+        return rounded(base.drawn(self.factor, uniforms))
+
+    def acts(self, values: Values) -> bool:
+        return values[0] != 1
+
+    def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
+        factor, smooth = values[0], smoothed(pixels)
+        out = memory(out, pixels.shape)
+        if opencv.cv2 is not None:
+            opencv.cv2.addWeighted(pixels, factor, smooth, 1 - factor, opencv.TIE, dst=out)
+        else:
+            mixed = pixels.astype(np.float32) * np.float32(factor) + smooth.astype(np.float32) * np.float32(1 - factor)
+            out[...] = np.clip(mixed + np.float32(0.5), 0, 255)
+        return out
+
+
+def smoothed(pixels: Pixels) -> Pixels:
+    """Returns the rounded mean of each pixel, five times, and its eight neighbours; the edge is unchanged."""
+    height, width = pixels.shape[:2]
+    smooth = copied(pixels)
+    if min(height, width) < 3:
+        return smooth
+    inside = smooth[1:-1, 1:-1]
+    # Sums are 3,315 at most, and 13ths of integers are never ties.
+    if opencv.cv2 is not None:
+        sums = opencv.cv2.filter2D(pixels, opencv.cv2.CV_16S, SMOOTH).reshape(pixels.shape)
+        means = opencv.cv2.convertScaleAbs(sums, alpha=1 / 13).reshape(pixels.shape)
+        inside[...] = means[1:-1, 1:-1]
+        return smooth
+    total = 4 * pixels[1:-1, 1:-1].astype(np.float32)
+    for y in range(3):
+        for x in range(3):
+            total += pixels[y : height - 2 + y, x : width - 2 + x]
+    inside[...] = np.rint(total * np.float32(1 / 13))
+    return smooth

@@ -3,7 +3,7 @@
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 
@@ -36,10 +36,7 @@ class Crop(Movement):
 
     resizes: ClassVar[bool] = True
     scales: ClassVar[bool] = False
-    size: int | tuple[int, int]
-
-    def __post_init__(self) -> None:
-        base.check_size(self, self.size)
+    size: base.Size
 
     @property
     def sides(self) -> tuple[int, int]:
@@ -91,12 +88,8 @@ class RandomResizedCrop(Crop):
     lanes: ClassVar[int] = 4
     numbers: ClassVar[int] = 4
     scales: ClassVar[bool] = True
-    area: tuple[float, float] = (0.08, 1.0)
-    aspect: tuple[float, float] = (3 / 4, 4 / 3)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        base.check_part(self, self.area, self.aspect)
+    area: base.Area = (0.08, 1.0)
+    aspect: base.Aspect = (3 / 4, 4 / 3)
 
     def draw(self, uniforms: Floats) -> Floats:
         """Returns the part's sides relative to the root of the image's area, and offsets as shares of the room."""
@@ -112,12 +105,7 @@ class RandomCrop(Crop):
 
     lanes: ClassVar[int] = 2
     numbers: ClassVar[int] = 2
-    pad: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.pad < 0:
-            raise ValueError(f"{self}: pad is negative; give pixels, 0 for none")
+    pad: Annotated[int, base.number(int, 0, math.inf, "pixels, 0 for none")] = 0
 
     def window(self, values: Values, height: int, width: int) -> Window:
         """Returns a window, each with equal probability."""
@@ -156,11 +144,8 @@ class RandomFlip(Movement):
 
     lanes: ClassVar[int] = 2
     numbers: ClassVar[int] = 2
-    horizontal: float = 0.5
-    vertical: float = 0.0
-
-    def __post_init__(self) -> None:
-        base.check_shares(self, horizontal=self.horizontal, vertical=self.vertical)
+    horizontal: base.Share = 0.5
+    vertical: base.Share = 0.0
 
     def draw(self, uniforms: Floats) -> Floats:
         """Returns 1 to mirror, else 0: horizontally, vertically."""
@@ -196,10 +181,7 @@ class RandomRotation90(Movement):
 
     lanes: ClassVar[int] = 2
     numbers: ClassVar[int] = 1
-    p: float = 0.75
-
-    def __post_init__(self) -> None:
-        base.check_shares(self, p=self.p)
+    p: base.Share = 0.75
 
     def draw(self, uniforms: Floats) -> Floats:
         """Returns quarter turns, 0 to 3, of a square image."""

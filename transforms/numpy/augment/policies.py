@@ -4,19 +4,20 @@ An operation is another augmentation, with parameters by strength; each image dr
 """
 
 import functools
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
 from recordmill.transforms.numpy.augment import colors
 from recordmill.transforms.numpy.augment.affine import RandomAffine, affine_numbers, turn_numbers
-from recordmill.transforms.numpy.augment.base import Acting, Augmentation, Fill, Floats, Values, check_fill, rounded
+from recordmill.transforms.numpy.augment.base import Acting, Augmentation, Fill, Floats, Values, number, rounded
 from recordmill.transforms.numpy.augment.chain import Group
-from recordmill.transforms.numpy.augment.filters import RandomSharpness
 
+Bins: TypeAlias = Annotated[int, number(int, 2, math.inf, "the number of strengths, 2 or more")]
 WIDTH = 12  # parameters of a chosen operation: its number, and at most 11 of its own
 
 
@@ -51,11 +52,6 @@ class Policy(Group):
     bins: int
     fill: Fill
 
-    def __post_init__(self) -> None:
-        check_fill(self, self.fill)
-        if not (isinstance(self.bins, int) and self.bins > 1):
-            raise ValueError(f"{self}: bins is {self.bins}; give the number of strengths, 2 or more")
-
     @abstractmethod
     def draw(self, uniforms: Floats) -> Floats:
         """Chooses operations, by `chosen`."""
@@ -70,8 +66,8 @@ class Policy(Group):
         numbers = np.floor(choice * len(every))
         drawn = np.zeros((len(choice), WIDTH))
         drawn[:, 0] = numbers
-        for number, operation in enumerate(every):
-            rows = np.flatnonzero(numbers == number)
+        for place, operation in enumerate(every):
+            rows = np.flatnonzero(numbers == place)
             strengths = operation.strengths[strength_bin[rows].astype(int)]
             if operation.signed:
                 strengths = np.where(sign[rows] < 0.5, -strengths, strengths)
@@ -92,15 +88,13 @@ class RandAugment(Policy):
     """
 
     space: ClassVar[Space] = RAND_AUGMENT
-    num_ops: int = 2
+    num_ops: Annotated[int, number(int, 1, math.inf, "the number of operations, such as 2")] = 2
     magnitude: int = 9
-    bins: int = 31
+    bins: Bins = 31
     fill: Fill = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not (isinstance(self.num_ops, int) and self.num_ops > 0):
-            raise ValueError(f"{self}: num_ops is {self.num_ops}; give the number of operations, such as 2")
         if not (isinstance(self.magnitude, int) and 0 <= self.magnitude < self.bins):
             raise ValueError(f"{self}: magnitude is {self.magnitude}; give a strength, 0 to {self.bins - 1}")
 
@@ -126,7 +120,7 @@ class TrivialAugmentWide(Policy):
     space: ClassVar[Space] = WIDE
     lanes: ClassVar[int] = 3
     numbers: ClassVar[int] = WIDTH
-    bins: int = 31
+    bins: Bins = 31
     fill: Fill = 0
 
     def draw(self, uniforms: Floats) -> Floats:
@@ -139,6 +133,7 @@ def operations(policy: Policy) -> tuple[Operation, ...]:
     """Lists a policy's operations, in torchvision's order."""
     space, strengths = policy.space, np.linspace(0, 1, policy.bins)
     nothing, moved, jitter = 0 * strengths, RandomAffine(fill=policy.fill), colors.ColorJitter()
+    column, none = (lambda each: each[:, np.newaxis]), (lambda each: np.empty((len(each), 0)))
     dropped = np.rint(np.arange(policy.bins) / ((policy.bins - 1) / space.bits))
     return (
         Operation(jitter, nothing, _factor(0)),  # the identity
@@ -150,11 +145,11 @@ def operations(policy: Policy) -> tuple[Operation, ...]:
         Operation(jitter, space.factor * strengths, _factor(0)),  # brightness
         Operation(jitter, space.factor * strengths, _factor(2)),  # colour
         Operation(jitter, space.factor * strengths, _factor(1)),  # contrast
-        Operation(RandomSharpness(), space.factor * strengths, lambda change: rounded(1 + change[:, np.newaxis])),
-        Operation(colors.Posterize(8), 8 - dropped, _itself, signed=False),
-        Operation(colors.Solarize(), 255 * strengths[::-1], _itself, signed=False),
-        Operation(colors.AutoContrast(), nothing, _none, signed=False),
-        Operation(colors.Equalize(), nothing, _none, signed=False),
+        Operation(colors.RandomSharpness(), space.factor * strengths, lambda change: rounded(1 + column(change))),
+        Operation(colors.Posterize(8), 8 - dropped, column, signed=False),
+        Operation(colors.Solarize(), 255 * strengths[::-1], column, signed=False),
+        Operation(colors.AutoContrast(), nothing, none, signed=False),
+        Operation(colors.Equalize(), nothing, none, signed=False),
     )
 
 
@@ -177,11 +172,3 @@ def _shift(space: Space, axis: int) -> Callable[[Floats], Floats]:
         return affine_numbers(1, 0, 0, 1, shares=shares, pixels=pixels)
 
     return numbers
-
-
-def _itself(strengths: Floats) -> Floats:
-    return strengths[:, np.newaxis]
-
-
-def _none(strengths: Floats) -> Floats:
-    return np.empty((len(strengths), 0))

@@ -12,7 +12,8 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+from numbers import Real
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -28,12 +29,8 @@ class RandomCutout(Augmentation):
 
     lanes: ClassVar[int] = 2
     numbers: ClassVar[int] = 2
-    size: int | tuple[int, int]
+    size: base.Size
     fill: Fill = 0
-
-    def __post_init__(self) -> None:
-        base.check_size(self, self.size)
-        base.check_fill(self, self.fill)
 
     def window(self, values: Values, height: int, width: int) -> Window:
         """Returns the rectangle, inside the image."""
@@ -56,16 +53,10 @@ class RandomErasing(Augmentation):
 
     lanes: ClassVar[int] = 7
     numbers: ClassVar[int] = 7
-    p: float = 0.5
-    area: tuple[float, float] = (0.02, 0.33)
-    aspect: tuple[float, float] = (0.3, 3.3)
-    fill: Fill | Literal["random"] = 0
-
-    def __post_init__(self) -> None:
-        base.check_shares(self, p=self.p)
-        base.check_part(self, self.area, self.aspect)
-        if self.fill != "random":
-            base.check_fill(self, self.fill)
+    p: base.Share = 0.5
+    area: base.Area = (0.02, 0.33)
+    aspect: base.Aspect = (0.3, 3.3)
+    fill: Annotated[Fill | Literal["random"], lambda fill: None if fill == "random" else base.check_fill(fill)] = 0
 
     def draw(self, uniforms: Floats) -> Floats:
         """Returns 1 to erase, the part, and two integers below 2**53 as the seed of random levels."""
@@ -89,10 +80,12 @@ class RandomErasing(Augmentation):
 
 
 Array: TypeAlias = npt.NDArray[Any]
+POSITIVE = base.number(Real, base.ABOVE_0, base.LARGEST, "a positive number, such as 0.2 or 1.0")
+Alpha: TypeAlias = Annotated[float, POSITIVE]
 
 
 @dataclass(frozen=True)
-class BatchAugmentation(ABC):
+class BatchAugmentation(base.Checked, ABC):
     """A mixture of each row with the next; a row's share is drawn from Beta(`alpha`, `alpha`).
 
     `num_classes` is the number of the label's classes, unless the label is floats, such as multi-hot. `images` names
@@ -102,15 +95,11 @@ class BatchAugmentation(ABC):
 
     lanes: ClassVar[int] = 0  # random numbers a row
 
-    alpha: float = 1.0
-    num_classes: int | None = None
+    alpha: Alpha = 1.0
+    num_classes: Annotated[
+        int | None, lambda count: None if count is None or count >= 1 else "the number of classes"
+    ] = None
     images: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        if not 0 < self.alpha < math.inf:
-            raise ValueError(f"{self}: alpha is {self.alpha}; give a positive number, such as 0.2 or 1.0")
-        if self.num_classes is not None and self.num_classes < 1:
-            raise ValueError(f"{self}: num_classes is {self.num_classes}; give the number of classes")
 
     @abstractmethod
     def draw(self, uniforms: Floats) -> Floats:
@@ -163,7 +152,7 @@ class MixUp(BatchAugmentation):
     """Adds images and labels by their shares (Zhang et al. 2018)."""
 
     lanes: ClassVar[int] = 2
-    alpha: float = 0.2
+    alpha: Alpha = 0.2
 
     def draw(self, uniforms: Floats) -> Floats:
         """Draws the row's own share, in integers of 1/1024."""
