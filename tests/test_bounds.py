@@ -27,9 +27,8 @@ from recordmill.pipeline.sources.formats.grouped import Groups
 from recordmill.pipeline.sources.source_reader import Block, SourceError
 from recordmill.transforms.contract import bounds
 from recordmill.transforms.contract.bounds import BOUNDS, Bound, ImageError
-from recordmill.transforms.contract.image_header import check_header, check_tile, jpeg_segments, png_chunks
-from recordmill.transforms.contract.image_metadata import without_metadata
-from recordmill.transforms.contract.image_parts import RAW
+from recordmill.transforms.contract.image_header import check_header, check_tile
+from recordmill.transforms.contract.image_parts import RAW, jpeg_segments, png_chunks, without_metadata
 from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.numpy.image_decode import DecodeError, decode_original
 from tests.messages import assert_names, raises
@@ -75,8 +74,8 @@ def tiff(entries: list[Entry], tail: bytes = b"", start: bytes = b"II*\0", at: i
 
 
 SIDES: list[Entry] = [(256, 4, 1, 9), (257, 4, 1, 9)]
-TABLES = sum(2 + int.from_bytes(JPEG[at + 2 : at + 4], "big") for each, at in jpeg_segments(JPEG) if each < 0xDA)
-TABLES += sum(2 + int.from_bytes(JPEG[at + 2 : at + 4], "big") for each, at in jpeg_segments(JPEG) if each == 0xDB)
+TABLES = sum(2 + int.from_bytes(JPEG[at + 2 : at + 4], "big") for each, at, _ in jpeg_segments(JPEG) if each < 0xDA)
+TABLES += sum(2 + int.from_bytes(JPEG[at + 2 : at + 4], "big") for each, at, _ in jpeg_segments(JPEG) if each == 0xDB)
 
 
 def shared(beyond: int) -> bytes:

@@ -20,7 +20,7 @@ from recordmill.pipeline.export.export import ExportError, export
 from recordmill.pipeline.export.image_files import image_file
 from recordmill.pipeline.inspection.records import read_records
 from recordmill.pipeline.inspection.values import StoredImage
-from recordmill.transforms.contract.image_metadata import without_metadata
+from recordmill.transforms.contract.image_parts import without_metadata
 from recordmill.transforms.contract.kinds.image import ImageDescription, PixelOptions
 from tests import published
 from tests.messages import assert_names, raises

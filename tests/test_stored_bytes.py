@@ -14,7 +14,7 @@ from PIL import Image
 from PIL import Image as Picture
 
 from recordmill.pipeline.build.images.transcode import LEAST_SIDE, as_jpeg, interval
-from recordmill.transforms.contract.image_metadata import without_metadata
+from recordmill.transforms.contract.image_parts import without_metadata
 from recordmill.transforms.contract.stored import UNENCODED
 from recordmill.transforms.numpy.jpeg_parts import read_layout
 from recordmill.transforms.tensorflow.image import prepare, stored_image

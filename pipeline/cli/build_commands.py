@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -20,7 +20,6 @@ from recordmill.pipeline.safe_text import printable
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.runners.doctor import SystemCheck
-    from recordmill.pipeline.sources.files import Files
 
 FLINK, SPLIT = "Flink", "--split"
 MOST_SHOWN = 20  # classes on the screen
@@ -81,9 +80,10 @@ def init(
     """Look at data and print a starter dataset.yaml, with reasons: `recordmill init PATH [-- BEAM OPTIONS]`."""
     check_extra()
     from recordmill.pipeline.build.build import source_files
+    from recordmill.pipeline.forecast.forecast import forecast, reject_lines
     from recordmill.pipeline.init.boxes import Answers
     from recordmill.pipeline.init.starter import first_lines, starter, write_spec
-    from recordmill.pipeline.spec.model import EDITOR_LINE, SCHEMA_FILE, write_schema
+    from recordmill.pipeline.spec.model import EDITOR_LINE, SCHEMA_FILE, load_spec, write_schema
 
     files = source_files(context.args)
     answers = Answers(order, encoding, _ask if sys.stdin.isatty() and sys.stderr.isatty() else None)
@@ -95,20 +95,13 @@ def init(
         text = write_spec(output, made, EDITOR_LINE, force=force)
         write_schema(output.parent / SCHEMA_FILE)
         print_line(first_lines(text)[1])
-    for line in (*first_lines(text)[0], *_look(str(output or "dataset.yaml"), text, files)):
-        print(printable(line), file=sys.stderr)
-
-
-def _look(path: str, text: str, files: "Files") -> list[str]:
-    """Lists the rejects of a spec and the warnings, as `plan` does."""
-    from recordmill.pipeline.forecast.forecast import forecast, reject_lines
-    from recordmill.pipeline.spec.model import load_spec
-
     try:
         with quiet():
-            return list(reject_lines(forecast(load_spec(path, text), files)))
+            rejects = list(reject_lines(forecast(load_spec(str(output or "dataset.yaml"), text), files)))
     except UserError as error:
-        return [f"WARNING: a build would end: {error}"]
+        rejects = [f"WARNING: a build would end: {error}"]
+    for line in (*first_lines(text)[0], *rejects):
+        print(printable(line), file=sys.stderr)
 
 
 def _ask(question: str, answers: Sequence[str]) -> str:
@@ -200,12 +193,20 @@ class AdoptCommand(TyperCommand):
     """A command in which `--split NAME` names the files before it, or, as the first argument, those after it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Reads the arguments, and notes each file's split. Raises: TyperException: files without a split."""
+        """Reads the arguments, and notes files by split, and shares. Raises: TyperException: files without a split."""
         given = list(args)
         rest = super().parse_args(ctx, args)
-        files = list(ctx.params.get("files") or ())
-        splits = [split for split in ctx.params.get("split") or () if "=" not in split]
-        ctx.meta["splits"] = _splits(given, files, splits)
+        files, named, shares = list(ctx.params.get("files") or ()), list[str](), dict[str, float]()
+        for split in ctx.params.get("split") or ():
+            name, mark, share = split.partition("=")
+            try:
+                if mark:
+                    shares[name] = float(share)
+                else:
+                    named.append(name)
+            except ValueError:
+                raise TyperException(f"{SPLIT} {split}: a share is a number, as in train=90") from None
+        ctx.meta.update(splits=_splits(given, files, named), shares=shares)
         return rest
 
 
@@ -231,18 +232,6 @@ def _splits(given: list[str], files: list[str], splits: list[str]) -> dict[str, 
     return of_split
 
 
-def _shares(splits: list[str] | None) -> dict[str, float]:
-    shares = dict[str, float]()
-    for split in splits or ():
-        name, mark, share = split.partition("=")
-        if mark:
-            try:
-                shares[name] = float(share)
-            except ValueError:
-                raise TyperException(f"{SPLIT} {split}: a share is a number, as in train=90") from None
-    return shares
-
-
 def adopt(
     context: Context,
     files: Annotated[list[str], Argument(help="TFRecord files, quoted globs, folders or URLs.", show_default=False)],
@@ -259,7 +248,7 @@ def adopt(
     name: Annotated[str | None, Option(help="The dataset's name; by default of the output.")] = None,
     max_share: Annotated[float, Option(min=0, max=1, help="The share of records that may be left out.")] = 0.01,
     metrics: Metrics = None,
-    quietly: Annotated[bool, Option("--quiet", "-q", help="Print only errors.")] = False,
+    quietly: Quiet = False,
 ) -> int:
     """Read TFRecord files in place: `recordmill adopt 'old/train-*' --split train -o DIR`."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -273,7 +262,7 @@ def adopt(
 
     console, began = Screen(stderr=True, quiet=quietly), time.monotonic()
     features = None if spec is None else read_features(spec)
-    adoption = Adoption(context.meta["splits"], output, features, label, key, _shares(split), name, max_share)
+    adoption = Adoption(context.meta["splits"], output, features, label, key, context.meta["shares"], name, max_share)
     columns = TextColumn("{task.description}"), BarColumn(bar_width=24), DownloadColumn(), TimeRemainingColumn()
     is_hidden = not console.is_terminal or console.quiet
     bar = Progress(*columns, console=console, transient=True, disable=is_hidden)
@@ -289,17 +278,14 @@ def adopt(
     if done.breaches:
         raise GateBreachedError(done.reason(output), done)
     if not quietly:
-        print_published(Screen(), done, time.monotonic() - began, [*_features(done)])
+        lines = ["The records are read as this says; to change it, edit it in a file, given by --spec:\nfeatures:"]
+        for feature, words in done.manifest.spec["features"].items():
+            if len(words.get("classes", ())) > MOST_SHOWN:
+                file = f"{done.folder}/vocabularies/{feature}.vocabulary.txt"
+                words = {of: value for of, value in words.items() if of != "classes"} | {"classes_file": file}
+            lines.append(f"  {feature}: {json.dumps(words)}")
+        print_published(Screen(), done, time.monotonic() - began, lines)
     return done.exit_code
-
-
-def _features(done: "recordmill.Published") -> Iterator[str]:
-    yield "The records are read as this says; to change it, edit it in a file, given by --spec:\nfeatures:"
-    for name, words in done.manifest.spec["features"].items():
-        if len(words.get("classes", ())) > MOST_SHOWN:
-            file = f"{done.folder}/vocabularies/{name}.vocabulary.txt"
-            words = {option: value for option, value in words.items() if option != "classes"} | {"classes_file": file}
-        yield f"  {name}: {json.dumps(words)}"
 
 
 def doctor(

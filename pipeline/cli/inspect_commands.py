@@ -1,7 +1,7 @@
 """Commands that show, draw, compare, check or export versions; `commands` registers them."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
@@ -21,7 +21,6 @@ from recordmill.pipeline.safe_text import printable
 if TYPE_CHECKING:
     from recordmill.pipeline.compare.diff import Diff
     from recordmill.pipeline.dataset.manifest import Location, Manifest
-    from recordmill.pipeline.rows import StoredRow
     from recordmill.pipeline.verify.report import Verification
     from recordmill.pipeline.versions.listing import Version
 
@@ -85,33 +84,26 @@ def head(
 
 def _to_json(dataset: "recordmill.Dataset", versions: list["Version"]) -> dict[str, Any]:
     """Returns the manifest with folder and versions; shards are counted."""
-    manifest = json.loads(dataset.manifest.to_text())
+    manifest, listed = json.loads(dataset.manifest.to_text()), list[dict[str, Any]]()
     del manifest["files"]
     for split in manifest["splits"].values():
         split["shards"] = len(split["shards"])
-    return {**manifest, "folder": str(dataset.folder), "versions": [_version(version) for version in versions]}
-
-
-def _version(version: "Version") -> dict[str, Any]:
-    manifest = version.manifest
-    return {
-        "version": manifest.version,
-        "sequence": manifest.sequence,
-        "built_at": manifest.provenance.get("built_at"),
-        "records": manifest.records,
-        "bytes": manifest.bytes,
-        "live": version.is_live,
-        "held_back": version.is_held_back,
-        "trial": bool(manifest.trial),
-        "pinned": version.is_pinned,
-        "held_by": list(map(str, version.held_by)),
-        "retired": version.retired,
-    }
+    for version in versions:
+        facts, provenance = version.manifest, version.manifest.provenance
+        figures = {"records": facts.records, "bytes": facts.bytes, "live": version.is_live}
+        marks = {"held_back": version.is_held_back, "trial": bool(facts.trial), "pinned": version.is_pinned}
+        names = {"version": facts.version, "sequence": facts.sequence, "built_at": provenance.get("built_at")}
+        lasting = {"held_by": list(map(str, version.held_by)), "retired": version.retired}
+        listed.append(names | figures | marks | lasting)
+    return {**manifest, "folder": str(dataset.folder), "versions": listed}
 
 
 def show_record(folder: "Location", manifest: "Manifest", key: str, output: str | None, spec: Path | None) -> None:
     """Prints where a key's record is, with `spec` also in the source, or why it is missing. Raises: DatasetError."""
+    from recordmill.pipeline.dataset.placement import digest
     from recordmill.pipeline.rows import find_records, rejects_of
+    from recordmill.pipeline.versions.forgotten import read_forgotten
+    from recordmill.pipeline.versions.stores.open_store import open_store
 
     rows = find_records(folder, manifest, key)
     for row in rows:
@@ -119,8 +111,18 @@ def show_record(folder: "Location", manifest: "Manifest", key: str, output: str 
         folder_of = f", in the folder of the version {row.shard.version}" if row.shard.version else ""
         place = f"record {row.record:,} of {row.shard.file}, at byte {row.offset:,}, {len(row.data):,} bytes{folder_of}"
         print_line(f"{printable(key)}: split {row.split}, position {row.position:,}{span}\n  {place}")
+    given = key.encode("utf-8", "surrogateescape")
     if rows and spec is not None:
-        _print_origins(folder, manifest, rows, key, spec)
+        check_extra("build", SOURCES)
+        from recordmill.pipeline.build.build import source_files
+        from recordmill.pipeline.build.results.row_origins import find_origins
+
+        loaded = recordmill.load_spec(str(spec))
+        origins = list(find_origins(loaded, folder, manifest, rows, given, source_files()))
+        for origin in origins:
+            print_line(f"  from {printable(str(origin))}")
+        if not origins:
+            print_line(f"  the sources of {spec} hold no row of this key any more")
     elif rows:
         names = ", ".join(f"{each.get('format', '')} {each.get('path', '')}".strip() for each in manifest.sources)
         print_line(f"  from {printable(names)}; --spec dataset.yaml finds the file and line")
@@ -131,37 +133,15 @@ def show_record(folder: "Location", manifest: "Manifest", key: str, output: str 
         line = "" if reject.get("line") is None else f", line {reject['line']}"
         place = f"{reject.get('code')}: {reject.get('file')}{line}"
         print_line(f"{printable(key)}: rejected, {printable(place)}")
-    since = None if output is None else _forgotten_since(output, manifest, key)
+    since = None
+    if output is not None:
+        forgotten = read_forgotten(open_store(output)).named_in(manifest)
+        since = forgotten.keys.get(digest(given).hex())
     if since:
         print_line(f"{printable(key)}: forgotten since {since}")
     elif not rejects:
         missing = f"{manifest.version} has no record of the key '{printable(key)}', and rejected none"
         raise DatasetError(f"{missing}: `recordmill head {output or folder}` shows some keys")
-
-
-def _print_origins(folder: "Location", manifest: "Manifest", rows: Sequence["StoredRow"], key: str, spec: Path) -> None:
-    check_extra("build", SOURCES)
-    from recordmill.pipeline.build.build import source_files
-    from recordmill.pipeline.build.results.row_origins import find_origins
-
-    loaded, given = recordmill.load_spec(str(spec)), _bytes(key)
-    origins = list(find_origins(loaded, folder, manifest, rows, given, source_files()))
-    for origin in origins:
-        print_line(f"  from {printable(str(origin))}")
-    if not origins:
-        print_line(f"  the sources of {spec} hold no row of this key any more")
-
-
-def _forgotten_since(output: str, manifest: "Manifest", key: str) -> str | None:
-    from recordmill.pipeline.dataset.placement import digest
-    from recordmill.pipeline.versions.forgotten import read_forgotten
-    from recordmill.pipeline.versions.stores.open_store import open_store
-
-    return read_forgotten(open_store(output)).named_in(manifest).keys.get(digest(_bytes(key)).hex())
-
-
-def _bytes(key: str) -> bytes:
-    return key.encode("utf-8", "surrogateescape")
 
 
 def report(

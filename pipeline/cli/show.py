@@ -37,7 +37,11 @@ def print_dataset(manifest: Manifest, folder: Location, versions: list[Version])
     console.print(f"  {manifest.version}{state}{some}", soft_wrap=True)
     console.print(f"{folder}\n", soft_wrap=True)
     console.print(_splits(manifest))
-    console.print(_features(facts))
+    table = plain_table("\nfeature", "\nkind", "\nstored", "\nstatistics")
+    for feature in facts.features.values():
+        label = " (label)" if feature.is_label else ""
+        table.add_row(feature.name + label, feature.kind, feature.stored, ", ".join(feature.learned))
+    console.print(table)
     lengths = [f"{each.name}: {each.lengths}" for each in facts.features.values() if each.lengths]
     packed = [f"packed: {line}" for _, line in packed_rows(manifest)]
     if lines := [*lengths, *packed, *(line for _, line in loss_warnings(manifest))]:
@@ -47,7 +51,8 @@ def print_dataset(manifest: Manifest, folder: Location, versions: list[Version])
     if duplicates := [f"  {line}" for line in duplicate_lines(manifest.duplicates)]:
         console.print("\nduplicates", style="bold")
         console.print(*duplicates, sep="\n", soft_wrap=True)
-    _print_gate(console, manifest)
+    if manifest.gate:
+        _print_gate(console, manifest)
     if versions:
         console.print("\nversions", style="bold")
         print_table(versions)
@@ -61,14 +66,6 @@ def _splits(manifest: Manifest) -> Table:
     for name, split in manifest.splits.items():
         rows = [f"{split.rows:,}"] * len(counted)
         table.add_row(name, f"{split.records:,}", *rows, str(len(split.shards)), f"{split.bytes:,}")
-    return table
-
-
-def _features(facts: VersionFacts) -> Table:
-    table = plain_table("\nfeature", "\nkind", "\nstored", "\nstatistics")
-    for feature in facts.features.values():
-        label = " (label)" if feature.is_label else ""
-        table.add_row(feature.name + label, feature.kind, feature.stored, ", ".join(feature.learned))
     return table
 
 
@@ -91,7 +88,16 @@ def _print_classes(console: Screen, facts: VersionFacts) -> None:
 
 def _print_rows(console: Screen, manifest: Manifest) -> None:
     if len(manifest.sources) > 1:
-        console.print(_sources(manifest))
+        total = sum(source.get("written", 0) for source in manifest.sources)
+        fates = [fate for fate in ("duplicates", "forgotten") if any(source.get(fate) for source in manifest.sources)]
+        numbers = ["\nrows read", "\nwritten", "\nshare", "\nrejected", *(f"\n{fate}" for fate in fates)]
+        table = plain_table("\nsource", *numbers, right=numbers)
+        for source in manifest.sources:
+            read, written, rejected, *others = (source.get(of, 0) for of in ("read", "written", "rejected", *fates))
+            counts = (f"{read:,}", f"{written:,}", f"{written / total:.1%}" if total else "", f"{rejected:,}")
+            name = f"{source.get('format', '')} {source.get('path', '')}"
+            table.add_row(name, *counts, *(f"{number:,}" for number in others))
+        console.print(table)
     rows = manifest.rows
     left_out = f" + {rows['duplicates']:,} duplicates left out" if rows.get("duplicates") else ""
     left_out += f" + {rows['forgotten']:,} forgotten" if rows.get("forgotten") else ""
@@ -104,22 +110,7 @@ def _print_rows(console: Screen, manifest: Manifest) -> None:
     console.print(*(f"  {line}\n" for line in learned_from_rejects(manifest)), sep="", end="", soft_wrap=True)
 
 
-def _sources(manifest: Manifest) -> Table:
-    total = sum(source.get("written", 0) for source in manifest.sources)
-    fates = [fate for fate in ("duplicates", "forgotten") if any(source.get(fate) for source in manifest.sources)]
-    numbers = ["\nrows read", "\nwritten", "\nshare", "\nrejected", *(f"\n{fate}" for fate in fates)]
-    table = plain_table("\nsource", *numbers, right=numbers)
-    for source in manifest.sources:
-        read, written, rejected = (source.get(name, 0) for name in ("read", "written", "rejected"))
-        counts = (f"{read:,}", f"{written:,}", f"{written / total:.1%}" if total else "", f"{rejected:,}")
-        left_out = [f"{source.get(fate, 0):,}" for fate in fates]
-        table.add_row(f"{source.get('format', '')} {source.get('path', '')}", *counts, *left_out)
-    return table
-
-
 def _print_gate(console: Screen, manifest: Manifest) -> None:
-    if not manifest.gate:
-        return
     with suppress(DatasetError):
         breaches, figures = [*read_breaches(manifest.gate)], manifest.gate.get("figures", {})
         counted = count(sum(map(len, figures.values())), "figure")

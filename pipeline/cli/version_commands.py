@@ -1,6 +1,6 @@
 """`recordmill versions …`: commands on a dataset's versions; `commands` registers them."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +14,6 @@ from recordmill.pipeline.errors import UserError, listed
 from recordmill.pipeline.safe_text import printable
 
 if TYPE_CHECKING:
-    from recordmill.pipeline.forget import Forgot
     from recordmill.pipeline.versions.listing import Version
 
 WIDTH = 1000
@@ -197,10 +196,7 @@ def forget(
     given = [key.encode("utf-8", "surrogateescape") for key in keys or ()]
     given += [line for line in file.read_bytes().splitlines() if line] if file else []
     waits = lambda holder: print_line(f"waiting for {holder}, which builds in {dataset}")  # noqa: E731
-    _print_forgot(dataset, forgetting.forget(dataset, given, waits, reason))
-
-
-def _print_forgot(dataset: str, done: "Forgot") -> None:
+    done = forgetting.forget(dataset, given, waits, reason)
     version = done.manifest.version
     if done.is_new:
         rejects = f", and {count(done.rejects, 'rejected row')}" if done.rejects else ""
@@ -208,13 +204,13 @@ def _print_forgot(dataset: str, done: "Forgot") -> None:
     else:
         print_line(f"{version} is live, and holds no forgotten row")
     if done.unknown:
-        keys = [printable(key.decode("utf-8", "replace")) for key in done.unknown]
-        shown = ", ".join(keys[:SHOWN_KEYS]) + (", …" if len(keys) > SHOWN_KEYS else "")
-        several = f"{count(len(keys), 'key')} of no row in the version before: {shown}"
+        unknown = [printable(key.decode("utf-8", "replace")) for key in done.unknown]
+        shown = ", ".join(unknown[:SHOWN_KEYS]) + (", …" if len(unknown) > SHOWN_KEYS else "")
+        several = f"{count(len(unknown), 'key')} of no row in the version before: {shown}"
         print_line(f"{several}; later builds leave such rows out all the same")
     _print_held(done.held_by, f"`recordmill versions prune {dataset} --purge` removes these versions")
-    for version in done.broken:
-        print_line(f"{version} {MAY_HOLD}")
+    for broken in done.broken:
+        print_line(f"{broken} {MAY_HOLD}")
 
 
 def _print_held(versions: Mapping[str, int], remedy: str) -> None:
@@ -230,18 +226,12 @@ def print_table(versions: Iterable["Version"], shared: Mapping[str, int] = Mappi
     headers = ("#", "version", "", "built at", "records", "bytes", *(["shared"] if is_shared else []), "retired")
     table = plain_table(*headers, right=("#", "records", "bytes", "shared"))
     for version in versions:
-        manifest = version.manifest
-        name, at = (manifest.version, ", ".join(_marks(version))), str(manifest.provenance.get("built_at", ""))
+        manifest, held_by = version.manifest, version.held_by
+        marks = ["live"] * version.is_live + ["held back"] * version.is_held_back + ["pinned"] * version.is_pinned
+        marks += [f"held by {held_by[0]}"] if held_by else []
+        marks += [f"and {len(held_by) - 1} more"] if len(held_by) > 1 else []
+        name, at = (manifest.version, ", ".join(marks)), str(manifest.provenance.get("built_at", ""))
         bytes_ = manifest.bytes, *([shared.get(manifest.version, 0)] if is_shared else [])
         numbers = (f"{number:,}" for number in (manifest.records, *bytes_))
         table.add_row(str(manifest.sequence or "-"), *name, at, *numbers, version.retired or "")
     Screen(width=WIDTH).print(table)
-
-
-def _marks(version: "Version") -> Iterator[str]:
-    marks = {"live": version.is_live, "held back": version.is_held_back, "pinned": version.is_pinned}
-    yield from (mark for mark, is_so in marks.items() if is_so)
-    if version.held_by:
-        yield f"held by {version.held_by[0]}"
-    if len(version.held_by) > 1:
-        yield f"and {len(version.held_by) - 1} more"

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.transforms.contract.image_header import APP2, ImageError, jpeg_segments, png_chunks, segment_end
-from recordmill.transforms.contract.image_parts import leaf_boxes, tiff_values
+from recordmill.transforms.contract.bounds import ImageError
+from recordmill.transforms.contract.image_parts import APP2, jpeg_segments, leaf_boxes, png_chunks, tiff_values
 
 Array = npt.NDArray[np.float64]
 
@@ -74,21 +74,19 @@ def _too_large(form: str, most: int) -> ImageError:
 def _of_jpeg(data: bytes) -> bytes:
     """Joins the numbered pieces; a missing piece makes a broken profile."""
     pieces = dict[int, bytes]()
-    for marker, offset in jpeg_segments(data):
+    for marker, offset, end in jpeg_segments(data):
         if marker == APP2 and data[offset + 4 : offset + 16] == ICC_MARK and len(data) > offset + 18:
-            pieces.setdefault(data[offset + 16], data[offset + 18 : segment_end(data, offset)])
+            pieces.setdefault(data[offset + 16], data[offset + 18 : end])
     return b"".join(pieces[number] for number in sorted(pieces)) or (BROKEN if pieces else b"")
 
 
 def _of_png(data: bytes) -> bytes:
     chunks = takewhile(lambda chunk: chunk[0] != b"IDAT", png_chunks(data))
-    profile = next((data[start:end] for kind, start, end in chunks if kind == b"iCCP"), None)
-    return b"" if profile is None else _inflated(profile.partition(b"\0")[2][1:])
-
-
-def _inflated(data: bytes) -> bytes:
+    found = next((data[start:end] for kind, start, end in chunks if kind == b"iCCP"), None)
+    if found is None:
+        return b""
     try:
-        profile = zlib.decompressobj().decompress(data, MOST_INFLATED + 1)
+        profile = zlib.decompressobj().decompress(found.partition(b"\0")[2][1:], MOST_INFLATED + 1)
     except zlib.error:
         return BROKEN
     if len(profile) > MOST_INFLATED:

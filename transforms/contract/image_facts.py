@@ -16,8 +16,15 @@ import numpy as np
 
 from recordmill.transforms.contract import bounds, image_header
 from recordmill.transforms.contract.bounds import GIF_BLOCKS
-from recordmill.transforms.contract.image_header import ImageError, png_chunks
-from recordmill.transforms.contract.image_parts import has_more_pages, leaf_boxes, tiff_numbers, tiff_pages, tiff_values
+from recordmill.transforms.contract.image_header import ImageError
+from recordmill.transforms.contract.image_parts import (
+    has_more_pages,
+    leaf_boxes,
+    png_chunks,
+    tiff_numbers,
+    tiff_pages,
+    tiff_values,
+)
 from recordmill.transforms.contract.kinds.array import header_of
 from recordmill.transforms.contract.kinds.image import MOST_BANDS, PIXEL_BYTES, PixelOptions
 from recordmill.transforms.contract.kinds.number import TINY
@@ -202,7 +209,7 @@ def numbers_of(data: bytes, form: str, at: int | None = None) -> tuple[str, int]
     ('uint16', 1)
     """
     if form == "PNG":
-        if data[25] not in COLOURS or any(kind == b"tRNS" for kind, *_ in image_header.png_chunks(data)):
+        if data[25] not in COLOURS or any(kind == b"tRNS" for kind, *_ in png_chunks(data)):
             raise _unread("the PNG has a palette or a clear colour: save it without")
         return f"uint{data[24]}", COLOURS[data[25]]
     if form == "NPY":

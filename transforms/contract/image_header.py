@@ -13,26 +13,31 @@ Header(format='PNG', width=7, height=5, in_graph=True, scans=1)
 
 import re
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import count, islice
+from itertools import islice
 from typing import Any
 
 from recordmill.transforms.contract import bounds, image_parts
 from recordmill.transforms.contract.bounds import ImageError as ImageError
+from recordmill.transforms.contract.image_parts import (
+    APP1,
+    APP2,
+    SCAN,
+    jpeg_segments,
+    jpeg_walk,
+    png_chunks,
+    webp_chunks,
+)
+from recordmill.transforms.contract.image_parts import JPEG as JPEG
+from recordmill.transforms.contract.image_parts import PNG as PNG
 from recordmill.transforms.contract.kinds.array import ArrayError, header_of
 from recordmill.transforms.contract.kinds.image import MOST_BANDS
 
-JPEG = b"\xff\xd8\xff"
-PNG = b"\x89PNG\r\n\x1a\n"
 FROM_JPEG = b"Source\0JPEG"
 """Marks a PNG that the build made from a JPEG in another colour space, to be stored as JPEG again."""
 LOSSLESS = 0xC3  # the only 8-bit frame header that TensorFlow's libjpeg refuses
 PROGRESSIVE = (0xC2, 0xCA)
-END, SCAN, APP0, APP1, APP2 = 0xD9, 0xDA, 0xE0, 0xE1, 0xE2  # markers of JPEG
-MARKER = re.compile(rb"\xff[\x02-\xcf\xd9-\xfe]")  # neither standalone markers nor fill bytes
-AFTER_SCAN = re.compile(rb"\xff[\xc0-\xcf\xd8-\xfe]")
-"""The marker that ends a scan, unlike stuffed bytes, restarts, and damaged bytes that decoders skip."""
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 FULL_SCANS = 20  # for `max_pixels`, more for smaller images; programs write 10, for CMYK 18
 TURNED = re.compile(rb"\x01\x12\0\x03\0{3}\x01\0[\x05-\x08]|\x12\x01\x03\0\x01\0{3}[\x05-\x08]\0|irot")
@@ -193,31 +198,30 @@ def read_header(data: bytes) -> Header:
     """
     form = format_of(data)
     if form is None:
-        raise _unsupported(data)
+        other = next((name for magic, name in OTHERS.items() if re.match(magic, data[:HEAD], re.DOTALL)), "no image")
+        what = f"the file is {other}" if data else "the file is empty"
+        *names, last = (each.name for each in FORMATS)
+        raise ImageError("unsupported_format", f"{what}; {', '.join(names)} and {last} are read")
     size, in_graph, scans = READERS[form.name](data)
     if size is None or not all(size):
         raise ImageError("unsupported_format", f"the file begins as {form.name}, but its header lacks the size")
     return Header(form.name, *size, in_graph, scans)
 
 
-def _unsupported(data: bytes) -> ImageError:
-    other = next((name for magic, name in OTHERS.items() if re.match(magic, data[:HEAD], re.DOTALL)), "no image")
-    what = f"the file is {other}" if data else "the file is empty"
-    *names, last = (form.name for form in FORMATS)
-    return ImageError("unsupported_format", f"{what}; {', '.join(names)} and {last} are read")
-
-
 def _jpeg(data: bytes) -> Read:
     """Finds the frame header as libjpeg does, and counts scans."""
     frame, size, components, scans, exif, previews = 0, None, 0, 1, list[bytes](), list[bytes]()
-    for marker, offset in jpeg_segments(data):
+    for marker, offset, end in jpeg_segments(data):
         if marker in FRAMES and not frame:
             height, width, components = struct.unpack_from(">HHB", data, offset + 5)
             frame, size = marker, (width, height)
         elif marker == SCAN and (frame in PROGRESSIVE or data[offset + 4] != components):
-            scans = _scans(data, offset)
+            scans = 0
+            for number, (each, *_) in enumerate(jpeg_walk(data, offset)):  # to the image's end; a film may follow
+                bounds.JPEG_SEGMENTS.check(number)
+                scans += each == SCAN
         elif marker in (APP1, APP2) and data[offset + 4 : offset + 8] in (b"Exif", b"MPF\0"):
-            (exif if marker == APP1 else previews).append(data[offset + 8 : segment_end(data, offset)])
+            (exif if marker == APP1 else previews).append(data[offset + 8 : end])
             bounds.JPEG_EXIF.check(len(exif))
     for block in (b"".join(piece[2:] for piece in exif), *previews):  # joined as Pillow does
         image_parts.check_exif(block)
@@ -226,46 +230,8 @@ def _jpeg(data: bytes) -> Read:
 
 def jpeg_frame(data: bytes) -> tuple[int, int, int] | None:
     """Returns a JPEG's height, width and number of components; None without a frame. Raises: ImageError: `too_slow`."""
-    frames = (offset for marker, offset in jpeg_segments(data) if marker in FRAMES)
-    offset = next(frames, None)
+    offset = next((offset for marker, offset, _ in jpeg_segments(data) if marker in FRAMES), None)
     return None if offset is None else struct.unpack_from(">HHB", data, offset + 5)
-
-
-def _scans(data: bytes, offset: int) -> int:
-    """Counts a JPEG's scans from the first to the image's end; a film may follow."""
-    scans, segments = 0, count(1)
-    while data[offset + 1 : offset + 2] not in (bytes([END]), b""):
-        bounds.JPEG_SEGMENTS.check(next(segments))
-        is_scan = data[offset + 1] == SCAN
-        match = (AFTER_SCAN if is_scan else MARKER).search(data, segment_end(data, offset))
-        scans, offset = scans + is_scan, match.start() if match else len(data)
-    return scans
-
-
-def segment_end(data: bytes, segment: int) -> int:
-    """Returns the end of a JPEG segment, by the length after its marker."""
-    return segment + 2 + int.from_bytes(data[segment + 2 : segment + 4], "big")
-
-
-def jpeg_segments(data: bytes) -> Iterator[tuple[int, int]]:
-    """Yields a JPEG's markers and offsets up to the first scan, at least 10 bytes before the end.
-
-    Raises: ImageError: `too_slow`: too many segments, or bytes in or between them.
-    """
-    end, loose = 2, 0
-    for number in count():
-        match = MARKER.search(data, end)
-        offset = match.start() if match else len(data)
-        loose += offset - end
-        bounds.JPEG_LOOSE.check(loose)
-        bounds.JPEG_SEGMENTS.check(number)
-        if offset >= len(data) - 9:
-            return
-        yield data[offset + 1], offset
-        if data[offset + 1] in (END, SCAN):
-            return
-        end = segment_end(data, offset)
-        loose += end - offset if data[offset + 1] < APP0 else 0
 
 
 def _png(data: bytes) -> Read:
@@ -279,16 +245,6 @@ def _png(data: bytes) -> Read:
         bounds.PNG_TEXTS.check(texts)
     has_size = data[12:16] == b"IHDR" and len(data) >= 24
     return struct.unpack_from(">II", data, 16) if has_size else None, True, 1
-
-
-def png_chunks(data: bytes, at: int = 0) -> Iterator[image_parts.Box]:
-    """Yields the chunks, as boxes, of a PNG that begins `at` this byte. Raises: ImageError: `too_slow`: too many."""
-    start, kind, chunks = at + len(PNG) + 8, b"", count(1)
-    while start <= len(data) and kind != b"IEND":
-        bounds.PNG_CHUNKS.check(next(chunks))
-        size, kind = struct.unpack_from(">I4s", data, start - 8)
-        yield kind, start, start + size
-        start += size + 12
 
 
 def _gif(data: bytes) -> Read:
@@ -310,57 +266,36 @@ def _gif(data: bytes) -> Read:
 
 
 def _webp(data: bytes) -> Read:
-    start, chunks = 20, count(1)
-    while start <= len(data):
-        bounds.WEBP_CHUNKS.check(next(chunks))
-        kind, size = struct.unpack_from("<4sI", data, start - 8)
+    """Reads the canvas size of an extended file, else the frame's."""
+    for kind, start, end in webp_chunks(data):
         if kind == b"EXIF":
-            image_parts.check_exif(data[start : start + size])
-        start += size + size % 2 + 8
-    is_animated = data[12:16] == b"VP8X" and len(data) > 20 and bool(data[20] & 2)
-    return _webp_size(data), not is_animated, 1
-
-
-def _webp_size(data: bytes) -> Size:
-    """Returns the canvas size of an extended file, else the frame's."""
-    kind = data[12:16]
+            image_parts.check_exif(data[start:end])
     if len(data) < 30:
-        return None
+        return None, True, 1
+    kind, size = data[12:16], None
     if kind == b"VP8X":
-        return 1 + int.from_bytes(data[24:27], "little"), 1 + int.from_bytes(data[27:30], "little")
-    if kind == b"VP8L":
+        size = 1 + int.from_bytes(data[24:27], "little"), 1 + int.from_bytes(data[27:30], "little")
+    elif kind == b"VP8L":
         bits = int.from_bytes(data[21:25], "little")
-        return 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
-    if kind == b"VP8 ":
+        size = 1 + (bits & 0x3FFF), 1 + (bits >> 14 & 0x3FFF)
+    elif kind == b"VP8 ":
         width, height = struct.unpack_from("<HH", data, 26)
-        return width & 0x3FFF, height & 0x3FFF
-    return None
+        size = width & 0x3FFF, height & 0x3FFF
+    is_animated = kind == b"VP8X" and data[20] & 2 > 0
+    return size, not is_animated, 1
 
 
 def _bmp(data: bytes) -> Read:
-    size = _bmp_size(data)
-    if size and data[30:34] in (b"\1\0\0\0", b"\2\0\0\0"):  # run lengths; Pillow expands them in Python
-        bounds.BMP_WIDTH.check(size[0])
+    """TensorFlow decodes 24 bits, uncompressed, without bytes after the pixels."""
+    if len(data) < 26 or data[14:18] == b"\x0c\0\0\0":  # OS/2's first header
+        return struct.unpack_from("<HH", data, 18) if len(data) >= 26 else None, False, 1
+    start, head, width, height, _, bits, packing = struct.unpack_from("<IIiiHHI", data[:54].ljust(54, b"\0"), 10)
+    if packing in (1, 2):  # run lengths; Pillow expands them in Python
+        bounds.BMP_WIDTH.check(width)
         bounds.BMP_RUNS.check(len(data))
-    return size, _is_plain_bmp(data), 1
-
-
-def _bmp_size(data: bytes) -> Size:
-    if len(data) < 26:
-        return None
-    if data[14:18] == b"\x0c\0\0\0":  # OS/2's first header
-        return struct.unpack_from("<HH", data, 18)
-    width, height = struct.unpack_from("<ii", data, 18)
-    return (width, abs(height)) if width > 0 else None
-
-
-def _is_plain_bmp(data: bytes) -> bool:
-    """Whether TensorFlow decodes it correctly: 24 bits, uncompressed, and no bytes after the pixels."""
-    if len(data) < 54:
-        return False
-    start, head, width, height, _, bits, compression = struct.unpack_from("<IIiiHHI", data, 10)
     row = (width * 3 + 3) // 4 * 4
-    return head >= 40 and bits == 24 and compression == 0 and len(data) == start + row * abs(height)
+    is_plain = len(data) >= 54 and head >= 40 and bits == 24 and packing == 0 and len(data) == start + row * abs(height)
+    return (width, abs(height)) if width > 0 else None, is_plain, 1
 
 
 def _tiff(data: bytes) -> Read:

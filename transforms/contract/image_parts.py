@@ -1,4 +1,4 @@
-"""Parts of image files, read and counted from the bytes alone: TIFF and EXIF directories, ISO base media boxes.
+"""Parts of image files, read and counted from the bytes alone: segments, chunks, directories and boxes.
 
 An EXIF block is a TIFF; what Pillow would read of one is counted. AVIF and HEIF are ISO base media files
 (ISO/IEC 14496-12, 23008-12).
@@ -8,6 +8,7 @@ An EXIF block is a TIFF; what Pillow would read of one is counted. AVIF and HEIF
 >>> largest_size(b"no box")
 """
 
+import re
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -18,6 +19,12 @@ import numpy as np
 
 from recordmill.transforms.contract import bounds
 
+JPEG = b"\xff\xd8\xff"
+PNG = b"\x89PNG\r\n\x1a\n"
+END, SCAN, APP0, APP1, APP2 = 0xD9, 0xDA, 0xE0, 0xE1, 0xE2  # markers of JPEG
+MARKER = re.compile(rb"\xff[\x02-\xcf\xd9-\xfe]")  # neither standalone markers nor fill bytes
+AFTER_SCAN = re.compile(rb"\xff[\xc0-\xcf\xd8-\xfe]")
+"""The marker that ends a scan, unlike stuffed bytes, restarts, and damaged bytes that decoders skip."""
 TIFFS = {b"II*\0": ("<", False), b"MM\0*": (">", False), b"II+\0": ("<", True), b"MM\0+": (">", True)}
 """Byte order, and whether it is a BigTIFF, by the first four bytes."""
 EXIF = b"Exif\0\0"
@@ -42,6 +49,58 @@ INSIDE = {
 }
 """The boxes to visit, by their parent; the empty name is the file."""
 VERSION_BYTES = 4  # version and flags before the content of `meta` and `ispe`
+
+
+def jpeg_walk(data: bytes, at: int = 2) -> Iterator[tuple[int, int, int]]:
+    """Yields the markers of a JPEG from a byte to the image's end, with the offsets and ends of their segments."""
+    match = MARKER.search(data, at)
+    while match:
+        offset, marker = match.start(), data[match.start() + 1]
+        if marker == END:
+            yield END, offset, offset + 2
+            return
+        end = offset + 2 + int.from_bytes(data[offset + 2 : offset + 4], "big")
+        yield marker, offset, end
+        match = (AFTER_SCAN if marker == SCAN else MARKER).search(data, end)
+
+
+def jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """Yields `jpeg_walk` up to the first scan, at least 10 bytes before the end.
+
+    Raises: ImageError: `too_slow`: too many segments, or bytes in or between them.
+    """
+    before, loose, number = 2, 0, 0
+    for number, (marker, offset, end) in enumerate(jpeg_walk(data)):
+        loose += offset - before
+        bounds.JPEG_LOOSE.check(loose)
+        bounds.JPEG_SEGMENTS.check(number)
+        if offset >= len(data) - 9:
+            return
+        yield marker, offset, end
+        if marker in (END, SCAN):
+            return
+        before, loose = end, loose + (end - offset if marker < APP0 else 0)
+    bounds.JPEG_LOOSE.check(loose + len(data) - before)
+
+
+def png_chunks(data: bytes, at: int = 0) -> Iterator[Box]:
+    """Yields the chunks, as boxes, of a PNG that begins `at` this byte. Raises: ImageError: `too_slow`: too many."""
+    start, kind, chunks = at + len(PNG) + 8, b"", count(1)
+    while start <= len(data) and kind != b"IEND":
+        bounds.PNG_CHUNKS.check(next(chunks))
+        size, kind = struct.unpack_from(">I4s", data, start - 8)
+        yield kind, start, start + size
+        start += size + 12
+
+
+def webp_chunks(data: bytes) -> Iterator[Box]:
+    """Yields the chunks of a WebP, as boxes. Raises: ImageError: `too_slow`: too many."""
+    start, chunks = 20, count(1)
+    while start <= len(data):
+        bounds.WEBP_CHUNKS.check(next(chunks))
+        kind, size = struct.unpack_from("<4sI", data, start - 8)
+        yield kind, start, start + size
+        start += size + size % 2 + 8
 
 
 def tiff_values(data: bytes, *tags: int, at: int | None = None) -> dict[int, Any]:
@@ -154,9 +213,13 @@ def largest_size(data: bytes) -> tuple[int, int] | None:
     """
     sizes, extents, held = list[tuple[int, int]](), 0, 0
     for box in leaf_boxes(data):
-        if box[2] - box[1] >= VERSION_BYTES + 8 and box[0] in (b"ispe", b"tkhd"):
-            sizes.append(_size(data, box))
-        elif box[2] - box[1] >= VERSION_BYTES + 4 and box[0] == b"iloc":
+        name, start, end = box
+        if end - start >= VERSION_BYTES + 8 and name == b"ispe":
+            sizes.append(struct.unpack_from(">II", data, start + VERSION_BYTES))
+        elif end - start >= VERSION_BYTES + 8 and name == b"tkhd":
+            width, height = struct.unpack_from(">II", data, end - 8)  # 16 bits before the point, 16 behind
+            sizes.append((width >> 16, height >> 16))
+        elif end - start >= VERSION_BYTES + 4 and name == b"iloc":
             for length in _extents(data, box):
                 extents, held = extents + 1, held + min(length, len(data))
                 bounds.ISO_EXTENTS.check(extents)
@@ -229,9 +292,56 @@ def _boxes(data: bytes, start: int, end: int, number: Iterator[int]) -> Iterator
         start += size
 
 
-def _size(data: bytes, box: Box) -> tuple[int, int]:
-    name, start, end = box
-    if name == b"ispe":
-        return struct.unpack_from(">II", data, start + VERSION_BYTES)
-    width, height = struct.unpack_from(">II", data, end - 8)  # 16 bits before the point, 16 behind
-    return width >> 16, height >> 16
+METADATA = frozenset(range(APP0, 0xF0)) | {0xFE}  # markers of application segments and comments
+KEPT_CHUNKS = frozenset(b"IHDR PLTE IDAT IEND tRNS gAMA cHRM sRGB sBIT bKGD pHYs acTL fcTL fdAT".split())
+KEPT_WEBP = frozenset((b"VP8X", b"VP8 ", b"VP8L", b"ALPH", b"ANIM", b"ANMF"))
+WEBP_FLAGS = 0x20 | 0x08 | 0x04  # VP8X's bits for a profile, EXIF and XMP
+
+
+def without_metadata(data: bytes) -> bytes:
+    """Returns a JPEG, PNG or WebP without metadata and trailing bytes; any other file unchanged.
+
+    Removes place, time, device, previews and colour profile: a file stored unchanged (`store: original`, or a JPEG that
+    already fits) would carry a phone's position into a dataset. The bytes that decode to pixels stay, so every decoder
+    gives the same pixels.
+
+    >>> without_metadata(b"neither JPEG nor PNG nor WebP")
+    b'neither JPEG nor PNG nor WebP'
+    """
+    if data.startswith(JPEG):
+        return JPEG[:2] + b"".join(_jpeg_pieces(data))
+    if data.startswith(PNG):
+        return PNG + b"".join(data[at - 8 : end + 4] for kind, at, end in png_chunks(data) if kind in KEPT_CHUNKS)
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        body, last = b"WEBP", 8 + int.from_bytes(data[4:8], "little")
+        chunks = [(kind, data[at - 8 : end + (end - at) % 2]) for kind, at, end in webp_chunks(data) if at < last + 8]
+        for kind, chunk in chunks:
+            if kind == b"VP8X":
+                chunk = chunk[:8] + bytes(flags & ~WEBP_FLAGS for flags in chunk[8:9]) + chunk[9:]
+            body += chunk if kind in KEPT_WEBP else b""
+        return b"RIFF" + struct.pack("<I", len(body)) + body
+    return data
+
+
+def _jpeg_pieces(data: bytes) -> Iterator[bytes]:
+    """Yields the bytes to keep. A truncated metadata segment ends the file, as it does for a decoder.
+
+    After more segments than any real file has, the rest is kept unchanged.
+    """
+    scan: int | None = None  # the end of a scan's head; its data reach to the next marker
+    for number, (marker, start, end) in enumerate(jpeg_walk(data)):
+        yield b"" if scan is None else data[scan:start]
+        if number == 2 * bounds.JPEG_SEGMENTS.most:
+            yield data[start:]
+            return
+        if marker in METADATA and end > len(data):
+            yield b"\xff" + bytes([END])
+            return
+        scan, segment = end if marker == SCAN else None, data[start:end]
+        if marker == APP0 and segment[4:9] == b"JFIF\0" and len(segment) >= 18:
+            yield segment[:2] + b"\0\x10" + segment[4:16] + b"\0\0"  # without a thumbnail
+        elif marker == 0xEE and segment[4:9] == b"Adobe" and len(segment) >= 16:
+            yield segment[:2] + b"\0\x0e" + segment[4:16]
+        elif marker not in METADATA:
+            yield segment
+    yield b"" if scan is None else data[scan:]

@@ -20,7 +20,7 @@ import PIL
 from PIL import Image
 
 from recordmill.transforms.contract.image_header import JPEG, PNG, jpeg_frame, read_header
-from recordmill.transforms.contract.image_metadata import without_metadata
+from recordmill.transforms.contract.image_parts import without_metadata
 from recordmill.transforms.contract.image_rules import is_transposed, luma, mirrored
 from recordmill.transforms.contract.kinds.image import MOST_PIXELS, SPARE, PixelOptions, planes_of
 from recordmill.transforms.numpy import opencv

@@ -32,7 +32,7 @@ from recordmill.pipeline.build.images import deep_files
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import is_machine_fault
 from recordmill.transforms.contract import bounds, color_profile, image_facts, image_header, image_parts, image_rules
-from recordmill.transforms.contract.image_metadata import without_metadata
+from recordmill.transforms.contract.image_parts import without_metadata
 from recordmill.transforms.contract.kinds.image import ImageOptions, PixelOptions
 from recordmill.transforms.numpy.color import to_srgb
 from recordmill.transforms.numpy.image_decode import inks, jpeg, upright, warn_of_old_pillow, without_ink
@@ -124,7 +124,7 @@ def pages_of(joined: bytes) -> list[bytes]:
     """Cuts joined PNGs (`decodable`); any other file is one page."""
     pages, at = list[bytes](), 0
     while joined.startswith(image_header.PNG, at):
-        *_, (_, _, end) = image_header.png_chunks(joined, at)
+        *_, (_, _, end) = image_parts.png_chunks(joined, at)
         pages.append(joined[at : end + 4])
         at = end + 4
     return pages if pages and at == len(joined) else [joined]
@@ -150,7 +150,7 @@ def open_image(data: bytes, form: image_header.ImageFormat, max_pixels: int) -> 
     if form.plugin:
         require_plugin(form)
         import_module(form.plugin)
-    if form.name == "PNG" and sum(kind == b"IHDR" for kind, *_ in image_header.png_chunks(data)) > 1:
+    if form.name == "PNG" and sum(kind == b"IHDR" for kind, *_ in image_parts.png_chunks(data)) > 1:
         # Pillow would fill a canvas of the last one's size
         raise UndecodableError("undecodable_image", "the PNG has more than one header")
     image = Image.open(io.BytesIO(data), formats=[form.pillow])

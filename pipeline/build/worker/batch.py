@@ -25,7 +25,7 @@ from recordmill.pipeline.build.texts.encode import RowEncoder, encoded_name, gra
 from recordmill.pipeline.build.worker.shard_report import ShardTotals, Stored
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.transforms.contract.image_header import ImageError
-from recordmill.transforms.contract.image_metadata import without_metadata
+from recordmill.transforms.contract.image_parts import without_metadata
 from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.contract.stored import UNENCODED, part_name
