@@ -34,7 +34,6 @@ from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.version_files import VersionFiles
 from recordmill.pipeline.rows import StoredRow, find_records, rejects_of
 from recordmill.pipeline.sources.files import StoreFiles
-from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.verify.files import check_graph
 from recordmill.pipeline.verify.report import Findings, Verification, shown
@@ -111,29 +110,24 @@ def _compare_rows(
     served = _served(folder, manifest, work, batch.keep([*stored]))
     if served is None:
         return "the spec's features differ from the version's"
-    for name, parts in _made_before_the_graph(work).items():
-        why = f"the serving model takes ids of '{name}', one text a row, as they are stored"
-        findings.unchecked.append(f"{NOT_CHECKED}{why}")
-        served = {output: values for output, values in served.items() if output not in parts}
+    for name, text in work.texts().items():
+        parts = ("", "length", LENGTHS) if isinstance(text, TextsOptions) else text.library_parts
+        if text.in_library and parts:  # ids alone do not give these
+            why = f"the serving model takes ids of '{name}', one text a row, as they are stored"
+            findings.unchecked.append(f"{NOT_CHECKED}{why}")
+            made = {part_name(name, part) for part in parts}
+            served = {output: values for output, values in served.items() if output not in made}
     rows = [*stored.values()]
     findings.checked.update(rows=len(rows))
     for engine, read in _read(manifest, [row.data for row in rows]):
         for name, values in served.items():
-            same = _same(values, read[name], _tolerance(manifest, name) if engine == "NumPy" else 0.0)
+            described = manifest.features.get(name, {})
+            is_scaled = engine == "NumPy" and described.get("encoding") == "original"  # by the reader: one level
+            same = _same(values, read[name], 1.001 * max(map(abs, described["scale"])) if is_scaled else 0.0)
             message = f"'{name}' differs between the serving model (raw row) and the reader ({engine}, record)"
             for row in (rows[number] for number in np.flatnonzero(~same).tolist()):
                 findings.add(row.file, message, row.record, row.offset)
     return None
-
-
-def _made_before_the_graph(work: PlannedBuild) -> dict[str, set[str]]:
-    """Names the outputs that ids alone do not give, by text."""
-    made = {}
-    for name, text in work.texts().items():
-        parts = ("", "length", LENGTHS) if isinstance(text, TextsOptions) else text.library_parts
-        if text.in_library and parts:
-            made[name] = {part_name(name, part) for part in parts}
-    return made
 
 
 def _stored(
@@ -177,12 +171,6 @@ def _read(manifest: Manifest, records: Sequence[bytes]) -> Iterator[tuple[str, M
     yield "TensorFlow", {name: tensor.numpy() for name, tensor in read.items()}
 
 
-def _tolerance(manifest: Manifest, name: str) -> float:
-    """Returns the largest difference allowed to the NumPy engine: one level of an image scaled by the reader."""
-    description = manifest.features.get(name, {})
-    return 1.001 * max(map(abs, description["scale"])) if description.get("encoding") == "original" else 0.0
-
-
 def _same(served: npt.NDArray[Any], read: Any, tolerance: float) -> npt.NDArray[np.bool_]:
     values = np.asarray(read)
     if served.shape != values.shape or served.dtype != values.dtype:
@@ -203,16 +191,13 @@ def sample_rows(plan: BuildPlan, work: PlannedBuild, count: int) -> RawRows | No
     """
     chosen = sorted(plan.chunks, key=lambda chunk: hashlib.sha256(b"%d" % chunk.index).digest())[:CHUNKS]
     least: pa.Table | None = None
-    for rows in (rows for chunk in chosen for rows in _read_chunk(work, chunk)):
-        both = rows if least is None else pa.concat_tables([least, rows])
-        least = both.sort_by([("@sample", "ascending"), ("@key", "ascending")]).slice(0, count).combine_chunks()
+    for chunk in chosen:
+        images, source = image_reader(work), work.readers[chunk.source]
+        for block in source.read(chunk, work.files, work.schema.columns, work.schema.source_key):
+            rows = key_rows(block, chunk, work.schema, work.layout, images.read)[0]
+            both = rows if least is None else pa.concat_tables([least, rows])
+            least = both.sort_by([("@sample", "ascending"), ("@key", "ascending")]).slice(0, count).combine_chunks()
     return None if least is None or not least.num_rows else _with_images(work, least)
-
-
-def _read_chunk(work: PlannedBuild, chunk: Chunk) -> Iterator[pa.Table]:
-    images, source = image_reader(work), work.readers[chunk.source]
-    for block in source.read(chunk, work.files, work.schema.columns, work.schema.source_key):
-        yield key_rows(block, chunk, work.schema, work.layout, images.read)[0]
 
 
 def _with_images(work: PlannedBuild, rows: pa.Table) -> RawRows:

@@ -32,12 +32,9 @@ class Problem:
 
     def __str__(self) -> str:
         """One line, with a hostile file name escaped."""
-        place = printable(self.file)
-        if self.record is not None:
-            place += f", record {self.record}"
-        if self.offset is not None:
-            place += f"{',' if self.record is None else ''} at byte {self.offset:,}"
-        return f"{place}: {self.message}"
+        record = "" if self.record is None else f", record {self.record}"
+        byte = "" if self.offset is None else f"{'' if record else ','} at byte {self.offset:,}"
+        return f"{printable(self.file)}{record}{byte}: {self.message}"
 
 
 @dataclass
@@ -86,10 +83,6 @@ class Verification:
         """Whether the version has no problems."""
         return not self.findings.counts
 
-    @property
-    def _speed(self) -> float:
-        return self.findings.checked["bytes"] / 1e6 / max(self.seconds, 1e-9)
-
     def lines(self) -> Iterator[str]:
         """Formats the report for people: problems, counts, skipped checks, and last the verdict."""
         findings = self.findings
@@ -97,8 +90,8 @@ class Verification:
         yield from (f"{printable(file)}: and {count:,} more" for file, count in findings.unnamed.items())
         counts = ((findings.checked[key], name) for key, name in _COUNTED.items())
         checked = ", ".join(f"{count:,} {name}" for count, name in counts if count)
-        megabytes = findings.checked["bytes"] / 1e6
-        yield f"checked {checked}; {megabytes:,.1f} MB in {self.seconds:.1f} s, {self._speed:,.0f} MB/s"
+        megabytes, seconds = findings.checked["bytes"] / 1e6, max(self.seconds, 1e-9)
+        yield f"checked {checked}; {megabytes:,.1f} MB in {self.seconds:.1f} s, {megabytes / seconds:,.0f} MB/s"
         yield from (f"not checked: {check}" for check in findings.unchecked)
         problems, files = findings.counts.total(), len(findings.counts)
         verdict = f"{problems:,} problem{'s' * (problems > 1)} in {files:,} file{'s' * (files > 1)}"
@@ -120,7 +113,7 @@ class Verification:
             "checked": dict(sorted(findings.checked.items())),
             "not_checked": findings.unchecked,
             "seconds": round(self.seconds, 3),
-            "megabytes_per_second": round(self._speed, 1),
+            "megabytes_per_second": round(findings.checked["bytes"] / 1e6 / max(self.seconds, 1e-9), 1),
         }
 
 

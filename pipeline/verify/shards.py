@@ -55,7 +55,9 @@ def check_shard(files: VersionFiles, manifest: Manifest, split: str, number: int
     try:
         (folder, path), *_ = files.located(shard)
         with folder.open(path) as (file, size):
-            walk = FrameWalk(file, size, index if _can_lead(index, shard) else None, report)
+            leads = index is not None and index[0] == 0 and (index[-1] == shard.bytes or shard.root is not None)
+            leads = leads and bool((index[1:] > index[:-1]).all())  # past damage
+            walk = FrameWalk(file, size, index if leads else None, report)
             for batch in walk.batches():
                 known = None if kept is None else kept.take(batch.numbers, mode="clip")  # the file may have grown
                 chosen = range(len(batch.numbers)) if known is None else np.flatnonzero(known).tolist()
@@ -63,8 +65,7 @@ def check_shard(files: VersionFiles, manifest: Manifest, split: str, number: int
     except DatasetError as error:
         findings.add(name, str(error))
     else:
-        _compare(findings, shard, walk, size)
-        _compare_index(findings, shard, walk, index)
+        _compare(findings, shard, walk, size, index)
         _check_packs(files, shard, findings)
         findings.checked.update(files=1, shards=1, bytes=size, records=shard.records)
     findings.problems.sort(key=lambda problem: -1 if problem.record is None else problem.record)
@@ -85,13 +86,6 @@ def _kept(files: VersionFiles, shard: Shard, findings: Findings) -> npt.NDArray[
     return kept
 
 
-def _can_lead(index: Offsets | None, shard: Shard) -> bool:
-    """Whether an index rises from 0 to the file's size, and can lead past damage."""
-    if index is None or int(index[0]) != 0 or not (int(index[-1]) == shard.bytes or shard.root):
-        return False
-    return bool((index[1:] > index[:-1]).all())
-
-
 def _read_index(files: VersionFiles, manifest: Manifest, shard: Shard, findings: Findings) -> Offsets | None:
     """Reads the index; None if it is missing or has a wrong number of records."""
     try:
@@ -107,18 +101,15 @@ def _read_index(files: VersionFiles, manifest: Manifest, shard: Shard, findings:
     return None
 
 
-def _compare(findings: Findings, shard: Shard, walk: FrameWalk, size: int) -> None:
-    name = shown_paths(shard)[0]
+def _compare(findings: Findings, shard: Shard, walk: FrameWalk, size: int, index: Offsets | None) -> None:
+    """Compares the file with the manifest, and the index with the records' offsets if all are known."""
+    name, index_name = shown_paths(shard)
     if size != shard.bytes:
         findings.add(name, f"the file holds {size:,} bytes, expected {shard.bytes:,}")
     check_digest(findings, name, walk.sha256, shard.sha256)
     records = len(walk.offsets) - 1
     if records != shard.indexed and walk.is_whole:
         findings.add(name, f"the file holds {records:,} records, expected {shard.indexed:,}")
-
-
-def _compare_index(findings: Findings, shard: Shard, walk: FrameWalk, index: Offsets | None) -> None:
-    """Compares the index with the records' offsets if all are known."""
     if index is None or not walk.is_whole:
         return
     offsets = np.frombuffer(walk.offsets, np.uint64)
@@ -126,7 +117,7 @@ def _compare_index(findings: Findings, shard: Shard, walk: FrameWalk, index: Off
     for record in np.flatnonzero(offsets[:shorter] != index[:shorter]).tolist():
         subject = "the file ends" if record == len(offsets) - 1 else f"record {record} begins"
         message = f"{subject} at byte {offsets[record]:,}, the index says {index[record]:,}"
-        findings.add(shown_paths(shard)[1], message, record, 8 * record)
+        findings.add(index_name, message, record, 8 * record)
 
 
 def _check_packs(files: VersionFiles, shard: Shard, findings: Findings) -> None:
@@ -160,12 +151,11 @@ class RecordChecks:
         self._others = {name: each for name, each in described.items() if type(each).fault is not Description.fault}
         self._packed = any(isinstance(text, TextDescription) and text.packed for text in described.values())
         self._layout = split_layout(manifest)
-        texts = ((name, each) for name, each in described.items() if isinstance(each, TextDescription))
-        cut = next(((name, text.window) for name, text in texts if text.window), None)
         self._window: tuple[str, str, int] | None = None
-        if cut is not None:
-            number, start = (part_name(cut[0], part) for part in WINDOW_PARTS)
-            self._window = number, start, cut[1].stride
+        for name, text in described.items():
+            if isinstance(text, TextDescription) and text.window:
+                number, start = (part_name(name, part) for part in WINDOW_PARTS)
+                self._window = number, start, text.window.stride
         self._last = (-1, b"", 0)
         counts = manifest.splits[split].label_counts
         self._label = None if counts is None or manifest.label not in self._ids else manifest.label
@@ -178,11 +168,13 @@ class RecordChecks:
             part, columns = self._parsed(part)
             if part.numbers:
                 if not self._is_adopted:
-                    self._check_keys(part, [bytes(key) for key in columns.pop(KEY)], self._windows(part, columns))
+                    self._check_keys(part, [bytes(key) for key in columns.pop(KEY)], columns)
                 for name, size in self._ids.items():
                     self._check_ids(part, name, columns[name], size)
                 for name, description in self._others.items():
-                    self._check_others(part, name, description, columns[name])
+                    for row, fault in enumerate(map(description.fault, columns[name])):
+                        if fault:
+                            self._report_row(part, row, f"feature '{name}' holds {fault}")
                 if self._label in columns:
                     labels = _values(columns[self._label])
                     known = labels[(labels >= 0) & (labels < len(self.label_counts))]
@@ -221,19 +213,16 @@ class RecordChecks:
         odd = set(names) ^ set(self._names) or {name for name in names if names.count(name) > 1}
         return f"its features differ from the manifest's: {', '.join(shown(name) for name in sorted(odd)[:5])}"
 
-    def _windows(self, batch: FrameBatch, columns: Mapping[str, Any]) -> npt.NDArray[np.int64]:
-        """Returns the records' numbers in their rows, and checks where their ids start."""
-        if self._window is None:
-            return np.zeros(len(batch.numbers), np.int64)
-        number, start, stride = self._window
-        numbers, starts = columns[number], columns[start]
-        for row in np.flatnonzero(starts != numbers * stride).tolist():
-            expected = f"window {numbers[row]} starts at {numbers[row] * stride}"
-            self._report_row(batch, row, f"{expected}, '{start}' says {starts[row]}")
-        return np.asarray(numbers)
-
-    def _check_keys(self, batch: FrameBatch, keys: list[bytes], windows: npt.NDArray[np.int64]) -> None:
+    def _check_keys(self, batch: FrameBatch, keys: list[bytes], columns: Mapping[str, Any]) -> None:
+        """Checks the records' places by their keys, and where windows' ids start."""
         splits, positions, _ = hash_keys(keys)
+        windows = np.zeros(len(keys), np.int64)  # the records' numbers in their rows
+        if self._window is not None:
+            number, start, stride = self._window
+            windows, starts = np.asarray(columns[number]), columns[start]
+            for row in np.flatnonzero(starts != windows * stride).tolist():
+                expected = f"window {windows[row]} starts at {windows[row] * stride}"
+                self._report_row(batch, row, f"{expected}, '{start}' says {starts[row]}")
         if not self._packed:
             self._check_order(batch, keys, positions, windows)
         shards = shard_of(positions, len(self._of_span))
@@ -271,11 +260,6 @@ class RecordChecks:
         rows = np.searchsorted(column.splits, wrong, side="right") - 1 if isinstance(column, Ragged) else wrong
         for id_, row in zip(values[wrong].tolist(), rows.tolist(), strict=True):
             self._report_row(batch, row, f"feature '{name}' holds the id {id_}, outside 0 to {size - 1}")
-
-    def _check_others(self, batch: FrameBatch, name: str, description: Description, column: Column) -> None:
-        for row, value in enumerate(column):
-            if fault := description.fault(value):
-                self._report_row(batch, row, f"feature '{name}' holds {fault}")
 
     def _report_row(self, batch: FrameBatch, row: int, message: str) -> None:
         self._report(batch.numbers[row], batch.offsets[row], message)

@@ -39,7 +39,12 @@ def verify(folder: str, version: str | None = None, *, quick: bool = False) -> V
     """
     started, dataset = time.monotonic(), open_dataset(folder, version)
     files, manifest, findings = VersionFiles(dataset.folder), dataset.manifest, Findings()
-    _check_described(manifest)
+    read_descriptions(manifest.features)  # needed by all other checks, as is the layout
+    try:
+        if (layout := split_layout(manifest)) is not None:
+            layout.split_of(np.zeros(0, np.uint64))
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise DatasetError(f"the spec in dataset.json is broken ({error}): restore it from a copy") from None
     if not quick:
         _check_shards(files, manifest, findings)
     with ThreadPoolExecutor(cores()) as threads:  # reading and SHA-256 release the GIL
@@ -56,17 +61,6 @@ def verify(folder: str, version: str | None = None, *, quick: bool = False) -> V
     if not quick:
         findings.merge(checks.check_agreement(files, manifest))
     return Verification(manifest, str(dataset.folder), findings, time.monotonic() - started)
-
-
-def _check_described(manifest: Manifest) -> None:
-    """Checks the manifest's description of the records, needed by all other checks. Raises: DatasetError."""
-    read_descriptions(manifest.features)
-    try:
-        layout = split_layout(manifest)
-        if layout is not None:
-            layout.split_of(np.zeros(0, np.uint64))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise DatasetError(f"the spec in dataset.json is broken ({error}): restore it from a copy") from None
 
 
 def _check_shards(files: VersionFiles, manifest: Manifest, findings: Findings) -> None:
