@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from recordmill.pipeline.dataset.adopted_files import allow
-from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, inner_paths, kept_name, renamed, span_file
+from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, inner_paths, renamed, shard_file, span_file
 from recordmill.pipeline.dataset.manifest import VERSIONS_FOLDER, Manifest, Shard, Span, Split, version_folder
 from recordmill.pipeline.dataset.manifest_parts import PackFile
 from recordmill.pipeline.dataset.packs import PackIndex
@@ -258,7 +258,7 @@ class _Removal:
         left = np.delete(np.arange(shard.records), [row.record for row in rows])
         with open_records(str(version_folder(open_location(self.output), self.base.version)), rows[0].shard) as records:
             bits, size = records.bits_of(left), int(records.sizes(left).sum()) + len(left) * FRAME_BYTES
-        path = kept_name(self.base.name, split, number, len(self.base.splits[split].shards))
+        path = shard_file(self.base.name, split, "kept", number, len(self.base.splits[split].shards))
         kept.made.write(path, bits)
         kept.entries[path] = {"bytes": len(bits), "sha256": hashlib.sha256(bits).hexdigest()}
         return replace(shard, records=len(left), kept=path, kept_bytes=size)

@@ -136,7 +136,10 @@ def _read_fields(values: Mapping[str, Any], kind: Any, what: str) -> Any:
 @functools.cache
 def _fields(kind: Any) -> dict[str, tuple[Any, bool, type | None]]:
     """Returns each field's type, whether it is required, and `str` or `int` for a text or a count."""
-    hints = {name: _of_field(hint) for name, hint in typing.get_type_hints(kind, include_extras=True).items()}
+    hints = typing.get_type_hints(kind, include_extras=True)
+    for name, hint in hints.items():
+        if typing.get_origin(hint) in (typing.Required, typing.NotRequired):
+            hints[name] = typing.get_args(hint)[0]
     if is_dataclass(kind):  # its hints include class variables
         made = (each for each in fields(kind) if each.init)
         needed = {each.name: each.default is MISSING and each.default_factory is MISSING for each in made}
@@ -147,10 +150,6 @@ def _fields(kind: Any) -> dict[str, tuple[Any, bool, type | None]]:
         name: (hints[name], is_needed, next((plain[each] for each, *_ in _options(hints[name]) if each in plain), None))
         for name, is_needed in needed.items()
     }
-
-
-def _of_field(hint: Any) -> Any:
-    return typing.get_args(hint)[0] if typing.get_origin(hint) in (typing.Required, typing.NotRequired) else hint
 
 
 def _check_any(value: Any, what: str, depth: int = 0) -> None:

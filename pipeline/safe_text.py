@@ -183,7 +183,8 @@ def printable(text: str) -> str:
     """Escapes each control character of a text; idempotent."""
     if text.isprintable():
         return text
-    return "".join(_shown(character) for character in text)
+    steers = lambda sign: sign not in KEPT and unicodedata.category(sign) in STEERING  # noqa: E731
+    return "".join(ascii(sign)[1:-1] if steers(sign) else sign for sign in text)
 
 
 def count(number: int, noun: str) -> str:
@@ -201,11 +202,6 @@ def say(message: str, file: TextIO) -> None:
         print(f"{COMMAND}: {printable(line)}", file=file)
 
 
-def _shown(character: str) -> str:
-    steers = character not in KEPT and unicodedata.category(character) in STEERING
-    return ascii(character)[1:-1] if steers else character
-
-
 HEAD = re.compile(
     r"Traceback \(most recent call last\):$|During handling of the above exception|The above exception was the direct"
 )
@@ -218,16 +214,15 @@ OWN_FRAME = re.compile(
 
 def without_values(text: str) -> str:
     """Keeps only the tracebacks of a text such as a log: their frames, and the exceptions' types."""
-    return "".join(kept for line in text.splitlines() if (kept := _kept(line)))
-
-
-def _kept(line: str) -> str:
-    if HEAD.match(line):
-        return f"{line[:80]}\n"
-    if frame := FRAME.match(line):
-        return f"  {frame[1]}\n"
-    kind = TYPE.match(line)
-    return f"{kind[0]}\n" if kind else ""
+    kept = list[str]()
+    for line in text.splitlines():
+        if HEAD.match(line):
+            kept.append(f"{line[:80]}\n")
+        elif frame := FRAME.match(line):
+            kept.append(f"  {frame[1]}\n")
+        elif kind := TYPE.match(line):
+            kept.append(f"{kind[0]}\n")
+    return "".join(kept)
 
 
 def frames_of(error: BaseException) -> str:

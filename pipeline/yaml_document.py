@@ -87,7 +87,10 @@ def load_yaml(text: str, where: str, keys: str = "`name:` and `source:`") -> Doc
         document = Document(where, value, {}, {})
         _note_places(document, node, ())
     except yaml.YAMLError as error:
-        raise SpecError(f"{where}{_line(error, text)}: not valid YAML: {_reason(error)}") from None
+        mark, position = getattr(error, "problem_mark", None), getattr(error, "position", None)
+        before = None if mark is position is None else text.count("\n", 0, position) if mark is None else mark.line
+        line = "" if before is None else f":{before + 1}"
+        raise SpecError(f"{where}{line}: not valid YAML: {_reason(error)}") from None
     except RecursionError:
         raise SpecError(f"{where}: nested too deep, or an alias contains itself") from None
     return document
@@ -142,14 +145,6 @@ def _check_keys(keys: list[yaml.Node], where: str) -> None:
             first = lines[key.value]
             raise SpecError(f"{where}:{line}: the key `{cut(key.value)}` is a duplicate of line {first}: remove one")
         lines[key.value] = line
-
-
-def _line(error: yaml.YAMLError, text: str) -> str:
-    mark = getattr(error, "problem_mark", None)
-    if mark is not None:
-        return f":{mark.line + 1}"
-    position = getattr(error, "position", None)
-    return "" if position is None else f":{text.count(chr(10), 0, position) + 1}"
 
 
 def _reason(error: yaml.YAMLError) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from recordmill.pipeline.dataset.file_names import shard_names
+from recordmill.pipeline.dataset.file_names import shard_file
 from recordmill.pipeline.dataset.manifest import (
     LATEST_FILE,
     MANIFEST_FILE,
@@ -176,7 +176,7 @@ def _write_split(folder: Path, split: str, rows: range) -> Split:
 def write_shard(folder: Path, split: str, shard: int, rows: Any) -> Shard:
     """Writes a shard of rows as they come; gives its entry."""
     count = LAYOUT.shards[split]
-    file, index = shard_names("small", split, shard, count)
+    file, index = (shard_file("small", split, what, shard, count) for what in ("tfrecord", "index"))
     with ShardWriter(str(folder / file), str(folder / index)) as writer:
         writer.write([example(values) for values in rows])
     return Shard(file, writer.bytes, writer.records, writer.sha256, index)

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill import open_dataset
-from recordmill.pipeline.dataset.file_names import shard_names
+from recordmill.pipeline.dataset.file_names import shard_file
 from recordmill.pipeline.dataset.manifest import (
     MOST_MANIFEST_BYTES,
     DatasetError,
@@ -135,8 +135,9 @@ def test_a_manifest_is_read_as_it_was_written(manifest: Manifest) -> None:
 @pytest.mark.nightly
 def test_a_manifest_of_100_000_shards_opens(tmp_path: Path) -> None:
     count = 100_000
-    named = (shard_names("photos", "train", shard, count) for shard in range(count))
-    shards = tuple(Shard(file, 1 << 27, 1000, f"{row:064x}", index) for row, (file, index) in enumerate(named))
+    files, indexes = ([shard_file("photos", "train", of, shard, count) for shard in range(count)] for of in ("a", "b"))
+    both = enumerate(zip(files, indexes, strict=True))
+    shards = tuple(Shard(file, 1 << 27, 1000, f"{row:064x}", index) for row, (file, index) in both)
     manifest = Manifest("photos", "v", "00ff" * 16, None, {}, {"train": Split(shards)})
     (tmp_path / "dataset.json").write_text(manifest.to_text())
     assert (tmp_path / "dataset.json").stat().st_size < MOST_MANIFEST_BYTES / 2

@@ -17,7 +17,7 @@ from recordmill.pipeline.adopt.facts import DAMAGED, INTS
 from recordmill.pipeline.adopt.files import Adoption
 from recordmill.pipeline.adopt.guess import Guessed
 from recordmill.pipeline.adopt.scanned import INPUTS_FILE, Scanned, key_of
-from recordmill.pipeline.dataset.file_names import kept_name
+from recordmill.pipeline.dataset.file_names import shard_file
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, Split
 from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.reader import wire
@@ -135,7 +135,7 @@ class Assembly:
             gone = {record: lists for record, lists in self.left_out.get(at, {}).items() if kept[record]}
             kept[list(gone)] = False
             self.rows["forgotten"] += len(gone)
-            name = kept_name(self.adoption.dataset, split, place, len(own))
+            name = shard_file(self.adoption.dataset, split, "kept", place, len(own))
             shards.append(self._shard(each, self._names(at)[0], kept, name))
             labels.update(self._labels(each, number if by_share else 0))
             labels.subtract(map(self._label_of, gone.values()))

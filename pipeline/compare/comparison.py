@@ -6,9 +6,8 @@
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from recordmill.pipeline.compare.distributions import lost_names, pixel_figures, value_figures
 from recordmill.pipeline.compare.figures import Figure, rise
@@ -45,18 +44,13 @@ def compare(before: ComparedVersion, after: ComparedVersion) -> Compared:
         not_compared.append(f"{', '.join(edited)}: the spec's options were edited")
     for name in (name for name in old.features if name in new.features and name not in edited):
         try:
-            figures += _feature_figures(name, before, after)
+            figures += [*_id_figures(name, before, after), *lost_names(name, before, after)]
+            figures += pixel_figures(name, before, after)
+            for split in () if _splits_are_edited(old, new) else old.splits:
+                figures += value_figures(name, split, before, after)
         except DatasetError as error:
             damaged.append((name, f"{name}: {error}"))
     return Compared(figures, not_compared, damaged)
-
-
-def _feature_figures(name: str, before: ComparedVersion, after: ComparedVersion) -> list[Figure]:
-    figures = [*_id_figures(name, before, after), *lost_names(name, before, after), *pixel_figures(name, before, after)]
-    if not _splits_are_edited(before.manifest, after.manifest):
-        for split in before.manifest.splits:
-            figures += value_figures(name, split, before, after)
-    return figures
 
 
 def _count_figures(before: Manifest, after: Manifest) -> Iterator[Figure]:
@@ -68,10 +62,14 @@ def _count_figures(before: Manifest, after: Manifest) -> Iterator[Figure]:
             yield from _rows_moved(name, split.rows, 0 if others is None else others.rows)
     rejected, read = ([version.rows.get(what, 0) for version in (before, after)] for what in ("rejected", "read"))
     yield from rise("rejects", "all", rejected, read, "rows")
-    if "exact" in before.duplicates and "exact" in after.duplicates and not _spans_are_regrouped(before, after):
-        for rule, count in (("duplicates", _within), ("leakage", _across)):
-            both = [count(version.duplicates) for version in (before, after)]
-            yield from rise(rule, "all", both, (_all_rows(before), _all_rows(after)), "records")
+    found = [version.duplicates for version in (before, after)]
+    if all("exact" in each for each in found) and not _spans_are_regrouped(before, after):
+        totals = _all_rows(before), _all_rows(after)
+        within = [sum(each["exact"].get("within", {}).values()) for each in found]
+        yield from rise("duplicates", "all", within, totals, "records")
+        pairs = [sum(sum(later.values()) for later in each["exact"].get("across", {}).values()) for each in found]
+        across = [count + each.get("keys_across", 0) for count, each in zip(pairs, found, strict=True)]
+        yield from rise("leakage", "all", across, totals, "records")
 
 
 def _rows_moved(subject: str, before: int, after: int) -> Iterator[Figure]:
@@ -83,15 +81,6 @@ def _rows_moved(subject: str, before: int, after: int) -> Iterator[Figure]:
 
 def _all_rows(manifest: Manifest) -> int:
     return sum(split.rows for split in manifest.splits.values())
-
-
-def _within(duplicates: Mapping[str, Any]) -> int:
-    return sum(duplicates["exact"].get("within", {}).values())
-
-
-def _across(duplicates: Mapping[str, Any]) -> int:
-    pairs = sum(sum(later.values()) for later in duplicates["exact"].get("across", {}).values())
-    return int(pairs + duplicates.get("keys_across", 0))
 
 
 def _spans_are_regrouped(before: Manifest, after: Manifest) -> bool:

@@ -5,14 +5,15 @@
 rows: 1,204 added (cats/9001.jpg, …), 3 removed (cats/17.jpg, …), 0 changed, 0 moved, 90,113 unchanged
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from recordmill.pipeline.compare.comparison import compare
 from recordmill.pipeline.compare.figures import Figure
 from recordmill.pipeline.compare.rows import RowChanges, compare_rows
-from recordmill.pipeline.compare.versions import ComparedVersion, compare_ids, first_few, ids_of
+from recordmill.pipeline.compare.versions import ComparedVersion, IdChanges, compare_ids, first_few, ids_of
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.safe_text import cut
@@ -59,9 +60,7 @@ class Diff:
 
     def short_lines(self) -> Iterator[str]:
         """Yields lines on rows, names and counts; for the rest, only the number of changes."""
-        if self.rows is not None:
-            yield from _row_lines(self.rows)
-        yield from self._name_lines()
+        yield from self._content_lines()
         for path, change in (self.counts | self.rejects).items():
             yield f"{path}: {_shown(change)}"
         differing = [f"{len(getattr(self, name)):,} of {name}" for name in OTHERS if getattr(self, name)]
@@ -71,9 +70,7 @@ class Diff:
     def lines(self) -> Iterator[str]:
         """Yields everything in lines for people, up to 20 per section."""
         yield f"{self.before} → {self.after}"
-        if self.rows is not None:
-            yield from _row_lines(self.rows)
-        yield from self._name_lines()
+        yield from self._content_lines()
         for name in ("splits", "counts", "rejects", "values", *OTHERS):
             section = getattr(self, name)
             lines = [str(each) if name == "values" else f"{each}: {_shown(section[each])}" for each in section]
@@ -83,11 +80,17 @@ class Diff:
             if len(lines) > SHOWN:
                 yield f"  and {len(lines) - SHOWN:,} more: --json gives all"
 
-    def _name_lines(self) -> Iterator[str]:
+    def _content_lines(self) -> Iterator[str]:
+        """Yields lines on rows and names."""
+        if (rows := self.rows) is not None:
+            counted = [f"{getattr(rows, of):,} {of}{first_few(rows.examples.get(of, ()))}" for of in rows.examples]
+            yield f"rows: {', '.join([*counted, f'{rows.unchanged:,} unchanged'])}"
+            if rows.features:
+                differing = (f"{name} ({count:,})" for name, count in rows.features.items())
+                yield f"changed rows differ in {', '.join(differing)}"
         for name, names in self.names.items():
-            counted = (f"{getattr(names, what):,} {what}" for what in ("gained", "lost", "moved"))
-            shown = (first_few(names.names.get(what, ())) for what in ("gained", "lost", "moved"))
-            yield f"{name}: {', '.join(map(str.__add__, counted, shown))}"
+            words = [f"{getattr(names, of):,} {of}{first_few(names.names.get(of, ()))}" for of in IdChanges._fields]
+            yield f"{name}: {', '.join(words)}"
 
 
 def diff(before: DatasetVersion, after: DatasetVersion, *, rows: bool = True, values: bool = True) -> Diff:
@@ -151,36 +154,17 @@ def _name_changes(before: DatasetVersion, after: DatasetVersion) -> dict[str, Na
 
 
 def _splits(dataset: DatasetVersion) -> dict[str, Any]:
-    figures = dict[str, Any]()
+    figures, names = dict[str, Any](), list[str]()
+    with suppress(DatasetError):
+        names = dataset.classes
     for name, split in dataset.manifest.splits.items():
+        counts = split.label_counts or ()
+        labels = names if len(names) == len(counts) else map(str, range(len(counts)))
         figures[name] = {"rows": split.source_rows, "records": split.records, "bytes": split.bytes}
-        figures[name] |= {"shards": len(split.shards), "labels": _labels(dataset, split.label_counts or ())}
+        figures[name] |= {"shards": len(split.shards), "labels": dict(zip(labels, counts, strict=True))}
     return figures
 
 
-def _labels(dataset: DatasetVersion, counts: Sequence[int]) -> dict[str, int]:
-    try:
-        names = dataset.classes
-    except DatasetError:
-        names = []
-    named = len(names) == len(counts)
-    return {names[id_] if named else str(id_): count for id_, count in enumerate(counts)}
-
-
-def _row_lines(rows: RowChanges) -> Iterator[str]:
-    counted = [f"{getattr(rows, what):,} {what}{first_few(rows.examples.get(what, ()))}" for what in rows.examples]
-    yield f"rows: {', '.join([*counted, f'{rows.unchanged:,} unchanged'])}"
-    if rows.features:
-        yield f"changed rows differ in {', '.join(f'{name} ({count:,})' for name, count in rows.features.items())}"
-
-
 def _shown(change: Change) -> str:
-    return " → ".join(map(_value, change))
-
-
-def _value(value: Any) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    return cut(value)
+    values = ("none" if each is None else f"{each:,}" if type(each) is int else cut(each) for each in change)
+    return " → ".join(values)

@@ -7,12 +7,11 @@ the splits and the names; records need Recordmill, TensorFlow Datasets or `tf.da
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard
 from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.stored import KEY, Stored, part_name
 
 CROISSANT = "croissant.json"
@@ -75,16 +74,11 @@ def _path(shard: Shard) -> str:
 
 
 def _files(manifest: Manifest) -> Iterator[Json]:
-    for shard in manifest.shards:
-        yield _file(_path(shard), vars(shard), TFRECORD)
-    for feature in manifest.features:
-        if (entry := manifest.files.get(labels_file(feature))) is not None:
-            yield _file(labels_file(feature), entry, "text/plain")
-
-
-def _file(path: str, entry: Mapping[str, Any], encoding: str) -> Json:
-    content = {"contentUrl": path, "contentSize": f"{entry['bytes']} B", "encodingFormat": encoding}
-    return _node("FileObject", path, **content, sha256=entry["sha256"])
+    named = [labels_file(feature) for feature in manifest.features if labels_file(feature) in manifest.files]
+    files = [(_path(shard), vars(shard), TFRECORD) for shard in manifest.shards]
+    for path, entry, encoding in [*files, *((name, manifest.files[name], "text/plain") for name in named)]:
+        content = {"contentUrl": path, "contentSize": f"{entry['bytes']} B", "encodingFormat": encoding}
+        yield _node("FileObject", path, **content, sha256=entry["sha256"])
 
 
 def _node(type_: str, id_: str, **more: Any) -> Json:
@@ -130,16 +124,16 @@ def _records(manifest: Manifest) -> Json:
     fields = [_field("records/split", "sc:Text", source=of_split, references={"field": {"@id": "splits/name"}})]
     fields.append(_stored(KEY, "The key that names the row for ever.", Stored("bytes")))
     for feature, description in read_descriptions(manifest.features).items():
+        text = f"{'The label: a' if feature == manifest.label else 'A'} feature of kind {description.kind}"
         for part, stored in description.parts().items():
-            name = part_name(feature, part)
-            text = f"{'The label: a' if feature == manifest.label else 'A'} feature of kind {description.kind}"
-            fields.append(_stored(name, f"{text}, its {part}." if part else f"{text}.", stored, description))
+            words = f"{text}, its {part}." if part else f"{text}."
+            fields.append(_stored(part_name(feature, part), words, stored, description.is_image_file))
     text = "A record for each row: a `tf.train.Example` with these features, as they are stored."
     return _node("RecordSet", "records", description=text, key={"@id": f"records/{KEY}"}, field=fields)
 
 
-def _stored(name: str, text: str, stored: Stored, description: Description | None = None) -> Json:
-    is_image = description is not None and description.is_image_file and stored.dtype == "bytes"
+def _stored(name: str, text: str, stored: Stored, is_image: bool = False) -> Json:
+    is_image &= stored.dtype == "bytes"
     type_, source = "sc:ImageObject" if is_image else _TYPES[stored.dtype], _source("", "fileSet", column=name)
     field = _field(f"records/{name}", type_, description=text, source=source)
     return {**field, "repeated": True} if stored.shape != () else field

@@ -12,6 +12,7 @@ True
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -173,31 +174,21 @@ def examples(columns: Mapping[str, Ragged]) -> list[bytes]:
 
 
 def _features(name: bytes, column: Ragged) -> Iterator[bytes]:
-    named = _field(FIRST, name)
-    for kind, content in _lists(column):
+    """Yields each row's entry of a feature."""
+    named, (values, splits), kind, packed = _field(FIRST, name), column, BYTES, b""
+    if isinstance(values, np.ndarray):
+        kind = NUMBERS[values.dtype.name]
+        if kind == FLOATS:
+            packed, splits = values.astype("<f4", copy=False).tobytes(), splits * 4
+        else:
+            packed, ends = varints(values)
+            splits = np.concatenate([[0], ends])[splits]
+    for start, end in pairwise(splits.tolist()):
+        if kind == BYTES:
+            content = b"".join([_field(FIRST, value) for value in values[start:end]])
+        else:
+            content = _field(FIRST, packed[start:end]) if end > start else b""
         yield _field(FIRST, named + _field(SECOND, _field(kind, content)))
-
-
-def _lists(column: Ragged) -> Iterator[tuple[bytes, bytes]]:
-    """Yields each row's kind of list and the list's content."""
-    values, splits = column
-    if not isinstance(values, np.ndarray):
-        for start, end in _pairs(splits):
-            yield BYTES, b"".join([_field(FIRST, value) for value in values[start:end]])
-        return
-    kind = NUMBERS[values.dtype.name]
-    if kind == FLOATS:
-        packed, places = values.astype("<f4", copy=False).tobytes(), splits * 4
-    else:
-        packed, ends = varints(values)
-        places = np.concatenate([[0], ends])[splits]
-    for start, end in _pairs(places):
-        yield kind, _field(FIRST, packed[start:end]) if end > start else b""
-
-
-def _pairs(places: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:
-    ends = places.tolist()
-    return zip(ends, ends[1:], strict=False)
 
 
 def _field(tag: bytes, content: bytes) -> bytes:

@@ -4,8 +4,8 @@ Shards have TensorFlow Datasets' names; an index has another, so `emoji-train.tf
 in an object store share shards: `Shard.version` names the version with file and index in its folder. Manifests are
 untrusted: such a shard must be below the folder `versions`, after following links.
 
->>> shard_names("emoji", "train", 0, 12)
-('emoji-train.tfrecord-00000-of-00012', 'emoji-train.index-00000-of-00012')
+>>> shard_file("emoji", "train", "tfrecord", 0, 12)
+'emoji-train.tfrecord-00000-of-00012'
 >>> span_file("2026-11-20", REPORT)
 'spans/2026-11-20/report.json'
 """
@@ -23,27 +23,22 @@ REPORT, REJECTED = "report.json", "rejected.jsonl"
 """The files in a span's folder: its report, and its rejected rows if any."""
 
 
-def shard_names(dataset: str, split: str, shard: int, shards: int) -> tuple[str, str]:
-    """Names the file and the index of shard number `shard`, from 0."""
-    number = f"{shard:05d}-of-{shards:05d}"
-    return f"{dataset}-{split}.tfrecord-{number}", f"{dataset}-{split}.index-{number}"
+def shard_file(dataset: str, split: str, what: str, shard: int, shards: int) -> str:
+    """Names a file of shard number `shard`, from 0: its `tfrecord` or `index`, rows of 9 ids, `pack-9`, or its `kept`.
 
-
-def pack_name(dataset: str, split: str, length: int, shard: int, shards: int) -> str:
-    """Names the index of the rows of `length` ids of a shard."""
-    return f"{dataset}-{split}.pack-{length}-{shard:05d}-of-{shards:05d}"
+    The last one has the records of a split in an adopted file.
+    """
+    return f"{dataset}-{split}.{what}-{shard:05d}-of-{shards:05d}"
 
 
 def renamed(shard: Shard, dataset: str, split: str, number: int, shards: int) -> Shard:
     """Names the files of a shard for the own folder of a version that keeps it."""
-    file, index = shard_names(dataset, split, number, shards)
-    packs = (replace(each, file=pack_name(dataset, split, each.length, number, shards)) for each in shard.packs)
-    return replace(shard, file=file, index=index, packs=tuple(packs), version=None)
-
-
-def kept_name(dataset: str, split: str, shard: int, shards: int) -> str:
-    """Names the file with the records of a split in an adopted file."""
-    return f"{dataset}-{split}.kept-{shard:05d}-of-{shards:05d}"
+    file, index, *packs = (
+        shard_file(dataset, split, what, number, shards)
+        for what in ("tfrecord", "index", *(f"pack-{each.length}" for each in shard.packs))
+    )
+    indexes = tuple(replace(each, file=name) for each, name in zip(shard.packs, packs, strict=True))
+    return replace(shard, file=file, index=index, packs=indexes, version=None)
 
 
 def vocabulary_name(feature: str) -> str:

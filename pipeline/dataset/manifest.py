@@ -6,7 +6,7 @@ so a copied folder is the same dataset. Names and identifiers have types (`datas
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, NotRequired, TypedDict, TypeVar, overload
@@ -184,19 +184,16 @@ class Manifest(Written):
 
     def split(self, name: str) -> Split:
         """Returns a split. Raises: DatasetError: the name is unknown."""
-        if name not in self.splits:
-            raise self._unknown("split", name, self.splits)
-        return self.splits[name]
+        return self._known("split", name, self.splits)
 
     def feature(self, name: str) -> Json:
         """Returns a feature's description. Raises: DatasetError: the name is unknown."""
-        if name not in self.features:
-            raise self._unknown("feature", name, self.features)
-        return self.features[name]
+        return self._known("feature", name, self.features)
 
-    def _unknown(self, what: str, name: str, known: Iterable[str]) -> DatasetError:
-        near = did_you_mean(name, known)
-        return DatasetError(f"unknown {what} '{name}'{near}; {self.name} has: {listed([*known])}")
+    def _known(self, what: str, name: str, known: Mapping[str, _Read]) -> _Read:
+        if name in known:
+            return known[name]
+        raise DatasetError(f"unknown {what} '{name}'{did_you_mean(name, known)}; {self.name} has: {listed([*known])}")
 
     def to_text(self) -> str:
         """Returns `dataset.json`, a deterministic text. Raises: ValueError: a number is NaN or infinite."""
@@ -215,7 +212,10 @@ class Manifest(Written):
         _check_features(read)
         _check_shards(read)
         _check_packs(read)
-        _check_records(read, manifest["splits"])
+        for name, split in read.splits.items():
+            written = read_as(manifest["splits"][name].get("records"), Count, f"splits.{name}.records")
+            if split.records != written:
+                raise DatasetError(f"the shards of '{name}' hold {split.records} records, expected {written}")
         check_parts(vars(read))
         return read
 
@@ -271,13 +271,13 @@ def read_latest(output: str | Location) -> Latest:
 
     Raises: DatasetError: the folder is missing, has no live version, or its pointer is broken.
     """
-    path = _location(output) / LATEST_FILE
-    if not path.is_file():
-        if not _location(output).is_dir():
-            raise no_folder(output)
-        build = f"`recordmill build dataset.yaml --output {output}`"
-        raise DatasetError(f"no live version is published in {output}: run {build}")
-    return _read(_location(output), LATEST_FILE, MOST_LATEST_BYTES, Latest.from_json)
+    folder = _location(output)
+    if (folder / LATEST_FILE).is_file():
+        return _read(folder, LATEST_FILE, MOST_LATEST_BYTES, Latest.from_json)
+    if not folder.is_dir():
+        raise no_folder(output)
+    build = f"`recordmill build dataset.yaml --output {output}`"
+    raise DatasetError(f"no live version is published in {output}: run {build}")
 
 
 def read_manifest(folder: str | Location) -> Manifest:
@@ -285,8 +285,7 @@ def read_manifest(folder: str | Location) -> Manifest:
 
     Raises: DatasetError: it is missing or broken, or a newer Recordmill wrote it.
     """
-    path = _location(folder) / MANIFEST_FILE
-    if not path.is_file():
+    if not (_location(folder) / MANIFEST_FILE).is_file():
         raise DatasetError(f"{folder} is not a published version: {MANIFEST_FILE} is missing")
     return _read(_location(folder), MANIFEST_FILE, MOST_MANIFEST_BYTES, Manifest.from_json)
 
@@ -296,14 +295,13 @@ def _location(path: str | Location) -> Location:
 
 
 def _read(folder: Location, name: str, most: int, from_json: Callable[[Any], _Read]) -> _Read:
-    path = folder / name
     content = paths.read_inner(folder, name, most)
     try:
         return from_json(parse_json(content))
     except NewerFormatError as error:
-        raise NewerFormatError(f"{path} cannot be read: {error}") from None
+        raise NewerFormatError(f"{folder / name} cannot be read: {error}") from None
     except DatasetError as error:
-        raise DatasetError(f"{path} is broken ({error}): restore it from a copy, or build again") from error
+        raise DatasetError(f"{folder / name} is broken ({error}): restore it from a copy, or build again") from error
 
 
 def _to_text(value: Json) -> str:
@@ -318,17 +316,13 @@ def _check_features(manifest: Manifest) -> None:
     for name, description in manifest.features.items():
         has_vocabulary = "vocabulary" in description
         read_as(description, _WithVocabulary if has_vocabulary else _Described, f"features.{name}")
-        if (padded := _padded_bytes(description)) > PADDED_BYTES.most:
+        stated, shape = (description.get(each) for each in ("length", "max_length", "packed")), description.get("shape")
+        sides = [description.get("max_texts"), *(shape[:64] if isinstance(shape, list) else ())]
+        longest = max([1, *(each for each in stated if type(each) is int)])
+        item = 1 if description.get("dtype") == "uint8" else 8
+        padded = longest * item * math.prod(side for side in sides if type(side) is int)
+        if padded > PADDED_BYTES.most:
             raise DatasetError(f"features.{name}: {PADDED_BYTES.beyond(padded)}")
-
-
-def _padded_bytes(description: Json) -> int:
-    """Returns the bytes of a row by the lengths that the manifest states."""
-    stated, shape = (description.get(each) for each in ("length", "max_length", "packed")), description.get("shape")
-    sides = [description.get("max_texts"), *(shape[:64] if isinstance(shape, list) else ())]
-    longest = max([1, *(each for each in stated if type(each) is int)])
-    item = 1 if description.get("dtype") == "uint8" else 8
-    return longest * item * math.prod(side for side in sides if type(side) is int)
 
 
 def _check_packs(manifest: Manifest) -> None:
@@ -376,10 +370,3 @@ def _check_shards(manifest: Manifest) -> None:
         if (version, path.casefold()) in known:
             raise DatasetError(f"the shard file {cut(repr(path))} is also another file of the version")
         known.add((version, path.casefold()))
-
-
-def _check_records(manifest: Manifest, splits: Json) -> None:
-    for name, split in manifest.splits.items():
-        written = read_as(splits[name].get("records"), Count, f"splits.{name}.records")
-        if split.records != written:
-            raise DatasetError(f"the shards of '{name}' hold {split.records} records, expected {written}")

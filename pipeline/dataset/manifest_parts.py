@@ -150,18 +150,14 @@ def check_parts(manifest: Mapping[str, Any]) -> None:
             read_as(manifest[name], hint, name)
     features = manifest.get("features", {})
     for name, statistics in manifest.get("statistics", {}).items():
-        _check_statistics(name, statistics, str(features.get(name, {}).get("kind")))
-
-
-def _check_statistics(name: str, statistics: Mapping[str, Any], kind: str) -> None:
-    for names in TOGETHER:
-        if statistics.get(names[0]) is not None and any(other not in statistics for other in names):
-            raise DatasetError(f"statistics.{cut(name)} has `{names[0]}` without {' and '.join(names[1:])}")
-    moments = [statistics[moment] for moment in ("mean", "variance") if moment in statistics]
-    if any(isinstance(moment, list) != kind.startswith("image") for moment in moments):
-        raise DatasetError(f"the mean and variance in statistics.{cut(name)} do not fit a feature of kind {kind}")
-    for variance in moments[1:]:
-        if min([0.0, *variance] if isinstance(variance, list) else [variance]) < 0:
+        kind = str(features.get(name, {}).get("kind"))
+        for names in TOGETHER:
+            if statistics.get(names[0]) is not None and any(other not in statistics for other in names):
+                raise DatasetError(f"statistics.{cut(name)} has `{names[0]}` without {' and '.join(names[1:])}")
+        moments = [statistics[moment] for moment in ("mean", "variance") if moment in statistics]
+        if any(isinstance(moment, list) != kind.startswith("image") for moment in moments):
+            raise DatasetError(f"the mean and variance in statistics.{cut(name)} do not fit a feature of kind {kind}")
+        if any(min([0.0, *each] if isinstance(each, list) else [each]) < 0 for each in moments[1:]):
             raise DatasetError(f"statistics.{cut(name)} has a variance below 0")
 
 

@@ -191,10 +191,10 @@ def is_name(name: str) -> bool:
 
 def check_name(what: str, name: str) -> str:
     """Returns the name of a dataset, a split or a feature. Raises: DatasetError: it is invalid."""
-    if not is_name(name):
-        rule = f"use a letter, then letters, digits and underscores, at most {MOST_CHARACTERS} in all"
-        raise DatasetError(f"{cut(repr(name))} is not a valid name of a {what}: {rule}")
-    return name
+    if is_name(name):
+        return name
+    rule = f"use a letter, then letters, digits and underscores, at most {MOST_CHARACTERS} in all"
+    raise DatasetError(f"{cut(repr(name))} is not a valid name of a {what}: {rule}")
 
 
 def is_folder_name(name: str) -> bool:

@@ -69,12 +69,14 @@ class FeatureProfile:
         counts = {name: json[name] for name in _Counts.__annotations__ if name in json}
         read_as(counts, _Counts, "a profile")
         histogram, ids = json.get("histogram"), json.get("ids")
-        return cls(
-            **counts,
-            histogram=None if histogram is None else _read_histogram(histogram),
-            ids=None if ids is None else _read_ids(ids),
-            appearance={name: _read_histogram(each) for name, each in _items(json.get("appearance", {}))},
-        )
+        if ids is not None:
+            ids = read_as(ids, dict[str, Count], "a profile's ids")
+            if len(ids) > MOST_NAMES or not all(map(str.isdecimal, ids)):
+                raise DatasetError("a profile has invalid ids")
+            ids = {int(id_): count for id_, count in ids.items()}
+        appearance = {name: _read_histogram(each) for name, each in _items(json.get("appearance", {}))}
+        histogram = None if histogram is None else _read_histogram(histogram)
+        return cls(**counts, histogram=histogram, ids=ids, appearance=appearance)
 
 
 class _Counts(TypedDict):
@@ -100,13 +102,6 @@ def _read_histogram(json: Any) -> Histogram:
     raise DatasetError("a profile has an invalid histogram")
 
 
-def _read_ids(json: Any) -> dict[int, int]:
-    counts = read_as(json, dict[str, Count], "a profile's ids")
-    if len(counts) > MOST_NAMES or not all(map(str.isdecimal, counts)):
-        raise DatasetError("a profile has invalid ids")
-    return {int(id_): count for id_, count in counts.items()}
-
-
 Profile = Mapping[str, FeatureProfile]  # by feature
 Profiles = Mapping[str, Profile]  # by split
 
@@ -123,26 +118,18 @@ def add_up(profiles: Iterable[Profile]) -> dict[str, FeatureProfile]:
 def _sum(features: list[FeatureProfile]) -> FeatureProfile:
     measures = dict.fromkeys(name for feature in features for name in feature.appearance)
     total: dict[str, Any] = {name: sum(getattr(each, name) for each in features) for name in COUNTS}
-    histogram, ids = _merged(feature.histogram for feature in features), _added_ids(features)
+    histogram, ids = _merged(feature.histogram for feature in features), Counter[int]()
+    for feature in features:
+        ids.update(feature.ids or ())
+    is_counted = len(ids) <= MOST_NAMES and all(feature.ids is not None for feature in features)
     appearance = {name: _merged(each.appearance.get(name) for each in features) for name in measures}
-    return FeatureProfile(
-        **total, histogram=histogram, ids=ids, appearance={name: each for name, each in appearance.items() if each}
-    )
+    known = {name: each for name, each in appearance.items() if each}
+    return FeatureProfile(**total, histogram=histogram, ids=dict(ids) if is_counted else None, appearance=known)
 
 
 def _merged(histograms: Iterable[Histogram | None]) -> Histogram | None:
     there = [histogram for histogram in histograms if histogram is not None]
     return Histogram.merged(there, MOST_VALUES) if there else None
-
-
-def _added_ids(features: list[FeatureProfile]) -> dict[int, int] | None:
-    """Adds up the counts of ids; None if a part or the sum has too many."""
-    total: Counter[int] = Counter()
-    for feature in features:
-        if feature.ids is None:
-            return None
-        total.update(feature.ids)
-    return dict(total) if len(total) <= MOST_NAMES else None
 
 
 def by_split(reports: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, FeatureProfile]]:

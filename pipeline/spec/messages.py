@@ -105,17 +105,16 @@ def _message(problem: Any, path: Path, document: Document, model: type[BaseModel
 def _got(problem: Any, path: Path, document: Document) -> str:
     if problem["loc"][-1] == "[key]":
         return f"`{path[-1]}`"
-    text, taken = document.text(path), document.type(path)
+    text, taken, more = document.text(path), document.type(path), ""
     if path[:1] == ("source",) and "options" in path:
         return taken  # they may be secret
     if text is None:
         return f"{problem['input']}" if isinstance(problem["input"], list | tuple) else taken
     if problem["type"] == "string_type":
-        return f"`{_one_line(text)}`, which YAML reads as {taken}: put it in quotes"
+        more = f", which YAML reads as {taken}: put it in quotes"
     if problem["type"] == "literal_error":
-        expected = re.findall("'(.*?)'", problem["ctx"]["expected"])
-        return f"`{_one_line(text)}`{did_you_mean(text, expected)}"
-    return f"`{_one_line(text)}`"
+        more = did_you_mean(text, re.findall("'(.*?)'", problem["ctx"]["expected"]))
+    return f"`{_one_line(text)}`{more}"
 
 
 def _one_line(text: str) -> str:

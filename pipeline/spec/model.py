@@ -229,10 +229,8 @@ class Spec(Options):
 
     def _check_source_columns(self) -> None:
         columns = self.columns()
-        mappings = [
-            source.columns for source in self.source if not isinstance(source, sources.Conll)
-        ]  # which lists all cells
-        for name in (name for names in mappings for name in names if name not in columns):
+        sources_ = [source for source in self.source if not isinstance(source, sources.Conll)]  # which lists all cells
+        for name in (name for source in sources_ for name in source.columns if name not in columns):
             near = did_you_mean(name, columns)
             message = f"`columns` names the unread column '{name}'{near}; read are {', '.join(columns)}"
             raise WrongValueError(message, "source")
@@ -240,9 +238,8 @@ class Spec(Options):
             kinds = sources.ImageFolder | sources.AnnotatedImages | sources.WebDataset
             of_files = [each for each in self.source if isinstance(each, kinds)]
             if self.features[name].kind == "image" and of_files:
-                message = (
-                    f"is of numbers, and `{of_files[0].format}` reads files: leave it out, or save [height, width, …]"
-                )
+                reads = f"`{of_files[0].format}` reads files"
+                message = f"is of numbers, and {reads}: leave it out, or save [height, width, …]"
                 raise WrongValueError(message, "features", name, "shape")
 
     def _check_features(self) -> None:

@@ -81,28 +81,19 @@ class SplitBy(Options):
 
     def places(self, values: Sequence[str], splits: Sequence[str]) -> Places:
         """Returns the splits of rows by a column's or a time's values, shape [rows]; -1: none."""
+        known = dict[str, int]()
         if self.column:
-            known = self._names(splits)
+            for index, split in enumerate(splits):
+                usual = (split, *(name for name in SYNONYMS.get(split, ()) if name not in splits))
+                known |= dict.fromkeys((self.values or {}).get(split, usual), index)
         else:
-            starts = self._starts(splits)
-            known = {value: _at(instant(value), starts) for value in set(values)}
+            given = self.starts or {}  # a split without a start has no lower bound
+            begins = [(instant(given[split]) if split in given else None) or BEGINNING for split in splits]
+            latest = sorted(zip(begins, range(len(splits)), strict=True), reverse=True)
+            for value in set(values):
+                if (when := instant(value)) is not None:
+                    known[value] = next((index for start, index in latest if when >= start), latest[-1][1])
         return np.array([known.get(value, -1) for value in values], np.int64)
-
-    def _names(self, splits: Sequence[str]) -> dict[str, int]:
-        """Maps values to the index of their split."""
-        given = self.values or {}
-        usual = {split: (split, *(name for name in SYNONYMS.get(split, ()) if name not in splits)) for split in splits}
-        return {value: index for index, split in enumerate(splits) for value in given.get(split, usual[split])}
-
-    def _starts(self, splits: Sequence[str]) -> list[tuple[datetime, int]]:
-        """Returns the splits' starts, the latest first; a split without one has no lower bound."""
-        given = self.starts or {}
-        starts = [(instant(given[split]) if split in given else None, index) for index, split in enumerate(splits)]
-        return sorted(((start or BEGINNING, index) for start, index in starts), reverse=True)
-
-
-def _at(when: datetime | None, starts: list[tuple[datetime, int]]) -> int:
-    return -1 if when is None else next((index for start, index in starts if when >= start), starts[-1][1])
 
 
 @lru_cache(maxsize=1 << 16)

@@ -34,7 +34,7 @@ from recordmill.pipeline.build.worker.keyed_rows import unequal
 from recordmill.pipeline.build.worker.packing import Packed, unpack
 from recordmill.pipeline.build.worker.shard_report import Ids, ShardTotals, Stored
 from recordmill.pipeline.dataset.examples import examples
-from recordmill.pipeline.dataset.file_names import pack_name, shard_names
+from recordmill.pipeline.dataset.file_names import shard_file
 from recordmill.pipeline.dataset.manifest import Json
 from recordmill.pipeline.dataset.packs import pack
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
@@ -84,7 +84,7 @@ class ShardBuilder:
         progress = Progress(context.progress, shard_step(group))
         progress.add(dropped=len(duplicates))
         totals = ShardTotals(duplicates)
-        file, index = shard_names(context.name, split, shard, context.layout.shards[split])
+        file, index = (_named(context, split, what, shard) for what in ("tfrecord", "index"))
         packed_lengths: list[list[Ids]] = [[] for _ in context.packs]
         with ShardWriter(file, index, context.shards.create) as writer:
             for built in self.built(rows):
@@ -227,16 +227,20 @@ def write_packs(context: PlannedBuild, split: str, shard: int, lengths: Sequence
     for given, several in zip(context.packs, lengths, strict=True):
         counts = np.concatenate([np.zeros(0, np.int64), *several])
         made = pack(counts, given.length, split=given.split)
-        name = pack_name(context.name, split, given.length, shard, context.layout.shards[split])
+        name = _named(context, split, f"pack-{given.length}", shard)
         with context.shards.create(name) as file:
             file.write(made.to_bytes())
         described.append(made.describe(given.length, name, *given.lost(counts)).to_json())
     return described
 
 
+def _named(context: PlannedBuild, split: str, what: str, shard: int) -> str:
+    return shard_file(context.name, split, what, shard, context.layout.shards[split])
+
+
 def write_empty_shard(context: PlannedBuild, split: str, shard: int) -> Json:
     """Writes a shard without rows; returns its report."""
-    file, index = shard_names(context.name, split, shard, context.layout.shards[split])
+    file, index = (_named(context, split, what, shard) for what in ("tfrecord", "index"))
     with ShardWriter(file, index, context.shards.create) as writer:
         writer.write([])
     packs = write_packs(context, split, shard, [[] for _ in context.packs])
