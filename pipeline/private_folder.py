@@ -27,6 +27,7 @@ from recordmill.pipeline.errors import UserError, check_utf8
 
 PREFIX = "recordmill-temp-"
 TMPDIR = "TMPDIR"
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 
 
 class _TemporaryFiles:
@@ -107,7 +108,8 @@ def _new_folder() -> Path:
         _remove_dead(Path(usual))
         while True:
             folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=usual))  # its mode is 0700
-            _lock(folder)
+            with suppress(OSError):  # it is gone, or the file system lacks locks: a killed process's folder then stays
+                fcntl.flock(os.open(folder, FOLDER), fcntl.LOCK_EX)  # until this process ends
             if folder.is_dir():  # else another process removed it before the lock
                 return folder
     except OSError as error:
@@ -115,17 +117,11 @@ def _new_folder() -> Path:
         raise UserError(f"cannot make a folder in {where} ({error.strerror}): free some space, or set TMPDIR") from None
 
 
-def _lock(folder: Path) -> None:
-    """Locks a folder until this process ends."""
-    with suppress(OSError):  # the folder is gone; or the file system lacks locks: a killed process's folder then stays
-        fcntl.flock(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW), fcntl.LOCK_EX)
-
-
 def _remove_dead(usual: Path) -> None:
     """Removes the folders of killed processes; never another user's, never a link."""
     for folder in usual.glob(f"{PREFIX}*"):
         with suppress(OSError):
-            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            descriptor = os.open(folder, FOLDER)
             try:
                 status = os.fstat(descriptor)
                 if (status.st_uid, stat.S_IMODE(status.st_mode)) == (os.geteuid(), stat.S_IRWXU):

@@ -208,16 +208,21 @@ def test_the_largest_draw_stays_inside(side: int) -> None:
     assert drawn(RandomRotation90(1.0), 0, ALMOST_1) == [3]
 
 
+def rectangle(rng: np.random.Generator, least: int, most: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draws a white rectangle on black, which shows where its box lies."""
+    height, width = rng.integers(least, most, 2)
+    (top, bottom), (left, right) = (np.sort(rng.choice(side + 1, 2, replace=False)) for side in (height, width))
+    pixels = np.zeros((height, width, 1), np.uint8)
+    pixels[top:bottom, left:right] = 255
+    return pixels, np.array([[top / height, left / width, bottom / height, right / width]], np.float32)
+
+
 @given(st.integers(0, 2**32), st.sampled_from(CHAINS[:-1]))
 def test_boxes_lie_where_their_pixels_do(seed: int, chain: list[Augmentation]) -> None:
-    """A white rectangle on black shows where its box lies; scaling, colours and cutouts are excluded."""
+    """Scaling, colours and cutouts are excluded."""
     moving = [change for change in chain if isinstance(change, RandomFlip | RandomCrop | RandomRotation90 | CenterCrop)]
     rng = np.random.default_rng(seed)
-    height, width = rng.integers(3, 12, 2)
-    (top, bottom), (left, right) = (np.sort(rng.choice(side + 1, 2, replace=False)) for side in (height, width))
-    before = np.zeros((height, width, 1), np.uint8)
-    before[top:bottom, left:right] = 255
-    box = np.array([[top / height, left / width, bottom / height, right / width]], np.float32)
+    before, box = rectangle(rng, 3, 12)
     after, boxes = apply(before, box, moving, augment.parameters(moving, rng.random((1, augment.lanes(moving))))[0])
     assert boxes is not None
     places = np.argwhere(after[..., 0])
@@ -306,21 +311,15 @@ def test_a_function_that_gives_something_else_is_refused(function: Any, facts: t
 WRONG: list[tuple[Any, tuple[str, ...]]] = [
     (lambda: RandomFlip(1.5), ("RandomFlip(horizontal=1.5, vertical=0.0)", "horizontal", "0 to 1")),
     (lambda: RandomFlip(vertical=-0.1), ("): vertical", "-0.1;")),
-    (lambda: RandomRotation90(2), ("): p", "2;", "0 to 1")),
     (lambda: RandomResizedCrop(0), ("RandomResizedCrop(size=0, ", "pixels", "224", "(192, 256)")),
     (lambda: RandomResizedCrop(8, area=(0.5, 0.4)), ("): area", "(0.08, 1)")),
-    (lambda: RandomResizedCrop(8, aspect=(0, 1)), ("): aspect", "(0.75, 1.33)")),
     (lambda: RandomResizedCrop(8, aspect=(1, float("inf"))), ("): aspect", "(0.75, 1.33)")),
     (lambda: RandomResizedCrop(8, area=0.5), ("): area", "0.5;", "two numbers", "(0.08, 1)")),  # type: ignore[arg-type]
     (lambda: Resize((224, 0)), ("Resize(size=(224, 0))", "pixels", "(192, 256)")),
     (lambda: CenterCrop((1, 2, 3)), ("CenterCrop(size=(1, 2, 3))", "pixels")),  # type: ignore[arg-type]
     (lambda: RandomCrop(8, pad=-1), ("): pad", "pixels")),
-    (lambda: ColorJitter(1.1), ("): brightness", "1.1;")),
-    (lambda: ColorJitter(contrast=-1), ("): contrast", "-1;")),
-    (lambda: ColorJitter(saturation=2), ("): saturation", "2;")),
     (lambda: ColorJitter(hue=0.6), ("): hue", "0.6;", "0 to 0.5")),
     (lambda: RandomCutout(8, fill=256), ("): fill", "256;", "0 to 255", "red, green, blue")),
-    (lambda: RandomErasing(2), ("): p", "2;", "0 to 1")),
     (lambda: RandomErasing(fill="noise"), ("): fill", "'noise';", "0 to 255")),  # type: ignore[arg-type]
     (lambda: RandomRotation(181), ("): degrees", "181;", "0 to 180", "-180 to 180")),
     (lambda: RandomRotation((20, 10)), ("): degrees", "(20, 10);", "0 to 180")),
@@ -335,9 +334,7 @@ WRONG: list[tuple[Any, tuple[str, ...]]] = [
     (lambda: RandomAffine(scale=(0.01, 1)), ("): scale", "0.1 to 10")),
     (lambda: GaussianBlur(4), ("): kernel", "4;", "odd", "1 to 99")),
     (lambda: GaussianBlur(5, (0, 1)), ("): sigma", "(0.1, 2.0)")),
-    (lambda: GaussianBlur(5, 0), ("): sigma", "(0.1, 2.0)")),
     (lambda: RandomSharpness(1.5), ("): factor", "1.5;", "two numbers", "(0.5, 1.5)")),  # type: ignore[arg-type]
-    (lambda: RandomSharpness((0, 3)), ("): factor", "0 to 2")),
     (lambda: Posterize(0), ("): bits", "0;", "1 to 8")),
     (lambda: Solarize(257), ("): threshold", "257;", "0 to 256")),
     (lambda: RandAugment(0), ("): num_ops", "0;", "2")),

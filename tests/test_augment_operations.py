@@ -37,7 +37,7 @@ from recordmill.transforms.numpy.augment.affine import affine_numbers
 from recordmill.transforms.numpy.augment.colors import LUMA, QUARTER_TURN, SAME_COLORS, color_numbers
 from recordmill.transforms.numpy.augment.regularization import CutMix, MixUp, symmetric_beta
 from tests.messages import raises
-from tests.test_augment import ALMOST_1, _library, drawn, grey, image, uniforms, with_each_library  # noqa: F401 - a fixture
+from tests.test_augment import ALMOST_1, _library, drawn, grey, image, rectangle, uniforms, with_each_library  # noqa: F401 - a fixture
 
 SHAPES = [(1, 1, 3), (1, 1, 1), (1, 7, 3), (7, 1, 1), (2, 9, 3), (33, 20, 1), (40, 61, 3)]
 
@@ -237,17 +237,13 @@ def test_a_cropped_rotation_shows_no_fill(shape: tuple[int, int, int]) -> None:
 def test_boxes_hold_the_moved_pixels(seed: int, change: Augmentation) -> None:
     """The pixels of a white rectangle on black lie in the moved box, within half a pixel a step."""
     rng = np.random.default_rng(seed)
-    height, width = rng.integers(20, 40, 2)
-    (top, bottom), (left, right) = (np.sort(rng.choice(side + 1, 2, replace=False)) for side in (height, width))
-    mask = np.zeros((height, width, 1), np.uint8)
-    mask[top:bottom, left:right] = 255
-    box = np.array([[top / height, left / width, bottom / height, right / width]], np.float32)
+    mask, box = rectangle(rng, 20, 40)
     values = chain.parameters([change], rng.random((1, change.lanes)))[0]
     after, boxes = apply(mask, box, [change], values, mask=True)
     assert boxes is not None
     rows = np.argwhere(after[..., 0])
     if len(rows):
-        y0, x0, y1, x1 = boxes[0] * np.tile([height, width], 2)
+        y0, x0, y1, x1 = boxes[0] * np.tile(mask.shape[:2], 2)
         rounded = 0.6 * (1 if isinstance(change, TrivialAugmentWide | RandomRotation | RandomAffine) else 4) - 0.5
         assert y0 <= rows[:, 0].min() + 0.5 + rounded
         assert x0 <= rows[:, 1].min() + 0.5 + rounded

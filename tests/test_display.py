@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from recordmill.pipeline.build.context.reports import Progress
-from recordmill.pipeline.cli.display import LOOKING, Display, State
 from recordmill.pipeline.cli.screen import Screen
+from recordmill.pipeline.cli.session import LOOKING, Display, State
 from recordmill.pipeline.cli.show import print_published
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 from recordmill.pipeline.facts.version import learned_from_rejects

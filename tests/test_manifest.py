@@ -145,14 +145,9 @@ def test_a_manifest_of_100_000_shards_opens(tmp_path: Path) -> None:
     assert (dataset.splits, dataset.manifest.splits["train"].shards) == ({"train": 100_000_000}, shards)
 
 
-def test_features_keep_the_order_of_the_spec(tmp_path: Path) -> None:
-    (tmp_path / "dataset.json").write_text(TEXT)
-    assert list(read_manifest(tmp_path).features) == ["zebra", "kind"]
-
-
 def test_keys_of_later_versions_are_left_out() -> None:
-    later = {**json.loads(TEXT), "augmented": True}
-    assert Manifest.from_json(later) == MANIFEST
+    read = Manifest.from_json({**json.loads(TEXT), "augmented": True})
+    assert (read, list(read.features)) == (MANIFEST, ["zebra", "kind"])
 
 
 def test_a_name_of_half_a_surrogate_pair_can_be_written() -> None:
@@ -169,11 +164,6 @@ def change(**changes: Any) -> Callable[[Any], Any]:
     return lambda manifest: {**manifest, **changes}
 
 
-def with_file(path: str) -> dict[str, Any]:
-    """A split of one shard with a file at this path."""
-    return {"records": 3, "shards": [replace(SHARD, file=path).to_json()]}
-
-
 def test_readers_of_format_1_refuse_deep_images() -> None:
     deep = replace(MANIFEST, features={**MANIFEST.features, "depth": {"kind": "image", "pixel": "uint16"}})
     assert json.loads(deep.to_text())["format"] == 2
@@ -188,14 +178,8 @@ def test_readers_of_format_1_refuse_deep_images() -> None:
         (change(splits=[]), ("splits", "a list")),
         (change(splits={"train": 3}), ("splits.train", "3")),
         (change(splits={"train": {"shards": [], "records": 2}}), ("'train'", "0 records", "2")),
-        (change(splits={"train": with_file("../x")}), ("'../x'", "folder")),
-        (change(splits={"train": with_file("/x")}), ("'/x'", "folder")),
         (change(label="none"), ("label 'none'", "zebra, kind")),
         (change(features={"kind": {}}), ("features.kind", "`kind`")),
-        (
-            change(features={"kind": {"kind": "category", "vocabulary": "../v.txt", "vocabulary_size": 2}}),
-            ("features.kind.vocabulary", "'../v.txt'"),
-        ),
         (lambda manifest: [manifest], ("a list", "restore it")),
     ],
 )
@@ -298,13 +282,6 @@ def test_a_folder_without_a_manifest_is_no_version(tmp_path: Path) -> None:
         read_manifest(tmp_path)
 
 
-def test_the_pointer_is_read_as_it_was_written(tmp_path: Path) -> None:
-    latest = Latest("20261120T120000Z-4f1c9a2e", 3)
-    (tmp_path / "LATEST").write_text(latest.to_text())
-    assert read_latest(tmp_path) == latest
-    assert json.loads(latest.to_text()) == {"version": "20261120T120000Z-4f1c9a2e", "sequence": 3}
-
-
 @pytest.mark.parametrize(
     ("content", "facts"),
     [
@@ -327,12 +304,6 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 def test_a_version_lies_under_versions() -> None:
     assert version_folder("out", "v1") == Path("out/versions/v1")
-
-
-@pytest.mark.parametrize("version", ["", ".", "..", "../v1", "a/b"])
-def test_a_version_is_one_folder(version: str) -> None:
-    with raises(DatasetError, repr(version), "version", "100 plain characters"):
-        version_folder("out", version)
 
 
 @pytest.mark.parametrize(

@@ -143,31 +143,23 @@ def _pixels(name: str, old: Mapping[str, Any], new: Mapping[str, Any], span: str
     counted = min(old.get("images", 0), new.get("images", 0))
     if counted and len(old["mean"]) == len(new["mean"]):
         means = standardized_shifts(old["mean"], old["variance"], new["mean"])
-        spreads = standardized_shifts(_deviations(old), old["variance"], _deviations(new))
-        detail = f"mean {_numbers(old['mean'])} → {_numbers(new['mean'])}"
+        before, after = ([math.sqrt(variance) for variance in each["variance"]] for each in (old, new))
+        spreads = standardized_shifts(before, old["variance"], after)
+        detail = "mean " + " → ".join(" ".join(f"{value:.4g}" for value in each["mean"]) for each in (old, new))
         yield Figure("pixels", name, max(map(abs, [*means, *spreads])), detail, counted, name, span)
-
-
-def _deviations(statistics: Mapping[str, Any]) -> list[float]:
-    return [math.sqrt(variance) for variance in statistics["variance"]]
-
-
-def _numbers(values: Sequence[float]) -> str:
-    return " ".join(f"{value:.4g}" for value in values)
 
 
 def profile_drift(learned: Profile, new: Profile) -> dict[str, Drift]:
     """Compares the profiles of the train splits; returns figures by feature with rows in both."""
-    drift = {name: _drift(learned[name], new[name]) for name in new if name in learned}
-    return {name: figures for name, figures in drift.items() if figures}
-
-
-def _drift(before: FeatureProfile, after: FeatureProfile) -> Drift:
-    drift: Drift = {}
-    if before.tokens and after.tokens:
-        drift["unknown_share"] = after.unknown / after.tokens
-        drift["unknown_share_before"] = before.unknown / before.tokens
-    return drift | {figure.rule: figure.value for figure in _distances(before, after, (None, None))}
+    drifts = dict[str, Drift]()
+    for name, before, after in ((name, learned[name], new[name]) for name in new if name in learned):
+        drift: Drift = {}
+        if before.tokens and after.tokens:
+            drift["unknown_share"] = after.unknown / after.tokens
+            drift["unknown_share_before"] = before.unknown / before.tokens
+        drift |= {figure.rule: figure.value for figure in _distances(before, after, (None, None))}
+        drifts |= {name: drift} if drift else {}
+    return drifts
 
 
 def statistics_drift(learned: Mapping[str, Any], new: Mapping[str, Any]) -> Drift:

@@ -110,7 +110,9 @@ def _read(dataset: DatasetVersion, splits: Sequence[str], shared: Counter[tuple[
     keys, contents = [np.zeros((0, 2), np.uint64)], [np.zeros(0, np.uint64)]
     for _, shard in chosen:
         with _opened(dataset, shard) as opened:
-            keys += _hashes(dataset.manifest, opened)
+            for start in range(0, len(opened.starts), TOGETHER):
+                hashes = hash_keys(_keys_of(dataset.manifest, opened, start, start + TOGETHER))
+                keys.append(np.stack(hashes[:2], 1))
             contents.append(_contents(opened))
     counts = [shard.records for _, shard in chosen]
     of_shard = np.repeat(np.arange(len(chosen)), counts)
@@ -162,12 +164,6 @@ def _opened(dataset: DatasetVersion, shard: Shard) -> Iterator[_Opened]:
             yield _Opened(data, offsets[:-1][numbers], offsets[1:][numbers], places)
     except (DatasetError, ValueError) as error:
         raise DatasetError(f"{dataset.folder / shard.file}: {error}: run `recordmill verify`") from None
-
-
-def _hashes(manifest: Manifest, opened: _Opened) -> Iterator[npt.NDArray[np.uint64]]:
-    for start in range(0, len(opened.starts), TOGETHER):
-        split, position, _ = hash_keys(_keys_of(manifest, opened, start, start + TOGETHER))
-        yield np.stack([split, position], 1)
 
 
 def _keys_of(manifest: Manifest, opened: _Opened, first: int, end: int) -> list[bytes]:

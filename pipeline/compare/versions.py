@@ -132,19 +132,14 @@ def id_changes(before: Manifest, old: Location, after: Mapping[str, Description]
         if name in before.features and isinstance(description, Ids) and description.vocabulary is not None:
             with suppress(DatasetError):  # a damaged version must not prevent a build
                 ids = ids_of(old, read_description(before.features[name]), name)
-                is_shown = not isinstance(description, TextDescription)
-                if changes := "; ".join(_changes(ids, ids_of(new, description, name), is_shown)):
-                    yield f"{name}: {changes}"
-
-
-def _changes(before: Mapping[str, int], after: Mapping[str, int], is_shown: bool) -> Iterator[str]:
-    new, lost, moved = compare_ids(before, after)
-    if before and new:
-        yield f"{len(new):,} new{first_few(new) if is_shown else ''}"
-    if lost:
-        yield f"{len(lost):,} without an id now{first_few(lost) if is_shown else ''}"
-    if moved:
-        yield f"{len(moved):,} of {len(before):,} have another id than before, so the model needs training again"
+                gained, lost, moved = compare_ids(ids, ids_of(new, description, name))
+                shown = (lambda _: "") if isinstance(description, TextDescription) else first_few
+                again = "have another id than before, so the model needs training again"
+                changes = [f"{len(gained):,} new{shown(gained)}"] if ids and gained else []
+                changes += [f"{len(lost):,} without an id now{shown(lost)}"] if lost else []
+                changes += [f"{len(moved):,} of {len(ids):,} {again}"] if moved else []
+                if changes:
+                    yield f"{name}: {'; '.join(changes)}"
 
 
 def names_gone(

@@ -5,8 +5,8 @@ and a list of allowed operations limits even a malicious one. Both checks read t
 """
 
 import hashlib
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from recordmill.dataset import open_dataset
@@ -124,28 +124,48 @@ def serving_model(path: str | Path, version: str | None = None) -> str:
 def check_agreement(files: VersionFiles, manifest: Manifest) -> Findings:
     """Compares values written in several places."""
     findings = Findings()
-    for path, check in _checks(files, manifest):
-        try:
-            for message in check():
-                findings.add(path, message)
-        except DatasetError as error:
-            findings.add(path, str(error))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:  # not JSON, or of another form
-            findings.add(path, f"the content is invalid ({type(error).__name__}: {error})")
+    with _adding_errors(findings, MANIFEST_FILE):
+        for message in _counts_agree(manifest):
+            findings.add(MANIFEST_FILE, message)
+    if DATASET_INFO in manifest.files:
+        with _adding_errors(findings, DATASET_INFO):
+            listed = parse_json(files.read(DATASET_INFO))["splits"]
+            splits = {split["name"]: (split["shardLengths"], split["numBytes"]) for split in listed}
+            for name, split in manifest.splits.items():
+                expected = ([str(shard.records) for shard in split.shards], str(split.bytes))
+                if split.records and splits.get(name) != expected:
+                    differ = f"the shards or bytes of the split '{name}' differ from {MANIFEST_FILE}"
+                    findings.add(DATASET_INFO, differ)
+    if TFDS_FEATURES in manifest.files:
+        with _adding_errors(findings, TFDS_FEATURES):
+            names = set(parse_json(files.read(TFDS_FEATURES))["featuresDict"]["features"])
+            if odd := names ^ stored_features(read_descriptions(manifest.features), with_key=True).keys():
+                shown = ", ".join(map(repr, sorted(odd)[:5]))
+                findings.add(TFDS_FEATURES, f"the features differ from {MANIFEST_FILE}: {shown}")
+    for path in sorted({feature["vocabulary"] for feature in manifest.features.values() if "vocabulary" in feature}):
+        with _adding_errors(findings, path):
+            words = files.read(path).count(b"\n")
+            for name, feature in manifest.features.items():
+                first, size = feature.get("first_id", 0), feature.get("vocabulary_size")
+                if feature.get("vocabulary") == path and words + first != size:
+                    ids = f"'{name}' has {size:,} ids, including {first:,} without words"
+                    findings.add(path, f"{words:,} words, but {ids}")
+    for file in manifest.rejects.get("files", []):
+        with _adding_errors(findings, file["file"]):
+            lines, expected = files.read(file["file"]).count(b"\n"), file.get("records", 0)
+            if lines != expected:
+                findings.add(file["file"], f"{lines:,} rejects, expected {expected:,}")
     return findings
 
 
-def _checks(files: VersionFiles, manifest: Manifest) -> Iterator[tuple[str, Callable[[], Iterator[str]]]]:
-    """Yields checks, each with its file; a check yields a message for each disagreement."""
-    yield MANIFEST_FILE, lambda: _counts_agree(manifest)
-    if DATASET_INFO in manifest.files:
-        yield DATASET_INFO, lambda: _tfds_splits(files.read(DATASET_INFO), manifest)
-    if TFDS_FEATURES in manifest.files:
-        yield TFDS_FEATURES, lambda: _tfds_features(files.read(TFDS_FEATURES), manifest)
-    for path in sorted({feature["vocabulary"] for feature in manifest.features.values() if "vocabulary" in feature}):
-        yield path, partial(_vocabulary, files, path, manifest)
-    for file in manifest.rejects.get("files", []):
-        yield file["file"], partial(_reject_lines, files, file["file"], file.get("records", 0))
+@contextmanager
+def _adding_errors(findings: Findings, path: str) -> Iterator[None]:
+    try:
+        yield
+    except DatasetError as error:
+        findings.add(path, str(error))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:  # not JSON, or of another form
+        findings.add(path, f"the content is invalid ({type(error).__name__}: {error})")
 
 
 def _counts_agree(manifest: Manifest) -> Iterator[str]:
@@ -173,30 +193,3 @@ def _counts_agree(manifest: Manifest) -> Iterator[str]:
     for name, split in manifest.splits.items():
         if one_each and split.label_counts and sum(split.label_counts) != split.records:
             yield f"the split '{name}' has {sum(split.label_counts)} labels and {split.records} records"
-
-
-def _tfds_splits(data: bytes, manifest: Manifest) -> Iterator[str]:
-    splits = {split["name"]: (split["shardLengths"], split["numBytes"]) for split in parse_json(data)["splits"]}
-    for name, split in manifest.splits.items():
-        expected = ([str(shard.records) for shard in split.shards], str(split.bytes))
-        if split.records and splits.get(name) != expected:
-            yield f"the shards or bytes of the split '{name}' differ from {MANIFEST_FILE}"
-
-
-def _tfds_features(data: bytes, manifest: Manifest) -> Iterator[str]:
-    names = set(parse_json(data)["featuresDict"]["features"])
-    if odd := names ^ stored_features(read_descriptions(manifest.features), with_key=True).keys():
-        yield f"the features differ from {MANIFEST_FILE}: {', '.join(map(repr, sorted(odd)[:5]))}"
-
-
-def _vocabulary(files: VersionFiles, path: str, manifest: Manifest) -> Iterator[str]:
-    words = files.read(path).count(b"\n")
-    for name, feature in manifest.features.items():
-        first, size = feature.get("first_id", 0), feature.get("vocabulary_size")
-        if feature.get("vocabulary") == path and words + first != size:
-            yield f"{words:,} words, but '{name}' has {size:,} ids, including {first:,} without words"
-
-
-def _reject_lines(files: VersionFiles, path: str, expected: int) -> Iterator[str]:
-    if (lines := files.read(path).count(b"\n")) != expected:
-        yield f"{lines:,} rejects, expected {expected:,}"
