@@ -183,8 +183,8 @@ def printable(text: str) -> str:
     """Escapes each control character of a text; idempotent."""
     if text.isprintable():
         return text
-    steers = lambda sign: sign not in KEPT and unicodedata.category(sign) in STEERING  # noqa: E731
-    return "".join(ascii(sign)[1:-1] if steers(sign) else sign for sign in text)
+    steering = {sign for sign in {*text} - {*KEPT} if unicodedata.category(sign) in STEERING}
+    return "".join(ascii(sign)[1:-1] if sign in steering else sign for sign in text)
 
 
 def count(number: int, noun: str) -> str:

@@ -44,10 +44,11 @@ def compare(before: ComparedVersion, after: ComparedVersion) -> Compared:
         not_compared.append(f"{', '.join(edited)}: the spec's options were edited")
     for name in (name for name in old.features if name in new.features and name not in edited):
         try:
-            figures += [*_id_figures(name, before, after), *lost_names(name, before, after)]
-            figures += pixel_figures(name, before, after)
+            own = [*_id_figures(name, before, after), *lost_names(name, before, after)]
+            own += pixel_figures(name, before, after)
             for split in () if _splits_are_edited(old, new) else old.splits:
-                figures += value_figures(name, split, before, after)
+                own += value_figures(name, split, before, after)
+            figures += own
         except DatasetError as error:
             damaged.append((name, f"{name}: {error}"))
     return Compared(figures, not_compared, damaged)

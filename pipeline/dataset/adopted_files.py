@@ -27,14 +27,6 @@ BLOCK = 16 << 10  # 16 KiB: a request to a store costs more than its bytes
 HERE = "."  # the root of files in the dataset's own folder
 
 
-def dataset_folder(version: Location) -> str:
-    """Returns the folder of a version's dataset: the folder with `versions`, or the version's own if it was copied."""
-    folder = str(version)
-    parent, _, _ = folder.rpartition("/")
-    above, _, name = parent.rpartition("/")
-    return above if name == VERSIONS_FOLDER else folder
-
-
 def allow(manifest: Manifest, version: Location, files: Iterable[str] = ()) -> Manifest:
     """Marks the roots of adopted files that readers may open; others are refused when a reader needs them.
 
@@ -42,7 +34,8 @@ def allow(manifest: Manifest, version: Location, files: Iterable[str] = ()) -> M
     """
     if not manifest.adopted:
         return manifest
-    dataset = dataset_folder(version)
+    above, _, name = str(version).rpartition("/")[0].rpartition("/")
+    dataset = above if name == VERSIONS_FOLDER else str(version)  # which may have been copied without the dataset
     places = [*((place, "") for place in _remembered(dataset)), *map(_place, files)]
     real = cache(_real)
 

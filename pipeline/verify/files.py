@@ -58,13 +58,6 @@ def check_digest(findings: Findings, path: str, digest: str, expected: str) -> N
         findings.add(path, f"the SHA-256 is {digest}, expected {expected}")
 
 
-def stray_files(files: VersionFiles, manifest: Manifest) -> list[str]:
-    """Returns the files that the manifest does not list."""
-    shards = (shard.file for shard in manifest.shards if shard.version is shard.root is None)
-    known = {MANIFEST_FILE, *manifest.files, *shards}
-    return [path for path in files.listing() if path not in known]
-
-
 def check_graph(files: VersionFiles, manifest: Manifest, graph: str) -> Findings:
     """Checks the files and the operations of a graph, `transform_fn` or `serving`."""
     findings, folder = Findings(), f"{graph}/"

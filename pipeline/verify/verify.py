@@ -75,7 +75,8 @@ def verify(folder: str, version: str | None = None, *, quick: bool = False) -> V
         findings.merge(*threads.map(lambda file: checks.check_file(files, *file), listed))
         graphs = () if manifest.adopted else checks.GRAPHS
         findings.merge(*threads.map(partial(checks.check_operations, files), graphs))
-    for path in checks.stray_files(files, manifest):
+    shards = (shard.file for shard in manifest.shards if shard.version is shard.root is None)
+    for path in sorted({*files.listing()} - {MANIFEST_FILE, *manifest.files, *shards}):
         findings.add(path, "the manifest does not list this file")
     if not quick:
         findings.merge(checks.check_agreement(files, manifest))
@@ -139,8 +140,12 @@ def check_shard(files: VersionFiles, manifest: Manifest, split: str, number: int
     try:
         (folder, path), *_ = files.located(shard)
         with folder.open(path) as (file, size):
-            leads = index is not None and index[0] == 0 and (index[-1] == shard.bytes or shard.root is not None)
-            leads = leads and bool((index[1:] > index[:-1]).all())  # past damage
+            leads = (
+                index is not None
+                and bool(  # past damage
+                    index[0] == 0 and (index[-1] == shard.bytes or shard.root) and (index[1:] > index[:-1]).all()
+                )
+            )
             walk = FrameWalk(file, size, index if leads else None, report)
             for batch in walk.batches():
                 known = None if kept is None else kept.take(batch.numbers, mode="clip")  # the file may have grown

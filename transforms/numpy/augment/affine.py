@@ -161,8 +161,7 @@ def _angles(most: float) -> base.Check:
 
 def _check_translate(value: Any) -> str | None:
     shares = base.as_pair(value)
-    is_pair = isinstance(shares, tuple | list) and len(shares) == 2
-    is_right = is_pair and all(isinstance(share, Real) and 0 <= share <= 1 for share in shares)
+    is_right = isinstance(shares, tuple | list) and len(shares) == 2 and not any(map(base.check_share, shares))
     return None if is_right else "two numbers of 0 to 1, such as (0.1, 0.2), or one, such as 0.1"
 
 

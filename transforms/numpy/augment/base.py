@@ -67,7 +67,8 @@ def check_fill(fill: Any) -> str | None:
     return None if is_fill else "a level, 0 to 255, or three: red, green, blue"
 
 
-Share: TypeAlias = Annotated[float, number(Real, 0, 1, "a number of 0 to 1")]
+check_share = number(Real, 0, 1, "a number of 0 to 1")
+Share: TypeAlias = Annotated[float, check_share]
 Size: TypeAlias = Annotated[int | tuple[int, int], _check_sides]  # in pixels: height and width, or one for both
 Fill: TypeAlias = Annotated[int | tuple[int, int, int], check_fill]  # for all channels, or red, green, blue
 Area: TypeAlias = Annotated[tuple[float, float], span(ABOVE_0, 1, "of 0 to 1, such as (0.08, 1)")]

@@ -202,8 +202,9 @@ def apply_acting(
         resizing -= change.resizes
         into = None if resizing else out
         if isinstance(change, Movement):
+            sides = (pixels.height, pixels.width) if isinstance(pixels, ImagePart) else pixels.shape[:2]
             for each in lying:
-                each.move(change, values, *_sides(pixels))
+                each.move(change, values, *sides)
         if isinstance(pixels, ImagePart):
             pixels = change.apply_to_part(pixels, into, mask=mask)  # type: ignore[attr-defined] # a Crop
         elif isinstance(change, Movement):
@@ -216,10 +217,6 @@ def apply_acting(
     for each in lying:
         each.put()
     return pixels
-
-
-def _sides(pixels: Pixels | ImagePart) -> tuple[int, int]:
-    return (pixels.height, pixels.width) if isinstance(pixels, ImagePart) else pixels.shape[:2]
 
 
 NO_POINTS = "Views makes several views of an image, but boxes and key points belong to one: omit them, features=[…]"
