@@ -18,27 +18,20 @@ SHOWN_NAMES = 20
 class ExitCode(IntEnum):
     """The exit status of `recordmill`; `build` uses all of them, `plan` also 5, other commands 0, 1, 2, 75, 130."""
 
-    meaning: str  # as the documentation shows it
+    PUBLISHED = 0
+    ERROR = 1
+    USAGE = 2
+    UP_TO_DATE = 3
+    GATE = 4
+    REJECTS = 5
+    TRY_AGAIN = 75  # EX_TEMPFAIL of sysexits.h: mail and batch systems retry
+    INTERRUPTED = 130
+    TERMINATED = 143
 
-    PUBLISHED = 0, "published: a new version is live, or an earlier one is live again; other commands: done"
-    ERROR = 1, "error: one line says what is wrong, and a person has to fix it; `verify`: the version is damaged"
-    USAGE = 2, "usage: an option or an argument is wrong, or an extra is not installed"
-    UP_TO_DATE = 3, "up to date: nothing has changed, or the result equals the live version; nothing was published"
-    GATE = 4, "gate: the new version differs too much from the live one and waits for `recordmill versions approve`"
-    REJECTS = 5, "rejects: more rows were rejected than the spec allows"
-    TRY_AGAIN = (  # EX_TEMPFAIL of sysexits.h: mail and batch systems retry
-        75,
-        "try again: the inputs or the output changed meanwhile, the data of `--span` is not there yet, credentials "
-        "have expired, or a service did not answer; the same command may succeed",
-    )
-    INTERRUPTED = 130, "stopped by Ctrl-C (128 and SIGINT); the same command goes on"
-    TERMINATED = 143, "stopped by SIGTERM (128 and SIGTERM); the same command goes on"
-
-    def __new__(cls, code: int, meaning: str) -> "ExitCode":
-        """Makes a code with its meaning."""
-        made = int.__new__(cls, code)
-        made._value_, made.meaning = code, meaning
-        return made
+    @property
+    def meaning(self) -> str:
+        """The meaning, as the documentation shows it."""
+        return _MEANINGS[self]
 
 
 class UserError(Exception):
@@ -101,6 +94,24 @@ def listed(names: Collection[str], most: int = SHOWN_NAMES) -> str:
     return (", ".join(shown) or "none") + more
 
 
+_MEANINGS = {
+    ExitCode.PUBLISHED: "published: a new version is live, or an earlier one is live again; other commands: done",
+    ExitCode.ERROR: "error: one line says what is wrong, and a person has to fix it; `verify`: the version is damaged",
+    ExitCode.USAGE: "usage: an option or an argument is wrong, or an extra is not installed",
+    ExitCode.UP_TO_DATE: (
+        "up to date: nothing has changed, or the result equals the live version; nothing was published"
+    ),
+    ExitCode.GATE: (
+        "gate: the new version differs too much from the live one and waits for `recordmill versions approve`"
+    ),
+    ExitCode.REJECTS: "rejects: more rows were rejected than the spec allows",
+    ExitCode.TRY_AGAIN: (
+        "try again: the inputs or the output changed meanwhile, the data of `--span` is not there yet, credentials "
+        "have expired, or a service did not answer; the same command may succeed"
+    ),
+    ExitCode.INTERRUPTED: "stopped by Ctrl-C (128 and SIGINT); the same command goes on",
+    ExitCode.TERMINATED: "stopped by SIGTERM (128 and SIGTERM); the same command goes on",
+}
 UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY_REQUESTS, SERVER_ERROR = 401, 403, 404, 429, 500
 EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
 """S3's and STS's codes for renewable credentials; GCS answers 401."""
