@@ -6,12 +6,13 @@ import shutil
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.cli import inspect_commands
-from recordmill.pipeline.compare.diff import diff
+from recordmill.pipeline.compare.diff import changes, diff
 from recordmill.pipeline.compare.rows import RowChanges, bytes_to_read, compare_rows
 from recordmill.pipeline.dataset.manifest import LATEST_FILE, DatasetError, Latest, read_manifest
 from recordmill.pipeline.dataset.profile import FILE as PROFILE
@@ -212,6 +213,12 @@ def test_the_words_of_a_text_are_counted_and_never_shown(tmp_path: Path) -> None
     report = diff(*two_versions(tmp_path, edit), rows=False)
     assert (report.names["text"].gained, report.names["text"].lost, report.names["text"].moved) == (1, 1, 0)
     assert "secret" not in json.dumps(report.to_json())
+
+
+def test_changed_leaves_have_paths() -> None:
+    before: dict[str, Any] = {"image": {"mean": [0.1, 0.2], "images": 3}, "same": [1, {"x": None}]}
+    after = {"image": {"mean": [0.1, 0.3], "images": 3}, "same": [1, {"x": None}], "new": True}
+    assert changes(before, after) == {"image.mean.1": (0.2, 0.3), "new": (None, True)}
 
 
 def test_the_command_compares_with_the_version_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
