@@ -20,15 +20,6 @@ from typing import Any
 
 from recordmill.transforms.contract import bounds, image_parts
 from recordmill.transforms.contract.bounds import ImageError as ImageError
-from recordmill.transforms.contract.image_parts import (
-    APP1,
-    APP2,
-    SCAN,
-    jpeg_segments,
-    jpeg_walk,
-    png_chunks,
-    webp_chunks,
-)
 from recordmill.transforms.contract.image_parts import JPEG as JPEG
 from recordmill.transforms.contract.image_parts import PNG as PNG
 from recordmill.transforms.contract.kinds.array import ArrayError, header_of
@@ -211,17 +202,17 @@ def read_header(data: bytes) -> Header:
 def _jpeg(data: bytes) -> Read:
     """Finds the frame header as libjpeg does, and counts scans."""
     frame, size, components, scans, exif, previews = 0, None, 0, 1, list[bytes](), list[bytes]()
-    for marker, offset, end in jpeg_segments(data):
+    for marker, offset, end in image_parts.jpeg_segments(data):
         if marker in FRAMES and not frame:
             height, width, components = struct.unpack_from(">HHB", data, offset + 5)
             frame, size = marker, (width, height)
-        elif marker == SCAN and (frame in PROGRESSIVE or data[offset + 4] != components):
+        elif marker == image_parts.SCAN and (frame in PROGRESSIVE or data[offset + 4] != components):
             scans = 0
-            for number, (each, *_) in enumerate(jpeg_walk(data, offset)):  # to the image's end; a film may follow
+            for number, (each, *_) in enumerate(image_parts.jpeg_walk(data, offset)):  # to the end; a film may follow
                 bounds.JPEG_SEGMENTS.check(number)
-                scans += each == SCAN
-        elif marker in (APP1, APP2) and data[offset + 4 : offset + 8] in (b"Exif", b"MPF\0"):
-            (exif if marker == APP1 else previews).append(data[offset + 8 : end])
+                scans += each == image_parts.SCAN
+        elif marker in (image_parts.APP1, image_parts.APP2) and data[offset + 4 : offset + 8] in (b"Exif", b"MPF\0"):
+            (exif if marker == image_parts.APP1 else previews).append(data[offset + 8 : end])
             bounds.JPEG_EXIF.check(len(exif))
     for block in (b"".join(piece[2:] for piece in exif), *previews):  # joined as Pillow does
         image_parts.check_exif(block)
@@ -230,13 +221,13 @@ def _jpeg(data: bytes) -> Read:
 
 def jpeg_frame(data: bytes) -> tuple[int, int, int] | None:
     """Returns a JPEG's height, width and number of components; None without a frame. Raises: ImageError: `too_slow`."""
-    offset = next((offset for marker, offset, _ in jpeg_segments(data) if marker in FRAMES), None)
+    offset = next((offset for marker, offset, _ in image_parts.jpeg_segments(data) if marker in FRAMES), None)
     return None if offset is None else struct.unpack_from(">HHB", data, offset + 5)
 
 
 def _png(data: bytes) -> Read:
     profiles = texts = 0
-    for kind, start, end in png_chunks(data):
+    for kind, start, end in image_parts.png_chunks(data):
         if kind == b"eXIf":
             image_parts.check_exif(data[start:end])
         profiles += kind == b"iCCP"
@@ -267,7 +258,7 @@ def _gif(data: bytes) -> Read:
 
 def _webp(data: bytes) -> Read:
     """Reads the canvas size of an extended file, else the frame's."""
-    for kind, start, end in webp_chunks(data):
+    for kind, start, end in image_parts.webp_chunks(data):
         if kind == b"EXIF":
             image_parts.check_exif(data[start:end])
     if len(data) < 30:

@@ -18,19 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.transforms.numpy.augment import base
-from recordmill.transforms.numpy.augment.base import (
-    Acting,
-    Augmentation,
-    Floats,
-    ImagePart,
-    Lying,
-    MovedBoxes,
-    Movement,
-    Pixels,
-    Shape,
-    Values,
-    Window,
-)
+from recordmill.transforms.numpy.augment.base import Acting, Augmentation, Floats, Lying, Movement, Pixels, Values
 from recordmill.transforms.numpy.augment.movements import Crop
 
 UserFunction: TypeAlias = Callable[[Pixels, np.random.Generator], Pixels]
@@ -130,7 +118,7 @@ def parameters(augmentations: Sequence[Augmentation], uniforms: Floats) -> Float
     return np.concatenate(drawn, 1)
 
 
-def output_shape(augmentations: Sequence[Augmentation], shape: Shape) -> Shape:
+def output_shape(augmentations: Sequence[Augmentation], shape: base.Shape) -> base.Shape:
     """Returns the result's shape; None for sides that vary by image."""
     for each in augmentations:
         shape = each.output_shape(shape)
@@ -144,7 +132,7 @@ def acting(augmentations: Sequence[Augmentation], row: Values) -> list[Acting]:
     return [acting for each, end in parts for acting in each.inside(row[end - each.numbers : end])]
 
 
-def first_window(changes: Sequence[Acting], height: int, width: int) -> Window | None:
+def first_window(changes: Sequence[Acting], height: int, width: int) -> base.Window | None:
     """Returns the window of a leading crop, for an image of this size; None if all pixels are needed."""
     first, values = changes[0] if changes else (None, ())
     return first.window(values, height, width) if isinstance(first, Crop) else None
@@ -175,13 +163,13 @@ def apply(
     """
     row = np.asarray(parameters).tolist()  # Python's numbers are several times faster
     moved = None if boxes is None else boxes.copy()
-    lying = () if moved is None else (MovedBoxes(moved),)
+    lying = () if moved is None else (base.MovedBoxes(moved),)
     pixels = apply_acting(pixels, lying, acting(augmentations, row), out, mask=mask)
     return pixels, None if moved is None else moved.astype(np.float32)
 
 
 def apply_acting(
-    pixels: Pixels | ImagePart,
+    pixels: Pixels | base.ImagePart,
     lying: Sequence[Lying],
     changes: Sequence[Acting],
     out: Pixels | None = None,
@@ -194,7 +182,7 @@ def apply_acting(
     `outside` is the value that movements of a whole mask show outside the image; `out` is then left alone.
     """
     if outside:
-        assert not isinstance(pixels, ImagePart)  # noqa: S101 - of JPEGs, which hold no masks
+        assert not isinstance(pixels, base.ImagePart)  # noqa: S101 - of JPEGs, which hold no masks
         hidden = pixels.dtype.type(outside)
         return apply_acting(pixels ^ hidden, lying, changes, mask=mask) ^ hidden  # changes show zeros there
     resizing = sum([change.resizes for change, _ in changes])
@@ -202,16 +190,16 @@ def apply_acting(
         resizing -= change.resizes
         into = None if resizing else out
         if isinstance(change, Movement):
-            sides = (pixels.height, pixels.width) if isinstance(pixels, ImagePart) else pixels.shape[:2]
+            sides = (pixels.height, pixels.width) if isinstance(pixels, base.ImagePart) else pixels.shape[:2]
             for each in lying:
                 each.move(change, values, *sides)
-        if isinstance(pixels, ImagePart):
+        if isinstance(pixels, base.ImagePart):
             pixels = change.apply_to_part(pixels, into, mask=mask)  # type: ignore[attr-defined] # a Crop
         elif isinstance(change, Movement):
             pixels = change.apply(pixels, values, into, mask=mask)
         elif not mask:
             pixels = change.apply(pixels, values, into)
-    assert not isinstance(pixels, ImagePart)  # noqa: S101 - a crop comes first
+    assert not isinstance(pixels, base.ImagePart)  # noqa: S101 - a crop comes first
     if out is not None and pixels is not out:
         pixels = base.copied(pixels, out)
     for each in lying:
@@ -301,7 +289,7 @@ class Views(Changes, Movement):
     def draw(self, uniforms: Floats) -> Floats:
         return np.column_stack([parameters(self.inner, part) for part in np.split(uniforms, self.count, 1)])
 
-    def output_shape(self, shape: Shape) -> Shape:
+    def output_shape(self, shape: base.Shape) -> base.Shape:
         height, width, channels = output_shape(self.inner, shape)
         return None if height is None else self.count * height, width, channels
 
