@@ -89,12 +89,21 @@ def _to_json(dataset: "recordmill.Dataset", versions: list["Version"]) -> dict[s
     for split in manifest["splits"].values():
         split["shards"] = len(split["shards"])
     for version in versions:
-        facts, provenance = version.manifest, version.manifest.provenance
-        figures = {"records": facts.records, "bytes": facts.bytes, "live": version.is_live}
-        marks = {"held_back": version.is_held_back, "trial": bool(facts.trial), "pinned": version.is_pinned}
-        names = {"version": facts.version, "sequence": facts.sequence, "built_at": provenance.get("built_at")}
-        lasting = {"held_by": list(map(str, version.held_by)), "retired": version.retired}
-        listed.append(names | figures | marks | lasting)
+        of_version = version.manifest
+        facts = {
+            "version": of_version.version,
+            "sequence": of_version.sequence,
+            "built_at": of_version.provenance.get("built_at"),
+            "records": of_version.records,
+            "bytes": of_version.bytes,
+            "live": version.is_live,
+            "held_back": version.is_held_back,
+            "trial": bool(of_version.trial),
+            "pinned": version.is_pinned,
+            "held_by": list(map(str, version.held_by)),
+            "retired": version.retired,
+        }
+        listed.append(facts)
     return {**manifest, "folder": str(dataset.folder), "versions": listed}
 
 
