@@ -16,7 +16,6 @@ from recordmill.pipeline.build.inputs import input_table
 from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.outcome import Published
-from recordmill.pipeline.versions.stores.traffic import TRAFFIC
 from recordmill.transforms.numpy import opencv
 from tests.constants import constants
 from tests.every_kind import make
@@ -133,12 +132,6 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Dataset:
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The user's cache, which notes adopted places, belongs to one test."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-
-
-@pytest.fixture(autouse=True)
-def no_requests_of_other_tests() -> None:
-    """Begins to count requests to stores anew."""
-    TRAFFIC.take()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ The entry, without options, is a line of the output's `history.jsonl` and the so
 import posixpath
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -20,7 +20,6 @@ from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.history import BUILD, FAILED, STOPPED, Entry, new_entry, note, public_message
 from recordmill.pipeline.versions.latest import now
 from recordmill.pipeline.versions.outcome import Published
-from recordmill.pipeline.versions.stores.traffic import ASKED, TRAFFIC, by_kind
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild
@@ -49,7 +48,7 @@ class Journal:
         self._once = threading.Lock()
         self.entry: Entry = new_entry(BUILD) | {
             **dict.fromkeys(("exit_code", "name", "build_key", "version", "live_before", "bytes")),
-            **{name: {} for name in ("stages", "rows", "rejects", "spans", "gate", ASKED)},
+            **{name: {} for name in ("stages", "rows", "rejects", "spans", "gate")},
             "runner": options.runner,
         }
 
@@ -93,7 +92,6 @@ class Journal:
             "stages": {name: round(seconds, 3) for name, seconds in self._seconds.items()},
         }
         self.entry |= of_version(published) if published else {"rows": self._rows_so_far()}
-        self.entry[ASKED] = self._asked(published)
         warnings = [note(self._output, lambda: self.entry)]
         if self._options.metrics is not None:
             warnings.append(write_metrics(self._options.metrics, self.entry, self._output))
@@ -104,25 +102,12 @@ class Journal:
         self._seconds[self._stage.name.lower()] += now - self._since
         self._stage, self._since = stage, now
 
-    def _asked(self, published: Published | None) -> dict[str, dict[str, int]]:
-        """Returns the requests to object stores: those in a new version's manifest, and later ones."""
-        counts, asked = Counter(TRAFFIC.take()), dict[str, dict[str, int]]()
-        if published is not None and published.is_new:
-            asked = published.manifest.provenance.get(ASKED, {})
-        else:
-            counts.update(self._progress())
-        since = by_kind(counts)
-        return {kind: Counter(asked.get(kind, {})) + Counter(since.get(kind, {})) for kind in {**asked, **since}}
-
-    def _progress(self) -> Mapping[str, int]:
-        with suppress(Exception):  # the folder may be gone
-            return ProgressReader(self._planned.progress).read() if self._planned else {}
-        return {}
-
     def _rows_so_far(self) -> dict[str, int]:
         if self._planned is None:
             return {}
-        counts = self._progress()
+        counts: Mapping[str, int] = {}
+        with suppress(Exception):  # the folder may be gone
+            counts = ProgressReader(self._planned.progress).read()
         read = max(counts.get("read", 0), counts.get("look_read", 0))
         rejected = max(counts.get(f"{look}refused", 0) + counts.get(f"{look}dropped", 0) for look in ("", "look_"))
         return {"read": read, "written": counts.get("written", 0), "rejected": rejected}

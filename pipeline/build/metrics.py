@@ -18,7 +18,6 @@ from recordmill.pipeline.sources.faults import REASONS
 from recordmill.pipeline.versions.latest import now
 from recordmill.pipeline.versions.outcome import Published
 from recordmill.pipeline.versions.publishing import live_manifest
-from recordmill.pipeline.versions.stores.traffic import ASKED
 
 HELP = {
     "build_exit_code": "The exit code of the last build: docs/rebuilds.md.",
@@ -27,10 +26,6 @@ HELP = {
     "build_rows": "Rows of the last build's version, by outcome.",
     "build_rejected_rows": "Rejected rows of the last build's version, by reason.",
     "build_bytes": "Bytes of the shards of the last build's version.",
-    "build_store_requests": "Requests of the last build to object stores, by kind.",
-    "build_store_bytes": "Bytes sent to object stores and received, by kind.",
-    "build_store_retries": "Retried requests, by kind.",
-    "build_store_milliseconds": "Milliseconds of all requests together, by kind.",
     "build_spans": "Spans of the last build's version, built or kept.",
     "gate_figure": "The last build's version compared with the live one, by the gate's rule.",
     "gate_breaches": "Figures of the gate beyond their limits.",
@@ -110,9 +105,6 @@ def _samples(entry: Mapping[str, Any], live: Manifest | None) -> Iterator[Sample
         for what, figure in {**dict.fromkeys(known, 0), **figures}.items():
             yield name, {label: what}, figure
     yield "build_bytes", {}, entry.get("bytes") or 0
-    for kind, counts in entry.get(ASKED, {}).items():
-        for what, count in counts.items():
-            yield f"build_store_{what}", {"kind": kind}, count
     gate = entry.get("gate") or {}
     for rule, figures in gate.get("figures", {}).items():
         for subject, figure in figures.items():

@@ -22,7 +22,7 @@ from recordmill.pipeline.build.analysis.tokenizers import tokenizer
 from recordmill.pipeline.build.base import live_analysis
 from recordmill.pipeline.build.base.inherited import files_of, kept_shards
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS, input_specs
-from recordmill.pipeline.build.context.reports import asked_of_stores, shard_of
+from recordmill.pipeline.build.context.reports import shard_of
 from recordmill.pipeline.build.results.results import Results
 from recordmill.pipeline.build.summaries.look import STATISTICS, full_buckets
 from recordmill.pipeline.build.worker.build_shard import write_empty_shard
@@ -38,7 +38,6 @@ from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.build_folders import entries
 from recordmill.pipeline.versions.files import KeptFiles, inventory
 from recordmill.pipeline.versions.forgotten import FORGOTTEN
-from recordmill.pipeline.versions.stores.traffic import ASKED
 from recordmill.transforms.contract.kinds.base import UNKNOWN, Description, Stored, tfds_stored
 from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription
@@ -291,7 +290,7 @@ def _write_rejects(results: Results, assembled: Path) -> dict[str, Any]:
 def _manifest(
     results: Results, described: dict[str, Description], splits: dict[str, Split], rejects: dict[str, Any], version: str
 ) -> Manifest:
-    plan, now, asked = results.plan, datetime.now(UTC), asked_of_stores(results.context.progress)
+    plan, now = results.plan, datetime.now(UTC)
     sources, gone = results.by_source(), plan.given.inherited.forgotten
     of_kept = plan.live.sample_share if plan.live and plan.live.spans else 1.0
     return Manifest(
@@ -314,7 +313,6 @@ def _manifest(
         provenance={
             "built_at": f"{now:%Y-%m-%dT%H:%M:%SZ}",
             "packages": live_analysis.package_versions(),
-            **({ASKED: asked} if asked else {}),
             "source_key": plan.rows_key,
             live_analysis.KEPT_NAMES: {name: len(words) for name, words in plan.given.inherited.names.items()},
             "inputs_sha256": plan.inputs_sha256,
