@@ -74,7 +74,7 @@ WRITERS = {
     "pipeline/dataset/adopted_files": "remember",
     "pipeline/build/analysis/graph": "_download _forget_folder keep_analyzed keep_graph make_preprocessing",
     "pipeline/build/attempt/attempts": "begin LocalPlace.__init__ LocalPlace.new_run LocalPlace.take_over Run.give_up",
-    "pipeline/build/beam/jobs": "_folder_in",
+    "pipeline/build/beam/jobs": "_make_graph",
     "pipeline/build/beam/runners": "PrivateGrpcServer.__init__",
     "pipeline/build/beam/steps": "_write probe_temp",
     "pipeline/build/build": "_leased",
@@ -85,8 +85,7 @@ WRITERS = {
     "pipeline/build/publish/assemble": (
         "_write_profile _write_rejects assemble clear write_span_files write_tfds_files write_tft_files"
     ),
-    "pipeline/build/runners/flink_cluster": "FlinkCluster.__init__ FlinkCluster.start",
-    "pipeline/build/runners/job_server": "JobServer.start",
+    "pipeline/build/runners/flink_cluster": "FlinkCluster.__init__ FlinkCluster.start JobServer.start",
     "pipeline/build/worker/packing": "ImageSpill._write",
     "pipeline/cli/inspect_commands": "preview report",
     "pipeline/cli/screen": "quiet",
