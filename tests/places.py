@@ -82,9 +82,7 @@ WRITERS = {
     "pipeline/build/images/transcode": "_png_of as_jpeg",
     "pipeline/build/make_version": "_Attempt._cause",
     "pipeline/build/metrics": "write_metrics",
-    "pipeline/build/publish/assemble": (
-        "_write_profile _write_rejects assemble clear write_span_files write_tfds_files write_tft_files"
-    ),
+    "pipeline/build/publish/assemble": "assemble clear",
     "pipeline/build/runners/flink_cluster": "FlinkCluster.__init__ FlinkCluster.start JobServer.start",
     "pipeline/build/worker/packing": "ImageSpill._write",
     "pipeline/cli/inspect_commands": "preview report",
