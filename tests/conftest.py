@@ -15,7 +15,7 @@ from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.inputs import input_table
 from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.versions import leases, publishing
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from recordmill.transforms.numpy import opencv
 from tests.constants import constants
 from tests.every_kind import make
@@ -158,5 +158,5 @@ def every_kind(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> tupl
         version = publishing.live_version(str(folder / "out"))
         if version is None:
             return folder, build_every_kind(folder)
-    published = publishing.version_path(str(folder / "out"), version)
+    published = str(folder / "out" / "versions" / version)
     return folder, Published(published, read_manifest(published), is_new=True)

@@ -27,7 +27,7 @@ from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.errors import DatasetError, ExitCode
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.verify.verify import verify
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators

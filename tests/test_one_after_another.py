@@ -15,7 +15,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.leases import BUILD, Lease, hold
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests.messages import assert_names, raises

@@ -16,7 +16,7 @@ from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from recordmill.pipeline.versions import listing
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from recordmill.pipeline.versions.stores.base import OutputError
 from tests.constants import constants
 from tests.messages import assert_names, raises

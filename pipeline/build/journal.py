@@ -17,9 +17,10 @@ from recordmill.pipeline.build.metrics import of_version, write_metrics
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.versions import publishing
+from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.history import BUILD, FAILED, STOPPED, Entry, new_entry, note, public_message
 from recordmill.pipeline.versions.latest import now
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 
 if TYPE_CHECKING:
     from recordmill.pipeline.build.context.build_context import PlannedBuild
@@ -82,7 +83,7 @@ class Journal:
         if self.entry["name"] is None:
             self.entry["name"] = posixpath.basename(self._output.rstrip("/"))
             with suppress(UserError, OSError):
-                self.entry["name"] = getattr(publishing.live_manifest(self._output), "name", self.entry["name"])
+                self.entry["name"] = getattr(Base.read(self._output).live, "name", self.entry["name"])
         self.entry |= {
             "end": DRY_RUN if published is None and exit_code is ExitCode.PUBLISHED else ENDS.get(exit_code, FAILED),
             "exit_code": int(exit_code),

@@ -30,7 +30,7 @@ from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import Build, InputsChangedError, check_unchanged
 from recordmill.pipeline.build.publish.assemble import SERVING_FOLDER, assemble
 from recordmill.pipeline.build.publish.described import Described, describe_features
-from recordmill.pipeline.build.publish.same_version import find_version, same_as_live
+from recordmill.pipeline.build.publish.same_version import EarlierVersions, same_as_live
 from recordmill.pipeline.build.results.results import Results, collect
 from recordmill.pipeline.build.run_options import Stage
 from recordmill.pipeline.build.runners.job import JobFailedError
@@ -43,7 +43,7 @@ from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.build_folders import building_folder, end_uploads
-from recordmill.pipeline.versions.outcome import Published, undone
+from recordmill.pipeline.versions.publishing import Published, undone
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import is_local, open_store
 from recordmill.transforms.tensorflow.transform_graph import export_serving
@@ -174,7 +174,7 @@ class _Attempt:
     def _publish(self, results: Results, version: str, inputs: bytes) -> Published:
         """Assembles the version, lets the gate judge it, and publishes it. Raises: NothingMendedError."""
         build, plan, context, listener = self.build, self.plan, results.context, self.build.listener
-        before, digest = find_version(build, plan), hashlib.sha256(results.rejects_jsonl).hexdigest()
+        before, digest = EarlierVersions(build, plan).find(), hashlib.sha256(results.rejects_jsonl).hexdigest()
         if before is not None and digest in [file.get("sha256") for file in before.rejects.get("files", [])]:
             raise NothingMendedError(
                 f"the {len(results.rejects):,} rows that {before.version} rejected are rejected again: mend them; "

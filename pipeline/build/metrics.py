@@ -15,9 +15,9 @@ from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.safe_text import say
 from recordmill.pipeline.sources.faults import REASONS
+from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.latest import now
-from recordmill.pipeline.versions.outcome import Published
-from recordmill.pipeline.versions.publishing import live_manifest
+from recordmill.pipeline.versions.publishing import Published
 
 HELP = {
     "build_exit_code": "The exit code of the last build: docs/rebuilds.md.",
@@ -42,7 +42,7 @@ def write_metrics(path: str, entry: Mapping[str, Any], output: str) -> str | Non
     live = None
     try:
         with suppress(UserError, OSError):
-            live = live_manifest(output)
+            live = Base.read(output).live
         write_atomically(path, to_openmetrics(entry, live).encode())
     except OSError as error:
         return f"the metrics were not written: {error}"

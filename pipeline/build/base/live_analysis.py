@@ -258,8 +258,3 @@ def names_to_keep(spec: Spec, folder: Location, manifest: Manifest) -> Names:
 def keeps_ids(feature: Feature) -> bool:
     """Whether a feature's names keep their ids from the live version."""
     return isinstance(feature, NamedClasses) and feature.keeps_ids
-
-
-def continues(names: Names, before: Names) -> bool:
-    """Whether every name has its earlier id."""
-    return all(names.get(feature, ())[: len(words)] == words for feature, words in before.items())
