@@ -155,6 +155,7 @@ INSIDE_FUNCTIONS = {
     "recordmill.pipeline.build.beam.runners": "Google's clients",
     "recordmill.pipeline.build.beam.filesystem": "Beam",
     "recordmill.pipeline.build.build": "Beam and TensorFlow",
+    "recordmill.pipeline.build.journal": "Arrow, which an adoption does without",
     "recordmill.pipeline.cli.session": "TensorFlow and Beam",
     "recordmill.pipeline.compare.distributions": "Arrow",
     "recordmill.pipeline.forecast.forecast": "TensorFlow",

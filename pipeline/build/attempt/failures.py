@@ -27,35 +27,24 @@ class DiskError(UserError):
 
 
 def disk_error(error: BaseException, folder: str) -> DiskError | None:
-    """Returns the error as one line with its file, or else the folder; None if no disk caused it."""
-    chain = _chain(error)
-    if any(isinstance(cause, UserError) for cause in chain):
-        return None
-    for cause in chain:
-        for number, remedy in REMEDIES.items():
-            if _is_failure(cause, number):
-                path = _file(cause, number) or folder
-                return DiskError(f"{os.strerror(number)}: {path}: {remedy}, then run the same command")
-    return None
-
-
-def _chain(error: BaseException) -> list[BaseException]:
-    """Returns an error with its causes and contexts, the innermost first."""
-    chain: list[BaseException] = []
-    link: BaseException | None = error
-    while link is not None and link not in chain:
-        chain.append(link)
-        link = link.__cause__ or link.__context__
-    return chain[::-1]
-
-
-def _is_failure(error: BaseException, number: int) -> bool:
-    """Whether an error is a failure of this `errno`, by attribute or text.
+    """Returns the error as one line with its file, or else the folder; None if no disk caused it.
 
     Beam 2.77 brings only the text of another process' traceback, TensorFlow 2.21's `OpError` and Arrow's errors only
     the operating system's words, and `shutil.Error` a list of texts.
     """
-    return getattr(error, "errno", None) == number or os.strerror(number) in str(error)
+    chain: list[BaseException] = []  # with causes and contexts, the innermost first
+    link: BaseException | None = error
+    while link is not None and link not in chain:
+        chain.insert(0, link)
+        link = link.__cause__ or link.__context__
+    if any(isinstance(cause, UserError) for cause in chain):
+        return None
+    for cause in chain:
+        for number, remedy in REMEDIES.items():
+            if getattr(cause, "errno", None) == number or os.strerror(number) in str(cause):
+                path = _file(cause, number) or folder
+                return DiskError(f"{os.strerror(number)}: {path}: {remedy}, then run the same command")
+    return None
 
 
 def _file(error: BaseException, number: int) -> str | None:
