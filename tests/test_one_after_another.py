@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.pipeline.build.base.inherited import SpanError
+from recordmill.pipeline.build.base.live_analysis import SpanError
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split

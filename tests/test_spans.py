@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from tensorflow.train import Example
 
-from recordmill.pipeline.build.base.inherited import SpanError
+from recordmill.pipeline.build.base.live_analysis import SpanError
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.make_version import NothingMendedError

@@ -13,8 +13,7 @@ from pathlib import Path
 from recordmill.pipeline.build.attempt import attempts
 from recordmill.pipeline.build.attempt.failures import disk_error
 from recordmill.pipeline.build.attempt.reject_limits import RejectLimits
-from recordmill.pipeline.build.base.inherited import read_spans
-from recordmill.pipeline.build.base.live_analysis import LearnedAnewError
+from recordmill.pipeline.build.base.live_analysis import LearnedAnewError, read_spans
 from recordmill.pipeline.build.beam.filesystem import use_options
 from recordmill.pipeline.build.beam.jobs import is_counted, learn, run_job
 from recordmill.pipeline.build.beam.placement import place

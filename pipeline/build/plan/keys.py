@@ -14,8 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from recordmill.pipeline.build.base.inherited import Inherited, SpanError, inherit
-from recordmill.pipeline.build.base.live_analysis import package_versions
+from recordmill.pipeline.build.base.live_analysis import Inherited, SpanError, inherit, package_versions
 from recordmill.pipeline.build.inputs import span_sources
 from recordmill.pipeline.build.inputs.span_sources import BASE, COMPACT, ListedSpan, SpanSource, digest_of
 from recordmill.pipeline.build.run_options import RunOptions

@@ -12,7 +12,7 @@ from typing import Any
 
 from recordmill.pipeline.build.analysis.tokenizers import tokenizer
 from recordmill.pipeline.build.base import live_analysis
-from recordmill.pipeline.build.base.inherited import files_of, kept_shards
+from recordmill.pipeline.build.base.live_analysis import kept_shards
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS
 from recordmill.pipeline.build.context.reports import shard_of
 from recordmill.pipeline.build.publish.described import Described, tfds_files, tft_files
@@ -20,7 +20,7 @@ from recordmill.pipeline.build.results.results import Results
 from recordmill.pipeline.build.summaries.look import STATISTICS, full_buckets
 from recordmill.pipeline.build.worker.build_shard import write_empty_shard
 from recordmill.pipeline.dataset import profile
-from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, renamed, span_file
+from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, renamed, span_file, span_of_file
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, Split, index_bytes
 from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.dataset.version import read_words
@@ -102,7 +102,7 @@ def _take_over(
     for group, shard in kept_shards(base, spans, layout).items():
         split, number = layout.shard_of_group(group)
         shards[group] = files.shard(shard, renamed(shard, results.context.name, split, number, layout.shards[split]))
-    files.files(files_of(base, spans))
+    files.files([path for path in base.files if span_of_file(path) in spans])
     if files.note:
         on_note(files.note)
     return shards, files.entries

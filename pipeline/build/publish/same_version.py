@@ -4,7 +4,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from recordmill.pipeline.build.base.live_analysis import ANALYSIS, graph_digest, names_to_keep
+from recordmill.pipeline.build.base.live_analysis import ANALYSIS, continues, graph_digest, names_to_keep
 from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.plan.under_way import Build
@@ -57,9 +57,8 @@ class EarlierVersions:
             return False
         with suppress(UserError):  # a build never goes back to a damaged version
             folder = self.build.base.folder_of(version.version)
-            kept, names = plan.given.inherited.names, names_to_keep(plan.spec, folder, version)
-            keeps_ids = all(names.get(feature, ())[: len(words)] == words for feature, words in kept.items())
-            return self.build.holds(folder, plan) and keeps_ids
+            names = names_to_keep(plan.spec, folder, version)
+            return self.build.holds(folder, plan) and continues(names, plan.given.inherited.names)
         return False
 
 
