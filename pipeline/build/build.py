@@ -56,12 +56,11 @@ def build(
         options: where and how the build runs.
         listener: callbacks.
 
-    Raises:
-        GateBreachedError: the version is held back; the error's `published` has its folder and manifest. The same build
-            raises it again, without repeating the work, until the version is approved or rejected.
-        UserError: one clear line: a RunnerError, SourceError, OutputError, NoSpaceError, DiskError, LeaseLostError,
-            InputsChangedError, TooManyRejectsError, NothingToPublishError, NothingMendedError, ReconcileError, or a
-            WorkerError. The live version stays live, and the next build continues the finished work.
+    Raises: GateBreachedError: the version is held back; the error's `published` has its folder and manifest. The same
+    build raises it again, without repeating the work, until the version is approved or rejected. UserError: one clear
+    line: a RunnerError, SourceError, OutputError, NoSpaceError, DiskError, LeaseLostError, InputsChangedError,
+    TooManyRejectsError, NothingToPublishError, NothingMendedError, ReconcileError, or a WorkerError. The live version
+    stays live, and the next build continues the finished work.
     """
     journal = Journal(output, options)
     try:

@@ -47,9 +47,7 @@ class KeptFiles:
     def shard(self, shard: Shard, own: Shard) -> Shard:
         """Keeps a shard and its indexes, on a disk under the names of `own`; returns the shard for the new manifest.
 
-        Raises:
-            DatasetError: a file is missing or has a wrong size.
-            OSError: a file can be neither linked nor copied.
+        Raises: DatasetError: a file is missing or has a wrong size. OSError: a file can be neither linked nor copied.
         """
         if not self._store.links:
             return replace(shard, version=shard.version or self._base.version)

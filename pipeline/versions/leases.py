@@ -111,9 +111,8 @@ class Lease:
     def check(self) -> None:
         """Checks that this process still holds the lease.
 
-        Raises:
-            LeaseLostError: another process took it over, or the output is gone.
-            OutputError: the store cannot be read.
+        Raises: LeaseLostError: another process took it over, or the output is gone. OutputError: the store cannot be
+        read.
         """
         holder = _holder(self._store.read_tagged(_path(self.name)))
         if holder is None:

@@ -37,10 +37,8 @@ MOST_SAME = 16  # newest source keys in `LATEST`
 def check_output(output: str, but: Collection[str] = ()) -> None:
     """Refuses an output that is not writable or holds files other than a dataset's, and `but`; writes nothing.
 
-    Raises:
-        OutputError: its URL's store is unknown; it cannot be reached or written, or holds files but no dataset; or its
-            `LATEST` is not a file.
-        DatasetError: `versions` is a link out of it.
+    Raises: OutputError: its URL's store is unknown; it cannot be reached or written, or holds files but no dataset; or
+    its `LATEST` is not a file. DatasetError: `versions` is a link out of it.
     """
     if not output:
         raise OutputError("the output's name is empty: name a folder or a URL")
@@ -136,9 +134,8 @@ def publish(base: Base, assembled: str, manifest: Manifest, lease: Lease, *, liv
     In a local output its folder becomes the version's. In a bucket some files may exist under this build's claim. The
     manifest gets its number, and a new name if its name is taken.
 
-    Raises:
-        LeaseLostError: another process took over; the version was not published.
-        UnsettledOutputError: the output no longer holds `base`. OutputError: it cannot be written.
+    Raises: LeaseLostError: another process took over; the version was not published. UnsettledOutputError: the output
+    no longer holds `base`. OutputError: it cannot be written.
     """
     store, name = open_store(base.output), manifest.version
     for version in free_names(name):
@@ -225,8 +222,7 @@ def make_live(store: Store, choose: Choose, *, mend: bool = False) -> Moved:
     `choose` is called again after each lost race. `mend` is for a rollback: a broken `LATEST` counts as missing, and
     the inputs of newer versions that were or may have been live are remembered as rolled back.
 
-    Raises:
-        OutputError: the version was removed, or `LATEST` cannot be written.
+    Raises: OutputError: the version was removed, or `LATEST` cannot be written.
     """
     steps = list[Moved]()
 

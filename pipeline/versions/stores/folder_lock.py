@@ -28,10 +28,8 @@ LOCKS = Path("/proc/locks")  # Linux
 def take_lock(folder: Path) -> int:
     """Waits for the lock of a folder; returns its descriptor.
 
-    Raises:
-        UnsettledOutputError: another process does not release it.
-        OutputError: the file is another user's and too widely accessible, or a pipe, or has a second name.
-        OSError: the folder cannot be written.
+    Raises: UnsettledOutputError: another process does not release it. OutputError: the file is another user's and too
+    widely accessible, or a pipe, or has a second name. OSError: the folder cannot be written.
     """
     path, began, is_noted = folder / LOCK_FILE, time.monotonic(), False
     while (descriptor := _try(path)) is None:
