@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.dataset import open_dataset
-from recordmill.pipeline.build.attempt.reject_limits import RejectPlaces
+from recordmill.pipeline.build.attempt.failures import RejectPlaces
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.plan import plan as plan

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recordmill.pipeline.build.attempt import attempts
-from recordmill.pipeline.build.attempt.failures import disk_error
-from recordmill.pipeline.build.attempt.reject_limits import RejectLimits
+from recordmill.pipeline.build.attempt.failures import RejectLimits, disk_error
 from recordmill.pipeline.build.base.live_analysis import LearnedAnewError, read_spans
 from recordmill.pipeline.build.beam.filesystem import use_options
 from recordmill.pipeline.build.beam.jobs import is_counted, learn, run_job
