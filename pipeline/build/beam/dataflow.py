@@ -39,6 +39,7 @@ REQUEST_SECONDS = 60.0
 OLD_JOB_SECONDS = 600.0  # the service takes minutes to end a job's machines
 UNLISTED_SECONDS = 10.0  # the service lists a job within this time if its driver stopped during the submission
 REFUSED = "REFUSED"
+AWAY: tuple[type[Exception], ...] = (ServerError, TooManyRequests, TransportError, RequestException)
 ENDED = {"DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED", REFUSED}
 Proto = Any  # `google.cloud.dataflow.Job`; Google's packages have no types for mypy here
 Options = Mapping[str, Any]  # Beam's options by their names, without default values
@@ -380,12 +381,12 @@ class _Jobs:
 def _refusals(*away: type[Exception]) -> Iterator[None]:
     """Turns an error of the service or the network into one line.
 
-    Raises: NoAnswerError: an error of the network or in `away`, or of credentials: their renewal may fail for a moment.
+    Raises: NoAnswerError: an error of `AWAY` or `away`, or of credentials: their renewal may fail for a moment.
     RunnerError: the service refuses the request.
     """
     try:
         yield
-    except (ServerError, TooManyRequests, TransportError, RequestException, *away) as error:
+    except AWAY + away as error:
         raise NoAnswerError(f"Dataflow does not answer: {redacted(str(error))}") from error
     except GoogleAPICallError as error:
         raise RunnerError(f"Dataflow refuses: {redacted(str(error.message))}") from error

@@ -146,8 +146,11 @@ def _resolve(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> 
         raise find.DuplicatesError(counts.refusal(planned, chunks, found, contents))
     if planned.hashed_images():
         write_report(planned.workspace, counts.NEAR, counts.published(found, planned.layout.splits, contents))
-    made = {"drop": {"dropped": decisions.DROPPED}, "same_split": {"moved": decisions.MOVED}}.get(action, {})
-    return replace(planned, decisions=replace(planned.decisions, **made))
+    if action == "drop":
+        return replace(planned, decisions=replace(planned.decisions, dropped=decisions.DROPPED))
+    if action == "same_split":
+        return replace(planned, decisions=replace(planned.decisions, moved=decisions.MOVED))
+    return planned
 
 
 @composite
