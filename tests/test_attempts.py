@@ -12,7 +12,8 @@ from recordmill.pipeline.build import build as builds
 from recordmill.pipeline.build import make_version
 from recordmill.pipeline.build.attempt.attempts import Run
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.beam.runners import Runner, make_runner
+from recordmill.pipeline.build.beam.runner import Runner
+from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import leaving_error
 from recordmill.pipeline.build.plan.plan import make_plan

@@ -11,7 +11,7 @@ from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 from apache_beam.utils import interactive_utils
 
-from recordmill.pipeline.build.beam.runners import JobPipeline
+from recordmill.pipeline.build.beam.runner import JobPipeline
 from recordmill.pipeline.build.beam.steps import ListChunks, read_chunk
 from recordmill.pipeline.build.context.build_context import PAGE_CHUNKS, ChunkPages
 from recordmill.pipeline.build.context.reports import read_report

@@ -14,7 +14,7 @@ from recordmill import open_dataset
 from recordmill.pipeline.build.analysis.own_preprocessing import OwnPreprocessing, PreprocessingError
 from recordmill.pipeline.build.attempt import attempts
 from recordmill.pipeline.build.beam.jobs import learn
-from recordmill.pipeline.build.beam.runners import Runner
+from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.steps import UnreachableError
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.plan.plan import make_plan

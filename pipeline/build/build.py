@@ -158,7 +158,7 @@ def source_files(beam_options: Sequence[str] = (), *, passes_on: bool = False) -
     """
 
     def parsed() -> "PipelineOptions":
-        from recordmill.pipeline.build.beam.runners import parse_options
+        from recordmill.pipeline.build.beam.runner import parse_options
 
         return parse_options(beam_options, passes_on=passes_on)
 

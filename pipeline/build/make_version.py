@@ -16,7 +16,8 @@ from recordmill.pipeline.build.base.live_analysis import LearnedAnewError, read_
 from recordmill.pipeline.build.beam.filesystem import use_options
 from recordmill.pipeline.build.beam.jobs import is_counted, learn, run_job
 from recordmill.pipeline.build.beam.placement import place
-from recordmill.pipeline.build.beam.runners import Runner, make_runner
+from recordmill.pipeline.build.beam.runner import Runner
+from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.beam.steps import probe_workers
 from recordmill.pipeline.build.context.arrow_files import FileDigests
 from recordmill.pipeline.build.context.build_context import PlannedBuild

@@ -23,7 +23,7 @@ from google.auth.exceptions import GoogleAuthError, TransportError
 from google.cloud import dataflow as api
 from requests import RequestException
 
-from recordmill.pipeline.build.beam.runners import JobPipeline, Runner, parse_options
+from recordmill.pipeline.build.beam.runner import JobPipeline, Runner, parse_options
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import raising_left_error
 from recordmill.pipeline.build.run_options import Listener, RunOptions

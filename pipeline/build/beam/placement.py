@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.build.beam import steps
-from recordmill.pipeline.build.beam.runners import Runner
+from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.steps import Keep, Send, Step, composite
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions
 from recordmill.pipeline.build.context.reports import read_report, write_report

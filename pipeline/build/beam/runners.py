@@ -1,13 +1,11 @@
-"""A build's runner, which runs its jobs one after another: the local one, with private servers, and Flink's.
+"""The runners of a build by their names: the local one, with private servers, and Flink, by a job server.
 
 Beam 2.77 opens its servers on all interfaces without authentication, and they run code for their clients. So the
 workers of `--processes N` find their driver at Unix sockets in a folder of mode 0700, and the worker pool of
 `environment_type=LOOPBACK`, which runners call by TCP, listens on the loopback address.
 """
 
-import io
 import itertools
-import logging
 import os
 import re
 import secrets
@@ -17,27 +15,25 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, redirect_stderr
-from contextvars import ContextVar, copy_context
+from contextlib import contextmanager
 from functools import partial
 from types import FunctionType, SimpleNamespace
-from typing import Any, Self
+from typing import Any
 
 import apache_beam as beam
 import grpc
-from apache_beam import pipeline as pipelines
 from apache_beam.metrics import Metrics, MetricsFilter
-from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, PortableOptions, SetupOptions
+from apache_beam.options.pipeline_options import DirectOptions, PipelineOptions, PortableOptions
 from apache_beam.portability import python_urns
 from apache_beam.portability.api import beam_job_api_pb2
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner, worker_handlers
 from apache_beam.runners.portability.portable_runner import JobServiceHandle, PortableRunner
-from apache_beam.runners.runner import PipelineRunner, create_runner
+from apache_beam.runners.runner import create_runner
 from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
-from apache_beam.utils import interactive_utils
 from google.protobuf import json_format, text_format
 
+from recordmill.pipeline.build.beam.runner import JobPipeline, Runner, parse_options
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import DeadWorkerError, raising_left_error
 from recordmill.pipeline.build.run_options import Listener, RunOptions
@@ -45,17 +41,10 @@ from recordmill.pipeline.build.runners import child_process, worker_environment
 from recordmill.pipeline.build.runners.doctor import SystemCheck, describe, versions
 from recordmill.pipeline.build.runners.flink_cluster import EXCHANGES, FlinkCluster, option_names
 from recordmill.pipeline.build.runners.flink_job import FlinkJob, job_name
-from recordmill.pipeline.build.runners.job import RunnerError, failing_as_job, watched
+from recordmill.pipeline.build.runners.job import RunnerError, watched
 from recordmill.pipeline.errors import UserError, did_you_mean
 from recordmill.pipeline.parallel import cores
-from recordmill.pipeline.safe_text import HIDDEN
 
-OURS = {"runner": "--runner NAME", "direct_running_mode": "--processes N", "direct_num_workers": "--processes N"}
-"""Beam's options that Recordmill sets, each with the option to use instead."""
-_is_job = ContextVar("is_job", default=False)
-_is_in_ipython = interactive_utils.is_in_ipython
-interactive_utils.is_in_ipython = pipelines.is_in_ipython = lambda: not _is_job.get() and _is_in_ipython()
-"""In IPython Beam labels steps by the cell, and for that imports its data frames, which fail with pandas 3."""
 Listen = Callable[[str], int]
 FIT = re.compile(r"[\w/.+-]{1,70}", re.ASCII)
 """Temporary folders short enough for a socket: its path has at most 103 bytes on macOS, and gRPC reads it as a URL."""
@@ -63,105 +52,6 @@ SHORT = "/tmp"  # noqa: S108 - for a folder of mode 0700 in it
 WORKER_COMMAND = shlex.join([sys.executable, "-P", child_process.__file__])
 """The command of a worker (`runners.child_process`), without its driver's number."""
 NAMES = {"DirectRunner": "local", "DataflowRunner": "dataflow"}  # Beam's names for our runners
-
-
-class JobPipeline(beam.Pipeline):  # type: ignore[misc]
-    """A pipeline that Beam treats in IPython as elsewhere; other pipelines of the session keep Beam's way."""
-
-    def apply(self, *given: Any, **named: Any) -> Any:
-        return _as_job(super().apply, *given, **named)
-
-    def run(self, *given: Any, **named: Any) -> Any:
-        return _as_job(super().run, *given, **named)
-
-
-def _as_job(function: Callable[..., Any], *given: Any, **named: Any) -> Any:
-    context = copy_context()
-    context.run(_is_job.set, True)
-    return context.run(function, *given, **named)
-
-
-class Runner:
-    """Runs the jobs of a build; a context manager, which ends the processes that it started."""
-
-    probes_workers = True
-    """Runs a tiny job first, to check that workers reach the workspace; False if starting a job takes minutes."""
-
-    def __init__(
-        self, runner: PipelineRunner, options: PipelineOptions, attempts: int = 1, *, is_local: bool = False
-    ) -> None:
-        self.options, self.is_local, self._runner = options, is_local, runner
-        self.attempts = attempts
-        """The number of attempts at a build; `pipeline` raises `JobFailedError` where another attempt may succeed."""
-        self.threads = 0  # the number of threads of a worker's transform graph; 0 for one per core of the worker
-        self._build_key, self._listener, self._checks = "", Listener(), list[Callable[[], None]]()
-
-    def begin(self, build_key: str, listener: Listener, checks: Sequence[Callable[[], None]]) -> None:
-        """Prepares for an attempt at a build under this process's lease: ends jobs that a dead driver left.
-
-        `checks` are quick functions that raise a `UserError` to end a running job. Raises: UserError: jobs do not end.
-        """
-        self._build_key, self._listener, self._checks = build_key, listener, list(checks)
-
-    @contextmanager
-    def pipeline(self, planned: PlannedBuild) -> Iterator[beam.Pipeline]:
-        """Yields a pipeline, which runs at the end of the block.
-
-        Raises: WorkerError: a worker failed with a `UserError`; it replaces the runner's own error. JobFailedError: a
-        worker could not use the output, or the job failed otherwise, on a cluster.
-        """
-        failing = nullcontext() if self.is_local else failing_as_job()
-        job = JobPipeline(runner=self._runner, options=self.options)
-        with raising_left_error(planned.workspace), failing, job as pipeline:
-            yield pipeline
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        return None
-
-
-class _Options(PipelineOptions):  # type: ignore[misc]
-    """Beam's options with each view made once: a small build asks for 143, a tenth of its CPU time."""
-
-    def view_as(self, cls: type[PipelineOptions]) -> PipelineOptions:
-        views = self.__dict__.setdefault("_views", {})
-        if cls not in views:
-            views[cls] = super().view_as(cls)
-        return views[cls]
-
-
-def parse_options(arguments: Sequence[str], *, passes_on: bool = False) -> PipelineOptions:
-    """Parses Beam's options; refuses those that Beam would drop silently, or end the process for.
-
-    `passes_on` keeps unknown options among Beam's flags: a job server may know them.
-    """
-    if arguments and not arguments[0].startswith("--"):
-        raise RunnerError(f"the argument '{arguments[0]}' is one too many; Beam's options begin with --")
-    logging.getLogger(PipelineOptions.__module__).disabled = True  # it logs values; this function does not
-    try:
-        with redirect_stderr(io.StringIO()):  # argparse: its usage, a hundred lines, and the value
-            options = _Options(list(arguments), pipeline_type_check=False)
-            given = options.get_all_options(drop_default=True, retain_unknown_options=True)
-            known = options.get_all_options()
-    except SystemExit:
-        parts = [argument.partition("=") for argument in arguments]  # a value, after `=` or alone, may be a password
-        shown = (f"{name}{mark}{mark and HIDDEN}" if name[:2] == "--" else HIDDEN for name, mark, _ in parts)
-        raise RunnerError(f"Apache Beam does not take these options: {' '.join(shown)}") from None
-    for option in given:
-        if option not in known and not passes_on:
-            raise RunnerError(f"Apache Beam has no option --{option}{did_you_mean(option, known, '--{}')}")
-        if option in OURS and given[option] != "multi_threading":
-            raise RunnerError(f"--{option} belongs before the --: use `{OURS[option]}`")
-    setup = options.view_as(SetupOptions)
-    if setup.save_main_session:
-        raise RunnerError(
-            "--save_main_session is refused: it pickles the command's whole state into the job. Leave it out: the "
-            "modules that a spec names are sent as source"
-        )
-    setup.save_main_session = False  # Dataflow's default is True
-    return options
 
 
 def make_runner(options: RunOptions = RunOptions()) -> Runner:  # noqa: B008 - frozen

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import tensorflow as tf
 
-from recordmill.pipeline.build.beam.runners import Runner
+from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.context.build_context import ChunkPages, PlannedBuild
 from recordmill.pipeline.build.context.graph import install_user_code
 from recordmill.pipeline.build.context.reports import leaving_error
