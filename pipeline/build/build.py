@@ -13,7 +13,7 @@ from recordmill.pipeline.build.base.live_analysis import LearnedAnewError
 from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
 from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.journal import Journal
-from recordmill.pipeline.build.plan.plan import BuildPlan, check_free_space, make_plan
+from recordmill.pipeline.build.plan.plan import check_free_space, make_plan
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.publish.same_version import EarlierVersions
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
@@ -140,8 +140,11 @@ def _publish(build: Build, lease: leases.Lease, *, alone: bool, keeps_spans: boo
         run = os.path.join(building, plan.build_key[:16], "run")
         check_free_space(plan, run, holds_shards=is_local(build.output), holds_rows=True)
     build.listener.on_stage(Stage.LOAD)
+    paths = (*plan.spec.paths(), build.output, options.temp or "", options.work or "")
+    is_here = plan.given.code is None and options.runner == "local" and not options.beam_options  # code may open URLs
+    is_here = is_here and not any("://" in path for path in paths)
     with private_temporary_files():
-        with without_cloud_clients() if alone and _is_of_this_machine(build, plan) else nullcontext():
+        with without_cloud_clients() if alone and is_here else nullcontext():
             from recordmill.pipeline.build.make_version import make_version  # four seconds of CPU
 
         try:
@@ -165,11 +168,3 @@ def source_files(beam_options: Sequence[str] = (), *, passes_on: bool = False) -
     use_options(parsed)
     is_beams = any(option.startswith(STORE_OPTIONS) for option in beam_options)
     return BeamFiles() if is_beams else StoreFiles(BeamFiles())
-
-
-def _is_of_this_machine(build: Build, plan: BuildPlan) -> bool:
-    """Whether a build opens no URL; the user's code may open any."""
-    options = build.options
-    if plan.given.code is not None or options.runner != "local" or options.beam_options:
-        return False
-    return not any("://" in path for path in (*plan.spec.paths(), build.output, options.temp or "", options.work or ""))

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, Latest, Manifest
 from recordmill.pipeline.versions.base import awaits_approval
-from recordmill.pipeline.versions.forgotten import check_forgotten
+from recordmill.pipeline.versions.forgotten import read_forgotten
 from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.latest import compare_and_swap, rolls_back
 from recordmill.pipeline.versions.listing import HELD_BACK, find_among, marked, open_existing, there
 from recordmill.pipeline.versions.prune import remove_marked
 from recordmill.pipeline.versions.publishing import Choose, Moved, make_live, published
-from recordmill.pipeline.versions.stores.base import OutputError, Store
+from recordmill.pipeline.versions.stores.base import OutputError, Store, UnsettledOutputError
 
 
 def pin(output: str, wanted: str, reason: str = "") -> Manifest:
@@ -96,7 +96,10 @@ def approve(output: str, wanted: str | None = None, reason: str = "") -> Moved:
             remedy = f"build again to compare them, or run `recordmill versions approve {output} {chosen.version}`"
             compared = f"{chosen.version} was compared with {chosen.gate.get('live')}"
             raise OutputError(f"{compared}, but {live} is live: {remedy}")
-        check_forgotten(store, chosen.version)
+        forgotten = read_forgotten(store)
+        if forgotten.keys and not forgotten.are_left_out_of(chosen):
+            since = f"keys were forgotten in {store.url} since {chosen.version} was built"
+            raise UnsettledOutputError(f"{since}: build again")
         return chosen
 
     return _make_live("approve", store, reason, choose)
