@@ -45,7 +45,19 @@ def check_output(output: str, but: Collection[str] = ()) -> None:
     store = open_store(output)
     if is_local(output):
         for folder in (Path(store.url), Path(locate(store.url, VERSIONS_FOLDER))):
-            _check_writable(output, folder)
+            reason = None
+            try:
+                while not os.path.lexists(folder):
+                    folder = folder.parent
+                if not folder.is_dir():
+                    reason = "Not a directory"
+                elif not os.access(folder, os.W_OK | os.X_OK):
+                    read_only = os.statvfs(folder).f_flag & os.ST_RDONLY
+                    reason = "Read-only file system" if read_only else "Permission denied"
+            except OSError as error:
+                reason = error.strerror
+            if reason:
+                raise OutputError(f"the output {output} cannot be written: {reason}: {folder}")
     entries = store.children("")
     shown = [name for name in entries if not name.startswith(".") and name not in ("lost+found", *but)]
     if shown and not OURS & set(entries):
@@ -58,22 +70,6 @@ def check_output(output: str, but: Collection[str] = ()) -> None:
 def holds_dataset(store: Store) -> bool:
     """Whether the output holds files of a build."""
     return not OURS.isdisjoint(store.children(""))
-
-
-def _check_writable(output: str, folder: Path) -> None:
-    reason = None
-    try:
-        while not os.path.lexists(folder):
-            folder = folder.parent
-        if not folder.is_dir():
-            reason = "Not a directory"
-        elif not os.access(folder, os.W_OK | os.X_OK):
-            read_only = os.statvfs(folder).f_flag & os.ST_RDONLY
-            reason = "Read-only file system" if read_only else "Permission denied"
-    except OSError as error:
-        reason = error.strerror
-    if reason:
-        raise OutputError(f"the output {output} cannot be written: {reason}: {folder}")
 
 
 def published(store: Store) -> list[Manifest]:

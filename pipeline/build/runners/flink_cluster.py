@@ -53,7 +53,6 @@ driver shows no sign of life for a while: Flink checks that for a job attached t
 ATTEMPT = "RECORDMILL_ATTEMPT"
 """A variable of the workers' environment, different for each attempt: Flink reuses a dead worker's environment."""
 START_SECONDS = 120.0
-STOP_SECONDS = 5.0
 OLDEST_JAVA = 11
 # Beam's Java side reads private fields, which Java 17 refuses by default.
 OPENS = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "nio", "util")]
@@ -284,15 +283,9 @@ class JobServer:
 
     def stop(self) -> None:
         """Ends the server; may be called twice."""
-        if self._process is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._process = None
+        if self._process is not None:
+            child_process.end([self._process])
+            self._process = None
 
     def _reason(self) -> str:
         """Quotes the first error of the log, without rows, as no job was submitted yet."""
