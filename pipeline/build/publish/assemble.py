@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from recordmill.pipeline.build.analysis.tokenizers import tokenizer
@@ -41,13 +40,13 @@ def assemble(
     results: Results,
     output: str,
     described: Described,
-    version: str = "",
-    more: Mapping[str, bytes] = MappingProxyType({}),
-    on_note: Callable[[str], None] = lambda note: None,
+    version: str,
+    more: Mapping[str, bytes],
+    on_note: Callable[[str], None],
 ) -> Manifest:
     """Assembles a version from a finished job's shards and serving model; returns its manifest, to be written last.
 
-    It gets a name, unless its shards already lie in its folder, and the files of `more` by name.
+    It gets a name if `version` is empty, as it is unless its shards already lie in its folder, and the files of `more`.
 
     Raises: UserError: the user's function made labels without a class. DatasetError, OSError, OutputError: a file of a
     kept span is missing, or cannot be linked or copied.
