@@ -196,9 +196,9 @@ def choose(given: Given, keys: Keys, options: RunOptions) -> SpanChoice:
     base, spans = given.inherited.base, keys.spans
     if options.compact:
         sources = tuple(replace(each, span=COMPACT, member=each.span) for each in full)
-        members, each = {name: span.key for name, span in spans.items()}, spans.values()
-        digest = sha256_of(sorted(members.items()))
-        merged = Span(digest, {}, sum(span.files for span in each), sum(span.bytes for span in each), digest, members)
+        together, each = {name: span.key for name, span in spans.items()}, spans.values()
+        digest = sha256_of(sorted(together.items()))
+        merged = Span(digest, {}, sum(span.files for span in each), sum(span.bytes for span in each), digest, together)
         return SpanChoice(sources, {COMPACT: merged}, {}, base)
     kept = dict[str, Span]()
     for name, span in (base.spans if base else {}).items():  # whole and unchanged ones; of a merged one, every member
