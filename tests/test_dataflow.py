@@ -281,7 +281,7 @@ def test_a_dry_run(service: DataflowService, run: Callable[..., None]) -> None:
 def test_a_graph_that_the_service_refuses(service: DataflowService, run: Callable[..., None]) -> None:
     with raises(RunnerError, "refuses 10", "classes_file"):
         run()
-    assert service.requests == []
+    assert service.states() == []
 
 
 def test_an_option_that_no_build_can_have(service: DataflowService, run: Callable[..., None]) -> None:
