@@ -79,10 +79,9 @@ def forget(output: str, keys: Collection[bytes] = (), on_wait: OnWait = lambda _
     Without keys, removes the listed rows, which a rollback may have brought back. Waits for a running build, passed to
     `on_wait`. The history records the reason but not the keys.
 
-    Raises:
-        PackedError: the records hold several rows each; the next build skips the rows.
-        DatasetError: a file of the live version is damaged.
-        OutputError: the output has no live version (then the list is unchanged), cannot be written, or changed.
+    Raises: PackedError: the records hold several rows each; the next build skips the rows. DatasetError: a file of the
+    live version is damaged. OutputError: the output has no live version (then the list is unchanged), cannot be
+    written, or changed.
     """
     store = open_existing(output)
     if latest_of(store) is None:
@@ -160,6 +159,10 @@ class _Removal:
     rows: Sequence[StoredRow]
     rejects: Rejected
 
+    @property
+    def folder(self) -> str:
+        return str(version_folder(open_location(self.output), self.base.version))
+
     def publish(self, base: Base, lease: Lease) -> Manifest:
         """Assembles the version and makes it live without the gate: it has no new rows."""
         key = self.gone.rows_key(self.base.build_key)
@@ -173,26 +176,31 @@ class _Removal:
     def _assemble(self, assembled: Path, version: str, key: str) -> Manifest:
         assembled.mkdir(parents=True)
         self.store.claim(f"{VERSIONS_FOLDER}/{version}", attempt_name(key[:16]).encode())
-        kept = KeptFiles(self.output, self.base, str(assembled), version)
-        splits = {name: self._split(kept, name) for name in self.base.splits}
-        indexes = (path for shard in self.base.shards if shard.root is None for path in shard.paths[1:])
+        base, kept = self.base, KeptFiles(self.output, self.base, str(assembled), version)
+        splits = {name: self._split(kept, name) for name in base.splits}
+        indexes = (path for shard in base.shards if shard.root is None for path in shard.paths[1:])
         stale = [span_file(span, name) for span in self._touched for name in (REPORT, REJECTED)]
         rewritten = {*indexes, *SIDECARS, *self.rejects.files, *stale, *kept.entries}
-        kept.files([path for path in self.base.files if path not in rewritten])
+        kept.files([path for path in base.files if path not in rewritten])
         for path, data in self.rejects.files.items():
             path_within(assembled, path).write_bytes(data)
         own = [shard.file for split in splits.values() for shard in split.shards if shard.version is None]
+        lost, sources, source_key = self._count(self.rows), base.sources, forgetting.source_key_of(base)
+        if len(sources) == 1:  # else the rows' origins are unknown
+            sources = (_with_forgotten(sources[0], lost, self.rejects.removed),)
+        learned_of = (base.provenance.get(FORGOTTEN) or {}).get(LEARNED_OF, base.version)
+        provenance = {"source_key": self.gone.rows_key(source_key), FORGOTTEN: self.gone.entry(source_key, learned_of)}
         manifest = replace(
-            self.base,
+            base,
             version=version,
             build_key=key,
-            gate={**self.base.gate, "breaches": []} if self.base.gate else {},
+            gate={**base.gate, "breaches": []} if base.gate else {},
             splits=splits,
-            rows=_with_forgotten(self.base.rows, self._count(self.rows), self.rejects.removed),
-            sources=self._sources(),
-            spans={name: self._span(name, span) for name, span in self.base.spans.items()},
+            rows=_with_forgotten(base.rows, lost, self.rejects.removed),
+            sources=sources,
+            spans={name: self._span(name, span) for name, span in base.spans.items()},
             rejects=self.rejects.entry,
-            provenance=self._provenance(),
+            provenance={**base.provenance, **provenance},
             files=inventory(str(assembled), own, kept.entries),
         )
         return with_sidecars(manifest, assembled, self.output)
@@ -214,10 +222,8 @@ class _Removal:
                 shards.append(self._without(kept, name, number, shard, rows))
                 labels.update(_labels(self.base, [row.data for row in rows]))
                 continue
-            folder = str(version_folder(open_location(self.output), self.base.version))
-            whole = np.zeros(1, np.int64)  # read in one request
-            create = kept.made.create
-            with open_records(folder, shard, whole) as records, ShardWriter(own.file, own.index, create) as writer:
+            whole, create = np.zeros(1, np.int64), kept.made.create  # read in one request
+            with open_records(self.folder, shard, whole) as records, ShardWriter(own.file, own.index, create) as writer:
                 data = copy_without(records, writer, removed[path])
             labels.update(_labels(self.base, data))
             packs = self._packs(kept, shard, own, removed[path], data)
@@ -256,7 +262,7 @@ class _Removal:
     def _without(self, kept: KeptFiles, split: str, number: int, shard: Shard, rows: Sequence[StoredRow]) -> Shard:
         """Leaves records of an adopted file out of its split."""
         left = np.delete(np.arange(shard.records), [row.record for row in rows])
-        with open_records(str(version_folder(open_location(self.output), self.base.version)), rows[0].shard) as records:
+        with open_records(self.folder, rows[0].shard) as records:
             bits, size = records.bits_of(left), int(records.sizes(left).sum()) + len(left) * FRAME_BYTES
         path = shard_file(self.base.name, split, "kept", number, len(self.base.splits[split].shards))
         kept.made.write(path, bits)
@@ -274,19 +280,6 @@ class _Removal:
         written = self._count(row for row in self.rows if row.shard.span == name)
         rows = _with_forgotten(span.rows, written, self.rejects.by_span[name])
         return replace(span, key=self.gone.rows_key(span.key), rows=rows, members={})
-
-    def _sources(self) -> tuple[dict[str, Any], ...]:
-        """Returns the sources' counts; with several sources, the rows' origins are unknown."""
-        if len(self.base.sources) != 1:
-            return self.base.sources
-        (source,) = self.base.sources
-        return (_with_forgotten(source, self._count(self.rows), self.rejects.removed),)
-
-    def _provenance(self) -> dict[str, Any]:
-        before = self.base.provenance.get(FORGOTTEN) or {}
-        source_key = forgetting.source_key_of(self.base)
-        entry = self.gone.entry(source_key, before.get(LEARNED_OF, self.base.version))
-        return {**self.base.provenance, "source_key": self.gone.rows_key(source_key), FORGOTTEN: entry}
 
 
 def _labels(manifest: Manifest, records: Sequence[bytes]) -> Iterator[int]:

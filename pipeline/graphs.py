@@ -218,23 +218,18 @@ def check_model(data: bytes) -> Checked:
         model = read_saved_model(data)
     except Malformed:
         return Checked(("the file is not a SavedModel",))
-    return Checked((*_foreign(model, data), *_assets(model)), len(model.nodes))
-
-
-def _foreign(model: SavedModel, data: bytes) -> Iterator[str]:
     savers = {node.function for node in model.nodes if node.op in SAVING and _only_saves(model, data, node.function)}
     refused = [node for node in model.nodes if node.op not in ALLOWED]
     foreign = Counter(node.op for node in refused if node.op not in SAVING or node.function not in savers)
-    for op, count in sorted(foreign.items()):
-        yield f"the operation {op!r}, {count} times, is not allowed in a published graph"
-
-
-def _assets(model: SavedModel) -> Iterator[str]:
+    problems = [
+        f"the operation {op!r}, {n} times, is not allowed in a published graph" for op, n in sorted(foreign.items())
+    ]
     for asset in model.assets:
         try:
             check_inner(asset)
         except DatasetError as error:
-            yield f"a table's file: {error}"
+            problems.append(f"a table's file: {error}")
+    return Checked(tuple(problems), len(model.nodes))
 
 
 def _only_saves(model: SavedModel, data: bytes, function: str | None) -> bool:

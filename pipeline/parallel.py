@@ -78,3 +78,18 @@ def waiting_pair() -> tuple[socket.socket, socket.socket]:
     for end in pair:
         end.setblocking(True)
     return pair
+
+
+def take_lock(descriptor: int, path: str | Path, folder: int | None = None) -> int | None:
+    """Locks an open file by flock until it is closed; closes it and returns None if that fails.
+
+    Another process may hold the lock, or may have removed or replaced the file at `path`, in a `folder` by descriptor.
+    """
+    import fcntl  # not on Windows, where datasets are only read
+
+    with suppress(BlockingIOError, FileNotFoundError):
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.path.samestat(os.fstat(descriptor), os.stat(path, dir_fd=folder, follow_symlinks=False)):
+            return descriptor
+    os.close(descriptor)
+    return None

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.reader.rows import DamagedRecordError
     from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
     from recordmill.pipeline.verify.files import serving_model
-    from recordmill.pipeline.versions.outcome import GateBreachedError, Published
+    from recordmill.pipeline.versions.publishing import GateBreachedError, Published
     from recordmill.transforms.contract.stored import ArraySpec, Ragged
 
 __all__ = [
@@ -99,7 +99,7 @@ def _load(name: str) -> Any:
         case "RunOptions":
             from recordmill.pipeline.build import run_options as module
         case "GateBreachedError" | "Published":
-            from recordmill.pipeline.versions import outcome as module
+            from recordmill.pipeline.versions import publishing as module
         case "decodable":
             from recordmill.pipeline.build.images import transcode as module
         case "Spec" | "load_spec" | "parse_spec":

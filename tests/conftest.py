@@ -15,8 +15,7 @@ from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.inputs import input_table
 from recordmill.pipeline.dataset.manifest import read_manifest
 from recordmill.pipeline.versions import leases, publishing
-from recordmill.pipeline.versions.outcome import Published
-from recordmill.pipeline.versions.stores.traffic import TRAFFIC
+from recordmill.pipeline.versions.publishing import Published
 from recordmill.transforms.numpy import opencv
 from tests.constants import constants
 from tests.every_kind import make
@@ -135,12 +134,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
 
 
-@pytest.fixture(autouse=True)
-def no_requests_of_other_tests() -> None:
-    """Begins to count requests to stores anew."""
-    TRAFFIC.take()
-
-
 @pytest.fixture
 def short_patience() -> Iterator[None]:
     """Lets a process that wants a lease wait for a moment only."""
@@ -165,5 +158,5 @@ def every_kind(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> tupl
         version = publishing.live_version(str(folder / "out"))
         if version is None:
             return folder, build_every_kind(folder)
-    published = publishing.version_path(str(folder / "out"), version)
+    published = str(folder / "out" / "versions" / version)
     return folder, Published(published, read_manifest(published), is_new=True)

@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from recordmill import GateBreachedError, build, load_spec
-from recordmill.pipeline.build.attempt.reject_limits import TooManyRejectsError
+from recordmill.pipeline.build.attempt.failures import TooManyRejectsError
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.versions.acts import approve, reject, rollback
 from tests.pictures import photo, saved

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, read_manifest
-from recordmill.pipeline.versions import publishing
+from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.files import KeptFiles, inventory
 from recordmill.pipeline.versions.leases import Lease
 from recordmill.pipeline.versions.stores.open_store import is_local, open_bucket
@@ -51,7 +51,7 @@ def publish(
     made, manifest = assembled(folder, version)
     splits, known = dict(manifest.splits), {}
     if keep:
-        base = publishing.live_manifest(output)
+        base = Base.read(output).live
         assert base is not None
         kept = KeptFiles(output, base, str(made), version)
         for split in keep:

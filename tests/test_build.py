@@ -20,8 +20,7 @@ from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.dataset.placement import Layout, hash_keys
 from recordmill.pipeline.spec.features.image import Image
 from recordmill.pipeline.spec.model import Spec, parse_spec
-from recordmill.pipeline.versions.outcome import Published
-from recordmill.pipeline.versions.publishing import OutputError
+from recordmill.pipeline.versions.publishing import OutputError, Published
 from recordmill.pipeline.versions.stores.local import LocalStore
 from tests.messages import raises
 

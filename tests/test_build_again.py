@@ -13,7 +13,7 @@ from recordmill.pipeline.build.make_version import NothingMendedError
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.errors import UserError, code_of
 from recordmill.pipeline.spec.model import load_spec, parse_spec
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from tests.messages import raises
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from recordmill.pipeline.build.run_options import Listener
 from recordmill.pipeline.build.summaries.words import class_names
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions import acts
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from recordmill.pipeline.versions.stores.base import OutputError
 from tests.messages import assert_names, raises
 from tests.publish import make_live

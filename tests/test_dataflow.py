@@ -277,6 +277,13 @@ def test_a_dry_run(service: DataflowService, run: Callable[..., None]) -> None:
     assert service.requests == []
 
 
+@constants(dataflow, GRAPH_BYTES=10)
+def test_a_graph_that_the_service_refuses(service: DataflowService, run: Callable[..., None]) -> None:
+    with raises(RunnerError, "refuses 10", "classes_file"):
+        run()
+    assert service.states() == []
+
+
 def test_an_option_that_no_build_can_have(service: DataflowService, run: Callable[..., None]) -> None:
     with raises(RunnerError, "no option --max_num_worker;", "did you mean --max_num_workers"):
         run("--max_num_worker=3")

@@ -82,7 +82,7 @@ def test_a_killed_driver(
     assert set(service.states()[1:]) == {"JOB_STATE_DONE"}
     assert service.states()[0] == "JOB_STATE_CANCELLED"
     version = publishing.live_version(f"{bucket}/out")
-    there = read_manifest(open_location(publishing.version_path(f"{bucket}/out", version)))
+    there = read_manifest(open_location(f"{bucket}/out/versions/{version}"))
     here = build(load_spec(str(tmp_path / "dataset.yaml")), str(tmp_path / "local")).manifest
     assert there.splits == here.splits
     assert there.rows == here.rows == {"read": ROWS, "written": ROWS, "rejected": 0, "duplicates": 0}

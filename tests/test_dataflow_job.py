@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from recordmill.pipeline.build.runners import dataflow
+from recordmill.pipeline.build.beam import dataflow
 from recordmill.pipeline.build.runners.job import RunnerError
 from tests.messages import assert_names, raises
 
@@ -32,17 +32,6 @@ def test_a_jobs_name(spec: str, name: str) -> None:
 @pytest.mark.parametrize("name", ["recordmill-emoji-4f1c9a2f", "other-emoji-4f1c9a2e", "recordmill-4f1c9a2e-2"])
 def test_a_job_of_another_build(name: str) -> None:
     assert not dataflow.is_job_of(name, KEY)
-
-
-def test_a_jobs_page() -> None:
-    page = "https://console.cloud.google.com/dataflow/jobs/europe-west1/2026-1"
-    assert dataflow.console_url("europe-west1", "2026-1") == page
-
-
-def test_a_graph_that_the_service_refuses() -> None:
-    dataflow.check_graph(9_999_999)
-    with raises(RunnerError, "10,000,000 bytes", "classes_file"):
-        dataflow.check_graph(10_000_000)
 
 
 @pytest.mark.parametrize(("messages", "cause"), [

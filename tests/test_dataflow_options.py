@@ -2,9 +2,9 @@
 
 import pytest
 
+from recordmill.pipeline.build.beam import dataflow
 from recordmill.pipeline.build.beam.dataflow import DataflowRunner
 from recordmill.pipeline.build.run_options import RunOptions
-from recordmill.pipeline.build.runners import dataflow
 from recordmill.pipeline.build.runners.job import RunnerError
 from tests.messages import raises
 
@@ -34,9 +34,9 @@ def test_a_bad_folder(name: str, folder: str) -> None:
         dataflow.check(GIVEN | {name: folder})
 
 
-@pytest.mark.parametrize("name", dataflow.REFUSED)
+@pytest.mark.parametrize("name", dataflow.REFUSED_OPTIONS)
 def test_a_refused_option(name: str) -> None:
-    with raises(RunnerError, f"--{name} ", "refused", dataflow.REFUSED[name]):
+    with raises(RunnerError, f"--{name} ", "refused", dataflow.REFUSED_OPTIONS[name]):
         dataflow.check(GIVEN | {name: "a"})
 
 

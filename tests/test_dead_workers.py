@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from recordmill.pipeline.build.attempt.failures import Watch
 from recordmill.pipeline.build.context.reports import DeadWorkerError
+from recordmill.pipeline.cli.session import Watch
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.versions.history import read_history
 from tests.forked import python, start_python, wait_until, wait_until_ended

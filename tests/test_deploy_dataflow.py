@@ -12,7 +12,7 @@ import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
 from deploy.dataflow import launcher
-from recordmill.pipeline.build.runners import dataflow
+from recordmill.pipeline.build.beam import dataflow
 from tests.messages import raises
 
 FOLDER = Path(__file__).parents[1] / "deploy" / "dataflow"

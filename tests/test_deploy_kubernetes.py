@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from recordmill.pipeline.build.beam import worker_pool
-from recordmill.pipeline.build.runners.flink_cluster import POOL
-from recordmill.pipeline.build.runners.job_server import pair_for
+from recordmill.pipeline.build.runners.flink_cluster import POOL, pair_for
 from recordmill.pipeline.spec.model import load_spec
 from tests.deployed import DEPLOY, check
 

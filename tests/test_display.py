@@ -16,7 +16,7 @@ from recordmill.pipeline.cli.session import LOOKING, Display, State
 from recordmill.pipeline.cli.show import print_published
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 from recordmill.pipeline.facts.version import learned_from_rejects
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from recordmill.pipeline.versions.stores.local import LocalStore
 from tests.forked import wait_until
 from tests.messages import assert_names

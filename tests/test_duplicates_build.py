@@ -14,7 +14,7 @@ from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.cli.screen import Screen
 from recordmill.pipeline.cli.show import print_published
 from recordmill.pipeline.spec.model import Spec, parse_spec
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from tests.messages import assert_names, raises
 from tests.opened import opened
 from tests.pictures import photo, saved

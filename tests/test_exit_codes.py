@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
     [
         ("recordmill.pipeline.errors.UserError", 1),
         ("recordmill.pipeline.build.attempt.failures.DiskError", 1),
-        ("recordmill.pipeline.build.attempt.reject_limits.TooManyRejectsError", 5),
+        ("recordmill.pipeline.build.attempt.failures.TooManyRejectsError", 5),
         ("recordmill.pipeline.build.plan.under_way.InputsChangedError", 75),
         ("recordmill.pipeline.versions.leases.LeaseLostError", 75),
         ("recordmill.pipeline.versions.stores.base.UnsettledOutputError", 75),

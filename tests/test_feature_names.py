@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from recordmill import UserError, build, open_dataset, parse_spec
 from recordmill.keras import servable
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from tests.messages import raises
 from tests.tables import write_jsonl
 

@@ -15,11 +15,11 @@ from recordmill.pipeline.build.build import build, source_files
 from recordmill.pipeline.build.inputs import input_table
 from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.plan.under_way import Build, InputsChangedError, check_unchanged
-from recordmill.pipeline.build.publish.same_version import find_version
+from recordmill.pipeline.build.publish.same_version import EarlierVersions
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import load_spec
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from tests.constants import constants
 from tests.messages import raises
 from tests.opened import opened
@@ -120,7 +120,7 @@ def test_other_content_of_equal_size_and_time_is_seen(copy: Path, change: Change
     assert begun(copy).done is None
     changed = begun(copy)
     plan = changed.plan()
-    assert (plan.source_key != before, find_version(changed, plan)) == (True, None)
+    assert (plan.source_key != before, EarlierVersions(changed, plan).find()) == (True, None)
 
 
 def read_by(build: Build) -> set[str]:

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from recordmill.pipeline.dataset.manifest import Manifest
-from recordmill.pipeline.versions import publishing
+from recordmill.pipeline.versions.base import Base
 from tests import emulators
 from tests.flink_cluster import (
     CGROUPS,
@@ -97,7 +97,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def published(output: Path | str) -> Manifest:
-    manifest = publishing.live_manifest(str(output))
+    manifest = Base.read(str(output)).live
     assert manifest is not None
     return manifest
 

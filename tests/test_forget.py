@@ -25,6 +25,7 @@ from recordmill.pipeline.spec.model import load_spec
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.acts import reject
+from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.forgotten import Forgotten, read_forgotten
 from recordmill.pipeline.versions.history import read_history
 from recordmill.pipeline.versions.listing import list_versions
@@ -75,7 +76,7 @@ def keys(output: str, version: str | None = None) -> list[bytes]:
 
 
 def test_the_rows_are_gone_at_once_and_all_others_are_there(output: str) -> None:
-    before = publishing.live_manifest(output)
+    before = Base.read(output).live
     assert before is not None
     done = forget(output, GONE)
     assert (done.rows, done.rejects, done.unknown, done.is_new) == (3, 0, (), True)
@@ -155,7 +156,7 @@ def test_purge_removes_the_versions_that_hold_them(output: str, capsys: pytest.C
     assert [version.manifest.version for version in list_versions(output)] == [live]
     assert verify(output).findings.problems == []
     records = {name for name in open_store(output).sizes("versions") if "tfrecord" in name and live not in name}
-    manifest = publishing.live_manifest(output)
+    manifest = Base.read(output).live
     assert manifest is not None
     referred = {
         f"versions/{s.version}/{s.file}" for split in manifest.splits.values() for s in split.shards if s.version

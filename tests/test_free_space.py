@@ -28,7 +28,7 @@ from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import parse_spec
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from recordmill.pipeline.versions.stores.base import OutputError
 from tests.messages import assert_names, raises
 from tests.tables import tar, write

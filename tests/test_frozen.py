@@ -24,7 +24,7 @@ from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.graphs import UnsafeGraphError
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import load_spec, parse_spec
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.local import LocalStore
 from tests.messages import assert_names, raises

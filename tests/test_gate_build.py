@@ -16,7 +16,7 @@ from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.spec.gate import Gate
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.acts import approve, rollback
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from recordmill.pipeline.versions.stores.base import OutputError
 from tests.messages import assert_names, raises
 

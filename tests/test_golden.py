@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from tests.conftest import build_every_kind
 
 PATTERNS = ("kinds-*", "transform_fn/assets/*", "tokenizers/*", "*.json", "*.txt")

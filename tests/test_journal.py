@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from recordmill import RunOptions, build, parse_spec
-from recordmill.pipeline.build.journal import Journal
-from recordmill.pipeline.build.metrics import to_openmetrics, write_metrics
+from recordmill.pipeline.build.journal import Journal, to_openmetrics, write_metrics
 from recordmill.pipeline.build.run_options import Listener, Stage
 from recordmill.pipeline.dataset.manifest import Span
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.versions.history import public_message, read_history, within
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from tests.messages import assert_names, raises
 from tests.test_publishing import manifest, publish
 

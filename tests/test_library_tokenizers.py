@@ -25,7 +25,7 @@ from recordmill.pipeline.build.texts import encode as text_encoding
 from recordmill.pipeline.build.texts.encode import RowEncoder
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from recordmill.transforms.contract.bounds import TOKENIZED
 from recordmill.transforms.contract.kinds.pair import PairOptions
 from recordmill.transforms.contract.kinds.text import TextOptions

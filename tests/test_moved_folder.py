@@ -20,7 +20,7 @@ from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.pipeline.verify.parity import with_parity
 from recordmill.pipeline.verify.verify import verify
-from recordmill.pipeline.versions.outcome import GateBreachedError, Published
+from recordmill.pipeline.versions.publishing import GateBreachedError, Published
 from tests.opened import opened
 from tests.pictures import photo, saved
 

@@ -27,8 +27,7 @@ from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.errors import DatasetError, ExitCode
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.verify.verify import verify
-from recordmill.pipeline.versions.history import read_history
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators
@@ -121,12 +120,6 @@ def test_an_image_in_a_bucket_costs_one_request(
         images, 1
     )
     assert not [line for line in asked if "HEAD " in line]
-    counted = there.manifest.provenance["asked"]["get"]
-    assert counted["requests"] >= len(files)
-    assert "retries" not in counted
-    assert counted["bytes"] >= sum(map(len, files.values()))
-    assert read_history(str(tmp_path / "out"))[-1]["asked"]["get"] == counted
-    assert f">{counted['requests']:,} requests" in Path(there.folder, "report.html").read_text()
 
 
 @pytest.fixture

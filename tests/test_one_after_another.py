@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from recordmill.pipeline.build.base.inherited import SpanError
+from recordmill.pipeline.build.base.live_analysis import SpanError
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
@@ -15,7 +15,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.leases import BUILD, Lease, hold
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests.messages import assert_names, raises

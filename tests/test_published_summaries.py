@@ -8,7 +8,7 @@ import pytest
 
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.spec.model import parse_spec
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 
 SPEC = """
 name: notes

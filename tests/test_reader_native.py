@@ -14,7 +14,7 @@ from recordmill.augment import MixUp, RandomFlip
 from recordmill.pipeline.reader.batches import SplitSource
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.tf_data import native_tf_data
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from tests import hand_made
 from tests.messages import raises
 from tests.opened import opened

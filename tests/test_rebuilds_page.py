@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from recordmill import DatasetError, open_dataset
-from recordmill.pipeline.build.journal import DRY_RUN, ENDS, Journal
-from recordmill.pipeline.build.metrics import HELP
+from recordmill.pipeline.build.journal import DRY_RUN, ENDS, HELP, Journal
 from recordmill.pipeline.build.run_options import RunOptions, Stage
 from recordmill.pipeline.dataset.manifest import Latest
 from recordmill.pipeline.errors import ExitCode

@@ -12,7 +12,7 @@ from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.run_options import Listener, Stage
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.acts import rollback
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from tests.messages import assert_names
 
 SPEC = """

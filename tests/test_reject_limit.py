@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.build.attempt.reject_limits import RejectLimits, TooManyRejectsError
+from recordmill.pipeline.build.attempt.failures import RejectLimits, TooManyRejectsError
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.context.reports import LOOK_REPORTS, chunk_step, shard_step, write_rejects, write_report
 from recordmill.pipeline.build.plan.keys import key_parts

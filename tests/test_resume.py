@@ -20,7 +20,7 @@ from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.build_folders import building_folder, builds, remove_build, remove_run
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from recordmill.pipeline.versions.stores.local import LocalStore
 from tests.messages import assert_names, raises
 

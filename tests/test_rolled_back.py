@@ -17,8 +17,8 @@ from recordmill.pipeline.versions.acts import approve, reject, rollback
 from recordmill.pipeline.versions.history import read_history
 from recordmill.pipeline.versions.latest import latest_of
 from recordmill.pipeline.versions.listing import list_versions
-from recordmill.pipeline.versions.outcome import GateBreachedError, Published
 from recordmill.pipeline.versions.prune import prune
+from recordmill.pipeline.versions.publishing import GateBreachedError, Published
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators
 from tests.messages import assert_names, raises

@@ -20,22 +20,20 @@ from recordmill.pipeline.build.build import run
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.build.runners import worker_environment as environments
 from recordmill.pipeline.build.runners.flink_cluster import (
+    PAIRS,
     FlinkCluster,
     FlinkOptions,
+    JobServer,
     find_jar,
+    find_java,
     flink_presets,
     free_slots,
+    java_version,
     with_presets,
     worker_environment,
 )
 from recordmill.pipeline.build.runners.flink_job import FlinkRest
 from recordmill.pipeline.build.runners.job import RunnerError
-from recordmill.pipeline.build.runners.job_server import (
-    PAIRS,
-    JobServer,
-    find_java,
-    java_version,
-)
 from recordmill.pipeline.spec.model import Spec
 from tests.constants import constants
 from tests.fake_flink import FakeFlink, fake_flink
@@ -144,7 +142,7 @@ time.sleep(600)
 """
 DRIVER = """
 import sys, time
-from recordmill.pipeline.build.runners.job_server import JobServer
+from recordmill.pipeline.build.runners.flink_cluster import JobServer
 server = JobServer([sys.executable, "-c", sys.argv[1], "{port}"], sys.argv[2])
 server.start()
 print(server.endpoint, flush=True)

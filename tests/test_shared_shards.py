@@ -18,6 +18,7 @@ from recordmill.pipeline.dataset.file_names import shard_paths
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard, read_latest
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions import publishing
+from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.files import needs_of, shared_bytes
 from recordmill.pipeline.versions.listing import held, list_versions
 from recordmill.pipeline.versions.prune import prune
@@ -189,7 +190,7 @@ def test_what_is_held_for_a_build_stays_with_all_that_it_needs(output: str, tmp_
 
 @pytest.mark.nightly
 def test_a_version_whose_shards_were_removed_is_not_published(bucket: str, tmp_path: Path) -> None:
-    live = publishing.live_manifest(bucket)
+    live = Base.read(bucket).live
     assert live is not None
     (shard, *_) = live.splits["train"].shards
     open_store(bucket).delete(f"versions/{FIRST}/{shard.file}")

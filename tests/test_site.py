@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from tests import hand_made
 from tests.emulators import free_port
 

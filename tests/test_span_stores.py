@@ -12,7 +12,7 @@ from recordmill import open_dataset
 from recordmill.pipeline.dataset.manifest import Manifest, Shard
 from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.verify.verify import verify
-from recordmill.pipeline.versions import publishing
+from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.stores.open_store import open_store
 from tests import emulators, sharing
 from tests.forked import recordmill
@@ -49,7 +49,7 @@ class Dataset:
         result = recordmill(*command, cwd=self._folder)
         assert result.returncode == expected, (result.stdout, result.stderr)
         assert verify(self.output).is_whole
-        manifest = publishing.live_manifest(self.output)
+        manifest = Base.read(self.output).live
         assert manifest is not None
         return manifest
 

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 from tensorflow.train import Example
 
-from recordmill.pipeline.build.base.inherited import SpanError
+from recordmill.pipeline.build.base.live_analysis import SpanError
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.make_version import NothingMendedError
@@ -28,7 +28,7 @@ from recordmill.pipeline.forget import forget
 from recordmill.pipeline.sources.files import FileInfo, LocalFiles
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import parse_spec
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from tests import tables
 from tests.messages import assert_names, raises
 

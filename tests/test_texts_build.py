@@ -12,7 +12,7 @@ import pytest
 from recordmill import Dataset, DatasetError, open_dataset
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.spec.model import load_spec
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from tests.messages import assert_names, raises
 
 pytestmark = pytest.mark.slow

@@ -1,11 +1,10 @@
 """The files that TensorFlow Datasets reads, as it wants them; that it opens them is proven on a whole build."""
 
 import json
-from pathlib import Path
 
 import pytest
 
-from recordmill.pipeline.build.publish.assemble import write_tfds_files
+from recordmill.pipeline.build.publish.described import tfds_files
 from recordmill.pipeline.dataset.catalogues import dataset_info
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 from recordmill.pipeline.spec.features.category import Category
@@ -16,9 +15,9 @@ def shards(*records: int) -> tuple[Shard, ...]:
     return tuple(Shard(f"s{place}", 100 * count, count, "00", f"i{place}") for place, count in enumerate(records))
 
 
-def write(folder: Path, feature: Feature, *, is_label: bool = False, words: tuple[str, ...] = ("a", "ü", "c")) -> None:
+def files(feature: Feature, *, is_label: bool = False, words: tuple[str, ...] = ("a", "ü", "c")) -> dict[str, bytes]:
     description = feature.describe({"vocabulary": "v.txt", "words": len(words), "is_label": is_label})
-    write_tfds_files(str(folder), {"x": description}, {"x": list(words)})
+    return dict(tfds_files({"x": description}, {"x": list(words)}))
 
 
 def test_splits_without_records_are_left_out() -> None:
@@ -38,8 +37,8 @@ def test_splits_without_records_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("is_label", "lines"), [(True, ["a", "ü", "x\u0085y"]), (False, ["[UNK]", "a", "ü", "x\u0085y"])]
 )
-def test_class_names_stand_in_the_order_of_their_ids(tmp_path: Path, is_label: bool, lines: list[str]) -> None:
-    write(tmp_path, Category(kind="category"), is_label=is_label, words=("a", "ü", "x\u0085y"))
-    assert (tmp_path / "x.labels.txt").read_bytes().decode().split("\n") == [*lines, ""]
-    classes = json.loads((tmp_path / "features.json").read_text())["featuresDict"]["features"]["x"]["classLabel"]
+def test_class_names_stand_in_the_order_of_their_ids(is_label: bool, lines: list[str]) -> None:
+    made = files(Category(kind="category"), is_label=is_label, words=("a", "ü", "x\u0085y"))
+    assert made["x.labels.txt"].decode().split("\n") == [*lines, ""]
+    classes = json.loads(made["features.json"])["featuresDict"]["features"]["x"]["classLabel"]
     assert classes == {"numClasses": str(len(lines))}

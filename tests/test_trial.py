@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from recordmill.dataset import open_dataset
-from recordmill.pipeline.build.attempt.reject_limits import RejectPlaces
+from recordmill.pipeline.build.attempt.failures import RejectPlaces
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.plan import plan as plan
@@ -16,7 +16,7 @@ from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.errors import ExitCode
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from recordmill.pipeline.versions import listing
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from recordmill.pipeline.versions.stores.base import OutputError
 from tests.constants import constants
 from tests.messages import assert_names, raises

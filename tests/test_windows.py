@@ -22,7 +22,7 @@ from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.rows import KEY_ALONE, open_records
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
 from recordmill.pipeline.verify.verify import RecordChecks, verify
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 from recordmill.transforms.contract.kinds.text import TextOptions, Window
 from recordmill.transforms.contract.stored import KEY
 from recordmill.transforms.numpy.tokenizers import TextTokenizer

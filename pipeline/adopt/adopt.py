@@ -43,7 +43,7 @@ from recordmill.pipeline.versions.build_folders import RUN, building_folder, rem
 from recordmill.pipeline.versions.forgotten import Forgotten, add_forgotten, places
 from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.leases import OnWait
-from recordmill.pipeline.versions.outcome import ROLLED_BACK, GateBreachedError, Published, undone
+from recordmill.pipeline.versions.publishing import ROLLED_BACK, GateBreachedError, Published, undone
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_store
 

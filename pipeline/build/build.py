@@ -13,9 +13,9 @@ from recordmill.pipeline.build.base.live_analysis import LearnedAnewError
 from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
 from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.journal import Journal
-from recordmill.pipeline.build.plan.plan import BuildPlan, check_free_space, make_plan
+from recordmill.pipeline.build.plan.plan import check_free_space, make_plan
 from recordmill.pipeline.build.plan.under_way import Build
-from recordmill.pipeline.build.publish.same_version import earlier_version
+from recordmill.pipeline.build.publish.same_version import EarlierVersions
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
 from recordmill.pipeline.build.runners.flink_cluster import FlinkCluster, find_jar, option_names
 from recordmill.pipeline.build.runners.worker_environment import without_cloud_clients
@@ -26,8 +26,8 @@ from recordmill.pipeline.sources.files import Files, StoreFiles
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.build_folders import building_folder, builds
-from recordmill.pipeline.versions.outcome import GateBreachedError, Published
 from recordmill.pipeline.versions.prune import remove_held_back, sweep
+from recordmill.pipeline.versions.publishing import GateBreachedError, Published
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import is_local, open_store
 
@@ -56,12 +56,11 @@ def build(
         options: where and how the build runs.
         listener: callbacks.
 
-    Raises:
-        GateBreachedError: the version is held back; the error's `published` has its folder and manifest. The same build
-            raises it again, without repeating the work, until the version is approved or rejected.
-        UserError: one clear line: a RunnerError, SourceError, OutputError, NoSpaceError, DiskError, LeaseLostError,
-            InputsChangedError, TooManyRejectsError, NothingToPublishError, NothingMendedError, ReconcileError, or a
-            WorkerError. The live version stays live, and the next build continues the finished work.
+    Raises: GateBreachedError: the version is held back; the error's `published` has its folder and manifest. The same
+    build raises it again, without repeating the work, until the version is approved or rejected. UserError: one clear
+    line: a RunnerError, SourceError, OutputError, NoSpaceError, DiskError, LeaseLostError, InputsChangedError,
+    TooManyRejectsError, NothingToPublishError, NothingMendedError, ReconcileError, or a WorkerError. The live version
+    stays live, and the next build continues the finished work.
     """
     journal = Journal(output, options)
     try:
@@ -90,8 +89,7 @@ def run(spec: Spec, output: str, options: RunOptions, listener: Listener, *, alo
     open_store(output).check_conditions()
     files = Listings(source_files(options.beam_options, passes_on=options.runner == "flink"))
     build = Build(spec, output, files, options, listener)
-    published = build.done
-    if published is None:
+    if (published := build.done) is None:
         with _leased(build) as (build, lease):
             published = build.done or _publish(build, lease, alone=alone)
     with suppress(UserError, OSError):  # the version is published; the next build sweeps
@@ -124,15 +122,29 @@ def _leased(build: Build) -> Iterator[tuple[Build, leases.Lease]]:
 
 
 def _publish(build: Build, lease: leases.Lease, *, alone: bool, keeps_spans: bool = True) -> Published:
-    """Plans, and takes an earlier version of the same key, or makes one."""
-    _check_trial(build)
+    """Plans, and takes an earlier version of the same key, or makes one.
+
+    Raises: OutputError: some rows beside all of them, or all beside some. NoSpaceError: the disk cannot hold the build.
+    """
+    live, options = build.base.live, build.options
+    if live is not None and bool(live.trial) != (options.limit is not None):
+        holds = f"all rows in {live.version}, and --limit builds some"
+        if live.trial:
+            holds = f"{live.version}, built with --limit"
+        raise OutputError(f"the output {build.output} holds {holds}: give each an output of its own")
     plan = build.plan(keeps_spans=keeps_spans)
-    if published := earlier_version(build, plan):
+    if published := EarlierVersions(build, plan).take():
         return published
-    _check_space(build, plan)
+    building = building_folder(build.output, options.work)
+    if options.runner == "local" and plan.build_key[:16] not in builds(building):  # else it may have finished shards
+        run = os.path.join(building, plan.build_key[:16], "run")
+        check_free_space(plan, run, holds_shards=is_local(build.output), holds_rows=True)
     build.listener.on_stage(Stage.LOAD)
+    paths = (*plan.spec.paths(), build.output, options.temp or "", options.work or "")
+    is_here = plan.given.code is None and options.runner == "local" and not options.beam_options  # code may open URLs
+    is_here = is_here and not any("://" in path for path in paths)
     with private_temporary_files():
-        with without_cloud_clients() if alone and _is_of_this_machine(build, plan) else nullcontext():
+        with without_cloud_clients() if alone and is_here else nullcontext():
             from recordmill.pipeline.build.make_version import make_version  # four seconds of CPU
 
         try:
@@ -156,28 +168,3 @@ def source_files(beam_options: Sequence[str] = (), *, passes_on: bool = False) -
     use_options(parsed)
     is_beams = any(option.startswith(STORE_OPTIONS) for option in beam_options)
     return BeamFiles() if is_beams else StoreFiles(BeamFiles())
-
-
-def _check_trial(build: Build) -> None:
-    """Refuses some rows beside all of them, and all beside some. Raises: OutputError."""
-    if build.base.live is not None and bool(build.base.live.trial) != (build.options.limit is not None):
-        holds = f"all rows in {build.base.live.version}, and --limit builds some"
-        if build.base.live.trial:
-            holds = f"{build.base.live.version}, built with --limit"
-        raise OutputError(f"the output {build.output} holds {holds}: give each an output of its own")
-
-
-def _check_space(build: Build, plan: BuildPlan) -> None:
-    """Refuses a local build that the disk cannot hold, unless an earlier attempt may have finished shards."""
-    building = building_folder(build.output, build.options.work)
-    if build.options.runner == "local" and plan.build_key[:16] not in builds(building):
-        run = os.path.join(building, plan.build_key[:16], "run")
-        check_free_space(plan, run, holds_shards=is_local(build.output), holds_rows=True)
-
-
-def _is_of_this_machine(build: Build, plan: BuildPlan) -> bool:
-    """Whether a build opens no URL; the user's code may open any."""
-    options = build.options
-    if plan.given.code is not None or options.runner != "local" or options.beam_options:
-        return False
-    return not any("://" in path for path in (*plan.spec.paths(), build.output, options.temp or "", options.work or ""))

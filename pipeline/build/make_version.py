@@ -6,16 +6,13 @@ A build may end at any moment; the next one of the same spec and inputs continue
 import hashlib
 import os
 from collections import Counter
-from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from recordmill.pipeline.build.attempt import attempts
-from recordmill.pipeline.build.attempt.failures import disk_error
-from recordmill.pipeline.build.attempt.reject_limits import RejectLimits
-from recordmill.pipeline.build.base.inherited import read_spans
-from recordmill.pipeline.build.base.live_analysis import LearnedAnewError
+from recordmill.pipeline.build.attempt.failures import RejectLimits, disk_error
+from recordmill.pipeline.build.base.live_analysis import LearnedAnewError, read_spans
 from recordmill.pipeline.build.beam.filesystem import use_options
 from recordmill.pipeline.build.beam.jobs import is_counted, learn, run_job
 from recordmill.pipeline.build.beam.placement import place
@@ -30,10 +27,11 @@ from recordmill.pipeline.build.inputs.input_table import INPUTS_FILE, TableInMak
 from recordmill.pipeline.build.plan.plan import BuildPlan, check_free_space
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.plan.under_way import Build, InputsChangedError, check_unchanged
-from recordmill.pipeline.build.publish.assemble import SERVING_FOLDER, assemble, describe_features
-from recordmill.pipeline.build.publish.same_version import find_version, same_as_live
+from recordmill.pipeline.build.publish.assemble import SERVING_FOLDER, assemble
+from recordmill.pipeline.build.publish.described import Described, describe_features
+from recordmill.pipeline.build.publish.same_version import EarlierVersions, same_as_live
 from recordmill.pipeline.build.results.results import Results, collect
-from recordmill.pipeline.build.run_options import Listener, Stage
+from recordmill.pipeline.build.run_options import Stage
 from recordmill.pipeline.build.runners.job import JobFailedError
 from recordmill.pipeline.compare.distributions import drift_lines
 from recordmill.pipeline.compare.figures import breach_lines
@@ -44,10 +42,9 @@ from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.versions import leases, publishing
 from recordmill.pipeline.versions.build_folders import building_folder, end_uploads
-from recordmill.pipeline.versions.outcome import Published, undone
+from recordmill.pipeline.versions.publishing import Published, undone
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import is_local, open_store
-from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.tensorflow.transform_graph import export_serving
 
 
@@ -58,48 +55,42 @@ class NothingMendedError(UserError):
 
 
 def make_version(build: Build, plan: BuildPlan, lease: leases.Lease) -> Published:
-    """Builds and publishes a version under the output's lease. Raises: LearnedAnewError: kept spans are outdated."""
+    """Builds and publishes a version under the output's lease; retries a failed job with the finished work.
+
+    Raises: LearnedAnewError: kept spans are outdated.
+    """
     with make_runner(build.options) as runner:
         use_options(lambda: runner.options)
-        return _Attempt(build, plan, lease, runner).publish()
+        attempt = _Attempt(build, plan, lease, runner)
+        for number in range(1, runner.attempts):
+            try:
+                return attempt.publish()
+            except JobFailedError as error:
+                build.listener.on_note(f"attempt {number} of {runner.attempts}: {error}")
+        return attempt.publish()
 
 
 @dataclass(frozen=True)
 class _Attempt:
-    """One attempt at a build, by the process that holds the output's lease."""
+    """Attempts at a build, by the process that holds the output's lease."""
 
     build: Build
     plan: BuildPlan
     lease: leases.Lease
     runner: Runner
 
-    @property
-    def listener(self) -> Listener:
-        return self.build.listener
-
     def publish(self) -> Published:
-        """Publishes; retries a failed job with the finished work."""
-        for number in range(1, self.runner.attempts):
-            try:
-                return self._try()
-            except JobFailedError as error:
-                self.listener.on_note(f"attempt {number} of {self.runner.attempts}: {error}")
-        return self._try()
-
-    def _try(self) -> Published:
-        self.runner.begin(self.plan.build_key, self.listener, [self.lease.check])
+        """Makes the version in a run, with the finished work of earlier ones, and publishes it."""
+        build, plan = self.build, self.plan
+        self.runner.begin(plan.build_key, build.listener, [self.lease.check])
         run = self._begin()
-        inputs = self.plan.inputs if self.plan.limit is None else ()  # a trial reads no whole file
-        remembered = self.build.remembered
-        names = [name for each, span in self.plan.spans.kept.items() for name in span.members or (each,)]
-        kept = remembered.of_spans(names) if names and remembered else None
-        files = self.build.files
-        table = TableInMaking(inputs, files, files.times, remembered, kept)
+        inputs = plan.inputs if plan.limit is None else ()  # a trial reads no whole file
+        names = [name for each, span in plan.spans.kept.items() for name in span.members or (each,)]
+        kept = build.remembered.of_spans(names) if names and build.remembered else None
         try:
-            with table:
+            with TableInMaking(inputs, build.files, build.files.times, build.remembered, kept) as table:
                 results = self._run_jobs(run, table)
-                self._check_mended(results)
-                published = self._publish(results, run.version, table)
+                published = self._publish(results, run.version, table.feather())
         except Exception as error:
             cause = self._cause(error, run)
             if cause is error:
@@ -116,124 +107,107 @@ class _Attempt:
             message = f"the output {self.build.output} cannot be written: {error.strerror}: {error.filename}"
             raise OutputError(message) from None
         if run.kept is not None:
-            self.listener.on_note(f"going on with an earlier build: {run.kept} are kept")
+            self.build.listener.on_note(f"going on with an earlier build: {run.kept} are kept")
         return run
 
     def _was_away(self, reject: Reject) -> bool:
         """Whether a row was rejected because of a missing file, now found."""
-        reader = self.plan.sources[self.plan.chunks[reject.chunk].source].reader
-        roots = {reader.root(self.build.files), reader.image_root(self.build.files)} if reject.path else ()
+        reader, files = self.plan.sources[self.plan.chunks[reject.chunk].source].reader, self.build.files
+        roots = {reader.root(files), reader.image_root(files)} if reject.path else ()
         for path in (f"{root}/{reject.path}" for root in roots):
             with suppress(OSError):
-                if self.build.files.has(path):
-                    self.build.files.open(path).close()
+                if files.has(path):
+                    files.open(path).close()
                     return True
         return False
 
     def _run_jobs(self, run: attempts.Run, inputs: TableInMaking) -> Results:
-        """Runs the remaining jobs: the look at the rows, and the writing of the shards."""
-        planned, spans = self._plan_work(run), self.plan.spans
-        kept_spans = read_spans(self.build.output, spans.base, spans.kept) if spans.base else {}
-        self.listener.on_plan(self.plan, planned)
-        if not self.runner.is_local and self.runner.probes_workers and run.kept is None:
-            probe_workers(planned, self.runner)
-        context = self._look(run, planned)
-        live = self.plan.live
-        if live is not None and not live.is_frozen:
-            message = f"the graph is unchanged: {len(kept_spans)} spans keep their shards of"
-            self.listener.on_note(f"{message} {live.manifest.version}")
-        self._write(run, context)
-        self.listener.on_stage(Stage.COMPARE)
-        inputs.finish(FileDigests(planned.workspace))  # before the check, which proves it
-        check_unchanged(self.plan, self.build.files)
-        return collect(self.plan, context, kept_spans)
-
-    def _plan_work(self, run: attempts.Run) -> PlannedBuild:
-        """Returns the build for the workers. Raises: NoSpaceError."""
+        """Runs the remaining jobs: the look at the rows, and the writing of the shards. Raises: NoSpaceError."""
+        build, plan, runner, kept = self.build, self.plan, self.runner, run.kept
         planned = planned_build(
-            self.plan,
+            plan,
             run.folder,
-            self.build.files.files,
-            inline=not self.runner.is_local,
-            threads=self.runner.threads,
-            isolated=self.build.options.isolated,
+            build.files.files,
+            inline=not runner.is_local,
+            threads=runner.threads,
+            isolated=build.options.isolated,
             workspace=run.workspace,
             shards=run.shards,
         )
-        kept, is_here = run.kept.bytes if run.kept else 0, is_local(planned.shards.url)
-        note = check_free_space(self.plan, run.folder, holds_shards=is_here, holds_rows=not planned.inline, kept=kept)
-        if note is not None:
-            self.listener.on_note(note)
-        if run.kept is not None:
-            Progress(planned.progress, "kept").add(**run.kept.counts)
-        return planned
+        is_here, done = is_local(planned.shards.url), kept.bytes if kept else 0
+        if note := check_free_space(plan, run.folder, holds_shards=is_here, holds_rows=not planned.inline, kept=done):
+            build.listener.on_note(note)
+        if kept is not None:
+            Progress(planned.progress, "kept").add(**kept.counts)
+        kept_spans = read_spans(build.output, plan.spans.base, plan.spans.kept) if plan.spans.base else {}
+        build.listener.on_plan(plan, planned)
+        if not runner.is_local and runner.probes_workers and kept is None:
+            probe_workers(planned, runner)
+        context = self._look(planned, kept)
+        if (live := plan.live) is not None and not live.is_frozen:
+            unchanged = f"the graph is unchanged: {len(kept_spans)} spans keep their shards of {live.manifest.version}"
+            build.listener.on_note(unchanged)
+        install_user_code(context)  # the serving model needs the operations, too
+        chunks = [chunk for chunk in plan.chunks if kept is None or chunk.index in kept.chunks]
+        finished = sorted(kept.shards) if kept else []
+        build.listener.on_stage(Stage.WRITE)
+        if chunks or (finished and not is_counted(context)):
+            run_job(context, chunks, finished, runner)
+        build.listener.on_stage(Stage.COMPARE)
+        inputs.finish(FileDigests(planned.workspace))  # before the check, which proves it
+        check_unchanged(plan, build.files)
+        return collect(plan, context, kept_spans)
 
-    def _look(self, run: attempts.Run, planned: PlannedBuild) -> PlannedBuild:
+    def _look(self, planned: PlannedBuild, kept: attempts.Kept | None) -> PlannedBuild:
         """Places the rows, learns the graph's values, and makes the graph."""
-        plan, kept = self.plan, run.kept
+        plan = self.plan
         planned = replace(planned, decisions=place(planned, plan.chunks, self.runner))
-        export, temp = kept.export if kept else None, self.build.options.temp
+        export = kept.export if kept else None
         try:
-            context = learn(planned, plan.chunks, self.runner, export, temp, plan.live)
+            context = learn(planned, plan.chunks, self.runner, export, self.build.options.temp, plan.live)
         except UserError:
             RejectLimits(plan, planned)()  # perhaps too many rows were rejected to learn from
             raise
         return replace(context, groups=kept.groups) if kept else context
 
-    def _write(self, run: attempts.Run, context: PlannedBuild) -> None:
-        kept, chunks = run.kept, self.plan.chunks
-        if kept is not None:
-            chunks = [chunk for chunk in chunks if chunk.index in kept.chunks]
-        install_user_code(context)  # the serving model needs the operations, too
-        finished = sorted(kept.shards) if kept else []
-        self.listener.on_stage(Stage.WRITE)
-        if chunks or (finished and not is_counted(context)):
-            run_job(context, chunks, finished, self.runner)
-
-    def _check_mended(self, results: Results) -> None:
-        before = find_version(self.build, self.plan)
-        digest = hashlib.sha256(results.rejects_jsonl).hexdigest()
+    def _publish(self, results: Results, version: str, inputs: bytes) -> Published:
+        """Assembles the version, lets the gate judge it, and publishes it. Raises: NothingMendedError."""
+        build, plan, context, listener = self.build, self.plan, results.context, self.build.listener
+        before, digest = EarlierVersions(build, plan).find(), hashlib.sha256(results.rejects_jsonl).hexdigest()
         if before is not None and digest in [file.get("sha256") for file in before.rejects.get("files", [])]:
             raise NothingMendedError(
                 f"the {len(results.rejects):,} rows that {before.version} rejected are rejected again: mend them; "
                 "no version is published"
             )
-
-    def _publish(self, results: Results, version: str, inputs: TableInMaking) -> Published:
-        descriptions, context = describe_features(results), results.context
+        descriptions = describe_features(results)
         serving = os.path.join(context.assembled, SERVING_FOLDER)
-        self.listener.on_stage(Stage.SERVE)
+        listener.on_stage(Stage.SERVE)
         export_serving(results.export, descriptions, input_specs(context), context.schema.label, serving)
-        self._note_ids(results, descriptions)
-        self.listener.on_publish()
-        self.listener.on_stage(Stage.PUBLISH)
-        manifest = assemble(
-            results, self.build.output, descriptions, version, {INPUTS_FILE: inputs.feather()}, self.listener.on_note
-        )
-        if same_as_live(self.build.base, manifest):
-            return self._stay()
-        gate = {} if manifest.trial else gate_entry(self.plan.spec, self.build.base, Path(context.assembled), manifest)
-        breaches = breach_lines(gate) + undone(self.build.base, manifest)
+        for note in self._changes_of_ids(results, descriptions):
+            listener.on_note(note)
+        listener.on_publish()
+        listener.on_stage(Stage.PUBLISH)
+        manifest = assemble(results, build.output, descriptions, version, {INPUTS_FILE: inputs}, listener.on_note)
+        if same_as_live(build.base, manifest):
+            end_uploads(build.output, plan.build_key)
+            build.remember(build.live().manifest, build.sighting)
+            listener.on_note("the result equals the live version, byte for byte: no version is published")
+            return build.live()
+        gate = {} if manifest.trial else gate_entry(plan.spec, build.base, Path(context.assembled), manifest)
+        breaches = breach_lines(gate) + undone(build.base, manifest)
         for line in gate.get("not_compared", ()):
-            self.listener.on_note(f"the gate did not compare {line}")
+            listener.on_note(f"the gate did not compare {line}")
         manifest = replace(manifest, gate=gate)
-        manifest = publishing.publish(self.build.base, context.assembled, manifest, self.lease, live=not breaches)
+        manifest = publishing.publish(build.base, context.assembled, manifest, self.lease, live=not breaches)
         if not breaches:
-            self.build.remember(manifest, self.plan.source_key, self.build.listing_key)
+            build.remember(manifest, plan.source_key, build.listing_key)
         for name in (name for name, split in manifest.splits.items() if not split.records):
-            self.listener.on_note(f"the split '{name}' has no records")
-        spans = {"built_spans": tuple(self.plan.spans.built), "kept_spans": tuple(self.plan.spans.kept)}
-        return Published.of(self.build.base, manifest, breaches, is_new=True, **spans)
+            listener.on_note(f"the split '{name}' has no records")
+        spans = {"built_spans": tuple(plan.spans.built), "kept_spans": tuple(plan.spans.kept)}
+        return Published.of(build.base, manifest, breaches, is_new=True, **spans)
 
-    def _stay(self) -> Published:
-        """Keeps the live version, which has the same bytes."""
-        published = self.build.live()
-        end_uploads(self.build.output, self.plan.build_key)
-        self.build.remember(published.manifest, self.build.sighting)
-        self.listener.on_note("the result equals the live version, byte for byte: no version is published")
-        return published
-
-    def _note_ids(self, results: Results, features: Mapping[str, Description]) -> None:
+    def _changes_of_ids(self, results: Results, features: Described) -> list[str]:
+        """Says which names are gone, how far the rows drifted, and which ids changed."""
         labels = sum(results.sums.labels.values(), Counter[int]())
         kept = {} if self.plan.frozen else self.plan.given.inherited.names  # a frozen analysis is of other rows
         notes = list(names_gone(kept, self.plan.spec.label, results.statistics, labels))
@@ -241,8 +215,7 @@ class _Attempt:
             notes += drift_lines(results.drift)
             if live := self.build.base.live:
                 notes += id_changes(live, self.build.base.folder, features, Path(results.export))
-        for note in notes:
-            self.listener.on_note(note)
+        return notes
 
     def _cause(self, error: Exception, run: attempts.Run) -> Exception:
         """Returns the known cause of an error, as one line for the user; otherwise the error itself."""

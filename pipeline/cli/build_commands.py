@@ -256,9 +256,9 @@ def adopt(
     from recordmill.pipeline.adopt.adopt import adopt
     from recordmill.pipeline.adopt.files import Adoption
     from recordmill.pipeline.adopt.stated import read_features
-    from recordmill.pipeline.build.metrics import measured, of_version
+    from recordmill.pipeline.build.journal import measured, of_version
     from recordmill.pipeline.cli.show import print_published
-    from recordmill.pipeline.versions.outcome import GateBreachedError
+    from recordmill.pipeline.versions.publishing import GateBreachedError
 
     console, began = Screen(stderr=True, quiet=quietly), time.monotonic()
     features = None if spec is None else read_features(spec)

@@ -24,8 +24,7 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn
 
 import recordmill
-from recordmill.pipeline.build.attempt.failures import Watch
-from recordmill.pipeline.build.context.reports import ProgressReader
+from recordmill.pipeline.build.context.reports import DeadWorkerError, ProgressReader
 from recordmill.pipeline.build.run_options import Listener, RunOptions, Stage
 from recordmill.pipeline.build.runners.job import DryRunFinished, Job
 from recordmill.pipeline.build.runners.worker_environment import set_tensorflow_variables
@@ -51,6 +50,7 @@ DEATH_SECONDS = 1.0  # how long to wait for a dead worker's status after a failu
 GARBAGE = (20_000, 20, 20)  # Python's 700 or 2,000 objects are few compared to a graph
 MOST_BYTES = 256 << 20  # 256 MiB: half a second of CPU for records of 2 kB
 MOST_REMOTE_BYTES = 16 << 20  # 16 MiB to fetch
+LOOK_SECONDS = 0.5  # between two looks at the limits on rejects
 NOISE_BYTES = 16 << 20  # 16 MiB at the end of the output to search for tracebacks
 
 
@@ -275,7 +275,7 @@ class BuildSession:
         return run(parsed, self._output, options, self._journal.follow(listener, parsed.name), alone=True)
 
     def _begin(self, plan: "BuildPlan", work: "PlannedBuild") -> None:
-        from recordmill.pipeline.build.attempt.reject_limits import RejectLimits
+        from recordmill.pipeline.build.attempt.failures import RejectLimits
 
         gc.freeze()  # the modules
         gc.set_threshold(*GARBAGE)
@@ -395,3 +395,59 @@ def change_lines(output: str, published: "recordmill.Published") -> Iterator[str
     yield from (f"  {line}" for line in lines or ["  nothing differs"])
     if not with_rows:
         yield f"  rows: {decimal(size)} of shards differ; `recordmill diff {output} {before} {version}` compares them"
+
+
+class Watch:
+    """Calls a check at most twice a second; its error, or a dead worker, ends the build."""
+
+    def __init__(self, end: Callable[[UserError], None]) -> None:
+        """`end` is called once, by the watch's thread."""
+        self._end, self._pause, self._called = end, 0.0, float("-inf")
+        self._check: Callable[[], None] = lambda: None
+        self._dead_worker: DeadWorkerError | None = None
+        self._has_died = threading.Event()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
+
+    def __enter__(self) -> "Watch":
+        self._excepthook = threading.excepthook
+        threading.excepthook = self._thread_failed
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._done.set()
+        threading.excepthook = self._excepthook
+
+    def follow(self, check: Callable[[], None], pause_seconds: float = 0.0) -> None:
+        """Sets a quick check, called at most every `pause_seconds`; its UserError ends the build."""
+        self._check, self._pause = check, pause_seconds
+
+    def look(self) -> None:
+        """Calls the check, unless that was a moment ago. Raises: UserError, DeadWorkerError."""
+        if self._dead_worker is not None:
+            raise self._dead_worker
+        if time.monotonic() - self._called >= self._pause:
+            self._called = time.monotonic()
+            with suppress(OSError):  # the folder is gone: the build will notice
+                self._check()
+
+    def dead_worker(self, timeout_seconds: float) -> DeadWorkerError | None:
+        """Waits for a worker's death at most so long: a job may fail before its worker's status is read."""
+        self._has_died.wait(timeout_seconds)
+        return self._dead_worker
+
+    def _run(self) -> None:
+        while not self._done.wait(LOOK_SECONDS):
+            try:
+                self.look()
+            except UserError as error:
+                self._end(error)
+                return
+
+    def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
+        if isinstance(failure.exc_value, DeadWorkerError):
+            self._dead_worker = failure.exc_value
+            self._has_died.set()
+        else:
+            self._excepthook(failure)

@@ -20,7 +20,7 @@ from recordmill.pipeline.facts.version import (
     packed_rows,
 )
 from recordmill.pipeline.versions.listing import Version
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 
 SHOWN_CLASSES = 10
 

@@ -140,8 +140,9 @@ def prune(
     reason: Reason = "",
 ) -> None:
     """Remove old versions, and leftovers of killed builds; live, pinned and held versions stay."""
-    from recordmill.pipeline.versions import build_folders, listing, publishing
+    from recordmill.pipeline.versions import build_folders, listing
     from recordmill.pipeline.versions import prune as pruning
+    from recordmill.pipeline.versions.base import Base
 
     done = pruning.prune(
         dataset,
@@ -160,7 +161,7 @@ def prune(
     total = f"{sum(done.removed.values()):,} bytes"
     print_line(f"would free {total}: nothing was removed (--dry-run)" if dry_run else f"freed {total}")
     with suppress(UserError):
-        if (live := publishing.live_manifest(dataset)) and live.adopted:
+        if (live := Base.read(dataset).live) and live.adopted:
             print_line("adopted files stay: a prune removes only what the dataset's own folder holds of them")
 
 

@@ -109,24 +109,16 @@ def _damaged(compared: Compared, gate: "Gate") -> list[str]:
 def _limited(all_: Iterable[Figure], before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> Iterator[Figure]:
     """Yields the figures to judge, with limits; leaves out those of few rows or values, which differ by chance."""
     for figure in all_:
+        name, is_judged = figure.feature, gate.features.get(figure.feature) is not False
+        options = after.options(name)
         if figure.rule == "schema_changes":
-            yield replace(figure, limit=_schema_limit(figure.feature, before, after, gate))
-        elif figure.counted >= (gate.min_values if figure.rule in DISTRIBUTIONS else gate.min_rows):
-            if gate.features.get(figure.feature) is not False:
-                is_limited = figure.rule != "ids_moved" or _limits_ids(figure.feature, after, gate)
-                limit = gate.limit(figure.rule, figure.feature) if is_limited else None
-                if figure.limit is not None and figure.rule not in gate.model_fields_set:  # at most the default
-                    limit = min(figure.limit, limit or 0.0)
-                yield replace(figure, limit=limit)
-
-
-def _schema_limit(feature: str, before: ComparedVersion, after: ComparedVersion, gate: "Gate") -> float | None:
-    """Returns the limit of schema changes; None for a change requested by the feature's options."""
-    is_asked = is_edited(before.options(feature), after.options(feature)) and gate.schema_changes != "any"
-    return None if gate.schema_changes is None or is_asked or gate.features.get(feature) is False else 0.0
-
-
-def _limits_ids(feature: str, after: ComparedVersion, gate: "Gate") -> bool:
-    """Whether a feature's ids must stay: its kind keeps them, or the spec limits them."""
-    kind, options = after.manifest.features[feature]["kind"], after.options(feature)
-    return (kind in KEEPING_IDS and options.get("classes") != "fresh") or "ids_moved" in gate.given(feature)
+            is_asked = is_edited(before.options(name), options) and gate.schema_changes != "any"
+            yield replace(figure, limit=0.0 if is_judged and gate.schema_changes is not None and not is_asked else None)
+        elif is_judged and figure.counted >= (gate.min_values if figure.rule in DISTRIBUTIONS else gate.min_rows):
+            limit = gate.limit(figure.rule, name)
+            if figure.rule == "ids_moved" and "ids_moved" not in gate.given(name):
+                keeps_ids = after.manifest.features[name]["kind"] in KEEPING_IDS and options.get("classes") != "fresh"
+                limit = limit if keeps_ids else None
+            if figure.limit is not None and figure.rule not in gate.model_fields_set:  # at most the default
+                limit = min(figure.limit, limit or 0.0)
+            yield replace(figure, limit=limit)

@@ -1,6 +1,6 @@
 """New spans: their profiles and usual figures.
 
-A day naturally differs from all rows, such as by weekday or date. So a new span's figure is a breach if it exceeds both
+A day naturally differs from all rows, such as by its date. So a new span's figure is a breach if it exceeds both
 its limit and the figures of earlier spans when they were new. Each version keeps, in its manifest's `gate`, the rows of
 the last spans, and their figures near or above a limit. A span's breaches are approved once that version is live: they
 are usual for the same span in later versions, until exceeded.
@@ -15,7 +15,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import date
 from itertools import pairwise
 from statistics import median
 from typing import Any
@@ -29,11 +28,10 @@ from recordmill.pipeline.dataset.paths import read_inner
 from recordmill.pipeline.safe_text import count
 
 LEAST = 5  # earlier spans
-LEAST_ALIKE = 2  # of one weekday or hour
 DAYS = 35  # five weeks
 HOURS = 192  # eight days
-STEADY_DAYS, STEADY_HOURS = 14, 168  # two weeks, one week: each weekday twice, or each of its hours once
-SPREADS = 5  # median changes between like spans; one is 0.95 standard deviations of normal counts
+STEADY_DAYS, STEADY_HOURS = 14, 168  # two weeks, one week
+SPREADS = 5  # median changes between successive spans; one is 0.95 standard deviations of normal counts
 STEADIEST = 0.1  # a share below the median that is always tolerated
 Past = Mapping[str, Mapping[str, Mapping[str, float]]]
 
@@ -78,28 +76,16 @@ class Usual:
     def row_figures(self, span: str, rows: int) -> Iterator[Figure]:
         """Compares a new span's rows with the median of earlier spans, given enough of both; one without rows with any.
 
-        Prefers spans of the same weekday or hour, given enough. The steadier these are, the narrower is the limit.
+        With many earlier spans, the limit is five times the median change from one to the next.
         """
-        earlier = self.earlier(span)
-        alike = [name for name in earlier if _rhythm(name) == _rhythm(span)]
-        counts = [self.rows[name] for name in (alike if len(alike) >= LEAST_ALIKE else earlier)]
-        if (len(earlier) >= LEAST or (counts and not rows)) and (middle := median(counts)):
+        counts = [self.rows[name] for name in sorted(self.earlier(span))]
+        if (len(counts) >= LEAST or (counts and not rows)) and (middle := median(counts)):
             shortfalls = [max(0.0, 1 - count / middle) for count in (rows, *counts)]
             detail = f"{rows:,} rows, where {count(len(counts), 'span')} like it had {middle:,.0f} (median)"
-            usual = max(shortfalls[1:])
-            limit = self._steady_limit(span, earlier)
+            usual, limit = max(shortfalls[1:]), None
+            if len(counts) >= (STEADY_HOURS if _shape(span).endswith("T00") else STEADY_DAYS):
+                limit = max(STEADIEST, SPREADS * median(1 - min(pair) / max(*pair, 1) for pair in pairwise(counts)))
             yield Figure("rows_short", "rows", shortfalls[0], detail, middle, span=span, limit=limit, usual=usual)
-
-    def _steady_limit(self, span: str, earlier: list[str]) -> float | None:
-        """Returns five times the median change between successive like spans, by weekday; None for few."""
-        if len(earlier) < (STEADY_HOURS if _shape(span).endswith("T00") else STEADY_DAYS):
-            return None
-        alike = defaultdict[str, list[int]](list)
-        for name in sorted(earlier):
-            alike[_rhythm(name)].append(self.rows[name])
-        pairs = [pair for counts in alike.values() for pair in pairwise(counts)]
-        changes = [1 - min(pair) / max(*pair, 1) for pair in pairs]
-        return max(STEADIEST, SPREADS * median(changes)) if changes else None
 
     def after(self, new: Iterable[Figure], rows: Mapping[str, int]) -> "Usual":
         """Returns the next version's entry: adds the new spans' rows and figures, and drops the oldest by name."""
@@ -134,14 +120,6 @@ def _names(live: Manifest) -> dict[str, str]:
 
 def _shape(span: str) -> str:
     return re.sub(r"\d", "0", span)
-
-
-def _rhythm(span: str) -> str:
-    """Returns the weekday of a day, the hour of an hour, else an empty text."""
-    day, _, hour = span.partition("T")
-    with suppress(ValueError):
-        return hour or str(date.fromisoformat(day).weekday())
-    return ""
 
 
 def _last(spans: Iterable[str]) -> set[str]:

@@ -30,7 +30,6 @@ from recordmill.pipeline.facts.contents import Contents, WordCounts, lacking, re
 from recordmill.pipeline.facts.sample import ImageCounts, RecordSample
 from recordmill.pipeline.facts.version import FeatureFacts, duplicate_lines, packed_rows
 from recordmill.pipeline.sources.faults import REASONS
-from recordmill.pipeline.versions.stores.traffic import ASKED
 from recordmill.transforms.contract.kinds import category, image, text
 
 HERE = Path(__file__).parent
@@ -132,8 +131,6 @@ def _provenance(manifest: Manifest) -> Iterator[tuple[str, str]]:
             yield what.replace("_", " "), str(manifest.provenance[what])
     for package, version in manifest.provenance.get("packages", {}).items():
         yield package, str(version)
-    for kind, counts in manifest.provenance.get(ASKED, {}).items():
-        yield f"requests: {kind}", ", ".join(f"{count:,} {what}" for what, count in counts.items())
 
 
 class FeatureView(NamedTuple):

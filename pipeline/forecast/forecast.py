@@ -14,7 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from recordmill.pipeline.build.attempt.reject_limits import RejectPlaces
+from recordmill.pipeline.build.attempt.failures import RejectPlaces
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.journal import DRY_RUN

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 from recordmill.pipeline.dataset.paths import has_one_name, user_cache
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.parallel import take_lock
 
 LOG = logging.getLogger("recordmill")
 FOLDER, MARK = "recordmill-blocks", "CACHEDIR.TAG"
@@ -276,15 +277,7 @@ def _has(folder: int, name: str) -> bool:
 
 def _lock(folder: int, name: str) -> int | None:
     """Opens and locks a file; None if another process holds the lock, or renamed the file meanwhile."""
-    import fcntl  # not on Windows, where datasets are read from disks
-
-    descriptor = _open(folder, name, os.O_RDWR | os.O_CREAT)
-    with suppress(BlockingIOError, FileNotFoundError):
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), os.stat(name, dir_fd=folder, follow_symlinks=False)):
-            return descriptor
-    os.close(descriptor)
-    return None
+    return take_lock(_open(folder, name, os.O_RDWR | os.O_CREAT), name, folder)
 
 
 def _files(folder: int) -> Iterator[tuple[float, int, str]]:

@@ -3,18 +3,17 @@
 Each takes a `reason`, in the person's words, for the output's history (`history.recorded`).
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, Latest, Manifest
 from recordmill.pipeline.versions.base import awaits_approval
-from recordmill.pipeline.versions.forgotten import check_forgotten
+from recordmill.pipeline.versions.forgotten import read_forgotten
 from recordmill.pipeline.versions.history import recorded
 from recordmill.pipeline.versions.latest import compare_and_swap, rolls_back
 from recordmill.pipeline.versions.listing import HELD_BACK, find_among, marked, open_existing, there
 from recordmill.pipeline.versions.prune import remove_marked
 from recordmill.pipeline.versions.publishing import Choose, Moved, make_live, published
-from recordmill.pipeline.versions.stores.base import OutputError, Store
+from recordmill.pipeline.versions.stores.base import OutputError, Store, UnsettledOutputError
 
 
 def pin(output: str, wanted: str, reason: str = "") -> Manifest:
@@ -22,18 +21,15 @@ def pin(output: str, wanted: str, reason: str = "") -> Manifest:
 
     Raises: DatasetError: the version does not exist. OutputError: the output has no live version, or cannot be written.
     """
-    return _edit_pins("pin", output, wanted, reason, lambda pinned, version: pinned | {version})[0]
+    return _edit_pins("pin", output, wanted, reason)[0]
 
 
 def unpin(output: str, wanted: str, reason: str = "") -> tuple[Manifest, bool]:
     """Lets prunes remove a version again; also returns whether it was pinned. Raises: as `pin`."""
-    return _edit_pins("unpin", output, wanted, reason, lambda pinned, version: pinned - {version})
+    return _edit_pins("unpin", output, wanted, reason)
 
 
-Edit = Callable[[set[str], str], set[str]]
-
-
-def _edit_pins(act: str, output: str, wanted: str, reason: str, edited: Edit) -> tuple[Manifest, bool]:
+def _edit_pins(act: str, output: str, wanted: str, reason: str) -> tuple[Manifest, bool]:
     """Returns the version, and whether the pins changed."""
     store = open_existing(output)
     chosen: list[tuple[Manifest, bool]] = []
@@ -42,7 +38,8 @@ def _edit_pins(act: str, output: str, wanted: str, reason: str, edited: Edit) ->
         if latest is None:
             raise OutputError(f"{output} has no live version: {rolls_back(output)}")
         version = find_among(published(store), output, wanted, latest)
-        pinned = tuple(sorted(edited({*latest.pinned}, version.version)))
+        others = {*latest.pinned} - {version.version}
+        pinned = tuple(sorted(others | {version.version} if act == "pin" else others))
         chosen.append((version, pinned != latest.pinned))
         return replace(latest, pinned=pinned)
 
@@ -59,9 +56,8 @@ def rollback(output: str, wanted: str | None = None, reason: str = "") -> Moved:
     From then on, builds of the inputs left behind are held back until one is approved. `wanted` is as in
     `listing.find`; by default the version published before the live one.
 
-    Raises:
-        DatasetError: the version does not exist, or none precedes the live one.
-        OutputError: the gate held the version back, so it needs `approve`; or the output cannot be written.
+    Raises: DatasetError: the version does not exist, or none precedes the live one. OutputError: the gate held the
+    version back, so it needs `approve`; or the output cannot be written.
     """
     store = open_existing(output)
 
@@ -88,9 +84,8 @@ def approve(output: str, wanted: str | None = None, reason: str = "") -> Moved:
 
     A version given by `wanted` (`listing.find`) goes live even if the live version changed since the gate's comparison.
 
-    Raises:
-        OutputError: the version is not held back, was removed, or has forgotten rows; or the live version changed.
-        DatasetError: the version does not exist.
+    Raises: OutputError: the version is not held back, was removed, or has forgotten rows; or the live version changed.
+    DatasetError: the version does not exist.
     """
     store = open_existing(output)
 
@@ -101,7 +96,10 @@ def approve(output: str, wanted: str | None = None, reason: str = "") -> Moved:
             remedy = f"build again to compare them, or run `recordmill versions approve {output} {chosen.version}`"
             compared = f"{chosen.version} was compared with {chosen.gate.get('live')}"
             raise OutputError(f"{compared}, but {live} is live: {remedy}")
-        check_forgotten(store, chosen.version)
+        forgotten = read_forgotten(store)
+        if forgotten.keys and not forgotten.are_left_out_of(chosen):
+            since = f"keys were forgotten in {store.url} since {chosen.version} was built"
+            raise UnsettledOutputError(f"{since}: build again")
         return chosen
 
     return _make_live("approve", store, reason, choose)

@@ -99,7 +99,11 @@ class Base:
     @property
     def folder(self) -> Location:
         """The folder of the live version, which must exist."""
-        return version_folder(open_location(self.output), self.version or "")
+        return self.folder_of(self.version or "")
+
+    def folder_of(self, version: str) -> Location:
+        """Returns the folder of a version."""
+        return version_folder(open_location(self.output), version)
 
     @property
     def holds_forgotten_rows(self) -> bool:

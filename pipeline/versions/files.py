@@ -11,7 +11,7 @@ the next one finds it.
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import repeat
@@ -47,9 +47,7 @@ class KeptFiles:
     def shard(self, shard: Shard, own: Shard) -> Shard:
         """Keeps a shard and its indexes, on a disk under the names of `own`; returns the shard for the new manifest.
 
-        Raises:
-            DatasetError: a file is missing or has a wrong size.
-            OSError: a file can be neither linked nor copied.
+        Raises: DatasetError: a file is missing or has a wrong size. OSError: a file can be neither linked nor copied.
         """
         if not self._store.links:
             return replace(shard, version=shard.version or self._base.version)
@@ -133,15 +131,9 @@ def needs_of(store: Store, but: Collection[str] = ()) -> Needs:
         except DatasetError:  # from a newer Recordmill, or broken: keeps every version that it mentions
             needs.whole.update({name: version for name in names if name != version and name.encode() in content.data})
             continue
-        needs.files.update(dict.fromkeys(referenced_files(manifest), version))
+        for shard in (shard for shard in manifest.shards if shard.version is not None):
+            needs.files.update(dict.fromkeys(output_sizes(shard, version), version))
     return needs
-
-
-def referenced_files(manifest: Manifest) -> Iterator[str]:
-    """Yields a version's files in other versions' folders, by name in the output."""
-    for shard in manifest.shards:
-        if shard.version is not None:
-            yield from output_sizes(shard, manifest.version)
 
 
 def remove_unneeded(store: Store, folder: str, needs: Needs) -> None:

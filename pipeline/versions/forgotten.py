@@ -16,11 +16,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.manifest import Json, Manifest, read_manifest, version_folder
+from recordmill.pipeline.dataset.manifest import Json, Manifest
 from recordmill.pipeline.dataset.placement import Hashes, digest
 from recordmill.pipeline.json_values import check_format, parse_json
 from recordmill.pipeline.versions.latest import now, swap
-from recordmill.pipeline.versions.stores.base import Content, OutputError, Store, UnsettledOutputError
+from recordmill.pipeline.versions.stores.base import Content, OutputError, Store
 
 FORGOTTEN_FILE = "forgotten.json"
 FORMAT = 1
@@ -97,13 +97,6 @@ def places(manifest: Manifest | None) -> set[tuple[str, str, int]]:
     """Returns name, SHA-256 and records of each adopted file that gives its records their keys."""
     shards = manifest.shards if manifest and manifest.adopted and "key" not in manifest.adopted else ()
     return {(shard.file, shard.sha256, shard.indexed) for shard in shards}
-
-
-def check_forgotten(store: Store, version: str) -> None:
-    """Checks that a version lacks all forgotten keys. Raises: UnsettledOutputError, OutputError, DatasetError."""
-    forgotten = read_forgotten(store)
-    if forgotten.keys and not forgotten.are_left_out_of(read_manifest(version_folder(store.location, version))):
-        raise UnsettledOutputError(f"keys were forgotten in {store.url} since {version} was built: build again")
 
 
 def source_key_of(manifest: Manifest) -> str:

@@ -111,9 +111,8 @@ class Lease:
     def check(self) -> None:
         """Checks that this process still holds the lease.
 
-        Raises:
-            LeaseLostError: another process took it over, or the output is gone.
-            OutputError: the store cannot be read.
+        Raises: LeaseLostError: another process took it over, or the output is gone. OutputError: the store cannot be
+        read.
         """
         holder = _holder(self._store.read_tagged(_path(self.name)))
         if holder is None:
@@ -130,23 +129,17 @@ class Lease:
             self._store.delete(_path(self.name), self._tag)
 
     def _beat(self) -> None:
-        is_held = True
-        while is_held and not self._ended.wait(BEAT_SECONDS):
+        while not self._ended.wait(BEAT_SECONDS):
+            beat = replace(self._holder, beat=self._holder.beat + 1)
             with suppress(UserError):  # such as a full disk or a network failure: the next beat may succeed
-                is_held = self._write_beat()
-
-    def _write_beat(self) -> bool:
-        """Writes the next beat; False if the lease is lost (`check` reports it)."""
-        beat = replace(self._holder, beat=self._holder.beat + 1)
-        try:
-            self._tag, self._holder = self._store.write_if(_path(self.name), _text(beat), self._tag), beat
-        except Conflict:
-            content = self._store.read_tagged(_path(self.name))
-            holder = _holder(content)
-            if content is None or holder is None or holder.token != self._holder.token:
-                return False
-            self._tag, self._holder = content.tag, holder  # written by this process, but the answer was lost
-        return True
+                try:
+                    self._tag, self._holder = self._store.write_if(_path(self.name), _text(beat), self._tag), beat
+                except Conflict:
+                    content = self._store.read_tagged(_path(self.name))
+                    holder = _holder(content)
+                    if content is None or holder is None or holder.token != self._holder.token:
+                        return  # it is lost: `check` reports it
+                    self._tag, self._holder = content.tag, holder  # written by this process, but the answer was lost
 
 
 @contextmanager

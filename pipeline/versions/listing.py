@@ -36,9 +36,7 @@ class Version:
 def list_versions(output: str) -> list[Version]:
     """Lists the versions of an output in the order of publishing.
 
-    Raises:
-        DatasetError: the folder does not exist.
-        OutputError: the output cannot be read, or `LATEST` is broken.
+    Raises: DatasetError: the folder does not exist. OutputError: the output cannot be read, or `LATEST` is broken.
     """
     store = open_existing(output)
     latest = latest_of(store) or Latest("", 0)
@@ -91,8 +89,7 @@ def find(output: str, wanted: str) -> Manifest:
         wanted: its name; its number (`3` or `#3`); a unique prefix or suffix of its name; `live`; `held-back`, the
             newest if it is held back; or `-1`, the version published before the live one, `-2` the one before that.
 
-    Raises:
-        DatasetError: no version or several match; the message names them. OutputError: `LATEST` is broken.
+    Raises: DatasetError: no version or several match; the message names them. OutputError: `LATEST` is broken.
     """
     store = open_existing(output)
     latest = latest_of(store) if wanted in (LIVE, HELD_BACK) or BEFORE.fullmatch(wanted) else None
@@ -169,38 +166,27 @@ def choose(
 
     A version stays if it is live, pinned, held, or was live within its grace.
     """
-    kept, retired = {}, dict(latest.retired)
+    kept, retired = dict[str, str](), dict(latest.retired)
     for version, grace in graces.items():
-        age = age_of(latest.retired.get(version), now)
-        if reason := why_kept(latest, version, living, grace, age):
-            kept[version] = reason
-            if age is None and grace > 0 and version != latest.version:  # its grace starts now
-                retired[version] = f"{now:%Y-%m-%dT%H:%M:%SZ}"
+        until = latest.retired.get(version)  # None if unknown, as for versions retired by Recordmill 0.1.0
+        age = 0.0 if until is None else (now - datetime.fromisoformat(until)).total_seconds()
+        if version == latest.version:
+            kept[version] = "it is live"
+            continue
+        if until is None and grace > 0:
+            retired[version] = f"{now:%Y-%m-%dT%H:%M:%SZ}"
+        if version in latest.pinned:
+            kept[version] = "it is pinned"
+        elif any(holds(lease, version) for lease in living):
+            kept[version] = "it is held"
+        elif until is None and grace > 0:
+            kept[version] = "the time it was last live is unknown: its grace starts now"
+        elif age < 0 < grace:
+            kept[version] = f"it was live until {until}, in the future: a clock was ahead; `--grace 0` removes it"
+        elif grace > 0 and age < grace:
+            kept[version] = f"it was live until {until}: its grace is not over"
     gone = [version for version in graces if version not in kept]
     return marked(replace(latest, retired=retired), gone), kept
-
-
-def why_kept(latest: Latest, version: str, living: Collection[str], grace: float, age: float | None) -> str | None:
-    """Returns why an old version stays; None if it may be removed. `age`: seconds since it was live."""
-    if version == latest.version:
-        return "it is live"
-    if version in latest.pinned:
-        return "it is pinned"
-    if any(holds(lease, version) for lease in living):
-        return "it is held"
-    if grace <= 0:
-        return None
-    if age is None:
-        return "the time it was last live is unknown: its grace starts now"
-    retired = f"it was live until {latest.retired[version]}"
-    if age < 0:
-        return f"{retired}, in the future: a clock was ahead; `--grace 0` removes it"
-    return f"{retired}: its grace is not over" if age < grace else None
-
-
-def age_of(time: str | None, now: datetime) -> float | None:
-    """Returns the seconds since a time; None if unknown, as for versions retired by Recordmill 0.1.0."""
-    return None if time is None else (now - datetime.fromisoformat(time)).total_seconds()
 
 
 def marked(latest: Latest, versions: Collection[str]) -> Latest:

@@ -52,9 +52,8 @@ def prune(
         on_wait: called with each lease holder on another host before waiting for its next beat.
         reason: for the history.
 
-    Raises:
-        DatasetError: the folder does not exist.
-        OutputError: the output cannot be read or written, or `LATEST` is broken.
+    Raises: DatasetError: the folder does not exist. OutputError: the output cannot be read or written, or `LATEST` is
+    broken.
     """
     store = listing.open_existing(output)
     if not dry_run:
@@ -158,29 +157,34 @@ class _Pruning:
         """Removes marked versions, except those held by readers and files needed by other versions."""
         if latest is None or not latest.removing:
             return
-        marked = latest.removing if self.dry_run else self._without_held(latest.removing)
+        marked = list(latest.removing)
+        if not self.dry_run:  # a reader checks the mark after taking its lease
+            now = leases.holders(self.store).items()
+            held = [name for name, holder in now if self.dead.get(name) != holder and not holder.is_dead()]
+            spared = [version for version in marked if any(listing.holds(name, version) for name in held)]
+            self._unmark(spared, forget=False)
+            self.done.kept.update(dict.fromkeys(spared, "it is held"))
+            marked = [version for version in marked if version not in spared]
         folders = {version: f"{VERSIONS_FOLDER}/{version}" for version in marked}
         sizes = {folder: self.store.sizes(folder) for folder in folders.values()}
         removal = Removal(self.store, {name: size for each in sizes.values() for name, size in each.items()})
-        marked = marked if self.dry_run else self._hidden(marked)
+        if not self.dry_run:  # another prune may have unmarked a version meanwhile, and it may have become live
+            with self.store.locked():
+                latest = latest_of(self.store)
+                marked = [version for version in marked if latest is not None and version in latest.removing]
+                for version in marked:
+                    for name in (CLAIM_FILE, MANIFEST_FILE):  # from here on its references do not count
+                        self.store.delete(f"{VERSIONS_FOLDER}/{version}/{name}")
         needs = needs_of(self.store, marked) if marked else Needs()
         for version in marked:
             self._remove_unneeded(folders[version], sizes[folders[version]], needs, removal)
-        if marked and not self.dry_run:
-            compare_and_swap(self.store, lambda latest: listing.unmarked(listing.there(latest), marked, forget=True))
+        if not self.dry_run:
+            self._unmark(marked, forget=True)
 
-    def _hidden(self, versions: Sequence[str]) -> list[str]:
-        """Removes the manifests of the versions that are still marked, and returns these versions.
-
-        Another prune may have unmarked a version since this one read `LATEST`, and it may have become live.
-        """
-        with self.store.locked():
-            latest = latest_of(self.store)
-            marked = [version for version in versions if latest is not None and version in latest.removing]
-            for version in marked:
-                for name in (CLAIM_FILE, MANIFEST_FILE):  # from here on its references do not count
-                    self.store.delete(f"{VERSIONS_FOLDER}/{version}/{name}")
-        return marked
+    def _unmark(self, versions: Sequence[str], *, forget: bool) -> None:
+        if versions:
+            edit = partial(listing.unmarked, versions=versions, forget=forget)
+            compare_and_swap(self.store, lambda latest: edit(listing.there(latest)))
 
     def _remove_unneeded(self, folder: str, sizes: Mapping[str, int], needs: Needs, removal: Removal) -> None:
         """Removes a version's files, except those needed by other versions."""
@@ -192,16 +196,6 @@ class _Pruning:
             self.done.removed[folder] = removal.freed(sizes.keys() - needed)
         if not self.dry_run:
             remove_unneeded(self.store, folder, needs)
-
-    def _without_held(self, versions: Sequence[str]) -> list[str]:
-        """Unmarks versions leased by readers since: a reader checks the mark after taking its lease."""
-        now = leases.holders(self.store).items()
-        held = [name for name, holder in now if self.dead.get(name) != holder and not holder.is_dead()]
-        spared = {version for version in versions if any(listing.holds(name, version) for name in held)}
-        if spared:
-            self.done.kept.update(dict.fromkeys(spared, "it is held"))
-            compare_and_swap(self.store, lambda latest: listing.unmarked(listing.there(latest), spared, forget=False))
-        return [version for version in versions if version not in spared]
 
     def prune_builds(self, building: str) -> None:
         """Removes the work of builds unless a build is running."""

@@ -7,25 +7,26 @@ order the versions; clocks and names do not.
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
 from itertools import chain, count
 from pathlib import Path
+from typing import Any
 
 from recordmill.pipeline.dataset import manifest as datasets
 from recordmill.pipeline.dataset.manifest import LATEST_FILE, MANIFEST_FILE, VERSIONS_FOLDER, Latest, Manifest
 from recordmill.pipeline.dataset.paths import attempt_name, locate
-from recordmill.pipeline.errors import DatasetError, UserError
+from recordmill.pipeline.errors import DatasetError, ExitCode, UserError
 from recordmill.pipeline.safe_text import printable
-from recordmill.pipeline.versions.base import Base, missing_files, rolled_back
+from recordmill.pipeline.versions.base import Base, awaits_approval, is_rolled_back, missing_files, rolled_back
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER, end_uploads
 from recordmill.pipeline.versions.latest import compare_and_swap, latest_of, moved, now
 from recordmill.pipeline.versions.leases import LEASES_FOLDER, Lease
 from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Conflict, OutputError, Store, UnsettledOutputError
-from recordmill.pipeline.versions.stores.open_store import is_local, open_location, open_store
+from recordmill.pipeline.versions.stores.open_store import is_local, open_store
 
 _warn_once = cache(logging.getLogger("recordmill").warning)
 OURS = {LATEST_FILE, VERSIONS_FOLDER, BUILDING_FOLDER, LEASES_FOLDER, HISTORY_FILE}
@@ -36,17 +37,27 @@ MOST_SAME = 16  # newest source keys in `LATEST`
 def check_output(output: str, but: Collection[str] = ()) -> None:
     """Refuses an output that is not writable or holds files other than a dataset's, and `but`; writes nothing.
 
-    Raises:
-        OutputError: its URL's store is unknown; it cannot be reached or written, or holds files but no dataset; or its
-            `LATEST` is not a file.
-        DatasetError: `versions` is a link out of it.
+    Raises: OutputError: its URL's store is unknown; it cannot be reached or written, or holds files but no dataset; or
+    its `LATEST` is not a file. DatasetError: `versions` is a link out of it.
     """
     if not output:
         raise OutputError("the output's name is empty: name a folder or a URL")
     store = open_store(output)
     if is_local(output):
         for folder in (Path(store.url), Path(locate(store.url, VERSIONS_FOLDER))):
-            _check_writable(output, folder)
+            reason = None
+            try:
+                while not os.path.lexists(folder):
+                    folder = folder.parent
+                if not folder.is_dir():
+                    reason = "Not a directory"
+                elif not os.access(folder, os.W_OK | os.X_OK):
+                    read_only = os.statvfs(folder).f_flag & os.ST_RDONLY
+                    reason = "Read-only file system" if read_only else "Permission denied"
+            except OSError as error:
+                reason = error.strerror
+            if reason:
+                raise OutputError(f"the output {output} cannot be written: {reason}: {folder}")
     entries = store.children("")
     shown = [name for name in entries if not name.startswith(".") and name not in ("lost+found", *but)]
     if shown and not OURS & set(entries):
@@ -59,22 +70,6 @@ def check_output(output: str, but: Collection[str] = ()) -> None:
 def holds_dataset(store: Store) -> bool:
     """Whether the output holds files of a build."""
     return not OURS.isdisjoint(store.children(""))
-
-
-def _check_writable(output: str, folder: Path) -> None:
-    reason = None
-    try:
-        while not os.path.lexists(folder):
-            folder = folder.parent
-        if not folder.is_dir():
-            reason = "Not a directory"
-        elif not os.access(folder, os.W_OK | os.X_OK):
-            read_only = os.statvfs(folder).f_flag & os.ST_RDONLY
-            reason = "Read-only file system" if read_only else "Permission denied"
-    except OSError as error:
-        reason = error.strerror
-    if reason:
-        raise OutputError(f"the output {output} cannot be written: {reason}: {folder}")
 
 
 def published(store: Store) -> list[Manifest]:
@@ -129,31 +124,14 @@ def live_version(output: str) -> str | None:
     return latest.version if latest else None
 
 
-def live_manifest(output: str) -> Manifest | None:
-    """Returns the live version's manifest; None without one.
-
-    Raises:
-        OutputError: `LATEST` is broken.
-        DatasetError: the manifest is missing or broken.
-    """
-    latest = latest_of(open_store(output))
-    return datasets.read_manifest(datasets.version_folder(open_location(output), latest.version)) if latest else None
-
-
-def version_path(output: str, version: str) -> str:
-    """Returns the path or URL of a version's folder."""
-    return str(datasets.version_folder(open_location(output), version))
-
-
 def publish(base: Base, assembled: str, manifest: Manifest, lease: Lease, *, live: bool) -> Manifest:
     """Publishes an assembled version, live or held back.
 
     In a local output its folder becomes the version's. In a bucket some files may exist under this build's claim. The
     manifest gets its number, and a new name if its name is taken.
 
-    Raises:
-        LeaseLostError: another process took over; the version was not published.
-        UnsettledOutputError: the output no longer holds `base`. OutputError: it cannot be written.
+    Raises: LeaseLostError: another process took over; the version was not published. UnsettledOutputError: the output
+    no longer holds `base`. OutputError: it cannot be written.
     """
     store, name = open_store(base.output), manifest.version
     for version in free_names(name):
@@ -240,8 +218,7 @@ def make_live(store: Store, choose: Choose, *, mend: bool = False) -> Moved:
     `choose` is called again after each lost race. `mend` is for a rollback: a broken `LATEST` counts as missing, and
     the inputs of newer versions that were or may have been live are remembered as rolled back.
 
-    Raises:
-        OutputError: the version was removed, or `LATEST` cannot be written.
+    Raises: OutputError: the version was removed, or `LATEST` cannot be written.
     """
     steps = list[Moved]()
 
@@ -291,3 +268,82 @@ def remember_same(output: str, version: str, key: str) -> None:
         return replace(latest, same=(*latest.same, key)[-MOST_SAME:])
 
     compare_and_swap(open_store(output), edit)
+
+
+ROLLED_BACK = "a version of the same inputs was rolled back"  # the line of a version that would undo a person's act
+
+
+def undone(base: Base, version: Manifest) -> tuple[str, ...]:
+    """Returns a line for the user if a version would undo a person's rollback."""
+    return (ROLLED_BACK,) if is_rolled_back(base.latest, version) else ()
+
+
+@dataclass(frozen=True)
+class Published:
+    """The version that a build or an adoption made or found."""
+
+    folder: str
+    """Its path or URL."""
+    manifest: Manifest
+    is_new: bool
+    """Whether this call made the version."""
+    went_live: bool = True
+    """Whether `LATEST` moved to the version; False if it was already live or is held back."""
+    was_live: bool = False
+    """Whether the version was live earlier: a rollback makes it live, not an approval."""
+    before: str | None = None
+    """The live version before, if any."""
+    breaches: tuple[str, ...] = ()
+    """A line for each breached limit of the gate, and for a rollback; any holds the version back."""
+    built_spans: tuple[str, ...] = ()
+    """The spans that this build read."""
+    kept_spans: tuple[str, ...] = ()
+    """The spans that it kept."""
+    notes: Sequence[str] = ()
+    """Lines on guesses, losses and features left out by an adoption."""
+
+    @classmethod
+    def of(cls, base: Base, manifest: Manifest, breaches: tuple[str, ...] = (), **more: Any) -> "Published":
+        """Makes the outcome of a version compared with the live one, which may be itself."""
+        return cls(
+            str(base.folder_of(manifest.version)),
+            manifest,
+            went_live=not breaches and manifest.version != base.version,
+            was_live=not awaits_approval(base.latest, manifest),
+            before=base.version,
+            breaches=breaches,
+            **more,
+        )
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code of the command."""
+        if self.breaches:
+            return ExitCode.GATE
+        return ExitCode.PUBLISHED if self.went_live else ExitCode.UP_TO_DATE
+
+    def reason(self, output: str) -> str:
+        """Says why the version is held back, and the remedies; a line for each breach."""
+        version = self.manifest.version
+        again = "" if self.is_new else "; it was built before, and nothing was built again"
+        breaches = "".join(f"\n  {line}" for line in self.breaches)
+        given = output if self.is_new else f"{output} {version}"  # its manifest may name another comparison
+        ways = f"`recordmill versions approve {given}` makes it live, `recordmill versions reject {given}` removes it"
+        if self.was_live:
+            ways = f"`recordmill versions rollback {given}` makes it live again"
+        if self.breaches == (ROLLED_BACK,):
+            return f"{version} is held back: {ROLLED_BACK}, and {self.before} stays live{again}\n{ways}"
+        limits = "" if self.manifest.adopted else "; the limits are `gate` in the spec"
+        held = f"the gate holds {version} back: it differs too much from {self.before}, which stays live"
+        return f"{held}{again}{breaches}\n{ways}{limits}"
+
+
+class GateBreachedError(UserError):
+    """The version is complete but not live: it differs too much from the live one."""
+
+    exit_code = ExitCode.GATE
+
+    def __init__(self, message: str, published: Published) -> None:
+        super().__init__(message)
+        self.published = published
+        """The version's folder and manifest."""

@@ -24,7 +24,7 @@ import os
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -250,13 +250,13 @@ def begin(
     """
     place = (LocalPlace if is_local(output) else BucketPlace)(output, building, build_key)
     digest = hashlib.sha256(json.dumps(pieces).encode()).hexdigest()
-    fitting = [
-        run
-        for run in place.runs()
-        if (reports.read_report(run.workspace, PLAN) or {}).get("chunks") == digest
-        and not any(map(is_doubtful, _rejects(run.workspace)))
-    ]
-    taken = None
+    fitting, taken = list[Run](), None
+    for run in place.runs():
+        if (reports.read_report(run.workspace, PLAN) or {}).get("chunks") == digest:
+            names = (name for folder in ("rejects", *PASSES) for name in run.workspace.names(folder))
+            rejects = reports.read_rejects(run.workspace, [name for name in names if name.endswith(".jsonl")])
+            if not any(map(is_doubtful, rejects)):
+                fitting.append(run)
     if fitting:
         most = max(fitting, key=lambda run: len(run.workspace.names("reports")))
         chunks = sum(source >= 0 for source, *_ in pieces)  # the others mark what fits no other command
@@ -283,7 +283,8 @@ def finished_work(run: Run, chunks: int) -> Kept | None:
         return None
     sizes = run.shards.sizes()
     read_shards = zip(expected, reports.read_reports(run.workspace, map(reports.shard_step, expected)), strict=True)
-    shards = {group: report for group, report in read_shards if report and _is_whole(report, sizes)}
+    whole = ((group, report) for group, report in read_shards if report)
+    shards = {group: report for group, report in whole if reports.shard_of(report).sizes.items() <= sizes.items()}
     groups = frozenset(expected.keys() - shards.keys())
     again = enumerate(reports.read_reports(run.workspace, steps)) if groups else ()  # together they fill the memory
     wanted = frozenset(chunk for chunk, report in again if report and groups & reports.take_groups(report).keys())
@@ -302,12 +303,3 @@ def _counts(chunks: list[Report], shards: list[Report]) -> dict[str, int]:
         "written": sum(sum(shard["written_by_source"].values()) for shard in shards),
         "dropped": sum(shard["rejected"] for shard in shards),
     }
-
-
-def _is_whole(report: Report, sizes: dict[str, int]) -> bool:
-    return reports.shard_of(report).sizes.items() <= sizes.items()
-
-
-def _rejects(workspace: Store) -> Iterator[Reject]:
-    names = [name for folder in ("rejects", *PASSES) for name in workspace.names(folder)]
-    return reports.read_rejects(workspace, [name for name in names if name.endswith(".jsonl")])

@@ -1,16 +1,35 @@
-"""The failures that end a build: those of disks, as one line for the user; and a watch over workers and limits."""
+"""The failures that end a build: full disks, as one line for the user, and too many rejects.
+
+A build that exceeds a limit on rejects ends as soon as that is certain, and names the faults of its rows. The driver
+adds up the reports of finished steps while the job runs, and at its end.
+"""
 
 import errno
+import json
 import os
+import posixpath
 import re
-import threading
-import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from operator import attrgetter
+from pathlib import PurePath
+from typing import Any
 
-from recordmill.pipeline.build.context.reports import DeadWorkerError
-from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.reports import LOOK_REPORTS, chunk_step, read_rejects
+from recordmill.pipeline.build.plan.plan import BuildPlan
+from recordmill.pipeline.errors import ExitCode, UserError
+from recordmill.pipeline.safe_text import printable
+from recordmill.pipeline.sources.faults import DUPLICATE, Reject
+from recordmill.pipeline.versions.stores.base import Store
 
+MIN_ROWS = 20  # the least for `max_share_per_file`: in smaller files a single bad row is a large share
+SHOWN_REASONS = 3
+LEFT = "rejected.jsonl"
+STEP = re.compile(rf"(reports|{LOOK_REPORTS})/(chunk|shard)-\d+\.json")
+WHAT_NEXT = "Mend the rows, or raise the limit if the others are enough; then run the same command."
 REMEDIES = {
     errno.ENOSPC: "free some space",
     errno.EDQUOT: "free some space, or raise the quota",
@@ -19,7 +38,6 @@ REMEDIES = {
     errno.EACCES: "give the permission",
     errno.EPERM: "give the permission",
 }
-LOOK_SECONDS = 0.5
 
 
 class DiskError(UserError):
@@ -27,35 +45,24 @@ class DiskError(UserError):
 
 
 def disk_error(error: BaseException, folder: str) -> DiskError | None:
-    """Returns the error as one line with its file, or else the folder; None if no disk caused it."""
-    chain = _chain(error)
-    if any(isinstance(cause, UserError) for cause in chain):
-        return None
-    for cause in chain:
-        for number, remedy in REMEDIES.items():
-            if _is_failure(cause, number):
-                path = _file(cause, number) or folder
-                return DiskError(f"{os.strerror(number)}: {path}: {remedy}, then run the same command")
-    return None
-
-
-def _chain(error: BaseException) -> list[BaseException]:
-    """Returns an error with its causes and contexts, the innermost first."""
-    chain: list[BaseException] = []
-    link: BaseException | None = error
-    while link is not None and link not in chain:
-        chain.append(link)
-        link = link.__cause__ or link.__context__
-    return chain[::-1]
-
-
-def _is_failure(error: BaseException, number: int) -> bool:
-    """Whether an error is a failure of this `errno`, by attribute or text.
+    """Returns the error as one line with its file, or else the folder; None if no disk caused it.
 
     Beam 2.77 brings only the text of another process' traceback, TensorFlow 2.21's `OpError` and Arrow's errors only
     the operating system's words, and `shutil.Error` a list of texts.
     """
-    return getattr(error, "errno", None) == number or os.strerror(number) in str(error)
+    chain: list[BaseException] = []  # with causes and contexts, the innermost first
+    link: BaseException | None = error
+    while link is not None and link not in chain:
+        chain.insert(0, link)
+        link = link.__cause__ or link.__context__
+    if any(isinstance(cause, UserError) for cause in chain):
+        return None
+    for cause in chain:
+        for number, remedy in REMEDIES.items():
+            if getattr(cause, "errno", None) == number or os.strerror(number) in str(cause):
+                path = _file(cause, number) or folder
+                return DiskError(f"{os.strerror(number)}: {path}: {remedy}, then run the same command")
+    return None
 
 
 def _file(error: BaseException, number: int) -> str | None:
@@ -66,57 +73,177 @@ def _file(error: BaseException, number: int) -> str | None:
     return named[1] if named else None
 
 
-class Watch:
-    """Calls a check at most twice a second; its error, or a dead worker, ends the build."""
+def one_line(text: str) -> str:
+    """Formats a text of the data for a message: one line, with control characters escaped."""
+    return printable(text).replace("\n", "\\n")
 
-    def __init__(self, end: Callable[[UserError], None]) -> None:
-        """`end` is called once, by the watch's thread."""
-        self._end, self._pause, self._called = end, 0.0, float("-inf")
-        self._check: Callable[[], None] = lambda: None
-        self._dead_worker: DeadWorkerError | None = None
-        self._has_died = threading.Event()
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="watch", daemon=True)
 
-    def __enter__(self) -> "Watch":
-        self._excepthook = threading.excepthook
-        threading.excepthook = self._thread_failed
-        self._thread.start()
-        return self
+class RejectPlaces:
+    """The places of a build's rows."""
 
-    def __exit__(self, *error: object) -> None:
-        self._done.set()
-        threading.excepthook = self._excepthook
+    def __init__(self, plan: BuildPlan, positions: Sequence[int | None]) -> None:
+        """`positions` is the number of positions of each chunk, by its report; None before that."""
+        self._plan = plan
+        self._bases = list[int | None]()
+        before: dict[tuple[int, str], int | None] = {}
+        for number, (chunk, count) in enumerate(zip(plan.chunks, positions, strict=True)):
+            base = before.get((chunk.source, chunk.file), 0) if chunk.file else 0  # without: numbers of whole files
+            base = None if number in plan.gaps else base
+            self._bases.append(base)
+            before[chunk.source, chunk.file] = None if base is None or count is None else base + count
 
-    def follow(self, check: Callable[[], None], pause_seconds: float = 0.0) -> None:
-        """Sets a quick check, called at most every `pause_seconds`; its UserError ends the build."""
-        self._check, self._pause = check, pause_seconds
+    def of(self, number: int, position: int) -> tuple[str, int | None]:
+        """Returns the file of a chunk's position, below the folder of its source, and the line or record, from 1.
 
-    def look(self) -> None:
-        """Calls the check, unless that was a moment ago. Raises: UserError, DeadWorkerError."""
-        if self._dead_worker is not None:
-            raise self._dead_worker
-        if time.monotonic() - self._called >= self._pause:
-            self._called = time.monotonic()
-            with suppress(OSError):  # the folder is gone: the build will notice
-                self._check()
+        The line is None for a listing, or while unknown: a trial may skip an earlier part of the file.
+        """
+        chunk, base = self._plan.chunks[number], self._bases[number]
+        file, line = self._plan.sources[chunk.source].reader.locate(chunk, position)
+        file = posixpath.join(self._plan.folders[chunk.source], file)
+        return file, None if line is None or base is None else base + line
 
-    def dead_worker(self, timeout_seconds: float) -> DeadWorkerError | None:
-        """Waits for a worker's death at most so long: a job may fail before its worker's status is read."""
-        self._has_died.wait(timeout_seconds)
-        return self._dead_worker
+    def words(self, number: int, position: int) -> str:
+        """Returns the place in a message: `rows.jsonl, line 7`."""
+        file, line = self.of(number, position)
+        return file if line is None else f"{file}, line {line}"
 
-    def _run(self) -> None:
-        while not self._done.wait(LOOK_SECONDS):
-            try:
-                self.look()
-            except UserError as error:
-                self._end(error)
+    def published(self, reject: Reject) -> dict[str, Any]:
+        """Returns a reject's line of the published JSONL."""
+        (file, line), message = self.of(reject.chunk, reject.position), reject.message
+        if reject.first_chunk is not None and reject.first_position is not None:
+            message += f": {self.words(reject.first_chunk, reject.first_position)}, which stays"
+        return {
+            "id": reject.key,
+            "column": reject.column,
+            "code": reject.reason,
+            "message": message,
+            "source": self._plan.sources[self._plan.chunks[reject.chunk].source].index,
+            "file": file,
+            "line": line,
+        }
+
+    def lines(self, rejects: Iterable[Reject]) -> bytes:
+        """Returns the published JSONL of rejects."""
+        lines = "".join(json.dumps(self.published(reject), ensure_ascii=False) + "\n" for reject in rejects)
+        return lines.encode("utf-8", "backslashreplace")
+
+    def example(self, reject: Reject) -> str:
+        """Formats a reject as an example in a message: its place, column and fault."""
+        column = "" if reject.column is None else f", column '{reject.column}'"
+        words = f"{self.words(reject.chunk, reject.position)}{column}: {self.published(reject)['message']}"
+        return one_line(words)
+
+
+def leave(rejects: Iterable[Reject], places: RejectPlaces, workspace: Store) -> list[str]:
+    """Writes the rejects of a build that fails beside its finished work; returns a line on their file."""
+    with suppress(OSError, UserError):
+        workspace.write(LEFT, places.lines(sorted(rejects, key=attrgetter("chunk", "position"))))
+        return [f"All rejects so far are in {workspace.url}/{LEFT}"]
+    return []
+
+
+class TooManyRejectsError(UserError):
+    """More rows were rejected than the spec allows; the message says why."""
+
+    exit_code = ExitCode.REJECTS
+
+
+@dataclass
+class Count:
+    """The rows of the whole build, or of one file."""
+
+    chunks_left: int = 0  # to read
+    read: int = 0
+    examples: dict[str, Reject] = field(default_factory=dict)
+    """The first reject, by chunk and position, of each reason."""
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def add(self, reject: Reject) -> None:
+        """Counts a reject."""
+        self.reasons[reject.reason] += 1
+        first = self.examples.setdefault(reject.reason, reject)
+        if (reject.chunk, reject.position) < (first.chunk, first.position):
+            self.examples[reject.reason] = reject
+
+    def of(self, *, duplicates: bool) -> Counter[str]:
+        """Returns the counts for one limit: of repeated keys, or of all other reasons."""
+        return Counter({each: rows for each, rows in self.reasons.items() if (each == DUPLICATE) == duplicates})
+
+
+class RejectLimits:
+    """The rejects of a build's finished steps, and the limits of its spec."""
+
+    def __init__(self, plan: BuildPlan, planned: PlannedBuild) -> None:
+        self._plan, self._planned, self._limits = plan, planned, plan.spec.rejects
+        self._chunks = {chunk_step(chunk.index): chunk.index for chunk in plan.chunks}
+        self._positions: list[int | None] = [None] * len(plan.chunks)
+        self._seen, self._written = set[str](), list[str]()
+        self._total = Count(len(plan.chunks))
+        self._files: dict[tuple[int, str], Count] = {}
+        for chunk in plan.chunks:
+            self._file(chunk.index).chunks_left += 1
+
+    def __call__(self) -> None:
+        """Reads new reports. Raises: TooManyRejectsError: a limit is exceeded, whatever the remaining rows are."""
+        if {self._limits.max_share, self._limits.duplicate_share, self._limits.max_share_per_file} == {None}:
+            return
+        folders = ["reports", LOOK_REPORTS] if self._planned.inline else ["reports"]
+        names = [name for folder in folders for name in sorted(self._planned.workspace.names(folder))]
+        new = [name for name in names if STEP.fullmatch(name) and name not in self._seen]
+        self._seen.update(new)
+        for name, data in self._planned.workspace.read_all(new):
+            if data is not None:  # another attempt may have taken it over meanwhile
+                self._add(PurePath(name).stem, json.loads(data))
+        if new:
+            self._check()
+
+    def _file(self, chunk: int) -> Count:
+        where = self._plan.chunks[chunk]
+        return self._files.setdefault((where.source, where.file), Count())
+
+    def _add(self, step: str, report: dict[str, Any]) -> None:
+        if step in self._chunks:
+            number = self._chunks[step]
+            if self._positions[number] is not None:  # a look read it, too
                 return
+            self._positions[number] = report["positions"]
+            for count in (self._total, self._file(number)):
+                count.read += report["read"]
+                count.chunks_left -= 1
+        if report.get("rejects"):
+            self._written.append(report["rejects"])
+            for reject in read_rejects(self._planned.workspace, [report["rejects"]]):
+                self._total.add(reject)
+                self._file(reject.chunk).add(reject)
 
-    def _thread_failed(self, failure: threading.ExceptHookArgs) -> None:
-        if isinstance(failure.exc_value, DeadWorkerError):
-            self._dead_worker = failure.exc_value
-            self._has_died.set()
-        else:
-            self._excepthook(failure)
+    def _check(self) -> None:
+        self._compare(self._total, self._limits.max_share, "max_share", "")
+        self._compare(self._total, self._limits.duplicate_share, "max_duplicate_share", "")
+        if self._limits.max_share_per_file is not None:
+            for (_, file), count in self._files.items():
+                if file and count.read >= MIN_ROWS:  # a listing has no file name: each file is a row
+                    self._compare(count, self._limits.max_share_per_file, "max_share_per_file", f" of {one_line(file)}")
+
+    def _compare(self, count: Count, limit: float | None, option: str, of_file: str) -> None:
+        is_known = self._plan.rows_are_exact and count is self._total
+        most = count.read if not count.chunks_left else self._plan.rows if is_known else None
+        reasons = count.of(duplicates=option == "max_duplicate_share")
+        rejected = reasons.total()
+        if limit is None or most is None or not rejected or (most and rejected / most <= limit):
+            return
+        rows = f"{count.read:,} rows{of_file}{' read so far' if count.chunks_left else ''}"
+        share = f"{rejected / count.read:.1%}; rejects.{option} allows {limit:.1%}"
+        first = f"{rejected:,} of {rows} were rejected, {share}"
+        places = RejectPlaces(self._plan, self._positions)
+        such = [
+            f"  {reason}: {number:,}, such as {places.example(count.examples[reason])}"
+            for reason, number in by_frequency(reasons)[:SHOWN_REASONS]
+        ]
+        workspace = self._planned.workspace
+        left = leave(read_rejects(workspace, self._written), places, workspace)
+        raise TooManyRejectsError("\n".join([first, *such, *left, WHAT_NEXT]))
+
+
+def by_frequency(reasons: Counter[str]) -> list[tuple[str, int]]:
+    """Sorts reasons by descending count, then by name."""
+    return sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))

@@ -1,4 +1,6 @@
-"""The analysis that a build inherits from the live version: its transform graph, and the values learned for it.
+"""The parts of the live version that a build continues: ids of classes, a transform graph, shards of spans.
+
+They are decided by the snapshot of the output (`pipeline.versions.base`), before anything is planned.
 
 `analysis: frozen` keeps the graph from version to version: ids and normalized numbers keep their meaning for models in
 service. It is relearned if the features, the packages that make it, or the user's `preprocessing` change.
@@ -11,25 +13,32 @@ import hashlib
 import importlib.metadata
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 from recordmill.pipeline import VERSION
-from recordmill.pipeline.dataset.file_names import span_of_file
-from recordmill.pipeline.dataset.manifest import Location, Manifest, version_folder
+from recordmill.pipeline.build.run_options import RunOptions
+from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, span_file, span_of_file
+from recordmill.pipeline.dataset.manifest import Location, Manifest, Shard, version_folder
+from recordmill.pipeline.dataset.manifest_parts import MOST_BYTES, Report, read_report
 from recordmill.pipeline.dataset.paths import read_checked
+from recordmill.pipeline.dataset.placement import Layout
 from recordmill.pipeline.dataset.profile import FILE as PROFILE
 from recordmill.pipeline.dataset.profile import Profiles, profiles_of
 from recordmill.pipeline.dataset.version import read_words, without_blank
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.safe_text import cut, public_url
 from recordmill.pipeline.sources.options import PATHS
+from recordmill.pipeline.sources.paths import note
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.model import Spec
+from recordmill.pipeline.versions.base import Base
+from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.pipeline.versions.latest import rolls_back
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location
@@ -123,12 +132,6 @@ class LiveAnalysis:
         return {name: {key: value for key, value in each.items() if key not in FROM_SHARDS} for name, each in learned}
 
     @property
-    def label_counts(self) -> list[int]:
-        """The train split's records behind the graph, by the label's id; empty without a label."""
-        counts = self.manifest.split("train").label_counts or ()
-        return list(self.manifest.provenance.get(ANALYSIS, {}).get("label_counts", counts))
-
-    @property
     def summaries(self) -> dict[str, str]:
         """The SHA-256 of the kept spans' buckets of sums, by path; those of all rows if all spans are kept."""
         spans, files = set(self.spans), self.manifest.files.items() if self.spans else ()
@@ -140,9 +143,8 @@ class LiveAnalysis:
     @property
     def learned_profile(self) -> bytes | None:
         """The profile of the rows behind the graph, by split, if the version has one. Raises: OutputError: damaged."""
-        files = self.manifest.files
-        file = next((file for file in (LEARNED_PROFILE, PROFILE) if file in files), None)
-        return None if file is None else self._checked(file, files[file]["sha256"])
+        file = next((file for file in (LEARNED_PROFILE, PROFILE) if file in self.manifest.files), None)
+        return None if file is None else self.read(file)
 
     @property
     def profiles(self) -> Profiles | None:
@@ -154,12 +156,9 @@ class LiveAnalysis:
             raise damaged(self.output, error) from None
 
     def read(self, file: str) -> bytes:
-        """Reads a file of the graph or of a tokenizer. Raises: OutputError: damaged."""
-        return self._checked(file, self.files[file])
-
-    def _checked(self, file: str, sha256: str) -> bytes:
+        """Reads a listed file, such as one of the graph. Raises: OutputError: damaged."""
         try:
-            return read_checked(self.folder, file, sha256)
+            return read_checked(self.folder, file, self.manifest.files[file]["sha256"])
         except DatasetError as error:
             raise damaged(self.output, error) from None
 
@@ -182,8 +181,10 @@ class LiveAnalysis:
         return int(by_reason.get("unknown_label", 0)) if ANALYSIS in self.manifest.provenance else 0
 
     def to_json(self) -> dict[str, Any]:
-        """Returns its entry in the provenance of a version that inherits it."""
-        return {"version": self.learned_in, "graph_sha256": self.digest, "label_counts": self.label_counts}
+        """Returns its entry in the provenance of a version that inherits it, with the records behind it by label."""
+        of_own = self.manifest.split("train").label_counts or ()
+        counts = list(self.manifest.provenance.get(ANALYSIS, {}).get("label_counts", of_own))
+        return {"version": self.learned_in, "graph_sha256": self.digest, "label_counts": counts}
 
 
 def damaged(output: str, fault: object) -> OutputError:
@@ -263,3 +264,138 @@ def keeps_ids(feature: Feature) -> bool:
 def continues(names: Names, before: Names) -> bool:
     """Whether every name has its earlier id."""
     return all(names.get(feature, ())[: len(words)] == words for feature, words in before.items())
+
+
+class SpanError(UserError):
+    """A single span cannot be built into the live version; the message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Inherited:
+    """The parts of the live version that the next one continues; none in a first build."""
+
+    names: Names = field(default_factory=dict)  # class names that keep their ids, by feature
+    analysis: LiveAnalysis | None = None
+    """The live version's analysis, frozen or one to add to; None where all is learned."""
+    base: Manifest | None = None  # live version, if its spans may be kept
+    damaged: tuple[str, ...] = ()  # spans of `base` with missing files
+    forgotten: Forgotten = field(default_factory=Forgotten)  # keys to leave out
+    notes: tuple[str, ...] = ()  # lines for the user: what cannot be kept, and why
+
+    def with_spans(self, kept: tuple[str, ...]) -> LiveAnalysis | None:
+        """Returns the analysis for a build that keeps these spans; None if it learns everything."""
+        needed = self.analysis is not None and (self.analysis.is_frozen or kept)
+        return replace(self.analysis, spans=kept) if self.analysis and needed else None
+
+
+def inherit(
+    spec: Spec, base: Base | None, options: RunOptions, feature_files: Mapping[str, str], *, keeps_spans: bool
+) -> Inherited:
+    """Decides what a build takes from its base: nothing without one. Raises: OutputError, SpanError, as `Given.of`."""
+    if base is None or base.latest is None:
+        return Inherited(forgotten=base.forgotten if base else Forgotten())
+    names, notes, live, frozen = _names(spec, base), list[str](), base.live, False
+    if spec.is_frozen:
+        if live is None:
+            raise damaged(base.output, base.fault)
+        changes = graph_changes(live, spec, package_versions(), feature_files)
+        frozen = not changes
+        if changes:
+            notes.append(f"the frozen analysis cannot be kept, everything is learned and rebuilt: {'; '.join(changes)}")
+    fault = _span_fault(spec, base, frozen, options) if keeps_spans else "its graph is another"
+    if fault and options.spans:
+        raise SpanError(f"--span keeps the other spans of the live version, and cannot: {fault}; build without --span")
+    keeps = live is not None and spec.has_spans and options.limit is None and not fault
+    analysis = LiveAnalysis(base.output, live, is_frozen=frozen) if live and (frozen or keeps) else None
+    lacking = sorted({span for span in base.missing.values() if span}) if keeps else []
+    notes += note("spans read again, since the live version lacks files", lacking)
+    return Inherited(names, analysis, live if keeps else None, tuple(lacking), base.forgotten, tuple(notes))
+
+
+def _names(spec: Spec, base: Base) -> Names:
+    if not any(map(keeps_ids, spec.features.values())):
+        return {}
+    try:
+        if base.live is None:
+            raise DatasetError(base.fault)
+        return names_to_keep(spec, base.folder, base.live)
+    except DatasetError as error:
+        raise OutputError(
+            f"the ids of classes cannot be kept, since the live version is damaged: {error}; "
+            f"{rolls_back(base.output)}, or give new ids by `classes: fresh`"
+        ) from None
+
+
+def _span_fault(spec: Spec, base: Base, frozen: bool, options: RunOptions) -> str:
+    """Says why no span of the live version can be kept; empty if they can."""
+    if base.live is None:
+        return f"the live version is damaged: {base.fault}"
+    if base.holds_forgotten_rows:
+        return "the live version holds forgotten rows"
+    if spec.is_frozen:
+        return "" if frozen else "the frozen analysis is another"
+    holds_sums = spec.summaries and "forgotten" not in base.live.provenance
+    return "" if holds_sums and not options.spans else "`analysis: refresh` learns a graph of all rows"
+
+
+class KeptSpan(NamedTuple):
+    """A span that a build keeps."""
+
+    report: Report  # rows by source, rejects by reason, duplicates, and the reports of the shards
+    rejected: bytes  # the lines of rejected rows
+
+
+def read_spans(output: str, base: Manifest, spans: Iterable[str]) -> dict[str, KeptSpan]:
+    """Reads the reports of spans of a version. Raises: OutputError: a file is missing or damaged."""
+    folder, kept = version_folder(open_location(output), base.version), dict[str, KeptSpan]()
+    for span in spans:
+        names = [span_file(span, name) for name in (REPORT, REJECTED)]
+        try:
+            report, rejected = (
+                read_checked(folder, name, base.files[name]["sha256"], MOST_BYTES) if name in base.files else b""
+                for name in names
+            )
+            kept[span] = KeptSpan(read_report(report), rejected)
+        except ValueError as error:
+            raise OutputError(
+                f"the span {span} cannot be kept, since the live version is damaged ({error}): build with --compact, "
+                f"or {rolls_back(output)}"
+            ) from error
+    return kept
+
+
+def shards_by_group(kept: Mapping[str, KeptSpan], layout: Layout) -> dict[int, Report]:
+    """Returns the reports of kept shards by group in a new layout, without empty shards."""
+    reports = (zip(layout.groups_of_span(name), span.report["shards"], strict=True) for name, span in kept.items())
+    return {group: report for group, report in chain.from_iterable(reports) if report is not None}
+
+
+def kept_shards(base: Manifest, spans: Collection[str], layout: Layout) -> dict[int, Shard]:
+    """Returns the shards of a version's spans by group in a new layout."""
+    listed = {span: list[Shard]() for span in spans}
+    for shard in (shard for split in layout.splits for shard in base.splits[split].shards):
+        if shard.span in listed:
+            listed[shard.span].append(shard)
+    pairs = (zip(layout.groups_of_span(span), shards, strict=True) for span, shards in listed.items())
+    return dict(chain.from_iterable(pairs))
+
+
+def add_up_duplicates(entries: Iterable[Report]) -> Report:
+    """Adds up the manifest's entries on duplicates within spans, at least one."""
+    first, *others = entries
+    total: Report = json.loads(json.dumps(first))
+    for entry in others:
+        _add(total, {"keys_across": entry["keys_across"], "exact": entry["exact"]})
+        examples = total["exact"]["examples"]
+        examples.sort(key=lambda pair: pair[0]["split"] == pair[1]["split"])  # pairs of two splits come first
+        del examples[5:]
+    return total
+
+
+def _add(total: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Adds numbers and appends lists, by name and inner name."""
+    for name, value in more.items():
+        if isinstance(value, dict):
+            _add(total.setdefault(name, {}), value)
+        else:
+            total[name] = total[name] + value if name in total else value

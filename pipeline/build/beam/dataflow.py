@@ -1,8 +1,13 @@
-"""Runs jobs on Google Cloud Dataflow: presets, checks, submission, and watching."""
+"""Runs jobs on Google Cloud Dataflow: presets and checks of its options, submission, and watching.
 
+Options keep Beam's names. Beam's validator and these checks give a message each before anything is sent; the service
+refuses other values with the job.
+"""
+
+import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
@@ -22,10 +27,10 @@ from recordmill.pipeline.build.beam.runner import JobPipeline, Runner, parse_opt
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import raising_left_error
 from recordmill.pipeline.build.run_options import Listener, RunOptions
-from recordmill.pipeline.build.runners import dataflow, job
+from recordmill.pipeline.build.runners import job
 from recordmill.pipeline.build.runners.job import JobFailedError, JobStillRunsError, RunnerError
 from recordmill.pipeline.errors import ExitCode
-from recordmill.pipeline.safe_text import redacted
+from recordmill.pipeline.safe_text import redacted, summary_of_text
 
 POLL_SECONDS = 3.0
 PATIENCE_SECONDS = 600.0
@@ -34,9 +39,99 @@ REQUEST_SECONDS = 60.0
 OLD_JOB_SECONDS = 600.0  # the service takes minutes to end a job's machines
 UNLISTED_SECONDS = 10.0  # the service lists a job within this time if its driver stopped during the submission
 REFUSED = "REFUSED"
-ENDED = {"DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED", REFUSED}
 AWAY: tuple[type[Exception], ...] = (ServerError, TooManyRequests, TransportError, RequestException)
+ENDED = {"DONE", "FAILED", "CANCELLED", "UPDATED", "DRAINED", REFUSED}
 Proto = Any  # `google.cloud.dataflow.Job`; Google's packages have no types for mypy here
+Options = Mapping[str, Any]  # Beam's options by their names, without default values
+
+REQUIRED = {
+    "project": "the project's id, such as my-project",
+    "region": "such as europe-west1",
+    "temp_location": "a folder of a bucket in that region, such as gs://my-bucket/temp",
+    "sdk_container_image": "the image of deploy/container in a registry, best with its digest",
+}
+PRESETS: dict[str, Any] = {
+    "machine_type": "n2-highmem-4",  # one Python process a core, each with TensorFlow (0.8 GB) and a shard's rows
+    "number_of_worker_harness_threads": 1,  # a process holds one shard's rows; its own threads overlap reading
+    "max_num_workers": 20,  # the service's default is the project's quota
+    "disk_size_gb": 50,  # the image has 4 GB unpacked; rows cross the service's shuffle, not the disk
+    "use_public_ips": False,  # the subnetwork needs Private Google Access
+    "sdk_location": "container",  # a starting worker installs nothing
+    "save_main_session": False,  # the modules that a spec names travel as source
+}
+OPTIONAL = ("machine_type", "max_num_workers", "service_account_email", "subnetwork", "sdk_container_image")
+SHOWN = ("project", "region", "temp_location", *OPTIONAL)  # by a dry run
+NAME_LENGTH = 63  # characters of a job's name
+PREFIX, KEY_LENGTH = "recordmill", 8
+GRAPH_BYTES = 10_000_000  # the service refuses a graph of 10 MB
+MESSAGE_LENGTH = 300
+REPEATED = "work item was attempted"  # the service's summary of four failures; another message gives the cause
+FOLDER = re.compile(r"gs://[a-z0-9][-_.a-z0-9]+[a-z0-9]/+[^/].*")  # Beam would make a bucket for another
+REFUSED_OPTIONS = {
+    "job_name": "a build names its jobs itself, for a later driver to find them",
+    "template_location": "a classic template holds one job's graph, and a build runs several: use deploy/dataflow",
+    "dataflow_job_file": "use --dry_run=True, which writes nothing",
+    "streaming": "a build is a batch job",
+    "update": "only a streaming job can be updated",
+}
+
+
+def with_presets(given: Options) -> dict[str, Any]:
+    """Adds the presets to the user's options, which override them."""
+    options = PRESETS | dict(given)
+    if "max_num_workers" not in given:
+        options["max_num_workers"] = max(PRESETS["max_num_workers"], given.get("num_workers") or 0)
+    if temp := given.get("temp_location"):
+        options.setdefault("staging_location", f"{temp.rstrip('/')}/staging")
+    return options
+
+
+def check(options: Options) -> None:
+    """Checks what Beam's validator does not. Raises: RunnerError: a line for each bad option."""
+    missing = {name: meaning for name, meaning in REQUIRED.items() if not options.get(name)}
+    problems = [f"--runner dataflow needs --{name} after the --: {meaning}" for name, meaning in missing.items()]
+    problems += [f"--{name} is refused: {reason}" for name, reason in REFUSED_OPTIONS.items() if options.get(name)]
+    for name in ("temp_location", "staging_location"):
+        if options.get(name) and not FOLDER.fullmatch(options[name]):
+            problems.append(f"--{name} '{options[name]}' is not a folder of a bucket, such as gs://my-bucket/temp")
+    if problems:
+        raise RunnerError("\n".join(problems))
+
+
+def job_name(spec: str, build_key: str) -> str:
+    """Makes the name of all jobs of a build, by which a later driver finds a running one."""
+    plain = re.sub("[^a-z0-9]+", "-", spec.lower()).strip("-")
+    plain = plain[: NAME_LENGTH - len(f"{PREFIX}--") - KEY_LENGTH].strip("-")
+    return "-".join(part for part in (PREFIX, plain, build_key[:KEY_LENGTH]) if part)
+
+
+def is_job_of(name: str, build_key: str) -> bool:
+    """Whether a job's name is the name of a build's jobs."""
+    return name.startswith(f"{PREFIX}-") and name.endswith(f"-{build_key[:KEY_LENGTH]}")
+
+
+def check_reachable(workspace: str, sources: Iterable[str]) -> None:
+    """Checks that the service's machines reach a build's output and sources. Raises: RunnerError: one is local."""
+    if not workspace.startswith("gs://"):
+        raise RunnerError(f"--runner dataflow needs an --output in Cloud Storage, gs://BUCKET/FOLDER, not {workspace}")
+    for path in (path for path in sources if "://" not in path):
+        raise RunnerError(
+            f"Dataflow's machines cannot read {path}: copy it into Cloud Storage (`gcloud storage cp -r`), and "
+            "give its gs:// URL as the source's path"
+        )
+
+
+def cause_of(messages: Sequence[str]) -> str:
+    """Finds the cause of a job's failure in the service's error messages, without values of rows.
+
+    >>> cause_of(["The work item was attempted 4 times", "Quota 'CPUS' exceeded: 20 of 24"])
+    "Quota 'CPUS' exceeded: 20 of 24"
+    """
+    for message in messages:
+        if "Traceback" in message and (summary := summary_of_text(message)):
+            return f"a worker raised {summary}"
+    telling = [message for message in messages if REPEATED not in message] or list(messages)
+    return redacted(telling[-1].strip())[:MESSAGE_LENGTH] if telling else "the service gives no reason"
 
 
 class DataflowRunner(Runner):
@@ -46,8 +141,8 @@ class DataflowRunner(Runner):
 
     def __init__(self, options: RunOptions) -> None:
         self._given = parse_options(options.beam_options).get_all_options(drop_default=True)
-        self._complete = dataflow.with_presets(self._given)
-        dataflow.check(self._complete)
+        self._complete = with_presets(self._given)
+        check(self._complete)
         self._arguments = list(options.beam_options)
         super().__init__(BeamRunner(), self._options_of(""), options.attempts)
         checked = self._options_of("")
@@ -64,7 +159,7 @@ class DataflowRunner(Runner):
         if self._is_dry:
             return
         jobs = _Jobs(self.options)
-        for old in jobs.active(lambda name: dataflow.is_job_of(name, build_key)):
+        for old in jobs.active(lambda name: is_job_of(name, build_key)):
             listener.on_note(f"cancelling the job that an earlier driver left: {jobs.page(old.id)}")
             RunningJob(jobs, old.name).cancel(OLD_JOB_SECONDS)
 
@@ -76,21 +171,25 @@ class DataflowRunner(Runner):
         refuse the job, or its machines could not read or write.
         """
         paths = [each.source.path for each in planned.readers if each.source.format != "python"]
-        dataflow.check_reachable(planned.workspace.url, paths)
-        options = self._options_of(dataflow.job_name(planned.name, self._build_key))
+        check_reachable(planned.workspace.url, paths)
+        options = self._options_of(job_name(planned.name, self._build_key))
         options.view_as(TestOptions).dry_run = True  # `run` makes the graph, and sends nothing
         pipeline = JobPipeline(runner=self._runner, options=options)
         yield pipeline
         made = pipeline.run().job
         size = made.proto_pipeline.ByteSize()
-        dataflow.check_graph(size)
+        if size >= GRAPH_BYTES:
+            raise RunnerError(
+                f"the job's graph has {size:,} bytes, and Dataflow refuses {GRAPH_BYTES:,}: give the longest lists of "
+                "the spec as files, such as `classes_file`"
+            )
         if self._is_dry:
             steps = len(made.proto_pipeline.components.transforms)
-            raise job.DryRunFinished(dataflow.describe(self._complete, made.proto.name, steps, size))
+            given = {name: self._complete[name] for name in SHOWN if self._complete.get(name)}
+            head = f"dry run: nothing was sent. The first job is {made.proto.name}: {steps:,} steps, a graph of"
+            lines = [f"  {name}: {value}" for name, value in given.items()]
+            raise job.DryRunFinished("\n".join([f"{head} {size:,} bytes", *lines]))
         options.view_as(TestOptions).dry_run = False
-        self._run(made, options, planned)
-
-    def _run(self, made: Proto, options: PipelineOptions, planned: PlannedBuild) -> None:
         running = RunningJob(_Jobs(options, made.root_staging_location), made.proto.name)
         self._listener.on_job(running)
         try:
@@ -177,9 +276,26 @@ class RunningJob:
         """
         if self.state in ENDED:
             return
-        again = Retry(if_exception_type(NoAnswerError), initial=1, maximum=5, timeout=timeout_seconds)
+        future: Future[None] = Future()
+
+        @Retry(if_exception_type(NoAnswerError), initial=1, maximum=5, timeout=timeout_seconds)
+        def cancel() -> None:
+            for listed in self._listed():
+                self.url = self._jobs.page(listed.id)
+                self._jobs.cancel(listed.id)
+                while (state := self._jobs.state(listed.id)) not in ENDED:
+                    time.sleep(1)
+                self.state = state
+
+        def run() -> None:
+            try:
+                future.set_result(cancel())
+            except Exception as error:
+                future.set_exception(error)
+
+        threading.Thread(target=run, daemon=True).start()
         try:
-            _in_thread(again(self._cancel)).result(timeout_seconds)  # Beam's client tries for many minutes
+            future.result(timeout_seconds)  # Beam's client tries for many minutes
         except (TimeoutError, RetryError) as error:
             raise JobStillRunsError(
                 f"the cancelled job {self._name} has not ended after {timeout_seconds:.0f} s: see {self.url}"
@@ -192,21 +308,13 @@ class RunningJob:
         """Describes why the job failed, in one line with its page."""
         if not self._id:
             return ""
-        if self.state == "CANCELLED":
-            return f"the Dataflow job {self._id} was cancelled ({self.url})"
-        try:
-            cause = self._jobs.cause(self._id)
-        except RunnerError as error:
-            cause = str(error)
-        return f"the Dataflow job {self._id} failed: {cause} ({self.url})"
-
-    def _cancel(self) -> None:
-        for listed in self._listed():
-            self.url = self._jobs.page(listed.id)
-            self._jobs.cancel(listed.id)
-            while (state := self._jobs.state(listed.id)) not in ENDED:
-                time.sleep(1)
-            self.state = state
+        how = "was cancelled"
+        if self.state != "CANCELLED":
+            try:
+                how = f"failed: {self._jobs.cause(self._id)}"
+            except RunnerError as error:
+                how = f"failed: {error}"
+        return f"the Dataflow job {self._id} {how} ({self.url})"
 
     def _listed(self) -> list[Proto]:
         """Lists the job; waits some seconds for one in submission. Raises: JobStillRunsError: it may yet begin."""
@@ -222,20 +330,6 @@ class RunningJob:
                 )
             time.sleep(1)
         return []
-
-
-def _in_thread(function: Callable[[], None]) -> Future[None]:
-    future: Future[None] = Future()
-
-    def run() -> None:
-        try:
-            function()
-            future.set_result(None)
-        except Exception as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, daemon=True).start()
-    return future
 
 
 class _Jobs:
@@ -276,10 +370,11 @@ class _Jobs:
         """Describes a failed job by the service's messages, without values of rows."""
         with _refusals():
             messages, _ = self._client.list_messages(job, minimum_importance="JOB_MESSAGE_ERROR")
-        return dataflow.cause_of([message.message_text for message in messages])
+        return cause_of([message.message_text for message in messages])
 
     def page(self, job: str) -> str:
-        return dataflow.console_url(self._options["region"], job)
+        """Returns the URL of a job's page in the console, which knows the project; messages hide a URL's query."""
+        return f"https://console.cloud.google.com/dataflow/jobs/{self._options['region']}/{job}"
 
 
 @contextmanager

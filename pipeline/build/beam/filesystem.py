@@ -43,13 +43,18 @@ class BeamFiles(LocalFiles):
 
     def match(self, pattern: str) -> FileList:
         """Lists the files that a glob or a plain path matches, by path. Raises: OSError: a folder cannot be listed."""
-        if not _is_url(pattern):
+        if "://" not in pattern:
             return super().match(pattern)
-        return FileList(sorted(_match_url(pattern), key=lambda file: file.path))
+        if not is_glob(pattern):
+            return FileList(sorted(_list_url(pattern), key=lambda file: file.path))
+        # Beam's own globs differ (`**/` needs a folder, no quoting), so Beam lists by prefix, and this method matches.
+        prefix, matches = WILDCARD.split(literal_prefix(pattern))[0], glob_pattern(pattern).fullmatch
+        listed = sorted(_list_url(prefix + "**"), key=lambda file: file.path)
+        return FileList(file for file in listed if file.path == pattern or matches(file.path))
 
     def is_folder(self, path: str) -> bool:
         """Whether a path is a folder, or a URL without wildcards holds files. Raises: OSError: it cannot be listed."""
-        if not _is_url(path):
+        if "://" not in path:
             return super().is_folder(path)
         return not is_glob(path) and bool(_list_url(path.rstrip("/") + "/**", limit=1))
 
@@ -58,15 +63,11 @@ class BeamFiles(LocalFiles):
 
         Raises: OSError: it is missing or unreadable; a URL's stream may raise it later, on reading.
         """
-        if not _is_url(path):
+        if "://" not in path:
             return super().open(path)
         with _os_errors("open", path):
             stream = _filesystems().open(path, compression_type=UNCOMPRESSED)
         return cast(BinaryIO, io.BufferedReader(_UrlStream(stream, path)))
-
-
-def _is_url(path: str) -> bool:
-    return "://" in path
 
 
 @contextmanager
@@ -97,15 +98,6 @@ def _list_url(pattern: str, limit: int | None = None) -> list[FileInfo]:
     pairs = zip(listed, times, strict=True)
     files = [FileInfo(file.path, file.size_in_bytes, time, "", time) for file, time in pairs]
     return [file for file in files if not file.path.endswith("/")]  # an empty "folder" on an object store
-
-
-def _match_url(pattern: str) -> list[FileInfo]:
-    if not is_glob(pattern):
-        return _list_url(pattern)
-    # Beam's own globs differ (`**/` needs a folder, no quoting), so Beam lists by prefix, and this function matches.
-    prefix = WILDCARD.split(literal_prefix(pattern))[0]
-    matches = glob_pattern(pattern).fullmatch
-    return [file for file in _list_url(prefix + "**") if file.path == pattern or matches(file.path)]
 
 
 class _UrlStream(io.RawIOBase):

@@ -5,7 +5,7 @@ chunks ─ ReadChunks ─▶ packed rows ─ GroupByShard ─▶ BuildShards ─
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any
@@ -43,33 +43,25 @@ def run_look(look: Look, chunks: Sequence[Chunk], runner: Runner) -> Sums:
     done = look.read_done() if look.summaries else {}
     if done is None:
         with runner.pipeline(look.planned) as pipeline:
-            _add_look(pipeline, look, chunks)
+            sums = (
+                pipeline
+                | "ListChunks" >> ListChunks(look.planned.workspace, chunks)
+                | "LookAtChunks" >> beam.ParDo(LookAtChunks(look))
+                | "GroupByBucket" >> beam.GroupByKey()
+            )
+            if look.planned.has_spans:
+                kept = [(key, None) for key in look.kept.keys()] if look.kept else []  # noqa: SIM118 - no mapping
+                read = sums | "MergeSpans" >> beam.ParDo(Step(look.planned, _of_bucket(look.merge_span)))
+                _ = (
+                    [read, pipeline | "ListKept" >> beam.Create(kept)]
+                    | "AllSpans" >> beam.Flatten()
+                    | "GroupBySummary" >> beam.GroupByKey()
+                    | "AddUpSpans" >> beam.ParDo(Step(look.planned, _of_bucket(look.add_up)))
+                )
+            else:
+                _ = sums | "MergeBuckets" >> beam.ParDo(Step(look.planned, _of_bucket(look.merge)))
         done = look.finish()
     return done
-
-
-def _add_look(pipeline: beam.Pipeline, look: Look, chunks: Sequence[Chunk]) -> None:
-    sums = (
-        pipeline
-        | "ListChunks" >> ListChunks(look.planned.workspace, chunks)
-        | "LookAtChunks" >> beam.ParDo(LookAtChunks(look))
-        | "GroupByBucket" >> beam.GroupByKey()
-    )
-    if look.planned.has_spans:
-        _add_up_spans(sums, look)
-    else:
-        _ = sums | "MergeBuckets" >> beam.ParDo(Step(look.planned, _of_bucket(look.merge)))
-
-
-def _add_up_spans(sums: beam.PCollection, look: Look) -> None:
-    read = sums | "MergeSpans" >> beam.ParDo(Step(look.planned, _of_bucket(look.merge_span)))
-    kept = [(key, None) for key in look.kept.keys()] if look.kept else []  # noqa: SIM118 - no mapping
-    _ = (
-        [read, sums.pipeline | "ListKept" >> beam.Create(kept)]
-        | "AllSpans" >> beam.Flatten()
-        | "GroupBySummary" >> beam.GroupByKey()
-        | "AddUpSpans" >> beam.ParDo(Step(look.planned, _of_bucket(look.add_up)))
-    )
 
 
 class LookAtChunks(WorkerStep):
@@ -156,30 +148,16 @@ def _make_graph(
     if not columns:
         return context, graph.make_graph(context, preprocessing)
     context = replace(context, analyzed=context.analyzed | columns)
-    with _folder_in(_temp(context, temp, runner)) as folder:
-        preprocessing = graph.make_preprocessing(context, found, folder)
-        return context, _analyze(context, preprocessing, columns, chunks, runner, folder)
-
-
-def _temp(context: PlannedBuild, temp: str | None, runner: Runner) -> str:
-    """Returns a folder for tf.Transform's temporary files, within reach of every worker."""
-    if runner.is_local:
-        return temp or context.scratch
-    if temp is None:
-        raise PreprocessingError(
-            f"{context.preprocessing} uses tf.Transform's analyzers, and every worker opens their temporary files with "
-            f"TensorFlow: add --temp; {TEMP}"
-        )
-    probe_temp(context, temp, runner)
-    return temp
-
-
-@contextmanager
-def _folder_in(temp: str) -> Iterator[str]:
-    """Yields the name of this attempt's own folder, and removes the folder at the end."""
-    folder = f"{temp.rstrip('/')}/{attempt_name('recordmill')}"
+    if not runner.is_local:
+        if temp is None:
+            raise PreprocessingError(
+                f"{context.preprocessing} uses tf.Transform's analyzers, and every worker opens their temporary files "
+                f"with TensorFlow: add --temp; {TEMP}"
+            )
+        probe_temp(context, temp, runner)
+    folder = f"{(temp or context.scratch).rstrip('/')}/{attempt_name('recordmill')}"
     try:
-        yield folder
+        return context, _analyze(context, found, columns, chunks, runner, folder)
     finally:
         with suppress(tf.errors.OpError):  # never made, or undeletable: the export is kept elsewhere
             tf.io.gfile.rmtree(folder)
@@ -199,19 +177,24 @@ def _analyzed_columns(context: PlannedBuild, preprocessing: Preprocessing) -> fr
 
 def _analyze(
     context: PlannedBuild,
-    preprocessing: Preprocessing,
+    found: graph.LearnedAnalysis,
     columns: frozenset[str],
     chunks: Sequence[Chunk],
     runner: Runner,
     temp: str,
 ) -> str:
     """Runs the user's own analyzers over the rows of the train split; returns the name of the export."""
+
+    def read(chunk: Chunk) -> Iterator[pa.RecordBatch]:
+        for block in keyed_blocks(context, chunk, images=()):
+            yield from analysis_batches(context, columns, train_rows(context, block.rows))
+
+    preprocessing = graph.make_preprocessing(context, found, temp)
     with runner.pipeline(context) as pipeline, tft_beam.Context(temp_dir=temp):
         batches = (
             pipeline
             | "ListChunks" >> ListChunks(context.workspace, chunks)
-            | "ReadForAnalysis"
-            >> beam.ParDo(WorkerStep(context, lambda: partial(_read_for_analysis, context, columns)))
+            | "ReadForAnalysis" >> beam.ParDo(WorkerStep(context, lambda: read))
         )
         saved_model, metadata = (batches, tensor_config(context)) | "Analyze" >> tft_beam.AnalyzeDataset(preprocessing)
         metadata = beam.pvalue.AsSingleton(metadata.deferred_metadata)
@@ -221,19 +204,24 @@ def _analyze(
     return str(report["export"])
 
 
-def _read_for_analysis(context: PlannedBuild, columns: frozenset[str], chunk: Chunk) -> Iterator[pa.RecordBatch]:
-    for block in keyed_blocks(context, chunk, images=()):
-        yield from analysis_batches(context, columns, train_rows(context, block.rows))
-
-
 def run_job(context: PlannedBuild, chunks: Sequence[Chunk], finished: Sequence[int], runner: Runner) -> None:
-    """Runs the pipeline to its end; its results are the reports and files in the build's folder.
+    """Builds the shards of chunks, and counts duplicates; the results are reports and files in the build's folder.
 
     Also counts the duplicates of `finished`, the groups of the shards that an earlier attempt built.
     """
     install_user_code(context)
     with runner.pipeline(context) as pipeline:
-        build_graph(pipeline, context, chunks, finished)
+        groups = [pipeline | "ListFinished" >> beam.Create(list(finished))] if finished else []
+        if chunks:
+            groups.append(
+                pipeline
+                | "ListChunks" >> ListChunks(context.workspace, chunks)
+                | "ReadChunks" >> beam.ParDo(WorkerStep(context, lambda: ChunkReader(context).read))
+                | "GroupByShard" >> beam.GroupByKey()
+                | "BuildShards" >> beam.ParDo(WorkerStep(context, lambda: _shard_step(context)))
+            )
+        shards = groups[0] if len(groups) == 1 else groups | "AllShards" >> beam.Flatten()
+        _ = shards | "CountDuplicates" >> CountDuplicates(context)
     write_report(context.workspace, COUNTED, {})
 
 
@@ -242,33 +230,13 @@ def is_counted(context: PlannedBuild) -> bool:
     return read_report(context.workspace, COUNTED) is not None
 
 
-def build_graph(
-    pipeline: beam.Pipeline, context: PlannedBuild, chunks: Sequence[Chunk], finished: Sequence[int] = ()
-) -> None:
-    """Adds the job's steps to a pipeline."""
-    groups = [pipeline | "ListFinished" >> beam.Create(list(finished))] if finished else []
-    if chunks:
-        groups.append(_build(pipeline, context, chunks))
-    shards = groups[0] if len(groups) == 1 else groups | "AllShards" >> beam.Flatten()
-    _ = shards | "CountDuplicates" >> CountDuplicates(context)
+def _shard_step(context: PlannedBuild) -> Callable[[tuple[int, Iterable[Packed]]], Iterator[int]]:
+    """Makes a worker's function that builds a shard, unless another job has, and yields its group."""
+    builder = cache(partial(ShardBuilder, context))  # made for the first shard
 
+    def build(group: tuple[int, Iterable[Packed]]) -> Iterator[int]:
+        if read_report(context.workspace, f"reports/{shard_step(group[0])}") is None:
+            builder().build(*group)
+        yield group[0]
 
-def _build(pipeline: beam.Pipeline, context: PlannedBuild, chunks: Sequence[Chunk]) -> beam.PCollection:
-    reader = WorkerStep(context, lambda: ChunkReader(context).read)
-    builder = WorkerStep(context, lambda: partial(_build_shard, context, cache(partial(ShardBuilder, context))))
-    return (
-        pipeline
-        | "ListChunks" >> ListChunks(context.workspace, chunks)
-        | "ReadChunks" >> beam.ParDo(reader)
-        | "GroupByShard" >> beam.GroupByKey()
-        | "BuildShards" >> beam.ParDo(builder)
-    )
-
-
-def _build_shard(
-    context: PlannedBuild, builder: Callable[[], ShardBuilder], group: tuple[int, Iterable[Packed]]
-) -> Iterator[int]:
-    """Builds one shard, unless another job has, with a builder made for the first one; yields its group."""
-    if read_report(context.workspace, f"reports/{shard_step(group[0])}") is None:
-        builder().build(*group)
-    yield group[0]
+    return build

@@ -21,7 +21,7 @@ import pyarrow as pa
 from recordmill.pipeline.build.beam import steps
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.steps import Keep, Send, Step, composite
-from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions, Strata
+from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions
 from recordmill.pipeline.build.context.reports import read_report, write_report
 from recordmill.pipeline.build.duplicates import counts, decisions, find
 from recordmill.pipeline.build.duplicates.fingerprints import BUCKET, by_hash, contents_of_shard, fingerprints, to_one
@@ -44,6 +44,11 @@ def FindDuplicates(
     grouped = rows | "GroupByContent" >> beam.GroupByKey()
     if distance is None:
         return grouped | "FindEqual" >> beam.ParDo(Send(planned, find.members))
+
+    def links(task: find.Task) -> Iterator[tuple[int, Packed]]:
+        """Compares the looks of a task; yields the links, all in one bucket."""
+        return steps.send(planned, to_one(find.find_links(find.read_looks(folder, planned), distance, task)))
+
     classes = grouped | "FindEqual" >> beam.ParDo(Send(planned, partial(find.members, alone=True)))
     join = partial(decisions.write_joined, f"{folder}/joined-looks.arrow", find.join_links)
     joined = (
@@ -52,7 +57,7 @@ def FindDuplicates(
         | "CountLooks" >> beam.CombineGlobally(sum)
         | "ListTasks" >> beam.FlatMap(partial(find.tasks, distance))
         | "SpreadTasks" >> beam.Reshuffle()
-        | "FindLinks" >> beam.ParDo(Step(planned, partial(_find_links, planned, folder, distance)))
+        | "FindLinks" >> beam.ParDo(Step(planned, links))
         | "GroupLinks" >> beam.GroupByKey()
         | "JoinLinks" >> beam.ParDo(Keep(planned, join))
     )
@@ -63,11 +68,6 @@ def FindDuplicates(
         | "GroupByCluster" >> beam.GroupByKey()
         | "ChooseWhole" >> beam.ParDo(Send(planned, find.whole))
     )
-
-
-def _find_links(planned: PlannedBuild, folder: str, distance: int, task: find.Task) -> Iterator[tuple[int, Packed]]:
-    """Compares the looks of a task; yields the links, all in one bucket."""
-    return steps.send(planned, to_one(find.find_links(find.read_looks(folder, planned), distance, task)))
 
 
 @composite
@@ -118,8 +118,15 @@ def place(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> Row
     if action in ("drop", "fail"):
         planned = _resolve(planned, chunks, runner)
     if is_stratified:
-        strata = _stratify(planned, chunks, runner)
-        planned = replace(planned, decisions=replace(planned.decisions, strata=strata))
+        with runner.pipeline(planned) as pipeline:
+            _ = (
+                pipeline
+                | "ListChunks" >> steps.ListChunks(planned.workspace, chunks)
+                | "ReadClasses" >> beam.ParDo(steps.WorkerStep(planned, lambda: partial(_read_classes, planned)))
+                | "GroupByHash" >> beam.GroupByKey()
+                | "CountClasses" >> beam.ParDo(Keep(planned, placement.write_classes))
+            )
+        planned = replace(planned, decisions=replace(planned.decisions, strata=placement.cut_strata(planned)))
     if action == "same_split":
         planned = _resolve(planned, chunks, runner)
     write_report(planned.workspace, f"{FOLDER}/decided", asdict(planned.decisions))
@@ -139,24 +146,11 @@ def _resolve(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> 
         raise find.DuplicatesError(counts.refusal(planned, chunks, found, contents))
     if planned.hashed_images():
         write_report(planned.workspace, counts.NEAR, counts.published(found, planned.layout.splits, contents))
-    decided = planned.decisions
     if action == "drop":
-        decided = replace(decided, dropped=decisions.DROPPED)
+        return replace(planned, decisions=replace(planned.decisions, dropped=decisions.DROPPED))
     if action == "same_split":
-        decided = replace(decided, moved=decisions.MOVED)
-    return replace(planned, decisions=decided)
-
-
-def _stratify(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> Strata:
-    with runner.pipeline(planned) as pipeline:
-        _ = (
-            pipeline
-            | "ListChunks" >> steps.ListChunks(planned.workspace, chunks)
-            | "ReadClasses" >> beam.ParDo(steps.WorkerStep(planned, lambda: partial(_read_classes, planned)))
-            | "GroupByHash" >> beam.GroupByKey()
-            | "CountClasses" >> beam.ParDo(Keep(planned, placement.write_classes))
-        )
-    return placement.cut_strata(planned)
+        return replace(planned, decisions=replace(planned.decisions, moved=decisions.MOVED))
+    return planned
 
 
 @composite
@@ -182,6 +176,13 @@ def ResolveDuplicates(chunks: beam.PCollection, planned: PlannedBuild) -> None:
 
 def _move(planned: PlannedBuild, found: beam.PCollection, of_chunks: beam.PCollection) -> None:
     """Decides the moves of clusters' units, and counts the clusters after them."""
+
+    def spread(element: tuple[int, dict[str, Iterable[Packed]]]) -> Iterator[tuple[int, Packed]]:
+        moved, units = (list(element[1][name]) for name in ("moves", "units"))
+        if moved:
+            found = decisions.moves_of_chunks(steps.rows_of(moved), steps.rows_of(units))
+            yield from steps.send(planned, _by_chunk(found))
+
     of_units = (
         found
         | "ListUnits" >> beam.ParDo(Send(planned, decisions.incidences, _by_hash(planned, "unit")))
@@ -197,7 +198,7 @@ def _move(planned: PlannedBuild, found: beam.PCollection, of_chunks: beam.PColle
     with_joined = partial(decisions.with_joined, planned)
     moved = of_units | "FindMoves" >> beam.ParDo(Send(planned, partial(with_joined, decisions.moves)), joined)
     together = {"moves": moved, "units": of_chunks} | "AddChunks" >> beam.CoGroupByKey()
-    by_chunk = together | "FindMovesOfChunks" >> beam.ParDo(Step(planned, partial(_spread, planned)))
+    by_chunk = together | "FindMovesOfChunks" >> beam.ParDo(Step(planned, spread))
     _write(planned, by_chunk, decisions.MOVED, "unit")
     if planned.hashed_images():
         count_joined = partial(counts.write_counts, f"{FOLDER}/counts", partial(with_joined, counts.count_moved))
@@ -228,13 +229,6 @@ def _read_classes(planned: PlannedBuild, chunk: Chunk) -> Iterator[tuple[int, Pa
     table = placement.read_classes(planned, chunk)
     if table.num_rows:
         yield from steps.send(planned, _by_hash(planned, "hash")(table))
-
-
-def _spread(planned: PlannedBuild, element: tuple[int, dict[str, Iterable[Packed]]]) -> Iterator[tuple[int, Packed]]:
-    moved, of_chunks = (list(element[1][name]) for name in ("moves", "units"))
-    if moved:
-        found = decisions.moves_of_chunks(steps.rows_of(moved), steps.rows_of(of_chunks))
-        yield from steps.send(planned, _by_chunk(found))
 
 
 def _by_hash(planned: PlannedBuild, column: str) -> steps.TableStep:

@@ -7,7 +7,7 @@ from contextlib import contextmanager, nullcontext, redirect_stderr
 from contextvars import ContextVar, copy_context
 from typing import Any, Self
 
-from apache_beam import Pipeline
+import apache_beam as beam
 from apache_beam import pipeline as pipelines
 from apache_beam.options.pipeline_options import PipelineOptions, SetupOptions
 from apache_beam.runners.runner import PipelineRunner
@@ -28,7 +28,7 @@ interactive_utils.is_in_ipython = pipelines.is_in_ipython = lambda: not _is_job.
 """In IPython Beam labels steps by the cell, and for that imports its data frames, which fail with pandas 3."""
 
 
-class JobPipeline(Pipeline):  # type: ignore[misc]
+class JobPipeline(beam.Pipeline):  # type: ignore[misc]
     """A pipeline that Beam treats in IPython as elsewhere; other pipelines of the session keep Beam's way."""
 
     def apply(self, *given: Any, **named: Any) -> Any:
@@ -67,7 +67,7 @@ class Runner:
         self._build_key, self._listener, self._checks = build_key, listener, list(checks)
 
     @contextmanager
-    def pipeline(self, planned: PlannedBuild) -> Iterator[Pipeline]:
+    def pipeline(self, planned: PlannedBuild) -> Iterator[beam.Pipeline]:
         """Yields a pipeline, which runs at the end of the block.
 
         Raises: WorkerError: a worker failed with a `UserError`; it replaces the runner's own error. JobFailedError: a
@@ -109,7 +109,9 @@ def parse_options(arguments: Sequence[str], *, passes_on: bool = False) -> Pipel
             given = options.get_all_options(drop_default=True, retain_unknown_options=True)
             known = options.get_all_options()
     except SystemExit:
-        raise RunnerError(f"Apache Beam does not take these options: {_without_values(arguments)}") from None
+        parts = [argument.partition("=") for argument in arguments]  # a value, after `=` or alone, may be a password
+        shown = (f"{name}{mark}{mark and HIDDEN}" if name[:2] == "--" else HIDDEN for name, mark, _ in parts)
+        raise RunnerError(f"Apache Beam does not take these options: {' '.join(shown)}") from None
     for option in given:
         if option not in known and not passes_on:
             raise RunnerError(f"Apache Beam has no option --{option}{did_you_mean(option, known, '--{}')}")
@@ -123,9 +125,3 @@ def parse_options(arguments: Sequence[str], *, passes_on: bool = False) -> Pipel
         )
     setup.save_main_session = False  # Dataflow's default is True
     return options
-
-
-def _without_values(arguments: Sequence[str]) -> str:
-    """Hides the values of options, after `=` or alone: one may be a password."""
-    parts = [argument.partition("=") for argument in arguments]
-    return " ".join(f"{name}{mark}{mark and HIDDEN}" if name[:2] == "--" else HIDDEN for name, mark, _ in parts)

@@ -69,7 +69,13 @@ def make_runner(options: RunOptions = RunOptions()) -> Runner:  # noqa: B008 - f
             "or run separate processes with `--processes N`"
         )
     if name == "local":
-        return _local_runner(options.processes, beam_options)
+        direct = beam_options.view_as(DirectOptions)
+        direct.direct_running_mode = "in_memory"  # `multi_processing` would run Beam's own workers, which outlive it
+        direct.direct_num_workers = options.processes
+        environment = SubprocessSDKEnvironment.from_command_string(WORKER_COMMAND) if options.processes > 1 else None
+        runner = Runner(PrivateFnApiRunner(environment), beam_options, is_local=True)
+        runner.threads = worker_threads(options.processes)
+        return runner
     if options.processes > 1:
         raise RunnerError(f"--processes is the local runner's: give {name} its parallelism after --")
     if name == "flink":
@@ -83,16 +89,6 @@ def make_runner(options: RunOptions = RunOptions()) -> Runner:  # noqa: B008 - f
     except (ValueError, ImportError, AttributeError) as error:
         reason, ours = str(error).splitlines()[0], "'local', 'flink', 'dataflow'"
         raise RunnerError(f"unknown runner '{name}': use {ours} or one of Beam's: {reason}") from None
-
-
-def _local_runner(processes: int, options: PipelineOptions) -> Runner:
-    direct = options.view_as(DirectOptions)
-    direct.direct_running_mode = "in_memory"  # `multi_processing` would run Beam's own workers, which outlive a driver
-    direct.direct_num_workers = processes
-    environment = SubprocessSDKEnvironment.from_command_string(WORKER_COMMAND) if processes > 1 else None
-    runner = Runner(PrivateFnApiRunner(environment), options, is_local=True)
-    runner.threads = worker_threads(processes)
-    return runner
 
 
 def worker_threads(processes: int) -> int:
@@ -180,12 +176,11 @@ class PrivateFnApiRunner(FnApiRunner):  # type: ignore[misc]
     run_stages = _with_globals(FnApiRunner.run_stages, WorkerHandlerManager=_Manager)
 
 
-def _on_loopback(listen: Listen, address: str) -> int:
-    return listen(address.replace("[::]", "localhost"))  # `start` tells runners `localhost`, too
-
-
 BeamFnExternalWorkerPoolServicer.start = classmethod(
-    _with_globals(BeamFnExternalWorkerPoolServicer.start.__func__, grpc=_grpc(_on_loopback))
+    _with_globals(  # `start` tells runners `localhost`, too
+        BeamFnExternalWorkerPoolServicer.start.__func__,
+        grpc=_grpc(lambda listen, address: listen(address.replace("[::]", "localhost"))),
+    )
 )
 
 ELEMENTS = 64  # enough for every slot to get one

@@ -142,8 +142,17 @@ def probe_workers(planned: PlannedBuild, runner: Runner) -> None:
     for folder in folders:
         folder.delete(QUESTION)
         folder.delete(ANSWER)
-    if unreached:
-        raise UnreachableError(_message(unreached[0].url))
+    for url in (folder.url for folder in unreached):
+        remedy = (
+            "this machine does: give them the same credentials and endpoint in their environment, and install "
+            "recordmill[aws] or recordmill[gcp] there"
+        )
+        if is_local(url):
+            remedy = (
+                "a folder of this machine: give an --output that they all reach, such as s3://bucket/folder or "
+                "gs://bucket/folder, or a network folder under one path on every machine"
+            )
+        raise UnreachableError(f"the workers do not reach {url}, {remedy}")
 
 
 def answer(token: bytes, folders: Sequence[Store]) -> None:
@@ -181,15 +190,3 @@ def answer_temp(token: str, question: str) -> None:
 def _write(path: str, text: str) -> None:
     with tf.io.gfile.GFile(path, "w") as file:
         file.write(text)
-
-
-def _message(url: str) -> str:
-    if is_local(url):
-        return (
-            f"the workers do not reach {url}, a folder of this machine: give an --output that they all reach, such as "
-            "s3://bucket/folder or gs://bucket/folder, or a network folder under one path on every machine"
-        )
-    return (
-        f"the workers do not reach {url}, this machine does: give them the same credentials and endpoint in their "
-        "environment, and install recordmill[aws] or recordmill[gcp] there"
-    )

@@ -10,10 +10,8 @@ end each other. On SIGTERM the pool ends its workers.
 import argparse
 import logging
 import signal
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -22,10 +20,10 @@ from apache_beam.portability.api import beam_fn_api_pb2_grpc
 from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPoolServicer
 from apache_beam.utils.thread_pool_executor import shared_unbounded_instance
 
+from recordmill.pipeline.build.runners import child_process
 from recordmill.pipeline.build.runners.flink_cluster import WORKER
 
 PORT = 50000
-STOP_SECONDS = 5.0
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -56,18 +54,7 @@ def serve(port: int, boot: str) -> None:
         signal.signal(number, lambda *_: ended.set())
     ended.wait()
     server.stop(0)
-    _end(list(pool._worker_processes.values()))
-
-
-def _end(workers: Sequence["subprocess.Popen[bytes]"]) -> None:
-    """Terminates all workers; kills those still running after `STOP_SECONDS`."""
-    for worker in workers:
-        worker.terminate()
-    end = time.monotonic() + STOP_SECONDS
-    while any(worker.poll() is None for worker in workers) and time.monotonic() < end:
-        time.sleep(0.05)
-    for worker in workers:
-        worker.kill()
+    child_process.end(list(pool._worker_processes.values()))
 
 
 if __name__ == "__main__":

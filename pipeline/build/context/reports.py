@@ -28,7 +28,6 @@ from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.sources.faults import DUPLICATE, Fault, Reject
 from recordmill.pipeline.versions.stores.base import Store
-from recordmill.pipeline.versions.stores.traffic import TRAFFIC, by_kind
 
 FOLDERS = ("scratch", "progress", "version")
 ANALYSIS = "analysis"  # the step between reading chunks and building shards: learned values, and the graph with them
@@ -94,9 +93,8 @@ class Progress:
             self.write()
 
     def write(self) -> None:
-        """Overwrites the file, with this process' requests to stores."""
+        """Overwrites the file."""
         self._written = self._clock()
-        self._counts.update(TRAFFIC.take())
         self._workspace.write(self._name, json.dumps(self._counts).encode(), durable=False)
 
 
@@ -124,13 +122,6 @@ class ProgressReader:
         for name, data in self._workspace.read_all(changed):
             if data is not None:  # else the next look finds it
                 self._counts[name], self._stamps[name] = json.loads(data), stamps[name]
-
-
-def asked_of_stores(progress: Store) -> dict[str, dict[str, int]]:
-    """Returns all requests to object stores so far, by kind: see `traffic`."""
-    counts = Counter(TRAFFIC.take())
-    counts.update(ProgressReader(progress).read())
-    return by_kind(counts)
 
 
 def reject_row(rows: pa.Table, row: int, fault: Fault, first: tuple[int, int] | tuple[()] = ()) -> Reject:

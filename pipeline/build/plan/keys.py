@@ -14,8 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from recordmill.pipeline.build.base.inherited import Inherited, SpanError, inherit
-from recordmill.pipeline.build.base.live_analysis import package_versions
+from recordmill.pipeline.build.base.live_analysis import Inherited, SpanError, inherit, package_versions
 from recordmill.pipeline.build.inputs import span_sources
 from recordmill.pipeline.build.inputs.span_sources import BASE, COMPACT, ListedSpan, SpanSource, digest_of
 from recordmill.pipeline.build.run_options import RunOptions
@@ -196,27 +195,20 @@ def choose(given: Given, keys: Keys, options: RunOptions) -> SpanChoice:
         return SpanChoice(given.sources)
     base, spans = given.inherited.base, keys.spans
     if options.compact:
-        merged = tuple(replace(each, span=COMPACT, member=each.span) for each in full)
-        return SpanChoice(merged, {COMPACT: _merged(spans)}, {}, base)
-    kept = {name: span for name, span in (base.spans if base else {}).items() if _may_stay(name, span, given, keys)}
-    if options.again:
-        kept = {name: span for name, span in kept.items() if not span.rows.get("rejected")}
+        sources = tuple(replace(each, span=COMPACT, member=each.span) for each in full)
+        together, each = {name: span.key for name, span in spans.items()}, spans.values()
+        digest = sha256_of(sorted(together.items()))
+        merged = Span(digest, {}, sum(span.files for span in each), sum(span.bytes for span in each), digest, together)
+        return SpanChoice(sources, {COMPACT: merged}, {}, base)
+    kept = dict[str, Span]()
+    for name, span in (base.spans if base else {}).items():  # whole and unchanged ones; of a merged one, every member
+        members = span.members or {name: span.key}
+        is_same = all(each in spans and spans[each].key == key for each, key in members.items())
+        if is_same and name not in given.inherited.damaged and not (options.again and span.rows.get("rejected")):
+            kept[name] = span
     done = set(kept).union(*(span.members for span in kept.values()))
     read = tuple(each for each in full if each.span not in done)
     return SpanChoice(read, {name: span for name, span in spans.items() if name not in done}, kept, base)
-
-
-def _may_stay(name: str, span: Span, given: Given, keys: Keys) -> bool:
-    """Whether a span of the live version is whole and unchanged; of a merged one, every member."""
-    members = span.members or {name: span.key}
-    is_same = all(each in keys.spans and keys.spans[each].key == key for each, key in members.items())
-    return is_same and name not in given.inherited.damaged
-
-
-def _merged(spans: Mapping[str, Span]) -> Span:
-    members = {name: span.key for name, span in spans.items()}
-    digest, each = sha256_of(sorted(members.items())), spans.values()
-    return Span(digest, {}, sum(span.files for span in each), sum(span.bytes for span in each), digest, members)
 
 
 def _only(given: Given, keys: Keys, sources: tuple[SpanSource, ...], only: tuple[str, ...]) -> SpanChoice:

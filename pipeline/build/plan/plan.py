@@ -268,10 +268,15 @@ def _trial(plan: BuildPlan, limit: int) -> BuildPlan:
     share, each = min(1.0, limit / max(1.0, rows)), dict.fromkeys(plan.spec.splits, 1)
     part = rows * share / max(1, plan.rows)
     weights, spans = plan.layout.weights, plan.layout.spans
+    gaps, chosen = set[int](), {chunk.index for chunk in chunks}
+    for position, chunk in enumerate(chunks):
+        before = plan.chunks[chunk.index - 1] if chunk.index else None
+        if before and (before.source, before.file) == (chunk.source, chunk.file) and before.index not in chosen:
+            gaps.add(position)
     return replace(
         plan,
         chunks=[replace(chunk, index=index) for index, chunk in enumerate(chunks)],
-        gaps=_gaps(plan.chunks, chunks),
+        gaps=frozenset(gaps),
         rows=round(rows * share),
         rows_are_exact=False,
         expected_bytes=round(plan.expected_bytes * part),
@@ -280,19 +285,6 @@ def _trial(plan: BuildPlan, limit: int) -> BuildPlan:
         layout=Layout.of_spans(weights, dict.fromkeys(spans, each)) if spans else Layout(weights, each),
         limit=limit,
         row_share=share,
-    )
-
-
-def _gaps(chunks: Sequence[Chunk], chosen: Sequence[Chunk]) -> frozenset[int]:
-    """Returns the positions of chosen chunks that follow a part of the same file outside `chosen`."""
-    numbers = {chunk.index for chunk in chosen}
-    befores = [chunks[chunk.index - 1] if chunk.index else None for chunk in chosen]
-    return frozenset(
-        position
-        for position, (chunk, before) in enumerate(zip(chosen, befores, strict=True))
-        if before is not None
-        and (before.source, before.file) == (chunk.source, chunk.file)
-        and before.index not in numbers
     )
 
 

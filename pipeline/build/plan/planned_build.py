@@ -71,12 +71,15 @@ def planned_build(
 def _row_schema(plan: BuildPlan) -> RowSchema:
     spec, label = plan.spec, plan.spec.features.get(plan.spec.label or "")
     several = {name: joined for name, feature in spec.features.items() if (joined := feature.joined_columns(name))}
+    classes = None  # given by the spec or by a frozen analysis
+    if isinstance(label, NamedClasses) and spec.label is not None:
+        classes = plan.frozen.words(spec.label) if plan.frozen and label.analyzed else label.given_classes
     return RowSchema(
         columns=spec.columns(),
         features={name: f.first_column(name) for name, f in spec.features.items() if f.raw_column() is not None},
         key=spec.key_columns,
         label=spec.label,
-        classes=_label_classes(plan),
+        classes=classes,
         frozen_classes=plan.frozen is not None and getattr(label, "analyzed", False),
         fields={name: {field: column for field, (column, _) in joined.items()} for name, joined in several.items()},
         fills={name: feature.fill for name, feature in spec.features.items() if feature.optional},
@@ -87,11 +90,3 @@ def _row_schema(plan: BuildPlan) -> RowSchema:
         source_splits=tuple(each.source.split for each in plan.sources),
         key_prefixes=tuple(each.key_prefix.encode() for each in plan.sources),
     )
-
-
-def _label_classes(plan: BuildPlan) -> tuple[str, ...] | None:
-    """Returns the label's classes, if the spec or a frozen analysis gives them."""
-    label, name = plan.spec.features.get(plan.spec.label or ""), plan.spec.label
-    if not isinstance(label, NamedClasses) or name is None:
-        return None
-    return plan.frozen.words(name) if plan.frozen is not None and label.analyzed else label.given_classes

@@ -23,7 +23,7 @@ from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.forgotten import source_key_of
-from recordmill.pipeline.versions.outcome import Published
+from recordmill.pipeline.versions.publishing import Published
 
 SHOWN = 3
 

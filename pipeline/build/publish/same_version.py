@@ -1,6 +1,7 @@
 """Finds a version that a build would only repeat: an earlier one of its key, or the live one of the same bytes."""
 
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from recordmill.pipeline.build.base.live_analysis import ANALYSIS, continues, graph_digest, names_to_keep
@@ -9,52 +10,56 @@ from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.compare.figures import breach_lines
 from recordmill.pipeline.compare.gate import gate_entry
-from recordmill.pipeline.dataset.manifest import Manifest, version_folder
+from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.facts.sidecars import SIDECARS
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.base import Base
-from recordmill.pipeline.versions.outcome import Published, undone
-from recordmill.pipeline.versions.stores.open_store import open_location
+from recordmill.pipeline.versions.publishing import Published, undone
 
 GRAPHS = ("saved_model.pb", "fingerprint.pb")
 """Files excluded from the comparison: TensorFlow numbers a graph's functions after those of the same process."""
 
 
-def earlier_version(build: Build, plan: BuildPlan) -> Published | None:
-    """Finds an earlier version of the plan's key, judges it, and makes it live if nothing breaches the gate.
+@dataclass(frozen=True)
+class EarlierVersions:
+    """The versions of an output that a plan would only repeat."""
 
-    Returns:
-        None without one, or if `--again` repeats it. It may be held back: a rolled back version, or data of long ago.
-    """
-    base, version = build.base, find_version(build, plan)
-    if version is None or build.repeats(version):
-        return None
-    folder = version_folder(open_location(base.output), version.version)
-    breaches = breach_lines(gate_entry(plan.spec, base, folder, version)) + undone(base, version)
-    if not breaches:
-        publishing.make_live_again(base, version)
-        build.remember(version, plan.source_key, build.listing_key)
-    return Published.of(base, version, breaches, is_new=False)
+    build: Build
+    plan: BuildPlan
 
+    def take(self) -> Published | None:
+        """Judges the newest one, and makes it live if nothing breaches the gate.
 
-def find_version(build: Build, plan: BuildPlan) -> Manifest | None:
-    """Finds the newest whole version of the plan's inputs, graph and ids."""
-    return publishing.find_version(build.output, plan.rows_key, lambda version: _fits(version, build, plan))
+        Returns: None without one, or if `--again` repeats it. It may be held back: a rolled back version, or data of
+        long ago.
+        """
+        build, base, version = self.build, self.build.base, self.find()
+        if version is None or build.repeats(version):
+            return None
+        breaches = breach_lines(gate_entry(self.plan.spec, base, base.folder_of(version.version), version))
+        breaches += undone(base, version)
+        if not breaches:
+            publishing.make_live_again(base, version)
+            build.remember(version, self.plan.source_key, build.listing_key)
+        return Published.of(base, version, breaches, is_new=False)
 
+    def find(self) -> Manifest | None:
+        """Finds the newest whole version of the plan's inputs, graph and ids."""
+        return publishing.find_version(self.build.output, self.plan.rows_key, self._fits)
 
-def _fits(version: Manifest, build: Build, plan: BuildPlan) -> bool:
-    """Whether a version has the plan's spans, its graph (the inherited one, or its own), and the live version's ids."""
-    if version.spans.keys() != plan.spans.spans.keys():
+    def _fits(self, version: Manifest) -> bool:
+        """Whether a version has the plan's spans, its graph (inherited or own), and the live version's ids."""
+        plan, is_own = self.plan, ANALYSIS not in version.provenance
+        if version.spans.keys() != plan.spans.spans.keys():
+            return False
+        if not (is_own if plan.frozen is None else graph_digest(version) == plan.frozen.digest):
+            return False
+        with suppress(UserError):  # a build never goes back to a damaged version
+            folder = self.build.base.folder_of(version.version)
+            names = names_to_keep(plan.spec, folder, version)
+            return self.build.holds(folder, plan) and continues(names, plan.given.inherited.names)
         return False
-    is_own = ANALYSIS not in version.provenance
-    if not (is_own if plan.frozen is None else graph_digest(version) == plan.frozen.digest):
-        return False
-    with suppress(UserError):  # a build never goes back to a damaged version
-        folder = version_folder(open_location(build.output), version.version)
-        names = names_to_keep(plan.spec, folder, version)
-        return build.holds(folder, plan) and continues(names, plan.given.inherited.names)
-    return False
 
 
 def same_as_live(base: Base, manifest: Manifest) -> bool:

@@ -7,9 +7,8 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
-from recordmill.pipeline.build.attempt.reject_limits import RejectLimits, RejectPlaces, by_frequency, leave
-from recordmill.pipeline.build.base.inherited import KeptSpan, add_up_duplicates, shards_by_group
-from recordmill.pipeline.build.base.live_analysis import published_path
+from recordmill.pipeline.build.attempt.failures import RejectLimits, RejectPlaces, by_frequency, leave
+from recordmill.pipeline.build.base.live_analysis import KeptSpan, add_up_duplicates, published_path, shards_by_group
 from recordmill.pipeline.build.context import reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import unpack_graph

@@ -12,10 +12,14 @@ import ctypes
 import importlib
 import os
 import signal
+import subprocess
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+STOP_SECONDS = 5.0
 
 
 def die_with(parent: int) -> None:
@@ -33,6 +37,18 @@ def work() -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # TensorFlow may crash at interpreter exit, after a successful job
+
+
+def end(children: Sequence["subprocess.Popen[bytes]"]) -> None:
+    """Terminates children; kills those still running after `STOP_SECONDS`."""
+    for child in children:
+        child.terminate()
+    until = time.monotonic() + STOP_SECONDS
+    while any(child.poll() is None for child in children) and time.monotonic() < until:
+        time.sleep(0.05)
+    for child in children:
+        child.kill()
+        child.wait()
 
 
 if __name__ == "__main__":

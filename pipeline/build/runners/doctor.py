@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from recordmill.pipeline import VERSION
-from recordmill.pipeline.build.runners import job_server
+from recordmill.pipeline.build.runners import flink_cluster
 from recordmill.pipeline.build.runners.flink_cluster import FlinkOptions, find_jar, worker_environment
 from recordmill.pipeline.build.runners.flink_job import FlinkRest
 from recordmill.pipeline.dataset.paths import user_cache
@@ -58,7 +58,7 @@ def local_findings() -> Iterator[SystemCheck]:
 
 def flink_findings(options: FlinkOptions) -> Iterator[SystemCheck]:
     """Checks Java, the job server's jar, the workers' program, and the cluster, if one is given."""
-    yield _finding("java", lambda: f"{(java := job_server.find_java())}, version {job_server.java_version(java)}")
+    yield _finding("java", lambda: f"{(java := flink_cluster.find_java())}, version {flink_cluster.java_version(java)}")
     yield _finding("jar", lambda: _jar(options))
     yield _finding("workers", lambda: _workers(options))
     if not options.master:
@@ -77,7 +77,7 @@ def _finding(name: str, look: Callable[[], str]) -> SystemCheck:
 
 def _jar(options: FlinkOptions) -> str:
     jar = find_jar(options)
-    return f"{jar}, sha256 {job_server.digest(jar)}"
+    return f"{jar}, sha256 {flink_cluster.digest(jar)}"
 
 
 def _workers(options: FlinkOptions) -> str:
@@ -87,7 +87,7 @@ def _workers(options: FlinkOptions) -> str:
 
 def _version(cluster: FlinkRest) -> str:
     version = cluster.overview().version
-    if (pair := job_server.pair_for(version)) is None:
+    if (pair := flink_cluster.pair_for(version)) is None:
         raise UserError(f"Flink {version} at {cluster.url}: Beam has no job server for it")
     known = "run by Recordmill's tests" if pair.was_run else "expected to work, never run"
     return f"Flink {version} at {cluster.url}; with Beam's Java runner {pair.beam}: {known}"

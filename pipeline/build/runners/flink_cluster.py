@@ -1,21 +1,32 @@
-"""A Flink cluster for a build: its job server, and presets of its jobs, which the user's options override.
+"""A Flink cluster for a build: Beam's job server, and presets of jobs, which the user's options override.
+
+The job server, a Java process, takes a job from this process and submits it to a cluster. It is a child of this
+process, to end with it (`child_process`). It talks to one minor version of Flink. The Python SDK may be newer than the
+job server, since a build uses parts of the Java side that have not changed for years.
 
 >>> with_presets(["--parallelism=4"], {"parallelism": "8", "job_name": "a"})
 ['--job_name=a', '--parallelism=4']
 """
 
+import hashlib
 import json
+import os
 import re
+import shutil
+import socket
+import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from recordmill.pipeline.build.runners import job_server
+from recordmill.pipeline.build.runners import child_process
 from recordmill.pipeline.build.runners.flink_job import LIFE_SECONDS, FlinkError, FlinkRest, cancel_all, prefix
 from recordmill.pipeline.build.runners.job import RunnerError
+from recordmill.pipeline.safe_text import cut
 
 WORKER = "recordmill-worker"
 POOL = re.compile(r"[\w.-]+:\d+")
@@ -41,6 +52,12 @@ instead. Flink 1.19 ignores this setting for batch jobs, so the driver watches f
 driver shows no sign of life for a while: Flink checks that for a job attached to its client."""
 ATTEMPT = "RECORDMILL_ATTEMPT"
 """A variable of the workers' environment, different for each attempt: Flink reuses a dead worker's environment."""
+START_SECONDS = 120.0
+OLDEST_JAVA = 11
+# Beam's Java side reads private fields, which Java 17 refuses by default.
+OPENS = [f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "nio", "util")]
+LOG_BYTES = 64 << 10  # the end of the log, to be searched for a reason
+MAVEN_CENTRAL = "https://repo.maven.apache.org/maven2/org/apache/beam"
 
 
 @dataclass(frozen=True)
@@ -50,7 +67,7 @@ class FlinkOptions:
     master: str = ""
     """The address of the cluster's REST interface, `HOST:PORT`."""
     jar: str = ""
-    """The file of Beam's job server for the cluster's version of Flink (`job_server.PAIRS`)."""
+    """The file of Beam's job server for the cluster's version of Flink (`PAIRS`)."""
     jar_sha256: str = ""
     """The required digest of the jar."""
     workers: str = ""
@@ -66,13 +83,13 @@ def find_jar(options: FlinkOptions) -> Path:
     if options.jar:
         if not jar.is_file():
             raise RunnerError(f"the jar {jar} is missing: --flink-jar names a file")
-        if sha256 and (now := job_server.digest(jar)) != sha256.lower():
+        if sha256 and (now := digest(jar)) != sha256.lower():
             raise RunnerError(f"{jar} has the SHA-256 {now}, not {sha256}, and is not started")
         return jar
-    version = FlinkRest(options.master).overview().version if options.master else job_server.PAIRS[0].flink
+    version = FlinkRest(options.master).overview().version if options.master else PAIRS[0].flink
     flink = f"Flink {version}" + (f" at {options.master}" if options.master else "")
-    if (pair := job_server.pair_for(version)) is None:
-        known = ", ".join(pair.flink for pair in job_server.PAIRS)
+    if (pair := pair_for(version)) is None:
+        known = ", ".join(pair.flink for pair in PAIRS)
         raise RunnerError(
             f"{flink}: Beam has job servers for {known}: give another cluster, or your own job server with --flink-jar"
         )
@@ -92,7 +109,7 @@ class FlinkCluster:
             )
         self.options, self.rest = options, FlinkRest(options.master)
         self._folder: tempfile.TemporaryDirectory[str] | None = None
-        self._server: job_server.JobServer | None = None
+        self._server: JobServer | None = None
         self._has_answered = False
 
     def arguments(self, given: Sequence[str], job: str, attempt: str) -> list[str]:
@@ -105,14 +122,16 @@ class FlinkCluster:
         Raises: RunnerError: the jar is missing or another, Java is missing, or the server does not start.
         """
         if self._server is None:
-            java = job_server.find_java()
-            job_server.java_version(java)
+            java = find_java()
+            java_version(java)
             jar = find_jar(self.options)
             self._folder = tempfile.TemporaryDirectory(prefix="flink-")
             folder = Path(self._folder.name)
             (folder / "config.yaml").write_text(CONFIGURATION, encoding="ascii")
-            command = job_server.flink_server(java, str(jar), self.rest.address, str(folder), str(folder / "staged"))
-            self._server = job_server.JobServer(command, str(folder))
+            ports = ["--job-host", "localhost", "--job-port", "{port}", "--artifact-port", "0", "--expansion-port", "0"]
+            flink = ["--flink-master", self.rest.address, "--flink-conf-dir", str(folder)]
+            command = [java, *OPENS, "-jar", str(jar), *ports, *flink, "--artifacts-dir", str(folder / "staged")]
+            self._server = JobServer(command, str(folder))
         self._server.start()
         return self._server.endpoint
 
@@ -203,3 +222,121 @@ def worker_environment(workers: str, attempt: str) -> dict[str, str]:
         "environment_type": "PROCESS",
         "environment_config": json.dumps({"command": command, "env": {ATTEMPT: attempt}}),
     }
+
+
+def find_java() -> str:
+    """Finds the Java program of `JAVA_HOME`, or else the first on the path. Raises: RunnerError: it is missing."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which(str(Path(home, "bin", "java")) if home else "java")
+    if java is None:
+        where = f"JAVA_HOME={home} holds no bin/java" if home else "the PATH has no java"
+        raise RunnerError(f"{where}: --runner flink needs Java {OLDEST_JAVA} or newer for Beam's job server")
+    return java
+
+
+def java_version(java: str) -> int:
+    """Asks a Java program for its major version. Raises: RunnerError: it does not run, or is older than 11."""
+    try:
+        text = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr  # noqa: S603
+        version = int(re.findall(r'version "(?:1\.)?(\d+)', text)[0])
+    except (OSError, subprocess.SubprocessError, IndexError) as error:
+        raise RunnerError(f"{java} -version fails: {type(error).__name__}") from None
+    if version < OLDEST_JAVA:
+        raise RunnerError(f"{java} is Java {version}: Beam's job server needs {OLDEST_JAVA} or newer")
+    return version
+
+
+class JobServer:
+    """A job server, which runs until `stop` or the end of this process; its folder holds a log and temporary files.
+
+    `{port}` in its command stands for the port to listen on.
+    """
+
+    def __init__(self, command: Sequence[str], folder: str) -> None:
+        self._command, self._folder = command, Path(folder)
+        self._process: subprocess.Popen[bytes] | None = None
+        self.endpoint = ""  # its address, such as localhost:41234, for `--job_endpoint`
+        self.log = self._folder / "job-server.log"
+
+    def start(self) -> None:
+        """Starts the server, unless it runs, and waits until it listens.
+
+        Raises: RunnerError: it ends early, or does not listen in time.
+        """
+        if self._process is not None and self._process.poll() is None:
+            return
+        port = free_port()
+        self._folder.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-I", child_process.__file__, str(os.getpid())]
+        command += [part.replace("{port}", str(port)) for part in self._command]
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)  # noqa: S603
+        self.endpoint = f"localhost:{port}"
+        end = time.monotonic() + START_SECONDS
+        while not listens(port):
+            if (status := self._process.poll()) is not None:
+                raise RunnerError(f"Beam's job server ended at once, with status {status}: {self._reason()}")
+            if time.monotonic() > end:
+                self.stop()
+                raise RunnerError(f"Beam's job server does not listen after {START_SECONDS:.0f} s: see {self.log}")
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        """Ends the server; may be called twice."""
+        if self._process is not None:
+            child_process.end([self._process])
+            self._process = None
+
+    def _reason(self) -> str:
+        """Quotes the first error of the log, without rows, as no job was submitted yet."""
+        text = self.log.read_bytes()[-LOG_BYTES:].decode(errors="replace")
+        errors = [line.strip() for line in text.splitlines() if "Error" in line or "Exception" in line]
+        return f"{cut(errors[0], 300)} ({self.log})" if errors else f"see {self.log}"
+
+
+def listens(port: int) -> bool:
+    """Whether a server listens on a port of the loopback address."""
+    with suppress(OSError), socket.create_connection(("localhost", port), timeout=1):
+        return True
+    return False
+
+
+def free_port() -> int:
+    """Finds a free port of the loopback address."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+@dataclass(frozen=True)
+class VersionPair:
+    """A minor version of Flink, and the job server for it."""
+
+    flink: str
+    beam: str  # the version of Beam's Java runner
+    was_run: bool  # whether Recordmill has built on it, to the same bytes; others are only expected to work
+
+    @property
+    def address(self) -> str:
+        """The address of the job server's jar."""
+        name = f"beam-runners-flink-{self.flink}-job-server"
+        return f"{MAVEN_CENTRAL}/{name}/{self.beam}/{name}-{self.beam}.jar"
+
+
+PAIRS = (
+    VersionPair("1.19", "2.62.0", was_run=True),
+    *(VersionPair(flink, "2.77.0", was_run=False) for flink in ("1.20", "2.0", "2.1", "2.2")),
+)
+"""The Flink versions that Beam 2.77 supports; the first has been run."""
+
+
+def pair_for(version: str) -> VersionPair | None:
+    """Returns the pair of a cluster's version, such as 1.19.3; None if Beam has no runner for it."""
+    minor = ".".join(version.split(".")[:2])
+    return next((pair for pair in PAIRS if pair.flink == minor), None)
+
+
+def digest(jar: Path) -> str:
+    """Computes a jar's SHA-256."""
+    with jar.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

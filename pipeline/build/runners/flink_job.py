@@ -218,18 +218,17 @@ class FlinkJob:
         end = time.monotonic() + FAILURE_SECONDS  # the driver may learn of it before the JobManager lists it
         try:
             while jobs := self._jobs():
-                if (text := self._failure_of(jobs[0])) or time.monotonic() > end:
-                    return text
+                page = self.cluster.page(jobs[0].id)
+                if causes := self.cluster.causes(jobs[0].id):
+                    return f"the Flink job failed: {cause_of(causes)} ({page})"
+                if jobs[0].state == "CANCELED":
+                    return f"the Flink job was cancelled ({page})"
+                if time.monotonic() > end:
+                    break
                 time.sleep(POLL_SECONDS)
         except FlinkError as error:
             return f"the Flink job failed, and {error}"
         return ""
-
-    def _failure_of(self, job: JobStatus) -> str:
-        page = self.cluster.page(job.id)
-        if causes := self.cluster.causes(job.id):
-            return f"the Flink job failed: {cause_of(causes)} ({page})"
-        return f"the Flink job was cancelled ({page})" if job.state == "CANCELED" else ""
 
     def _jobs(self) -> list[JobStatus]:
         return [job for job in self.cluster.jobs() if job.name == self.name]

@@ -131,9 +131,8 @@ class Store(Protocol):
     def copy(self, name: str, into: "Store", target: str, size: int | None = None) -> Copied:
         """Copies an object to another folder of its disk or bucket, by a link if possible; replaces an existing one.
 
-        Raises:
-            DatasetError: on a disk, the object is missing, or does not have `size` bytes.
-            OSError: a disk can neither link nor copy it.
+        Raises: DatasetError: on a disk, the object is missing, or does not have `size` bytes. OSError: a disk can
+        neither link nor copy it.
         """
 
     def write_if(self, name: str, data: bytes, tag: str | None) -> str:
@@ -142,9 +141,7 @@ class Store(Protocol):
         A changed object with the same bytes may count as written, because libraries retry requests after lost answers.
         So two processes must write different bytes unless they mean the same.
 
-        Raises:
-            Conflict: the object was changed, made or deleted.
-            OutputError: also as `check_conditions`.
+        Raises: Conflict: the object was changed, made or deleted. OutputError: also as `check_conditions`.
         """
 
     def check_conditions(self) -> None:

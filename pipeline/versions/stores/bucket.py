@@ -125,10 +125,8 @@ class BucketStore(base.Store):
     def range(self, name: str, start: int = 0, end: int | None = None, most: int | None = None) -> Part:
         """Reads an object's bytes from `start` to `end`, by default to its end, by one request.
 
-        Raises:
-            FileNotFoundError: the object is missing.
-            TooLargeError: the object has more than `most` bytes; reads none.
-            OutputError: the store refuses, or does not answer.
+        Raises: FileNotFoundError: the object is missing. TooLargeError: the object has more than `most` bytes; reads
+        none. OutputError: the store refuses, or does not answer.
         """
         with base.refusals(f"{self.url}/{name}", "read", but=(FileNotFoundError, base.TooLargeError)):
             arguments = self._prefix + name, start, end, most

@@ -13,6 +13,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from recordmill.pipeline import parallel
 from recordmill.pipeline.dataset.paths import has_one_name
 from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.versions.stores.base import OutputError, UnsettledOutputError
@@ -28,10 +29,8 @@ LOCKS = Path("/proc/locks")  # Linux
 def take_lock(folder: Path) -> int:
     """Waits for the lock of a folder; returns its descriptor.
 
-    Raises:
-        UnsettledOutputError: another process does not release it.
-        OutputError: the file is another user's and too widely accessible, or a pipe, or has a second name.
-        OSError: the folder cannot be written.
+    Raises: UnsettledOutputError: another process does not release it. OutputError: the file is another user's and too
+    widely accessible, or a pipe, or has a second name. OSError: the folder cannot be written.
     """
     path, began, is_noted = folder / LOCK_FILE, time.monotonic(), False
     while (descriptor := _try(path)) is None:
@@ -48,8 +47,6 @@ def take_lock(folder: Path) -> int:
 
 def _try(path: Path) -> int | None:
     """Takes the lock; returns None if another process holds it."""
-    import fcntl  # not on Windows, where versions are only read
-
     try:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         descriptor = os.open(path, flags, stat.S_IRUSR | stat.S_IWUSR)
@@ -59,16 +56,10 @@ def _try(path: Path) -> int | None:
         return None  # held by a user without a shared group, such as root
     try:
         _restrict(descriptor, path)
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.fstat(descriptor), os.stat(path)):
-            return descriptor
-    except (BlockingIOError, FileNotFoundError):  # held, or removed by the last holder
-        pass
     except BaseException:
         os.close(descriptor)
         raise
-    os.close(descriptor)
-    return None
+    return parallel.take_lock(descriptor, path)
 
 
 def _restrict(descriptor: int, path: Path) -> None:

@@ -5,20 +5,18 @@ credentials, requests are anonymous, enough for public buckets.
 """
 
 import os
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from http import HTTPStatus
 from importlib import import_module
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from recordmill.pipeline.versions.stores import parts
 from recordmill.pipeline.versions.stores.base import MOST_SHARED, Conflict, Content, check_shared, load, refusals
 from recordmill.pipeline.versions.stores.bucket import CONNECTIONS, BucketStore, Listed
 from recordmill.pipeline.versions.stores.parts import OPTIONS, PART_BYTES, Part, Upload, byte_range, size_of
-from recordmill.pipeline.versions.stores.traffic import TRAFFIC
 
 TIMEOUT_SECONDS = 60  # for an answer's next bytes
 CREDENTIALS_FILE = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -46,7 +44,7 @@ class GcsStore(BucketStore):
                 if CREDENTIALS_FILE in os.environ:
                     raise
                 client = library.Client.create_anonymous_client()
-        adapter = _counting(load("requests.adapters", self.url, "gcp").HTTPAdapter)
+        adapter = _bounded(load("requests.adapters", self.url, "gcp").HTTPAdapter)
         for scheme in ("https://", "http://"):  # the default pool keeps only 10 connections
             client._http.mount(scheme, adapter(pool_maxsize=CONNECTIONS))
         return client.bucket(self._bucket_name)
@@ -126,33 +124,17 @@ class GcsStore(BucketStore):
         self._bucket.blob(key).upload_from_string(data, "application/json")
 
 
-def _counting(adapter: Any) -> Any:
-    """Makes a class of HTTP adapters that count requests; a refused one counts as a retry."""
+def _bounded(adapter: Any) -> Any:
+    """Makes a class of HTTP adapters that read no listing or error without an end."""
 
-    class Counting(adapter):  # type: ignore[misc]
+    class Bounded(adapter):  # type: ignore[misc]
         def send(self, request: Any, **options: Any) -> Any:
-            began = time.monotonic()
             answer = super().send(request, **options)
             if not options.get("stream") or answer.status_code >= HTTPStatus.MULTIPLE_CHOICES:
                 answer._content = answer.raw.read(parts.MOST_ANSWER, decode_content=True)
-            milliseconds, status = round(1000 * (time.monotonic() - began)), answer.status_code
-            refused = status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS)
-            retries = int(refused or status >= HTTPStatus.INTERNAL_SERVER_ERROR)
-            size = len(request.body) if isinstance(request.body, bytes | str) else 0
-            if request.method == "GET":
-                size = int(answer.headers.get("Content-Length") or 0)
-            TRAFFIC.add(_kind(request), bytes=size, retries=retries, milliseconds=milliseconds)
             return answer
 
-    return Counting
-
-
-def _kind(request: Any) -> str:
-    url = urlsplit(request.url)
-    if request.method == "GET":
-        return "get" if "alt=media" in url.query else "list" if url.path.endswith("/o") else "head"
-    copies = "/rewriteTo/" in url.path or "/copyTo/" in url.path
-    return "delete" if request.method == "DELETE" else "copy" if copies else "put"
+    return Bounded
 
 
 class _ResumableUpload(Upload):

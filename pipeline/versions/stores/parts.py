@@ -6,7 +6,6 @@ client reads: it finds a bucket's region, retries with backoff, and explains err
 
 import hashlib
 import os
-import time
 from collections.abc import Callable
 from functools import cache
 from importlib import import_module
@@ -16,7 +15,6 @@ from typing import Any, NamedTuple, Protocol
 from recordmill.pipeline.dataset.paths import NO_PARTS
 from recordmill.pipeline.parallel import free_bytes
 from recordmill.pipeline.versions.stores.base import Conflict, TooLargeError, refusals
-from recordmill.pipeline.versions.stores.traffic import TRAFFIC
 
 OPTIONS: dict[str, Any] = {
     "retry_config": {"max_retries": 0},
@@ -82,7 +80,7 @@ class DirectReads:
         """Reads like `BucketStore.range`; None leaves it to the store's client. Raises: TooLargeError."""
         if (self._failures >= TRIES and not self._works) or _process() != os.getpid() or not is_plain(key):
             return None
-        began, wanted = time.monotonic(), {"offset": start} if end is None else (start, end)
+        wanted = {"offset": start} if end is None else (start, end)
         try:
             answer = self._get(self._store, key, options={"range": wanted} if start or end is not None else None)
             size = int(answer.meta["size"])
@@ -91,17 +89,11 @@ class DirectReads:
                 data = received(lambda some: bytes(next(answer.stream(min_chunk_size=some), b"")), size, start, end)
             part = Part(data, size, str(answer.meta[self._tag] or ""))
         except Exception:  # the store's client will report it
-            _count(began, retries=1)
             self._failures += 1
             return None
-        _count(began, bytes=len(part.data))
         self._works = True
         check_size(size, most)
         return part
-
-
-def _count(began: float, **counts: int) -> None:
-    TRAFFIC.add("get", milliseconds=round(1000 * (time.monotonic() - began)), **counts)
 
 
 @cache

@@ -6,7 +6,6 @@ since 2024.
 """
 
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -18,7 +17,6 @@ from typing import Any
 from recordmill.pipeline.versions.stores.base import MOST_SHARED, Conflict, Content, check_shared, load, refusals
 from recordmill.pipeline.versions.stores.bucket import CONNECTIONS, BucketStore, Listed, gathered
 from recordmill.pipeline.versions.stores.parts import MOST_ANSWER, OPTIONS, Part, Upload, byte_range, received, size_of
-from recordmill.pipeline.versions.stores.traffic import TRAFFIC, kind_of
 
 _MISSING = ("404", "NoSuchKey", "NotFound")
 _CONFLICTS = ("409", "412", "ConditionalRequestConflict", "PreconditionFailed")
@@ -52,9 +50,7 @@ class S3Store(BucketStore):
         signature = {} if self._has_credentials else {"signature_version": load("botocore", self.url, "aws").UNSIGNED}
         with refusals(self.url, "reached"), _MAKING:
             client = self._session.client("s3", config=config(**_CONFIG, **signature))
-        client.meta.events.register("before-send.s3", _began)
         client.meta.events.register("before-send.s3", partial(_send, client._endpoint.http_session))
-        client.meta.events.register("response-received.s3", _answered)
         return client
 
     @cached_property
@@ -176,22 +172,6 @@ def _send(session: Any, request: Any, **_: Any) -> Any:
         if len(answer.content) > MOST_ANSWER:
             raise ValueError(f"the store's answer has more than {MOST_ANSWER:,} bytes")
     return answer
-
-
-_REQUEST = threading.local()
-
-
-def _began(request: Any, **_: Any) -> None:
-    body = request.body if isinstance(request.body, bytes) else b""
-    _REQUEST.sent, _REQUEST.began = len(body), time.monotonic()
-    _REQUEST.retries = int(b"attempt=1" not in request.headers.get("amz-sdk-request", b"attempt=1").split(b"; "))
-
-
-def _answered(response_dict: Any, event_name: str, **_: Any) -> None:
-    kind = kind_of(event_name.rpartition(".")[2])
-    received = int((response_dict or {}).get("headers", {}).get("Content-Length", 0)) if kind == "get" else 0
-    milliseconds = round(1000 * (time.monotonic() - _REQUEST.began))
-    TRAFFIC.add(kind, bytes=received or _REQUEST.sent, retries=_REQUEST.retries, milliseconds=milliseconds)
 
 
 class _MultipartUpload(Upload):
