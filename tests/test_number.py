@@ -27,7 +27,7 @@ NAN = float("nan")
 
 
 def options(**given: Any) -> dict[str, Any]:
-    return Number(kind="number", **given).options(is_label=False)
+    return Number(kind="number", **given)
 
 
 def prepared(values: Any, **given: Any) -> Prepared:
@@ -104,7 +104,7 @@ def test_numbers_that_are_taken_for_0_are_counted() -> None:
             "b": pa.array([[1e-39], [], [1.0, -1e-40]] + [[]] * 2),
         }
     )
-    counted = lost_values({"a": options(), "b": Numbers(kind="numbers").options(), "c": options()}, rows)
+    counted = lost_values({"a": options(), "b": Numbers(kind="numbers"), "c": options()}, rows)
     assert counted == {("losses", f"a {TINY}"): 2, ("losses", f"b {TINY}"): 2}
     (line,) = loss_lines({TINY: 2})
     assert "2 with values nearer to 0 than 1.2e-38" in line

@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature
-from recordmill.transforms.contract.kinds.array import ArrayDescription, ArrayLayout, ArrayOptions
+from recordmill.transforms.contract.kinds.array import ArrayDescription, ArrayLayout
 from recordmill.transforms.contract.kinds.base import Description
 
 MOST_BYTES = 64 << 20  # 64 MiB, as of a text
@@ -18,7 +18,7 @@ class Array(Feature):
     """An array of numbers."""
 
     column_type = ColumnType.ARRAY
-    contract = ArrayOptions
+    is_content = True
     kind: Literal["array"]
     shape: tuple[Side | None, ...] = Field(min_length=1, max_length=8)
     """The sides of each array; the first may be null: it varies by row."""

@@ -9,9 +9,10 @@ from pydantic import Field, model_validator
 
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.feature import Feature, ListFeature, feature_named
+from recordmill.pipeline.spec.features.feature import Feature, ListFeature
+from recordmill.pipeline.spec.features.image import image_named
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.boxes import BoxesDescription, BoxesOptions
+from recordmill.transforms.contract.kinds.boxes import NUMBERS, BoxesDescription
 
 ORDERS: Mapping[str, Sequence[str]] = {
     "corners": ("x_min", "y_min", "x_max", "y_max"),
@@ -51,18 +52,19 @@ class Places(ListFeature):
     def first_column(self, name: str) -> str:
         return self.columns[0] if self.columns else super().first_column(name)
 
+    @property
+    def numbers_of_object(self) -> int:
+        """The numbers of an object in the list."""
+        return NUMBERS
+
     def check(self, features: Mapping[str, Feature]) -> None:
         """Checks the feature named by `image`."""
-        kind = feature_named(self.image, features, "image").kind
-        if kind != "image":
-            message = f"'{self.image}' is of kind {kind}: {self.kind} need a feature of kind image"
-            raise WrongValueError(message, "image")
+        image_named(self.image, features, f"{self.kind} need a feature of kind image", self.oriented)
 
 
 class Boxes(Places):
     """A list of boxes, four numbers each."""
 
-    contract = BoxesOptions
     kind: Literal["boxes"]
     order: Literal["corners", "coco", "center", "tensorflow"]
     """The order of a box's four numbers. corners: x_min, y_min, x_max, y_max, as Pascal VOC. coco: x_min, y_min, width,
@@ -81,7 +83,7 @@ class Boxes(Places):
 
     def _column(self) -> Column:
         """Returns a column of lists, four numbers per box, nested lists flattened; or one of four columns."""
-        numbers = 1 if self.columns else 4
+        numbers = 1 if self.columns else NUMBERS
         return replace(super()._column(), multiple=numbers, length=self.length and numbers * self.length)
 
     def joined_columns(self, name: str) -> dict[str, tuple[str, Column]]:

@@ -9,7 +9,7 @@ from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.boxes import Places
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.keypoints import KeypointsDescription, KeypointsOptions
+from recordmill.transforms.contract.kinds.keypoints import KeypointsDescription
 
 Name = Annotated[str, Field(min_length=1)]
 Pairs = tuple[tuple[Name, Name], ...]
@@ -18,7 +18,6 @@ Pairs = tuple[tuple[Name, Name], ...]
 class Keypoints(Places):
     """A list of objects, each with the same key points."""
 
-    contract = KeypointsOptions
     kind: Literal["keypoints"]
     points: Annotated[tuple[Name, ...], Field(min_length=1)] | Annotated[int, Field(ge=1, strict=True)]
     """The names of an object's points, in the order of the numbers; or only how many there are."""
@@ -46,9 +45,9 @@ class Keypoints(Places):
         return self
 
     def _check_columns(self, columns: tuple[str, ...]) -> None:
-        if len(columns) != self._numbers:
+        if len(columns) != self.numbers_of_object:
             each = f"{self.count} points of {self.numbers} numbers (`numbers`)"
-            raise WrongValueError(f"names {len(columns)} columns, {each} need {self._numbers}", "columns")
+            raise WrongValueError(f"names {len(columns)} columns, {each} need {self.numbers_of_object}", "columns")
         if self.length != 1:
             raise WrongValueError("is 1 with `columns`, which hold one object a row: add `length: 1`", "length")
 
@@ -58,7 +57,7 @@ class Keypoints(Places):
         return self.points if isinstance(self.points, int) else len(self.points)
 
     @property
-    def _numbers(self) -> int:
+    def numbers_of_object(self) -> int:
         return self.count * self.numbers
 
     def joined_columns(self, name: str) -> dict[str, tuple[str, Column]]:
@@ -67,11 +66,8 @@ class Keypoints(Places):
 
     def _column(self) -> Column:
         """Returns a column of lists, all numbers of each object; nested lists are flattened."""
-        length = self.length and self._numbers * self.length
-        return replace(super()._column(), multiple=self._numbers, length=length, visibility=self.numbers == 3)
-
-    def options(self, *, is_label: bool = False) -> KeypointsOptions:
-        return self._make(KeypointsOptions, count=self.count)
+        length = self.length and self.numbers_of_object * self.length
+        return replace(super()._column(), multiple=self.numbers_of_object, length=length, visibility=self.numbers == 3)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         names = () if isinstance(self.points, int) else self.points

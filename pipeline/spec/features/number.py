@@ -2,6 +2,7 @@
 
 import math
 import struct
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -52,7 +53,8 @@ class ScaledFeature(Feature):
     """The steps for numbers, in order: clip, transform, normalize or bucket."""
 
     column_type = ColumnType.NUMBER
-    contract = kinds.NumberOptions
+    limits = "missing", "jensen_shannon", "psi", "shift"
+    counts = "numbers"
     parse: bool = False
     """Whether strings are parsed as numbers, as CSV cells always are."""
     clip: tuple[Float32 | None, Float32 | None] | None = None
@@ -98,9 +100,24 @@ class ScaledFeature(Feature):
         return self.quantiles is not None or self.boundaries is not None
 
     @property
-    def analyzed(self) -> bool:
-        """Whether it learns from the train split."""
-        return self._make(kinds.NumberOptions).is_learned
+    def imputed(self) -> str | float | None:
+        """The number in place of a missing one, `mean` or `median`; None: none is missing."""
+        return None
+
+    @property
+    def used_statistics(self) -> Sequence[str]:
+        imputed = (self.imputed,) if isinstance(self.imputed, str) else ()
+        if self.boundaries is not None:
+            return imputed
+        if self.quantiles is not None:
+            return "boundaries", *imputed
+        return tuple(dict.fromkeys([*kinds.SCALED_BY[self.normalize], *imputed]))
+
+    @property
+    def learns(self) -> Sequence[str]:
+        """Sums and, for medians and quantiles, counts of the train split's numbers."""
+        used = {*self.used_statistics}
+        return ("moments", "quantiles")[: bool(used) + bool(used & {"median", "boundaries"})]
 
     def _column(self) -> Column:
         return replace(super()._column(), parse=self.parse)
@@ -131,16 +148,19 @@ class Number(ScaledFeature):
                 raise ValueError(f"`{name}` is for rows without the number: give `optional: true`, or leave it out")
         return self
 
+    @property
+    def imputed(self) -> str | float | None:
+        return self.impute if self.optional else None
+
     def describe(self, statistics: dict[str, Any]) -> Description:
-        impute, indicator = (self.impute, self.indicator) if self.optional else (None, None)
-        given = {**self.scaling(statistics), "impute": impute, "indicator": indicator}
+        indicator = self.indicator if self.optional else None
+        given = {**self.scaling(statistics), "impute": self.imputed, "indicator": indicator}
         return self._describe(kinds.NumberDescription, *SCALING, **given)
 
 
 class Numbers(ListFeature, ScaledFeature):
     """A list of numbers."""
 
-    contract = kinds.NumbersOptions
     kind: Literal["numbers"]
 
     def describe(self, statistics: dict[str, Any]) -> Description:

@@ -8,7 +8,7 @@ from pydantic import model_validator
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import ListFeature
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.raw import MISSING, RawDescription, RawOptions
+from recordmill.transforms.contract.kinds.raw import MISSING, RawDescription
 
 COLUMN_TYPES = {"bytes": ColumnType.TEXT, "int64": ColumnType.INTEGER, "float32": ColumnType.NUMBER}
 
@@ -17,7 +17,6 @@ class Raw(ListFeature):
     """A value, or a list, stored unchanged."""
 
     column_type = ColumnType.TEXT
-    contract = RawOptions
     kind: Literal["raw"]
     type: Literal["bytes", "int64", "float32"] = "bytes"
     """bytes: a string's UTF-8."""

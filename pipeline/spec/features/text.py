@@ -1,9 +1,9 @@
 """Texts, one or several per row: normalized, tokenized, and mapped to ids by a learned or given vocabulary."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal, Self
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
@@ -13,7 +13,7 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, feature_named
 from recordmill.pipeline.yaml_document import Options, number_or_list
 from recordmill.transforms.contract.kinds import text as kinds
-from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.base import NOTHING, Description, Learned
 
 Names = AbstractSet[str]  # of options
 SHARED_ALIKE = (
@@ -23,7 +23,7 @@ SHARED_ALIKE = (
 """Options that features with a shared vocabulary must agree on, because they decide the meaning of an id."""
 
 
-def _wrong(text: kinds.TextOptions, changed: Names, given: Names) -> Iterator[tuple[str, str]]:
+def _wrong(text: "Tokenized", changed: Names, given: Names) -> Iterator[tuple[str, str]]:
     """Yields contradictory options and the reasons; `changed` differ from the default, `given` are in the spec."""
     if text.normalize == "nfc" and text.case == "fold":
         yield "normalize", "`case: fold` is NFKC case folding: leave `normalize` out, or take `case: lower`"
@@ -39,7 +39,7 @@ def _wrong(text: kinds.TextOptions, changed: Names, given: Names) -> Iterator[tu
         yield "ngrams", f"should be ascending widths such as [1, 2], got {list(text.ngrams)}"
 
 
-def _wrong_tokens(text: kinds.TextOptions, changed: Names) -> Iterator[tuple[str, str]]:
+def _wrong_tokens(text: "Tokenized", changed: Names) -> Iterator[tuple[str, str]]:
     for option in ("ngrams", "oov_buckets", "hash_buckets"):
         if option in changed and text.tokenizer not in kinds.WORD_TOKENIZERS:
             tokenizers = ", ".join(kinds.WORD_TOKENIZERS)
@@ -54,7 +54,7 @@ def _wrong_tokens(text: kinds.TextOptions, changed: Names) -> Iterator[tuple[str
         yield "minimum_count", f"does not apply, since the vocabulary {where}: leave it out"
 
 
-def _wrong_model(text: kinds.TextOptions, changed: Names, given: Names) -> Iterator[tuple[str, str]]:
+def _wrong_model(text: "Tokenized", changed: Names, given: Names) -> Iterator[tuple[str, str]]:
     if isinstance(text.vocabulary, str) and text.tokenizer in kinds.MODEL_TOKENIZERS:
         yield "vocabulary", f"give a {text.tokenizer} model as `model: {text.vocabulary}`"
     if "model_type" in changed and (text.tokenizer != "sentencepiece" or text.model is not None):
@@ -70,7 +70,7 @@ def _wrong_model(text: kinds.TextOptions, changed: Names, given: Names) -> Itera
         yield "model", "was trained on one case: say which, `case: keep` or `case: lower`"
 
 
-def wrong_library(text: kinds.TextOptions, changed: Names, given: Names) -> Iterator[tuple[str, str]]:
+def wrong_library(text: Any, changed: Names, given: Names) -> Iterator[tuple[str, str]]:
     """Yields options that contradict a tokenizer that runs before the graph, or belong to one."""
     for option in ("begin", "end"):
         value = getattr(text, option)
@@ -95,11 +95,11 @@ def wrong_library(text: kinds.TextOptions, changed: Names, given: Names) -> Iter
             yield option, f"the tokenizer {text.tokenizer} has its own rules: leave it out"
 
 
-def check_shared(text: kinds.TextOptions, owner: str, features: Mapping[str, Feature]) -> None:
+def check_shared(text: "Tokenized", owner: str, features: Mapping[str, Feature]) -> None:
     """Checks that the owner is a text with matching options. Raises: WrongValueError: its path starts at the text."""
     path = ("vocabulary", "shared_with")
-    other = feature_named(owner, features, *path).options()
-    if not isinstance(other, kinds.TextOptions) or other.shared_with is not None or other.kind in ("chat", "pair"):
+    other = feature_named(owner, features, *path)
+    if not isinstance(other, Tokenized) or other.shared_with is not None:
         raise WrongValueError(f"'{owner}' should be a text with its own vocabulary", *path)
     for option in SHARED_ALIKE:
         mine, theirs = getattr(text, option), getattr(other, option)
@@ -147,11 +147,73 @@ Widths = Annotated[
 ]
 
 
-class Tokenized(Feature):
+class TextIds(Feature):
+    """Texts as ids: by a tokenizer in the graph, or by one that a model brings, in the worker."""
+
+    limits = "missing", "jensen_shannon", "psi", "out_of_vocabulary", "ids_moved"
+    is_content = True
+    counts = "words"
+    if TYPE_CHECKING:
+        model: str | None
+
+        @property
+        def tokenizer(self) -> str:
+            """The way from texts to ids."""
+
+    @property
+    def in_library(self) -> bool:
+        """Whether a library makes the ids, before the graph."""
+        return self.tokenizer in kinds.LIBRARY_TOKENIZERS
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether the ids need a tokenizer's model."""
+        return self.tokenizer in kinds.MODEL_TOKENIZERS
+
+    @property
+    def shared_with(self) -> str | None:
+        """The feature with the vocabulary or tokenizer to use; None: its own."""
+        return None
+
+    def owner(self, name: str) -> str:
+        return self.shared_with or name
+
+    @property
+    def needs_tensorflow_text(self) -> bool:
+        """Whether the graph needs a process with `tensorflow_text` imported."""
+        return False
+
+    @property
+    def library_parts(self) -> tuple[str, ...]:
+        """The parts that come with a library's ids and bypass the graph."""
+        return ()
+
+    @property
+    def windows(self) -> kinds.Window | None:
+        """The records of a long text, which are cut after the graph."""
+        return None
+
+    @property
+    def unknown_ids(self) -> int:
+        """The number of ids of unknown tokens, where there are any."""
+        return 1
+
+    @property
+    def tokenizer_options(self) -> kinds.TokenizerOptions:
+        """The options of a library's tokenizer."""
+        names = [each.name for each in fields(kinds.TokenizerOptions) if hasattr(self, each.name)]
+        return kinds.TokenizerOptions(**{name: getattr(self, name) for name in names})
+
+    def special(self, learned: Learned = NOTHING) -> kinds.SpecialIds:
+        """Returns the special ids, the model's if it is read."""
+        assert learned.special is not None  # noqa: S101 - the driver reads every model
+        return learned.special
+
+
+class Tokenized(TextIds):
     """The rules that map a text to ids: 0 pads, 1 is unknown, then begin and end if requested, then tokens."""
 
     column_type = ColumnType.TEXT
-    contract: ClassVar[type[kinds.TextOptions]] = kinds.TextOptions
     description: ClassVar[type[kinds.TextDescription]] = kinds.TextDescription
     normalize: Literal["none", "nfc", "nfkc"] = "none"
     """Unicode's normalization form. nfkc also unifies characters that differ only in looks, such as ﬁ and fi."""
@@ -194,51 +256,73 @@ class Tokenized(Feature):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        for option, message in _wrong(self.options(), self._changed(), self.model_fields_set):
+        for option, message in _wrong(self, self._changed(), self.model_fields_set):
             raise WrongValueError(message, option)
         return self
 
     def check(self, features: Mapping[str, Feature]) -> None:
         """Checks a shared vocabulary."""
-        if isinstance(self.vocabulary, SharedVocabulary):
-            check_shared(self.options(), self.vocabulary.shared_with, features)
+        if self.shared_with is not None:
+            check_shared(self, self.shared_with, features)
 
     @property
-    def analyzed(self) -> bool:
-        """Whether the analysis counts the words: neither given nor hashed."""
-        return self.options().counts_words
+    def shared_with(self) -> str | None:
+        return self.vocabulary.shared_with if isinstance(self.vocabulary, SharedVocabulary) else None
 
     @property
-    def needs_model(self) -> bool:
-        """Whether the graph needs a tokenizer's model."""
-        return self.tokenizer in kinds.MODEL_TOKENIZERS
+    def has_vocabulary(self) -> bool:
+        return self.tokenizer in kinds.WORD_TOKENIZERS and self.hash_buckets is None
+
+    @property
+    def learns(self) -> Sequence[str]:
+        """The analysis counts the words that are neither given nor hashed."""
+        return ("vocabularies",) if self.has_vocabulary and not isinstance(self.vocabulary, str) else ()
+
+    @property
+    def needs_tensorflow_text(self) -> bool:
+        if self.in_library:
+            return False
+        return self.normalize != "none" or self.case == "fold" or self.needs_model
+
+    @property
+    def unknown_ids(self) -> int:
+        return self.oov_buckets
+
+    def special(self, learned: Learned = NOTHING) -> kinds.SpecialIds:
+        """Returns the model's special ids; otherwise 0 for padding, then unknown, begin and end ids.
+
+        >>> Text(kind="text", end=True).special()
+        SpecialIds(padding=0, unknown=1, begin=None, end=2, first=3)
+        """
+        if learned.special is not None:
+            return learned.special
+        unknown_ids = self.oov_buckets if self.has_vocabulary or self.needs_model else 0
+        begin = 1 + unknown_ids
+        end = begin + bool(self.begin)
+        return kinds.SpecialIds(
+            padding=0,
+            unknown=1 if unknown_ids else None,
+            begin=begin if self.begin else None,
+            end=end if self.end else None,
+            first=end + bool(self.end),
+        )
 
     def files(self) -> dict[str, str]:
         """Returns the paths of given files by option: `model` or `vocabulary`."""
         given = {"model": self.model, "vocabulary": self.vocabulary if isinstance(self.vocabulary, str) else None}
         return {option: path for option, path in given.items() if path is not None}
 
-    def options(self, *, is_label: bool = False) -> kinds.TextOptions:
-        return self._make(self.contract, **self._given())
-
-    def _given(self) -> dict[str, Any]:
-        """Returns the options that the graph takes in another form."""
-        if isinstance(self.vocabulary, SharedVocabulary):
-            return {"vocabulary": None, "shared_with": self.vocabulary.shared_with}
-        return {}
-
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes vocabulary and special ids by the vocabulary owner's statistics.
 
         They are `vocabulary`, `words`; with a model also `model`, `special_ids` (`pipeline.build.analysis.tokenizers`).
         """
-        options = self.options()
-        special = kinds.SpecialIds(**statistics["special_ids"]) if self.needs_model else options.special
+        special = kinds.SpecialIds(**statistics["special_ids"]) if self.needs_model else self.special()
         tokens = kinds.BYTES if self.tokenizer == "bytes" else self.hash_buckets or statistics["words"]
         return self._describe(
             self.description,
             *("max_length", "tokenizer", "oov_buckets", "hash_buckets"),
-            vocabulary=statistics["vocabulary"] if self.needs_model or options.has_vocabulary else None,
+            vocabulary=statistics["vocabulary"] if self.needs_model or self.has_vocabulary else None,
             vocabulary_size=max(special.first + tokens, special.padding + 1),
             model=statistics["model"] if self.needs_model else None,
             joins=statistics.get("joins"),
@@ -303,20 +387,22 @@ class Text(Tokenized):
     def _column(self) -> Column:
         return replace(super()._column(), many=True, separator=" ") if self.pretokenized else super()._column()
 
-    def _given(self) -> dict[str, Any]:
-        return super()._given() | {"window": self._window()}
+    @property
+    def library_parts(self) -> tuple[str, ...]:
+        return ("length",) if self.keep_length else ()
 
     def stored_form(self) -> dict[str, Any]:
         """Returns a list of int64, at most a window."""
         most, keeps = self.most_ids, self.keep_length
-        return {"stored": "int64", "window": self._window(), "max_length": most, "keep_length": keeps}
+        return {"stored": "int64", "window": self.windows, "max_length": most, "keep_length": keeps}
 
     @property
     def most_ids(self) -> int | None:
         """The most ids of a record; None: any number."""
         return self.window.length if self.window else self.max_length
 
-    def _window(self) -> kinds.Window | None:
+    @property
+    def windows(self) -> kinds.Window | None:
         if self.window is None:
             return None
         return kinds.Window(self.window.length, self.window.stride or self.window.length)
@@ -325,7 +411,6 @@ class Text(Tokenized):
 class Texts(Tokenized):
     """Several texts, such as an image's captions."""
 
-    contract = kinds.TextsOptions
     description = kinds.TextsDescription
     kind: Literal["texts"]
     fill: ClassVar[Any] = []
@@ -344,6 +429,10 @@ class Texts(Tokenized):
 
     def _column(self) -> Column:
         return replace(super()._column(), many=True, separator=self.separator, length=self.texts_per_row)
+
+    @property
+    def library_parts(self) -> tuple[str, ...]:
+        return ("lengths",)
 
     def read_parts(self) -> tuple[str, ...]:
         """Names `length`, the number of texts, if it varies."""

@@ -19,7 +19,8 @@ class TokenLabels(ListedClasses):
     """Labels of the tokens of a text, such as named entities."""
 
     column_type = ColumnType.CATEGORY
-    contract = kinds.TokenLabelsOptions
+    is_input = False
+    counts = "labels"
     kind: Literal["token_labels"]
     is_packable: ClassVar[bool] = True
     text: str
@@ -77,11 +78,12 @@ class TokenLabels(ListedClasses):
 
     def _column(self) -> Column:
         if self.spans:
-            return Column(ColumnType.OBJECTS, optional=self.optional, keys=sum(self._named.values(), ()))
+            return Column(ColumnType.OBJECTS, optional=self.optional, keys=sum(self.named.values(), ()))
         return Column(ColumnType.CATEGORY, many=True, optional=self.optional, separator=" ")
 
     @property
-    def _named(self) -> dict[str, tuple[str, ...]]:
+    def named(self) -> dict[str, tuple[str, ...]]:
+        """The names of a span's fields, by their own."""
         return kinds.FIELDS | {name: (other,) for name, other in self.fields.items()}
 
     def check(self, features: Mapping[str, Feature]) -> None:
@@ -98,9 +100,6 @@ class TokenLabels(ListedClasses):
                 else f"'{self.text}' should be a list of words, with `pretokenized: true`; or give `spans: true` here"
             )
             raise WrongValueError(message, "text")
-
-    def options(self, *, is_label: bool = False) -> kinds.TokenLabelsOptions:
-        return self._make(self.contract, classes=self.classes or (), fields=self._named)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes the labels; `statistics` hold the text's `max_length`."""

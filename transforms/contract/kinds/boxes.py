@@ -21,28 +21,6 @@ class Box(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlacesOptions(base.ListOptions):
-    """The options of places on an image, in one list of numbers a row."""
-
-    image: str
-    unit: str
-    oriented: str = "upright"
-
-    @property
-    def numbers_of_object(self) -> int:
-        """The numbers of an object in the list."""
-        return NUMBERS
-
-
-@dataclass(frozen=True, kw_only=True)
-class BoxesOptions(PlacesOptions):
-    """The options of boxes: four float32 numbers each."""
-
-    kind: ClassVar[str] = "boxes"
-    order: str
-
-
-@dataclass(frozen=True, kw_only=True)
 class _OfImage:
     stored: str
     image: str  # the feature with the image

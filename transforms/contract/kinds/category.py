@@ -11,53 +11,6 @@ PaddingId: TypeAlias = Annotated[int, range(-1, 2**63)]  # -1 for labels: no id 
 
 
 @dataclass(frozen=True, kw_only=True)
-class NameOptions(base.FeatureOptions):
-    """The rules that map names to ids."""
-
-    limits: ClassVar[tuple[str, ...]] = (
-        "missing",
-        "l_infinity",
-        "names_lost",
-        "jensen_shannon",
-        "out_of_vocabulary",
-        "ids_moved",
-    )
-    classes: tuple[str, ...] | None = None  # names by id; None: learned from the data
-    kept: tuple[str, ...] = ()  # names of the previous version by id; learned names keep these ids
-    order: str = "alphabetical"  # order of new names: `alphabetical` or `frequency`
-    max_classes: int | None = None
-    minimum_count: int = 1
-    oov_buckets: int = 0
-    hash_buckets: int | None = None
-    is_label: bool = False
-    cross: tuple[str, ...] | None = None  # features that are joined in place of a column
-
-    @property
-    def has_vocabulary(self) -> bool:
-        """Whether ids are positions in a list of names."""
-        return self.hash_buckets is None
-
-    @property
-    def counts_names(self) -> bool:
-        """Whether the names come from the data."""
-        return self.has_vocabulary and self.classes is None
-
-
-@dataclass(frozen=True, kw_only=True)
-class CategoryOptions(NameOptions):
-    """The options of one name a row."""
-
-    kind: ClassVar[str] = "category"
-
-
-@dataclass(frozen=True, kw_only=True)
-class CategoriesOptions(base.ListOptions, NameOptions):
-    """The options of several names a row."""
-
-    kind: ClassVar[str] = "categories"
-
-
-@dataclass(frozen=True, kw_only=True)
 class _Ids:
     stored: str = "int64"
     vocabulary: str | None = base.left_out(None)  # path of the names in the version; None for hashes

@@ -1,13 +1,13 @@
 """Chats as ids, with a mask of the tokens to train on."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from recordmill.transforms.contract.kinds import base
-from recordmill.transforms.contract.kinds.text import DecodedText, TextDescription, TextOptions
+from recordmill.transforms.contract.kinds.text import DecodedText, TextDescription
 
 ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 LOSS_MASK = "loss_mask"
@@ -26,31 +26,6 @@ class ChatError(Exception):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason, self.message = reason, message
-
-
-@dataclass(frozen=True, kw_only=True)
-class ChatOptions(TextOptions):
-    """The options of chats."""
-
-    kind: ClassVar[str] = "chat"
-    tokenizer: str = "huggingface"
-    special_tokens: bool = False  # the template has them
-    train: str = "assistant"  # `assistant`, `last` or `all`
-    template: str | None = None  # a file of Jinja; None: the config's
-    config: str | None = None  # the model's `tokenizer_config.json`
-    roles: Mapping[str, str] = field(default_factory=dict)  # the template's role of each of the data's
-    uses_tools: bool = False  # whether rows may have tools
-    template_source: str | None = None  # Jinja, once read
-    named_tokens: Mapping[str, str] = field(default_factory=dict)  # of the config, such as `bos_token`, once read
-
-    @property
-    def padding(self) -> str | None:
-        """The token that pads, by the config."""
-        return self.named_tokens.get("pad_token")
-
-    @property
-    def library_parts(self) -> tuple[str, ...]:
-        return (LOSS_MASK,)
 
 
 @dataclass(frozen=True, kw_only=True)

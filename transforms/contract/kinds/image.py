@@ -78,53 +78,6 @@ class PixelOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageOptions(PixelOptions, base.FeatureOptions):
-    """The options of images."""
-
-    kind: ClassVar[str] = "image"
-    is_content: ClassVar[bool] = True
-    limits: ClassVar[tuple[str, ...]] = ("missing", "appearance", "pixels")
-    store: str = "auto"
-    quality: int = 95
-    chroma: str = "4:2:0"
-    metadata: str = "strip"  # `strip` or `keep`, for files stored unchanged
-    color: str = "srgb"  # `srgb` applies colour profiles before the graph; `ignore`
-    measured: bool = False  # for `normalize: dataset`, the analysis measures pixels
-    max_pixels: int
-    max_bytes: int
-    oriented: str = "upright"  # the frame of boxes, masks and points, `upright` or `file`
-    max_length: int | None = None  # keeps the first images of a sequence; None: all
-    length: int | None = None  # a sequence's only number of images
-
-    @property
-    def is_encoded(self) -> bool:
-        """Whether images may be encoded as JPEG."""
-        return self.store in ("auto", "jpeg") and not self.planes
-
-    @property
-    def converts_colors(self) -> bool:
-        """Whether colour profiles are applied."""
-        return self.color == "srgb" and not self.keeps_numbers
-
-    @property
-    def strips(self) -> bool:
-        """Whether metadata is removed from stored bytes that may hold it."""
-        return self.metadata == "strip" and (self.is_encoded or self.store == "original")
-
-    @property
-    def is_reference(self) -> bool:
-        """Whether the column refers to image files."""
-        return True
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImageSequenceOptions(ImageOptions):
-    """The options of image sequences."""
-
-    kind: ClassVar[str] = "image_sequence"
-
-
-@dataclass(frozen=True, kw_only=True)
 class Pixels:
     """The decoding of stored images to arrays: `(pixel - offset) * scale`, by channel, in `channel_order`."""
 

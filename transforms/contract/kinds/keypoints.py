@@ -9,7 +9,7 @@ import numpy as np
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds import base
-from recordmill.transforms.contract.kinds.boxes import PlacesDescription, PlacesOptions
+from recordmill.transforms.contract.kinds.boxes import PlacesDescription
 
 NUMBERS = 3  # the stored numbers of a point
 VISIBLE = 2.0
@@ -21,19 +21,6 @@ class Keypoint(NamedTuple):
     y: float
     x: float
     visibility: float  # as in COCO, 0: not labelled, or outside the image; 1: labelled, but hidden; 2: visible
-
-
-@dataclass(frozen=True, kw_only=True)
-class KeypointsOptions(PlacesOptions):
-    """The options of key points: some float32 numbers each."""
-
-    kind: ClassVar[str] = "keypoints"
-    count: int  # the points of an object
-    numbers: int
-
-    @property
-    def numbers_of_object(self) -> int:
-        return self.count * self.numbers
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,55 +9,12 @@ from typing import ClassVar, TypeAlias
 
 from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds import base
-from recordmill.transforms.contract.kinds.image import (
-    PIXEL_BYTES,
-    ImageDescription,
-    ImageOptions,
-    ImageSequenceDescription,
-)
+from recordmill.transforms.contract.kinds.image import PIXEL_BYTES, ImageDescription, ImageSequenceDescription
 
 
 def levels_of(pixel: str) -> int:
     """Counts the values of a pixel of this type."""
     return int(256 ** PIXEL_BYTES[pixel])
-
-
-@dataclass(frozen=True, kw_only=True)
-class MaskOptions(ImageOptions):
-    """The options of masks: those of images of one channel, and how to find a pixel's value."""
-
-    kind: ClassVar[str] = "mask"
-    is_content: ClassVar[bool] = False  # they are labels
-    limits: ClassVar[tuple[str, ...]] = ("missing",)
-    image: str
-    classes: tuple[tuple[int, str], ...] | None = None  # values with their names; None: any value
-    ignore: int | None = None  # the value outside all classes, also of padding
-    colors: tuple[tuple[tuple[int, int, int], int], ...] | None = None  # values by colour; None: pixels are values
-    stretched: bool = False  # whether a file of another size is scaled to its image's
-    draw: str | None = None  # `classes`, `instances` or `objects`: the column holds shapes, not images
-    crowd: str = "ignore"  # `ignore` or `draw`
-    runs: str | None = None  # `columns` or `rows`: shapes are runs of pixels, counted along these
-
-    @property
-    def is_reference(self) -> bool:
-        return self.draw is None
-
-    @property
-    def only_class(self) -> str | None:
-        """The class of runs without a name, that of the largest value."""
-        return max(self.classes)[1] if self.runs and self.classes else None
-
-    @property
-    def planes(self) -> int:
-        """One: numbers, padded with `fill` instead of colours."""
-        return 1
-
-
-@dataclass(frozen=True, kw_only=True)
-class MasksOptions(MaskOptions):
-    """The options of a mask for each object: 1 in the object, else 0."""
-
-    kind: ClassVar[str] = "masks"
 
 
 @dataclass(frozen=True, kw_only=True)

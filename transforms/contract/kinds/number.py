@@ -34,40 +34,6 @@ class Bucket:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumberOptions(base.FeatureOptions):
-    """The options of one number a row."""
-
-    kind: ClassVar[str] = "number"
-    limits: ClassVar[tuple[str, ...]] = ("missing", "jensen_shannon", "psi", "shift")
-    clip: tuple[float | None, float | None] | None = None
-    transform: str = "none"
-    normalize: str = "z_score"
-    quantiles: int | None = None
-    boundaries: tuple[float, ...] | None = None
-    impute: str | float = "mean"
-    indicator: bool = False
-
-    @property
-    def stored(self) -> str:
-        """The stored type: int64 for buckets, float32 for numbers."""
-        return "float32" if self.quantiles is None and self.boundaries is None else "int64"
-
-    @property
-    def is_learned(self) -> bool:
-        """Whether the train split's statistics are needed."""
-        imputed = self.optional and self.impute in ("mean", "median")
-        return self.normalize != "none" or self.quantiles is not None or imputed
-
-
-@dataclass(frozen=True, kw_only=True)
-class NumbersOptions(base.ListOptions, NumberOptions):
-    """The options of a list of numbers a row; a missing list becomes empty, without imputation."""
-
-    kind: ClassVar[str] = "numbers"
-    impute: str | float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
 class Scaled:
     """The steps applied to stored numbers."""
 

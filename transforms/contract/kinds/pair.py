@@ -5,24 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from recordmill.transforms.contract.kinds import base
-from recordmill.transforms.contract.kinds.text import DecodedText, TextDescription, TextOptions
+from recordmill.transforms.contract.kinds.text import DecodedText, TextDescription
 
 FIELDS = ("first", "second")
 TYPES = "token_types"
-
-
-@dataclass(frozen=True, kw_only=True)
-class PairOptions(TextOptions):
-    """The options of pairs."""
-
-    kind: ClassVar[str] = "pair"
-    joined: ClassVar[int] = 2
-    tokenizer: str = "huggingface"
-    truncate: str = "longest_first"  # or `only_first`, `only_second`
-    separator: str | None = None  # the token between the texts, if the model's file puts none there
-    separator_id: int | None = None  # ends the first text, once the model is read
-    types: tuple[tuple[int, ...], ...] = ((), (0,), (0,), (1,), (1,))
-    """The types of the ids before, of a first text's id, of those between, of a second text's id, of those after."""
 
 
 @dataclass(frozen=True, kw_only=True)

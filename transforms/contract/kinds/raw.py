@@ -15,15 +15,6 @@ MISSING: Mapping[str, Any] = {"bytes": b"", "int64": 0, "float32": math.nan}
 
 
 @dataclass(frozen=True, kw_only=True)
-class RawOptions(base.ListOptions):
-    """The options of raw values."""
-
-    kind: ClassVar[str] = "raw"
-    type: str = "bytes"
-    many: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
 class RawDescription(base.Description):
     """A value a row, or a list."""
 

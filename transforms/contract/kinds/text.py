@@ -1,8 +1,4 @@
-"""Texts as ids, one or several a row, and ids back to text as far as the tokenizer allows.
-
->>> TextOptions(end=True).special
-SpecialIds(padding=0, unknown=1, begin=None, end=2, first=3)
-"""
+"""Texts as ids, one or several a row, and ids back to text as far as the tokenizer allows."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -68,96 +64,29 @@ class Window:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextOptions(base.FeatureOptions):
-    """The options of texts."""
+class TokenizerOptions:
+    """The options of a feature that its model's tokenizer takes, as the spec has them."""
 
-    kind: ClassVar[str] = "text"
-    is_content: ClassVar[bool] = True
-    joined: ClassVar[int] = 1  # texts that one list of ids holds
-    limits: ClassVar[tuple[str, ...]] = ("missing", "jensen_shannon", "psi", "out_of_vocabulary", "ids_moved")
-    normalize: str = "none"
-    case: str = "lower"
-    tokenizer: str = "words"
-    model: str | None = None
-    model_type: str = "unigram"
-    vocabulary: int | str | None = 32_000  # the size, or a file of words; None: another feature's vocabulary
-    shared_with: str | None = None  # the feature with the vocabulary or tokenizer to use
-    minimum_count: int = 1
-    oov_buckets: int = 1
-    hash_buckets: int | None = None
-    ngrams: tuple[int, ...] = (1,)
-    special_tokens: bool = True  # whether a given tokenizer.json adds its special tokens
-    pretokenized: bool = False  # whether a text is a list of words
-    pattern: str | None = None  # splits a text before the ranks of tiktoken apply
-    begin: bool | str = False  # a name: the token of a given model
-    end: bool | str = False
+    kind: str
+    tokenizer: str
+    special_tokens: bool = True
+    pretokenized: bool = False
+    pattern: str | None = None
+    begin: bool | str | None = None
+    separator: str | None = None
+    end: bool | str | None = None
     max_length: int | None = None
-    truncate: str = "end"
-    keep_length: bool = False
-    window: Window | None = None  # cuts after the graph
-    model_bytes: bytes | None = None  # the tokenizer's model, once trained or read
-    model_ids: SpecialIds | None = None
-    words: tuple[str, ...] | None = None  # the given vocabulary, once read
+    truncate: str | None = None
 
     @property
-    def special(self) -> SpecialIds:
-        """The model's special ids; otherwise 0 for padding, then unknown, begin and end ids."""
-        if self.model_ids is not None:
-            return self.model_ids
-        unknown_ids = self.oov_buckets if self.has_vocabulary or self.tokenizer in MODEL_TOKENIZERS else 0
-        begin = 1 + unknown_ids
-        end = begin + bool(self.begin)
-        return SpecialIds(
-            padding=0,
-            unknown=1 if unknown_ids else None,
-            begin=begin if self.begin else None,
-            end=end if self.end else None,
-            first=end + bool(self.end),
-        )
+    def adds_special(self) -> bool:
+        """Whether a tokenizer.json adds its special tokens; a chat's template has them."""
+        return self.special_tokens and self.kind != "chat"
 
     @property
-    def has_vocabulary(self) -> bool:
-        """Whether ids are lines of a vocabulary file."""
-        return self.tokenizer in WORD_TOKENIZERS and self.hash_buckets is None
-
-    @property
-    def counts_words(self) -> bool:
-        """Whether the analysis counts words, for lack of a given vocabulary."""
-        return self.has_vocabulary and not isinstance(self.vocabulary, str)
-
-    @property
-    def needs_tensorflow_text(self) -> bool:
-        """Whether the graph needs a process with `tensorflow_text` imported."""
-        if self.in_library:
-            return False
-        return self.normalize != "none" or self.case == "fold" or self.tokenizer in MODEL_TOKENIZERS
-
-    @property
-    def in_library(self) -> bool:
-        """Whether a library makes the ids, before the graph."""
-        return self.tokenizer in LIBRARY_TOKENIZERS
-
-    @property
-    def library_parts(self) -> tuple[str, ...]:
-        """The parts that come with a library's ids and bypass the graph."""
-        return ("length",) if self.keep_length else ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextsOptions(TextOptions):
-    """The options of several texts a row."""
-
-    kind: ClassVar[str] = "texts"
-    max_texts: int | None = None  # keeps the first texts; None: all
-
-    @property
-    def library_parts(self) -> tuple[str, ...]:
-        return ("lengths",)
-
-
-def vocabulary_owner(name: str, options: base.FeatureOptions) -> str:
-    """Returns the feature with the vocabulary or tokenizer that this feature uses: itself or a shared one."""
-    return (isinstance(options, TextOptions) and options.shared_with) or name
+    def joined(self) -> int:
+        """The texts that one list of ids holds."""
+        return 2 if self.kind == "pair" else 1
 
 
 @dataclass(frozen=True, kw_only=True)

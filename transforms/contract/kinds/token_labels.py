@@ -1,7 +1,7 @@
 """Labels of a text's tokens, one for each of its ids: the classes of words or spans, or a number to ignore."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from recordmill.pipeline.json_values import Count
@@ -14,21 +14,6 @@ FIELDS = {"start": ("start", "start_offset"), "end": ("end", "end_offset"), "lab
 """The names of a span's fields, doccano's too; the first that a span has."""
 PREFIXES: Mapping[str, tuple[str, ...]] = {"bio": ("B-", "I-"), "bioes": ("B-", "I-", "E-", "S-"), "none": ("",)}
 """The beginnings of tags by scheme (Ramshaw and Marcus 1995; Ratinov and Roth 2009): begin, inside, end, single."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TokenLabelsOptions(base.FeatureOptions):
-    """The options of labels of tokens."""
-
-    kind: ClassVar[str] = "token_labels"
-    is_input: ClassVar[bool] = False
-    text: str  # the feature with the tokens
-    classes: tuple[str, ...] = ()  # tags by id
-    spans: bool = False  # whether a row has spans of characters, not a tag for each word
-    label: str = "first"  # the labelled pieces of a word: the `first`, or `all`
-    ignore: int = -100  # the label of all other tokens
-    fields: Mapping[str, tuple[str, ...]] = field(default_factory=FIELDS.copy)
-    scheme: str = "bio"  # `bio`, `bioes` or `none`
 
 
 @dataclass(frozen=True, kw_only=True)
