@@ -4,7 +4,6 @@ import base64
 import io
 import logging
 import struct
-from dataclasses import asdict
 from typing import Any
 
 import cv2
@@ -18,7 +17,13 @@ from PIL import ImageCms, ImageOps
 from PIL.JpegImagePlugin import JpegImageFile
 
 from recordmill.pipeline.build.images.perceptual_hash import small_pixels
-from recordmill.pipeline.build.images.transcode import MissingPluginError, UndecodableError, decodable, require
+from recordmill.pipeline.build.images.transcode import (
+    MissingPluginError,
+    UndecodableError,
+    decodable,
+    decoding_of,
+    require,
+)
 from recordmill.pipeline.sources.files import is_machine_fault
 from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.numpy import image_decode
@@ -41,10 +46,8 @@ ALPHA.putalpha(Picture.fromarray(PIXELS[..., 1]))
 
 def decoded(data: bytes, **keys) -> np.ndarray:
     """Returns the graph's pixels, for a build, and for a client with a compressed PNG."""
-    limits, way = (
-        decoding_of(options(**keys)),
-        lambda ready: decode(tf.constant(ready), options(**keys).pixel_options).numpy(),
-    )
+    limits, wanted = decoding_of(options(**keys)), options(**keys).pixel_options
+    way = lambda ready: decode(tf.constant(ready), wanted).numpy()  # noqa: E731
     pixels = way(decodable(data, limits | {"compress": False}))
     np.testing.assert_array_equal(pixels, way(decodable(data, limits)))
     return pixels

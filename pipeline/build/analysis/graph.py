@@ -32,7 +32,8 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.graphs import MODEL_FILE, UnsafeGraphError, check_model
 from recordmill.pipeline.spec.features.category import read_classes
 from recordmill.pipeline.spec.features.chat import Chat
-from recordmill.pipeline.spec.features.text import TextIds, Tokenized
+from recordmill.pipeline.spec.features.text import Tokenized
+from recordmill.pipeline.spec.features.text_ids import TextIds
 from recordmill.transforms.contract.kinds.base import Learned
 from recordmill.transforms.tensorflow.transform_graph import Preprocessing
 

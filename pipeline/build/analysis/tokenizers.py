@@ -19,7 +19,8 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
-from recordmill.pipeline.spec.features.text import TextIds, Texts, Tokenized
+from recordmill.pipeline.spec.features.text import Texts, Tokenized
+from recordmill.pipeline.spec.features.text_ids import TextIds
 from recordmill.transforms.contract.kinds.text import SpecialIds
 from recordmill.transforms.numpy.tokenizers import PairTokenizer, open_tokenizer
 from recordmill.transforms.tensorflow.tokenizers import LEARNS_FROM, clean

@@ -27,7 +27,7 @@ from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.features.image import Image
 from recordmill.pipeline.spec.features.mask import Mask, Masks
-from recordmill.pipeline.spec.features.text import TextIds
+from recordmill.pipeline.spec.features.text_ids import TextIds
 from recordmill.pipeline.spec.split_by import Duplicates, SplitBy
 from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.pipeline.versions.stores.base import OutputError, Store

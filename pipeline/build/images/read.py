@@ -144,8 +144,9 @@ class BuildImageReader(ImageFiles):
         """
         data, file = self.read(source, reference, options.max_bytes), self.whole_file(source, reference)
         stated, wanted = parse(reference).sides, options.pixel_options
+        converts = options.color == "srgb" and not wanted.keeps_numbers
         header = image_header.check_header(data, options.max_pixels, stated)
-        profile = color_profile.foreign_profile(data, header.format) if options.converts_colors else b""
+        profile = color_profile.foreign_profile(data, header.format) if converts else b""
         pixel_bytes = (
             6 if header.format == "JPEG" and header.scans == 1 and not profile else 12 * max(1, options.planes)
         )
@@ -285,7 +286,7 @@ def kept(references: bytes | Sequence[bytes], options: AnyImage) -> Sequence[byt
     """Returns a row's stored images: one, none, or a sequence cut at `max_length`."""
     if isinstance(references, bytes):
         return [references] if references else []
-    return references[: options.max_length]  # type: ignore[union-attr]
+    return references[: getattr(options, "max_length", None)]
 
 
 def arguments(rows: Iterable[tuple[int, References, AnyImage]]) -> Iterator[tuple[int, bytes, int]]:

@@ -25,7 +25,7 @@ from recordmill.pipeline.sources.images import file_path
 from recordmill.pipeline.sources.options import RowsOptions, UserRows
 from recordmill.pipeline.sources.paths import ODD, join, may_be_image, note
 from recordmill.pipeline.sources.source_reader import Chunk, Plan
-from recordmill.pipeline.spec.features.text import TextIds
+from recordmill.pipeline.spec.features.text_ids import TextIds
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec
 from recordmill.pipeline.versions.base import Base
 from recordmill.transforms.contract.stored import IMAGES

@@ -9,7 +9,7 @@ from recordmill.pipeline.dataset.manifest_parts import Pack
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.mask import OfImage
-from recordmill.pipeline.spec.features.text import TextIds
+from recordmill.pipeline.spec.features.text_ids import TextIds
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.kinds.base import Learned

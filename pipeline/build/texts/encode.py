@@ -21,7 +21,8 @@ from recordmill.pipeline.sources.typing.arrays import without
 from recordmill.pipeline.spec.features.chat import Chat
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.features.pair import Pair
-from recordmill.pipeline.spec.features.text import Text, TextIds, Texts
+from recordmill.pipeline.spec.features.text import Text, Texts
+from recordmill.pipeline.spec.features.text_ids import TextIds
 from recordmill.pipeline.spec.features.token_labels import TokenLabels
 from recordmill.transforms.contract.kinds.base import Learned
 from recordmill.transforms.contract.kinds.pair import FIELDS

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.text import TextIds, describe_given
+from recordmill.pipeline.spec.features.text_ids import TextIds
 from recordmill.pipeline.yaml_document import Options
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.chat import KEYS, LOSS_MASK, ChatDescription
@@ -109,7 +109,7 @@ class Chat(TextIds):
         return (LOSS_MASK,)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return describe_given(self, ChatDescription, statistics, tokenizer=self.tokenizer, train=self.train)
+        return self._describe_given(ChatDescription, statistics, train=self.train)
 
 
 def beside(path: str, name: str) -> str:

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.text import TextIds, Token, describe_given, wrong_library
+from recordmill.pipeline.spec.features.text_ids import TextIds, Token, wrong_library
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.pair import FIELDS, PairDescription
 
@@ -67,4 +67,4 @@ class Pair(TextIds):
         return {"model": self.model}
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return describe_given(self, PairDescription, statistics, tokenizer=self.tokenizer)
+        return self._describe_given(PairDescription, statistics)
