@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.pipeline.errors import WrongValueError
-from recordmill.pipeline.spec.features.boxes import Boxes
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.features.image import Image
+from recordmill.pipeline.spec.features.places import Boxes
 from recordmill.transforms.contract.image_rules import placement
 from recordmill.transforms.tensorflow import image, places
 from recordmill.transforms.tensorflow.features import KINDS

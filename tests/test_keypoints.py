@@ -23,7 +23,7 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Faults
 from recordmill.pipeline.sources.typing.blocks import check_column
 from recordmill.pipeline.spec.features.image import Image
-from recordmill.pipeline.spec.features.keypoints import Keypoints
+from recordmill.pipeline.spec.features.places import Keypoints
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.base import Decoding

@@ -37,8 +37,8 @@ from recordmill.pipeline.build.summaries.words import NO_WORD, TokenizerWords, V
 from recordmill.pipeline.build.worker.read_chunk import ChunkSums
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.features.category import Category
-from recordmill.pipeline.spec.features.number import Number, Numbers
 from recordmill.pipeline.spec.features.text import Text
+from recordmill.pipeline.spec.features.values import Number, Numbers
 from tests.constants import constants
 from tests.looks import asset, graph_of, look_at, planned_look
 from tests.messages import raises

@@ -31,7 +31,7 @@ from recordmill.pipeline.spec.features.mask import Mask, Masks
 from recordmill.pipeline.spec.model import Spec, load_spec
 from recordmill.transforms.contract.image_facts import UNLEARNED, loss_lines
 from recordmill.transforms.contract.image_header import ImageError
-from recordmill.transforms.contract.kinds.mask import MaskDescription
+from recordmill.transforms.contract.kinds.image import MaskDescription
 from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.tensorflow import image
 from tests.messages import assert_names, raises

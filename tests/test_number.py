@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from recordmill.pipeline.build.worker.shard_report import lost_values
-from recordmill.pipeline.spec.features.number import Number, Numbers
+from recordmill.pipeline.spec.features.values import Number, Numbers
 from recordmill.transforms.contract.image_facts import loss_lines
-from recordmill.transforms.contract.kinds.number import TINY
+from recordmill.transforms.contract.kinds.values import TINY
 from recordmill.transforms.tensorflow import number
 from recordmill.transforms.tensorflow.features import KINDS
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics

@@ -12,8 +12,8 @@ from recordmill.pipeline.build.worker.shard_report import profile_of
 from recordmill.pipeline.dataset.profile import FeatureProfile
 from recordmill.pipeline.spec.features.category import Categories, Category
 from recordmill.pipeline.spec.features.feature import Feature
-from recordmill.pipeline.spec.features.number import Number, Numbers
 from recordmill.pipeline.spec.features.text import Text
+from recordmill.pipeline.spec.features.values import Number, Numbers
 from recordmill.transforms.contract.kinds.base import Learned
 
 ROWS = 4

@@ -13,9 +13,8 @@ from pydantic import ValidationError
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.image import Image
-from recordmill.pipeline.spec.features.number import Number
-from recordmill.pipeline.spec.features.raw import Raw
 from recordmill.pipeline.spec.features.text import Text
+from recordmill.pipeline.spec.features.values import Number, Raw
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from recordmill.pipeline.yaml_document import SpecError
 from tests.messages import raises

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from recordmill.pipeline.spec.features.category import Categories, Category
-from recordmill.pipeline.spec.features.number import Number, Numbers
+from recordmill.pipeline.spec.features.values import Number, Numbers
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.tensorflow.features import KINDS, model_features, parse, parse_spec
 from recordmill.transforms.tensorflow.kind import Context, Statistics

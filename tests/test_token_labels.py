@@ -17,7 +17,7 @@ from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.features.token_labels import TokenLabels
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
 from recordmill.transforms.contract.kinds.base import Learned
-from recordmill.transforms.contract.kinds.token_labels import PREFIXES
+from recordmill.transforms.contract.kinds.text import PREFIXES
 from tests import models
 from tests.messages import assert_names, raises
 

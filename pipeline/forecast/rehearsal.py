@@ -40,7 +40,7 @@ from recordmill.pipeline.spec.features.chat import Chat
 from recordmill.pipeline.spec.features.mask import Mask
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.image_header import ImageError, read_header
-from recordmill.transforms.contract.kinds.chat import LOSS_MASK
+from recordmill.transforms.contract.kinds.text import LOSS_MASK
 
 ROWS, IMAGES = 2_048, 256  # rows to build, without images and with
 MOST_BYTES = 4 << 20  # of rows without images: some seconds

@@ -20,8 +20,8 @@ from recordmill.transforms.contract.image_header import ImageError, png_chunks
 from recordmill.transforms.contract.image_parts import has_more_pages, leaf_boxes, tiff_numbers, tiff_pages, tiff_values
 from recordmill.transforms.contract.kinds.array import header_of
 from recordmill.transforms.contract.kinds.image import MOST_BANDS, PIXEL_BYTES, PixelOptions
-from recordmill.transforms.contract.kinds.number import TINY
-from recordmill.transforms.contract.kinds.token_labels import IGNORED
+from recordmill.transforms.contract.kinds.text import IGNORED
+from recordmill.transforms.contract.kinds.values import TINY
 
 COUNTS = ("transcoded", "profiles", "losses")  # statistics of images, by shard and by version
 MASK = "read classes of pixels as `kind: mask`"

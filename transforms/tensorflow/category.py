@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.kinds.category import CategoriesDescription
+from recordmill.transforms.contract.kinds.values import CategoriesDescription
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics, padded
 
 if TYPE_CHECKING:

@@ -18,17 +18,15 @@ from recordmill.transforms.contract.kinds.array import ArrayDescription
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.base import Stored as Layout
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
-from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
-from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
-from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
+from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription, TokenLabelsDescription
+from recordmill.transforms.contract.kinds.values import OwnDescription, RawDescription
 from recordmill.transforms.contract.stored import KEY, SERVED, FinishOptions, part_name, stored_features
 from recordmill.transforms.tensorflow import category, image, number, places, text
 from recordmill.transforms.tensorflow.kind import DTYPES, Context, Kind, Parts, Prepared, Stored, cut, each, padded
 
 if TYPE_CHECKING:
-    from recordmill.pipeline.spec.features.array import Array
     from recordmill.pipeline.spec.features.mask import Mask
-    from recordmill.pipeline.spec.features.raw import Raw
+    from recordmill.pipeline.spec.features.values import Array, Raw
 
 Features = Mapping[str, Description]
 

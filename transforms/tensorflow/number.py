@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.kinds.number import SMALLEST
+from recordmill.transforms.contract.kinds.values import SMALLEST
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
 
 if TYPE_CHECKING:
-    from recordmill.pipeline.spec.features.number import Number, ScaledFeature
+    from recordmill.pipeline.spec.features.values import Number, ScaledFeature
 
 LN2_HIGH = 6.93147180369123816490e-01  # its last bits are zeros, for exact products with an exponent
 LN2_LOW = 1.90821492927058770002e-10

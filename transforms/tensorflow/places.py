@@ -18,14 +18,12 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from recordmill.transforms.contract.image_rules import mirrored, placement, upright
-from recordmill.transforms.contract.kinds.boxes import PlacesDescription
 from recordmill.transforms.contract.kinds.image import PixelOptions
-from recordmill.transforms.contract.kinds.keypoints import NUMBERS, VISIBLE
+from recordmill.transforms.contract.kinds.places import POINT_NUMBERS, VISIBLE, PlacesDescription
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics, cut, padded
 
 if TYPE_CHECKING:
-    from recordmill.pipeline.spec.features.boxes import Boxes, Places
-    from recordmill.pipeline.spec.features.keypoints import Keypoints
+    from recordmill.pipeline.spec.features.places import Boxes, Keypoints, Places
 
 Move = Callable[[Any, PixelOptions, tf.Tensor, tf.Tensor], tf.Tensor]
 LEAST = 2.0**-100  # smaller numbers become 0, as TensorFlow may flush those below 2**-126
@@ -82,12 +80,12 @@ def moved_keypoints(options: "Keypoints", image: PixelOptions, objects: tf.Tenso
     points = tf.reshape(tf.cast(objects, tf.float64), [-1, options.numbers])
     sources = tf.repeat(sources, options.count, axis=0)
     sides, turn = sources[:, :2], sources[:, 2]
-    visibility = points[:, 2:] if options.numbers == NUMBERS else tf.fill([tf.shape(points)[0], 1], VISIBLE)
+    visibility = points[:, 2:] if options.numbers == POINT_NUMBERS else tf.fill([tf.shape(points)[0], 1], VISIBLE)
     places, is_inside = _placed(_upright_points(options, tf.reverse(points[:, :2], [1]), sides, turn), sides, image)
     is_point = (is_inside & tf.reduce_all(sides > 0, 1))[:, tf.newaxis] & (visibility > 0)
     stored = tf.concat([places, tf.cast(visibility, tf.float64)], 1)
     stored = tf.where(is_point & (stored >= LEAST), stored, tf.zeros_like(stored))
-    return tf.cast(tf.reshape(stored, [-1, options.count * NUMBERS]), tf.float32)
+    return tf.cast(tf.reshape(stored, [-1, options.count * POINT_NUMBERS]), tf.float32)
 
 
 def _upright_points(options: "Places", points: tf.Tensor, sides: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:

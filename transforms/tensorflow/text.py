@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.kinds.chat import LOSS_MASK
-from recordmill.transforms.contract.kinds.pair import TYPES
 from recordmill.transforms.contract.kinds.text import (
+    LOSS_MASK,
+    TYPES,
     WINDOW_PARTS,
     SpecialIds,
     TextDescription,
     TextsDescription,
+    TokenLabelsDescription,
 )
-from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics, Stored, cut
 from recordmill.transforms.tensorflow.tokenizers import clean, tokenize
 

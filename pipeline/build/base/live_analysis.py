@@ -35,7 +35,7 @@ from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location
 from recordmill.transforms.contract.image_facts import COUNTS
 from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
+from recordmill.transforms.contract.kinds.values import CategoriesDescription, CategoryDescription
 
 GRAPH_PACKAGES = ("recordmill", "tensorflow", "tensorflow-text", "tensorflow-transform")
 """The packages that make the graph; other packages change records only."""

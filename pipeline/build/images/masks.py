@@ -31,7 +31,7 @@ from recordmill.transforms.contract.image_facts import BITS, KIND, PHOTOMETRIC, 
 from recordmill.transforms.contract.image_header import NAMED, PNG, ImageError, check_header, check_pixels, read_header
 from recordmill.transforms.contract.image_rules import TAG, is_transposed
 from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, npy_numbers
-from recordmill.transforms.contract.kinds.mask import levels_of
+from recordmill.transforms.contract.kinds.image import levels_of
 from recordmill.transforms.contract.shapes import Ints, ShapeError, counts_of_runs, polygons_of, read_runs, run_lengths
 from recordmill.transforms.numpy.image_decode import upright
 from recordmill.transforms.numpy.pixels import resize

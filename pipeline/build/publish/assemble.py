@@ -40,8 +40,7 @@ from recordmill.pipeline.versions.files import KeptFiles, inventory
 from recordmill.pipeline.versions.forgotten import FORGOTTEN
 from recordmill.pipeline.versions.stores.traffic import ASKED
 from recordmill.transforms.contract.kinds.base import UNKNOWN, Description, Stored, tfds_stored
-from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
-from recordmill.transforms.contract.kinds.raw import OwnDescription
+from recordmill.transforms.contract.kinds.values import CategoriesDescription, CategoryDescription, OwnDescription
 from recordmill.transforms.contract.stored import part_name, stored_features
 from recordmill.transforms.tensorflow.features import parse_spec, part_spec
 from recordmill.transforms.tensorflow.kind import DTYPES

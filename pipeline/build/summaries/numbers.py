@@ -27,7 +27,7 @@ from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.profile import PIXEL_SUMS, pixel_moments
 from recordmill.pipeline.sources.faults import Fault, Reject
 from recordmill.pipeline.spec.features.image import Image
-from recordmill.pipeline.spec.features.number import ScaledFeature
+from recordmill.pipeline.spec.features.values import ScaledFeature
 from recordmill.transforms.contract.image_header import ImageError
 
 SUMS = ("count", "total", "high", "cross", "low")

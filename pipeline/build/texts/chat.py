@@ -20,7 +20,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.spec.features.chat import Chat as ChatFeature
 from recordmill.transforms.contract.kinds.base import Learned
-from recordmill.transforms.contract.kinds.chat import LOSS_MASK, ROLES, TRAINED, ChatError
+from recordmill.transforms.contract.kinds.text import LOSS_MASK, ROLES, TRAINED, ChatError
 from recordmill.transforms.numpy.tokenizers import TextTokenizer
 
 if TYPE_CHECKING:

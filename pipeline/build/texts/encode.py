@@ -25,7 +25,7 @@ from recordmill.pipeline.spec.features.text import Text, Texts
 from recordmill.pipeline.spec.features.text_ids import TextIds
 from recordmill.pipeline.spec.features.token_labels import TokenLabels
 from recordmill.transforms.contract.kinds.base import Learned
-from recordmill.transforms.contract.kinds.pair import FIELDS
+from recordmill.transforms.contract.kinds.text import FIELDS
 from recordmill.transforms.contract.stored import Ragged, splits_of
 from recordmill.transforms.numpy.tokenizers import Encoded, PairError, PairTokenizer, TextTokenizer, TokenizerError
 

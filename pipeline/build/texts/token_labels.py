@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.spec.features.token_labels import TokenLabels
-from recordmill.transforms.contract.kinds.token_labels import OUTSIDE
+from recordmill.transforms.contract.kinds.text import OUTSIDE
 
 OF_SPAN = {"bio": "B-", "bioes": "S-", "none": ""}  # the beginning of the tag of a span with one token
 MOST_DIGITS = 10  # Python refuses to read thousands

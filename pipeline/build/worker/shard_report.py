@@ -34,8 +34,8 @@ from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.transforms.contract.image_facts import COUNTS
 from recordmill.transforms.contract.kinds.base import Learned
-from recordmill.transforms.contract.kinds.number import SMALLEST, TINY
-from recordmill.transforms.contract.kinds.token_labels import IGNORED
+from recordmill.transforms.contract.kinds.text import IGNORED
+from recordmill.transforms.contract.kinds.values import SMALLEST, TINY
 
 Ids = npt.NDArray[np.int64]
 Stored = Mapping[str, Any]

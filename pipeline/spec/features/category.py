@@ -11,7 +11,7 @@ from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, ListFeature, feature_named
-from recordmill.transforms.contract.kinds import category as kinds
+from recordmill.transforms.contract.kinds import values as kinds
 from recordmill.transforms.contract.kinds.base import Description
 
 Named = TypeVar("Named", tuple[str, ...], dict[str, str], dict[int, str])

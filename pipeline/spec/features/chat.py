@@ -11,7 +11,7 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.text_ids import TextIds
 from recordmill.pipeline.yaml_document import Options
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.chat import KEYS, LOSS_MASK, ChatDescription
+from recordmill.transforms.contract.kinds.text import KEYS, LOSS_MASK, ChatDescription
 
 CONFIG, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]

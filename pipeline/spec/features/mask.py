@@ -11,9 +11,8 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.category import Classes, ClassName, distinct
 from recordmill.pipeline.spec.features.feature import Feature, ListFeature
 from recordmill.pipeline.spec.features.image import MAX_BYTES, Byte, Image, image_named
-from recordmill.transforms.contract.kinds import mask as kinds
+from recordmill.transforms.contract.kinds import image as kinds
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.image import PixelOptions
 
 Value = Annotated[int, Field(ge=0, le=65_535)]
 Color = Annotated[
@@ -83,10 +82,10 @@ class OfImage(Feature):
         return self.draw is None
 
     @cached_property
-    def pixel_options(self) -> PixelOptions:
+    def pixel_options(self) -> kinds.PixelOptions:
         """The options from values to the stored pixels: they only move, and `ignore` is around them."""
         outside = getattr(self, "ignore", None) or 0
-        return PixelOptions(
+        return kinds.PixelOptions(
             **self._sides(), resize="nearest", channels=1, pixel=self.pixel, fill=float(outside), padding=(outside,) * 3
         )
 

@@ -8,7 +8,7 @@ from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.text_ids import TextIds, Token, wrong_library
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.pair import FIELDS, PairDescription
+from recordmill.transforms.contract.kinds.text import FIELDS, PairDescription
 
 
 class Pair(TextIds):

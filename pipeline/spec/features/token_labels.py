@@ -11,7 +11,7 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.category import Classes, ListedClasses
 from recordmill.pipeline.spec.features.feature import Feature, feature_named
 from recordmill.pipeline.spec.features.text import Text
-from recordmill.transforms.contract.kinds import token_labels as kinds
+from recordmill.transforms.contract.kinds import text as kinds
 from recordmill.transforms.contract.kinds.base import Description
 
 
@@ -84,7 +84,7 @@ class TokenLabels(ListedClasses):
     @property
     def named(self) -> dict[str, tuple[str, ...]]:
         """The names of a span's fields, by their own."""
-        return kinds.FIELDS | {name: (other,) for name, other in self.fields.items()}
+        return kinds.SPAN_FIELDS | {name: (other,) for name, other in self.fields.items()}
 
     def check(self, features: Mapping[str, Feature]) -> None:
         """Checks that the text has tokens with places, and words where tags are of words."""

@@ -1,8 +1,11 @@
-"""Images, one or several a row."""
+"""Images, one or several a row, and masks: a class or a number of each pixel of an image, or a mask for each object.
+
+Pixels of a mask only move, and keep their values.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count
@@ -204,3 +207,47 @@ class ImageSequenceDescription(base.ListDescription, Pixels):
     def tfds(self) -> dict[str, Any]:
         """Describes a sequence of images or of uint8 tensors."""
         return base.tfds_sequence(Pixels.tfds(self))
+
+
+def levels_of(pixel: str) -> int:
+    """Counts the values of a pixel of this type."""
+    return int(256 ** PIXEL_BYTES[pixel])
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskDescription(ImageDescription):
+    """One mask a row; with `optional`, at most one."""
+
+    kind: ClassVar[str] = "mask"
+    is_mask: ClassVar[bool] = True
+    is_served: ClassVar[bool] = False
+    image: str
+    classes: Mapping[str, str] | None = base.left_out(None)  # names by value, in decimal
+    ignore: Count | None = base.left_out(None)
+
+    @property
+    def padding(self) -> int:
+        return self.ignore or 0
+
+    def words(self) -> str:
+        """Describes the encoding, the image and the classes."""
+        classes = f", classes: {len(self.classes)}" if self.classes else ""
+        ignored = "" if self.ignore is None else f", {self.ignore} ignored"
+        return f"{super().words()} of {self.image}{classes}{ignored}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MasksDescription(ImageSequenceDescription):
+    """Any number of masks a row, 0 and 1, all of one size."""
+
+    kind: ClassVar[str] = "masks"
+    is_mask: ClassVar[bool] = True
+    is_served: ClassVar[bool] = False
+    ignore: ClassVar[None] = None
+    image: str
+
+    def words(self) -> str:
+        return f"{super().words()} of objects of {self.image}"
+
+
+Masked: TypeAlias = MaskDescription | MasksDescription

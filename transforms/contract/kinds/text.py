@@ -1,4 +1,4 @@
-"""Texts as ids, one or several a row, and ids back to text as far as the tokenizer allows."""
+"""Texts as ids, one or several a row, pairs, chats and labels of tokens; ids back to text as the tokenizer allows."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -233,3 +233,125 @@ JOINED: Mapping[str, Callable[[Sequence[str]], str]] = {
     "byte_level": _byte_level,
 }
 """Joins the words of a tokenizer to a text."""
+
+
+FIELDS = ("first", "second")
+TYPES = "token_types"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairDescription(TextDescription):
+    """The ids of two texts a row, and for each its type, by the model's own template."""
+
+    kind: ClassVar[str] = "pair"
+    aligned: ClassVar[tuple[str, ...]] = (TYPES,)
+
+    def words(self) -> str:
+        return f"{super().words()}, with token types"
+
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> "DecodedPair":
+        """Returns both texts, with the separators."""
+        stored = replace(self, padding_id=self.vocabulary_size, end_id=None)  # ids that may also separate
+        both = stored.text(parts[""].tolist(), decoding)
+        return DecodedPair(both.ids, both.words, both.text, token_types=tuple(parts[TYPES].tolist()))
+
+
+@dataclass(frozen=True)
+class DecodedPair(DecodedText):
+    """Two texts as the model reads them."""
+
+    token_types: tuple[int, ...] = ()  # for each id
+
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+LOSS_MASK = "loss_mask"
+TRAINED = ("weight", "train", "training", "trainable", "loss")  # of a message: 0 or false leaves an answer out
+KEYS = (
+    *TRAINED,
+    *"""role content from value name tool_calls tool_call_id function_call reasoning_content thinking
+    reasoning""".split(),
+)
+"""The keys of a message that are read, or that templates are known to read."""
+
+
+class ChatError(Exception):
+    """A chat cannot be stored: the code of its reject, and a message without its words."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason, self.message = reason, message
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatDescription(TextDescription):
+    """A chat's ids a row, and for each 1 if the loss counts there, else 0."""
+
+    kind: ClassVar[str] = "chat"
+    aligned: ClassVar[tuple[str, ...]] = (LOSS_MASK,)
+    train: str
+
+    def words(self) -> str:
+        return f"{super().words()}, with a loss mask"
+
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> "DecodedChat":
+        """Returns the text in runs of equal masks."""
+        ids, mask = parts[""], parts[LOSS_MASK]
+        stored = replace(self, padding_id=self.vocabulary_size)  # the id that pads batches may also end turns
+        whole = stored.text(ids.tolist(), decoding)
+        cuts = np.flatnonzero(np.diff(mask)) + 1
+        runs = zip(np.split(ids, cuts), np.split(mask, cuts), strict=True) if len(ids) else ()
+        shown = tuple((str(stored.text(run.tolist(), decoding)), bool(trained[0])) for run, trained in runs)
+        return DecodedChat(whole.ids, whole.words, whole.text, runs=shown, loss_mask=tuple(mask.tolist()))
+
+
+@dataclass(frozen=True)
+class DecodedChat(DecodedText):
+    """A chat as the model reads it."""
+
+    runs: tuple[tuple[str, bool], ...] = ()  # the text in order, each with whether the loss counts there
+    loss_mask: tuple[int, ...] = ()  # for each id
+
+    def __str__(self) -> str:
+        """Returns the text, with the text to train on between ⟦ and ⟧."""
+        return "".join(f"⟦{text}⟧" if is_trained else text for text, is_trained in self.runs)
+
+
+OUTSIDE = "O"
+IGNORED = "a label to ignore"
+LABELS = ("label", "entity_group", "entity", "type", "tag")
+SPAN_FIELDS = {"start": ("start", "start_offset"), "end": ("end", "end_offset"), "label": LABELS}
+"""The names of a span's fields, doccano's too; the first that a span has."""
+PREFIXES: Mapping[str, tuple[str, ...]] = {"bio": ("B-", "I-"), "bioes": ("B-", "I-", "E-", "S-"), "none": ("",)}
+"""The beginnings of tags by scheme (Ramshaw and Marcus 1995; Ratinov and Roth 2009): begin, inside, end, single."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenLabelsDescription(base.Description):
+    """A list of labels a row, as long as the text's list of ids."""
+
+    kind: ClassVar[str] = "token_labels"
+    is_served: ClassVar[bool] = False
+    aligned: ClassVar[tuple[str, ...]] = ()
+    packed: ClassVar[int | None] = None
+    stored: str = "int64"
+    length: str = "varying"
+    max_length: Count | None  # the text's
+    text: str
+    classes: tuple[str, ...]  # tags by id
+    padding_id: int  # pads, and labels tokens to ignore
+
+    @classmethod
+    def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
+        return {"": base.Stored("int64", None)}
+
+    def words(self) -> str:
+        return base.counted_words(f"labels of the tokens of '{self.text}'", self.length, self.max_length)
+
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[str | None]:
+        """Returns the tag of each token; None for tokens to ignore."""
+        return [self._name(id_) for id_ in parts[""].tolist()]
+
+    def _name(self, id_: int) -> str | None:
+        if id_ == self.padding_id:
+            return None
+        return self.classes[id_] if 0 <= id_ < len(self.classes) else base.UNKNOWN

@@ -1,4 +1,4 @@
-"""Numbers, one per row or a list: normalized or bucketed by the values of the train split."""
+"""Numbers, normalized or bucketed by the values of the train split, arrays of numbers, and columns stored unchanged."""
 
 import math
 import struct
@@ -11,7 +11,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, ListFeature
-from recordmill.transforms.contract.kinds import number as kinds
+from recordmill.transforms.contract.kinds import values as kinds
+from recordmill.transforms.contract.kinds.array import ArrayDescription, ArrayLayout
 from recordmill.transforms.contract.kinds.base import Description
 
 
@@ -166,3 +167,91 @@ class Numbers(ListFeature, ScaledFeature):
     def describe(self, statistics: dict[str, Any]) -> Description:
         given = {**self.scaling(statistics), "length": self.read_length}
         return self._describe(kinds.NumbersDescription, *SCALING, "max_length", **given)
+
+
+MOST_BYTES = 64 << 20  # 64 MiB, as of a text
+Side = Annotated[int, Field(ge=1, strict=True)]
+
+
+class Array(Feature):
+    """An array of numbers."""
+
+    column_type = ColumnType.ARRAY
+    is_content = True
+    kind: Literal["array"]
+    shape: tuple[Side | None, ...] = Field(min_length=1, max_length=8)
+    """The sides of each array; the first may be null: it varies by row."""
+    dtype: Literal["uint8", "int16", "int32", "int64", "float16", "bfloat16", "float32"] = "float32"
+    """The stored and read type of the numbers."""
+    max_length: int | None = Field(default=None, ge=1, strict=True)
+    """With a null side: the entries to keep and to pad batches to. None: all, padded to a batch's longest array."""
+
+    @model_validator(mode="after")
+    def _check_shape(self) -> "Array":
+        if None in self.shape[1:]:
+            raise ValueError(f"only the first side of `shape` may be null, got {list(self.shape)}")
+        if self.max_length is not None and not self.layout.is_ragged:
+            raise ValueError("`max_length` needs null as the first side of `shape`")
+        if self.layout.unit > MOST_BYTES:
+            raise ValueError(f"an array has at most 64 MiB, one of {self.layout} has {self.layout.unit:,} bytes")
+        return self
+
+    @property
+    def layout(self) -> ArrayLayout:
+        """The dtype and the shape."""
+        return ArrayLayout(self.dtype, self.shape)
+
+    def _column(self) -> Column:
+        return replace(super()._column(), array=self.layout)
+
+    def read_parts(self) -> tuple[str, ...]:
+        """Names `length` if the first side varies."""
+        return ("length",) if self.layout.is_ragged else ()
+
+    def describe(self, statistics: dict[str, Any]) -> Description:
+        return self._describe(ArrayDescription, "dtype", "shape", "max_length", "optional")
+
+
+COLUMN_TYPES = {"bytes": ColumnType.TEXT, "int64": ColumnType.INTEGER, "float32": ColumnType.NUMBER}
+
+
+class Raw(ListFeature):
+    """A value, or a list, stored unchanged."""
+
+    column_type = ColumnType.TEXT
+    kind: Literal["raw"]
+    type: Literal["bytes", "int64", "float32"] = "bytes"
+    """bytes: a string's UTF-8."""
+    many: bool = False
+    """Whether a row has a list, with `length`, `max_length` and `separator`."""
+
+    @model_validator(mode="after")
+    def _check_many(self) -> "Raw":
+        for name in ("length", "max_length", "separator"):
+            if not self.many and name in self._changed():
+                raise ValueError(f"`{name}` is for lists: give `many: true`, or leave it out")
+        return self
+
+    @property
+    def is_packable(self) -> bool:
+        return self.many and self.type == "int64"
+
+    @property
+    def fill(self) -> Any:
+        return [] if self.many else kinds.MISSING[self.type]
+
+    @property
+    def varies(self) -> bool:
+        return self.many and super().varies
+
+    def parts(self) -> tuple[str, ...]:
+        """Names none: the graph fills a missing value."""
+        return ()
+
+    def _column(self) -> Column:
+        return replace(super()._column(), type=COLUMN_TYPES[self.type], many=self.many)
+
+    def describe(self, statistics: dict[str, Any]) -> Description:
+        length = self.read_length if self.many else None
+        given = {"stored": self.type, "length": length, "optional": False}  # the graph fills it
+        return self._describe(kinds.RawDescription, "max_length", **given)
