@@ -105,10 +105,8 @@ def _text(description: TextDescription | TokenLabelsDescription, parts: Parts, o
         if options.text == "ragged":
             return parts
         ready = text.texts_features(replace(description, max_length=length), parts)
-        return {
-            **ready,
-            **({"mask": tf.sequence_mask(ready["lengths"], tf.shape(ready[""])[2])} if options.masks else {}),
-        }
+        mask = {"mask": tf.sequence_mask(ready["lengths"], tf.shape(ready[""])[2])} if options.masks else {}
+        return {**ready, **mask}
     if isinstance(description, TextsDescription):
         parts = text.first_text(description, parts)
     if options.text == "ragged":

@@ -68,10 +68,8 @@ class Preprocessing:
     def _given(self, name: str) -> Statistics:
         owner = self.features[name].owner(name)
         if owner in self.vocabularies:
-            path = self.vocabularies[owner]  # a tensor would be read at every call
-            return Statistics(
-                lookup=lambda words, unknown: tft.apply_vocabulary(words, path, unknown, name=f"{name}_vocabulary")
-            )
+            path, of = self.vocabularies[owner], f"{name}_vocabulary"  # a tensor would be read at every call
+            return Statistics(lambda words, unknown: tft.apply_vocabulary(words, path, default_value=unknown, name=of))
         found = self.statistics.get(name, {})
         return number_statistics({key: found[key] for key in self.features[name].used_statistics if key in found})
 
