@@ -17,8 +17,13 @@ if TYPE_CHECKING:
 
 
 def prepare(options: "Category", column: tf.Tensor | None, context: Context) -> Prepared:
-    """Stores int64 ids; a `cross`, without a column, joins the names of other features."""
-    names = crossed([context.columns[name] for name in options.cross or ()]) if column is None else column
+    """Stores int64 ids; a `cross`, without a column, joins the names of other features, empty if one is missing."""
+    if column is None:
+        crossed = [context.columns[name] for name in options.cross or ()]
+        missing = tf.reduce_any([each == "" for each in crossed], axis=0)
+        names = tf.where(missing, "", tf.strings.join(crossed, separator="\n"))  # names contain no line breaks
+    else:
+        names = column
 
     def store(statistics: Statistics) -> Parts:
         return {"": ids(options, names, statistics, is_label=context.learned.is_label)}
@@ -45,12 +50,6 @@ def ids(options: "NamedClasses", names: tf.Tensor, statistics: Statistics, *, is
 def _hashed(names: tf.Tensor, buckets: int) -> tf.Tensor:
     """Returns ids 1 to n by FarmHash's stable Fingerprint64; 0 for a missing name."""
     return tf.where(names == "", tf.constant(0, tf.int64), tf.strings.to_hash_bucket_fast(names, buckets) + 1)
-
-
-def crossed(columns: list[tf.Tensor]) -> tf.Tensor:
-    """Joins the names of several columns, each of shape [rows]; empty if one is missing."""
-    missing = tf.reduce_any([column == "" for column in columns], axis=0)
-    return tf.where(missing, "", tf.strings.join(columns, separator="\n"))  # names contain no line breaks
 
 
 def list_features(description: CategoriesDescription, stored: Parts) -> Parts:

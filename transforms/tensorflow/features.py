@@ -19,7 +19,7 @@ from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.base import Stored as Layout
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription, TokenLabelsDescription
-from recordmill.transforms.contract.kinds.values import OwnDescription, RawDescription
+from recordmill.transforms.contract.kinds.values import OwnDescription
 from recordmill.transforms.contract.stored import KEY, SERVED, FinishOptions, part_name, stored_features
 from recordmill.transforms.tensorflow import category, image, number, places, text
 from recordmill.transforms.tensorflow.kind import DTYPES, Context, Kind, Parts, Prepared, Stored, cut, each, padded
@@ -154,16 +154,6 @@ def prepare_raw(options: "Raw", column: Any, context: Context) -> Prepared:
     return Prepared(lambda _: {"": tf.identity(kept)})
 
 
-def raw_features(description: RawDescription, stored: Parts) -> Parts:
-    """Returns the values, shape [rows]; pads lists with 0 or `""` (`kind.padded`)."""
-    return padded(description, stored[""]) if description.length is not None else stored
-
-
-def prepare_own(options: Any, column: Any, context: Context) -> Prepared:
-    """Raises: the user's function stores the feature."""
-    raise NotImplementedError
-
-
 def own_features(description: OwnDescription, stored: Parts) -> Parts:
     """Returns the values, shape [rows, *shape]; pads ragged rows with 0 or `""`, [rows, longest]."""
     values = stored[""]
@@ -187,7 +177,7 @@ KINDS: Mapping[str, Kind] = {
     "number": Kind(number.prepare),
     "numbers": Kind(each(number.prepare), lambda description, stored: padded(description, stored[""])),
     "array": Kind(prepare_array, array_features),
-    "raw": Kind(prepare_raw, raw_features),
-    "own": Kind(prepare_own, own_features),
+    "raw": Kind(prepare_raw, lambda each, stored: stored if each.length is None else padded(each, stored[""])),
+    "own": Kind(prepare_raw, own_features),  # the user's function stores them
 }
 """The graphs of kinds by name."""

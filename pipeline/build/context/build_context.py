@@ -75,12 +75,6 @@ class RowSchema:
         pairs = {name: fields for name, fields in self.fields.items() if "second" in fields}
         return {**self.features, **{name: ", ".join(fields.values()) for name, fields in pairs.items()}}
 
-    @property
-    def joined_lists(self) -> list[list[str]]:
-        """The columns of each feature that joins lists."""
-        every = [list(fields.values()) for fields in self.fields.values()]
-        return [names for names in every if self.columns[names[0]].many]
-
     def final_type(self, feature: str) -> pa.DataType:
         """Returns the Arrow type of a feature's column in keyed rows."""
         column = self.columns[self.features[feature]]

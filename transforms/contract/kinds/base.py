@@ -10,7 +10,7 @@ import keyword
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -236,22 +236,6 @@ class ListDescription(Description):
     def with_length(self, words: str) -> str:
         """Appends the number of values of a row to words."""
         return counted_words(words, self.length, self.max_length)
-
-
-class Padded(Protocol):
-    """A description of lists that the reader pads."""
-
-    @property
-    def length(self) -> int | str | None:
-        """The number of values of every row, or `varying`."""
-
-    @property
-    def max_length(self) -> int | None:
-        """The padded length; None: the batch's longest row."""
-
-    @property
-    def padding(self) -> Any:
-        """The value after a row's values."""
 
 
 def counted_words(words: str, length: int | str, most: int | None) -> str:
