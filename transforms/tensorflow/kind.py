@@ -98,8 +98,8 @@ def cut(max_length: int | None, column: tf.RaggedTensor) -> tf.RaggedTensor:
 def padded(description: Any, values: tf.RaggedTensor, padding: Any = None) -> Parts:
     """Pads lists, ragged [rows, None] or [rows, None, …], at the end, by default with 0 or `""`.
 
-    A description has `length`, a number or `varying`, and `max_length`. Returns the values, shape [rows, length]. If the
-    length varies, shape [rows, max_length], by default the longest row's, and the part `length`: int64 [rows].
+    A description has `length`, a number or `varying`, and `max_length`. Returns the values, shape [rows, length]; if
+    the length varies, [rows, max_length], by default the longest row's, and the part `length`: int64 [rows].
     """
     length = description.length
     wide = description.max_length if length == "varying" else length

@@ -13,7 +13,7 @@ from recordmill.pipeline.spec.features.feature import Feature, feature_named
 from recordmill.pipeline.spec.features.text_ids import Names, TextIds, Token, wrong_library
 from recordmill.pipeline.yaml_document import Options, number_or_list
 from recordmill.transforms.contract.kinds import text as kinds
-from recordmill.transforms.contract.kinds.base import NOTHING, Description, Learned
+from recordmill.transforms.contract.kinds.base import NOTHING, Description, Learned, SpecialIds
 
 SHARED_ALIKE = (
     *("tokenizer", "model_type", "special_tokens", "pattern"),
@@ -176,7 +176,7 @@ class Tokenized(TextIds):
     def unknown_ids(self) -> int:
         return self.oov_buckets
 
-    def special(self, learned: Learned = NOTHING) -> kinds.SpecialIds:
+    def special(self, learned: Learned = NOTHING) -> SpecialIds:
         """Returns the model's special ids; otherwise 0 for padding, then unknown, begin and end ids.
 
         >>> Text(kind="text", end=True).special()
@@ -187,7 +187,7 @@ class Tokenized(TextIds):
         unknown_ids = self.oov_buckets if self.has_vocabulary or self.needs_model else 0
         begin = 1 + unknown_ids
         end = begin + bool(self.begin)
-        return kinds.SpecialIds(
+        return SpecialIds(
             padding=0,
             unknown=1 if unknown_ids else None,
             begin=begin if self.begin else None,
@@ -205,7 +205,7 @@ class Tokenized(TextIds):
 
         They are `vocabulary`, `words`; with a model also `model`, `special_ids` (`pipeline.build.analysis.tokenizers`).
         """
-        special = kinds.SpecialIds(**statistics["special_ids"]) if self.needs_model else self.special()
+        special = SpecialIds(**statistics["special_ids"]) if self.needs_model else self.special()
         tokens = kinds.BYTES if self.tokenizer == "bytes" else self.hash_buckets or statistics["words"]
         return self._describe(
             self.description,

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.transforms.contract.kinds import text as kinds
-from recordmill.transforms.contract.kinds.base import NOTHING, Description, Learned
+from recordmill.transforms.contract.kinds.base import NOTHING, Description, Learned, SpecialIds
 
 Names = AbstractSet[str]  # of options
 Token = Annotated[str, Field(min_length=1)]
@@ -97,14 +97,14 @@ class TextIds(Feature):
         names = [each.name for each in fields(kinds.TokenizerOptions) if hasattr(self, each.name)]
         return kinds.TokenizerOptions(**{name: getattr(self, name) for name in names})
 
-    def special(self, learned: Learned = NOTHING) -> kinds.SpecialIds:
+    def special(self, learned: Learned = NOTHING) -> SpecialIds:
         """Returns the special ids, the model's if it is read."""
         assert learned.special is not None  # noqa: S101 - the driver reads every model
         return learned.special
 
     def _describe_given(self, kind: type[Description], statistics: dict[str, Any], **more: Any) -> Description:
         """Describes ids of a given model, whatever joins its texts."""
-        special = kinds.SpecialIds(**statistics["special_ids"])
+        special = SpecialIds(**statistics["special_ids"])
         size = max(special.first + statistics["words"], special.padding + 1)
         found = {name: statistics[name] for name in ("vocabulary", "model", "joins")}
         given = {**found, "vocabulary_size": size, "tokenizer": self.tokenizer, **special.described()}

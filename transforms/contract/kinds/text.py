@@ -35,27 +35,6 @@ _BYTE_OF = {character: byte for byte, character in BYTE_CHARACTERS.items()}
 
 
 @dataclass(frozen=True)
-class SpecialIds:
-    """The ids that are not tokens."""
-
-    padding: int
-    unknown: int | None  # the first of `oov_buckets` ids for unknown tokens; None if all tokens are known
-    begin: int | None
-    end: int | None
-    first: int  # first token id
-
-    @property
-    def added(self) -> int:
-        """The number of ids added around a text's tokens."""
-        return (self.begin is not None) + (self.end is not None)
-
-    def described(self) -> dict[str, int | None]:
-        """Returns the fields of a description."""
-        named = {"padding": self.padding, "unknown": self.unknown, "begin": self.begin, "end": self.end}
-        return {f"{name}_id": id_ for name, id_ in {**named, "first": self.first}.items()}
-
-
-@dataclass(frozen=True)
 class Window:
     """Records of a long text: the first has its first `length` ids, each next one begins `stride` ids later."""
 
