@@ -172,10 +172,6 @@ class Tokenized(TextIds):
             return False
         return self.normalize != "none" or self.case == "fold" or self.needs_model
 
-    @property
-    def unknown_ids(self) -> int:
-        return self.oov_buckets
-
     def special(self, learned: Learned = NOTHING) -> SpecialIds:
         """Returns the model's special ids; otherwise 0 for padding, then unknown, begin and end ids.
 

@@ -87,11 +87,6 @@ class TextIds(Feature):
         return None
 
     @property
-    def unknown_ids(self) -> int:
-        """The number of ids of unknown tokens, where there are any."""
-        return 1
-
-    @property
     def tokenizer_options(self) -> kinds.TokenizerOptions:
         """The options of a library's tokenizer."""
         names = [each.name for each in fields(kinds.TokenizerOptions) if hasattr(self, each.name)]
