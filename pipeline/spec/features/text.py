@@ -6,7 +6,6 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from recordmill.pipeline.dataset.manifest_parts import MOST_LENGTH
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, feature_named
@@ -14,6 +13,7 @@ from recordmill.pipeline.spec.features.text_ids import Names, TextIds, Token, wr
 from recordmill.pipeline.yaml_document import Options, number_or_list
 from recordmill.transforms.contract.kinds import text as kinds
 from recordmill.transforms.contract.kinds.base import NOTHING, Description, Learned, SpecialIds
+from recordmill.transforms.contract.kinds.text import MOST_LENGTH
 
 SHARED_ALIKE = (
     *("tokenizer", "model_type", "special_tokens", "pattern"),

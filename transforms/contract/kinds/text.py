@@ -23,6 +23,7 @@ TOKENS = {
     **dict.fromkeys(LIBRARY_TOKENIZERS, "token"),
 }
 PACKED = np.dtype("<i4")  # the ids of packed rows
+MOST_LENGTH = 1 << 20  # ids of a packed row
 WINDOW_PARTS = ("window", "start")
 """A window's number in its row, from 0, and the place of its first id in the text's ids."""
 SPACE = "▁"  # U+2581, a space in SentencePiece and in characters
