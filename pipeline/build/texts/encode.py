@@ -21,7 +21,6 @@ from recordmill.pipeline.sources.typing.arrays import without
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.features.pair import Pair
 from recordmill.pipeline.spec.features.text import Text, Texts
-from recordmill.pipeline.spec.features.text_ids import TextIds
 from recordmill.pipeline.spec.features.token_labels import TokenLabels
 from recordmill.transforms.contract.kinds.base import Learned
 from recordmill.transforms.contract.kinds.text import FIELDS
@@ -52,7 +51,7 @@ class RowEncoder:
         self, features: Mapping[str, Feature], learned: Mapping[str, Learned], columns: Mapping[str, str]
     ) -> None:
         """Takes each feature's column, for faults. Raises: UserError: a package is missing."""
-        texts = {name: each for name, each in features.items() if isinstance(each, TextIds) and each.in_library}
+        texts = {name: each for name, each in features.items() if each.in_library}
         encoders: Mapping[str, Any] = {"chat": ChatEncoder, "pair": PairEncoder}
         self._encoders = {
             name: encoders.get(each.kind, TextEncoder)(each, learned[name]) for name, each in texts.items()

@@ -55,12 +55,10 @@ class TextIds(Feature):
 
     @property
     def in_library(self) -> bool:
-        """Whether a library makes the ids, before the graph."""
         return self.tokenizer in kinds.LIBRARY_TOKENIZERS
 
     @property
     def needs_model(self) -> bool:
-        """Whether the ids need a tokenizer's model."""
         return self.tokenizer in kinds.MODEL_TOKENIZERS
 
     @property
