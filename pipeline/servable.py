@@ -22,7 +22,7 @@ from recordmill.pipeline.reader.keras_data import inputs_of, served_features
 from recordmill.pipeline.reader.options import evaluation_options
 from recordmill.pipeline.reader.request import Request, make_request
 from recordmill.pipeline.verify.files import serving_model
-from recordmill.transforms.contract.kinds import base, category, image, read_description, text
+from recordmill.transforms.contract.kinds import base, image, read_description, text, values
 from recordmill.transforms.contract.stored import LENGTHS, ArraySpec, part_name
 
 Tensors: TypeAlias = Mapping[str, tf.Tensor]
@@ -52,7 +52,7 @@ class Servable(tf.Module):
         self._model, self._top, self._prepare = model, top, prepare
         self._activation = ACTIVATIONS[activation] if activation else tf.identity
         label = self._request.features.get(self._request.label or "")
-        named = category.CategoryDescription | category.CategoriesDescription
+        named = values.CategoryDescription | values.CategoriesDescription
         is_named = isinstance(label, named) and label.vocabulary is not None
         self._names = version.class_names(str(self._request.label)) if is_named else None
         self._loaded = tf.saved_model.load(serving_model(str(version.folder)))

@@ -14,9 +14,8 @@ from recordmill.pipeline.json_values import read_as
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import UNKNOWN, Description, StoredAs
-from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
-from recordmill.transforms.contract.kinds.text import TextDescription
-from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
+from recordmill.transforms.contract.kinds.text import TextDescription, TokenLabelsDescription
+from recordmill.transforms.contract.kinds.values import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.stored import KEY, Stored, stored_features
 
 

@@ -34,9 +34,8 @@ from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.array import ArrayDescription
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.image import Pixels
-from recordmill.transforms.contract.kinds.number import Bucket
-from recordmill.transforms.contract.kinds.raw import OwnDescription
 from recordmill.transforms.contract.kinds.text import WINDOW_PARTS, DecodedText, TextDescription
+from recordmill.transforms.contract.kinds.values import Bucket, OwnDescription
 from recordmill.transforms.contract.stored import KEY
 
 ROWS = 1_000  # most rows of a Parquet row group

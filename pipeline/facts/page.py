@@ -30,7 +30,8 @@ from recordmill.pipeline.facts.contents import Contents, WordCounts, lacking, re
 from recordmill.pipeline.facts.sample import ImageCounts, RecordSample
 from recordmill.pipeline.facts.version import FeatureFacts, duplicate_lines, packed_rows
 from recordmill.pipeline.sources.faults import REASONS
-from recordmill.transforms.contract.kinds import category, image, text
+from recordmill.transforms.contract.kinds import image, text
+from recordmill.transforms.contract.kinds.values import CategoriesDescription, CategoryDescription
 
 HERE = Path(__file__).parent
 TEMPLATE, STYLE = "report.html.j2", "report.css"
@@ -204,7 +205,7 @@ def _charts(contents: Contents, feature: FeatureFacts, profiles: BySplit) -> Ite
     if isinstance(feature.description, text.TextDescription):
         yield histogram("Length in ids", values, whole=True)
         yield from _word_charts(contents.words[name]) if name in contents.words else ()
-    elif isinstance(feature.description, category.CategoryDescription | category.CategoriesDescription):
+    elif isinstance(feature.description, CategoryDescription | CategoriesDescription):
         yield _category_chart(contents, feature, profiles)
     elif isinstance(feature.description, image.Pixels):
         yield from _image_charts(sample, name) if sample and name in sample.images else ()

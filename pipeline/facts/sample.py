@@ -28,13 +28,10 @@ from recordmill.pipeline.inspection.values import BOXED_SIDE, StoredImage, color
 from recordmill.pipeline.reader import notebook
 from recordmill.pipeline.safe_text import count
 from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.boxes import Box, BoxesDescription
-from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
-from recordmill.transforms.contract.kinds.image import Pixels
-from recordmill.transforms.contract.kinds.keypoints import KeypointsDescription
-from recordmill.transforms.contract.kinds.mask import MaskDescription, Masked
-from recordmill.transforms.contract.kinds.pair import FIELDS
-from recordmill.transforms.contract.kinds.text import TextDescription
+from recordmill.transforms.contract.kinds.image import MaskDescription, Masked, Pixels
+from recordmill.transforms.contract.kinds.places import Box, BoxesDescription, KeypointsDescription
+from recordmill.transforms.contract.kinds.text import FIELDS, TextDescription
+from recordmill.transforms.contract.kinds.values import CategoriesDescription, CategoryDescription
 
 MOST_RECORDS = 1_000  # sampled
 MOST_SPANS = 32  # in a bucket, each costs some requests

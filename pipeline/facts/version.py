@@ -25,7 +25,7 @@ from recordmill.pipeline.dataset.version import Ids, read_vocabulary
 from recordmill.pipeline.rows import rejects_of
 from recordmill.pipeline.safe_text import count
 from recordmill.transforms.contract.image_facts import fact_lines, loss_lines
-from recordmill.transforms.contract.kinds import base, number, read_description, text
+from recordmill.transforms.contract.kinds import base, read_description, text, values
 from recordmill.transforms.contract.stored import Stored
 
 
@@ -152,7 +152,7 @@ def statistics_words(name: str, description: base.Description | None, statistics
         yield f"{_numbers(statistics['minimum'])} to {_numbers(statistics['maximum'])}"
     if "median" in statistics:
         yield f"median {_numbers(statistics['median'])}"
-    if isinstance(description, number.Scaled) and description.boundaries is not None:
+    if isinstance(description, values.Scaled) and description.boundaries is not None:
         buckets = [_numbers(boundary) for boundary in description.boundaries]
         if len(buckets) > SHOWN_BOUNDARIES + 1:
             buckets[SHOWN_BOUNDARIES:-1] = ["…"]

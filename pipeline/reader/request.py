@@ -18,9 +18,8 @@ from recordmill.pipeline.reader.packed import check_lists, chosen_pack, default_
 from recordmill.pipeline.reader.records import ShardFile
 from recordmill.pipeline.reader.steps import Steps
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.kinds import boxes, category, image, mask, read_descriptions, text
+from recordmill.transforms.contract.kinds import image, places, read_descriptions, text, values
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.keypoints import KeypointsDescription
 from recordmill.transforms.contract.stored import IMAGES, Stored
 from recordmill.transforms.numpy.augment import chain
 from recordmill.transforms.numpy.augment.base import Augmentation
@@ -170,7 +169,7 @@ def _check_forms(given: ReadOptions, features: Mapping[str, Description], manife
         raise DatasetError(f"dtype='{given.dtype}' needs an image, and none is read: leave it out")
     for name in images_of(features):
         pixel = getattr(features[name], "pixel", "")
-        is_cast = not isinstance(features[name], mask.Masked)
+        is_cast = not isinstance(features[name], image.Masked)
         if is_cast and given.dtype in ("uint8", "uint16") and given.dtype != pixel:
             raise DatasetError(f"dtype='{given.dtype}' takes stored pixels, and '{name}' has {pixel}: leave dtype out")
     stored = [name for name, description in manifest.features.items() if description.get("kind") in IMAGES]
@@ -206,7 +205,7 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
     if given and not images:
         raise DatasetError("augment needs an image, and none is read: leave it out")
     mixtures: list[BatchAugmentation] = []
-    of_image = {name: each.image for name, each in features.items() if isinstance(each, mask.Masked)}
+    of_image = {name: each.image for name, each in features.items() if isinstance(each, image.Masked)}
     masks = frozenset(of_image)
     if isinstance(given, Mapping):
         given = {**{name: given[image] for name, image in of_image.items() if image in given}, **given}
@@ -227,16 +226,18 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
     except ValueError as error:
         raise DatasetError(str(error)) from None
     for name, changes in augment.items():
-        has_places = any(isinstance(each, boxes.PlacesDescription) and each.image == name for each in features.values())
+        has_places = any(
+            isinstance(each, places.PlacesDescription) and each.image == name for each in features.values()
+        )
         if has_places and any(isinstance(change, chain.Views) for change in changes):
             raise DatasetError(chain.NO_POINTS)
     for mixture in mixtures:
         if of_image and mixture.images is None:
             raise DatasetError(f"{mixture} would mix the masks {', '.join(of_image)}: name the features, images=(…)")
     target = features.get(label or "")
-    classes = target.vocabulary_size if isinstance(target, category.CategoryDescription) else None
+    classes = target.vocabulary_size if isinstance(target, values.CategoryDescription) else None
     # By default a mixture mixes four dimensions or more, as key points also have.
-    mixed = tuple(images) if any(isinstance(each, KeypointsDescription) for each in features.values()) else None
+    mixed = tuple(images) if any(isinstance(each, places.KeypointsDescription) for each in features.values()) else None
     known = tuple(replace(mix, num_classes=mix.num_classes or classes, images=mix.images or mixed) for mix in mixtures)
     return {"augment": augment, "masks": masks, "mixtures": known}
 
@@ -273,6 +274,6 @@ def _check_batches(request: Request) -> None:
         raise DatasetError(f"{less}: take a smaller batch_size, or drop_remainder=False")
     if given.balance:
         label = request.features[request.label] if request.label else None
-        if not isinstance(label, category.CategoryDescription):
+        if not isinstance(label, values.CategoryDescription):
             kind = "nothing" if label is None else label.kind
             raise DatasetError(f"balance=True needs a category as label, got {kind}: leave it out, or name a category")

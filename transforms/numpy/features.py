@@ -2,7 +2,7 @@
 
 Images scaled by the reader may differ by one level (`images`). `KINDS` lists a function for each kind.
 
->>> from recordmill.transforms.contract.kinds.number import NumberDescription
+>>> from recordmill.transforms.contract.kinds.values import NumberDescription
 >>> price = NumberDescription(stored="float32", normalize="none")
 >>> parsed = {"price": np.array([1.5], np.float32), "key": [b"row-0"]}
 >>> finish({"price": price}, parsed, FinishOptions())
@@ -18,14 +18,11 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from recordmill.transforms.contract.kinds.array import ArrayDescription
-from recordmill.transforms.contract.kinds.base import Description, Padded
-from recordmill.transforms.contract.kinds.boxes import PlacesDescription
-from recordmill.transforms.contract.kinds.category import CategoriesDescription
+from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription, Pixels
-from recordmill.transforms.contract.kinds.keypoints import KeypointsDescription
-from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
-from recordmill.transforms.contract.kinds.text import TextDescription
-from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
+from recordmill.transforms.contract.kinds.places import KeypointsDescription, PlacesDescription
+from recordmill.transforms.contract.kinds.text import TextDescription, TokenLabelsDescription
+from recordmill.transforms.contract.kinds.values import CategoriesDescription, OwnDescription, RawDescription
 from recordmill.transforms.contract.stored import KEY, Column, FinishOptions, Ragged, RowError, part_name
 from recordmill.transforms.numpy.augment.base import Lying, MovedBoxes, MovedKeypoints
 from recordmill.transforms.numpy.augment.chain import Augment
@@ -133,16 +130,16 @@ def _array(values: Any) -> Array:
     return strings(values) if isinstance(values, list) or values.dtype == object else values
 
 
-def _list(batch: Batch, name: str, description: Padded) -> Parts:
+def _list(batch: Batch, name: str, description: Any) -> Parts:
     rows: Any = batch.columns[name]
     return _padded(batch, description, Ragged(_array(rows.values), rows.splits))
 
 
-def _padded(batch: Batch, description: Padded, rows: Ragged) -> Parts:
+def _padded(batch: Batch, description: Any, rows: Ragged) -> Parts:
     return _with_length(description, rows, lambda length: padded(rows, length, description.padding, batch.empty))
 
 
-def _with_length(description: Padded, rows: Ragged, full: Callable[[int | None], Array]) -> Parts:
+def _with_length(description: Any, rows: Ragged, full: Callable[[int | None], Array]) -> Parts:
     """Returns lists of a common length; or padded to their limit, with their lengths."""
     if isinstance(description.length, int):
         return {"": full(description.length)}

@@ -34,8 +34,6 @@ from recordmill.pipeline.safe_text import cut, public_url
 from recordmill.pipeline.sources.options import PATHS
 from recordmill.pipeline.sources.paths import note
 from recordmill.pipeline.sources.user_code import UserCode
-from recordmill.pipeline.spec.features.category import NamedClasses
-from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions.base import Base
 from recordmill.pipeline.versions.forgotten import Forgotten
@@ -44,7 +42,7 @@ from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location
 from recordmill.transforms.contract.image_facts import COUNTS
 from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
+from recordmill.transforms.contract.kinds.values import CategoriesDescription, CategoryDescription
 
 GRAPH_PACKAGES = ("recordmill", "tensorflow", "tensorflow-text", "tensorflow-transform")
 """The packages that make the graph; other packages change records only."""
@@ -245,7 +243,7 @@ def _changes(where: str, before: Mapping[str, Any], after: Mapping[str, Any]) ->
 def names_to_keep(spec: Spec, folder: Location, manifest: Manifest) -> Names:
     """Returns the class names of a version that keep their ids, by feature. Raises: DatasetError: one is damaged."""
     kept = {}
-    for name in (name for name, feature in spec.features.items() if keeps_ids(feature) and name in manifest.features):
+    for name in (name for name, feature in spec.features.items() if feature.keeps_ids and name in manifest.features):
         description = read_description(manifest.features[name])
         if isinstance(description, CategoryDescription | CategoriesDescription) and description.vocabulary:
             words = read_words(folder, description.vocabulary)
@@ -254,11 +252,6 @@ def names_to_keep(spec: Spec, folder: Location, manifest: Manifest) -> Names:
                 raise DatasetError(f"{folder / description.vocabulary} was changed")
             kept[name] = without_blank(words)
     return {name: words for name, words in kept.items() if words}
-
-
-def keeps_ids(feature: Feature) -> bool:
-    """Whether a feature's names keep their ids from the live version."""
-    return isinstance(feature, NamedClasses) and feature.keeps_ids
 
 
 def continues(names: Names, before: Names) -> bool:
@@ -313,7 +306,7 @@ def inherit(
 
 
 def _names(spec: Spec, base: Base) -> Names:
-    if not any(map(keeps_ids, spec.features.values())):
+    if not any(feature.keeps_ids for feature in spec.features.values()):
         return {}
     try:
         if base.live is None:

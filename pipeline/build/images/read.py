@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.build_context import AnyImage, PlannedBuild
 from recordmill.pipeline.build.images import masks
 from recordmill.pipeline.build.images.image_files import ImageFiles
 from recordmill.pipeline.build.images.isolation import Isolation, shared_isolation
@@ -35,10 +35,10 @@ from recordmill.pipeline.build.images.transcode import (
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.sources.files import OutOfMemoryError
 from recordmill.pipeline.sources.images import parse
+from recordmill.pipeline.spec.features.image import Image, ImageSequence
+from recordmill.pipeline.spec.features.mask import Mask, Masks
 from recordmill.transforms.contract import bounds, color_profile, image_facts, image_header
 from recordmill.transforms.contract.kinds.array import MAGIC
-from recordmill.transforms.contract.kinds.image import ImageOptions
-from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.numpy.image_decode import ends_early
 from recordmill.transforms.tensorflow.image import ImageError, pixel_sums
 from recordmill.transforms.tensorflow.image_properties import HEAD, orientation
@@ -66,7 +66,7 @@ class MemoryGate:
     def together(self, needs: int = 0) -> Iterator[None]:
         """Waits while a thread is alone or waits to be, or the others' needs leave too little room."""
         with self._changed:
-            self._changed.wait_for(lambda: self._admits(needs))
+            self._changed.wait_for(lambda: self._has_room(needs) and not (self._is_alone or self._waiting))
             self._together += 1
             self._bytes += needs
         try:
@@ -77,9 +77,8 @@ class MemoryGate:
                 self._bytes -= needs
                 self._changed.notify_all()
 
-    def _admits(self, needs: int) -> bool:
-        has_room = not (self._bytes and needs) or self._bytes + needs <= self._limit
-        return has_room and not (self._is_alone or self._waiting)
+    def _has_room(self, needs: int) -> bool:
+        return not (self._bytes and needs) or self._bytes + needs <= self._limit
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -133,7 +132,7 @@ class BuildImageReader(ImageFiles):
 
     isolation: Isolation | None = None  # decodes untrusted images first, in other processes
 
-    def load(self, source: int, reference: bytes, options: ImageOptions) -> "Loaded":
+    def load(self, source: int, reference: bytes, options: Image) -> "Loaded":
         """Reads an image for the graph: checks its header, and transcodes formats foreign to the graph.
 
         Raises:
@@ -143,17 +142,18 @@ class BuildImageReader(ImageFiles):
             OutOfMemoryError: memory is too short to transcode it.
         """
         data, file = self.read(source, reference, options.max_bytes), self.whole_file(source, reference)
-        stated = parse(reference).sides
+        stated, wanted = parse(reference).sides, options.pixel_options
+        converts = options.color == "srgb" and not wanted.keeps_numbers
         header = image_header.check_header(data, options.max_pixels, stated)
-        profile = color_profile.foreign_profile(data, header.format) if options.converts_colors else b""
+        profile = color_profile.foreign_profile(data, header.format) if converts else b""
         pixel_bytes = (
             6 if header.format == "JPEG" and header.scans == 1 and not profile else 12 * max(1, options.planes)
         )
         pixels = header.width * header.height
         needs = pixels * pixel_bytes
-        lost = [("losses", name) for name in image_facts.losses(data, header.format, options, stated)]
+        lost = [("losses", name) for name in image_facts.losses(data, header.format, wanted, stated, options.oriented)]
         purpose = f"decode an image of {len(data):,} bytes"
-        is_plain = header.in_graph and not profile and not options.keeps_numbers and options.pages == "first"
+        is_plain = header.in_graph and not profile and not wanted.keeps_numbers and wanted.pages == "first"
         decoder = decodable if self.isolation is None else self.isolation.decodable
         is_kept = options.store == "original" or options.kind != "image"  # in the record, or in memory with its row
         limits = {**decoding_of(options), "compress": is_kept}
@@ -167,21 +167,22 @@ class BuildImageReader(ImageFiles):
         return Loaded(ready, data, needs, file, [*transcoded, *profiles, *lost], pixels)
 
     def load_all(
-        self, source: int, references: "References", options: ImageOptions, beside: Sequence["Loaded"] = ()
+        self, source: int, references: "References", options: AnyImage, beside: Sequence["Loaded"] = ()
     ) -> Iterator["Loaded"]:
         """Reads a row's stored images one by one, with `pages: all` the pages of its files; `beside` is a mask's image.
 
         Raises: as `load`, `_load_mask` and `together`.
         """
         each = enumerate(kept(references or b"", options), 1)
-        if isinstance(options, MaskOptions):
+        if isinstance(options, Mask | Masks):
             return together((self._load_mask(source, data, options, beside, number) for number, data in each))
         files = (self.load(source, reference, options) for _, reference in each)
-        images = files if options.pages == "first" else chain.from_iterable(map(Loaded.pages, files))
-        return together(islice(images, options.max_length))
+        if not isinstance(options, ImageSequence) or options.pages == "first":
+            return together(files)
+        return together(islice(chain.from_iterable(map(Loaded.pages, files)), options.max_length))
 
     def _load_mask(
-        self, source: int, data: bytes, options: MaskOptions, beside: Sequence["Loaded"], number: int
+        self, source: int, data: bytes, options: masks.AnyMask, beside: Sequence["Loaded"], number: int
     ) -> "Loaded":
         """Reads the mask of an image, or of its object `number`, by reference or as shapes: as it is stored.
 
@@ -191,12 +192,21 @@ class BuildImageReader(ImageFiles):
         if not beside:
             raise ImageError("missing_value", f"there is a mask, but no image '{options.image}'")
         image, file = beside[0].data, None
-        turn = int(_orientation()(tf.constant(image))) if _may_turn(image) else 1
+        # To ask the graph takes longer than to search for EXIF.
+        is_jpeg = image.startswith(image_header.JPEG)
+        may_turn = b"Exif" in image[:HEAD] if is_jpeg else b"eXIf" in image or b"EXIF" in image
+        turn = int(_orientation()(tf.constant(image))) if may_turn else 1
         frame = masks.Frame.of(image, turn, options.oriented)
         needs = MASK_BYTES * frame.height * frame.width
         if options.is_reference:
             file, data = self.whole_file(source, data), self.read(source, data, options.max_bytes)
-            self._decode_apart(data, options)
+            if self.isolation is not None and not data.startswith(MAGIC):  # once where its decoder may crash
+                try:
+                    self.isolation.decodable(data, {"max_pixels": options.max_pixels, "color": "ignore"})
+                except UndecodableError:
+                    raise
+                except ImageError:  # `masks` has its own rules
+                    pass
 
         def make() -> tuple[bytes, bool, int]:
             found, work = masks.framed_values(data, options, frame, number)
@@ -205,23 +215,6 @@ class BuildImageReader(ImageFiles):
         purpose = f"decode a mask of {len(data):,} bytes"
         ready, is_unlearned, work = retry_alone(make, purpose, (UndecodableError,), needs)
         return Loaded(ready, data, needs, file, [("losses", image_facts.UNLEARNED)] * is_unlearned, work)
-
-    def _decode_apart(self, mask: bytes, options: MaskOptions) -> None:
-        """Decodes a mask once where its decoder may crash. Raises: UndecodableError: it did."""
-        if self.isolation is None or mask.startswith(MAGIC):
-            return
-        try:
-            self.isolation.decodable(mask, {"max_pixels": options.max_pixels, "color": "ignore"})
-        except UndecodableError:
-            raise
-        except ImageError:  # `masks` has its own rules
-            pass
-
-
-def _may_turn(image: bytes) -> bool:
-    """Whether an image for the graph may state an orientation: to ask the graph takes longer."""
-    is_jpeg = image.startswith(image_header.JPEG)
-    return b"Exif" in image[:HEAD] if is_jpeg else b"eXIf" in image or b"EXIF" in image
 
 
 @cache
@@ -280,34 +273,36 @@ def give_back_large_blocks() -> None:
 References = bytes | Sequence[bytes] | None  # a row's image, or images, by reference; None: do not measure
 
 
-def kept(references: bytes | Sequence[bytes], options: ImageOptions) -> Sequence[bytes]:
+def kept(references: bytes | Sequence[bytes], options: AnyImage) -> Sequence[bytes]:
     """Returns a row's stored images: one, none, or a sequence cut at `max_length`."""
     if isinstance(references, bytes):
         return [references] if references else []
-    return references[: options.max_length]
+    return references[: getattr(options, "max_length", None)]
 
 
-def arguments(rows: Iterable[tuple[int, References, ImageOptions]]) -> Iterator[tuple[int, bytes, int]]:
+def arguments(rows: Iterable[tuple[int, References, AnyImage]]) -> Iterator[tuple[int, bytes, int]]:
     """Yields the arguments of `ImageFiles.read` for images: of each feature of a row source, references and options."""
     for source, references, options in rows:
         if options.is_reference:
             yield from ((source, reference, options.max_bytes) for reference in kept(references or b"", options))
 
 
-def perceptual_hash_of(loaded: Sequence[Loaded], options: ImageOptions) -> bytes:
+def perceptual_hash_of(loaded: Sequence[Loaded], options: AnyImage) -> bytes:
     """Returns the perceptual hash of a row's image, 16 bytes; zeros without one. Raises: OutOfMemoryError."""
     if not loaded:
         return NONE
     image = loaded[0]
     purpose = f"decode an image of {len(image.data):,} bytes"
-    return retry_alone(lambda: perceptual_hash(image.data, options.max_pixels, options), purpose, needs=image.needs)
+    return retry_alone(
+        lambda: perceptual_hash(image.data, options.max_pixels, options.pixel_options), purpose, needs=image.needs
+    )
 
 
 Graph = Callable[[tf.Tensor], Any]
 OnBad = Callable[[int, ImageError], None]
 
 
-def pixel_graph(options: ImageOptions) -> Graph:
+def pixel_graph(options: Image) -> Graph:
     """Traces the function from encoded images, shape [rows], to their `pixel_sums`."""
     graph = tf.function(lambda encoded: pixel_sums(encoded, options), autograph=False)
     return graph.get_concrete_function(tf.TensorSpec([None], tf.string))
@@ -316,7 +311,7 @@ def pixel_graph(options: ImageOptions) -> Graph:
 class PixelMeter:
     """Measures resized images: number of pixels, and by channel their sums and sums of squares. Thread-safe."""
 
-    def __init__(self, reader: BuildImageReader, options: ImageOptions, graph: Graph | None = None) -> None:
+    def __init__(self, reader: BuildImageReader, options: Image, graph: Graph | None = None) -> None:
         self._reader, self._options = reader, options
         self._graph = graph or pixel_graph(options)  # traced here, not in the threads
 

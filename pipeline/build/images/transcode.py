@@ -31,9 +31,10 @@ from PIL.PngImagePlugin import PngInfo
 from recordmill.pipeline.build.images import deep_files
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import is_machine_fault
+from recordmill.pipeline.spec.features.image import Image as ImageFeature
 from recordmill.transforms.contract import bounds, color_profile, image_facts, image_header, image_parts, image_rules
 from recordmill.transforms.contract.image_parts import without_metadata
-from recordmill.transforms.contract.kinds.image import ImageOptions, PixelOptions
+from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.numpy.color import to_srgb
 from recordmill.transforms.numpy.image_decode import inks, jpeg, upright, warn_of_old_pillow, without_ink
 
@@ -114,10 +115,11 @@ def naming_damage(what: str) -> Iterator[None]:
         raise UndecodableError("undecodable_image", message) from None
 
 
-def decoding_of(options: ImageOptions) -> dict[str, Any]:
+def decoding_of(options: ImageFeature) -> dict[str, Any]:
     """Returns the options for `decodable`."""
-    names = ("max_pixels", "color", "pixel", "channels", "bands", "pages", "max_length")
-    return {name: getattr(options, name) for name in names}
+    names, wanted = ("pixel", "channels", "bands", "pages"), options.pixel_options
+    most = {"max_pixels": options.max_pixels, "max_length": getattr(options, "max_length", None)}
+    return {**most, "color": options.color, **{name: getattr(wanted, name) for name in names}}
 
 
 def pages_of(joined: bytes) -> list[bytes]:
@@ -148,7 +150,7 @@ def open_image(data: bytes, form: image_header.ImageFormat, max_pixels: int) -> 
     """
     warn_of_old_pillow()
     if form.plugin:
-        require_plugin(form)
+        require(form.plugin.partition(".")[0], form.name, form.extra)
         import_module(form.plugin)
     if form.name == "PNG" and sum(kind == b"IHDR" for kind, *_ in image_parts.png_chunks(data)) > 1:
         # Pillow would fill a canvas of the last one's size
@@ -157,11 +159,6 @@ def open_image(data: bytes, form: image_header.ImageFormat, max_pixels: int) -> 
     image_header.check_pixels(*image.size, max_pixels)
     image_header.check_tile(getattr(image, "tag_v2", {}), max_pixels)
     return image
-
-
-def require_plugin(form: image_header.ImageFormat) -> None:
-    """Raises: MissingPluginError: the format's plugin is not installed."""
-    require(form.plugin.partition(".")[0], form.name, form.extra)
 
 
 @cache
@@ -176,7 +173,7 @@ def require(package: str, what: str, extra: str) -> None:
 
 def require_decoder(data: bytes, form: image_header.ImageFormat, options: Mapping[str, Any]) -> None:
     """Raises: MissingPluginError: a package to decode a file by these options is not installed."""
-    require_plugin(form)
+    require(form.plugin.partition(".")[0], form.name, form.extra)
     if deep_files.wanted_pixels(options).keeps_numbers:
         require(deep_files.package(data, form.name), f"{form.name} read as numbers", "deep")
 
@@ -295,7 +292,7 @@ def _plain(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
     return image.convert(EIGHT_BITS[image.mode])
 
 
-def as_jpeg(image: bytes, options: ImageOptions) -> bytes:
+def as_jpeg(image: bytes, options: ImageFeature) -> bytes:
     """Encodes the transform graph's Netpbm as JPEG; strips a stored file of excluded metadata.
 
     `image` is Netpbm from `transforms.tensorflow.image`, JPEG, PNG, or empty if missing.

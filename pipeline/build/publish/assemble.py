@@ -29,7 +29,7 @@ from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.build_folders import entries
 from recordmill.pipeline.versions.files import KeptFiles, inventory
 from recordmill.pipeline.versions.forgotten import FORGOTTEN
-from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
+from recordmill.transforms.contract.kinds.values import CategoriesDescription, CategoryDescription
 
 REJECTS_FILE = "rejects/rejected-00000-of-00001.jsonl"
 SERVING_FOLDER = "serving"

@@ -17,9 +17,7 @@ from recordmill.pipeline.build.results.results import Results
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.spec.features.token_labels import TokenLabels
 from recordmill.transforms.contract.kinds.base import UNKNOWN, Description, Stored, tfds_stored
-from recordmill.transforms.contract.kinds.category import CategoryDescription
-from recordmill.transforms.contract.kinds.raw import OwnDescription
-from recordmill.transforms.contract.kinds.text import vocabulary_owner
+from recordmill.transforms.contract.kinds.values import CategoryDescription, OwnDescription
 from recordmill.transforms.contract.stored import part_name, stored_features
 from recordmill.transforms.tensorflow.features import parse_spec, part_spec
 from recordmill.transforms.tensorflow.kind import DTYPES
@@ -34,7 +32,7 @@ def describe_features(results: Results) -> Described:
     spec = results.plan.spec
     described: Described = {}
     for name, feature in spec.features.items():
-        owner = vocabulary_owner(name, feature.options())
+        owner = feature.owner(name)
         statistics = {"vocabulary": f"{ASSETS}/{vocabulary_name(owner)}", "is_label": name == spec.label}
         statistics |= results.statistics.get(owner, {})
         if isinstance(feature, TokenLabels):

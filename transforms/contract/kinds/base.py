@@ -1,4 +1,4 @@
-"""The contract of a kind of feature: its options for the graph, and its description in the manifest.
+"""The contract of a kind of feature: what a build learns for it, and its description in the manifest.
 
 A kind stores one or several parts: the part "" is the feature itself; any other part, such as `length`, is stored and
 read as `<feature>_length`. `Description.parts_of` declares them once, for every reader and writer. A description is
@@ -10,7 +10,7 @@ import keyword
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
@@ -81,22 +81,50 @@ def tfds_shape(shape: Sequence[int]) -> dict[str, list[str]]:
     return {"dimensions": [str(side) for side in shape]}
 
 
+@dataclass(frozen=True)
+class SpecialIds:
+    """The ids that are not tokens."""
+
+    padding: int
+    unknown: int | None  # the first of `oov_buckets` ids for unknown tokens; None if all tokens are known
+    begin: int | None
+    end: int | None
+    first: int  # first token id
+
+    @property
+    def added(self) -> int:
+        """The number of ids added around a text's tokens."""
+        return (self.begin is not None) + (self.end is not None)
+
+    def described(self) -> dict[str, int | None]:
+        """Returns the fields of a description."""
+        named = {"padding": self.padding, "unknown": self.unknown, "begin": self.begin, "end": self.end}
+        return {f"{name}_id": id_ for name, id_ in {**named, "first": self.first}.items()}
+
+
 @dataclass(frozen=True, kw_only=True)
-class FeatureOptions:
-    """The options that the graph and the workers need."""
+class Learned:
+    """The facts that a build learns or resolves for a feature, beside its options."""
 
-    kind: ClassVar[str]
-    limits: ClassVar[tuple[str, ...]] = ("missing",)  # the gate limits of this kind
-    is_input: ClassVar[bool] = True  # whether the graph, and so the serving model, takes its column, if it has one
-    is_content: ClassVar[bool] = False  # whether rows are duplicates by it: a sample itself, no label or side value
-    optional: bool = False
+    is_label: bool = False
+    kept: tuple[str, ...] = ()  # names of the previous version by id; learned names keep these ids
+    words: tuple[str, ...] | None = None  # the given vocabulary, once read
+    model: bytes | None = None  # the tokenizer's model, once trained or read
+    special: SpecialIds | None = None  # the model's
+    separator_id: int | None = None  # ends the first text of a pair
+    types: tuple[tuple[int, ...], ...] = ((), (0,), (0,), (1,), (1,))
+    """The types of a pair's ids before, of a first text's id, of those between, of a second text's id, of those
+    after."""
+    template: str | None = None  # a chat's, Jinja
+    tokens: Mapping[str, str] = field(default_factory=dict)  # of the chat's config, such as `bos_token`
+
+    @property
+    def padding(self) -> str | None:
+        """The token that pads, by the chat's config."""
+        return self.tokens.get("pad_token")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ListOptions(FeatureOptions):
-    """The options of a feature with several values a row."""
-
-    max_length: int | None = None  # keeps the first values; None: all
+NOTHING = Learned()
 
 
 def left_out(default: Value) -> Value:
@@ -226,22 +254,6 @@ class ListDescription(Description):
     def with_length(self, words: str) -> str:
         """Appends the number of values of a row to words."""
         return counted_words(words, self.length, self.max_length)
-
-
-class Padded(Protocol):
-    """A description of lists that the reader pads."""
-
-    @property
-    def length(self) -> int | str | None:
-        """The number of values of every row, or `varying`."""
-
-    @property
-    def max_length(self) -> int | None:
-        """The padded length; None: the batch's longest row."""
-
-    @property
-    def padding(self) -> Any:
-        """The value after a row's values."""
 
 
 def counted_words(words: str, length: int | str, most: int | None) -> str:

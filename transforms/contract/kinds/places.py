@@ -1,4 +1,4 @@
-"""Key points of objects in an image, such as joints of persons and corners of faces."""
+"""Boxes and key points of objects in an image, such as joints of persons and corners of faces."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,9 +9,54 @@ import numpy as np
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count
 from recordmill.transforms.contract.kinds import base
-from recordmill.transforms.contract.kinds.boxes import PlacesDescription, PlacesOptions
 
-NUMBERS = 3  # the stored numbers of a point
+BOX_NUMBERS = 4  # the numbers of a box
+
+
+class Box(NamedTuple):
+    """A box as fractions of the image's height and width, 0..1."""
+
+    y_min: float
+    x_min: float
+    y_max: float
+    x_max: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OfImage:
+    stored: str
+    image: str  # the feature with the image
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlacesDescription(base.ListDescription, _OfImage):
+    """Places on an image, which move with it: any number of objects a row."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of an object's numbers."""
+        return (BOX_NUMBERS,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoxesDescription(PlacesDescription):
+    """Any number of boxes a row: `y_min, x_min, y_max, x_max`, 0..1."""
+
+    kind: ClassVar[str] = "boxes"
+
+    def words(self) -> str:
+        return self.with_length(f"float32 boxes of {self.image}")
+
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[Box]:
+        return [Box(*map(base.short, box)) for box in np.reshape(parts[""], (-1, BOX_NUMBERS)).tolist()]
+
+    def tfds(self) -> dict[str, Any]:
+        """Describes a sequence of `BBoxFeature`."""
+        box = {"shape": base.tfds_shape((BOX_NUMBERS,)), "dtype": "float32", "bboxFormat": "REL_YXYX"}
+        return base.tfds_sequence({"pythonClassName": f"{base.TFDS}.bounding_boxes.BBoxFeature", "boundingBox": box})
+
+
+POINT_NUMBERS = 3  # the stored numbers of a point
 VISIBLE = 2.0
 
 
@@ -21,19 +66,6 @@ class Keypoint(NamedTuple):
     y: float
     x: float
     visibility: float  # as in COCO, 0: not labelled, or outside the image; 1: labelled, but hidden; 2: visible
-
-
-@dataclass(frozen=True, kw_only=True)
-class KeypointsOptions(PlacesOptions):
-    """The options of key points: some float32 numbers each."""
-
-    kind: ClassVar[str] = "keypoints"
-    count: int  # the points of an object
-    numbers: int
-
-    @property
-    def numbers_of_object(self) -> int:
-        return self.count * self.numbers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +85,7 @@ class KeypointsDescription(PlacesDescription):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        return self.count, NUMBERS
+        return self.count, POINT_NUMBERS
 
     @property
     def partners(self) -> list[int]:
