@@ -14,7 +14,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate, groupby
 from operator import attrgetter
 from pathlib import Path
@@ -31,12 +30,9 @@ from recordmill.pipeline.inspection.records import Record, read_records
 from recordmill.pipeline.inspection.values import StoredImage
 from recordmill.pipeline.safe_text import count
 from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.array import ArrayDescription
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.kinds.number import Bucket
-from recordmill.transforms.contract.kinds.raw import OwnDescription
-from recordmill.transforms.contract.kinds.text import WINDOW_PARTS, DecodedText, TextDescription
+from recordmill.transforms.contract.kinds.text import WINDOW_PARTS, DecodedText
 from recordmill.transforms.contract.stored import KEY
 
 ROWS = 1_000  # most rows of a Parquet row group
@@ -65,57 +61,33 @@ def columns_of(dataset: DatasetVersion) -> dict[str, Column]:
             if name in columns:
                 both = f"'{columns[name].feature}' and '{feature}' both need the column '{name}'"
                 raise ExportError(f"{both}: rename one of them and build the dataset again")
-            columns[name] = Column(feature, type_, partial(_if_there, cell))
+            columns[name] = Column(feature, type_, cell)
     return columns
 
 
-def _if_there(cell: Callable[[Any], Any], value: Any) -> Any:
-    return None if value is None else cell(value)
-
-
 def _columns(name: str, description: Description) -> Iterator[tuple[str, pa.DataType, Callable[[Any], Any]]]:
-    yield name, _type(name, description), _plain
-    if isinstance(description, TextDescription):
-        ids = pa.list_(pa.int64())
-        if description.kind == "texts":
-            yield f"{name}_ids", pa.list_(ids), lambda texts: [list(text.ids) for text in texts]
-            return
-        yield f"{name}_ids", ids, lambda text: list(text.ids)
-        for part in description.aligned:
-            yield f"{name}_{part}", ids, attrgetter(part)
-        for part in WINDOW_PARTS if description.window else ():
-            yield f"{name}_{part}", pa.int64(), attrgetter(part)
-
-
-def _type(name: str, description: Description) -> pa.DataType:
-    """Returns the Arrow type of decoded values. Raises: ExportError."""
-    own: Any = description
-    if isinstance(own, TextDescription) and own.packed is not None:
+    """Yields the columns of a feature: name, type, and what makes a cell. Raises: ExportError."""
+    image, text, ids = description.as_image, description.as_text, pa.list_(pa.int64())
+    if text and text.packed is not None:
         raise ExportError(
             f"'{name}' is packed: a record holds several rows without their keys. Build it without `pack`"
         )
-    if isinstance(own, Pixels) and own.planes > 1:
-        of = f"{own.pixel} with {count(own.shape[2], 'channel')}"
+    if image and image.planes > 1:
+        of = f"{image.pixel} with {count(image.shape[2], 'channel')}"
         raise ExportError(f"'{name}' is {of}, which no image file holds: read it by `open_dataset`")
-    if isinstance(own, Pixels):
-        inner, depth = pa.binary(), int(description.parts()[""].shape is None)
-    elif isinstance(own, ArrayDescription):
-        inner, depth = pa.from_numpy_dtype(_WIDER.get(own.dtype, own.dtype)), len(own.shape)
-    elif isinstance(own, OwnDescription):
-        inner, depth = ARROW[own.stored], 1 if own.shape is None else len(own.shape)
-    else:
-        stored, names = description.parts()[""], getattr(own, "vocabulary", None) or hasattr(own, "classes")
-        depth = DEPTHS.get(own.kind, int(stored.shape is None))
-        inner = pa.string() if names or isinstance(own, TextDescription) else ARROW[stored.dtype]
+    dtype, depth = description.decoded
+    type_ = pa.binary() if dtype == "bytes" else pa.type_for_alias(dtype)
     for _ in range(depth):
-        inner = pa.list_(inner)
-    return inner
-
-
-ARROW = {"bytes": pa.binary(), "int64": pa.int64(), "float32": pa.float32()}
-_WIDER = {"float16": "float32", "bfloat16": "float32"}
-DEPTHS = {"text": 0, "pair": 0, "chat": 0, "boxes": 2, "keypoints": 3}
-"""The depth of lists of decoded values, by kind, if it differs from that of stored ones."""
+        type_ = pa.list_(type_)
+    yield name, type_, _plain
+    if text and text.several:
+        yield f"{name}_ids", pa.list_(ids), lambda texts: [list(each.ids) for each in texts]
+    elif text:
+        yield f"{name}_ids", ids, lambda each: list(each.ids)
+        for part in text.aligned:
+            yield f"{name}_{part}", ids, attrgetter(part)
+        for part in WINDOW_PARTS if text.window else ():
+            yield f"{name}_{part}", pa.int64(), attrgetter(part)
 
 
 def _plain(value: Any) -> Any:
@@ -297,7 +269,10 @@ def _write(
                 for record in records:
                     ids = ([record.span] if spans else []) + [record.key, record.split]
                     try:
-                        cells = {each: column.cell(record.values[column.feature]) for each, column in columns.items()}
+                        found = {each: record.values[column.feature] for each, column in columns.items()}
+                        cells = {
+                            each: None if some is None else columns[each].cell(some) for each, some in found.items()
+                        }
                         record.key.encode()
                         shard.write(record, dict(zip(own, ids, strict=True)) | cells)
                     except UnicodeEncodeError:

@@ -31,7 +31,6 @@ from recordmill.pipeline.facts.sample import ImageCounts, RecordSample
 from recordmill.pipeline.facts.version import FeatureFacts, duplicate_lines, packed_rows
 from recordmill.pipeline.sources.faults import REASONS
 from recordmill.pipeline.versions.stores.traffic import ASKED
-from recordmill.transforms.contract.kinds import category, image, text
 
 HERE = Path(__file__).parent
 TEMPLATE, STYLE = "report.html.j2", "report.css"
@@ -162,7 +161,7 @@ def _facts(contents: Contents, feature: FeatureFacts) -> Iterator[Fact]:
     if feature.lengths:
         yield "lengths", feature.lengths
     yield from (("packed", line) for name, line in packed_rows(contents.manifest) if name == feature.name)
-    if isinstance(feature.description, text.TextDescription):
+    if feature.description and feature.description.as_text:
         if words := contents.words.get(feature.name):
             yield "words", f"{words.total:,} in train, {words.distinct:,} different, {words.once:,} of them once"
         elif contents.words_are_of_forgotten_rows:
@@ -203,14 +202,14 @@ def _profile_facts(profiles: BySplit) -> Iterator[Fact]:
 
 def _charts(contents: Contents, feature: FeatureFacts, profiles: BySplit) -> Iterator[Chart | None]:
     values = {split: profile.histogram for split, profile in profiles.items() if profile.histogram is not None}
-    sample, name = contents.sample, feature.name
-    if isinstance(feature.description, text.TextDescription):
+    sample, name, described = contents.sample, feature.name, feature.description
+    if described and described.as_text:
         yield histogram("Length in ids", values, whole=True)
         yield from _word_charts(contents.words[name]) if name in contents.words else ()
-    elif isinstance(feature.description, category.CategoryDescription | category.CategoriesDescription):
+    elif described and described.ids:
         yield _category_chart(contents, feature, profiles)
-    elif isinstance(feature.description, image.Pixels):
-        yield from _image_charts(sample, name) if sample and name in sample.images else ()
+    elif sample and name in sample.images:
+        yield from _image_charts(sample, name)
     elif sample and name in sample.boxes:
         yield from _box_charts(sample, name)
     elif values:

@@ -21,11 +21,11 @@ from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.dataset.manifest import DatasetError, Json, Manifest
 from recordmill.pipeline.dataset.paths import Location
 from recordmill.pipeline.dataset.profile import describe_lengths
-from recordmill.pipeline.dataset.version import Ids, read_vocabulary
+from recordmill.pipeline.dataset.version import read_vocabulary
 from recordmill.pipeline.rows import rejects_of
 from recordmill.pipeline.safe_text import count
 from recordmill.transforms.contract.image_facts import fact_lines, loss_lines
-from recordmill.transforms.contract.kinds import base, number, read_description, text
+from recordmill.transforms.contract.kinds import base, read_description
 from recordmill.transforms.contract.stored import Stored
 
 
@@ -43,7 +43,7 @@ class FeatureFacts(NamedTuple):
     @property
     def counted(self) -> str:
         """The unit of names' counts: `occurrences` if a record may hold several, else `records`."""
-        return "occurrences" if isinstance(self.description, base.ListDescription) else "records"
+        return "occurrences" if self.description and self.description.is_list else "records"
 
     @property
     def parts(self) -> Mapping[str, Stored]:
@@ -82,9 +82,8 @@ class VersionFacts:
         description, statistics, lengths = None, self.manifest.statistics.get(name, {}), ""
         with suppress(DatasetError):
             description = read_description(json)
-        if isinstance(description, text.TextDescription) and statistics.get("lengths"):
-            limits = {"max_length": description.max_length, "packed": description.packed}
-            lengths = describe_lengths(statistics["lengths"], **limits)
+        if description and (text := description.as_text) and statistics.get("lengths"):
+            lengths = describe_lengths(statistics["lengths"], max_length=text.max_length, packed=text.packed)
         learned = tuple(statistics_words(name, description, statistics))
         stored, is_label = stored_words(description, json), name == self.manifest.label
         return FeatureFacts(name, str(json.get("kind")), is_label, description, stored, learned, lengths)
@@ -152,8 +151,8 @@ def statistics_words(name: str, description: base.Description | None, statistics
         yield f"{_numbers(statistics['minimum'])} to {_numbers(statistics['maximum'])}"
     if "median" in statistics:
         yield f"median {_numbers(statistics['median'])}"
-    if isinstance(description, number.Scaled) and description.boundaries is not None:
-        buckets = [_numbers(boundary) for boundary in description.boundaries]
+    if (boundaries := getattr(description, "boundaries", None)) is not None:
+        buckets = [_numbers(boundary) for boundary in boundaries]
         if len(buckets) > SHOWN_BOUNDARIES + 1:
             buckets[SHOWN_BOUNDARIES:-1] = ["…"]
         yield f"buckets from {' '.join(buckets)}"
@@ -163,13 +162,13 @@ def statistics_words(name: str, description: base.Description | None, statistics
 
 
 def _vocabulary(name: str, description: base.Description | None, statistics: Json) -> Iterator[str]:
-    ids = description if isinstance(description, Ids) else None
-    if ids is not None and ids.hash_buckets is not None:
-        yield f"{ids.hash_buckets:,} hash buckets"
+    ids = description.ids if description else None
+    if ids and ids.hashes is not None:
+        yield f"{ids.hashes:,} hash buckets"
     elif "words" not in statistics:
-        if ids is not None and ids.vocabulary is not None:  # a tokenizer's model, or another feature's vocabulary
-            yield f"{ids.vocabulary_size:,} ids"
-            file = PurePosixPath(ids.vocabulary).name
+        if ids and ids.file is not None:  # a tokenizer's model, or another feature's vocabulary
+            yield f"{ids.size:,} ids"
+            file = PurePosixPath(ids.file).name
             if file != vocabulary_name(name):
                 yield f"shared with {file.removesuffix(vocabulary_name(''))}"
     elif statistics.get("known_tokens") is None:

@@ -27,14 +27,14 @@ import numpy.typing as npt
 from PIL import Image, ImageOps
 
 from recordmill.pipeline.dataset.paths import ADVICE, locate, open_file
-from recordmill.pipeline.dataset.version import DatasetVersion, Ids
+from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError
 from recordmill.transforms.contract.color_profile import foreign_profile
 from recordmill.transforms.contract.image_header import ImageError, check_header, check_tile, read_header
 from recordmill.transforms.contract.image_parts import RAW
 from recordmill.transforms.contract.image_rules import is_transposed
 from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.base import Decoding, Description
+from recordmill.transforms.contract.kinds.base import Decoding
 from recordmill.transforms.contract.kinds.boxes import Box
 from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.kinds.keypoints import Keypoint
@@ -64,8 +64,12 @@ class Decoder:
         self.descriptions = read_descriptions(wanted)
         statistics = dataset.manifest.statistics
         self._decoding = {
-            name: Decoding(_vocabulary(dataset, name, description), statistics.get(name, {}), StoredImage)
-            for name, description in self.descriptions.items()
+            name: Decoding(
+                dataset.vocabulary(name) if each.ids and each.ids.has_words else None,
+                statistics.get(name, {}),
+                StoredImage,
+            )
+            for name, each in self.descriptions.items()
         }
 
     def decode(self, columns: Mapping[str, Column], row: int) -> dict[str, Value]:
@@ -79,13 +83,6 @@ class Decoder:
                 what = f"a record holds a value of '{name}' that is not as dataset.json describes it"
                 raise DatasetError(f"{what} ({description.words()}): {ADVICE}") from None
         return values
-
-
-def _vocabulary(dataset: DatasetVersion, name: str, description: Description) -> list[str] | None:
-    if not isinstance(description, Ids) or description.hash_buckets is not None:
-        return None
-    has_words = description.vocabulary is not None or getattr(description, "tokenizer", "") == "bytes"
-    return dataset.vocabulary(name) if has_words else None
 
 
 def _cell(column: Column, row: int) -> Any:

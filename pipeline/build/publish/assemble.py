@@ -40,7 +40,6 @@ from recordmill.pipeline.versions.files import KeptFiles, inventory
 from recordmill.pipeline.versions.forgotten import FORGOTTEN
 from recordmill.pipeline.versions.stores.traffic import ASKED
 from recordmill.transforms.contract.kinds.base import UNKNOWN, Description, Stored, tfds_stored
-from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.kinds.raw import OwnDescription
 from recordmill.transforms.contract.kinds.text import vocabulary_owner
 from recordmill.transforms.contract.stored import part_name, stored_features
@@ -103,8 +102,8 @@ def write_tfds_files(folder: str, features: Mapping[str, Description], vocabular
     }
     (into / "features.json").write_text(json.dumps(described, indent=2) + "\n", encoding="utf-8")
     for feature, description in features.items():
-        if "classLabel" in description.tfds() and isinstance(description, CategoryDescription):
-            names = [UNKNOWN] * (description.first_id or 0) + vocabularies[feature]
+        if "classLabel" in description.tfds() and description.ids:
+            names = [UNKNOWN] * description.ids.first + vocabularies[feature]
             path_within(into, f"{feature}.labels.txt").write_text("\n".join(names) + "\n", encoding="utf-8")
 
 
@@ -117,7 +116,7 @@ def write_tft_files(results: Results, folder: str, features: Mapping[str, Descri
     raw = {name: part_spec(Stored(STORED[each.dtype], None if len(each.shape) > 1 else ())) for name, each in inputs}
     for place, schema in {"transformed_metadata": stored, "metadata": schema_from_feature_spec(raw)}.items():
         path_within(into, f"{place}/schema.pbtxt").write_text(text_format.MessageToString(schema), encoding="ascii")
-    files = {name: file for name, each in features.items() if (file := getattr(each, "vocabulary", None))}
+    files = {name: each.ids.file for name, each in features.items() if each.ids and each.ids.file}
     files |= {posixpath.basename(file): file for file in files.values()}
     assets = json.dumps({name: posixpath.relpath(file, ASSETS) for name, file in files.items()})
     path_within(into, "transformed_metadata/asset_map").write_text(assets, encoding="ascii")
@@ -125,9 +124,11 @@ def write_tft_files(results: Results, folder: str, features: Mapping[str, Descri
 
 def _domains(features: Mapping[str, Description]) -> Iterator[tuple[str, schema_pb2.IntDomain]]:
     for name, description in features.items():
-        ids = getattr(description, "buckets", None) or getattr(description, "vocabulary_size", None)
+        ids = description.ids.size if description.ids and description.ids.ignored is None else None
         for part, stored in description.parts().items():
-            if stored.dtype == "int64" and (count := {"": ids, "missing": 2}.get(part)):
+            if stored.dtype == "int64" and (
+                count := {"": getattr(description, "buckets", ids), "missing": 2}.get(part)
+            ):
                 yield part_name(name, part), schema_pb2.IntDomain(min=0, max=count - 1, is_categorical=True)
 
 
@@ -205,10 +206,9 @@ def assemble(
 
 
 def _vocabularies(results: Results, described: dict[str, Description]) -> dict[str, list[str]]:
+    tables = {name: ids for name, description in described.items() if (ids := description.ids) and ids.are_classes}
     return {
-        name: list(description.shown or read_words(Path(results.export), description.vocabulary))
-        for name, description in described.items()
-        if isinstance(description, CategoryDescription | CategoriesDescription) and description.vocabulary
+        name: list(ids.words or read_words(Path(results.export), ids.file)) for name, ids in tables.items() if ids.file
     }
 
 

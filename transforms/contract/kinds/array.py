@@ -285,6 +285,10 @@ class ArrayDescription(base.Description):
         most = "any" if self.max_length is None else f"at most {self.max_length:,}"
         return f"{self.dtype} {'×'.join(most if side is None else str(side) for side in self.shape)}"
 
+    @property
+    def decoded(self) -> tuple[str, int]:
+        return {"float16": "float32", "bfloat16": "float32"}.get(self.dtype, self.dtype), len(self.shape)
+
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[Any] | None:
         """Returns the numbers as nested lists."""
         return None if parts.get("missing") else self.layout.decode(bytes(parts[""])).tolist()

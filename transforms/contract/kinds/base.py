@@ -10,13 +10,18 @@ import keyword
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count, read_as
 from recordmill.pipeline.safe_text import cut
+
+if TYPE_CHECKING:
+    from recordmill.transforms.contract.kinds.boxes import PlacesDescription
+    from recordmill.transforms.contract.kinds.image import Pixels
+    from recordmill.transforms.contract.kinds.text import TextDescription
 
 TFDS = "tensorflow_datasets.core.features"
 DTYPES = ("bytes", "int64", "float32")
@@ -125,6 +130,29 @@ class StoredAs:
             raise DatasetError(f"a feature is stored as {shown} in dataset.json: adopt its files again")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ids:
+    """A feature's table of ids: special entries, then a word or a name for each id."""
+
+    size: int
+    are_classes: bool  # names for people; words of texts are values of rows, and not shown
+    file: str | None = None  # path of the words in the version
+    words: tuple[str, ...] | None = None  # in place of the file's, or without a file
+    hashes: int | None = None  # the number of hash buckets, whose ids these are
+    first: int = 0  # the first id with a word
+    unknown: int | None = None  # the first id of unknown words
+    unknown_ids: int = 1
+    begin: int | None = None
+    end: int | None = None
+    padding: int | None = None
+    ignored: int | None = None  # stored in place of an id
+
+    @property
+    def has_words(self) -> bool:
+        """Whether ids stand for words."""
+        return self.file is not None or self.words is not None
+
+
 class Decoding(NamedTuple):
     """Inputs for decoding a feature's stored values."""
 
@@ -185,9 +213,46 @@ class Description:
         return {name: value for name, value in found.items() if value not in (None, "none")}  # unchanged is as raw
 
     @property
-    def is_image_file(self) -> bool:
-        """Whether the feature stores image files."""
-        return False
+    def is_list(self) -> bool:
+        """Whether a row stores any number of values."""
+        return self.parts()[""].shape is None
+
+    @property
+    def ids(self) -> Ids | None:
+        """The table of ids, if the values are ids."""
+        return None
+
+    @property
+    def class_count(self) -> int | None:
+        """The number of classes, if a row is of one."""
+        return self.ids.size if self.ids and self.ids.are_classes and not self.is_list else None
+
+    @property
+    def as_image(self) -> "Pixels | None":
+        """Itself, if it stores images or masks."""
+        return None
+
+    @property
+    def as_text(self) -> "TextDescription | None":
+        """Itself, if it stores the ids of texts."""
+        return None
+
+    @property
+    def as_places(self) -> "PlacesDescription | None":
+        """Itself, if it stores places on an image, which move with it."""
+        return None
+
+    @property
+    def lies_on(self) -> str | None:
+        """The feature with the image on which the values lie."""
+        return getattr(self, "image", None)
+
+    @property
+    def decoded(self) -> tuple[str, int]:
+        """The type of decoded values, a NumPy name, `bytes` or `string`, and how deep lists hold them."""
+        stored = self.parts()[""]
+        type_ = "string" if self.ids and self.ids.has_words else stored.dtype
+        return type_, 1 if stored.shape is None else len(stored.shape)
 
     @property
     def blank(self) -> Any:

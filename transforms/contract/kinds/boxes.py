@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -53,9 +53,22 @@ class PlacesDescription(base.ListDescription, _OfImage):
     """Places on an image, which move with it: any number of objects a row."""
 
     @property
+    def as_places(self) -> Self:
+        return self
+
+    @property
+    def partners(self) -> list[int] | None:
+        """By point, the index of the one that takes its place in a mirror; None for boxes."""
+        return None
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The shape of an object's numbers."""
         return (NUMBERS,)
+
+    @property
+    def decoded(self) -> tuple[str, int]:
+        return self.stored, 1 + len(self.shape)
 
 
 @dataclass(frozen=True, kw_only=True)

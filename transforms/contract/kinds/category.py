@@ -68,6 +68,21 @@ class _Ids:
     first_id: Count | None = base.left_out(None)
     oov_buckets: Count | None = base.left_out(None)
 
+    @property
+    def ids(self) -> base.Ids:
+        """The names by id."""
+        return base.Ids(
+            size=self.vocabulary_size,
+            are_classes=True,
+            file=self.vocabulary,
+            words=self.shown,
+            hashes=self.hash_buckets,
+            first=self.first_id or 0,
+            unknown=self.unknown_id,
+            unknown_ids=1 if self.oov_buckets is None else self.oov_buckets,
+            padding=getattr(self, "padding_id", None),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Returns the description as in the manifest; hashes have no `unknown_id`."""
         written = super().to_json()  # type: ignore[misc]

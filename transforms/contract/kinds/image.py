@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count
@@ -172,9 +172,14 @@ class Pixels:
         return MOST_PIXELS if None in (height, width) else max(LEAST_PIXELS, size)
 
     @property
-    def is_image_file(self) -> bool:
+    def is_file(self) -> bool:
         """Whether the stored bytes are image files, not pixels."""
         return self.encoding != "raw"
+
+    @property
+    def as_image(self) -> Self:
+        """Itself."""
+        return self
 
     def words(self) -> str:
         """Describes the encoding and the size."""
@@ -239,8 +244,8 @@ class ImageSequenceDescription(base.ListDescription, Pixels):
     optional: ClassVar[bool] = False
 
     @property
-    def is_image_file(self) -> bool:
-        return self.encoding != "raw"
+    def as_image(self) -> Self:
+        return self
 
     def words(self) -> str:
         return self.with_length(Pixels.words(self))

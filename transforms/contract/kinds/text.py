@@ -7,7 +7,7 @@ SpecialIds(padding=0, unknown=1, begin=None, end=2, first=3)
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -166,6 +166,7 @@ class TextDescription(base.Description):
 
     kind: ClassVar[str] = "text"
     aligned: ClassVar[tuple[str, ...]] = ()  # parts with a value for each id
+    several: ClassVar[bool] = False  # whether a row has several texts
     stored: str = "int64"
     length: str = "varying"
     max_length: Count | None
@@ -196,6 +197,30 @@ class TextDescription(base.Description):
         numbers = ["length"] if description.get("keep_length") else WINDOW_PARTS if description.get("window") else []
         lists = {part: base.Stored("int64", None) for part in ("", *cls.aligned)}
         return lists | {part: base.Stored("int64") for part in numbers}
+
+    @property
+    def as_text(self) -> Self:
+        return self
+
+    @property
+    def ids(self) -> base.Ids:
+        return base.Ids(
+            size=self.vocabulary_size,
+            are_classes=False,
+            file=self.vocabulary,
+            words=tuple(f"<0x{byte:02X}>" for byte in range(BYTES)) if self.tokenizer == "bytes" else None,
+            hashes=self.hash_buckets,
+            first=self.first_id,
+            unknown=self.unknown_id,
+            unknown_ids=self.oov_buckets,
+            begin=self.begin_id,
+            end=self.end_id,
+            padding=self.padding_id,
+        )
+
+    @property
+    def decoded(self) -> tuple[str, int]:
+        return "string", int(self.several)
 
     def ids_words(self) -> str:
         """Describes the ids."""
@@ -236,6 +261,7 @@ class TextsDescription(TextDescription):
     """Any number of texts a row, each a list of ids."""
 
     kind: ClassVar[str] = "texts"
+    several: ClassVar[bool] = True
     texts_per_row: Count | str  # texts of every row, or `varying`
     max_texts: Count | None = base.left_out(None)
 

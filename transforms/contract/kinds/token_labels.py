@@ -50,14 +50,15 @@ class TokenLabelsDescription(base.Description):
     def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
         return {"": base.Stored("int64", None)}
 
+    @property
+    def ids(self) -> base.Ids:
+        pad = self.padding_id
+        return base.Ids(size=len(self.classes), are_classes=True, words=self.classes, padding=pad, ignored=pad)
+
     def words(self) -> str:
         return base.counted_words(f"labels of the tokens of '{self.text}'", self.length, self.max_length)
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[str | None]:
         """Returns the tag of each token; None for tokens to ignore."""
-        return [self._name(id_) for id_ in parts[""].tolist()]
-
-    def _name(self, id_: int) -> str | None:
-        if id_ == self.padding_id:
-            return None
-        return self.classes[id_] if 0 <= id_ < len(self.classes) else base.UNKNOWN
+        names = {**dict(enumerate(self.classes)), self.padding_id: None}
+        return [names.get(id_, base.UNKNOWN) for id_ in parts[""].tolist()]
