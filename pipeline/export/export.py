@@ -159,14 +159,12 @@ class WebDatasetWriter(ExportWriter):
         stem = f"{record.position:08d}"
         images = {name: cell for name, cell in row.items() if isinstance(cell, ImageFile)}
         values = {name: _text(name, cell) for name, cell in row.items() if name not in images}
-        self._add(f"{stem}.json", json.dumps(values, ensure_ascii=False).encode() + b"\n")
-        for name, image in images.items():
-            self._add(f"{stem}.{name.lower()}{image.suffix}", image.data)
-
-    def _add(self, name: str, data: bytes) -> None:
-        member = tarfile.TarInfo(name)
-        member.size = len(data)
-        self._file.addfile(member, io.BytesIO(data))
+        files = {f"{stem}.json": json.dumps(values, ensure_ascii=False).encode() + b"\n"}
+        files |= {f"{stem}.{name.lower()}{image.suffix}": image.data for name, image in images.items()}
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            self._file.addfile(member, io.BytesIO(data))
 
     def __exit__(self, *error: object) -> None:
         self._file.close()
@@ -222,7 +220,13 @@ def export(dataset: DatasetVersion, to: str, target: Path, split: str | None = N
     """
     if to not in FORMATS:
         raise ExportError(f"unknown format '{to}'{did_you_mean(to, FORMATS)}; known: {', '.join(FORMATS)}")
-    writer, target, columns = FORMATS[to], _target(target), columns_of(dataset)
+    given, target = target, target.resolve()  # a rename replaces no link
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise ExportError(f"{given} is not empty: name a new folder")
+    if target == Path.cwd() or target.is_mount():
+        what = "the current folder" if target == Path.cwd() else "a mount point"
+        raise ExportError(f"{given} is {what}, which cannot be replaced: name a folder in it")
+    writer, columns = FORMATS[to], columns_of(dataset)
     writer.check(columns)
     target.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
@@ -236,17 +240,6 @@ def export(dataset: DatasetVersion, to: str, target: Path, split: str | None = N
             shutil.rmtree(folder)
         raise
     return Exported(rows, len(files), sum(files))
-
-
-def _target(given: Path) -> Path:
-    """Resolves the links of a target's path. Raises: ExportError: a rename cannot replace it."""
-    target = given.resolve()
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise ExportError(f"{given} is not empty: name a new folder")
-    if target == Path.cwd() or target.is_mount():
-        what = "the current folder" if target == Path.cwd() else "a mount point"
-        raise ExportError(f"{given} is {what}, which cannot be replaced: name a folder in it")
-    return target
 
 
 def _write(

@@ -136,7 +136,9 @@ def histogram(
     first = math.floor(low / step)
     number = math.floor(high / step) - first + 1
     edges = [float(f"{(first + bin_) * step:.9g}") for bin_ in range(number + 1)]
-    labels = [_between(start, end, whole=whole) for start, end in zip(edges, edges[1:], strict=False)]
+    ends = [end - 1 if whole else end for end in edges[1:]]  # of whole numbers, the last in the bin
+    pairs = zip(edges, ends, strict=False)
+    labels = [short(low) if low == high else f"{short(low)} to {short(high)}" for low, high in pairs]
     if is_cut:
         labels[0], labels[-1] = f"below {short(edges[1])}", f"{short(edges[-2])} or more"
     series = tuple(Series(name, _binned(part, first, step, number)) for name, part in counted.items())
@@ -168,12 +170,6 @@ def _binned(values: Histogram, first: int, step: float, number: int) -> tuple[in
     counts = np.zeros(number, np.int64)
     np.add.at(counts, bins, values.counts)
     return tuple(counts.tolist())
-
-
-def _between(start: float, end: float, *, whole: bool) -> str:
-    if whole:
-        return short(start) if end - start == 1 else f"{short(start)} to {short(end - 1)}"
-    return f"{short(start)} to {short(end)}"
 
 
 def short(number: float) -> str:

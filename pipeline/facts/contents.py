@@ -174,8 +174,17 @@ def remarks(contents: Contents) -> Iterator[Remark]:
     for text in _label_warnings(contents):
         yield Remark(text, _section(manifest, str(manifest.label)))
     yield from (Remark(f"{text}.", _section(manifest, name)) for name, text in loss_warnings(manifest))
-    for name in manifest.features:
-        yield from (Remark(text, _section(manifest, name)) for text in _feature_warnings(contents, name))
+    for name, feature in contents.facts.features.items():
+        profiles, section = contents.by_split(name), _section(manifest, name)
+        missing, unknown = lacking(profiles)
+        if max(missing.values(), default=0) >= MISSING:
+            yield Remark(f"{name} is missing in {shares(missing)}.", section)
+        if max(unknown.values(), default=0) >= UNKNOWN:
+            yield Remark(f"{name} is out of vocabulary in {shares(unknown)}.", section)
+        values = profiles["train"].histogram if "train" in profiles else None
+        is_text = feature.description is not None and feature.description.as_text
+        if values is not None and len(values.keys) == 1 and values.counts.sum() > 1 and not is_text:
+            yield Remark(f"{name} is the same number in all of train.", section)
     if contents.words_are_of_forgotten_rows:
         text = "Forgotten rows are among the counts of features; those of splits, and of the label, are without them."
         yield Remark(text, "splits")
@@ -204,20 +213,6 @@ def _label_warnings(contents: Contents) -> Iterator[str]:
     elif largest >= UNBALANCED * least:
         counted = contents.facts.features[manifest.label or ""].counted
         yield f"The largest class has {largest / least:,.0f} times the {counted} of the smallest."
-
-
-def _feature_warnings(contents: Contents, name: str) -> Iterator[str]:
-    profiles = contents.by_split(name)
-    missing, unknown = lacking(profiles)
-    if max(missing.values(), default=0) >= MISSING:
-        yield f"{name} is missing in {shares(missing)}."
-    if max(unknown.values(), default=0) >= UNKNOWN:
-        yield f"{name} is out of vocabulary in {shares(unknown)}."
-    values = profiles["train"].histogram if "train" in profiles else None
-    described = contents.facts.features[name].description
-    is_text = described is not None and described.as_text
-    if values is not None and len(values.keys) == 1 and values.counts.sum() > 1 and not is_text:
-        yield f"{name} is the same number in all of train."
 
 
 def lacking(profiles: Mapping[str, FeatureProfile]) -> tuple[dict[str, float], dict[str, float]]:

@@ -30,6 +30,7 @@ from recordmill.pipeline.safe_text import count
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.boxes import Box
 from recordmill.transforms.contract.kinds.pair import FIELDS
+from recordmill.transforms.numpy.pixels import black_and_white
 
 MOST_RECORDS = 1_000  # sampled
 MOST_SPANS = 32  # in a bucket, each costs some requests
@@ -234,7 +235,9 @@ class FeatureRoles:
                 plain = painting.seen(pixels, under, mask)
                 content = painting.content_of(plain, background)
                 plain, shown = plain.crop(content), painting.hatched(plain, content)
-                boxes, words = list(self._named_boxes(record, name)), painting.range_words(image, pixels)
+                boxes = list(self._named_boxes(record, name))
+                ranges = black_and_white(pixels).T.tolist() if image.pixels.planes and not mask else []  # by channel
+                words = "".join(f", {low:,.4g}…{high:,.4g}" for low, high in ranges)
                 yield Picture(name, image, pixels, mask, under, plain, shown, boxes, poses, words)
 
     def label_of(self, record: Record) -> str | None:

@@ -141,23 +141,18 @@ def _header(facts: VersionFacts, about: Json) -> Json:
     sizes = ((name, split.bytes, split.records) for name, split in manifest.splits.items())
     splits = [{"name": name, "num_bytes": bytes_, "num_examples": records} for name, bytes_, records in sizes]
     features = [{"name": "key", "dtype": "string"}, *_features(facts)]
+    license_ = about.get("license") or "unknown"  # the hub spells identifiers in lowercase, and names others
+    is_other = "/" in license_ or " " in license_
+    licenses = {"license": "other", "license_name": license_} if is_other else {"license": license_.lower()}
     return {
         "pretty_name": about.get("title") or manifest.name,
-        **_license(about.get("license")),
+        **licenses,
         "language": list(about.get("languages") or ()),
         "task_categories": list(tasks(manifest)),
         "size_categories": [size],
         "tags": ["recordmill", "tfrecord", *(about.get("tags") or ())],
         "dataset_info": {"features": features, "splits": splits, "dataset_size": manifest.bytes},
     }
-
-
-def _license(license_: str | None) -> Json:
-    """Spells the licence for the hub: a lowercase identifier, or the URL of another one."""
-    if license_ is None:
-        return {"license": "unknown"}
-    is_identifier = "/" not in license_ and " " not in license_
-    return {"license": license_.lower()} if is_identifier else {"license": "other", "license_name": license_}
 
 
 def tasks(manifest: Manifest) -> Iterator[str]:

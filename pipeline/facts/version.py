@@ -76,17 +76,17 @@ class VersionFacts:
     @cached_property
     def features(self) -> Mapping[str, FeatureFacts]:
         """The features, in order."""
-        return {name: self._feature(name, json) for name, json in self.manifest.features.items()}
-
-    def _feature(self, name: str, json: Json) -> FeatureFacts:
-        description, statistics, lengths = None, self.manifest.statistics.get(name, {}), ""
-        with suppress(DatasetError):
-            description = read_description(json)
-        if description and (text := description.as_text) and statistics.get("lengths"):
-            lengths = describe_lengths(statistics["lengths"], max_length=text.max_length, packed=text.packed)
-        learned = tuple(statistics_words(name, description, statistics))
-        stored, is_label = stored_words(description, json), name == self.manifest.label
-        return FeatureFacts(name, str(json.get("kind")), is_label, description, stored, learned, lengths)
+        facts = dict[str, FeatureFacts]()
+        for name, json in self.manifest.features.items():
+            description, statistics, lengths = None, self.manifest.statistics.get(name, {}), ""
+            with suppress(DatasetError):
+                description = read_description(json)
+            if description and (text := description.as_text) and statistics.get("lengths"):
+                lengths = describe_lengths(statistics["lengths"], max_length=text.max_length, packed=text.packed)
+            learned = tuple(_statistics_words(name, description, statistics))
+            stored, is_label = stored_words(description, json), name == self.manifest.label
+            facts[name] = FeatureFacts(name, str(json.get("kind")), is_label, description, stored, learned, lengths)
+        return facts
 
     @cached_property
     def classes(self) -> ClassCounts | None:
@@ -141,27 +141,8 @@ def stored_words(description: base.Description | None, json: Json) -> str:
     return f"{stored} {base.sides_words(shape)}".strip() if isinstance(shape, list) else stored
 
 
-def statistics_words(name: str, description: base.Description | None, statistics: Json) -> Iterator[str]:
+def _statistics_words(name: str, description: base.Description | None, statistics: Json) -> Iterator[str]:
     """Describes a feature's values, in pieces."""
-    yield from _vocabulary(name, description, statistics)
-    if "mean" in statistics:
-        yield f"mean {_numbers(statistics['mean'])}"
-        yield f"variance {_numbers(statistics['variance'])}"
-    if "minimum" in statistics:
-        yield f"{_numbers(statistics['minimum'])} to {_numbers(statistics['maximum'])}"
-    if "median" in statistics:
-        yield f"median {_numbers(statistics['median'])}"
-    if (boundaries := getattr(description, "boundaries", None)) is not None:
-        buckets = [_numbers(boundary) for boundary in boundaries]
-        if len(buckets) > SHOWN_BOUNDARIES + 1:
-            buckets[SHOWN_BOUNDARIES:-1] = ["…"]
-        yield f"buckets from {' '.join(buckets)}"
-    if statistics.get("relative_error"):
-        yield f"quantiles within {statistics['relative_error']:.2g}"
-    yield from fact_lines(statistics)
-
-
-def _vocabulary(name: str, description: base.Description | None, statistics: Json) -> Iterator[str]:
     ids = description.ids if description else None
     if ids and ids.hashes is not None:
         yield f"{ids.hashes:,} hash buckets"
@@ -179,6 +160,21 @@ def _vocabulary(name: str, description: base.Description | None, statistics: Jso
         yield f"{statistics['words']:,} of {statistics['distinct']:,} distinct"
         if statistics["known_tokens"] < statistics["tokens"]:
             yield f"{statistics['known_tokens'] / statistics['tokens']:.1%} of {statistics['tokens']:,} known"
+    if "mean" in statistics:
+        yield f"mean {_numbers(statistics['mean'])}"
+        yield f"variance {_numbers(statistics['variance'])}"
+    if "minimum" in statistics:
+        yield f"{_numbers(statistics['minimum'])} to {_numbers(statistics['maximum'])}"
+    if "median" in statistics:
+        yield f"median {_numbers(statistics['median'])}"
+    if (boundaries := getattr(description, "boundaries", None)) is not None:
+        buckets = [_numbers(boundary) for boundary in boundaries]
+        if len(buckets) > SHOWN_BOUNDARIES + 1:
+            buckets[SHOWN_BOUNDARIES:-1] = ["…"]
+        yield f"buckets from {' '.join(buckets)}"
+    if statistics.get("relative_error"):
+        yield f"quantiles within {statistics['relative_error']:.2g}"
+    yield from fact_lines(statistics)
 
 
 def _numbers(value: float | Sequence[float]) -> str:

@@ -101,25 +101,16 @@ def shown(value: Value) -> str:
         case tuple():
             return f"({' '.join(map(shown, value))})"
         case list():
-            return _list(value)
+            flat = value[:MOST]
+            separator = " | " if any(isinstance(each, DecodedText) for each in flat) else ", "
+            rest = f", … ({len(value):,} values)" if len(value) > MOST else ""
+            return _cut(separator.join(map(shown, flat)), len(rest)) + rest if value else "none"
         case bytes():
-            return _cut(_bytes(value))
+            with suppress(UnicodeDecodeError):
+                return _cut(json.dumps(value.decode(), ensure_ascii=False)[1:-1])
+            return f"{len(value):,} bytes: {value[:16].hex(' ')}{' …' if len(value) > 16 else ''}"
         case _:
             return _cut(json.dumps(str(value), ensure_ascii=False)[1:-1])
-
-
-def _list(values: list[Value]) -> str:
-    flat = values[:MOST]
-    separator = " | " if any(isinstance(value, DecodedText) for value in flat) else ", "
-    rest = f", … ({len(values):,} values)" if len(values) > MOST else ""
-    return _cut(separator.join(map(shown, flat)), len(rest)) + rest if values else "none"
-
-
-def _bytes(value: bytes) -> str:
-    try:
-        return json.dumps(value.decode(), ensure_ascii=False)[1:-1]
-    except UnicodeDecodeError:
-        return f"{len(value):,} bytes: {value[:16].hex(' ')}{' …' if len(value) > 16 else ''}"
 
 
 def _cut(text: str, spare: int = 0) -> str:
@@ -138,7 +129,9 @@ def to_json(value: Value) -> Any:
         case float():
             return value if math.isfinite(value) else json.dumps(value)
         case bytes():
-            return _text_of(value)
+            with suppress(UnicodeDecodeError):
+                return value.decode()
+            return {"base64": base64.b64encode(value).decode()}
         case DecodedText():
             return list(value.ids) if value.text is None else value.text
         case StoredImage():
@@ -150,13 +143,6 @@ def to_json(value: Value) -> Any:
             return [to_json(each) for each in value]
         case _:
             return value
-
-
-def _text_of(value: bytes) -> str | dict[str, str]:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(value).decode()}
 
 
 @dataclass(frozen=True, repr=False)

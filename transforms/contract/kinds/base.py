@@ -326,19 +326,14 @@ def short(number: float) -> float:
     return float(str(np.float32(number)))
 
 
-def _written(value: Any) -> dict[str, Any]:
-    written = {}
-    for declared in fields(value):
-        item = getattr(value, declared.name)
-        if declared.metadata.get("left_out") and item == declared.default:
-            continue
-        written[declared.name] = _plain(item)
-    return written
-
-
-def _plain(item: Any) -> Any:
+def _written(item: Any) -> Any:
+    """Returns a value as in JSON, without fields left out at their default."""
     if is_dataclass(item):
-        return _written(item)
+        values = ((each, getattr(item, each.name)) for each in fields(item))
+        kept = (
+            (each, value) for each, value in values if not (each.metadata.get("left_out") and value == each.default)
+        )
+        return {each.name: _written(value) for each, value in kept}
     if isinstance(item, Mapping):
-        return {name: _plain(each) for name, each in item.items()}
+        return {name: _written(each) for name, each in item.items()}
     return list(item) if isinstance(item, tuple) else item

@@ -58,7 +58,7 @@ class CategoriesOptions(base.ListOptions, NameOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Ids:
+class _Ids(base.Description):
     stored: str = "int64"
     vocabulary: str | None = base.left_out(None)  # path of the names in the version; None for hashes
     shown: tuple[str, ...] | None = base.left_out(None)  # names to show, by vocabulary line; None: the vocabulary's
@@ -85,7 +85,7 @@ class _Ids:
 
     def to_json(self) -> dict[str, Any]:
         """Returns the description as in the manifest; hashes have no `unknown_id`."""
-        written = super().to_json()  # type: ignore[misc]
+        written = super().to_json()
         if self.hash_buckets is not None:
             del written["unknown_id"]
         return written
@@ -101,7 +101,7 @@ class _Ids:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CategoryDescription(_Ids, base.Description):
+class CategoryDescription(_Ids):
     """One id a row."""
 
     kind: ClassVar[str] = "category"

@@ -68,7 +68,7 @@ class NumbersOptions(base.ListOptions, NumberOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scaled:
+class Scaled(base.Description):
     """The steps applied to stored numbers."""
 
     stored: str
@@ -83,8 +83,7 @@ class Scaled:
         """The names of the statistics in the stored numbers."""
         return SCALED_BY[self.normalize]
 
-    def scaled_words(self) -> str:
-        """Describes the stored type."""
+    def words(self) -> str:
         return self.stored + ("" if self.buckets is None else f" ids of {self.buckets:,} buckets")
 
     def in_its_unit(self, statistics: base.Json, stored: float) -> float | Bucket:
@@ -105,7 +104,7 @@ class Scaled:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumberDescription(Scaled, base.Description):
+class NumberDescription(Scaled):
     """One number, or a bucket id."""
 
     kind: ClassVar[str] = "number"
@@ -118,9 +117,6 @@ class NumberDescription(Scaled, base.Description):
         value = {"": base.Stored(description["stored"])}
         return value | {"missing": base.Stored("int64")} if description.get("indicator") else value
 
-    def words(self) -> str:
-        return self.scaled_words()
-
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> float | Bucket | None:
         return None if parts.get("missing") else self.in_its_unit(decoding.statistics, parts[""].item())
 
@@ -132,7 +128,7 @@ class NumbersDescription(base.ListDescription, Scaled):
     kind: ClassVar[str] = "numbers"
 
     def words(self) -> str:
-        return self.with_length(self.scaled_words())
+        return self.with_length(Scaled.words(self))
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[float | Bucket]:
         return [self.in_its_unit(decoding.statistics, number) for number in parts[""].tolist()]
