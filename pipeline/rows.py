@@ -240,11 +240,6 @@ class Rejected:
     removed: int = 0
     by_span: Counter[str] = field(default_factory=Counter)  # the number of removed rows, by span
 
-    @property
-    def spans(self) -> set[str]:
-        """The spans of the removed rows."""
-        return set(self.by_span)
-
 
 def without_rejects(folder: Location, manifest: Manifest, gone: Forgotten) -> Rejected:
     """Removes forgotten rows from a version's rejects. Raises: DatasetError: a file is unreadable or broken."""

@@ -89,7 +89,7 @@ def __getattr__(name: str) -> Any:
     for module, names in MODULES.items():
         if name in names:
             try:
-                return getattr(import_module(f"recordmill.{module}"), name)
+                return getattr(import_module(f"{__name__}.{module}"), name)
             except ModuleNotFoundError as error:
                 need = f'{name} needs {error.name}: pip install "recordmill[build]"'
                 raise ModuleNotFoundError(need, name=error.name) from error

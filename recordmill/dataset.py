@@ -249,11 +249,11 @@ class Dataset(DatasetVersion):
         """
         from recordmill.transforms.contract.kinds.chat import ChatOptions
         from recordmill.transforms.contract.kinds.pair import PairOptions
-        from recordmill.transforms.contract.kinds.text import LIBRARY_TOKENIZERS, TextDescription, TextOptions
+        from recordmill.transforms.contract.kinds.text import LIBRARY_TOKENIZERS, TextOptions
         from recordmill.transforms.numpy.tokenizers import MOST_BYTES, open_tokenizer
 
-        described = self._description(feature)
-        if not isinstance(described, TextDescription) or described.tokenizer not in LIBRARY_TOKENIZERS:
+        described = self._description(feature).as_text
+        if described is None or described.tokenizer not in LIBRARY_TOKENIZERS:
             raise DatasetError(
                 f"the version's graph makes the ids of '{feature}': give its serving model the texts themselves"
             )

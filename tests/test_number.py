@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from recordmill.pipeline.build.worker.shard_report import lost_values
 from recordmill.pipeline.spec.features.number import Number, Numbers
 from recordmill.transforms.contract.image_facts import loss_lines
+from recordmill.transforms.contract.kinds.base import Decoding
 from recordmill.transforms.contract.kinds.number import TINY
 from recordmill.transforms.tensorflow import number
 from recordmill.transforms.tensorflow.features import KINDS
@@ -151,5 +152,6 @@ def test_options_that_make_no_sense_are_told(kind: Any, given: dict[str, Any], f
 def test_a_zero_is_shown_as_zero(normalize: str, scale: float, start: float) -> None:
     statistics = {"mean": 0.2, "variance": 0.16, "minimum": -0.3, "maximum": 0.9}
     described = Number(kind="number", normalize=normalize).describe(statistics)
-    shown = [described.in_its_unit(statistics, np.float32((value - start) / scale).item()) for value in (0, 1e-6)]
+    decoding = Decoding(None, statistics, Any)
+    shown = [described.decode(np.float32((value - start) / scale), decoding) for value in (0, 1e-6)]
     assert shown == [0, pytest.approx(1e-6, rel=0.1)]

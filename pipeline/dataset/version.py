@@ -200,7 +200,17 @@ def to_words(vocabulary: Sequence[str], ids: Any, padding_id: int | None) -> lis
     nested = _to_list(ids)
     if not isinstance(nested, list):
         raise DatasetError(f"expected a list or an array of ids, got {cut(repr(ids))}: use `vocabulary(feature)[id]`")
-    return _words(vocabulary, nested, padding_id)
+    words = list[Any]()
+    for inner in nested:
+        if isinstance(inner, list):
+            words.append(to_words(vocabulary, inner, padding_id))
+        elif inner == padding_id:
+            continue
+        elif isinstance(inner, int) and 0 <= inner < len(vocabulary):
+            words.append(vocabulary[inner])
+        else:
+            raise DatasetError(f"the id {inner!r} is not in the vocabulary: its ids are 0 to {len(vocabulary) - 1}")
+    return words
 
 
 def _to_list(ids: Any) -> Any:
@@ -209,18 +219,6 @@ def _to_list(ids: Any) -> Any:
         if hasattr(ids, method):
             return _to_list(getattr(ids, method)())
     return [_to_list(inner) for inner in ids] if isinstance(ids, list | tuple) else ids
-
-
-def _words(vocabulary: Sequence[str], ids: list[Any], padding_id: int | None) -> list[Any]:
-    words = list[Any]()
-    for inner in (inner for inner in ids if isinstance(inner, list) or inner != padding_id):
-        if isinstance(inner, list):
-            words.append(_words(vocabulary, inner, padding_id))
-        elif isinstance(inner, int) and 0 <= inner < len(vocabulary):
-            words.append(vocabulary[inner])
-        else:
-            raise DatasetError(f"the id {inner!r} is not in the vocabulary: its ids are 0 to {len(vocabulary) - 1}")
-    return words
 
 
 Descriptions: TypeAlias = Mapping[str, Description]  # by feature

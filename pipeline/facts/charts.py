@@ -11,7 +11,6 @@ shares; the table next to it has the counts.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -118,11 +117,8 @@ class MapChart:
 Chart: TypeAlias = HistogramChart | NamesChart | MapChart
 
 
-NONE: Mapping[str, int] = MappingProxyType({})
-
-
 def histogram(
-    title: str, parts: Mapping[str, Histogram], *, whole: bool, note: str = "", missing: Mapping[str, int] = NONE
+    title: str, parts: Mapping[str, Histogram], *, whole: bool, note: str = "", missing: Mapping[str, int] | None = None
 ) -> HistogramChart | None:
     """Makes the chart of values by split, leaving out empty splits; None if all are.
 
@@ -142,7 +138,7 @@ def histogram(
     if is_cut:
         labels[0], labels[-1] = f"below {short(edges[1])}", f"{short(edges[-2])} or more"
     series = tuple(Series(name, _binned(part, first, step, number)) for name, part in counted.items())
-    lacking = tuple(missing.get(each.name, 0) for each in series)
+    lacking = tuple((missing or {}).get(each.name, 0) for each in series)
     ticks = tuple((round(WIDTH * at / number, 1), short(edges[at])) for at in range(0, number, -(-number // TICKS)))
     return HistogramChart(title, tuple(labels), ticks, series, note, lacking if any(lacking) else ())
 

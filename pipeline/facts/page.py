@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -59,7 +59,7 @@ def report_of(dataset: DatasetVersion, sources: Path | None = None, most_word_by
         width=charts.WIDTH,
         height=charts.HEIGHT,
         remarks=list(remarks(contents)),
-        features=list(feature_views(contents)),
+        features=list(_features(contents)),
         groups=[(label, list(some)) for label, some in groupby(examples, key=lambda each: each.label)],  # by class
         reasons=REASONS,
         duplicates=list(duplicate_lines(manifest.duplicates)),
@@ -130,22 +130,12 @@ def _provenance(manifest: Manifest) -> Iterator[tuple[str, str]]:
         yield f"requests: {kind}", ", ".join(f"{count:,} {what}" for what, count in counts.items())
 
 
-class FeatureView(NamedTuple):
-    """A feature in the report."""
-
-    name: str
-    kind: str
-    is_label: bool
-    facts: Sequence[Fact]
-    charts: Sequence[Chart]
-
-
-def feature_views(contents: Contents) -> Iterator[FeatureView]:
-    """Yields the view of each feature, in the order of the spec."""
+def _features(contents: Contents) -> Iterator[tuple[FeatureFacts, Sequence[Fact], Sequence[Chart]]]:
+    """Yields each feature's facts, in words and in charts, in the order of the spec."""
     for name, feature in contents.facts.features.items():
         profiles = contents.by_split(name)
         drawn = [chart for chart in _charts(contents, feature, profiles) if chart is not None]
-        yield FeatureView(name, feature.kind, feature.is_label, list(_facts(contents, feature, profiles)), drawn)
+        yield feature, list(_facts(contents, feature, profiles)), drawn
 
 
 def _facts(contents: Contents, feature: FeatureFacts, profiles: BySplit) -> Iterator[Fact]:

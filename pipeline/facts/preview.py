@@ -211,8 +211,15 @@ def _augmented(
 
 
 def _tile(what: str, image: Image.Image, boxes: Sequence[tuple[Any, ...]] = (), poses: Sequence[Pose] = ()) -> Tile:
-    """Fits an image to a tile and draws its boxes with names, one colour per name, and its key points."""
-    copy = fitted(image).convert("RGB")
+    """Fits an image to a tile, and draws its boxes with names, one colour per name, and its key points.
+
+    Enlarges a small image by a whole factor, with hard edges.
+    """
+    factor = TILE / max(image.size)
+    whole = int(factor) if factor >= 2 else factor
+    sides = max(1, round(image.width * whole)), max(1, round(image.height * whole))
+    how = Image.Resampling.NEAREST if factor >= 2 else Image.Resampling.LANCZOS
+    copy = image.resize(sides, how).convert("RGB")
     pen = ImageDraw.Draw(copy)
     for box, name, color in boxes:
         left, right = sorted((box.x_min * (copy.width - 1), box.x_max * (copy.width - 1)))
@@ -222,15 +229,6 @@ def _tile(what: str, image: Image.Image, boxes: Sequence[tuple[Any, ...]] = (), 
         pen.rectangle((left, top, right, bottom), outline=color)
         pen.text(place, _cut(printable(name), TILE), color, font(), stroke_width=2, stroke_fill="#000000")
     return f"{what}, {image.width}×{image.height}", with_poses(copy, poses)
-
-
-def fitted(image: Image.Image) -> Image.Image:
-    """Resizes an image to a tile; enlarges a small one by a whole factor, with hard edges."""
-    factor = TILE / max(image.size)
-    if factor >= 2:
-        return image.resize((image.width * int(factor), image.height * int(factor)), Image.Resampling.NEAREST)
-    sides = (max(1, round(image.width * factor)), max(1, round(image.height * factor)))
-    return image.resize(sides, Image.Resampling.LANCZOS)
 
 
 def _cut(line: str, width: int) -> str:

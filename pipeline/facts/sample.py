@@ -6,6 +6,7 @@ Records are ordered by the hash of the key, so a split's first ones are a reprod
 """
 
 import itertools
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,12 +25,11 @@ from recordmill.pipeline.facts import painting
 from recordmill.pipeline.facts.painting import Color, Levels, MaskClass, Picture
 from recordmill.pipeline.facts.version import VersionFacts, shown_split
 from recordmill.pipeline.inspection.records import Record, read_records
-from recordmill.pipeline.inspection.values import BOXED_SIDE, StoredImage, color_of
+from recordmill.pipeline.inspection.values import StoredImage
 from recordmill.pipeline.reader import notebook
 from recordmill.pipeline.safe_text import count
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.boxes import Box
-from recordmill.transforms.contract.kinds.pair import FIELDS
 from recordmill.transforms.numpy.pixels import black_and_white
 
 MOST_RECORDS = 1_000  # sampled
@@ -42,6 +42,7 @@ MOST_PIXELS = 60_000_000  # decoded in all: about half a second
 MOST_IN_ROW = 4  # images shown of a sequence
 MOST_VALUES = 8  # different values shown of a list
 TABLE_ROWS = 10  # records shown without images
+BOXED_SIDE = 256  # pixels of an image with boxes or key points drawn
 
 
 class Drawn(NamedTuple):
@@ -246,11 +247,7 @@ class FeatureRoles:
 
     def words_of(self, record: Record) -> tuple[dict[str, str], dict[str, str]]:
         """Describes a record's texts, and by feature its values that no picture shows."""
-        texts = dict[str, str]()
-        for name in (name for name in self.texts if name in record.values):
-            value = record.values[name]
-            pair = {f"{name}, {of}": text for of, text in zip(FIELDS, getattr(value, "texts", ()), strict=False)}
-            texts |= {of: in_words(text) for of, text in (pair or {name: value}).items()}
+        texts = {name: in_words(record.values[name]) for name in self.texts if name in record.values}
         shown = {*self.images, *self.boxes, *self.keypoints, *self.texts, self.label}
         found = {name: record.values[name] for name in self.images}
         lists = {name: count(len(value), "image") for name, value in found.items() if value and isinstance(value, list)}
@@ -265,7 +262,8 @@ class FeatureRoles:
             boxes, other = record.values[feature], feature if len(self.boxes) > 1 else ""
             named = next((record.values[name] for name in self.names if len(record.values[name]) == len(boxes)), None)
             for box, name in zip(boxes, map(in_words, named or [other] * len(boxes)), strict=True):
-                yield box, name, painting.mask_color(self.numbers.get(name) or color_of(name))
+                hashed = 1 + zlib.crc32(name.encode("utf-8", "surrogateescape")) % 255  # outside of all vocabularies
+                yield box, name, painting.mask_color(self.numbers.get(name, hashed))
 
 
 def images_of(record: Record, feature: str) -> list[StoredImage]:

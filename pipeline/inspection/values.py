@@ -14,9 +14,8 @@ import io
 import json
 import math
 import warnings
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -215,26 +214,12 @@ def as_image(pixels: npt.NDArray[Any]) -> Image.Image:
     return Image.fromarray(shown[..., 0] if shown.shape[-1] == 1 else np.ascontiguousarray(shown))
 
 
-BOXED_SIDE = 256  # pixels of an image with boxes drawn
 COLORS = ("#ff453a", "#30d158", "#0a84ff", "#ffd60a", "#bf5af2", "#64d2ff", "#ff9f0a", "#a2845e")
-
-
-def color_of(name: object) -> int:
-    """Returns the number, from 1, of the colour of a name outside a dataset's vocabularies."""
-    return 1 + zlib.crc32(str(name).encode("utf-8", "surrogateescape")) % 255
 
 
 MOST_PIXELS = 64_000_000
 MOST_FILE_BYTES = 64 << 20  # 64 MiB
 TRANSPARENT = "#d0d7de"
-
-
-@contextmanager
-def quietly() -> Iterator[None]:
-    """Hides Pillow's warnings about invisible metadata."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def raw_image(sources: Path, path: str) -> Image.Image | None:
@@ -246,7 +231,8 @@ def raw_image(sources: Path, path: str) -> Image.Image | None:
         with open_file(locate(str(sources), path)) as file:
             data = file.read(MOST_FILE_BYTES + 1)
         header = check_header(data, MOST_PIXELS)
-        with quietly(), Image.open(io.BytesIO(data), formats=[header.format]) as image:
+        ignored = warnings.catch_warnings(action="ignore")  # Pillow's, about invisible metadata
+        with ignored, Image.open(io.BytesIO(data), formats=[header.format]) as image:
             check_tile(getattr(image, "tag_v2", {}), MOST_PIXELS)
             image.load()
             image.info.pop(RAW, None)

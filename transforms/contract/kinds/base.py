@@ -173,7 +173,7 @@ class Description:
     @classmethod
     def parts_of(cls, description: Json) -> dict[str, Stored]:
         """Returns the stored parts of a description in JSON; the first is "", the feature itself."""
-        raise NotImplementedError
+        return {"": Stored(description["stored"])}
 
     @classmethod
     def from_json(cls, description: Json) -> Self:
@@ -263,13 +263,21 @@ class Description:
         """Says why a stored value of the right type is invalid, or returns None."""
         return None
 
+    def type_words(self) -> str:
+        """Describes the type of a value."""
+        raise NotImplementedError
+
     def words(self) -> str:
         """Describes a row's stored value: the type and, for a list, the number of values."""
+        return self.type_words()
+
+    def decode(self, stored: Any, decoding: Decoding) -> Any:
+        """Decodes a stored value for people."""
         raise NotImplementedError
 
     def value(self, parts: Mapping[str, Any], decoding: Decoding) -> Any:
         """Decodes a row's parts for people; None if the row lacks the feature."""
-        raise NotImplementedError
+        return None if parts.get("missing") else self.decode(parts[""], decoding)
 
     def tfds(self) -> dict[str, Any]:
         """Describes the feature as TensorFlow Datasets' `features.json` does; by default, by its stored type."""
@@ -288,9 +296,11 @@ class ListDescription(Description):
     def parts_of(cls, description: Json) -> dict[str, Stored]:
         return {"": Stored(description["stored"], None)}
 
-    def with_length(self, words: str) -> str:
-        """Appends the number of values of a row to words."""
-        return counted_words(words, self.length, self.max_length)
+    def words(self) -> str:
+        return counted_words(self.type_words(), self.length, self.max_length)
+
+    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list[Any]:
+        return [self.decode(each, decoding) for each in parts[""]]
 
 
 class Padded(Protocol):

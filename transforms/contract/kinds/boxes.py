@@ -66,6 +66,9 @@ class PlacesDescription(base.ListDescription, _OfImage):
         """The shape of an object's numbers."""
         return (NUMBERS,)
 
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[Any]:
+        return super().value({"": np.reshape(parts[""], (-1, *self.shape)).tolist()}, decoding)
+
     @property
     def decoded(self) -> tuple[str, int]:
         return self.stored, 1 + len(self.shape)
@@ -77,11 +80,11 @@ class BoxesDescription(PlacesDescription):
 
     kind: ClassVar[str] = "boxes"
 
-    def words(self) -> str:
-        return self.with_length(f"float32 boxes of {self.image}")
+    def type_words(self) -> str:
+        return f"float32 boxes of {self.image}"
 
-    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[Box]:
-        return [Box(*map(base.short, box)) for box in np.reshape(parts[""], (-1, NUMBERS)).tolist()]
+    def decode(self, stored: Any, decoding: base.Decoding) -> Box:
+        return Box(*map(base.short, stored))
 
     def tfds(self) -> dict[str, Any]:
         """Describes a sequence of `BBoxFeature`."""

@@ -1,6 +1,5 @@
 """Names as ids, one or several a row."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, TypeAlias
 
@@ -90,8 +89,9 @@ class _Ids(base.Description):
             del written["unknown_id"]
         return written
 
-    def name_of(self, names: Sequence[str] | None, id_: int) -> str | int | None:
+    def decode(self, stored: Any, decoding: base.Decoding) -> str | int | None:
         """Returns the name of an id; for a hash the id itself; None for a missing name."""
+        id_, names = int(stored), decoding.vocabulary
         if names is None:
             return id_ or None  # 0: a missing name; hashes begin at 1
         if id_ >= (self.first_id or 0):
@@ -107,15 +107,8 @@ class CategoryDescription(_Ids):
     kind: ClassVar[str] = "category"
     cross: tuple[str, ...] | None = base.left_out(None)
 
-    @classmethod
-    def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
-        return {"": base.Stored(description["stored"])}
-
-    def words(self) -> str:
+    def type_words(self) -> str:
         return f"{self.stored} ids" + (f" of {' × '.join(self.cross)}" if self.cross else "")
-
-    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> str | int | None:
-        return self.name_of(decoding.vocabulary, int(parts[""]))
 
     def tfds(self) -> dict[str, Any]:
         """Describes a class label if every id has one name (the unknown id: `[UNK]`), else an int64."""
@@ -137,8 +130,5 @@ class CategoriesDescription(_Ids, _IdLists):
     kind: ClassVar[str] = "categories"
     padding_id: PaddingId
 
-    def words(self) -> str:
-        return self.with_length(f"{self.stored} ids{' (multi-hot)' if self.read == 'multi_hot' else ''}")
-
-    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[str | int | None]:
-        return [self.name_of(decoding.vocabulary, id_) for id_ in parts[""].tolist()]
+    def type_words(self) -> str:
+        return f"{self.stored} ids{' (multi-hot)' if self.read == 'multi_hot' else ''}"

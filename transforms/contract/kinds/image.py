@@ -125,7 +125,7 @@ class ImageSequenceOptions(ImageOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pixels:
+class Pixels(base.Description):
     """The decoding of stored images to arrays: `(pixel - offset) * scale`, by channel, in `channel_order`."""
 
     stored: str
@@ -181,7 +181,7 @@ class Pixels:
         """Itself."""
         return self
 
-    def words(self) -> str:
+    def type_words(self) -> str:
         """Describes the encoding and the size."""
         encoding = ENCODINGS.get("png" if self.planes and self.encoding == "auto" else self.encoding, self.encoding)
         encoding += f" of {self.pixel}" * (self.pixel != "uint8")
@@ -212,7 +212,7 @@ class Pixels:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageDescription(Pixels, base.Description):
+class ImageDescription(Pixels):
     """One image a row; with `optional`, at most one."""
 
     kind: ClassVar[str] = "image"
@@ -243,15 +243,8 @@ class ImageSequenceDescription(base.ListDescription, Pixels):
     kind: ClassVar[str] = "image_sequence"
     optional: ClassVar[bool] = False
 
-    @property
-    def as_image(self) -> Self:
-        return self
-
-    def words(self) -> str:
-        return self.with_length(Pixels.words(self))
-
-    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[Any]:
-        return [decoding.image(bytes(data), self) for data in parts[""]]
+    def decode(self, stored: Any, decoding: base.Decoding) -> Any:
+        return decoding.image(bytes(stored), self)
 
     def tfds(self) -> dict[str, Any]:
         """Describes a sequence of images or of uint8 tensors."""

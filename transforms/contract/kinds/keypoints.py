@@ -1,10 +1,7 @@
 """Key points of objects in an image, such as joints of persons and corners of faces."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
-
-import numpy as np
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count
@@ -61,13 +58,12 @@ class KeypointsDescription(PlacesDescription):
         swapped = {one: other for pair in self.flip_pairs for one, other in (pair, pair[::-1])}
         return [swapped.get(point, point) for point in range(self.count)]
 
-    def words(self) -> str:
-        return self.with_length(f"objects of {self.count} float32 key points of {self.image}")
+    def type_words(self) -> str:
+        return f"objects of {self.count} float32 key points of {self.image}"
 
-    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[tuple[Keypoint, ...]]:
-        """Returns the points of each object."""
-        objects = np.reshape(parts[""], (-1, *self.shape)).tolist()
-        return [tuple(Keypoint(*map(base.short, point)) for point in points) for points in objects]
+    def decode(self, stored: Any, decoding: base.Decoding) -> tuple[Keypoint, ...]:
+        """Returns the points of an object."""
+        return tuple(Keypoint(*map(base.short, point)) for point in stored)
 
     def tfds(self) -> dict[str, Any]:
         """Describes a sequence of tensors."""

@@ -83,11 +83,12 @@ class Scaled(base.Description):
         """The names of the statistics in the stored numbers."""
         return SCALED_BY[self.normalize]
 
-    def words(self) -> str:
+    def type_words(self) -> str:
         return self.stored + ("" if self.buckets is None else f" ids of {self.buckets:,} buckets")
 
-    def in_its_unit(self, statistics: base.Json, stored: float) -> float | Bucket:
+    def decode(self, stored: Any, decoding: base.Decoding) -> float | Bucket:
         """Undoes normalization and transform, within float32; returns the stored number if statistics are missing."""
+        stored, statistics = stored.item(), decoding.statistics
         if self.buckets is not None:
             edges = [-math.inf, *(self.boundaries or ()), math.inf]
             return Bucket(int(stored), *edges[int(stored) : int(stored) + 2])
@@ -117,18 +118,9 @@ class NumberDescription(Scaled):
         value = {"": base.Stored(description["stored"])}
         return value | {"missing": base.Stored("int64")} if description.get("indicator") else value
 
-    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> float | Bucket | None:
-        return None if parts.get("missing") else self.in_its_unit(decoding.statistics, parts[""].item())
-
 
 @dataclass(frozen=True, kw_only=True)
 class NumbersDescription(base.ListDescription, Scaled):
     """A list of numbers or bucket ids."""
 
     kind: ClassVar[str] = "numbers"
-
-    def words(self) -> str:
-        return self.with_length(Scaled.words(self))
-
-    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[float | Bucket]:
-        return [self.in_its_unit(decoding.statistics, number) for number in parts[""].tolist()]

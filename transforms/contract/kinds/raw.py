@@ -47,11 +47,11 @@ class RawDescription(base.Description):
     def padding(self) -> Any:
         return b"" if self.stored == "bytes" else 0
 
-    def words(self) -> str:
+    def type_words(self) -> str:
         return self.stored if self.length is None else base.counted_words(self.stored, self.length, self.max_length)
 
-    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> Any:
-        return None if parts.get("missing") else _value(parts[""])
+    def decode(self, stored: Any, decoding: base.Decoding) -> Any:
+        return _value(stored)
 
     def to_json(self) -> dict[str, Any]:
         written = super().to_json()
@@ -77,14 +77,14 @@ class OwnDescription(base.Description):
     def padding(self) -> Any:
         return b"" if self.stored == "bytes" else 0
 
-    def words(self) -> str:
+    def type_words(self) -> str:
         if self.shape is None:
             return base.counted_words(self.stored, "varying", None)
         return f"{self.stored} {base.sides_words(self.shape)}".strip()
 
-    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> Any:
+    def decode(self, stored: Any, decoding: base.Decoding) -> Any:
         """Returns the tensor as a value or as nested lists."""
-        return _value(parts[""])
+        return _value(stored)
 
 
 def _value(stored: Any) -> Any:

@@ -55,7 +55,7 @@ class TokenLabelsDescription(base.Description):
         pad = self.padding_id
         return base.Ids(size=len(self.classes), are_classes=True, words=self.classes, padding=pad, ignored=pad)
 
-    def words(self) -> str:
+    def type_words(self) -> str:
         return base.counted_words(f"labels of the tokens of '{self.text}'", self.length, self.max_length)
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[str | None]:
