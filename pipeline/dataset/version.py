@@ -151,15 +151,13 @@ def read_vocabulary(folder: Location, description: Description, feature: str = "
     if ids is None or not ids.has_words:
         hashed = "its ids are hashes (hash_buckets)" if ids and ids.hashes is not None else None
         raise DatasetError(f"'{feature}' has no vocabulary: {hashed or 'its kind is ' + description.kind}")
-    if max(ids.unknown_ids, ids.first) > MOST_SPECIAL:
-        raise DatasetError(
-            f"{max(ids.unknown_ids, ids.first):,} special entries are too many for a vocabulary: {ADVICE}"
-        )
+    if (entries := max(ids.unknown_ids, ids.first)) > MOST_SPECIAL:
+        raise DatasetError(f"{entries:,} special entries are too many for a vocabulary: {ADVICE}")
     special: dict[int | None, str] = {ids.begin: BEGIN, ids.end: END}
     if ids.unknown is not None:  # unknown words may have several ids
         special |= dict.fromkeys(range(ids.unknown, ids.unknown + ids.unknown_ids), UNKNOWN)
     words = [special.get(id_, PADDING) for id_ in range(ids.first)]
-    words += ids.words or read_words(folder, str(ids.file))
+    words += ids.words or (read_words(folder, ids.file) if ids.file else ())
     if len(words) + 1 == ids.size and ids.padding == len(words):  # a given model without padding
         words.append(PADDING)
     if len(words) != ids.size:

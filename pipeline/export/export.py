@@ -58,7 +58,12 @@ class Column(NamedTuple):
 
     feature: str
     type: pa.DataType
-    cell: Callable[[Any], Any]  # makes a cell from a decoded value, which is None if missing
+    cell: Callable[[Any], Any]  # makes a cell from a decoded value
+
+    def of(self, record: Record) -> Any:
+        """Returns a record's cell; None if its value is missing."""
+        value = record.values[self.feature]
+        return None if value is None else self.cell(value)
 
 
 def columns_of(dataset: DatasetVersion) -> dict[str, Column]:
@@ -319,10 +324,7 @@ def _write(
                 for record in records:
                     ids = ([record.span] if spans else []) + [record.key, record.split]
                     try:
-                        found = {each: record.values[column.feature] for each, column in columns.items()}
-                        cells = {
-                            each: None if some is None else columns[each].cell(some) for each, some in found.items()
-                        }
+                        cells = {name: column.of(record) for name, column in columns.items()}
                         record.key.encode()
                         shard.write(record, dict(zip(own, ids, strict=True)) | cells)
                     except UnicodeEncodeError:

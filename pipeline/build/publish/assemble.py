@@ -125,10 +125,9 @@ def write_tft_files(results: Results, folder: str, features: Mapping[str, Descri
 def _domains(features: Mapping[str, Description]) -> Iterator[tuple[str, schema_pb2.IntDomain]]:
     for name, description in features.items():
         ids = description.ids.size if description.ids and description.ids.ignored is None else None
+        sizes = {"": getattr(description, "buckets", ids), "missing": 2}
         for part, stored in description.parts().items():
-            if stored.dtype == "int64" and (
-                count := {"": getattr(description, "buckets", ids), "missing": 2}.get(part)
-            ):
+            if stored.dtype == "int64" and (count := sizes.get(part)):
                 yield part_name(name, part), schema_pb2.IntDomain(min=0, max=count - 1, is_categorical=True)
 
 
