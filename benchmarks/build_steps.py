@@ -30,9 +30,9 @@ from recordmill.pipeline.build.images.read import give_back_large_blocks
 from recordmill.pipeline.build.images.transcode import as_jpeg
 from recordmill.pipeline.build.worker.build_shard import encode
 from recordmill.pipeline.dataset.tfrecord import frame
+from recordmill.pipeline.spec.features.image import Image
 from recordmill.pipeline.spec.model import load_spec
 from recordmill.transforms.contract.image_header import check_header
-from recordmill.transforms.contract.kinds.image import ImageOptions
 from recordmill.transforms.contract.stored import UNENCODED
 from recordmill.transforms.tensorflow.image import prepare
 from recordmill.transforms.tensorflow.kind import Context, Statistics
@@ -48,7 +48,7 @@ def bare(encoded: tf.Tensor) -> tf.Tensor:
     return tf.io.encode_jpeg(tf.cast(small, tf.uint8), quality=95)
 
 
-def steps(photos: list[str], options: ImageOptions) -> dict[str, Step]:
+def steps(photos: list[str], options: Image) -> dict[str, Step]:
     """Makes the steps; each takes the number of a batch."""
     paths = [photos[ROWS * batch : ROWS * (batch + 1)] for batch in range(BATCHES)]
     files = [[_read(path) for path in batch] for batch in paths]
@@ -95,8 +95,8 @@ def main() -> None:
     runs = parser.parse_args().runs
     inputs = Inputs(ROOT / "bench-data")
     folder = inputs.photos(ROWS * BATCHES)
-    image = load_spec(str(inputs.image_spec(folder))).features["image"].options()
-    assert isinstance(image, ImageOptions)
+    image = load_spec(str(inputs.image_spec(folder))).features["image"]
+    assert isinstance(image, Image)
     give_back_large_blocks()
     all_steps = steps([str(path) for path in sorted(folder.glob("*/*.jpg"))], image)
     first, *ours = all_steps

@@ -84,14 +84,15 @@ def find_records(folder: Location, manifest: Manifest, key: str | bytes) -> list
 def find_digests(folder: Location, manifest: Manifest, digests: Iterable[bytes]) -> Iterator[StoredRow]:
     """Finds records by the digests of their keys (`placement.digest`), as `find_records`; adopted ones one by one."""
     wanted = sorted(digests, key=_position)
-    find, blocks = (partial(_scan, manifest), KEYS_TOGETHER) if manifest.adopted else (_search, None)
+    find = partial(_scan, manifest) if manifest.adopted else _search
     for run in runs(manifest):
         shards = shard_of(np.array([_position(each) for each in wanted], np.uint64), len(run.shards)).tolist()
         for number, (shard, first) in enumerate(run.placed()):
             here = [each for each, its in zip(wanted, shards, strict=True) if its == number or manifest.adopted]
             if not here or not shard.records:
                 continue
-            with open_records(str(folder), shard, blocks and np.arange(0, shard.records, blocks)) as records:
+            blocks = np.arange(0, shard.records, KEYS_TOGETHER) if manifest.adopted else None
+            with open_records(str(folder), shard, blocks) as records:
                 for record, key in find(records, here):
                     (data,) = map(bytes, records.read(np.array([record])))
                     offset = int(records.where(record).offset)

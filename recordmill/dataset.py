@@ -247,9 +247,7 @@ class Dataset(DatasetVersion):
             DatasetError: the feature is unknown, is no such text, or its model is missing.
             UserError: the package `tokenizers` or `tiktoken` is missing.
         """
-        from recordmill.transforms.contract.kinds.chat import ChatOptions
-        from recordmill.transforms.contract.kinds.pair import PairOptions
-        from recordmill.transforms.contract.kinds.text import LIBRARY_TOKENIZERS, TextOptions
+        from recordmill.transforms.contract.kinds.text import LIBRARY_TOKENIZERS, TokenizerOptions
         from recordmill.transforms.numpy.tokenizers import MOST_BYTES, open_tokenizer
 
         described = self._description(feature).as_text
@@ -259,9 +257,8 @@ class Dataset(DatasetVersion):
             )
         place, model = f"spec.features.{feature}", described.model or ""
         spec = read_as(self.manifest.spec.get("features", {}).get(feature), dict[str, Any], place)
-        given = {name: value for name, value in spec.items() if value is not None and name != "vocabulary"}
-        kind = {"chat": ChatOptions, "pair": PairOptions}.get(described.kind, TextOptions)
-        options = read_as({**given, "tokenizer": described.tokenizer}, kind, place)
+        given = {**spec, "kind": described.kind, "tokenizer": described.tokenizer}
+        options = read_as(given, TokenizerOptions, place)
         stated = read_as(self.manifest.files.get(model, {}).get("bytes", MOST_BYTES), Count, model)
         return open_tokenizer(read_inner(self.folder, model, min(stated, MOST_BYTES)), options, model)
 

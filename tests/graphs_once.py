@@ -20,9 +20,7 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.worker import batch
 from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.versions.stores.base import Store
-from recordmill.transforms.contract.kinds.number import NumberOptions
 from recordmill.transforms.tensorflow import transform_graph
-from recordmill.transforms.tensorflow.number import used_statistics
 from recordmill.transforms.tensorflow.transform_graph import Preprocessing
 from tests.constants import constants
 
@@ -73,13 +71,12 @@ class _Graphs:
 def _made_of(preprocessing: Preprocessing) -> Any:
     """Returns options, words and used statistics; vocabularies are in a folder named by their content."""
     words = {name: Path(path).parts[-2:] for name, path in preprocessing.vocabularies.items()}
-    numbers = {name: each for name, each in preprocessing.features.items() if isinstance(each, NumberOptions)}
-    used = {name: _used(each, preprocessing.statistics.get(name, {})) for name, each in numbers.items()}
-    return preprocessing.features, words, used
-
-
-def _used(options: NumberOptions, found: Any) -> dict[str, Any]:
-    return {key: found[key] for key in used_statistics(options) if key in found}
+    used, options = dict[str, dict[str, Any]](), dict[str, str]()
+    for name, feature in preprocessing.features.items():
+        found = preprocessing.statistics.get(name, {})
+        used[name] = {key: found[key] for key in feature.used_statistics if key in found}
+        options[name] = feature.model_dump_json(exclude={"column"})
+    return options, preprocessing.learned, words, used
 
 
 def _digest(*given: Any) -> bytes:

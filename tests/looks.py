@@ -17,8 +17,9 @@ from recordmill.pipeline.build.worker.read_chunk import LookReader
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.sources.files import Files, LocalFiles
 from recordmill.pipeline.sources.source_reader import Chunk
+from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.model import parse_spec
-from recordmill.transforms.contract.kinds.base import FeatureOptions
+from recordmill.transforms.contract.kinds.base import Learned
 from recordmill.transforms.tensorflow.transform_graph import Preprocessing
 
 
@@ -48,7 +49,8 @@ def look_at(look: Look, chunks: Iterable[Chunk], workers: int = 1) -> Sums:
 
 
 def graph_of(
-    features: Mapping[str, FeatureOptions],
+    features: Mapping[str, Feature],
+    label: str,
     specs: Mapping[str, tf.TypeSpec],
     vocabularies: Mapping[str, Sequence[bytes]],
     statistics: Mapping[str, Any],
@@ -58,7 +60,8 @@ def graph_of(
     paths = {name: folder / vocabulary_name(name) for name in vocabularies}
     for name, words in vocabularies.items():
         paths[name].write_bytes(b"".join(word + b"\n" for word in words))
-    preprocessing = Preprocessing(features, {name: str(path) for name, path in paths.items()}, statistics)
+    learned = {label: Learned(is_label=True)}
+    preprocessing = Preprocessing(features, learned, {name: str(path) for name, path in paths.items()}, statistics)
     analyze_in_place(preprocessing, False, {}, dict(specs), str(folder / "export"))
     for path in paths.values():
         path.unlink()  # the graph has a copy

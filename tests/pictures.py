@@ -12,7 +12,6 @@ from PIL import Image as Picture
 
 from recordmill.pipeline.spec.features.image import Image
 from recordmill.transforms.contract.image_header import PNG
-from recordmill.transforms.contract.kinds.image import ImageOptions
 
 RANDOM = np.random.default_rng(0)
 PIXELS = np.kron(RANDOM.integers(0, 256, (6, 9, 3)), np.ones((3, 3, 1))).astype(np.uint8)  # 18 x 27
@@ -25,10 +24,10 @@ LOSSLESS = {
 }
 
 
-def options(**keys: Any) -> ImageOptions:
+def options(**keys: Any) -> Image:
     """An image's options as the graph takes them, 8 x 8 by default."""
     sizes = {} if {"shorter_side", "fit", "store"} & keys.keys() and keys.get("size", 0) is None else {"size": (8, 8)}
-    return Image(kind="image", **{**sizes, "background": BACKGROUND, **keys}).options()
+    return Image(kind="image", **{**sizes, "background": BACKGROUND, **keys})
 
 
 def saved(pixels: Any = PIXELS, form: str = "JPEG", **keys: Any) -> bytes:

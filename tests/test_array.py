@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.pipeline.spec.features.array import Array
+from recordmill.pipeline.spec.features.values import Array
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.array import DTYPES, ArrayDescription, ArrayLayout, numpy_dtype
 from recordmill.transforms.contract.stored import FinishOptions, RowError

@@ -10,12 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.pipeline.errors import WrongValueError
-from recordmill.pipeline.spec.features.boxes import Boxes
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.features.image import Image
+from recordmill.pipeline.spec.features.places import Boxes
 from recordmill.transforms.contract.image_rules import placement
 from recordmill.transforms.tensorflow import image, places
+from recordmill.transforms.tensorflow.features import KINDS
 from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.messages import raises
 from tests.running import BOTH_WAYS, Run, assert_same_bits
@@ -58,9 +59,9 @@ INFINITE, NAN = float("inf"), float("nan")
     ],
 )
 def test_a_box_by_hand(keys: dict[str, Any], of: dict[str, Any], given: list[float], expected: list[float]) -> None:
-    of = image_feature(**(of or {"size": (50, 50), "fit": "stretch"})).options()
+    of = image_feature(**(of or {"size": (50, 50), "fit": "stretch"}))
     moved = places.moved_boxes(
-        feature(**keys).options(), of, tf.constant([given]), tf.constant([[100, 200, 1]], tf.int64)
+        feature(**keys), of.pixel_options, tf.constant([given]), tf.constant([[100, 200, 1]], tf.int64)
     )
     np.testing.assert_array_equal(moved, np.float32([expected]))
 
@@ -73,7 +74,7 @@ FITS += [{"size": (24, 31), "fit": "crop", "shorter_side": 45}, {"shorter_side":
 @settings(max_examples=40, deadline=None)
 @given(SOURCE, st.lists(st.floats(-100, 3_100, width=32), min_size=4, max_size=4), st.sampled_from(FITS))
 def test_a_box_is_moved_exactly(source: tuple[int, int, int], box: list[float], fit: dict[str, Any]) -> None:
-    of = image_feature(**fit).options()
+    of = image_feature(**fit).pixel_options
     place = [[int(number) for number in pair] for pair in placement(np.array(source[:2]), of)]
 
     def moved(point: float, axis: int) -> Fraction:
@@ -84,7 +85,7 @@ def test_a_box_is_moved_exactly(source: tuple[int, int, int], box: list[float], 
 
     corners = [*box[:2], max(box[0], box[2]), max(box[1], box[3])]
     expected = [np.float32(float(moved(point, axis % 2))) for axis, point in enumerate(corners)]
-    got = places.moved_boxes(feature().options(), of, tf.constant([box]), tf.constant([source], tf.int64))[0].numpy()
+    got = places.moved_boxes(feature(), of, tf.constant([box]), tf.constant([source], tf.int64))[0].numpy()
     np.testing.assert_array_max_ulp(got, np.float32(expected), 1)
     assert (got[:2] <= got[2:]).all()
 
@@ -96,10 +97,10 @@ def test_a_box_has_the_same_bits_in_any_batch(run: Run, order: str) -> None:
     random = np.random.default_rng(0)
     given = random.uniform(-200, 900, (37, 4)).astype(np.float32)
     sources = np.stack([random.integers(1, 900, 37), random.integers(1, 900, 37), random.integers(1, 9, 37)], 1)
-    options, of = feature(order=order, oriented="file").options(), image_feature(size=(33, 57)).options()
+    options, of = feature(order=order, oriented="file"), image_feature(size=(33, 57))
 
     def moved(both: Any) -> Any:
-        return places.moved_boxes(options, of, both[:, :4], tf.cast(both[:, 4:], tf.int64))
+        return places.moved_boxes(options, of.pixel_options, both[:, :4], tf.cast(both[:, 4:], tf.int64))
 
     assert_same_bits(run, moved, np.concatenate([given, sources], 1).astype(np.float64))
 
@@ -107,9 +108,9 @@ def test_a_box_has_the_same_bits_in_any_batch(run: Run, order: str) -> None:
 @pytest.mark.parametrize(("max_length", "shape"), [(None, [0, 0, 4]), (3, [0, 3, 4])])
 def test_no_rows_have_no_boxes(max_length: int | None, shape: list[int]) -> None:
     options = feature(max_length=max_length)
-    of, nothing = image_feature(size=(8, 8)).options(), tf.ragged.constant([], tf.float32, 1)
+    of, nothing = image_feature(size=(8, 8)), tf.ragged.constant([], tf.float32, 1)
     images = {"image": image.prepare(of, tf.constant([], tf.string), Context(options={"image": of}))}
-    none = places.prepare(options.options(), nothing, Context({}, images, {"image": of})).store(Statistics())[""]
+    none = KINDS[options.kind].prepare(options, nothing, Context({}, images, {"image": of})).store(Statistics())[""]
     assert places.features(options.describe({}), {"": none})[""].shape == shape
     ready = tf.function(lambda numbers: places.features(options.describe({}), {"": numbers})[""])
     static = ready.get_concrete_function(tf.RaggedTensorSpec([None, None], tf.float32, 1, tf.int64)).output_shapes

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.spec.features.category import Categories, Category, check_not_crossed, read_classes
-from recordmill.pipeline.spec.features.raw import Raw
+from recordmill.pipeline.spec.features.values import Raw
 from tests.messages import raises
 
 MISTAKES: list[Any] = [

@@ -12,7 +12,8 @@ from recordmill.pipeline.build.texts.chat import ChatEncoder, EncodedChat, canon
 from recordmill.pipeline.build.texts.template import ChatTemplate, named_tokens, read_template
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Fault
-from recordmill.transforms.contract.kinds.chat import ChatOptions
+from recordmill.pipeline.spec.features.chat import Chat
+from recordmill.transforms.contract.kinds.base import Learned
 from tests.chats import TEMPLATES, TOKENS, WITH_BLOCKS, chats, mask_of, tokenizer, trained_spans
 from tests.messages import assert_names, raises
 
@@ -22,8 +23,8 @@ TWICE = [*ASKED, {"role": "user", "content": "why"}, {"role": "assistant", "cont
 
 def encoder(template: str, **options: Any) -> ChatEncoder:
     source, model = TEMPLATES.get(template, template), tokenizer().to_str().encode()
-    given = ChatOptions(template="a.jinja", template_source=source, named_tokens=TOKENS, model_bytes=model, **options)
-    return ChatEncoder(given)
+    chat = Chat(kind="chat", model="m.json", template="a.jinja", **options)
+    return ChatEncoder(chat, Learned(template=source, tokens=TOKENS, model=model))
 
 
 def encode(template: str, messages: Any, **options: Any) -> EncodedChat:
@@ -170,7 +171,7 @@ def test_a_template_whose_turns_are_no_prefixes_ends_the_build(template: str) ->
 def test_another_header_ends_the_build_before_a_row_is_read() -> None:
     with raises(UserError, "a.jinja", "{% generation %}"):
         files(config="{}", template=PROMPT)
-    assert files(config="{}", template=CHANGED).template_source == CHANGED, "one answer has a span"
+    assert files(config="{}", template=CHANGED).template == CHANGED, "one answer has a span"
     assert trained(CHANGED, ASKED) == "assistant: ho;"
 
 
@@ -266,15 +267,15 @@ def test_templates_of_a_config() -> None:
     assert read_template({"chat_template": several}, tools=True) == "b"
 
 
-def files(**given: str) -> ChatOptions:
-    options = ChatOptions(config="c.json", template="a.jinja" if "template" in given else None)
+def files(**given: str) -> Learned:
+    options = Chat(kind="chat", model="m.json", config="c.json", template="a.jinja" if "template" in given else None)
     return with_template(options, lambda path: given["template" if path == "a.jinja" else "config"].encode())
 
 
 def test_a_template_beside_the_model() -> None:
     config = json.dumps({"chat_template": "a", "eos_token": "</s>"})
-    assert (files(config=config).template_source, files(config=config).named_tokens) == ("a", {"eos_token": "</s>"})
-    assert files(config=config, template="b").template_source == "b"
+    assert (files(config=config).template, files(config=config).tokens) == ("a", {"eos_token": "</s>"})
+    assert files(config=config, template="b").template == "b"
     for given, facts in (
         ({"config": "{}"}, ("c.json", "chat_template", "`template`")),
         ({"config": "{"}, ("c.json", "JSON")),

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from recordmill.pipeline.build.texts.chat import ChatEncoder, EncodedChat
-from recordmill.transforms.contract.kinds.chat import ChatOptions
+from recordmill.pipeline.spec.features.chat import Chat
+from recordmill.transforms.contract.kinds.base import Learned
 from tests.chats import TEMPLATES, TOKENS, chats, tokenizer, write_model
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(900)]
@@ -47,7 +48,8 @@ def test_ids_and_mask_are_those_of_transformers(name: str, tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     theirs = [json.loads(line) for line in done.stdout.splitlines()]
     model = tokenizer().to_str().encode()
-    encoder = ChatEncoder(ChatOptions(template_source=TEMPLATES[name], named_tokens=TOKENS, model_bytes=model))
+    learned = Learned(template=TEMPLATES[name], tokens=TOKENS, model=model)
+    encoder = ChatEncoder(Chat(kind="chat", model="m.json"), learned)
     ours = encoder.encode_batch(list(map(json.dumps, given)))
     assert [(each.ids, each.loss_mask) for each in ours if isinstance(each, EncodedChat)] == [
         (each["ids"], each["mask"]) for each in theirs

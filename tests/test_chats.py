@@ -10,7 +10,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.features.chat import Chat
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.transforms.contract.kinds.base import Decoding
-from recordmill.transforms.contract.kinds.chat import ChatDescription
+from recordmill.transforms.contract.kinds.text import ChatDescription
 from recordmill.transforms.contract.stored import FinishOptions, Ragged
 from recordmill.transforms.numpy.features import finish
 from tests.messages import raises

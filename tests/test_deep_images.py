@@ -56,8 +56,8 @@ def feature(**options: Any) -> Image:
 
 
 def stored(data: bytes, image: Image) -> bytes:
-    ready = decodable(data, decoding_of(image.options()))
-    return bytes(graph.stored_image(tf.constant(ready), image.options())[""].numpy())
+    ready = decodable(data, decoding_of(image))
+    return bytes(graph.stored_image(tf.constant(ready), image)[""].numpy())
 
 
 def read_by_both(data: bytes, image: Image) -> tuple[np.ndarray, np.ndarray]:
@@ -130,7 +130,7 @@ def test_every_number_of_a_png_reaches_both_engines(dtype, bands, height, width,
 
 def test_a_grey_png_of_16_bits_passes_unchanged():
     data = png(numbers("uint16", 5, 7, 1))
-    options = decoding_of(feature(dtype="uint16", channels=1).options())
+    options = decoding_of(feature(dtype="uint16", channels=1))
     assert decodable(data, options) is data
     assert same_bits(decode_planes(data, "uint16", 1)[..., 0], np.asarray(Picture.open(io.BytesIO(data))))
 
@@ -199,7 +199,7 @@ tifffile.imwrite(PAGES, np.zeros((2, 4, 4), np.uint16), photometric="minisblack"
 )
 def test_what_would_lose_numbers_is_a_reject(data, options, facts):
     with raises(ImageError, *facts) as error:
-        decodable(data, decoding_of(feature(**options).options()))
+        decodable(data, decoding_of(feature(**options)))
     assert error.value.reason == "unsupported_format"
 
 
@@ -298,7 +298,7 @@ def test_without_its_package_a_file_names_the_extra(data, package, monkeypatch):
     require.cache_clear()
     monkeypatch.setattr("recordmill.pipeline.build.images.transcode.find_spec", lambda name: None)
     with raises(MissingPluginError, "recordmill[deep]", package):
-        decodable(data, decoding_of(feature(dtype="uint16").options()))
+        decodable(data, decoding_of(feature(dtype="uint16")))
 
 
 def test_init_reads_16_bits_as_such(tmp_path):

@@ -8,9 +8,9 @@ import pytest
 from pycocotools import mask as coco
 
 from recordmill.pipeline.build.images import masks
+from recordmill.pipeline.spec.features.mask import Mask, Masks
 from recordmill.transforms.contract import bounds
 from recordmill.transforms.contract.bounds import Bound, ImageError
-from recordmill.transforms.contract.kinds.mask import MaskOptions
 from tests.messages import raises
 
 NAMES = ["background", "a", "b", "c"]
@@ -18,13 +18,14 @@ BY_DAY = 500
 Shape = dict[str, Any]
 
 
-def drawn(shapes: bytes, options: MaskOptions, height: int, width: int, first: int = 1) -> np.ndarray:
+def drawn(shapes: bytes, options: Mask | Masks, height: int, width: int, first: int = 1) -> np.ndarray:
     return masks.drawn(shapes, options, height, width, first)[0]
 
 
-def options(draw: str = "classes", **keys: Any) -> MaskOptions:
-    classes = tuple(enumerate(NAMES)) if draw == "classes" else None
-    return MaskOptions(max_pixels=64_000_000, max_bytes=9, image="image", draw=draw, classes=classes, **keys)
+def options(draw: str = "classes", **keys: Any) -> Mask | Masks:
+    if draw == "objects":
+        return Masks(kind="masks", image="image", draw="objects", **keys)
+    return Mask(kind="mask", image="image", draw=draw, classes=NAMES if draw == "classes" else None, **keys)
 
 
 def made_shape(rng: np.random.Generator, height: int, width: int) -> Shape:
@@ -143,7 +144,7 @@ def test_objects_beyond_the_numbers_are_rejects(ignore: int | None) -> None:
     with raises(ImageError, f"object {most}", most) as caught:
         drawn(json.dumps([*shapes, shapes[0]]).encode(), options("instances", ignore=ignore), 10, 10)
     assert caught.value.reason == "too_large"
-    wider = options("instances", ignore=60_000, pixel="uint16")
+    wider = options("instances", ignore=60_000, dtype="uint16")
     assert drawn(json.dumps([*shapes, *shapes]).encode(), wider, 10, 10).max() == 2 * len(shapes)
 
 

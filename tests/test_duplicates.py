@@ -35,17 +35,17 @@ from recordmill.pipeline.facts.version import duplicate_lines, duplicate_warning
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.sources.source_reader import Block, Chunk
+from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.spec.split_by import Duplicates, SplitBy
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.pipeline.yaml_document import SpecError
-from recordmill.transforms.contract.kinds.text import TextOptions
 from tests.messages import assert_names, raises
 
 LAYOUT = Layout({"train": 60, "validation": 20, "test": 20}, {"train": 2, "validation": 1, "test": 1})
 COLUMNS = {"text": Column(ColumnType.TEXT), "who": Column(ColumnType.CATEGORY)}
 FORM = RowSchema(columns=COLUMNS, features={"text": "text"}, key=None, label=None, classes=None)
-FEATURES = {"text": TextOptions()}
+FEATURES = {"text": Text(kind="text")}
 Row = tuple[str, str, str]
 """Its key, its text and its group."""
 
@@ -55,7 +55,7 @@ def work(folder: Path, action: str, form: RowSchema = FORM) -> PlannedBuild:
     source = SimpleNamespace(locate=lambda chunk, position: (chunk.file, position + 1))
     return PlannedBuild(
         name="t", workspace=LocalStore(str(folder)), shards=LocalStore(str(folder)), scratch=str(folder),
-        features=FEATURES, analyzed=frozenset(), schema=form, layout=LAYOUT,
+        features=FEATURES, learned={}, analyzed=frozenset(), schema=form, layout=LAYOUT,
         readers=(source,), spans=(None,), roots=(), files=None, inline=True, pack_bytes=0,  # type: ignore[arg-type]
         set_threads=1, sample_share=1.0, models={},
         duplicates=Duplicates(action=action)
@@ -256,7 +256,7 @@ FRAMES = "kind: image_sequence, column: y, size: 8, max_length: "
 def test_pictures_arrays_and_texts_are_the_content_or_else_all_but_the_key(features: list[str], names: str) -> None:
     spec = parse_spec(f"name: a\nsource: {{format: jsonl, path: a}}\nkey: id\nfeatures: {{{', '.join(features)}}}\n")
     columns = {name: feature.column or name for name, feature in spec.features.items()}
-    assert content_features(spec.options(), RowSchema({}, columns, ("id",), None, None)) == names.split()
+    assert content_features(spec.features, RowSchema({}, columns, ("id",), None, None)) == names.split()
 
 
 def test_the_looks_of_several_images_lie_side_by_side_also_of_no_rows() -> None:

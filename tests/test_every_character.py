@@ -12,8 +12,8 @@ import pytest
 import tensorflow as tf
 
 from recordmill.pipeline.build.analysis.tokenizers import read_model, train
+from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.text import Text
-from recordmill.transforms.contract.kinds.category import NameOptions
 from recordmill.transforms.tensorflow import category, tokenizers
 from recordmill.transforms.tensorflow.kind import Statistics
 from tests.farm_hash import fingerprint64
@@ -91,7 +91,7 @@ def differing(op: Callable[[tf.Tensor], list[Any]], reference: Callable[[str], A
 @pytest.mark.parametrize("name", CLEANED)
 def test_cleaning_keeps_every_character(name: str) -> None:
     given, reference = CLEANED[name]
-    options = Text(kind="text", **given).options()
+    options = Text(kind="text", **given)
 
     def op(texts: tf.Tensor) -> list[str]:
         return [one.decode() for one in tokenizers.clean(texts, options).numpy()]
@@ -112,7 +112,7 @@ def test_tokens_hold_every_character(name: str) -> None:
 @pytest.mark.parametrize("name", ["wordpiece", "sentencepiece"])
 def test_a_trained_tokenizer_takes_every_character(name: str) -> None:
     kept = [character for character in CHARACTERS if ord(character) < 0x3000]
-    options = Text(kind="text", case="keep", tokenizer=name, vocabulary=30_000).options()
+    options = Text(kind="text", case="keep", tokenizer=name, vocabulary=30_000)
     texts = [f"a{character}b" for character in kept]
     model = read_model(train(Counter(word.encode() for text in texts for word in whitespace(text)), options), options)
     ids = tokenizers.tokenize(tf.constant(texts), model.complete(options)).to_list()
@@ -131,7 +131,7 @@ def test_hashes_are_farmhashs_fingerprint64() -> None:
     assert {text: fingerprint64(text) - (fingerprint64(text) >> 63 << 64) for text in FINGERPRINTS} == FINGERPRINTS
     texts = [bytes((length * 7 + at * 31) % 256 for at in range(length)) for length in range(1, 300)]
     texts += [f"a{character}b".encode() for character in CHARACTERS[::50]]
-    found = category.ids(NameOptions(hash_buckets=1_000_003), tf.constant(texts), Statistics())
+    found = category.ids(Category(kind="category", hash_buckets=1_000_003), tf.constant(texts), Statistics())
     assert found.numpy().tolist() == [fingerprint64(text) % 1_000_003 + 1 for text in texts]
 
 

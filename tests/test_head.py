@@ -12,9 +12,9 @@ from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.inspection.records import read_records
 from recordmill.pipeline.inspection.values import LONGEST, shown, to_json
 from recordmill.transforms.contract.kinds.base import Decoding
-from recordmill.transforms.contract.kinds.boxes import Box
-from recordmill.transforms.contract.kinds.number import Bucket
+from recordmill.transforms.contract.kinds.places import Box
 from recordmill.transforms.contract.kinds.text import DecodedText, TextDescription
+from recordmill.transforms.contract.kinds.values import Bucket
 from tests import published
 from tests.messages import assert_names, raises
 

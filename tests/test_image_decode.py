@@ -39,7 +39,7 @@ from tests.pictures import (
 
 
 def decoded(data: bytes, **keys) -> np.ndarray:
-    return decode(tf.constant(data), options(**keys)).numpy()
+    return decode(tf.constant(data), options(**keys).pixel_options).numpy()
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def photo(height: int, width: int) -> np.ndarray:
 )
 @pytest.mark.parametrize("orientation", [1, 6])
 def test_a_photo_is_reduced_where_nobody_sees_it(sides, keys, ratio, orientation):
-    keys = options(**keys)
+    keys = options(**keys).pixel_options
     pixels = photo(*sides) if orientation == 1 else np.rot90(photo(*sides))
     data = tf.constant(turned("JPEG", orientation, pixels))
     reduced = decode(data, keys)
@@ -235,7 +235,7 @@ def bilinear(pixels, size):
 
 
 def resized(pixels, **keys):
-    return resize(tf.constant(pixels), options(**keys)).numpy()
+    return resize(tf.constant(pixels), options(**keys).pixel_options).numpy()
 
 
 def test_a_strip_is_never_scaled_to_millions_of_pixels():
@@ -269,8 +269,8 @@ WAYS += [{"size": (7, 5), "fit": "crop", "shorter_side": 9}]
 @settings(max_examples=50, deadline=None)
 @given(st.lists(SIDES, min_size=1, max_size=4), st.sampled_from(WAYS))
 def test_a_batch_goes_where_each_image_goes(sides, keys):
-    together = placement(tf.constant(sides, tf.int64), options(**keys), tf)
-    alone = [placement(tf.constant(each, tf.int64), options(**keys), tf) for each in sides]
+    together = placement(tf.constant(sides, tf.int64), options(**keys).pixel_options, tf)
+    alone = [placement(tf.constant(each, tf.int64), options(**keys).pixel_options, tf) for each in sides]
     for field in together._fields:
         np.testing.assert_array_equal(getattr(together, field), [getattr(each, field) for each in alone])
     start, box, scaled, offset, output = (np.array(each) for each in together)
@@ -283,4 +283,4 @@ def test_a_batch_goes_where_each_image_goes(sides, keys):
 
 def test_no_image_has_a_place_too():
     for keys in WAYS:
-        assert (placement(tf.constant([0, 0], tf.int64), options(**keys), tf).output > 0).numpy().all()
+        assert (placement(tf.constant([0, 0], tf.int64), options(**keys).pixel_options, tf).output > 0).numpy().all()

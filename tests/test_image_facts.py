@@ -188,7 +188,7 @@ FILES: list[tuple[bytes, dict[str, Any], tuple[str, ...]]] = [
 @pytest.mark.parametrize(("data", "keys", "lost"), FILES)
 def test_a_header_says_what_is_lost(data: bytes, keys: dict[str, Any], lost: tuple[str, ...]) -> None:
     header = check_header(data, 1_000_000)
-    assert losses(data, header.format, options(**keys)) == lost
+    assert losses(data, header.format, options(**keys).pixel_options) == lost
 
 
 HIGH, WIDE = PIXELS.shape[:2]

@@ -4,7 +4,6 @@ import base64
 import io
 import logging
 import struct
-from dataclasses import asdict
 from typing import Any
 
 import cv2
@@ -18,7 +17,13 @@ from PIL import ImageCms, ImageOps
 from PIL.JpegImagePlugin import JpegImageFile
 
 from recordmill.pipeline.build.images.perceptual_hash import small_pixels
-from recordmill.pipeline.build.images.transcode import MissingPluginError, UndecodableError, decodable, require
+from recordmill.pipeline.build.images.transcode import (
+    MissingPluginError,
+    UndecodableError,
+    decodable,
+    decoding_of,
+    require,
+)
 from recordmill.pipeline.sources.files import is_machine_fault
 from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.numpy import image_decode
@@ -41,7 +46,8 @@ ALPHA.putalpha(Picture.fromarray(PIXELS[..., 1]))
 
 def decoded(data: bytes, **keys) -> np.ndarray:
     """Returns the graph's pixels, for a build, and for a client with a compressed PNG."""
-    limits, way = asdict(options(**keys)), lambda ready: decode(tf.constant(ready), options(**keys)).numpy()
+    limits, wanted = decoding_of(options(**keys)), options(**keys).pixel_options
+    way = lambda ready: decode(tf.constant(ready), wanted).numpy()  # noqa: E731
     pixels = way(decodable(data, limits | {"compress": False}))
     np.testing.assert_array_equal(pixels, way(decodable(data, limits)))
     return pixels
@@ -62,7 +68,7 @@ def tiff(rows: bytes, height: int, width: int, order: str = "<", **more: int) ->
     [saved(), saved(progressive=True), saved(form="PNG"), animated("PNG"), saved(form="WEBP"), saved(form="BMP")],
 )
 def test_what_the_graph_takes_stays_as_it_is(data):
-    assert decodable(data, asdict(options())) is data
+    assert decodable(data, decoding_of(options())) is data
 
 
 @pytest.mark.parametrize(
@@ -210,7 +216,7 @@ def test_a_tiff_is_turned_upright_by_the_graph(orientation):
     data = turned("TIFF", orientation)
     expected = np.asarray(ImageOps.exif_transpose(Picture.open(io.BytesIO(data))))
     np.testing.assert_array_equal(decoded(data), expected)
-    sides = geometry(tf.constant([decodable(data, asdict(options()) | {"compress": False})]))
+    sides = geometry(tf.constant([decodable(data, decoding_of(options()) | {"compress": False})]))
     np.testing.assert_array_equal(sides, [[*expected.shape[:2], orientation]])
 
 
@@ -243,7 +249,7 @@ def test_a_tiff_is_turned_upright_by_the_graph(orientation):
 )
 def test_what_is_bad_is_named(data, reason, facts):
     with raises(ImageError, *facts) as error:
-        decodable(data, asdict(options(max_pixels=1_000)))
+        decodable(data, decoding_of(options(max_pixels=1_000)))
     assert error.value.reason == reason
 
 
@@ -251,9 +257,9 @@ def test_without_its_plugin_a_format_names_the_extra(monkeypatch):
     require.cache_clear()
     monkeypatch.setattr("recordmill.pipeline.build.images.transcode.find_spec", lambda package: None)
     with raises(MissingPluginError, 'pip install "recordmill[heif]"', "pillow_heif") as error:
-        decodable(saved(form="HEIF"), asdict(options()))
+        decodable(saved(form="HEIF"), decoding_of(options()))
     assert is_machine_fault(error.value)  # no row is rejected
-    assert len(decodable(saved(form="AVIF"), asdict(options()))) > 0
+    assert len(decodable(saved(form="AVIF"), decoding_of(options()))) > 0
 
 
 MAX_PIXELS = {"max_pixels": 1_000_000}
@@ -361,7 +367,9 @@ SEEN = [by_pillow(data, "CMYK") if b"Adobe" in data else 255 - by_pillow(data, "
 def test_inks_are_those_of_the_marker(data: bytes, seen: np.ndarray) -> None:
     np.testing.assert_array_equal(inks(data), seen)
     paper = 255 - seen.astype(int)
-    np.testing.assert_array_equal(decode_original(data, options(), 1), paper[..., :3] * paper[..., 3:] // 255)
+    np.testing.assert_array_equal(
+        decode_original(data, options().pixel_options, 1), paper[..., :3] * paper[..., 3:] // 255
+    )
     ready = np.asarray(Picture.open(io.BytesIO(decodable(data, MAX_PIXELS))))
     picture = Picture.merge("CMYK", [*map(Picture.fromarray, np.moveaxis(seen, -1, 0))])
     np.testing.assert_array_equal(ready, in_srgb(picture, press()))
@@ -397,6 +405,6 @@ def test_an_old_pillow_is_named_once(
     with caplog.at_level(logging.WARNING, "recordmill"):
         for _ in range(2):
             decodable(saved(form="TIFF"), MAX_PIXELS)
-            decode_original(saved(form="PNG"), options(), 1)
+            decode_original(saved(form="PNG"), options().pixel_options, 1)
     assert [("12.3.0" in line, "pillow>=13" in line) for line in caplog.messages] == [(True, True)] * warned
     image_decode.warn_of_old_pillow.cache_clear()

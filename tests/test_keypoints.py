@@ -23,7 +23,7 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Faults
 from recordmill.pipeline.sources.typing.blocks import check_column
 from recordmill.pipeline.spec.features.image import Image
-from recordmill.pipeline.spec.features.keypoints import Keypoints
+from recordmill.pipeline.spec.features.places import Keypoints
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.transforms.contract.kinds import read_description
 from recordmill.transforms.contract.kinds.base import Decoding
@@ -44,15 +44,13 @@ def feature(**keys: Any) -> Keypoints:
 
 
 def image_feature(**keys: Any) -> Any:
-    return Image(kind="image", **keys).options()
+    return Image(kind="image", **keys).pixel_options
 
 
 def stored(options: Keypoints, of: Any, objects: Any, source: tuple[int, int, int]) -> np.ndarray:
     """Returns what the graph stores of objects, [objects, points, 3], all of images of one source."""
     given = np.reshape(np.float32(objects), (-1, options.count * options.numbers))
-    moved = places.moved_keypoints(
-        options.options(), of, tf.constant(given), tf.constant([source] * len(given), tf.int64)
-    )
+    moved = places.moved_keypoints(options, of, tf.constant(given), tf.constant([source] * len(given), tf.int64))
     return moved.numpy().reshape(len(given), options.count, 3)
 
 
@@ -149,7 +147,7 @@ def test_points_have_the_same_bits_in_any_batch(run: Run) -> None:
     given = random.uniform(-200, 900, (37, 9)).astype(np.float32)
     given[:, 2::3] = random.integers(0, 3, (37, 3))
     sources = np.stack([random.integers(0, 900, 37), random.integers(1, 900, 37), random.integers(1, 9, 37)], 1)
-    options, of = feature(oriented="file").options(), image_feature(size=(33, 57))
+    options, of = feature(oriented="file"), image_feature(size=(33, 57))
 
     def moved(both: Any) -> Any:
         return places.moved_keypoints(options, of, both[:, :9], tf.cast(both[:, 9:], tf.int64))

@@ -24,11 +24,13 @@ from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.build.texts import encode as text_encoding
 from recordmill.pipeline.build.texts.encode import RowEncoder
 from recordmill.pipeline.errors import DatasetError, UserError
+from recordmill.pipeline.spec.features.pair import Pair
+from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
 from recordmill.pipeline.versions.outcome import Published
 from recordmill.transforms.contract.bounds import TOKENIZED
-from recordmill.transforms.contract.kinds.pair import PairOptions
-from recordmill.transforms.contract.kinds.text import TextOptions
+from recordmill.transforms.contract.kinds.base import Learned
+from recordmill.transforms.contract.kinds.text import TokenizerOptions
 from recordmill.transforms.numpy import tokenizers
 from recordmill.transforms.numpy.tokenizers import CL100K, O200K, R50K, TextTokenizer
 from tests import models
@@ -49,7 +51,7 @@ def pair(request: pytest.FixtureRequest) -> tuple[Tokenizer, bytes]:
 
 
 def ours(data: bytes, **options: Any) -> TextTokenizer:
-    return TextTokenizer(data, TextOptions(tokenizer="huggingface", **options))
+    return TextTokenizer(data, TokenizerOptions(kind="text", tokenizer="huggingface", **options))
 
 
 def rows(tokenizer: TextTokenizer, texts: Sequence[str]) -> list[list[int]]:
@@ -89,7 +91,7 @@ CACHED = (lambda made: (made, made.to_str().encode()))(models.byte_level())
 @pytest.mark.parametrize("pattern", [R50K, CL100K, O200K])
 def test_ids_of_ranks_are_those_of_tiktoken(pattern: str, tmp_path: Path) -> None:
     models.write_ranks(tmp_path / "a.tiktoken")
-    options = TextOptions(tokenizer="tiktoken", pattern=pattern)
+    options = TokenizerOptions(kind="text", tokenizer="tiktoken", pattern=pattern)
     tokenizer = TextTokenizer((tmp_path / "a.tiktoken").read_bytes(), options)
     theirs = models.of_ranks(pattern)
     assert rows(tokenizer, TEXTS) == [theirs.encode_ordinary(text) for text in TEXTS]
@@ -122,12 +124,15 @@ def test_wrong_files_are_named() -> None:
     with raises(UserError, "the model", "tokenizer.json"):
         ours(b"{}")
     with raises(UserError, "line 2", "base64"):
-        TextTokenizer(b"YQ== 0\nno\n", TextOptions(tokenizer="tiktoken", pattern="o200k_base"))
+        TextTokenizer(b"YQ== 0\nno\n", TokenizerOptions(kind="text", tokenizer="tiktoken", pattern="o200k_base"))
     for rank in (4294967295, -1):
         with raises(UserError, "line 2", "4,194,304"):
-            TextTokenizer(f"YQ== 0\nYg== {rank}\n".encode(), TextOptions(tokenizer="tiktoken", pattern="o200k_base"))
+            TextTokenizer(
+                f"YQ== 0\nYg== {rank}\n".encode(),
+                TokenizerOptions(kind="text", tokenizer="tiktoken", pattern="o200k_base"),
+            )
     with raises(UserError, "256"):
-        TextTokenizer(b"YQ== 0\n", TextOptions(tokenizer="tiktoken", pattern="o200k_base"))
+        TextTokenizer(b"YQ== 0\n", TokenizerOptions(kind="text", tokenizer="tiktoken", pattern="o200k_base"))
     made = models.wordpiece().to_str().encode()
     with raises(UserError, "2 ids", "max_length", "3"):
         ours(made, max_length=2)
@@ -159,14 +164,14 @@ SHIFTED = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 99}
 ])  # fmt: skip
 def test_a_file_that_would_end_the_process_is_one_line(data: bytes, facts: list[str]) -> None:
     with raises(UserError, "m.json", *facts):
-        TextTokenizer(data, TextOptions(tokenizer="huggingface"), "m.json")
+        TextTokenizer(data, TokenizerOptions(kind="text", tokenizer="huggingface"), "m.json")
 
 
 def test_a_package_that_panics_is_an_error() -> None:
     with raises(UserError, "chunk size must be non-zero"):
         ours(words_file(pre_tokenizer={"type": "FixedLength", "length": 0}), special_tokens=False)
     bytes_alone = b"".join(base64.b64encode(bytes([byte])) + f" {byte}\n".encode() for byte in range(256))
-    tokenizer = TextTokenizer(bytes_alone, TextOptions(tokenizer="tiktoken", pattern="x*"))
+    tokenizer = TextTokenizer(bytes_alone, TokenizerOptions(kind="text", tokenizer="tiktoken", pattern="x*"))
     with raises(UserError, "the model", "no token"):
         tokenizer.encode("ab")
     with raises(UserError, "decode"):
@@ -187,9 +192,10 @@ def test_dropout_of_a_file_draws_nothing() -> None:
     {"type": "Unigram", "vocab": [["a", -1.0], ["b", -1.0]], "unk_id": None},
 ])  # fmt: skip
 def test_a_row_without_tokens_is_a_reject_whatever_its_batch(model: dict[str, Any]) -> None:
-    options = {"text": TextOptions(tokenizer="huggingface", model_bytes=words_file(model), keep_length=True),
-        "pair": PairOptions(model_bytes=words_file(model), special_tokens=False, separator="b")}  # fmt: skip
-    encode = RowEncoder(options, {"text": "body", "pair": "both"})
+    text = Text(kind="text", tokenizer="huggingface", model="m", keep_length=True)
+    pair = Pair(kind="pair", first="a", second="b", model="m", special_tokens=False, separator="b")
+    learned = dict.fromkeys(("text", "pair"), Learned(model=words_file(model)))
+    encode = RowEncoder({"text": text, "pair": pair}, learned, {"text": "body", "pair": "both"})
     texts, pairs = [b"a", b"secret", b"b a", b"a"], [["a", "a"], ["a", "a"], ["a", "secret"], ["", "b"]]
     cells = [json.dumps(dict(zip(("first", "second"), pair, strict=True))).encode() for pair in pairs]
     found, faults = encode(pa.table({"text": texts, "pair": cells}))
@@ -206,7 +212,8 @@ def test_a_row_without_tokens_is_a_reject_whatever_its_batch(model: dict[str, An
 def test_a_text_that_takes_a_package_too_much_memory_is_a_reject(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tokenizers, "TOKENIZED", TOKENIZED._replace(most=9))
     monkeypatch.setattr(text_encoding, "MOST_AT_ONCE", 20)
-    encode = RowEncoder({"text": TextOptions(tokenizer="huggingface", model_bytes=CACHED[1])}, {"text": "body"})
+    text = Text(kind="text", tokenizer="huggingface", model="m")
+    encode = RowEncoder({"text": text}, {"text": Learned(model=CACHED[1])}, {"text": "body"})
     texts = [b"a b", b"x" * 9, b"secret " * 2, b"b"]
     found, faults = encode(pa.table({"text": texts}))
     assert {row: (fault.reason, fault.column) for row, fault in faults.items()} == {2: ("too_large", "body")}

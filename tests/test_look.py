@@ -37,8 +37,8 @@ from recordmill.pipeline.build.summaries.words import NO_WORD, TokenizerWords, V
 from recordmill.pipeline.build.worker.read_chunk import ChunkSums
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.features.category import Category
-from recordmill.pipeline.spec.features.number import Number, Numbers
 from recordmill.pipeline.spec.features.text import Text
+from recordmill.pipeline.spec.features.values import Number, Numbers
 from tests.constants import constants
 from tests.looks import asset, graph_of, look_at, planned_look
 from tests.messages import raises
@@ -309,12 +309,12 @@ def test_words_come_in_the_order_of_stock_tensorflow_transform(tmp_path: Path, t
 
 
 FEATURES: dict[str, Any] = {
-    "text": Text(kind="text", vocabulary=100).options(is_label=False),
-    "label": Category(kind="category").options(is_label=True),
-    "price": Number(kind="number").options(),
-    "size": Number(kind="number", normalize="min_max", optional=True, impute="median", indicator=True).options(),
-    "rank": Number(kind="number", column="price", quantiles=2).options(),
-    "sizes": Numbers(kind="numbers", quantiles=3).options(),
+    "text": Text(kind="text", vocabulary=100),
+    "label": Category(kind="category"),
+    "price": Number(kind="number"),
+    "size": Number(kind="number", normalize="min_max", optional=True, impute="median", indicator=True),
+    "rank": Number(kind="number", column="price", quantiles=2),
+    "sizes": Numbers(kind="numbers", quantiles=3),
 }
 SPECS: dict[str, Any] = {
     **{name: tf.TensorSpec([None], tf.string) for name in ("text", "label")},
@@ -330,7 +330,7 @@ def test_of_nothing_every_word_is_unknown_and_every_number_as_it_is(tmp_path: Pa
     nothing = {"mean": 0.0, "variance": 1.0, "minimum": 0.0, "maximum": 0.0, "median": 0.0, "boundaries": []}
     numbers = dict.fromkeys(("price", "size", "rank", "sizes"), nothing)
     words = {"text": [NO_WORD], "label": [NO_WORD]}
-    stored = graph_of(FEATURES, SPECS, words, numbers, tmp_path).transform_features_layer()(RAW)
+    stored = graph_of(FEATURES, "label", SPECS, words, numbers, tmp_path).transform_features_layer()(RAW)
     assert stored["text"].to_list() == [[1, 1, 1], []]
     assert stored["label"].numpy().tolist() == [-1, -1]
     assert stored["price"].numpy().tolist() == [4.0, 2.0]

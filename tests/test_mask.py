@@ -27,10 +27,11 @@ from recordmill.pipeline.build.images.read import BuildImageReader, Loaded
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.facts.painting import painted
 from recordmill.pipeline.sources.images import inline
+from recordmill.pipeline.spec.features.mask import Mask, Masks
 from recordmill.pipeline.spec.model import Spec, load_spec
 from recordmill.transforms.contract.image_facts import UNLEARNED, loss_lines
 from recordmill.transforms.contract.image_header import ImageError
-from recordmill.transforms.contract.kinds.mask import MaskDescription, MaskOptions, MasksOptions
+from recordmill.transforms.contract.kinds.image import MaskDescription
 from recordmill.transforms.numpy.images import ImageReader
 from recordmill.transforms.tensorflow import image
 from tests.messages import assert_names, raises
@@ -41,12 +42,12 @@ VOC = {0: "background", 1: "aeroplane", 15: "person", 16: "plant"}
 MANY_PIXELS = 1 << 30
 
 
-def of_spec(of_image: Mapping[str, Any] = {"size": 8}, **keys: Any) -> tuple[MaskOptions, MaskDescription]:  # noqa: B006
+def of_spec(of_image: Mapping[str, Any] = {"size": 8}, **keys: Any) -> tuple[Mask, MaskDescription]:  # noqa: B006
     features = {"image": {"kind": "image", **of_image}, "mask": {"kind": "mask", "image": "image", **keys}}
     spec = Spec.model_validate({"name": "x", "source": {"format": "image_folder", "path": "x"}, "features": features})
     description = spec.features["mask"].describe({})
     assert isinstance(description, MaskDescription)
-    return spec.options()["mask"], description  # type: ignore[return-value]
+    return spec.features["mask"], description  # type: ignore[return-value]
 
 
 def saved(picture: Picture.Image, form: str = "PNG", **keys: Any) -> bytes:
@@ -179,7 +180,7 @@ def test_an_unknown_colour_is_named_and_counted() -> None:
     assert caught.value.reason == "unknown_class"
 
 
-def mask_file(data: bytes, options: MaskOptions, frame: Frame) -> bytes:
+def mask_file(data: bytes, options: Mask | Masks, frame: Frame) -> bytes:
     return stored_mask(framed_values(data, options, frame)[0], options, frame.turn)
 
 
@@ -450,10 +451,6 @@ def test_masks_move_with_their_image_and_boxes(built_objects: str, engine: str) 
     assert set(np.unique(read([RandomAffine(degrees=30)])["drawn"])) == {0, 1}
 
 
-def masks_options(**keys: Any) -> MasksOptions:
-    return MasksOptions(max_pixels=1_000, max_bytes=9, image="image", crowd="draw", **keys)
-
-
 @pytest.mark.parametrize(
     ("data", "keys", "reason", "facts"),
     [
@@ -466,7 +463,7 @@ def masks_options(**keys: Any) -> MasksOptions:
 )
 def test_bad_masks_are_named(data: bytes, keys: dict[str, Any], reason: str, facts: list[str]) -> None:
     with raises(ImageError, *facts) as caught:
-        framed_values(data, masks_options(**keys), Frame(1, 4, 1), 7)
+        framed_values(data, Masks(kind="masks", image="image", **keys), Frame(1, 4, 1), 7)
     assert caught.value.reason == reason
 
 

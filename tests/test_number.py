@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from recordmill.pipeline.build.worker.shard_report import lost_values
-from recordmill.pipeline.spec.features.number import Number, Numbers
+from recordmill.pipeline.spec.features.values import Number, Numbers
 from recordmill.transforms.contract.image_facts import loss_lines
 from recordmill.transforms.contract.kinds.base import Decoding
-from recordmill.transforms.contract.kinds.number import TINY
+from recordmill.transforms.contract.kinds.values import TINY
 from recordmill.transforms.tensorflow import number
 from recordmill.transforms.tensorflow.features import KINDS
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
@@ -28,7 +28,7 @@ NAN = float("nan")
 
 
 def options(**given: Any) -> dict[str, Any]:
-    return Number(kind="number", **given).options(is_label=False)
+    return Number(kind="number", **given)
 
 
 def prepared(values: Any, **given: Any) -> Prepared:
@@ -105,7 +105,7 @@ def test_numbers_that_are_taken_for_0_are_counted() -> None:
             "b": pa.array([[1e-39], [], [1.0, -1e-40]] + [[]] * 2),
         }
     )
-    counted = lost_values({"a": options(), "b": Numbers(kind="numbers").options(), "c": options()}, rows)
+    counted = lost_values({"a": options(), "b": Numbers(kind="numbers"), "c": options()}, rows)
     assert counted == {("losses", f"a {TINY}"): 2, ("losses", f"b {TINY}"): 2}
     (line,) = loss_lines({TINY: 2})
     assert "2 with values nearer to 0 than 1.2e-38" in line

@@ -17,7 +17,8 @@ from recordmill.pipeline.build.build import build
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
-from recordmill.transforms.contract.kinds.pair import PairOptions
+from recordmill.transforms.contract.kinds.base import Learned
+from recordmill.transforms.contract.kinds.text import TokenizerOptions
 from recordmill.transforms.numpy.tokenizers import PairError, PairTokenizer
 from recordmill.transforms.tensorflow.kind import Context
 from recordmill.transforms.tensorflow.text import prepare_pairs
@@ -75,7 +76,8 @@ def made_pairs(rows: int) -> list[tuple[str, str]]:
 
 
 def ours(made: Tokenizer, **options: Any) -> PairTokenizer:
-    return PairTokenizer(made.to_str().encode(), PairOptions(**options))
+    given = TokenizerOptions(kind="pair", tokenizer="huggingface", **options)
+    return PairTokenizer(made.to_str().encode(), given)
 
 
 def joined(tokenizer: PairTokenizer, pairs: Sequence[tuple[str, str]]) -> list[list[int] | str]:
@@ -123,9 +125,8 @@ def xlnet() -> Tokenizer:
 def types_of(ids: Sequence[Sequence[int]], tokenizer: PairTokenizer) -> list[list[int]]:
     """The types that the graph makes of ids."""
     rows = tf.ragged.constant(ids, tf.int64, row_splits_dtype=tf.int64)
-    options = PairOptions(separator_id=tokenizer.separator_id, types=tokenizer.types)
-    made = prepare_pairs(options, rows, Context({}, ""))
-    parts: Any = made.store(None)  # type: ignore[arg-type]
+    context = Context(learned=Learned(separator_id=tokenizer.separator_id, types=tokenizer.types))
+    parts: Any = prepare_pairs(None, rows, context).store(None)  # type: ignore[arg-type]
     assert parts[""].to_list() == [*map(list, ids)]
     return list(parts["token_types"].to_list())
 

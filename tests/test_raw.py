@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from recordmill.pipeline.spec.features.raw import Raw
-from recordmill.transforms.contract.kinds.raw import RawDescription
+from recordmill.pipeline.spec.features.values import Raw
+from recordmill.transforms.contract.kinds.values import RawDescription
 from tests.messages import raises
 
 

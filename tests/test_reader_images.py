@@ -43,7 +43,7 @@ def check_original(data: bytes) -> None:
     """An original is decoded as TensorFlow does, in colours and in grey."""
     turn = int(graph("orientation")(data))
     for channels in (3, 1):
-        found = decode_original(memoryview(data), options(channels=channels), turn)
+        found = decode_original(memoryview(data), options(channels=channels).pixel_options, turn)
         np.testing.assert_array_equal(found, graph("decode", channels)(data).numpy(), strict=True)
 
 
@@ -51,7 +51,7 @@ def check_original(data: bytes) -> None:
 def graph(what: str, channels: int = 3) -> Any:
     """TensorFlow's way of decoding, made once: eager calls would rebuild its graphs."""
     signature = [tf.TensorSpec([], tf.string)]
-    asked = options(channels=channels)
+    asked = options(channels=channels).pixel_options
     way = orientation if what == "orientation" else lambda data: image_decode.decode(data, asked)
     return tf.function(way, input_signature=signature, autograph=False)
 
@@ -107,7 +107,7 @@ def test_a_jpeg_at_a_part_of_its_size(ratio: int, channels: int, backend: None) 
 def test_a_large_jpeg_is_decoded_at_the_part_that_the_graph_chooses(
     keys: dict[str, Any], sides: list[tuple[int, int]], turn: int, backend: None
 ) -> None:
-    asked = options(**keys)
+    asked = options(**keys).pixel_options
     found = decode_original(turned("JPEG", turn, PHOTO), asked, turn).shape[:2]
     shape, orientation = tf.constant([*PHOTO.shape]), tf.constant(turn)
     if asked.dct_scaling and asked.resize == "auto":
@@ -129,7 +129,7 @@ def test_every_type_of_png(colour: int, depth: int, transparent: bool) -> None:
     _, data = png_of_type(colour, depth, transparent)
     if (colour, depth, transparent) == (2, 16, True):
         with raises(DecodeError, "TensorFlow"):
-            decode_original(data, options(), 1)
+            decode_original(data, options().pixel_options, 1)
     else:
         check_original(data)
 
@@ -165,7 +165,7 @@ def test_a_damaged_image_is_an_error(data: bytes, backend: None) -> None:
     with pytest.raises(DecodeError, match="damaged|neither JPEG nor PNG"):
         decode(data, 3)
     with raises(DecodeError, "damaged"):
-        decode_original(data, options(), 1)
+        decode_original(data, options().pixel_options, 1)
 
 
 # Sizes
@@ -190,7 +190,7 @@ def test_a_image_goes_where_the_graph_puts_it(
         "scale to": {"size": None, "shorter_side": shorter},
         "crop to": {"size": size, "fit": "crop", "shorter_side": shorter},
     }.get(way, {"size": size, "fit": way})
-    asked = options(**keys)
+    asked = options(**keys).pixel_options
     expected = image_rules.placement(tf.constant(sides, tf.int64), asked, tf)
     assert placed(sides, asked) == tuple(tuple(pair.numpy().tolist()) for pair in expected)
 
@@ -203,7 +203,7 @@ def check_resized(method: str, antialias: bool) -> None:
     for sides in ((1, 1), (1, 40), (33, 47), (8, 8), (7, 100)):
         for keys in ({"size": (8, 8)}, {"size": (50, 31), "fit": "stretch"}, {"size": (13, 13), "fit": "crop"}):
             for channels in (1, 3) if sides == (33, 47) else (3,):
-                asked = options(resize=method, antialias=antialias, channels=channels, **keys)
+                asked = options(resize=method, antialias=antialias, channels=channels, **keys).pixel_options
                 pixels = RANDOM.integers(0, 256, (*sides, channels)).astype(np.uint8)
                 expected, found = image_decode.resize(tf.constant(pixels), asked).numpy(), resize(pixels, asked)
                 assert (found.shape, found.dtype) == (expected.shape, expected.dtype)

@@ -17,21 +17,20 @@ from recordmill.dataset import open_dataset
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.images.masks import drawn
 from recordmill.pipeline.init.starter import first_lines, starter
+from recordmill.pipeline.spec.features.mask import Mask
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.yaml_document import SpecError
 from recordmill.transforms.contract.image_header import ImageError
-from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.contract.shapes import counts_of_runs, run_lengths
 from tests.messages import assert_names, raises
 from tests.tables import FILES
 
 SIDES = ("columns", "rows")
-CLASSES = ((0, "background"), (1, "a"), (2, "b"))
 
 
-def options(runs: str, **keys: Any) -> MaskOptions:
-    given = {"draw": "classes", "classes": CLASSES, **keys}
-    return MaskOptions(max_pixels=900, max_bytes=9, image="image", runs=runs, **given)
+def options(runs: str, draw: str = "classes") -> Mask:
+    classes = {"classes": ["background", "a", "b"], "names": "c"} if draw == "classes" else {}
+    return Mask(kind="mask", image="image", runs=runs, draw=draw, **classes)
 
 
 def written(pixels: np.ndarray, runs: str) -> str:

@@ -1,7 +1,6 @@
 """`dataset.yaml` as options: defaults, paths, columns, the schema for editors."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,10 @@ from pydantic import ValidationError
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.image import Image
-from recordmill.pipeline.spec.features.number import Number
-from recordmill.pipeline.spec.features.raw import Raw
 from recordmill.pipeline.spec.features.text import Text
+from recordmill.pipeline.spec.features.values import Number, Raw
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from recordmill.pipeline.yaml_document import SpecError
-from recordmill.transforms.contract.kinds.number import NumberOptions
 from tests.messages import raises
 
 SMALLEST = """
@@ -111,13 +108,6 @@ def test_columns_are_those_of_features_and_key() -> None:
         "raw": Column(ColumnType.TEXT),
         "id": Column(ColumnType.CATEGORY),
     }
-
-
-def test_options_are_plain_and_know_the_label() -> None:
-    options = parse_spec(SMALLEST + "label: category").options()
-    assert options["number"] == NumberOptions(normalize="z_score")
-    assert json.loads(json.dumps(asdict(options["image"])))["size"] == [8, 6]
-    assert {name for name, feature in options.items() if getattr(feature, "is_label", False)} == {"category"}
 
 
 @pytest.mark.parametrize(

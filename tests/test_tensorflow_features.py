@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from recordmill.pipeline.spec.features.category import Categories, Category
-from recordmill.pipeline.spec.features.number import Number, Numbers
+from recordmill.pipeline.spec.features.values import Number, Numbers
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.tensorflow.features import KINDS, model_features, parse, parse_spec
 from recordmill.transforms.tensorflow.kind import Context, Statistics
@@ -25,7 +25,7 @@ LISTS = [
 @pytest.mark.parametrize(("feature", "shape"), LISTS, ids=str)
 def test_no_rows_have_a_width_and_it_is_static_where_it_can_be(feature: Any, shape: list[int | None]) -> None:
     def ready(column: Any) -> Any:
-        stored = KINDS[feature.kind].prepare(feature.options(is_label=False), column, Context()).store(Statistics())
+        stored = KINDS[feature.kind].prepare(feature, column, Context()).store(Statistics())
         return KINDS[feature.kind].features(feature.describe({"is_label": False}), stored)[""]
 
     dtype = tf.float32 if feature.kind.startswith("number") else tf.string

@@ -13,7 +13,7 @@ from tests.running import lookup_of
 
 
 def prepared(column: tf.Tensor, **given: Any) -> Prepared:
-    options = Text(kind="text", **given).options()
+    options = Text(kind="text", **given)
     return text.prepare(options, column, Context())
 
 

@@ -13,9 +13,11 @@ from tokenizers.models import BPE
 from recordmill.pipeline.build.texts.encode import RowEncoder, encoded_name
 from recordmill.pipeline.build.texts.token_labels import Labeller, TagsError, check_sequence
 from recordmill.pipeline.sources.faults import Fault
+from recordmill.pipeline.spec.features.text import Text
+from recordmill.pipeline.spec.features.token_labels import TokenLabels
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
-from recordmill.transforms.contract.kinds.text import TextOptions
-from recordmill.transforms.contract.kinds.token_labels import PREFIXES, TokenLabelsOptions
+from recordmill.transforms.contract.kinds.base import Learned
+from recordmill.transforms.contract.kinds.text import PREFIXES
 from tests import models
 from tests.messages import assert_names, raises
 
@@ -47,8 +49,9 @@ def made_tags(draw: random.Random, words: int, scheme: str) -> list[str]:
 
 
 def encoder(data: bytes, text: dict[str, Any], labels: dict[str, Any]) -> RowEncoder:
-    options = TextOptions(tokenizer="huggingface", model_bytes=data, **text)
-    return RowEncoder({"body": options, "tags": TokenLabelsOptions(text="body", **labels)}, {"body": "b", "tags": "t"})
+    body = Text(kind="text", tokenizer="huggingface", model="m", **text)
+    tags = TokenLabels(kind="token_labels", text="body", **labels)
+    return RowEncoder({"body": body, "tags": tags}, {"body": Learned(model=data)}, {"body": "b", "tags": "t"})
 
 
 def encoded(rows: RowEncoder, texts: list[Any], cells: list[Any]) -> tuple[list[Any], list[Any], dict[int, Fault]]:
@@ -247,7 +250,7 @@ def test_faults_name_the_place_and_no_text(text: Any, tags: Any, reason: str, fa
 def test_a_name_comes_before_an_id() -> None:
     words = ["ab", "c"]
     encoding = theirs("bpe")[0].encode(words, is_pretokenized=True)
-    labeller = Labeller(TokenLabelsOptions(text="body", classes=("1", "0"), scheme="none"))
+    labeller = Labeller(TokenLabels(kind="token_labels", text="body", classes=("1", "0"), scheme="none"))
     assert labeller(words, encoding, [b"1", b"0"]) == [0, -100, 1]
 
 
@@ -297,7 +300,7 @@ def test_a_file_of_tags(tmp_path: Path) -> None:
     spec = "name: a\nsource: {format: jsonl, path: a}\nfeatures:%s  tags: {kind: token_labels, text: body, %s}\n"
     (tmp_path / "tags.txt").write_text("O\nB-PER\nNOUN\n")
     (tmp_path / "a.yaml").write_text(spec % (FEATURES, "classes_file: tags.txt, scheme: none"))
-    assert load_spec(str(tmp_path / "a.yaml")).options()["tags"].classes == ("O", "B-PER", "NOUN")  # type: ignore[attr-defined]
+    assert load_spec(str(tmp_path / "a.yaml")).features["tags"].classes == ("O", "B-PER", "NOUN")  # type: ignore[union-attr]
     (tmp_path / "a.yaml").write_text(spec % (FEATURES, "classes_file: tags.txt"))
     with raises(SpecError, "features.tags.classes_file", "tags.txt", "'NOUN'", "`scheme: none`"):
         load_spec(str(tmp_path / "a.yaml"))

@@ -14,7 +14,7 @@ from sentencepiece import SentencePieceTrainer
 from recordmill.pipeline.build.analysis.tokenizers import read_model, train, training_words
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.features.text import Text, Texts
-from recordmill.transforms.contract.kinds.text import TextOptions
+from recordmill.transforms.contract.kinds.base import Learned
 from recordmill.transforms.tensorflow import text
 from recordmill.transforms.tensorflow.kind import Context, Statistics
 from tests.messages import raises
@@ -29,14 +29,14 @@ def words() -> dict[bytes, int]:
 
 
 def options(**given: Any) -> dict[str, Any]:
-    return Text(kind="text", **given).options()
+    return Text(kind="text", **given)
 
 
 KINDS = [{"tokenizer": "wordpiece"}, {"tokenizer": "sentencepiece"},
     {"tokenizer": "sentencepiece", "model_type": "bpe"}]  # fmt: skip
 
 
-def count_words(texts: pa.Array, options: TextOptions) -> Counter[bytes]:
+def count_words(texts: pa.Array, options: Text) -> Counter[bytes]:
     return Counter(training_words(texts, options).numpy().tolist())
 
 
@@ -112,7 +112,8 @@ def test_a_given_model_keeps_its_ids(tokenizer: str, data: bytes, asked: dict[st
     assert files["tokenizers/x.vocabulary.txt"].count(b"\n") == len(model.pieces) == model.statistics("x")["words"]
     assert b"\r" not in files["tokenizers/x.vocabulary.txt"]
     column = tf.constant(["ab", ""])
-    stored = text.prepare(model.complete(chosen), column, Context()).store(Statistics())[""]
+    context = Context(learned=Learned(model=model.data, special=model.special))
+    stored = text.prepare(chosen, column, context).store(Statistics())[""]
     assert stored.to_list()[0][-1] == (ids["end"] if "end" in asked else stored.to_list()[0][-1])
     assert tf.reduce_max(stored.flat_values) < len(model.pieces)
 
@@ -138,7 +139,7 @@ def test_what_is_no_model(tokenizer: str, data: bytes, asked: dict[str, bool], f
 
 def test_of_lists_of_texts_those_that_are_kept_are_counted() -> None:
     rows = pa.array([["a cat", "two cats"], [], None, ["a hat"]])
-    every, first = (Texts(kind="texts", tokenizer="wordpiece", max_texts=most).options() for most in (None, 1))
+    every, first = (Texts(kind="texts", tokenizer="wordpiece", max_texts=most) for most in (None, 1))
     assert count_words(rows, every) == {b"a": 2, b"cat": 1, b"two": 1, b"cats": 1, b"hat": 1}
     assert count_words(rows, first) == {b"a": 2, b"cat": 1, b"hat": 1}
     assert count_words(rows.cast(pa.list_(pa.binary())), first) == count_words(rows, first)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from recordmill.pipeline.build.analysis.tokenizers import read_model, train
 from recordmill.pipeline.spec.features.text import Text
-from recordmill.transforms.contract.kinds.text import TextOptions
+from recordmill.transforms.contract.kinds.base import Learned
 from recordmill.transforms.tensorflow import tokenizers
 from recordmill.transforms.tensorflow.tokenizers import clean
 from tests.running import BOTH_WAYS, Run
@@ -31,8 +31,8 @@ BERT = {"": [], " \n": [], "don't, (e-mail)": ["don", "'", "t", ",", "(", "e", "
 CASES = {"whitespace": WHITE, "characters": CHARACTERS, "wordpiece_words": BERT}
 
 
-def options(**given: Any) -> TextOptions:
-    return Text(kind="text", **given).options()
+def options(**given: Any) -> Text:
+    return Text(kind="text", **given)
 
 
 def plain(ragged: tf.RaggedTensor) -> list[list[Any]]:
@@ -76,15 +76,11 @@ LEARNED = [{"tokenizer": "wordpiece", "vocabulary": 60}, {"tokenizer": "sentence
 learned = pytest.mark.parametrize("given", LEARNED, ids=lambda given: " ".join(map(str, given.values())))
 
 
-def with_model(given: Mapping[str, Any]) -> tuple[TextOptions, tuple[str, ...]]:
+def cut(given: Mapping[str, Any]) -> tuple[Callable[[tf.Tensor], tf.RaggedTensor], tuple[str, ...]]:
     chosen = options(**given)
     model = read_model(train(COUNTS, chosen), chosen)
-    return model.complete(chosen), model.pieces
-
-
-def cut(given: Mapping[str, Any]) -> tuple[Callable[[tf.Tensor], tf.RaggedTensor], tuple[str, ...]]:
-    chosen, pieces = with_model(given)
-    return lambda texts: tokenizers.tokenize(clean(texts, chosen), chosen), pieces
+    learned = Learned(model=model.data, special=model.special)
+    return lambda texts: tokenizers.tokenize(clean(texts, chosen), chosen, learned), model.pieces
 
 
 @BOTH_WAYS
@@ -114,11 +110,14 @@ def test_wordpiece_is_that_of_bert() -> None:
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "don", "'", "t", "low", "##er", "##est", ",", "日", "$", "3", "é"]
     lines = "".join(f"{word}\n" for word in words)
     chosen = options(tokenizer="wordpiece", model="vocab.txt", case="lower")
-    chosen = read_model(lines.encode(), chosen).complete(chosen)
+    model = read_model(lines.encode(), chosen)
     texts = tf.constant(["Don't lower, LOWEST", "日$3 é", "", "lowly"])
     bert = tf_text.BertTokenizer(_table(words), token_out_type=tf.int64, lower_case=False).tokenize
     expected = bert(tf.strings.lower(texts, "utf-8")).merge_dims(1, 2).to_list()
-    assert tokenizers.tokenize(clean(texts, chosen), chosen).to_list() == expected
+    assert (
+        tokenizers.tokenize(clean(texts, chosen), chosen, Learned(model=model.data, special=model.special)).to_list()
+        == expected
+    )
 
 
 def _table(words: list[str]) -> tf.lookup.StaticVocabularyTable:
@@ -134,8 +133,9 @@ def _table(words: list[str]) -> tf.lookup.StaticVocabularyTable:
     *((given, True) for given in LEARNED),
 ])  # fmt: skip
 def test_the_graph_holds_tensorflow_texts_ops_where_it_is_said_to(given: dict[str, Any], needed: bool) -> None:
-    chosen = with_model(given)[0] if given in LEARNED else options(**given)
-    graph = tf.function(lambda texts: tokenizers.tokenize(clean(texts, chosen), chosen).flat_values, autograph=False)
+    chosen = options(**given)
+    tokens = cut(given)[0] if given in LEARNED else lambda texts: tokenizers.tokenize(clean(texts, chosen), chosen)
+    graph = tf.function(lambda texts: tokens(texts).flat_values, autograph=False)
     found = set(_ops(graph.get_concrete_function(tf.TensorSpec([None], tf.string)).graph))
     assert chosen.needs_tensorflow_text == needed
     assert (

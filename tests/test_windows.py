@@ -24,7 +24,7 @@ from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
 from recordmill.pipeline.verify.shards import RecordChecks
 from recordmill.pipeline.verify.verify import verify
 from recordmill.pipeline.versions.outcome import Published
-from recordmill.transforms.contract.kinds.text import TextOptions, Window
+from recordmill.transforms.contract.kinds.text import TokenizerOptions, Window
 from recordmill.transforms.contract.stored import KEY
 from recordmill.transforms.numpy.tokenizers import TextTokenizer
 from tests import models
@@ -42,7 +42,7 @@ def test_windows_are_those_of_the_package(length: int, stride: int, rows: int) -
     theirs = Tokenizer.from_str(data)
     theirs.enable_truncation(length, stride=length - stride)
     expected = [[each.ids, *(more.ids for more in each.overflowing)] for each in theirs.encode_batch(texts)]
-    ids = TextTokenizer(data.encode(), TextOptions(tokenizer="huggingface")).encode_batch(texts).ids
+    ids = TextTokenizer(data.encode(), TokenizerOptions(kind="text", tokenizer="huggingface")).encode_batch(texts).ids
     stored = {"text": tf.RaggedTensor.from_row_splits(ids.values, ids.splits)}
     expanded, of_rows = expand(stored, ["text"], Window(length, stride))
     ours: list[list[list[int]]] = [[] for _ in texts]

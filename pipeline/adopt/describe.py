@@ -7,11 +7,19 @@ from typing import Any
 from recordmill.pipeline.adopt.facts import BYTES, FLOATS, INTS, FeatureFacts
 from recordmill.transforms.contract.kinds.array import ArrayDescription
 from recordmill.transforms.contract.kinds.base import Description, StoredAs
-from recordmill.transforms.contract.kinds.boxes import BoxesDescription
-from recordmill.transforms.contract.kinds.category import CategoriesDescription, CategoryDescription
-from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription, PixelOptions
-from recordmill.transforms.contract.kinds.mask import MaskDescription
-from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
+from recordmill.transforms.contract.kinds.image import (
+    ImageDescription,
+    ImageSequenceDescription,
+    MaskDescription,
+    PixelOptions,
+)
+from recordmill.transforms.contract.kinds.places import BoxesDescription
+from recordmill.transforms.contract.kinds.values import (
+    CategoriesDescription,
+    CategoryDescription,
+    OwnDescription,
+    RawDescription,
+)
 
 READ = frozenset({"JPEG", "PNG", "WebP", "BMP"})  # the formats that the reader decodes
 IMAGE = "image"

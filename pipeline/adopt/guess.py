@@ -20,7 +20,7 @@ from recordmill.pipeline.sources.class_names import LABELS, by_code
 from recordmill.transforms.contract.image_facts import loss_lines
 from recordmill.transforms.contract.image_header import NAMED
 from recordmill.transforms.contract.kinds.array import DTYPES
-from recordmill.transforms.contract.kinds.category import CategoryDescription
+from recordmill.transforms.contract.kinds.values import CategoryDescription
 from recordmill.transforms.contract.stored import IMAGES
 
 OUR_NAMES = {

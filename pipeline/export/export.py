@@ -36,8 +36,8 @@ from recordmill.transforms.contract.image_header import JPEG, PNG
 from recordmill.transforms.contract.image_rules import TAG
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.number import Bucket
 from recordmill.transforms.contract.kinds.text import WINDOW_PARTS, DecodedText
+from recordmill.transforms.contract.kinds.values import Bucket
 from recordmill.transforms.contract.stored import KEY
 
 ROWS = 1_000  # most rows of a Parquet row group

@@ -19,9 +19,8 @@ from PIL import Image, ImageColor, ImageDraw
 
 from recordmill.pipeline.inspection.values import COLORS, StoredImage, as_image
 from recordmill.transforms.contract.image_rules import luma
-from recordmill.transforms.contract.kinds.boxes import Box
-from recordmill.transforms.contract.kinds.keypoints import VISIBLE, KeypointsDescription
-from recordmill.transforms.contract.kinds.mask import MaskDescription, Masked
+from recordmill.transforms.contract.kinds.image import MaskDescription, Masked
+from recordmill.transforms.contract.kinds.places import VISIBLE, Box, KeypointsDescription
 from recordmill.transforms.numpy.pixels import for_people
 
 TOLERANCE, SPREAD = 10, 8  # levels, pixels: differences at an edge by JPEG's blocks

@@ -25,8 +25,8 @@ from recordmill.pipeline.inspection.values import raw_image
 from recordmill.pipeline.reader.order import combine, uniform
 from recordmill.pipeline.reader.rows import AUGMENT
 from recordmill.pipeline.safe_text import cut, printable
-from recordmill.transforms.contract.kinds.boxes import Box
-from recordmill.transforms.contract.kinds.mask import Masked
+from recordmill.transforms.contract.kinds.image import Masked
+from recordmill.transforms.contract.kinds.places import Box
 from recordmill.transforms.numpy.augment.base import Augmentation, Lying, MovedBoxes, MovedKeypoints
 from recordmill.transforms.numpy.augment.chain import acting, apply_acting, check, lanes, parameters
 

@@ -29,7 +29,7 @@ from recordmill.pipeline.inspection.values import StoredImage
 from recordmill.pipeline.reader import notebook
 from recordmill.pipeline.safe_text import count
 from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.boxes import Box
+from recordmill.transforms.contract.kinds.places import Box
 from recordmill.transforms.numpy.pixels import black_and_white
 
 MOST_RECORDS = 1_000  # sampled

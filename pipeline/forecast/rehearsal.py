@@ -36,10 +36,11 @@ from recordmill.pipeline.private_folder import private_temporary_files
 from recordmill.pipeline.safe_text import summary_of
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.faults import Fault
+from recordmill.pipeline.spec.features.chat import Chat
+from recordmill.pipeline.spec.features.mask import Mask
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.image_header import ImageError, read_header
-from recordmill.transforms.contract.kinds.chat import LOSS_MASK, ChatOptions
-from recordmill.transforms.contract.kinds.mask import MaskOptions
+from recordmill.transforms.contract.kinds.text import LOSS_MASK
 
 ROWS, IMAGES = 2_048, 256  # rows to build, without images and with
 MOST_BYTES = 4 << 20  # of rows without images: some seconds
@@ -62,7 +63,7 @@ def rehearse(sample: RowSample, planned: PlannedBuild, frozen: LiveAnalysis | No
     with private_temporary_files(), tempfile.TemporaryDirectory(prefix="recordmill-plan-") as folder:
         planned = replace(planned, workspace=LocalStore(folder), scratch=os.path.join(folder, "scratch"))
         os.mkdir(planned.scratch)
-        given = replace(planned, features=graph.complete_options(planned))
+        given = graph.complete(planned)
         try:
             context = _with_graph(given, rows, frozen, sample.notes)
         except UserError as error:
@@ -84,7 +85,7 @@ def _with_graph(given: PlannedBuild, rows: pa.Table, frozen: LiveAnalysis | None
         look = statistics_look(given)
         found = learned(look, look.sums_of(rows))
     models = found.models if frozen is None else graph.frozen_models(given, frozen)
-    context = replace(given, features=graph.complete_options(given, models))
+    context = graph.complete(given, models)
     install_user_code(context)
     if frozen is not None:
         return replace(context, export=graph.keep_graph(context, frozen))
@@ -142,9 +143,9 @@ class _Counting(ShardBuilder):
 
     def _built(self, batch: RowBatch, stored: Stored) -> BuiltBatch:
         for name, options in self._context.features.items():
-            if isinstance(options, ChatOptions):
+            if isinstance(options, Chat):
                 self.seen[name].append(_messages(batch.rows, name, options))
-            elif isinstance(options, MaskOptions) and options.kind == "mask":
+            elif isinstance(options, Mask):
                 self.seen[name].append(_pixels(batch.images[name], options))
         return super()._built(batch, stored)
 
@@ -159,15 +160,15 @@ def _words(seen: Counter[str]) -> str:
     return ", ".join([*(f"{pixels / total:.1%} {name}" for name, pixels in named), *[f"{more:,} more"] * (more > 0)])
 
 
-def _messages(rows: pa.Table, name: str, options: ChatOptions) -> Counter[str]:
+def _messages(rows: pa.Table, name: str, options: Chat) -> Counter[str]:
     texts = filter(None, rows[name].to_pylist())  # a missing chat is empty
     roles = Counter(message["role"] for text in texts for message in canonical(text.decode(), options.roles).messages)
     counts = pc.list_flatten(rows[encoded_name(name, LOSS_MASK)]).to_numpy()
     return roles + Counter({COUNTED: int(counts.sum()), TOKENS: len(counts)})
 
 
-def _pixels(masks: Sequence[ImageBytes], options: MaskOptions) -> Counter[str]:
-    names: Mapping[int | None, str] = {0: "background", **dict(options.classes or ()), options.ignore: "ignored"}
+def _pixels(masks: Sequence[ImageBytes], options: Mask) -> Counter[str]:
+    names: Mapping[int | None, str] = {0: "background", **dict(options.named), options.ignore: "ignored"}
     found = Counter[str]()
     for data in filter(None, masks):
         assert isinstance(data, bytes)  # noqa: S101 - a row has one mask

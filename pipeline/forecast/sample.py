@@ -21,7 +21,6 @@ from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources import batches, faults, source_reader
 from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.transforms.contract import image_facts, image_header
-from recordmill.transforms.contract.kinds import category, image
 
 ALL_ROWS = 200_000  # the most listed rows for a complete look
 ALL_BYTES = 64 << 20  # the most bytes of rows for a complete look: some seconds
@@ -151,11 +150,11 @@ def _view(name: str, column: str, planned: PlannedBuild, sample: RowSample) -> C
     present = [value for value in values if not optional or (value not in (None, b"", []) and value == value)]  # no NaN
     missing, counts = 1 - len(present) / len(values) if values else 0.0, sample.counts.get(name, {})
     facts, examples, names = list[str](), dict[str, None](), list[tuple[Any, int]]()
-    if isinstance(options, image.ImageOptions):
+    if options.is_image:
         facts += _image_facts(sample.headers[name], counts)
     else:
         flat = [each for value in present for each in (value if isinstance(value, list) else [value])]
-        names = Counter(flat).most_common() if isinstance(options, category.NameOptions) else []
+        names = Counter(flat).most_common() if options.counts == "names" else []
         facts += _value_facts(present, flat, names)
         examples = dict.fromkeys(map(_shown, [value for value, _ in names[:EXAMPLES]] or flat[: 1 << 10]))
     facts += filter(None, [sample.contents.get(name)])

@@ -25,7 +25,7 @@ from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.paths import listed
-from recordmill.pipeline.spec.features.boxes import ORDERS
+from recordmill.pipeline.spec.features.places import ORDERS
 from recordmill.transforms.contract.bounds import ImageError
 from recordmill.transforms.contract.shapes import counts_of_runs
 

@@ -34,11 +34,10 @@ from recordmill.transforms.contract.image_parts import RAW
 from recordmill.transforms.contract.image_rules import is_transposed
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Decoding
-from recordmill.transforms.contract.kinds.boxes import Box
 from recordmill.transforms.contract.kinds.image import Pixels
-from recordmill.transforms.contract.kinds.keypoints import Keypoint
-from recordmill.transforms.contract.kinds.number import Bucket
+from recordmill.transforms.contract.kinds.places import Box, Keypoint
 from recordmill.transforms.contract.kinds.text import DecodedText
+from recordmill.transforms.contract.kinds.values import Bucket
 from recordmill.transforms.contract.stored import Column, Ragged, part_name
 from recordmill.transforms.numpy.color import to_srgb
 from recordmill.transforms.numpy.image_decode import DecodeError

@@ -115,7 +115,7 @@ class Gate(Options):
                 raise WrongValueError(message, "gate", "features", name)
             if feature is None or own is False:
                 continue
-            known = feature.contract.limits
+            known = feature.limits
             for rule in (rule for rule in FeatureGate.model_fields if rule in own.model_fields_set - {*known}):
                 message = f"does not apply to the kind {feature.kind}: its limits are {', '.join(known)}"
                 raise WrongValueError(message, "gate", "features", name, rule)

@@ -27,7 +27,7 @@ from recordmill.pipeline.spec.features.feature import Together, check_together
 from recordmill.pipeline.spec.gate import Gate, GateOrFalse
 from recordmill.pipeline.spec.messages import LANGUAGE, LINE, WEB_PAGE, explain
 from recordmill.pipeline.yaml_document import Options, SpecError, load_yaml, one_or_list
-from recordmill.transforms.contract.kinds.base import FeatureOptions, argument_name
+from recordmill.transforms.contract.kinds.base import argument_name
 
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$", max_length=MOST_CHARACTERS)]
 
@@ -315,11 +315,6 @@ class Spec(Options):
         if by and columns[by].type is ColumnType.IMAGE and not (self.split_by and self.split_by.group):
             raise WrongValueError(f"column '{by}' is an image: give a column of names or times", "split_by")
         return columns
-
-    def options(self) -> dict[str, FeatureOptions]:
-        """Returns the features' options for `transforms`, by name."""
-        features = self.resolved_features().items()
-        return {name: feature.options(is_label=name == self.label) for name, feature in features}
 
 
 def parse_spec(text: str, where: str = "dataset.yaml") -> Spec:

@@ -8,7 +8,6 @@ import hashlib
 import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import tensorflow as tf
 
-from recordmill.pipeline.build.analysis.graph import complete_options
+from recordmill.pipeline.build.analysis.graph import complete
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
@@ -40,8 +39,6 @@ from recordmill.pipeline.verify.files import check_graph
 from recordmill.pipeline.verify.report import Findings, Verification, shown
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import argument_name
-from recordmill.transforms.contract.kinds.mask import MaskOptions
-from recordmill.transforms.contract.kinds.text import TextsOptions
 from recordmill.transforms.contract.stored import LENGTHS, SERVED, part_name, stored_features
 from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.tensorflow.features import parse as parse_in_tensorflow
@@ -63,7 +60,7 @@ def with_parity(report: Verification, spec: Spec, rows: int) -> Verification:
         with tempfile.TemporaryDirectory(prefix="recordmill-") as scratch:
             work = planned_build(plan, os.path.join(scratch, "run"), files.files, inline=True, threads=0)
             install_user_code(work)
-            work = replace(work, features=complete_options(work))
+            work = complete(work)
             obstacle = _compare_rows(report.findings, folder, report.manifest, plan, work, rows)
     if obstacle:
         report.findings.unchecked.append(f"{NOT_CHECKED}{obstacle}")
@@ -130,7 +127,7 @@ def _made_before_the_graph(work: PlannedBuild) -> dict[str, set[str]]:
     """Names the outputs that ids alone do not give, by text."""
     made = {}
     for name, text in work.texts().items():
-        parts = ("", "length", LENGTHS) if isinstance(text, TextsOptions) else text.library_parts
+        parts = ("", "length", LENGTHS) if text.kind == "texts" else text.library_parts
         if text.in_library and parts:
             made[name] = {part_name(name, part) for part in parts}
     return made
@@ -163,7 +160,7 @@ def _served(folder: Path, manifest: Manifest, work: PlannedBuild, batch: RawRows
     signature = model.signatures["serving_default" if manifest.label is None else "with_label"]
     columns: dict[str, Any] = {}
     for name, spec in input_specs(work).items():
-        if not isinstance(work.features[name], MaskOptions):  # a model predicts it
+        if not work.features[name].is_mask:  # a model predicts it
             columns |= batch.arguments(name, spec)
     if columns.keys() != signature.structured_input_signature[1].keys():
         return None
@@ -216,10 +213,10 @@ def _read_chunk(work: PlannedBuild, chunk: Chunk) -> Iterator[pa.Table]:
 
 
 def _with_images(work: PlannedBuild, rows: pa.Table) -> RawRows:
-    rows = RowEncoder(work.features, work.schema.named).good(rows)
+    rows = RowEncoder(work.features, work.learned, work.schema.named).good(rows)
     columns = {name: graph_column(rows, name).to_pylist() for name in work.schema.features}
     loader, sources, good = image_reader(work), rows["@source"].to_pylist(), set(range(rows.num_rows))
-    served = {name: each for name, each in work.images().items() if not isinstance(each, MaskOptions)}
+    served = {name: each for name, each in work.images().items() if not each.is_mask}
     for name, options in served.items():
         for row, references in enumerate(columns[name]):
             try:

@@ -20,8 +20,8 @@ from recordmill.transforms.contract.image_header import ImageError, png_chunks
 from recordmill.transforms.contract.image_parts import has_more_pages, leaf_boxes, tiff_numbers, tiff_pages, tiff_values
 from recordmill.transforms.contract.kinds.array import header_of
 from recordmill.transforms.contract.kinds.image import MOST_BANDS, PIXEL_BYTES, PixelOptions
-from recordmill.transforms.contract.kinds.number import TINY
-from recordmill.transforms.contract.kinds.token_labels import IGNORED
+from recordmill.transforms.contract.kinds.text import IGNORED
+from recordmill.transforms.contract.kinds.values import TINY
 
 COUNTS = ("transcoded", "profiles", "losses")  # statistics of images, by shard and by version
 MASK = "read classes of pixels as `kind: mask`"
@@ -78,14 +78,18 @@ def loss_words(counts: Mapping[str, int]) -> Iterator[tuple[str, str]]:
         yield f"{images:,} with {name}, {becomes}", instead
 
 
-def losses(data: bytes, form: str, options: PixelOptions = DEFAULTS, stated: str = "") -> tuple[str, ...]:
-    """Names the losses of a file of one of `FORMATS`, with a checked header; `stated` is as in `check_header`.
+def losses(
+    data: bytes, form: str, options: PixelOptions = DEFAULTS, stated: str = "", oriented: str = "upright"
+) -> tuple[str, ...]:
+    """Names the losses of a file of one of `FORMATS`, with a checked header.
+
+    `stated` is as in `check_header`, `oriented` the frame, `upright` or `file`, of boxes, masks and points.
 
     Raises: ImageError: as that check.
     """
     found: Iterable[str | bytes] = READERS[form](data) if form in READERS else ()
     if stated:
-        frames = image_header.stated_frame(data, stated), getattr(options, "oriented", "upright")
+        frames = image_header.stated_frame(data, stated), oriented
         found = [*found, FRAMES.get(frames, "")]
     if options.pages == "all" and form in PAGED:
         found = (each for each in found if each != "further frames")

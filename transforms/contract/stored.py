@@ -1,6 +1,6 @@
 """From records to a model's input, for both engines: stored parts by name, columns of a batch, and forms.
 
->>> from recordmill.transforms.contract.kinds.number import NumberDescription
+>>> from recordmill.transforms.contract.kinds.values import NumberDescription
 >>> price = NumberDescription(stored="float32", normalize="none", indicator=True)
 >>> stored_features({"price": price})
 {'price': Stored(dtype='float32', shape=()), 'price_missing': Stored(dtype='int64', shape=())}

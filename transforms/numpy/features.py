@@ -2,7 +2,7 @@
 
 Images scaled by the reader may differ by one level (`images`). `KINDS` lists a function for each kind.
 
->>> from recordmill.transforms.contract.kinds.number import NumberDescription
+>>> from recordmill.transforms.contract.kinds.values import NumberDescription
 >>> price = NumberDescription(stored="float32", normalize="none")
 >>> parsed = {"price": np.array([1.5], np.float32), "key": [b"row-0"]}
 >>> finish({"price": price}, parsed, FinishOptions())
@@ -19,12 +19,10 @@ import numpy as np
 
 from recordmill.transforms.contract.kinds.array import ArrayDescription
 from recordmill.transforms.contract.kinds.base import Description, Padded
-from recordmill.transforms.contract.kinds.boxes import PlacesDescription
-from recordmill.transforms.contract.kinds.category import CategoriesDescription
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
-from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription
-from recordmill.transforms.contract.kinds.text import TextDescription
-from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
+from recordmill.transforms.contract.kinds.places import PlacesDescription
+from recordmill.transforms.contract.kinds.text import TextDescription, TokenLabelsDescription
+from recordmill.transforms.contract.kinds.values import CategoriesDescription, OwnDescription, RawDescription
 from recordmill.transforms.contract.stored import KEY, Column, FinishOptions, Ragged, RowError, part_name
 from recordmill.transforms.numpy.augment.base import Lying, MovedBoxes, MovedKeypoints
 from recordmill.transforms.numpy.augment.chain import Augment

@@ -15,8 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
-from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
+from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription, TokenLabelsDescription
 from recordmill.transforms.contract.stored import Bytes, FinishOptions, Ragged, RowError, positions_of, splits_of
 from recordmill.transforms.numpy.buffers import Array, Empty
 

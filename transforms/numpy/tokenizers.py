@@ -27,8 +27,7 @@ from recordmill.pipeline.errors import DatasetError, UserError, did_you_mean
 from recordmill.pipeline.json_values import Count, parse_json, read_as
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.bounds import TOKENIZED
-from recordmill.transforms.contract.kinds.pair import PairOptions
-from recordmill.transforms.contract.kinds.text import BYTE_CHARACTERS, SpecialIds, TextOptions
+from recordmill.transforms.contract.kinds.text import BYTE_CHARACTERS, SpecialIds, TokenizerOptions
 from recordmill.transforms.contract.stored import Ragged, splits_of
 
 Ids: TypeAlias = npt.NDArray[np.int64]
@@ -122,13 +121,13 @@ class TextTokenizer:
     separator_id: int | None = None
     """The id that ends the first text of a pair."""
 
-    def __init__(self, data: bytes, options: TextOptions, where: str = "the model") -> None:
+    def __init__(self, data: bytes, options: TokenizerOptions, where: str = "the model") -> None:
         """Reads a model. Raises: UserError: it is invalid, lacks a named token, or its package is missing."""
         self._library = LIBRARIES[options.tokenizer](data, options, where)
         self._options, self.words = options, self._library.words
         around = [ids.tolist() for ids in self._library.around]
         for name, ids in (("begin", around[0]), ("separator", around[1]), ("end", around[-1])):
-            if isinstance(token := getattr(options, name, None), str):
+            if isinstance(token := getattr(options, name), str):
                 ids.insert(0 if name == "begin" else len(ids), self._id_of(token, name, ids, where))
         self.around = tuple(np.array(ids, np.int64) for ids in around)
         self.before, self.after = self.around[0], self.around[-1]
@@ -216,7 +215,7 @@ class PairTokenizer(TextTokenizer):
     separator_id: int
     types: Types
 
-    def __init__(self, data: bytes, options: PairOptions, where: str = "the model") -> None:
+    def __init__(self, data: bytes, options: TokenizerOptions, where: str = "the model") -> None:
         """Reads a model. Raises: UserError: as `TextTokenizer`, or no token of its own ends the first text."""
         super().__init__(data, options, where)
         between = self.around[1]
@@ -263,7 +262,7 @@ class PairTokenizer(TextTokenizer):
         surplus = first + second - room
         if surplus <= 0:
             return first, second
-        if self._options.truncate == "longest_first":
+        if self._options.truncate in ("longest_first", None):
             shorter = min(first, second, room // 2)
             return (shorter, room - shorter) if first <= second else (room - shorter, shorter)
         cut, other = (first, second) if self._options.truncate == "only_first" else (second, first)
@@ -273,9 +272,9 @@ class PairTokenizer(TextTokenizer):
         return (cut - surplus, other) if self._options.truncate == "only_first" else (other, cut - surplus)
 
 
-def open_tokenizer(data: bytes, options: TextOptions, where: str = "the model") -> TextTokenizer:
+def open_tokenizer(data: bytes, options: TokenizerOptions, where: str = "the model") -> TextTokenizer:
     """Opens the tokenizer of texts or pairs. Raises: UserError: as these."""
-    if isinstance(options, PairOptions):
+    if options.kind == "pair":
         return PairTokenizer(data, options, where)
     return TextTokenizer(data, options, where)
 
@@ -284,7 +283,7 @@ def _missing(package: str) -> UserError:
     return UserError(f'the package {package} is missing: pip install "recordmill[tokens]"')
 
 
-def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
+def _huggingface(data: bytes, options: TokenizerOptions, where: str) -> Library:
     """Reads a `tokenizer.json`."""
     try:
         from tokenizers import Tokenizer, pre_tokenizers
@@ -316,7 +315,7 @@ def _huggingface(data: bytes, options: TextOptions, where: str) -> Library:
         return [[word if not word[:1].strip() or word in special else f" {word}" for word in text] for text in texts]
 
     encode, nothing = tokenizer.encode_batch_fast, ((NO_IDS,) * (options.joined + 1),)
-    around, *types = _around(tokenizer, where, options.joined) if options.special_tokens else nothing
+    around, *types = _around(tokenizer, where, options.joined) if options.adds_special else nothing
     return Library(
         _guarded(f"{where} {FAILS}", lambda texts: [each.ids for each in encode(words(texts), **given)]),
         _guarded(NO_TEXT, lambda ids: str(tokenizer.decode(ids, skip_special_tokens=False))),
@@ -421,7 +420,7 @@ ENCODINGS = {
 """The pattern and the id of `<|endoftext|>`, as the package `tiktoken` has them, which would download the ranks."""
 
 
-def _tiktoken(data: bytes, options: TextOptions, where: str) -> Library:
+def _tiktoken(data: bytes, options: TokenizerOptions, where: str) -> Library:
     """Reads a file of ranks: a line is a piece in base64, a space, and its id."""
     try:
         import tiktoken

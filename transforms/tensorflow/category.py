@@ -5,32 +5,37 @@ unknown names, then the vocabulary. `hash_buckets` replaces the vocabulary by id
 the id 1, because 0 pads.
 """
 
+from typing import TYPE_CHECKING
+
 import tensorflow as tf
 
-from recordmill.transforms.contract.kinds.category import CategoriesDescription, NameOptions
+from recordmill.transforms.contract.kinds.values import CategoriesDescription
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics, padded
 
+if TYPE_CHECKING:
+    from recordmill.pipeline.spec.features.category import Category, NamedClasses
 
-def prepare(options: NameOptions, column: tf.Tensor | None, context: Context) -> Prepared:
+
+def prepare(options: "Category", column: tf.Tensor | None, context: Context) -> Prepared:
     """Stores int64 ids; a `cross`, without a column, joins the names of other features."""
     names = crossed([context.columns[name] for name in options.cross or ()]) if column is None else column
 
     def store(statistics: Statistics) -> Parts:
-        return {"": ids(options, names, statistics)}
+        return {"": ids(options, names, statistics, is_label=context.learned.is_label)}
 
     def known() -> tf.Tensor:
         return tf.boolean_mask(names, names != "") if options.optional else names
 
-    return Prepared(store, tokens=known if options.counts_names else None)
+    return Prepared(store, tokens=known if options.learns else None)
 
 
-def ids(options: NameOptions, names: tf.Tensor, statistics: Statistics) -> tf.Tensor:
+def ids(options: "NamedClasses", names: tf.Tensor, statistics: Statistics, *, is_label: bool = False) -> tf.Tensor:
     """Returns the int64 ids of names of any shape."""
     if options.hash_buckets is not None:
         return _hashed(names, options.hash_buckets)
     assert statistics.lookup is not None  # noqa: S101 - the analysis gives every vocabulary
     indices = statistics.lookup(names, -1)
-    if options.is_label:
+    if is_label:
         return indices
     if not options.oov_buckets:
         return indices + 1

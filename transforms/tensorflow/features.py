@@ -9,21 +9,24 @@ of the kinds; arrays, raw values and the user's own tensors have theirs at the e
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.kinds.array import ArrayDescription, ArrayOptions
-from recordmill.transforms.contract.kinds.base import Description, FeatureOptions
+from recordmill.transforms.contract.kinds.array import ArrayDescription
+from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.base import Stored as Layout
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
-from recordmill.transforms.contract.kinds.mask import MaskOptions
-from recordmill.transforms.contract.kinds.raw import OwnDescription, RawDescription, RawOptions
-from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription
-from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription
+from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription, TokenLabelsDescription
+from recordmill.transforms.contract.kinds.values import OwnDescription, RawDescription
 from recordmill.transforms.contract.stored import KEY, SERVED, FinishOptions, part_name, stored_features
 from recordmill.transforms.tensorflow import category, image, number, places, text
 from recordmill.transforms.tensorflow.kind import DTYPES, Context, Kind, Parts, Prepared, Stored, cut, each, padded
+
+if TYPE_CHECKING:
+    from recordmill.pipeline.spec.features.mask import Mask
+    from recordmill.pipeline.spec.features.values import Array, Raw
 
 Features = Mapping[str, Description]
 
@@ -119,13 +122,13 @@ def _all_texts(description: TextsDescription, parts: Parts, options: FinishOptio
     return {**ready, "mask": tf.sequence_mask(ready["lengths"], tf.shape(ready[""])[2])}
 
 
-def prepare_mask(options: MaskOptions, column: tf.Tensor, context: Context) -> Prepared:
+def prepare_mask(options: "Mask", column: tf.Tensor, context: Context) -> Prepared:
     """Stores masks as they come (`pipeline.build.images.masks`); empty bytes for a missing one."""
     missing = {"missing": tf.cast(column == "", tf.int64)} if options.optional else {}
     return Prepared(lambda _: {"": tf.identity(column), **missing})
 
 
-def prepare_array(options: ArrayOptions, column: tf.Tensor, context: Context) -> Prepared:
+def prepare_array(options: "Array", column: tf.Tensor, context: Context) -> Prepared:
     """Stores array bytes: at most `max_length` entries of a varying first side; zeros for a missing array."""
     unit, most = options.layout.unit, options.max_length
     if options.layout.is_ragged:
@@ -149,7 +152,7 @@ def array_features(description: ArrayDescription, stored: Parts) -> Parts:
     return padded(description, tf.RaggedTensor.from_row_lengths(entries, lengths))
 
 
-def prepare_raw(options: RawOptions, column: Any, context: Context) -> Prepared:
+def prepare_raw(options: "Raw", column: Any, context: Context) -> Prepared:
     """Stores the column: a value a row, or with `many` a list."""
     kept = cut(options.max_length, column) if options.many else column
     return Prepared(lambda _: {"": tf.identity(kept)})
@@ -160,7 +163,7 @@ def raw_features(description: RawDescription, stored: Parts) -> Parts:
     return padded(description, stored[""]) if description.length is not None else stored
 
 
-def prepare_own(options: FeatureOptions, column: Any, context: Context) -> Prepared:
+def prepare_own(options: Any, column: Any, context: Context) -> Prepared:
     """Raises: the user's function stores the feature."""
     raise NotImplementedError
 
@@ -176,8 +179,8 @@ KINDS: Mapping[str, Kind] = {
     "image_sequence": Kind(each(image.prepare), image.sequence_features),
     "mask": Kind(prepare_mask, image.features),
     "masks": Kind(each(prepare_mask), image.sequence_features),
-    "boxes": Kind(places.prepare, places.features),
-    "keypoints": Kind(places.prepare, places.features),
+    "boxes": Kind(partial(places.prepare, places.moved_boxes), places.features),
+    "keypoints": Kind(partial(places.prepare, places.moved_keypoints), places.features),
     "text": Kind(text.prepare, text.features),
     "texts": Kind(text.prepare_texts, text.texts_features),
     "pair": Kind(text.prepare_pairs, text.features),

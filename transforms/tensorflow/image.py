@@ -17,22 +17,25 @@ gives Netpbm, `as_jpeg` the JPEG. Both encoders give files of the same pixels.
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from recordmill.transforms.contract.image_header import ImageError as ImageError
 from recordmill.transforms.contract.image_rules import placement, upright
-from recordmill.transforms.contract.kinds.image import ImageDescription, ImageOptions, ImageSequenceDescription
+from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
 from recordmill.transforms.contract.stored import UNENCODED
 from recordmill.transforms.tensorflow.image_decode import decode, decode_planes, libjpeg, resize, to_planes
 from recordmill.transforms.tensorflow.image_properties import is_jpeg, orientation, stored_sides, was_jpeg
 from recordmill.transforms.tensorflow.kind import DTYPES, Context, Parts, Prepared, Statistics, padded
 
+if TYPE_CHECKING:
+    from recordmill.pipeline.spec.features.image import Image
+
 AnyImages = ImageDescription | ImageSequenceDescription
 
 
-def prepare(options: ImageOptions, column: tf.Tensor, context: Context) -> Prepared:
+def prepare(options: "Image", column: tf.Tensor, context: Context) -> Prepared:
     """Stores images, encoded strings of shape [rows], by `stored_image`; statistics come from `pixel_sums`."""
 
     def store(_: Statistics) -> Parts:
@@ -45,7 +48,7 @@ def prepare(options: ImageOptions, column: tf.Tensor, context: Context) -> Prepa
 
 
 @lru_cache(maxsize=64)
-def _graph(options: ImageOptions) -> Callable[[tf.Tensor], Parts]:
+def _graph(options: "Image") -> Callable[[tf.Tensor], Parts]:
     """Makes the function that stores a batch: traced once, while tf.Transform traces the preprocessing five times."""
 
     def store(column: tf.Tensor) -> Parts:
@@ -55,7 +58,7 @@ def _graph(options: ImageOptions) -> Callable[[tf.Tensor], Parts]:
     return tf.function(store, input_signature=[tf.TensorSpec([None], tf.string)], autograph=False)
 
 
-def stored_image(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
+def stored_image(encoded: tf.Tensor, options: "Image") -> dict[str, tf.Tensor]:
     """Makes the stored parts of one image, a string scalar: scalars as in `image_spec`.
 
     An optional empty string stays empty. Raises: tf.errors.InvalidArgumentError: the bytes cannot be decoded.
@@ -68,16 +71,20 @@ def stored_image(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tens
     return tf.cond(encoded == "", lambda: empty, lambda: way(encoded, options))
 
 
-def image_spec(options: ImageOptions) -> dict[str, tf.TensorSpec]:
+def image_spec(options: "Image") -> dict[str, tf.TensorSpec]:
     """Returns the specs of `stored_image`'s parts: an image's bytes, and an original's orientation."""
     parts = ImageDescription.parts_of({"encoding": options.store})
     return {part: tf.TensorSpec(stored.shape, DTYPES[stored.dtype]) for part, stored in parts.items()}
 
 
-def _encoded(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
+def _pixels(encoded: tf.Tensor, options: "Image", turn: tf.Tensor | None = None) -> tf.Tensor:
+    return resize(decode(encoded, options.pixel_options, turn), options.pixel_options)
+
+
+def _encoded(encoded: tf.Tensor, options: "Image") -> dict[str, tf.Tensor]:
     """Encodes the image at its size; a JPEG that fits keeps its bytes, to avoid compressing twice."""
     turn = orientation(encoded)
-    pixels = resize(decode(encoded, options, turn), options)
+    pixels = _pixels(encoded, options, turn)
     if options.store not in ("auto", "jpeg"):
         return {"": unencoded(pixels, was_jpeg(encoded), options)}
     fits = tf.cond(is_jpeg(encoded) & (turn == 1), lambda: _fits(encoded, options), lambda: tf.constant(False))
@@ -85,15 +92,15 @@ def _encoded(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
     return {"": tf.cond(fits, lambda: _after(pixels, encoded), encode)}
 
 
-def _deep(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
-    pixels = resize(decode(encoded, options), options)
+def _deep(encoded: tf.Tensor, options: "Image") -> dict[str, tf.Tensor]:
+    pixels = _pixels(encoded, options)
     return {"": _to_raw(pixels) if options.store == "raw" else _to_png(to_planes(pixels))}
 
 
-def _fits(encoded: tf.Tensor, options: ImageOptions) -> tf.Tensor:
+def _fits(encoded: tf.Tensor, options: "Image") -> tf.Tensor:
     """Compares an upright JPEG's channels and size with the wanted ones: bool scalar."""
     shape = tf.cast(tf.io.extract_jpeg_shape(encoded), tf.int64)
-    goal = placement(shape[:2], options, tf)
+    goal = placement(shape[:2], options.pixel_options, tf)
     same_size = tf.reduce_all(tf.stack([goal.box, goal.scaled, goal.output]) == shape[:2])
     return same_size & (shape[2] == options.channels)
 
@@ -103,9 +110,9 @@ def _after(pixels: tf.Tensor, encoded: tf.Tensor) -> tf.Tensor:
     return tf.strings.substr(encoded, tf.minimum(tf.shape(pixels)[0], 0), tf.strings.length(encoded))
 
 
-def _original(encoded: tf.Tensor, options: ImageOptions) -> dict[str, tf.Tensor]:
+def _original(encoded: tf.Tensor, options: "Image") -> dict[str, tf.Tensor]:
     turn = orientation(encoded)
-    return {"": _after(decode(encoded, options, turn), encoded), "orientation": tf.cast(turn, tf.int64)}
+    return {"": _after(decode(encoded, options.pixel_options, turn), encoded), "orientation": tf.cast(turn, tf.int64)}
 
 
 def geometry(column: tf.Tensor, planes: int = 0) -> tf.Tensor:
@@ -126,7 +133,7 @@ def _sides(encoded: tf.Tensor, planes: int) -> tf.Tensor:
     return stored_sides(encoded) // [planes, 1] if planes else stored_sides(encoded)
 
 
-def pixel_sums(encoded: tf.Tensor, options: ImageOptions) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
+def pixel_sums(encoded: tf.Tensor, options: "Image") -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Sums the pixels of images, strings of shape [rows], at their final size, before encoding.
 
     Returns the number of pixels, int64 [rows]; the sum and the sum of squares by channel, int64 [rows, channels]. All
@@ -135,7 +142,7 @@ def pixel_sums(encoded: tf.Tensor, options: ImageOptions) -> tuple[tf.Tensor, tf
     channels = options.channels
 
     def sums(data: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-        pixels = tf.cast(resize(decode(data, options), options), tf.int64)
+        pixels = tf.cast(_pixels(data, options), tf.int64)
         count = tf.reduce_prod(tf.shape(pixels, tf.int64)[:2])
         return count, tf.reduce_sum(pixels, [0, 1]), tf.reduce_sum(pixels * pixels, [0, 1])
 
@@ -273,7 +280,7 @@ SIDE = 5  # digits of a side in a Netpbm's header
 HEADER = len("P6 00000 00000 255 ")
 
 
-def unencoded(pixels: tf.Tensor, from_jpeg: tf.Tensor, options: ImageOptions) -> tf.Tensor:
+def unencoded(pixels: tf.Tensor, from_jpeg: tf.Tensor, options: "Image") -> tf.Tensor:
     """Encodes an image, uint8 [height, width, channels], as `store` says, with JPEGs as Netpbm: a string scalar.
 
     Shapes are static for `raw`; `from_jpeg`, for `auto`, is `was_jpeg` of the source.
@@ -287,7 +294,7 @@ def unencoded(pixels: tf.Tensor, from_jpeg: tf.Tensor, options: ImageOptions) ->
     return ways[options.store]()
 
 
-def as_jpeg(images: tf.Tensor, options: ImageOptions) -> tf.Tensor:
+def as_jpeg(images: tf.Tensor, options: "Image") -> tf.Tensor:
     """Encodes `unencoded` images, strings of shape [rows], from Netpbm; returns others unchanged."""
 
     def encode(image: tf.Tensor) -> tf.Tensor:
@@ -297,23 +304,23 @@ def as_jpeg(images: tf.Tensor, options: ImageOptions) -> tf.Tensor:
     return tf.map_fn(encode, images, fn_output_signature=tf.TensorSpec([], tf.string), parallel_iterations=1)
 
 
-def _format(options: ImageOptions) -> bytes:
+def _format(options: "Image") -> bytes:
     return b"P6 " if options.channels == 3 else b"P5 "
 
 
-def _to_netpbm(pixels: tf.Tensor, options: ImageOptions) -> tf.Tensor:
+def _to_netpbm(pixels: tf.Tensor, options: "Image") -> tf.Tensor:
     """Returns a header of constant length and the pixels' bytes (netpbm's PPM and PGM, 8 bits)."""
     height, width = (tf.strings.as_string(tf.shape(pixels)[axis], width=SIDE, fill="0") for axis in (0, 1))
     return tf.strings.join([_format(options), width, " ", height, " 255 ", _to_raw(pixels)])
 
 
-def _of_netpbm(image: tf.Tensor, options: ImageOptions) -> tf.Tensor:
+def _of_netpbm(image: tf.Tensor, options: "Image") -> tf.Tensor:
     width, height = (tf.strings.to_number(tf.strings.substr(image, at, SIDE), tf.int32) for at in (3, 4 + SIDE))
     pixels = tf.io.decode_raw(tf.strings.substr(image, HEADER, tf.strings.length(image)), tf.uint8)
     return tf.reshape(pixels, tf.stack([height, width, options.channels]))
 
 
-def _to_jpeg(pixels: tf.Tensor, options: ImageOptions) -> tf.Tensor:
+def _to_jpeg(pixels: tf.Tensor, options: "Image") -> tf.Tensor:
     return tf.io.encode_jpeg(
         pixels,
         format="rgb" if options.channels == 3 else "grayscale",

@@ -1,17 +1,21 @@
 """The graph of a kind, and of lists of its values: raw to stored, then stored to model-ready.
 
 `prepare` returns the values to learn from, for a look at the rows, and a function that makes the stored tensors from
-the learned statistics; `features` makes them model-ready. `transforms.contract.kinds` has the options and descriptions.
+the learned statistics; `features` makes them model-ready. `pipeline.spec.features` has the options,
+`transforms.contract.kinds` the descriptions.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.kinds.base import FeatureOptions, Padded
+from recordmill.transforms.contract.kinds.base import NOTHING, Learned, Padded
 from recordmill.transforms.contract.stored import UNENCODED
+
+if TYPE_CHECKING:
+    from recordmill.pipeline.spec.features.feature import Feature
 
 Stored: TypeAlias = tf.Tensor | tf.RaggedTensor
 Parts = Mapping[str, Stored]  # tensors by part
@@ -53,7 +57,8 @@ class Context:
     columns: Mapping[str, Stored] = field(default_factory=dict)
     """Raw columns by feature: shape [rows], or ragged [rows, None]."""
     prepared: Mapping[str, Prepared] = field(default_factory=dict)  # features prepared so far; images come first
-    options: Mapping[str, FeatureOptions] = field(default_factory=dict)  # options of all features, by feature
+    options: Mapping[str, "Feature"] = field(default_factory=dict)  # options of all features, by feature
+    learned: Learned = NOTHING  # for the feature itself
 
 
 class Kind(NamedTuple):
@@ -74,7 +79,7 @@ def each(prepare: Callable[[Any, Any, Context], Prepared]) -> Callable[[Any, Any
 
     def prepare_lists(options: Any, column: tf.RaggedTensor, context: Context) -> Prepared:
         kept = cut(options.max_length, column)
-        values = prepare(replace(options, optional=False), kept.flat_values, context)
+        values = prepare(options.model_copy(update={"optional": False}), kept.flat_values, context)
 
         def store(statistics: Statistics) -> Parts:
             parts = values.store(statistics)

@@ -5,11 +5,15 @@ number is NaN; statistics skip it. Statistics of lists cover all their numbers.
 """
 
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.kinds.number import SCALED_BY, SMALLEST, NumberOptions
+from recordmill.transforms.contract.kinds.values import SMALLEST
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
+
+if TYPE_CHECKING:
+    from recordmill.pipeline.spec.features.values import Number, ScaledFeature
 
 LN2_HIGH = 6.93147180369123816490e-01  # its last bits are zeros, for exact products with an exponent
 LN2_LOW = 1.90821492927058770002e-10
@@ -52,7 +56,7 @@ def log1p(x: tf.Tensor) -> tf.Tensor:
 TRANSFORMS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {"log": log, "log1p": log1p}
 
 
-def prepare(options: NumberOptions, column: tf.Tensor, context: Context) -> Prepared:
+def prepare(options: "Number", column: tf.Tensor, context: Context) -> Prepared:
     """Stores a float32 or an int64 bucket id; with `indicator` also the part `missing`, int64 1 or 0."""
     values = transformed(options, column)
     known = ~tf.math.is_nan(column) if options.optional else None
@@ -64,22 +68,12 @@ def prepare(options: NumberOptions, column: tf.Tensor, context: Context) -> Prep
         stored = {"": normalized(options, exact, statistics)}
         return stored | {"missing": tf.cast(~known, tf.int64)} if options.indicator else stored
 
-    if not options.is_learned:
+    if not options.learns:
         return Prepared(store)
     return Prepared(store, values=lambda: values if known is None else tf.boolean_mask(values, known))
 
 
-def used_statistics(options: NumberOptions) -> tuple[str, ...]:
-    """Names the learned statistics that determine the stored values, as in `dataset.json`."""
-    imputed = (str(options.impute),) if options.optional and options.impute in ("mean", "median") else ()
-    if options.boundaries is not None:
-        return imputed
-    if options.quantiles is not None:
-        return ("boundaries", *imputed)
-    return tuple(dict.fromkeys([*SCALED_BY[options.normalize], *imputed]))
-
-
-def transformed(options: NumberOptions, values: tf.Tensor) -> tf.Tensor:
+def transformed(options: "ScaledFeature", values: tf.Tensor) -> tf.Tensor:
     """Clips and transforms float32 values of any shape to float32; values below `SMALLEST` become 0."""
     values = tf.where(tf.abs(values) < SMALLEST, values * 0, values)
     low, high = options.clip or (None, None)
@@ -92,7 +86,7 @@ def transformed(options: NumberOptions, values: tf.Tensor) -> tf.Tensor:
     return tf.cast(TRANSFORMS[options.transform](tf.cast(values, tf.float64)), tf.float32)
 
 
-def normalized(options: NumberOptions, values: tf.Tensor, statistics: Statistics) -> tf.Tensor:
+def normalized(options: "ScaledFeature", values: tf.Tensor, statistics: Statistics) -> tf.Tensor:
     """Makes the stored float32 or int64 values from transformed ones, float32 or float64 without NaN."""
     if options.boundaries is not None:
         return _bucket(values, tf.constant(options.boundaries, tf.float32))
@@ -111,9 +105,9 @@ def _bucket(values: tf.Tensor, boundaries: tf.Tensor) -> tf.Tensor:
     return tf.searchsorted(boundaries, tf.cast(values, tf.float32), side="right", out_type=tf.int64)
 
 
-def _imputed(options: NumberOptions, statistics: Statistics) -> tf.Tensor:
+def _imputed(options: "ScaledFeature", statistics: Statistics) -> tf.Tensor:
     """Returns the replacement of a missing number, after the transform: a float64 scalar."""
-    impute = options.impute
+    impute = options.imputed
     if impute == "mean":
         return statistics.mean
     if impute == "median":

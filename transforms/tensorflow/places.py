@@ -12,38 +12,41 @@ the row has no image.
 """
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from recordmill.transforms.contract.image_rules import mirrored, placement, upright
-from recordmill.transforms.contract.kinds.boxes import BoxesOptions, PlacesDescription, PlacesOptions
-from recordmill.transforms.contract.kinds.image import ImageOptions, PixelOptions
-from recordmill.transforms.contract.kinds.keypoints import NUMBERS, VISIBLE, KeypointsOptions
+from recordmill.transforms.contract.kinds.image import PixelOptions
+from recordmill.transforms.contract.kinds.places import POINT_NUMBERS, VISIBLE, PlacesDescription
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics, cut, padded
 
+if TYPE_CHECKING:
+    from recordmill.pipeline.spec.features.places import Boxes, Keypoints, Places
+
+Move = Callable[[Any, PixelOptions, tf.Tensor, tf.Tensor], tf.Tensor]
 LEAST = 2.0**-100  # smaller numbers become 0, as TensorFlow may flush those below 2**-126
 
 
-def prepare(options: PlacesOptions, column: tf.RaggedTensor, context: Context) -> Prepared:
+def prepare(move: Move, options: "Places", column: tf.RaggedTensor, context: Context) -> Prepared:
     """Stores objects, float32 numbers, ragged [rows, None], `max_length` at most; prepare their image first."""
     numbers, limit = options.numbers_of_object, options.max_length
-    move: Any = moved_keypoints if isinstance(options, KeypointsOptions) else moved_boxes
     kept = cut(limit and numbers * limit, column)
-    geometry, image = context.prepared[options.image].geometry, context.options[options.image]
-    assert isinstance(image, ImageOptions)  # noqa: S101 - the spec's check
+    image: Any = context.options[options.image]
+    geometry = context.prepared[options.image].geometry
     assert geometry is not None  # noqa: S101 - as all images have
 
     def store(_: Statistics) -> Parts:
         sources = tf.gather(geometry(), kept.value_rowids()[::numbers])
-        objects = move(options, image, tf.reshape(kept.flat_values, [-1, numbers]), sources)
+        objects = move(options, image.pixel_options, tf.reshape(kept.flat_values, [-1, numbers]), sources)
         splits = kept.row_splits // numbers * objects.shape[1]
         return {"": tf.RaggedTensor.from_row_splits(tf.reshape(objects, [-1]), splits, validate=False)}
 
     return Prepared(store)
 
 
-def moved_boxes(options: BoxesOptions, image: PixelOptions, boxes: tf.Tensor, sources: tf.Tensor) -> tf.Tensor:
+def moved_boxes(options: "Boxes", image: PixelOptions, boxes: tf.Tensor, sources: tf.Tensor) -> tf.Tensor:
     """Moves boxes as their images are cut, scaled and laid on the background.
 
     `boxes` are of any float type, [boxes, 4], as `order`, `unit` and `oriented` define them; `sources` are the height,
@@ -68,9 +71,7 @@ def _corners(order: str, boxes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     return first, tf.maximum(first, end)
 
 
-def moved_keypoints(
-    options: KeypointsOptions, image: PixelOptions, objects: tf.Tensor, sources: tf.Tensor
-) -> tf.Tensor:
+def moved_keypoints(options: "Keypoints", image: PixelOptions, objects: tf.Tensor, sources: tf.Tensor) -> tf.Tensor:
     """Moves key points as their images are cut, scaled and laid on the background.
 
     `objects` have `x, y`, or `x, y, visibility`, of each point: floats [objects, count * numbers]; `sources` are as in
@@ -79,15 +80,15 @@ def moved_keypoints(
     points = tf.reshape(tf.cast(objects, tf.float64), [-1, options.numbers])
     sources = tf.repeat(sources, options.count, axis=0)
     sides, turn = sources[:, :2], sources[:, 2]
-    visibility = points[:, 2:] if options.numbers == NUMBERS else tf.fill([tf.shape(points)[0], 1], VISIBLE)
+    visibility = points[:, 2:] if options.numbers == POINT_NUMBERS else tf.fill([tf.shape(points)[0], 1], VISIBLE)
     places, is_inside = _placed(_upright_points(options, tf.reverse(points[:, :2], [1]), sides, turn), sides, image)
     is_point = (is_inside & tf.reduce_all(sides > 0, 1))[:, tf.newaxis] & (visibility > 0)
     stored = tf.concat([places, tf.cast(visibility, tf.float64)], 1)
     stored = tf.where(is_point & (stored >= LEAST), stored, tf.zeros_like(stored))
-    return tf.cast(tf.reshape(stored, [-1, options.count * NUMBERS]), tf.float32)
+    return tf.cast(tf.reshape(stored, [-1, options.count * POINT_NUMBERS]), tf.float32)
 
 
-def _upright_points(options: PlacesOptions, points: tf.Tensor, sides: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
+def _upright_points(options: "Places", points: tf.Tensor, sides: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
     """Returns points y, x, [points, 2], in pixels of their upright images of height and width `sides`."""
     in_file = options.oriented == "file"
     if options.unit == "relative":

@@ -8,26 +8,30 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.kinds.chat import LOSS_MASK, ChatOptions
-from recordmill.transforms.contract.kinds.pair import TYPES, PairOptions
 from recordmill.transforms.contract.kinds.text import (
-    MODEL_TOKENIZERS,
+    LOSS_MASK,
+    TYPES,
     WINDOW_PARTS,
     SpecialIds,
     TextDescription,
-    TextOptions,
     TextsDescription,
-    TextsOptions,
+    TokenLabelsDescription,
 )
-from recordmill.transforms.contract.kinds.token_labels import TokenLabelsDescription, TokenLabelsOptions
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics, Stored, cut
 from recordmill.transforms.tensorflow.tokenizers import clean, tokenize
 
+if TYPE_CHECKING:
+    from recordmill.pipeline.spec.features.chat import Chat
+    from recordmill.pipeline.spec.features.pair import Pair
+    from recordmill.pipeline.spec.features.text import Texts, Tokenized
+    from recordmill.pipeline.spec.features.token_labels import TokenLabels
 
-def prepare(options: TextOptions, column: tf.Tensor, context: Context) -> Prepared:
+
+def prepare(options: "Tokenized", column: tf.Tensor, context: Context) -> Prepared:
     """Learns the tokens' vocabulary; stores int64 ids, ragged, cut at `max_length`.
 
     The part `length` counts ids before the cut. A missing text is `""`. A library's tokenizer gives the ids, ragged
@@ -35,39 +39,39 @@ def prepare(options: TextOptions, column: tf.Tensor, context: Context) -> Prepar
     """
     if options.in_library:
         return Prepared(lambda _: _with_lengths(tf.identity(column), options))
-    tokens = tokenize(clean(column, options), options)
+    tokens, special = tokenize(clean(column, options), options, context.learned), options.special(context.learned)
     if not options.has_vocabulary:
-        return Prepared(lambda _: _stored(tokens, options, partial(_own_ids, options)))
+        return Prepared(lambda _: _stored(tokens, options, special, partial(_own_ids, options, special)))
 
     def store(statistics: Statistics) -> Parts:
         assert statistics.lookup is not None  # noqa: S101 - the analysis gives every vocabulary
-        return _stored(tokens, options, partial(_vocabulary_ids, options, statistics.lookup))
+        return _stored(tokens, options, special, partial(_vocabulary_ids, options, special, statistics.lookup))
 
-    return Prepared(store, tokens=(lambda: tokens.flat_values) if options.counts_words else None)
+    return Prepared(store, tokens=(lambda: tokens.flat_values) if options.learns else None)
 
 
-def prepare_chats(options: ChatOptions, column: tf.RaggedTensor, context: Context) -> Prepared:
+def prepare_chats(options: "Chat", column: tf.RaggedTensor, context: Context) -> Prepared:
     """Stores a chat's ids, ragged [rows, None], and a mask of zeros: a step before the graph makes both."""
     return Prepared(
         lambda _: {"": tf.identity(column), LOSS_MASK: column.with_flat_values(tf.zeros_like(column.flat_values))}
     )
 
 
-def prepare_pairs(options: PairOptions, column: tf.RaggedTensor, context: Context) -> Prepared:
+def prepare_pairs(options: "Pair", column: tf.RaggedTensor, context: Context) -> Prepared:
     """Stores a pair's ids, ragged [rows, None], and for each its type: the first separator ends the first text."""
-    of_row, (before, _, between, _, after) = column.value_rowids(), map(len, options.types)
+    of_row, (before, _, between, _, after) = column.value_rowids(), map(len, context.learned.types)
     place = tf.range(tf.size(of_row, tf.int64)) - tf.gather(column.row_starts(), of_row)
     left = tf.gather(column.row_lengths(), of_row) - place - 1
-    separators = tf.where(column.flat_values == options.separator_id, place, tf.int64.max)
+    separators = tf.where(column.flat_values == context.learned.separator_id, place, tf.int64.max)
     since = place - tf.gather(tf.math.segment_min(separators, of_row), of_row)
     more = tf.where((since < between) | (left >= after), tf.minimum(since, between), between + after - left)
     at = tf.where(since < 0, tf.minimum(place, before), before + 1 + more)
-    types = tf.gather([*chain.from_iterable(options.types)], at)
+    types = tf.gather([*chain.from_iterable(context.learned.types)], at)
     types = column.with_flat_values(tf.cast(types, tf.int64))
     return Prepared(lambda _: {"": tf.identity(column), TYPES: types})
 
 
-def prepare_labels(options: TokenLabelsOptions, column: None, context: Context) -> Prepared:
+def prepare_labels(options: "TokenLabels", column: None, context: Context) -> Prepared:
     """Stores the number to ignore for each of the text's ids, ragged [rows, None]: a step before the graph labels."""
     ids = context.columns[options.text]
     ignored = tf.fill(tf.shape(ids.flat_values), tf.constant(options.ignore, tf.int64))
@@ -75,10 +79,10 @@ def prepare_labels(options: TokenLabelsOptions, column: None, context: Context) 
 
 
 def _vocabulary_ids(
-    options: TextOptions, lookup: Callable[[tf.Tensor, int], tf.Tensor], tokens: tf.Tensor
+    options: "Tokenized", special: SpecialIds, lookup: Callable[[tf.Tensor, int], tf.Tensor], tokens: tf.Tensor
 ) -> tf.Tensor:
     """Returns tokens' ids by vocabulary index; several unknown ids are chosen by hash."""
-    special, buckets = options.special, options.oov_buckets
+    buckets = options.oov_buckets
     assert special.unknown is not None  # noqa: S101 - a vocabulary always has one
     if buckets == 1:
         return lookup(tokens, special.unknown - special.first) + special.first
@@ -86,13 +90,13 @@ def _vocabulary_ids(
     return tf.where(indices < 0, _hashed(tokens, buckets) + special.unknown, indices + special.first)
 
 
-def _own_ids(options: TextOptions, tokens: tf.Tensor) -> tf.Tensor:
+def _own_ids(options: "Tokenized", special: SpecialIds, tokens: tf.Tensor) -> tf.Tensor:
     """Returns the ids of tokens without a vocabulary: a model's, hashes, or bytes."""
-    if options.tokenizer in MODEL_TOKENIZERS:
+    if options.needs_model:
         return tokens
     if options.hash_buckets is not None:
         tokens = _hashed(tokens, options.hash_buckets)
-    return tokens + options.special.first
+    return tokens + special.first
 
 
 def _hashed(tokens: tf.Tensor, buckets: int) -> tf.Tensor:
@@ -100,8 +104,9 @@ def _hashed(tokens: tf.Tensor, buckets: int) -> tf.Tensor:
     return tf.strings.to_hash_bucket_fast(tokens, buckets)
 
 
-def _stored(tokens: tf.RaggedTensor, options: TextOptions, ids_of: Callable[[tf.Tensor], tf.Tensor]) -> Parts:
-    special = options.special
+def _stored(
+    tokens: tf.RaggedTensor, options: "Tokenized", special: SpecialIds, ids_of: Callable[[tf.Tensor], tf.Tensor]
+) -> Parts:
     kept = tokens
     if options.max_length is not None:
         limit = options.max_length - special.added
@@ -111,11 +116,11 @@ def _stored(tokens: tf.RaggedTensor, options: TextOptions, ids_of: Callable[[tf.
     return stored | {"length": tokens.row_lengths() + special.added} if "length" in stored else stored
 
 
-def _with_lengths(ids: tf.RaggedTensor, options: TextOptions) -> dict[str, Stored]:
+def _with_lengths(ids: tf.RaggedTensor, options: "Tokenized") -> dict[str, Stored]:
     """Returns ids, and each text's length if it is wanted; with windows, the zeros of a single one."""
     lengths = ids.row_lengths()
-    windows = {} if options.window is None else dict.fromkeys(WINDOW_PARTS, tf.zeros_like(lengths))
-    return {"": ids, **windows} | ({"length": lengths} if options.keep_length else {})
+    windows = {} if options.windows is None else dict.fromkeys(WINDOW_PARTS, tf.zeros_like(lengths))
+    return {"": ids, **windows} | ({"length": lengths} if "length" in options.library_parts else {})
 
 
 def _one_text(ids: tf.RaggedTensor) -> tf.RaggedTensor:
@@ -177,7 +182,7 @@ def _inside(lengths: tf.RaggedTensor) -> Parts:
     }
 
 
-def prepare_texts(options: TextsOptions, column: tf.RaggedTensor, context: Context) -> Prepared:
+def prepare_texts(options: "Texts", column: tf.RaggedTensor, context: Context) -> Prepared:
     """Prepares the first `max_texts` texts of each row, ragged [rows, None]; missing lists become empty.
 
     Stores the concatenated ids of a row's texts, and the length of each text as the part `lengths`. A library's

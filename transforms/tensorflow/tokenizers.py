@@ -6,10 +6,14 @@ marks for vowels in Indic and Arabic scripts.
 
 from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.kinds.text import TextOptions
+from recordmill.transforms.contract.kinds.base import NOTHING, Learned
+
+if TYPE_CHECKING:
+    from recordmill.pipeline.spec.features.text import Tokenized
 
 WHITE_SPACE = r"[\p{Z}\x{9}-\x{d}\x{85}]+"  # runs of Unicode white space; RE2's own `\s` is ASCII only
 
@@ -28,7 +32,7 @@ BEFORE_LOWER = ((MARK, MARK + "1"), (r"\x00", MARK + "0"), *zip("İĮÌÍĨ", ("
 AFTER_LOWER = ((MARK + "0", b"\0"), (MARK + "1", MARK))
 
 
-def clean(text: tf.Tensor, options: TextOptions) -> tf.Tensor:
+def clean(text: tf.Tensor, options: "Tokenized") -> tf.Tensor:
     """Normalizes UTF-8 texts of any shape by `normalize` and `case`; empty texts stay empty.
 
     `fold` is Unicode's NFKC_Casefold, which also normalizes. `lower` keeps the form.
@@ -98,15 +102,15 @@ def wordpiece_words(text: tf.Tensor) -> tf.RaggedTensor:
     return whitespace(tf.strings.regex_replace(text, ALONE, r" \1 "))
 
 
-def wordpiece(text: tf.Tensor, options: TextOptions) -> tf.RaggedTensor:
+def wordpiece(text: tf.Tensor, options: "Tokenized", learned: Learned) -> tf.RaggedTensor:
     """WordPiece (Song et al. 2021): the longest piece first; int64 ids are lines of the pieces' file."""
-    pieces = _model(options).decode().removesuffix("\n").split("\n")
+    pieces = _model(learned).decode().removesuffix("\n").split("\n")
     tokenizer = text_ops().FastWordpieceTokenizer(
         vocab=pieces,
         suffix_indicator="##",
         max_bytes_per_word=MAX_WORD_BYTES,
         token_out_type=tf.int64,
-        unknown_token=pieces[options.special.unknown or 0],
+        unknown_token=pieces[options.special(learned).unknown or 0],
         no_pretokenization=True,
     )
     row_words = wordpiece_words(text)
@@ -115,14 +119,14 @@ def wordpiece(text: tf.Tensor, options: TextOptions) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_row_splits(ids.flat_values, splits, validate=False)
 
 
-def _model(options: TextOptions) -> bytes:
-    assert options.model_bytes is not None  # noqa: S101 - trained or read before the graph is made
-    return options.model_bytes
+def _model(learned: Learned) -> bytes:
+    assert learned.model is not None  # noqa: S101 - trained or read before the graph is made
+    return learned.model
 
 
-def sentencepiece(text: tf.Tensor, options: TextOptions) -> tf.RaggedTensor:
+def sentencepiece(text: tf.Tensor, options: "Tokenized", learned: Learned) -> tf.RaggedTensor:
     """SentencePiece: the model's ids, int64. The build trains its models on single spaces."""
-    tokenizer = text_ops().SentencepieceTokenizer(model=_model(options), out_type=tf.int32)
+    tokenizer = text_ops().SentencepieceTokenizer(model=_model(learned), out_type=tf.int32)
     return tf.cast(tokenizer.tokenize(text if options.model else single_spaces(text)), tf.int64)
 
 
@@ -132,7 +136,7 @@ WORDS: Mapping[str, Callable[[tf.Tensor], tf.RaggedTensor]] = {
     "characters": characters,
     "bytes": bytes_of,
 }
-MODELS: Mapping[str, Callable[[tf.Tensor, TextOptions], tf.RaggedTensor]] = {
+MODELS: Mapping[str, Callable[[tf.Tensor, "Tokenized", Learned], tf.RaggedTensor]] = {
     "wordpiece": wordpiece,
     "sentencepiece": sentencepiece,
 }
@@ -143,13 +147,13 @@ LEARNS_FROM: Mapping[str, Callable[[tf.Tensor], tf.RaggedTensor]] = {
 """Splits texts into the words to train a model on."""
 
 
-def tokenize(text: tf.Tensor, options: TextOptions) -> tf.RaggedTensor:
+def tokenize(text: tf.Tensor, options: "Tokenized", learned: Learned = NOTHING) -> tf.RaggedTensor:
     """Splits cleaned texts, shape [rows], into tokens: strings, or int64 ids.
 
     An empty text gives an empty row, unless a given model has other rules.
     """
     if options.tokenizer in MODELS:
-        return MODELS[options.tokenizer](text, options)
+        return MODELS[options.tokenizer](text, options, learned)
     tokens = WORDS[options.tokenizer](text)
     widths = tuple(options.ngrams)
     return tokens if widths == (1,) else tf.strings.ngrams(tokens, widths, separator=" ")

@@ -15,31 +15,32 @@ shape [rows]. A list feature takes the concatenated values of all rows, and the 
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 import tensorflow_transform as tft
 from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
 
-from recordmill.transforms.contract.kinds.base import FeatureOptions, argument_name
-from recordmill.transforms.contract.kinds.image import ImageOptions
-from recordmill.transforms.contract.kinds.number import NumberOptions
-from recordmill.transforms.contract.kinds.text import vocabulary_owner
+from recordmill.transforms.contract.kinds.base import NOTHING, Learned, argument_name
 from recordmill.transforms.contract.stored import LENGTHS, UNENCODED, part_name
 from recordmill.transforms.tensorflow.features import KINDS, Features, model_features
 from recordmill.transforms.tensorflow.kind import Context, Prepared, Statistics, Stored
-from recordmill.transforms.tensorflow.number import used_statistics
+
+if TYPE_CHECKING:
+    from recordmill.pipeline.spec.features.feature import Feature
 
 
 @dataclass(frozen=True)
 class Preprocessing:
     """The function for tf.Transform."""
 
-    features: Mapping[str, FeatureOptions]
-    """Options by feature (`Spec.options()`), with words, classes and models filled in."""
+    features: Mapping[str, "Feature"]
+    """Options by feature (`Spec.resolved_features`)."""
+    learned: Mapping[str, Learned] = field(default_factory=dict)
+    """Words, classes and models, by feature."""
     vocabularies: Mapping[str, str] = field(default_factory=dict)
     """Paths of vocabularies, one word a line, by owning feature."""
     statistics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -52,9 +53,9 @@ class Preprocessing:
         prepared: dict[str, Prepared] = {}
         columns = {name: inputs[name] for name in self.features if name in inputs}
         context = Context(columns, prepared, self.features)
-        for name in sorted(self.features, key=lambda name: not isinstance(self.features[name], ImageOptions)):
-            options = self.features[name]
-            prepared[name] = KINDS[options.kind].prepare(options, inputs.get(name), context)
+        for name in sorted(self.features, key=lambda name: not self.features[name].is_image):
+            own = replace(context, learned=self.learned.get(name, NOTHING))
+            prepared[name] = KINDS[self.features[name].kind].prepare(self.features[name], inputs.get(name), own)
         stored = {
             part_name(name, part): tensor
             for name in self.features
@@ -65,12 +66,11 @@ class Preprocessing:
         return self.own(columns, {name: tensor for name, tensor in stored.items() if not name.endswith(UNENCODED)})
 
     def _given(self, name: str) -> Statistics:
-        owner = vocabulary_owner(name, self.features[name])
+        owner = self.features[name].owner(name)
         if owner in self.vocabularies:
             return Statistics(lookup=partial(_lookup, self.vocabularies[owner], f"{name}_vocabulary"))
-        options, learned = self.features[name], self.statistics.get(name, {})
-        used = used_statistics(options) if isinstance(options, NumberOptions) else ()
-        return number_statistics({key: learned[key] for key in used if key in learned})
+        found = self.statistics.get(name, {})
+        return number_statistics({key: found[key] for key in self.features[name].used_statistics if key in found})
 
 
 def _lookup(path: str, name: str, words: tf.Tensor, unknown: int) -> tf.Tensor:

@@ -31,10 +31,10 @@ from recordmill.pipeline.dataset.paths import attempt_name, path_within
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.graphs import MODEL_FILE, UnsafeGraphError, check_model
 from recordmill.pipeline.spec.features.category import read_classes
-from recordmill.transforms.contract.kinds import base, number
-from recordmill.transforms.contract.kinds.chat import ChatOptions
-from recordmill.transforms.contract.kinds.text import TextOptions
-from recordmill.transforms.tensorflow.number import used_statistics
+from recordmill.pipeline.spec.features.chat import Chat
+from recordmill.pipeline.spec.features.text import Tokenized
+from recordmill.pipeline.spec.features.text_ids import TextIds
+from recordmill.transforms.contract.kinds.base import Learned
 from recordmill.transforms.tensorflow.transform_graph import Preprocessing
 
 ANALYZED = "reports/analyzed"  # the report of the user's own analyzers: the export's name
@@ -51,32 +51,30 @@ class LearnedAnalysis:
     drift: dict[str, Drift] = field(default_factory=dict)
 
 
-def complete_options(
-    planned: PlannedBuild, models: Mapping[str, bytes] | None = None
-) -> dict[str, base.FeatureOptions]:
-    """Returns all features' options by name, with trained `models` by owner. Raises: UserError: a file is invalid."""
-    return {
-        name: _complete_text(planned, name, options, models or {}) if isinstance(options, TextOptions) else options
-        for name, options in planned.features.items()
-    }
+def complete(planned: PlannedBuild, models: Mapping[str, bytes] | None = None) -> PlannedBuild:
+    """Returns the build with all words and models, trained `models` by owner. Raises: UserError: a file is invalid."""
+    learned = {name: _complete(planned, name, text, models or {}) for name, text in planned.texts().items()}
+    return replace(planned, learned={**planned.learned, **learned})
 
 
-def _complete_text(planned: PlannedBuild, name: str, options: TextOptions, models: Mapping[str, bytes]) -> TextOptions:
+def _complete(planned: PlannedBuild, name: str, text: TextIds, models: Mapping[str, bytes]) -> Learned:
+    known = planned.learned[name]
     if name in planned.models:
         owner = planned.models[name]
         given = planned.texts()[owner]
         if given.model is None and owner not in models:
-            return options
-        if isinstance(options, ChatOptions):
-            given = options = with_template(options, partial(_read, planned))
+            return known
+        if isinstance(text, Chat):
+            known = with_template(text, partial(_read, planned))
         data = models[owner] if given.model is None else _read(planned, given.model)
-        return read_model(data, given, given.model or owner).complete(options)
-    if isinstance(options.vocabulary, str):
+        model = read_model(data, given, given.model or owner, padding=known.padding)
+        return replace(known, model=model.data, special=model.special, **model.of_pairs)
+    if isinstance(text, Tokenized) and isinstance(text.vocabulary, str):
         try:
-            return replace(options, words=read_classes(options.vocabulary))
+            return replace(known, words=read_classes(text.vocabulary))
         except ValueError as error:
             raise UserError(str(error)) from None
-    return options
+    return known
 
 
 def _read(planned: PlannedBuild, path: str) -> bytes:
@@ -102,7 +100,7 @@ def make_preprocessing(context: PlannedBuild, found: LearnedAnalysis, folder: st
     own = None
     if context.preprocessing:
         own = OwnPreprocessing(context.preprocessing, context.schema.label, context.user_code, context.workspace)
-    return Preprocessing(context.features, paths, found.statistics, own)
+    return Preprocessing(context.features, context.learned, paths, found.statistics, own)
 
 
 def make_graph(context: PlannedBuild, preprocessing: Preprocessing) -> str:
@@ -211,7 +209,7 @@ def learned_changes(planned: PlannedBuild, live: LiveAnalysis, found: LearnedAna
             yield f"{name}.tokenizer: retrained"
     for name, options in planned.features.items():
         before, now = live.statistics.get(name, {}), found.statistics.get(name, {})
-        for key in used_statistics(options) if isinstance(options, number.NumberOptions) else ():
+        for key in options.used_statistics:
             if before.get(key) != now.get(key):
                 yield f"{name}.{key}: {before.get(key)} → {now.get(key)}"
 

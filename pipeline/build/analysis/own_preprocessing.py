@@ -111,7 +111,7 @@ def tensor_config(planned: PlannedBuild) -> tensor_adapter.TensorAdapterConfig:
 def analysis_batches(planned: PlannedBuild, analyzed: Collection[str], rows: pa.Table) -> Iterator[pa.RecordBatch]:
     """Yields batches of keyed rows of the train split; fills only the `analyzed` columns."""
     looked = {name: planned.features[name] for name in analyzed}
-    form, encoder = schema(planned), RowEncoder(looked, planned.schema.named)
+    form, encoder = schema(planned), RowEncoder(looked, planned.learned, planned.schema.named)
     for start in range(0, rows.num_rows, BATCH):
         batch = encoder.good(rows.slice(start, BATCH))
         columns = [

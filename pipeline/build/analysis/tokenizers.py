@@ -6,7 +6,7 @@ Trained models have the ids of any text: 0 pads, 1 is unknown, then begin and en
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -19,9 +19,9 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.kinds.chat import ChatOptions
-from recordmill.transforms.contract.kinds.pair import PairOptions
-from recordmill.transforms.contract.kinds.text import SpecialIds, TextOptions, TextsOptions
+from recordmill.pipeline.spec.features.text import Texts, Tokenized
+from recordmill.pipeline.spec.features.text_ids import TextIds
+from recordmill.transforms.contract.kinds.text import SpecialIds
 from recordmill.transforms.numpy.tokenizers import PairTokenizer, open_tokenizer
 from recordmill.transforms.tensorflow.tokenizers import LEARNS_FROM, clean
 
@@ -46,12 +46,7 @@ class TokenizerModel:
     pieces: tuple[str, ...]  # by id
     special: SpecialIds
     joins: str | None = None  # the way from a library's pieces to a text
-    of_pairs: Mapping[str, Any] = field(default_factory=dict)  # options of pairs that the model tells
-
-    def complete(self, options: TextOptions) -> TextOptions:
-        """Returns a text's options with this model."""
-        found = replace(options, model_bytes=self.data, model_ids=self.special)
-        return replace(found, **self.of_pairs) if isinstance(found, PairOptions) else found
+    of_pairs: Mapping[str, Any] = field(default_factory=dict)  # fields of `Learned` that it tells of pairs
 
     def statistics(self, owner: str) -> dict[str, Any]:
         """Returns the statistics for `Text.describe`; the model is named after the feature `owner`."""
@@ -70,20 +65,25 @@ class TokenizerModel:
         return {paths["model"]: self.data, paths["vocabulary"]: "".join(lines).encode()}
 
 
-def read_model(data: bytes, options: TextOptions, where: str = "the model") -> TokenizerModel:
-    """Reads a feature's model, named `where` in messages. Raises: UserError: it is invalid or lacks a needed piece."""
+def read_model(data: bytes, options: TextIds, where: str = "the model", padding: str | None = None) -> TokenizerModel:
+    """Reads a feature's model, named `where` in messages; the piece `padding` pads, if there is one.
+
+    Raises: UserError: it is invalid or lacks a needed piece.
+    """
     read = READERS[options.tokenizer](data, options, where)
+    if padding in read.pieces:
+        read = replace(read, special=replace(read.special, padding=read.pieces.index(padding)))
     has_padding = read.special.padding < len(read.pieces)
     return read if has_padding else replace(read, pieces=(*read.pieces, SPECIAL_PIECES["padding"]))
 
 
 def tokenizer(context: PlannedBuild, owner: str) -> TokenizerModel:
     """Reads the build's model named after this feature."""
-    options = context.texts()[owner]
-    return read_model(options.model_bytes or b"", options)
+    learned = context.learned[owner]
+    return read_model(learned.model or b"", context.texts()[owner], padding=learned.padding)
 
 
-def _read_wordpiece(data: bytes, options: TextOptions, where: str) -> TokenizerModel:
+def _read_wordpiece(data: bytes, options: Tokenized, where: str) -> TokenizerModel:
     try:
         text = data.decode("utf-8-sig").replace("\r\n", "\n").removesuffix("\n")
     except UnicodeDecodeError as error:
@@ -104,7 +104,7 @@ def _read_wordpiece(data: bytes, options: TextOptions, where: str) -> TokenizerM
     )
 
 
-def _read_sentencepiece(data: bytes, options: TextOptions, where: str) -> TokenizerModel:
+def _read_sentencepiece(data: bytes, options: Tokenized, where: str) -> TokenizerModel:
     try:
         model = SentencePieceProcessor()
         model.LoadFromSerializedProto(data)
@@ -115,17 +115,13 @@ def _read_sentencepiece(data: bytes, options: TextOptions, where: str) -> Tokeni
     return TokenizerModel(data, SUFFIXES["sentencepiece"], pieces, _special(special, len(pieces), options, where))
 
 
-def _read_library(data: bytes, options: TextOptions, where: str) -> TokenizerModel:
-    read = open_tokenizer(data, options, where)
-    special, padding = read.special, options.padding if isinstance(options, ChatOptions) else None
-    pieces = read.pieces
-    if padding in pieces:
-        special = replace(special, padding=pieces.index(padding))
+def _read_library(data: bytes, options: TextIds, where: str) -> TokenizerModel:
+    read = open_tokenizer(data, options.tokenizer_options, where)
     of_pairs = {"separator_id": read.separator_id, "types": read.types} if isinstance(read, PairTokenizer) else {}
-    return TokenizerModel(data, SUFFIXES[options.tokenizer], pieces, special, read.joins, of_pairs)
+    return TokenizerModel(data, SUFFIXES[options.tokenizer], read.pieces, read.special, read.joins, of_pairs)
 
 
-READERS = {
+READERS: Mapping[str, Callable[[bytes, Any, str], TokenizerModel]] = {
     "wordpiece": _read_wordpiece,
     "sentencepiece": _read_sentencepiece,
     "huggingface": _read_library,
@@ -133,7 +129,7 @@ READERS = {
 }
 
 
-def _special(special: Mapping[str, int], size: int, options: TextOptions, where: str) -> SpecialIds:
+def _special(special: Mapping[str, int], size: int, options: Tokenized, where: str) -> SpecialIds:
     """Returns the special ids of a model (-1: missing); without a padding piece, the next free id pads."""
     asked = {name: special[name] for name in ("unknown", "begin", "end") if name == "unknown" or getattr(options, name)}
     for name, id_ in asked.items():
@@ -149,18 +145,18 @@ def _special(special: Mapping[str, int], size: int, options: TextOptions, where:
     )
 
 
-def training_words(texts: pa.Array, options: TextOptions) -> tf.Tensor:
+def training_words(texts: pa.Array, options: Tokenized) -> tf.Tensor:
     """Returns the words of texts for training: UTF-8, with repeats, string [words].
 
     Texts, or lists of texts, are strings or binary; leaves out missing ones, and list entries beyond `max_texts`.
     """
-    if isinstance(options, TextsOptions):
+    if isinstance(options, Texts):
         texts = pc.list_flatten(pc.list_slice(texts, 0, options.max_texts, return_fixed_size_list=False))
     present = tf.constant(texts.drop_null().to_pylist(), tf.string)
     return LEARNS_FROM[options.tokenizer](clean(present, options)).flat_values
 
 
-def train(counts: Mapping[bytes, int], options: TextOptions, name: str = "text") -> bytes:
+def train(counts: Mapping[bytes, int], options: Tokenized, name: str = "text") -> bytes:
     """Learns a SentencePiece model, or a file of WordPieces, one per line, from word counts of the train split.
 
     It has up to `vocabulary` pieces besides the special ones. `name` is the feature's, for messages.
@@ -174,13 +170,13 @@ def train(counts: Mapping[bytes, int], options: TextOptions, name: str = "text")
     return learn(frequent, options, f"features.{name}")
 
 
-def _sentencepiece(counts: Mapping[bytes, int], options: TextOptions, where: str) -> bytes:
+def _sentencepiece(counts: Mapping[bytes, int], options: Tokenized, where: str) -> bytes:
     """Trains SentencePiece (Kudo and Richardson 2018) by byte-pair merges or a unigram model (Kudo 2018)."""
     ids = ("pad", "unk", *(["bos"] if options.begin else []), *(["eos"] if options.end else []))
     return _learn(counts, options.model_type, _size(options), ids, where)
 
 
-def _wordpiece(counts: Mapping[bytes, int], options: TextOptions, where: str) -> bytes:
+def _wordpiece(counts: Mapping[bytes, int], options: Tokenized, where: str) -> bytes:
     """Trains WordPieces by byte-pair merges, as Hugging Face does; each letter is a piece in both forms."""
     size = _size(options)
     counts = {word: count for word, count in counts.items() if not re.search(NO_PIECE.encode(), word)}
@@ -195,7 +191,7 @@ def _wordpiece(counts: Mapping[bytes, int], options: TextOptions, where: str) ->
     return "".join(f"{piece}\n" for piece in [*special, *list(pieces)[:size]]).encode()
 
 
-def _size(options: TextOptions) -> int:
+def _size(options: Tokenized) -> int:
     assert isinstance(options.vocabulary, int)  # noqa: S101 - the spec's check: a trained model has a size
     return options.vocabulary
 

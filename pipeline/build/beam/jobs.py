@@ -111,14 +111,14 @@ def learn(
     workers do not reach the folder of its analyzers, or the live version is damaged. LearnedAnewError: the graph
     differs from that of the kept spans.
     """
-    given = replace(planned, features=graph.complete_options(planned))
+    given = graph.complete(planned)
     look = statistics_look(given, live)
     if look.summaries and live and live.spans and not (live.is_frozen or live.summaries):
         raise LearnedAnewError([f"{live.manifest.version} holds no summaries of its rows"])
     done = run_look(look, chunks, runner)
     is_frozen = live is not None and live.is_frozen
     found = kept(look, done, live, graph.frozen_models(given, live)) if live and is_frozen else learned(look, done)
-    context = replace(given, features=graph.complete_options(given, found.models))
+    context = graph.complete(given, found.models)
     if live is not None and not is_frozen:
         install_user_code(context)
         _check_kept(context, found, live)

@@ -23,17 +23,20 @@ from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.source_reader import Chunk, SourceReader
 from recordmill.pipeline.sources.user_code import UserCode
+from recordmill.pipeline.spec.features.category import NamedClasses
+from recordmill.pipeline.spec.features.feature import Feature
+from recordmill.pipeline.spec.features.image import Image
+from recordmill.pipeline.spec.features.mask import Mask, Masks
+from recordmill.pipeline.spec.features.text_ids import TextIds
 from recordmill.pipeline.spec.split_by import Duplicates, SplitBy
 from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.pipeline.versions.stores.base import OutputError, Store
 from recordmill.pipeline.versions.stores.local import LocalStore
-from recordmill.transforms.contract.kinds.base import FeatureOptions
-from recordmill.transforms.contract.kinds.category import NameOptions
-from recordmill.transforms.contract.kinds.image import ImageOptions
-from recordmill.transforms.contract.kinds.mask import MaskOptions
-from recordmill.transforms.contract.kinds.text import TextOptions, Window
+from recordmill.transforms.contract.kinds.base import Learned
+from recordmill.transforms.contract.kinds.text import Window
 
 ARROW_TYPES = {ColumnType.NUMBER: pa.float32(), ColumnType.INTEGER: pa.int64()}
+AnyImage = Image | Mask | Masks
 Strata = Mapping[str, Sequence[int]]
 """For each class, the upper bounds of the splits' hash ranges (`placement.split_bounds` makes those of all rows)."""
 IMAGE_BATCH = 32  # rows that go through the graph at once; constants, because a batch's bounds must not depend
@@ -126,8 +129,9 @@ class PlannedBuild:
     workspace: Store  # attempt's: `OUT/.building/<build key>/<run>` (`pipeline.build.attempt.attempts`)
     shards: Store  # folder of shards and indexes; it becomes the version's, or already is
     scratch: str  # a folder on the driver's disk, for the driver and local workers
-    features: Mapping[str, FeatureOptions]
-    """The features' options; with models, words and classes once the graph is made."""
+    features: Mapping[str, Feature]
+    learned: Mapping[str, Learned]
+    """By feature; with models and words once the graph is made."""
     analyzed: frozenset[str]  # features that the analysis reads
     schema: RowSchema
     layout: Layout
@@ -185,17 +189,14 @@ class PlannedBuild:
         count = max(1, self.buckets() // len(spans))
         return range(spans.index(span) * count, (spans.index(span) + 1) * count)
 
-    def images(self) -> dict[str, ImageOptions]:
+    def images(self) -> dict[str, Any]:
         """Returns the image features, with their options; masks last, as they need their images."""
-        images = {name: options for name, options in self.features.items() if isinstance(options, ImageOptions)}
-        others = [each for each in self.features.values() if getattr(each, "oriented", "upright") == "file"]
-        for name in images.keys() & {getattr(each, "image", "") for each in others}:
-            images[name] = replace(images[name], oriented="file")
-        return dict(sorted(images.items(), key=lambda each: isinstance(each[1], MaskOptions)))
+        images = {name: each for name, each in self.features.items() if each.is_image}
+        return dict(sorted(images.items(), key=lambda each: each[1].is_mask))
 
-    def measured_images(self) -> dict[str, ImageOptions]:
+    def measured_images(self) -> dict[str, Image]:
         """Returns the images that need pixel statistics."""
-        return {name: options for name, options in self.images().items() if options.measured}
+        return {name: each for name, each in self.images().items() if each.learns}
 
     def hashed_images(self) -> list[str]:
         """Lists the images to compare by perceptual hash: one per column."""
@@ -203,17 +204,17 @@ class PlannedBuild:
         first = {self.schema.features[name]: name for name in reversed(images)}
         return [name for name in images if name in first.values()] if self.duplicates.near else []
 
-    def texts(self) -> dict[str, TextOptions]:
+    def texts(self) -> dict[str, Any]:
         """Returns the texts, with their options."""
-        return {name: options for name, options in self.features.items() if isinstance(options, TextOptions)}
+        return {name: options for name, options in self.features.items() if isinstance(options, TextIds)}
 
     @property
     def windowed(self) -> tuple[tuple[str, ...], Window] | None:
         """The text to cut into windows, if any, and the labels of its tokens; and the windows' size."""
         for name, text in self.texts().items():
-            if text.window is not None:
+            if text.windows is not None:
                 labels = (other for other, each in self.features.items() if getattr(each, "text", None) == name)
-                return (name, *labels), text.window
+                return (name, *labels), text.windows
         return None
 
     def inputs(self) -> list[str]:
@@ -223,14 +224,9 @@ class PlannedBuild:
     def graph_type(self, feature: str) -> pa.DataType:
         """Returns the Arrow type of the graph's input: ids of a text tokenized before it, or the column's."""
         options = self.features[feature]
-        if isinstance(options, TextOptions) and options.in_library:
+        if isinstance(options, TextIds) and options.in_library:
             return pa.list_(pa.int64())
         return self.schema.final_type(feature)
-
-    def label_names(self) -> NameOptions | None:
-        """Returns the label's options if its values are class names."""
-        label = self.features.get(self.schema.label or "")
-        return label if isinstance(label, NameOptions) else None
 
     def batch_rows(self) -> int:
         """Returns the batch size of the transform graph."""
@@ -242,8 +238,8 @@ class PlannedBuild:
 
     def open_label(self) -> bool:
         """Whether the data of all splits decide the label's classes."""
-        names = self.label_names()
-        return names is not None and not names.classes
+        label = self.features.get(self.schema.label or "")
+        return isinstance(label, NamedClasses) and not label.given_classes
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Contents of rows, by which rows are compared, and their fingerprints: a few numbers each.
 
-A row's content is all its features of the kinds that are content (`FeatureOptions.is_content`) together, images as
+A row's content is all its features of the kinds that are content (`Feature.is_content`) together, images as
 their source files' bytes: the same image with another caption differs. A row with empty content equals no other. In a
 dataset without such kinds, all raw columns but the key's are the content.
 
@@ -35,8 +35,8 @@ import pyarrow.compute as pc
 from recordmill.pipeline.build.context import arrow_files, reports
 from recordmill.pipeline.build.context.build_context import RowSchema
 from recordmill.pipeline.dataset.placement import shard_of
+from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.versions.stores.base import Store
-from recordmill.transforms.contract.kinds import base, image
 
 Rows = npt.NDArray[np.int64]
 Numbers = npt.NDArray[np.uint64]
@@ -47,7 +47,7 @@ POSITION_BITS = 40
 BUCKET = "@group"  # the column with each row's bucket (`worker.packing`)
 
 
-def content_features(features: Mapping[str, base.FeatureOptions], schema: RowSchema) -> list[str]:
+def content_features(features: Mapping[str, Feature], schema: RowSchema) -> list[str]:
     """Lists the content features; of several that read one column alike, the first."""
     named = [name for name in schema.features if features[name].is_content]
     key = set(schema.key or ()) | {schema.content_key}
@@ -56,9 +56,9 @@ def content_features(features: Mapping[str, base.FeatureOptions], schema: RowSch
     return [name for name in chosen if name in first.values()]
 
 
-def _most_images(options: base.FeatureOptions) -> int | None:
+def _most_images(options: Feature) -> int | None:
     """Returns the most images read of a sequence; None for other kinds."""
-    return options.max_length if isinstance(options, image.ImageOptions) else None
+    return getattr(options, "max_length", None) if options.is_image else None
 
 
 def digest_rows(rows: pa.Table, names: Sequence[str], images: Mapping[str, Sequence[bytes]]) -> list[bytes]:

@@ -14,7 +14,6 @@ those; `crowd`, 1 for a group. An object without a shape keeps its number.
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -26,16 +25,18 @@ from recordmill.pipeline.build.images.deep_files import png
 from recordmill.pipeline.build.images.transcode import naming_damage, open_image
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
+from recordmill.pipeline.spec.features.mask import Mask, Masks
 from recordmill.transforms.contract import bounds
 from recordmill.transforms.contract.image_facts import BITS, KIND, PHOTOMETRIC, has_pages
 from recordmill.transforms.contract.image_header import NAMED, PNG, ImageError, check_header, check_pixels, read_header
 from recordmill.transforms.contract.image_rules import TAG, is_transposed
 from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, npy_numbers
-from recordmill.transforms.contract.kinds.mask import MaskOptions, MasksOptions, levels_of
+from recordmill.transforms.contract.kinds.image import levels_of
 from recordmill.transforms.contract.shapes import Ints, ShapeError, counts_of_runs, polygons_of, read_runs, run_lengths
 from recordmill.transforms.numpy.image_decode import upright
 from recordmill.transforms.numpy.pixels import resize
 
+AnyMask: TypeAlias = Mask | Masks
 Values: TypeAlias = npt.NDArray[np.uint8 | np.uint16]
 Corners: TypeAlias = npt.NDArray[np.float64]  # x and y, [corners, 2]
 Colors: TypeAlias = Sequence[tuple[tuple[int, int, int], int]]
@@ -48,7 +49,7 @@ MARGIN = 2  # sides around the image where corners may be
 PAINTED, OUTLINED = 32, 8  # pixels painted in the time of one decoded; pixels decoded in that of one of an outline
 
 
-def drawn(shapes: bytes, options: MaskOptions, height: int, width: int, first: int = 1) -> tuple[Values, int]:
+def drawn(shapes: bytes, options: AnyMask, height: int, width: int, first: int = 1) -> tuple[Values, int]:
     """Draws a row's shapes, JSON, in order. `first` numbers the first.
 
     Returns: [height, width], 0 where no shape is; and the work, as pixels of an image that take as long to decode.
@@ -56,10 +57,10 @@ def drawn(shapes: bytes, options: MaskOptions, height: int, width: int, first: i
     crowd without the value `ignore`; `too_large`: too many objects for numbers; others as `bounds`: too much work.
     """
     if options.runs == "rows":  # the columns of the turned image
-        values, work = drawn(shapes, replace(options, runs="columns"), width, height, first)
+        values, work = drawn(shapes, options.model_copy(update={"runs": "columns"}), width, height, first)
         return values.T, work
     canvas = np.zeros(height * width, options.pixel)  # down its columns, as run lengths are counted
-    painted, points, outlines, known = canvas.size, 0, 0, {name: value for value, name in options.classes or ()}
+    painted, points, outlines, known = canvas.size, 0, 0, {name: value for value, name in options.named}
     for number, shape in enumerate(_objects(shapes), first):
         try:
             polygons = _polygons(shape, (width, height))
@@ -92,8 +93,8 @@ def _objects(shapes: bytes) -> list[Any]:
     return list(objects)
 
 
-def _value(shape: Mapping[str, Any], number: int, known: Mapping[str, int], options: MaskOptions) -> int:
-    if options.draw == "objects":
+def _value(shape: Mapping[str, Any], number: int, known: Mapping[str, int], options: AnyMask) -> int:
+    if isinstance(options, Masks):
         return 1
     name = str(shape.get("name", options.only_class))
     if shape.get("crowd") and options.crowd == "ignore":
@@ -165,7 +166,7 @@ class Frame(NamedTuple):
         return cls(*sides, 1)
 
 
-def framed_values(data: bytes, options: MaskOptions, frame: Frame, number: int = 1) -> tuple[Values, int]:
+def framed_values(data: bytes, options: AnyMask, frame: Frame, number: int = 1) -> tuple[Values, int]:
     """Returns the values of a mask's file, or of JSON shapes, of the row's object `number` and further ones; the work.
 
     Raises: ImageError: `unequal_sides`: another size than the frame; `unknown_class`; others as `values` and `drawn`.
@@ -173,7 +174,7 @@ def framed_values(data: bytes, options: MaskOptions, frame: Frame, number: int =
     if options.draw is not None:
         return drawn(data, options, frame.height, frame.width, number)
     found = file_values(data, options)
-    if options.stretched and found.shape != frame[:2]:
+    if options.resize and found.shape != frame[:2]:
         sides = zip(frame[:2], found.shape, strict=True)
         return found[np.ix_(*((2 * np.arange(side) + 1) * of // (2 * side) for side, of in sides))], found.size
     if found.shape != frame[:2]:
@@ -184,15 +185,15 @@ def framed_values(data: bytes, options: MaskOptions, frame: Frame, number: int =
     return found, found.size
 
 
-def stored_mask(found: Values, options: MaskOptions, turn: int) -> bytes:
+def stored_mask(found: Values, options: AnyMask, turn: int) -> bytes:
     """Makes a mask's stored bytes of its values: upright, of its image's size, as grey PNG or raw pixels."""
-    pixels = resize(upright(found[..., np.newaxis], turn), options)[..., 0]
+    pixels = resize(upright(found[..., np.newaxis], turn), options.pixel_options)[..., 0]
     if options.store == "raw":
         return pixels.astype(pixels.dtype.newbyteorder("<"), copy=False).tobytes()
     return png(pixels, [], 6, zlib.Z_RLE)  # a third of the time of searching for more than runs, and few more bytes
 
 
-def is_unlearned(found: Values, options: MaskOptions) -> bool:
+def is_unlearned(found: Values, options: AnyMask) -> bool:
     """Whether a file has ignored pixels and else only zeros, as if an object's value were given as `ignore`."""
     if options.ignore is None or options.draw is not None:
         return False
@@ -203,9 +204,9 @@ def is_unlearned(found: Values, options: MaskOptions) -> bool:
     return bool(is_ignored.any())
 
 
-def file_values(data: bytes, options: MaskOptions) -> Values:
+def file_values(data: bytes, options: AnyMask) -> Values:
     """Returns the checked value of each pixel of a file; of an object, 1. Raises: ImageError: as `framed_values`."""
-    if isinstance(options, MasksOptions):
+    if isinstance(options, Masks):
         found = values(data, options.max_pixels, None, "uint16")
         known = np.unique(found[found > 0])
         if len(known) > 1:
@@ -213,7 +214,7 @@ def file_values(data: bytes, options: MaskOptions) -> Values:
             shown = ", ".join(map(str, known[:SHOWN])) + more
             raise ImageError("unknown_class", f"the values {shown}: a mask of one object has 0 and one other")
         return (found > 0).astype(np.uint8)
-    found = values(data, options.max_pixels, options.colors, options.pixel)
+    found = values(data, options.max_pixels, options.value_colors, options.pixel)
     _check(found, options)
     return found
 
@@ -305,11 +306,11 @@ def _remedy(wrong: float, pixel: str) -> str:
     return ": `dtype: uint16` takes it" if pixel == "uint8" and 255 < wrong < levels_of("uint16") else ""
 
 
-def _check(found: Values, options: MaskOptions) -> None:
+def _check(found: Values, options: Mask) -> None:
     """Refuses values outside the classes. Raises: ImageError."""
-    if options.classes is None:
+    if not options.named:
         return
-    known = [value for value, _ in options.classes] + ([] if options.ignore is None else [options.ignore])
+    known = [value for value, _ in options.named] + ([] if options.ignore is None else [options.ignore])
     if options.pixel == "uint8":  # `bincount` of all pixels takes five times as long
         found = np.frombuffer(found.tobytes().translate(None, bytes(known)), np.uint8)
     counts = np.bincount(found.ravel(), minlength=levels_of(options.pixel))

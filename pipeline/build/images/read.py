@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.build_context import AnyImage, PlannedBuild
 from recordmill.pipeline.build.images import masks
 from recordmill.pipeline.build.images.image_files import ImageFiles
 from recordmill.pipeline.build.images.isolation import Isolation, shared_isolation
@@ -35,10 +35,10 @@ from recordmill.pipeline.build.images.transcode import (
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.sources.files import OutOfMemoryError
 from recordmill.pipeline.sources.images import parse
+from recordmill.pipeline.spec.features.image import Image, ImageSequence
+from recordmill.pipeline.spec.features.mask import Mask, Masks
 from recordmill.transforms.contract import bounds, color_profile, image_facts, image_header
 from recordmill.transforms.contract.kinds.array import MAGIC
-from recordmill.transforms.contract.kinds.image import ImageOptions
-from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.numpy.image_decode import ends_early
 from recordmill.transforms.tensorflow.image import ImageError, pixel_sums
 from recordmill.transforms.tensorflow.image_properties import HEAD, orientation
@@ -133,7 +133,7 @@ class BuildImageReader(ImageFiles):
 
     isolation: Isolation | None = None  # decodes untrusted images first, in other processes
 
-    def load(self, source: int, reference: bytes, options: ImageOptions) -> "Loaded":
+    def load(self, source: int, reference: bytes, options: Image) -> "Loaded":
         """Reads an image for the graph: checks its header, and transcodes formats foreign to the graph.
 
         Raises:
@@ -143,17 +143,18 @@ class BuildImageReader(ImageFiles):
             OutOfMemoryError: memory is too short to transcode it.
         """
         data, file = self.read(source, reference, options.max_bytes), self.whole_file(source, reference)
-        stated = parse(reference).sides
+        stated, wanted = parse(reference).sides, options.pixel_options
+        converts = options.color == "srgb" and not wanted.keeps_numbers
         header = image_header.check_header(data, options.max_pixels, stated)
-        profile = color_profile.foreign_profile(data, header.format) if options.converts_colors else b""
+        profile = color_profile.foreign_profile(data, header.format) if converts else b""
         pixel_bytes = (
             6 if header.format == "JPEG" and header.scans == 1 and not profile else 12 * max(1, options.planes)
         )
         pixels = header.width * header.height
         needs = pixels * pixel_bytes
-        lost = [("losses", name) for name in image_facts.losses(data, header.format, options, stated)]
+        lost = [("losses", name) for name in image_facts.losses(data, header.format, wanted, stated, options.oriented)]
         purpose = f"decode an image of {len(data):,} bytes"
-        is_plain = header.in_graph and not profile and not options.keeps_numbers and options.pages == "first"
+        is_plain = header.in_graph and not profile and not wanted.keeps_numbers and wanted.pages == "first"
         decoder = decodable if self.isolation is None else self.isolation.decodable
         is_kept = options.store == "original" or options.kind != "image"  # in the record, or in memory with its row
         limits = {**decoding_of(options), "compress": is_kept}
@@ -167,21 +168,22 @@ class BuildImageReader(ImageFiles):
         return Loaded(ready, data, needs, file, [*transcoded, *profiles, *lost], pixels)
 
     def load_all(
-        self, source: int, references: "References", options: ImageOptions, beside: Sequence["Loaded"] = ()
+        self, source: int, references: "References", options: AnyImage, beside: Sequence["Loaded"] = ()
     ) -> Iterator["Loaded"]:
         """Reads a row's stored images one by one, with `pages: all` the pages of its files; `beside` is a mask's image.
 
         Raises: as `load`, `_load_mask` and `together`.
         """
         each = enumerate(kept(references or b"", options), 1)
-        if isinstance(options, MaskOptions):
+        if isinstance(options, Mask | Masks):
             return together((self._load_mask(source, data, options, beside, number) for number, data in each))
         files = (self.load(source, reference, options) for _, reference in each)
-        images = files if options.pages == "first" else chain.from_iterable(map(Loaded.pages, files))
-        return together(islice(images, options.max_length))
+        if not isinstance(options, ImageSequence) or options.pages == "first":
+            return together(files)
+        return together(islice(chain.from_iterable(map(Loaded.pages, files)), options.max_length))
 
     def _load_mask(
-        self, source: int, data: bytes, options: MaskOptions, beside: Sequence["Loaded"], number: int
+        self, source: int, data: bytes, options: masks.AnyMask, beside: Sequence["Loaded"], number: int
     ) -> "Loaded":
         """Reads the mask of an image, or of its object `number`, by reference or as shapes: as it is stored.
 
@@ -206,7 +208,7 @@ class BuildImageReader(ImageFiles):
         ready, is_unlearned, work = retry_alone(make, purpose, (UndecodableError,), needs)
         return Loaded(ready, data, needs, file, [("losses", image_facts.UNLEARNED)] * is_unlearned, work)
 
-    def _decode_apart(self, mask: bytes, options: MaskOptions) -> None:
+    def _decode_apart(self, mask: bytes, options: masks.AnyMask) -> None:
         """Decodes a mask once where its decoder may crash. Raises: UndecodableError: it did."""
         if self.isolation is None or mask.startswith(MAGIC):
             return
@@ -280,34 +282,36 @@ def give_back_large_blocks() -> None:
 References = bytes | Sequence[bytes] | None  # a row's image, or images, by reference; None: do not measure
 
 
-def kept(references: bytes | Sequence[bytes], options: ImageOptions) -> Sequence[bytes]:
+def kept(references: bytes | Sequence[bytes], options: AnyImage) -> Sequence[bytes]:
     """Returns a row's stored images: one, none, or a sequence cut at `max_length`."""
     if isinstance(references, bytes):
         return [references] if references else []
-    return references[: options.max_length]
+    return references[: getattr(options, "max_length", None)]
 
 
-def arguments(rows: Iterable[tuple[int, References, ImageOptions]]) -> Iterator[tuple[int, bytes, int]]:
+def arguments(rows: Iterable[tuple[int, References, AnyImage]]) -> Iterator[tuple[int, bytes, int]]:
     """Yields the arguments of `ImageFiles.read` for images: of each feature of a row source, references and options."""
     for source, references, options in rows:
         if options.is_reference:
             yield from ((source, reference, options.max_bytes) for reference in kept(references or b"", options))
 
 
-def perceptual_hash_of(loaded: Sequence[Loaded], options: ImageOptions) -> bytes:
+def perceptual_hash_of(loaded: Sequence[Loaded], options: AnyImage) -> bytes:
     """Returns the perceptual hash of a row's image, 16 bytes; zeros without one. Raises: OutOfMemoryError."""
     if not loaded:
         return NONE
     image = loaded[0]
     purpose = f"decode an image of {len(image.data):,} bytes"
-    return retry_alone(lambda: perceptual_hash(image.data, options.max_pixels, options), purpose, needs=image.needs)
+    return retry_alone(
+        lambda: perceptual_hash(image.data, options.max_pixels, options.pixel_options), purpose, needs=image.needs
+    )
 
 
 Graph = Callable[[tf.Tensor], Any]
 OnBad = Callable[[int, ImageError], None]
 
 
-def pixel_graph(options: ImageOptions) -> Graph:
+def pixel_graph(options: Image) -> Graph:
     """Traces the function from encoded images, shape [rows], to their `pixel_sums`."""
     graph = tf.function(lambda encoded: pixel_sums(encoded, options), autograph=False)
     return graph.get_concrete_function(tf.TensorSpec([None], tf.string))
@@ -316,7 +320,7 @@ def pixel_graph(options: ImageOptions) -> Graph:
 class PixelMeter:
     """Measures resized images: number of pixels, and by channel their sums and sums of squares. Thread-safe."""
 
-    def __init__(self, reader: BuildImageReader, options: ImageOptions, graph: Graph | None = None) -> None:
+    def __init__(self, reader: BuildImageReader, options: Image, graph: Graph | None = None) -> None:
         self._reader, self._options = reader, options
         self._graph = graph or pixel_graph(options)  # traced here, not in the threads
 

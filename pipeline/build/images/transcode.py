@@ -31,9 +31,10 @@ from PIL.PngImagePlugin import PngInfo
 from recordmill.pipeline.build.images import deep_files
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import is_machine_fault
+from recordmill.pipeline.spec.features.image import Image as ImageFeature
 from recordmill.transforms.contract import bounds, color_profile, image_facts, image_header, image_parts, image_rules
 from recordmill.transforms.contract.image_metadata import without_metadata
-from recordmill.transforms.contract.kinds.image import ImageOptions, PixelOptions
+from recordmill.transforms.contract.kinds.image import PixelOptions
 from recordmill.transforms.numpy.color import to_srgb
 from recordmill.transforms.numpy.image_decode import inks, jpeg, upright, warn_of_old_pillow, without_ink
 
@@ -114,10 +115,11 @@ def naming_damage(what: str) -> Iterator[None]:
         raise UndecodableError("undecodable_image", message) from None
 
 
-def decoding_of(options: ImageOptions) -> dict[str, Any]:
+def decoding_of(options: ImageFeature) -> dict[str, Any]:
     """Returns the options for `decodable`."""
-    names = ("max_pixels", "color", "pixel", "channels", "bands", "pages", "max_length")
-    return {name: getattr(options, name) for name in names}
+    names, wanted = ("pixel", "channels", "bands", "pages"), options.pixel_options
+    most = {"max_pixels": options.max_pixels, "max_length": getattr(options, "max_length", None)}
+    return {**most, "color": options.color, **{name: getattr(wanted, name) for name in names}}
 
 
 def pages_of(joined: bytes) -> list[bytes]:
@@ -295,7 +297,7 @@ def _plain(image: Image.Image, tags: Mapping[int, Any]) -> Image.Image:
     return image.convert(EIGHT_BITS[image.mode])
 
 
-def as_jpeg(image: bytes, options: ImageOptions) -> bytes:
+def as_jpeg(image: bytes, options: ImageFeature) -> bytes:
     """Encodes the transform graph's Netpbm as JPEG; strips a stored file of excluded metadata.
 
     `image` is Netpbm from `transforms.tensorflow.image`, JPEG, PNG, or empty if missing.

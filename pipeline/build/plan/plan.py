@@ -25,9 +25,9 @@ from recordmill.pipeline.sources.images import file_path
 from recordmill.pipeline.sources.options import RowsOptions, UserRows
 from recordmill.pipeline.sources.paths import ODD, join, may_be_image, note
 from recordmill.pipeline.sources.source_reader import Chunk, Plan
+from recordmill.pipeline.spec.features.text_ids import TextIds
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec
 from recordmill.pipeline.versions.base import Base
-from recordmill.transforms.contract.kinds.text import TextOptions
 from recordmill.transforms.contract.stored import IMAGES
 
 BATCH_BYTES = 64 << 10  # 64 KiB: a smaller packed batch costs more than its rows
@@ -154,7 +154,7 @@ def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Fil
         del plans  # they are large
         plans = [each.planned(files, max(pack_bytes, options.chunk_bytes)) for each in sources]
     chunks = ((source, chunk) for source, plan in enumerate(plans) for chunk in plan.chunks)
-    of_sources, texts = [line for plan in plans for line in plan.notes], spec.options().items()
+    of_sources, texts = [line for plan in plans for line in plan.notes], spec.features.items()
     of_spans = _by_span(sources, plans)
     empty = [span for span in spans.built if not any(plan.rows for plan in of_spans[span])]
     empty = [f"{span}: {count(spans.built[span].files, 'file')} of {spans.built[span].bytes:,} bytes" for span in empty]
@@ -177,7 +177,7 @@ def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Fil
             *dict.fromkeys(of_sources + ([] if options.spans else left_out(spec, files))),
             *([] if spans.kept else _unnamed(files, sources, plans)),
             *given.inherited.notes,
-            *note(SERVED_IDS, [name for name, each in texts if isinstance(each, TextOptions) and each.in_library]),
+            *note(SERVED_IDS, [name for name, each in texts if isinstance(each, TextIds) and each.in_library]),
         ],
         roots=tuple(each.reader.image_root(files) for each in sources),
         folders=tuple(each.folder(files) for each in sources),

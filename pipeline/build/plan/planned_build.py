@@ -2,7 +2,6 @@
 
 import math
 import os
-from dataclasses import replace
 
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema
 from recordmill.pipeline.build.plan.plan import BuildPlan
@@ -10,10 +9,10 @@ from recordmill.pipeline.dataset.manifest_parts import Pack
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.mask import OfImage
+from recordmill.pipeline.spec.features.text_ids import TextIds
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.local import LocalStore
-from recordmill.transforms.contract.kinds.category import NameOptions
-from recordmill.transforms.contract.kinds.text import MODEL_TOKENIZERS, TextOptions, vocabulary_owner
+from recordmill.transforms.contract.kinds.base import Learned
 
 SAMPLE_IMAGES = 10_000
 
@@ -31,10 +30,7 @@ def planned_build(
 ) -> PlannedBuild:
     """Returns the workers' part of a plan; `folder` is by default the workspace, with the shards in `version`."""
     spec, workspace = plan.spec, workspace or LocalStore(os.path.abspath(folder))
-    features, names = spec.options(), plan.given.inherited.names
-    for name, each in features.items():
-        features[name] = replace(each, kept=names[name]) if name in names and isinstance(each, NameOptions) else each
-    texts = {name: options for name, options in features.items() if isinstance(options, TextOptions)}
+    features, names = spec.resolved_features(), plan.given.inherited.names
     kept_rows = sum(span.rows.get("read", 0) for span in plan.spans.kept.values())
     train = (plan.rows + kept_rows) * spec.splits["train"] / sum(spec.splits.values())
     share = min(1.0, SAMPLE_IMAGES / train) if train else 1.0
@@ -44,6 +40,7 @@ def planned_build(
         shards=shards or workspace.at("version"),
         scratch=os.path.join(os.path.abspath(folder), "scratch"),
         features=features,
+        learned={name: Learned(is_label=name == spec.label, kept=names.get(name, ())) for name in features},
         analyzed=frozenset(name for name, feature in spec.features.items() if feature.analyzed),
         schema=_row_schema(plan),
         layout=plan.layout,
@@ -56,7 +53,7 @@ def planned_build(
         set_threads=threads,
         sample_share=2.0 ** math.floor(math.log2(share)) if spec.has_spans else share,  # spans' sums must add up
         models={
-            name: vocabulary_owner(name, text) for name, text in texts.items() if text.tokenizer in MODEL_TOKENIZERS
+            name: each.owner(name) for name, each in features.items() if isinstance(each, TextIds) and each.needs_model
         },
         packs=tuple(Pack(**dict(pack)) for pack in spec.packs),
         preprocessing=spec.preprocessing,

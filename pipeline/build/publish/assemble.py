@@ -40,8 +40,7 @@ from recordmill.pipeline.versions.files import KeptFiles, inventory
 from recordmill.pipeline.versions.forgotten import FORGOTTEN
 from recordmill.pipeline.versions.stores.traffic import ASKED
 from recordmill.transforms.contract.kinds.base import UNKNOWN, Description, Stored, tfds_stored
-from recordmill.transforms.contract.kinds.raw import OwnDescription
-from recordmill.transforms.contract.kinds.text import vocabulary_owner
+from recordmill.transforms.contract.kinds.values import OwnDescription
 from recordmill.transforms.contract.stored import part_name, stored_features
 from recordmill.transforms.tensorflow.features import parse_spec, part_spec
 from recordmill.transforms.tensorflow.kind import DTYPES
@@ -58,7 +57,7 @@ def describe_features(results: Results) -> Described:
     spec = results.plan.spec
     described: Described = {}
     for name, feature in spec.features.items():
-        owner = vocabulary_owner(name, feature.options())
+        owner = feature.owner(name)
         statistics = {"vocabulary": f"{ASSETS}/{vocabulary_name(owner)}", "is_label": name == spec.label}
         statistics |= results.statistics.get(owner, {})
         if isinstance(feature, TokenLabels):

@@ -26,10 +26,9 @@ from recordmill.pipeline.dataset import profile
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.profile import PIXEL_SUMS, pixel_moments
 from recordmill.pipeline.sources.faults import Fault, Reject
+from recordmill.pipeline.spec.features.image import Image
+from recordmill.pipeline.spec.features.values import ScaledFeature
 from recordmill.transforms.contract.image_header import ImageError
-from recordmill.transforms.contract.kinds.image import ImageOptions
-from recordmill.transforms.contract.kinds.number import NumberOptions
-from recordmill.transforms.tensorflow.number import used_statistics
 
 SUMS = ("count", "total", "high", "cross", "low")
 """The number of values, the sum of their integers, and the sums of the parts' products."""
@@ -92,8 +91,8 @@ class Moments(Summary[dict[str, dict[str, Any]]]):
     name = "moments"
 
     @cached_property
-    def features(self) -> Mapping[str, NumberOptions]:
-        return learned_numbers(self.planned.features)
+    def features(self) -> Mapping[str, ScaledFeature]:
+        return learning(self.planned.features, self.name)
 
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
         """Sums the values before normalization."""
@@ -110,18 +109,17 @@ class Moments(Summary[dict[str, dict[str, Any]]]):
             own = summed.filter(pc.equal(summed["feature"], name))
             mean, variance = mean_and_variance(own)
             found[name] = {"mean": mean, "variance": variance, "count": sum(own["count"].to_pylist())}
-            if "minimum" in used_statistics(options):
+            if "minimum" in options.used_statistics:
                 found[name]["minimum"], found[name]["maximum"] = extremes(own)
         return found
 
 
-def learned_numbers(features: Mapping[str, Any]) -> dict[str, NumberOptions]:
-    """Selects the numbers with learned statistics, with their options."""
-    numbers = {name: options for name, options in features.items() if isinstance(options, NumberOptions)}
-    return {name: options for name, options in numbers.items() if options.is_learned}
+def learning(features: Mapping[str, Any], summary: str) -> dict[str, Any]:
+    """Selects the features that learn from a summary, by its name."""
+    return {name: options for name, options in features.items() if summary in options.learns}
 
 
-def values_of(options: NumberOptions, column: pa.ChunkedArray) -> npt.NDArray[np.float32]:
+def values_of(options: ScaledFeature, column: pa.ChunkedArray) -> npt.NDArray[np.float32]:
     """Returns the values for a number's statistics, float32 of shape [values]."""
     values = prepared(options, column).values
     assert values is not None  # noqa: S101 - all learned numbers have them
@@ -134,9 +132,8 @@ class Quantiles(Summary[dict[str, dict[str, Any]]]):
     name = "quantiles"
 
     @cached_property
-    def features(self) -> Mapping[str, NumberOptions]:
-        numbers = learned_numbers(self.planned.features).items()
-        return {name: each for name, each in numbers if not {"median", "boundaries"}.isdisjoint(used_statistics(each))}
+    def features(self) -> Mapping[str, ScaledFeature]:
+        return learning(self.planned.features, self.name)
 
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
         """Counts the values before normalization."""
@@ -151,7 +148,7 @@ class Quantiles(Summary[dict[str, dict[str, Any]]]):
         """Returns `median` and `boundaries` if wanted, and `relative_error`, in the form of `dataset.json`."""
         merged, found = self._merged(tables), dict[str, dict[str, Any]]()
         for name, options in self.features.items():
-            found[name] = {"median": merged[name].median()} if "median" in used_statistics(options) else {}
+            found[name] = {"median": merged[name].median()} if "median" in options.used_statistics else {}
             if options.quantiles is not None:
                 found[name]["boundaries"] = merged[name].boundaries(options.quantiles)
             found[name]["relative_error"] = merged[name].relative_error
@@ -186,7 +183,7 @@ class PixelSums(Summary[dict[str, dict[str, Any]]]):
     rows_at_once = 128
 
     @cached_property
-    def features(self) -> Mapping[str, ImageOptions]:
+    def features(self) -> Mapping[str, Image]:
         return self.planned.measured_images()
 
     @cached_property

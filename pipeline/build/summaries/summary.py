@@ -30,7 +30,7 @@ from recordmill.pipeline.build.context.arrow_files import of_bytes, to_bytes
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import as_tensor
 from recordmill.pipeline.sources.faults import Reject
-from recordmill.transforms.contract.kinds.base import FeatureOptions
+from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.transforms.tensorflow.features import KINDS
 from recordmill.transforms.tensorflow.kind import Context, Prepared
 
@@ -156,6 +156,6 @@ def train_rows(planned: PlannedBuild, rows: pa.Table, columns: Iterable[str] | N
     return (rows if columns is None else rows.select([*columns])).filter(is_train)
 
 
-def prepared(options: FeatureOptions, column: pa.ChunkedArray) -> Prepared:
+def prepared(options: Feature, column: pa.ChunkedArray) -> Prepared:
     """Prepares a feature's column of keyed rows by the graph's function (`Kind.prepare`), eagerly, without tracing."""
     return KINDS[options.kind].prepare(options, as_tensor(column), Context())

@@ -20,8 +20,7 @@ from recordmill.pipeline.build.analysis.tokenizers import train, training_words
 from recordmill.pipeline.build.summaries.summary import BUCKETS, Buckets, Result, Summary, add_up, prepared, train_rows
 from recordmill.pipeline.dataset.arrow_tables import WORDS
 from recordmill.pipeline.sources.faults import Reject
-from recordmill.transforms.contract.kinds.category import NameOptions
-from recordmill.transforms.contract.kinds.text import TextOptions, vocabulary_owner
+from recordmill.transforms.contract.kinds.base import Learned
 
 NO_WORD = b" "  # the only line of an empty vocabulary: TensorFlow refuses an empty file, and words are never blank
 CANDIDATES = WORDS.append(pa.field("distinct", pa.int64()))
@@ -39,13 +38,13 @@ class VocabularyOptions:
     order: str = "frequency"
 
     @classmethod
-    def of(cls, name: str, options: TextOptions | NameOptions) -> "VocabularyOptions":
+    def of(cls, name: str, options: Any, learned: Learned) -> "VocabularyOptions":
         """Makes the options of a text, or of a feature with names as values."""
-        if isinstance(options, TextOptions):
+        if options.counts == "words":
             size = options.vocabulary if isinstance(options.vocabulary, int) else None
-            return cls(name, size, options.minimum_count, options.words)
-        kept = tuple(name.encode() for name in options.kept)
-        return cls(name, options.max_classes, options.minimum_count, options.classes, kept, options.order)
+            return cls(name, size, options.minimum_count, learned.words)
+        kept = tuple(name.encode() for name in learned.kept)
+        return cls(name, options.max_classes, options.minimum_count, options.given_classes, kept, options.order)
 
     def words(self, counts: Mapping[bytes, int]) -> list[bytes]:
         """Returns the words that get an id, in the order of the ids, from all candidates; at least one."""
@@ -130,19 +129,17 @@ class Vocabularies(CountedWords[dict[str, Vocabulary]]):
     def options(self) -> Mapping[str, VocabularyOptions]:
         """The options of each vocabulary, by the feature that names it."""
         return {
-            name: VocabularyOptions.of(name, options)
+            name: VocabularyOptions.of(name, options, self.planned.learned[name])
             for name, options in self.planned.features.items()
-            if isinstance(options, TextOptions | NameOptions)
-            and options.has_vocabulary
-            and vocabulary_owner(name, options) == name
+            if options.has_vocabulary and options.owner(name) == name
         }
 
     @cached_property
     def features(self) -> list[str]:
         """The features with counted words: their words are not all given, and not hashed."""
-        features = self.planned.features.items()
-        texts = [name for name, options in features if isinstance(options, TextOptions) and options.counts_words]
-        return texts + [name for name, options in features if isinstance(options, NameOptions) and options.counts_names]
+        features = self.planned.features
+        counted = [name for name, options in features.items() if self.name in options.learns]
+        return sorted(counted, key=lambda name: features[name].counts == "names")
 
     def of_rows(self, rows: pa.Table, rejects: list[Reject]) -> pa.Table:
         """Counts the words, cut as by the graph."""
@@ -152,7 +149,7 @@ class Vocabularies(CountedWords[dict[str, Vocabulary]]):
             column = rows[name] if name == self.planned.schema.label else train[name]
             tokens = prepared(options, column).tokens
             assert tokens is not None  # noqa: S101 - all counted features have them
-            tables.append(counted(vocabulary_owner(name, options), tokens()))
+            tables.append(counted(options.owner(name), tokens()))
         return pa.concat_tables(tables)
 
     def reduce(self, table: pa.Table) -> pa.Table:

@@ -11,14 +11,16 @@ prefixes: a chat's text up to a turn begins the text of the whole chat, and the 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Fault, Faults
-from recordmill.transforms.contract.kinds.chat import LOSS_MASK, ROLES, TRAINED, ChatError, ChatOptions
+from recordmill.pipeline.spec.features.chat import Chat as ChatFeature
+from recordmill.transforms.contract.kinds.base import Learned
+from recordmill.transforms.contract.kinds.text import LOSS_MASK, ROLES, TRAINED, ChatError
 from recordmill.transforms.numpy.tokenizers import TextTokenizer
 
 if TYPE_CHECKING:
@@ -146,9 +148,9 @@ def _call(call: Any) -> Any:
         return call
 
 
-def with_template(options: ChatOptions, read: Callable[[str], bytes]) -> ChatOptions:
+def with_template(options: ChatFeature, read: Callable[[str], bytes]) -> Learned:
     """Reads the files beside the model. Raises: UserError: one is invalid, or there is no template."""
-    jinja, where = _jinja(), options.config or ""
+    jinja, where = _jinja(), options.config_path
     try:
         config = json.loads(read(where))
     except ValueError:
@@ -158,12 +160,12 @@ def with_template(options: ChatOptions, read: Callable[[str], bytes]) -> ChatOpt
         given = None if options.template is None else read(options.template).decode()
     except UnicodeDecodeError:
         raise UserError(f"{options.template} is not UTF-8 text: name a file of Jinja as `template`") from None
-    source = given or jinja.read_template(config, tools=options.uses_tools)
+    source = given or jinja.read_template(config, tools=options.tools is not None)
     if source is None:
         raise UserError(f"{where} has no chat_template: name a file of Jinja as `template`")
-    found = replace(options, template_source=source, named_tokens=jinja.named_tokens(config))
+    found = Learned(template=source, tokens=jinja.named_tokens(config))
     with suppress(ChatError):  # before any row is read
-        trained_spans(_template(found), Chat(PROBE), found.train)
+        trained_spans(_template(options, found), Chat(PROBE), options.train)
     return found
 
 
@@ -176,11 +178,11 @@ def _jinja() -> Any:
     return template
 
 
-def _template(options: ChatOptions) -> "ChatTemplate":
+def _template(options: ChatFeature, learned: Learned) -> "ChatTemplate":
     """Compiles the template. Raises: UserError: wrong syntax."""
-    assert options.template_source is not None  # noqa: S101 - the driver reads every template
-    where = options.template or options.config or "the chat template"
-    made: ChatTemplate = _jinja().ChatTemplate(options.template_source, options.named_tokens, where)
+    assert learned.template is not None  # noqa: S101 - the driver reads every template
+    where = options.template or options.config_path
+    made: ChatTemplate = _jinja().ChatTemplate(learned.template, learned.tokens, where)
     return made
 
 
@@ -228,10 +230,10 @@ def _turn(template: "ChatTemplate", chat: Chat, place: int, whole: "Rendered") -
 class ChatEncoder:
     """Encodes chats; may be used by several threads."""
 
-    def __init__(self, options: ChatOptions) -> None:
-        """Takes complete options. Raises: UserError: the model or the template is invalid."""
-        self._options, self._template = options, _template(options)
-        self._tokenizer = TextTokenizer(options.model_bytes or b"", options, options.model or "the model")
+    def __init__(self, options: ChatFeature, learned: Learned) -> None:
+        """Raises: UserError: the model or the template is invalid."""
+        self._options, self._template = options, _template(options, learned)
+        self._tokenizer = TextTokenizer(learned.model or b"", options.tokenizer_options, options.model)
 
     def encode_batch(self, texts: Sequence[str]) -> list[EncodedChat | Fault]:
         """Encodes chats, the JSON of `canonical`; an empty string has no ids.

@@ -18,11 +18,14 @@ from recordmill.pipeline.build.texts.chat import ChatEncoder
 from recordmill.pipeline.build.texts.token_labels import Labeller
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.typing.arrays import without
-from recordmill.transforms.contract.kinds.base import FeatureOptions
-from recordmill.transforms.contract.kinds.chat import ChatOptions
-from recordmill.transforms.contract.kinds.pair import FIELDS, PairOptions
-from recordmill.transforms.contract.kinds.text import TextOptions, TextsOptions
-from recordmill.transforms.contract.kinds.token_labels import TokenLabelsOptions
+from recordmill.pipeline.spec.features.chat import Chat
+from recordmill.pipeline.spec.features.feature import Feature
+from recordmill.pipeline.spec.features.pair import Pair
+from recordmill.pipeline.spec.features.text import Text, Texts
+from recordmill.pipeline.spec.features.text_ids import TextIds
+from recordmill.pipeline.spec.features.token_labels import TokenLabels
+from recordmill.transforms.contract.kinds.base import Learned
+from recordmill.transforms.contract.kinds.text import FIELDS
 from recordmill.transforms.contract.stored import Ragged, splits_of
 from recordmill.transforms.numpy.tokenizers import Encoded, PairError, PairTokenizer, TextTokenizer, TokenizerError
 
@@ -46,10 +49,13 @@ def graph_column(rows: pa.Table, feature: str) -> pa.ChunkedArray:
 class RowEncoder:
     """Encodes the texts, pairs, chats and labels of keyed rows; may be called from several threads."""
 
-    def __init__(self, features: Mapping[str, FeatureOptions], columns: Mapping[str, str]) -> None:
-        """Takes complete options, and each feature's column, for faults. Raises: UserError: a package is missing."""
-        self._encoders = {name: made for name, options in features.items() if (made := _encoder(options))}
-        self._labels = {name: each for name, each in features.items() if isinstance(each, TokenLabelsOptions)}
+    def __init__(
+        self, features: Mapping[str, Feature], learned: Mapping[str, Learned], columns: Mapping[str, str]
+    ) -> None:
+        """Takes each feature's column, for faults. Raises: UserError: a package is missing."""
+        texts = {name: each for name, each in features.items() if isinstance(each, TextIds) and each.in_library}
+        self._encoders = {name: _encoder(options, learned[name]) for name, options in texts.items()}
+        self._labels = {name: each for name, each in features.items() if isinstance(each, TokenLabels)}
         self._columns = columns
 
     def __call__(self, rows: pa.Table) -> tuple[pa.Table, Faults]:
@@ -98,18 +104,18 @@ class RowEncoder:
 class TextEncoder:
     """Encodes a column of texts, or of several texts a row."""
 
-    def __init__(self, options: TextOptions) -> None:
+    def __init__(self, options: Text | Texts, learned: Learned) -> None:
         """Loads the tokenizer. Raises: UserError: a package is missing."""
-        self._options, self._tokenizer = options, TextTokenizer(options.model_bytes or b"", options)
+        self._options, self._tokenizer = options, TextTokenizer(learned.model or b"", options.tokenizer_options)
 
     def columns(self, column: pa.Array) -> tuple[Columns, Faults]:
         """Returns the ids of binary texts, and the parts that come with them; there are no faults."""
-        if isinstance(self._options, TextsOptions):
+        if isinstance(self._options, Texts):
             return self._texts(column, self._options.max_texts), {}
         return self._stored(self._tokenizer.encode_batch(_strings(column))), {}
 
     def labelled(
-        self, text: str, labels: Mapping[str, TokenLabelsOptions], rows: pa.Table
+        self, text: str, labels: Mapping[str, TokenLabels], rows: pa.Table
     ) -> Iterator[tuple[str, Columns, Faults]]:
         """Yields the columns and faults of a text, then of each of the labels of its tokens, by the same encodings."""
         texts = _strings(rows[text].combine_chunks())
@@ -122,7 +128,7 @@ class TextEncoder:
             yield name, {"": _lists(self._tokenizer.stored(of_tokens, options.ignore).ids)}, faults
 
     def _stored(self, encoded: Encoded) -> Columns:
-        lengths = {"length": pa.array(encoded.lengths)} if self._options.keep_length else {}
+        lengths = {"length": pa.array(encoded.lengths)} if "length" in self._options.library_parts else {}
         return {"": _lists(encoded.ids), **lengths}
 
     def _texts(self, column: pa.Array, most: int | None) -> Columns:
@@ -136,9 +142,9 @@ class TextEncoder:
 class PairEncoder:
     """Encodes a column of pairs, JSON objects of two texts."""
 
-    def __init__(self, options: PairOptions) -> None:
+    def __init__(self, options: Pair, learned: Learned) -> None:
         """Loads the tokenizer. Raises: UserError: a package is missing."""
-        self._tokenizer = PairTokenizer(options.model_bytes or b"", options)
+        self._tokenizer = PairTokenizer(learned.model or b"", options.tokenizer_options)
 
     def columns(self, column: pa.Array) -> tuple[Columns, Faults]:
         """Returns the ids, empty for rows at fault; and the faults by row."""
@@ -153,12 +159,10 @@ class PairEncoder:
         return {"": pa.array(rows, pa.list_(pa.int64()))}, faults
 
 
-def _encoder(options: FeatureOptions) -> TextEncoder | PairEncoder | ChatEncoder | None:
-    if isinstance(options, ChatOptions):
-        return ChatEncoder(options)
-    if isinstance(options, PairOptions):
-        return PairEncoder(options)
-    return TextEncoder(options) if isinstance(options, TextOptions) and options.in_library else None
+def _encoder(options: Any, learned: Learned) -> TextEncoder | PairEncoder | ChatEncoder:
+    if isinstance(options, Chat):
+        return ChatEncoder(options, learned)
+    return PairEncoder(options, learned) if isinstance(options, Pair) else TextEncoder(options, learned)
 
 
 def _strings(column: pa.Array) -> list[Any]:

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.faults import Fault
-from recordmill.transforms.contract.kinds.token_labels import OUTSIDE, TokenLabelsOptions
+from recordmill.pipeline.spec.features.token_labels import TokenLabels
+from recordmill.transforms.contract.kinds.text import OUTSIDE
 
 OF_SPAN = {"bio": "B-", "bioes": "S-", "none": ""}  # the beginning of the tag of a span with one token
 MOST_DIGITS = 10  # Python refuses to read thousands
@@ -70,10 +71,10 @@ def _disorder(what: str, scheme: str) -> TagsError:
 class Labeller:
     """Labels the tokens of one text after another; may be called from several threads."""
 
-    def __init__(self, options: TokenLabelsOptions, words: Callable[[str], Iterable[Any]] | None = None) -> None:
+    def __init__(self, options: TokenLabels, words: Callable[[str], Iterable[Any]] | None = None) -> None:
         """Takes a function that cuts a text, if the tokenizer's only word is the whole text."""
         self._options, self._cut = options, words
-        self._ids = {tag: id_ for id_, tag in enumerate(options.classes)}
+        self._ids = {tag: id_ for id_, tag in enumerate(options.classes or ())}
 
     def __call__(self, text: Any, encoding: Any, cell: Any) -> list[int] | Fault:
         """Returns a label for each token of the encoding of a text, or of its words.
@@ -112,7 +113,7 @@ class Labeller:
         if tag in self._ids:
             return tag
         if tag.isdecimal() and len(tag) < MOST_DIGITS and int(tag) < len(self._ids):
-            return self._options.classes[int(tag)]
+            return [*self._ids][int(tag)]
         raise TagsError("unknown_tag", f"word {word} has a tag that is neither one of `classes` nor its id: add it")
 
     def _by_span(self, text: str, encoding: Any, spans: bytes) -> list[tuple[str, list[int]]]:
@@ -147,7 +148,7 @@ class Labeller:
         return [bisect_right(starts, end - len(text[start:end].lstrip())) for start, end in encoding.offsets]
 
     def _span(self, number: int, given: Mapping[str, Any] | Sequence[Any], length: int) -> Span:
-        named = [*self._options.fields.values()]
+        named = [*self._options.named.values()]
         fields = given if isinstance(given, Mapping) else {name: each for (name, *_), each in zip(named, given)}  # noqa: B905
         start, end, label = (next((fields[name] for name in names if name in fields), None) for names in named)
         if type(start) is not int or type(end) is not int or type(label) is not str:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import tensorflow as tf
 
-from recordmill.pipeline.build.context.build_context import PlannedBuild
+from recordmill.pipeline.build.context.build_context import AnyImage, PlannedBuild
 from recordmill.pipeline.build.context.graph import as_tensor, input_specs, unpack_graph
 from recordmill.pipeline.build.context.reports import reject_row
 from recordmill.pipeline.build.images import read
@@ -24,10 +24,10 @@ from recordmill.pipeline.build.images.transcode import as_jpeg
 from recordmill.pipeline.build.texts.encode import RowEncoder, encoded_name, graph_column
 from recordmill.pipeline.build.worker.shard_report import ShardTotals, Stored
 from recordmill.pipeline.sources.faults import Fault, Faults
+from recordmill.pipeline.spec.features.image import ImageSequence
+from recordmill.pipeline.spec.features.mask import OfImage
 from recordmill.transforms.contract.image_header import ImageError
 from recordmill.transforms.contract.image_metadata import without_metadata
-from recordmill.transforms.contract.kinds.image import ImageOptions
-from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.contract.stored import UNENCODED, part_name
 from recordmill.transforms.tensorflow.transform_graph import TransformGraph, transform_graph
 
@@ -157,7 +157,7 @@ class ImageLoader:
         loaded = dict[str, list[Loaded]]()
         for reference, (name, options) in zip(references, self._images.items(), strict=True):
             try:
-                beside = loaded.get(options.image, ()) if isinstance(options, MaskOptions) else ()
+                beside = loaded.get(options.image, ()) if isinstance(options, OfImage) else ()
                 loaded[name] = _load(reader, source, reference, options, beside)
             except ImageError as error:
                 return Fault(error.reason, error.message, self._columns[name], error.path)
@@ -168,12 +168,12 @@ def _load(
     reader: BuildImageReader,
     source: int,
     references: bytes | list[bytes],
-    options: ImageOptions,
+    options: AnyImage,
     beside: Sequence[Loaded],
 ) -> list[Loaded]:
     """Loads a feature's images of one row: one or none, or any number from a list; `beside` is a mask's image."""
     loaded = [*reader.load_all(source, references, options, beside)]
-    if options.pages == "all" and options.length not in (None, len(loaded)):
+    if isinstance(options, ImageSequence) and options.pages == "all" and options.length not in (None, len(loaded)):
         raise ImageError("wrong_type", f"the row has {len(loaded)} pages, `length` allows {options.length}")
     return loaded
 
@@ -225,7 +225,7 @@ class TextLoader:
     """Encodes texts and chats of batches before the graph; may be called from several threads."""
 
     def __init__(self, context: PlannedBuild) -> None:
-        self._encode = RowEncoder(context.features, context.schema.named)
+        self._encode = RowEncoder(context.features, context.learned, context.schema.named)
 
     def __call__(self, batch: RowBatch) -> RowBatch:
         """Returns the rows with their ids and the parts that come with them, and the rejects of the others."""

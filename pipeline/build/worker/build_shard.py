@@ -42,7 +42,6 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.parallel import in_order
 from recordmill.pipeline.sources.faults import Fault, Faults, Reject
 from recordmill.transforms.contract.bounds import WINDOWS
-from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.contract.kinds.text import WINDOW_PARTS, Window
 from recordmill.transforms.contract.stored import KEY, Ragged, part_name, positions_of, splits_of
 
@@ -72,7 +71,7 @@ class ShardBuilder:
         meter = functools.cache(lambda name: PixelMeter(reader, images[name]))
         self._transform = BatchTransformer(
             StoredGraph(context),
-            {name: context.schema.features[name] for name, each in images.items() if not isinstance(each, MaskOptions)},
+            {name: context.schema.features[name] for name, each in images.items() if not each.is_mask},
             lambda name, data: meter(name).is_decodable(data),
         )
 
@@ -116,7 +115,7 @@ class ShardBuilder:
         keys = batch.rows["@key"].to_pylist()
         files = {name: batch.files[name] for name in self._compared if name in batch.files}
         measured, lengths = self._appearance(batch, stored), self._all_lengths(stored)
-        profile = shard_report.profile_of(self._context.features, batch.rows, stored, lengths, measured)
+        profile = shard_report.profile_of(self._context, batch.rows, stored, lengths, measured)
         if (windowed := self._context.windowed) is not None:
             stored, of_rows = expand(stored, *windowed)
             keys, lengths = [keys[row] for row in of_rows.tolist()], self._all_lengths(stored)
@@ -155,20 +154,20 @@ class ShardBuilder:
         """Measures the images of the shard's first rows, by feature: the stored ones if any, as they decode faster."""
         measured, count = dict[str, shard_report.Appearance](), sum(batch.rows[IS_MEASURED].to_pylist())
         images = self._context.images() if count else {}
-        for name, options in [each for each in images.items() if "appearance" in each[1].limits]:  # masks have none
+        for name, options in [each for each in images.items() if not each[1].is_mask]:
             if name in stored and options.store != "raw":
                 files = _column(stored[name][:count]).values
             else:
                 rows = (each if isinstance(each, list) else [each] for each in batch.images[name][:count])
                 files = [*chain.from_iterable(rows)]
-            measure = functools.partial(appearance, files, options.max_pixels, options)
+            measure = functools.partial(appearance, files, options.max_pixels, options.pixel_options)
             measured[name] = retry_alone(measure, f"measure the images of '{name}'", needs=batch.needs)
         return measured
 
     def _labels(self, stored: Stored) -> list[int]:
         """Returns the label's ids in all records; none if it is not a category, or the user's function changed it."""
         label = self._context.schema.label
-        if label is None or self._context.label_names() is None:
+        if label is None or self._context.features[label].counts != "names":
             return []
         flat = stored[label].flat_values if isinstance(stored[label], tf.RaggedTensor) else stored[label]
         return flat.numpy().tolist() if flat.dtype == tf.int64 and flat.shape.rank == 1 else []

@@ -33,8 +33,8 @@ from recordmill.pipeline.dataset.placement import hash_keys
 from recordmill.pipeline.sources.faults import Fault, Reject
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.source_reader import Chunk
+from recordmill.pipeline.spec.features.image import Image
 from recordmill.transforms.contract.image_header import ImageError, check_header
-from recordmill.transforms.contract.kinds.image import ImageOptions
 
 CONTENTS, STRATA = "placement/contents", "placement/strata"  # the folders of the chunks' files
 BUCKETS = "decisions/strata"  # the folder of the buckets of classes and hashes
@@ -131,7 +131,7 @@ class ContentReader:
             return None
         return files, looks
 
-    def _load(self, reader: BuildImageReader, source: int, reference: bytes, options: ImageOptions) -> Loaded:
+    def _load(self, reader: BuildImageReader, source: int, reference: bytes, options: Image) -> Loaded:
         """Loads an image as its shard will; decodes it only for perceptual hashes."""
         if self._hashed:
             return reader.load(source, reference, options)

@@ -31,12 +31,11 @@ from recordmill.pipeline.dataset import profile as profiles
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profile
 from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.transforms.contract.image_facts import COUNTS
-from recordmill.transforms.contract.kinds.base import FeatureOptions
-from recordmill.transforms.contract.kinds.category import NameOptions
-from recordmill.transforms.contract.kinds.number import SMALLEST, TINY, NumberOptions
-from recordmill.transforms.contract.kinds.text import TextOptions
-from recordmill.transforms.contract.kinds.token_labels import IGNORED, TokenLabelsOptions
+from recordmill.transforms.contract.kinds.base import Learned
+from recordmill.transforms.contract.kinds.text import IGNORED
+from recordmill.transforms.contract.kinds.values import SMALLEST, TINY
 
 Ids = npt.NDArray[np.int64]
 Stored = Mapping[str, Any]
@@ -141,7 +140,7 @@ class ShardSums:
 
 
 def profile_of(
-    features: Mapping[str, FeatureOptions],
+    context: PlannedBuild,
     rows: pa.Table,
     stored: Stored,
     lengths: Mapping[str, Ids],
@@ -151,7 +150,7 @@ def profile_of(
 
     `lengths` are the number of ids of each text, int64 [texts], and `measured` the appearance of images, by feature.
     """
-    profile = {name: _feature(name, options, rows, stored, lengths) for name, options in features.items()}
+    profile = {name: _feature(context, name, rows, stored, lengths) for name in context.features}
     for name, measures in measured.items():
         histograms = {measure: _histogram(values) for measure, values in measures.items() if len(values)}
         profile[name] = replace(profile[name], appearance=histograms)
@@ -159,29 +158,32 @@ def profile_of(
 
 
 def _feature(
-    name: str, options: FeatureOptions, rows: pa.Table, stored: Stored, lengths: Mapping[str, Ids]
+    context: PlannedBuild, name: str, rows: pa.Table, stored: Stored, lengths: Mapping[str, Ids]
 ) -> FeatureProfile:
+    options: Any = context.features[name]
     column = rows[name] if name in rows.column_names else None
     missing = 0 if column is None else _missing(options, column)
-    if isinstance(options, NumberOptions) and column is not None:
+    if options.counts == "numbers" and column is not None:
         return FeatureProfile(rows.num_rows, missing, _histogram(_numbers(column)))
     ids = _ids(stored.get(name))
-    if ids is not None and isinstance(options, NameOptions):
+    if ids is not None and options.counts == "names":
         counts = dict(zip(*(each.tolist() for each in np.unique(ids, return_counts=True)), strict=True))
         few = counts if len(counts) <= profiles.MOST_NAMES else None
-        unknown = _unknown_names(options, ids, missing)
+        unknown = _unknown_names(options, context.learned[name], ids, missing)
         return FeatureProfile(rows.num_rows, missing, None, few, len(ids), unknown)
-    if ids is not None and isinstance(options, TextOptions) and name in lengths:
+    if ids is not None and options.counts == "words" and name in lengths:
         histogram = _histogram(lengths[name].astype(np.float32))
-        return FeatureProfile(rows.num_rows, missing, histogram, None, len(ids), _unknown_words(options, ids))
+        return FeatureProfile(
+            rows.num_rows, missing, histogram, None, len(ids), _unknown_words(options, context.learned[name], ids)
+        )
     return FeatureProfile(rows.num_rows, missing)
 
 
-def _missing(options: FeatureOptions, column: pa.ChunkedArray) -> int:
+def _missing(options: Feature, column: pa.ChunkedArray) -> int:
     """Counts NaN, empty strings and empty lists; of required values only lists and texts may be empty."""
     if pa.types.is_list(column.type):
         return int(pc.sum(pc.equal(pc.list_value_length(column), 0)).as_py() or 0)
-    if not (options.optional or isinstance(options, TextOptions)):
+    if not (options.optional or options.counts == "words"):
         return 0
     if pa.types.is_floating(column.type):
         return int(np.count_nonzero(np.isnan(column.to_numpy())))
@@ -196,14 +198,14 @@ def _numbers(column: pa.ChunkedArray) -> npt.NDArray[np.float32]:
     return numbers[np.isfinite(numbers)]
 
 
-def lost_values(features: Mapping[str, FeatureOptions], rows: pa.Table) -> Counter[tuple[str, str]]:
+def lost_values(features: Mapping[str, Any], rows: pa.Table) -> Counter[tuple[str, str]]:
     """Counts the numbers treated as 0, and the tokens with a label to ignore."""
     found = Counter[tuple[str, str]]()
     for name, options in features.items():
-        if isinstance(options, NumberOptions) and name in rows.column_names:
+        if options.counts == "numbers" and name in rows.column_names:
             values = np.abs(_numbers(rows[name]))
             found["losses", f"{name} {TINY}"] = int(np.count_nonzero((values > 0) & (values < SMALLEST)))
-        elif isinstance(options, TokenLabelsOptions):
+        elif options.counts == "labels":
             labels = pc.list_flatten(rows[encoded_name(name)]).to_numpy()
             found["losses", f"{name} {IGNORED}"] = int(np.count_nonzero(labels == options.ignore))
     return +found
@@ -220,15 +222,15 @@ def _ids(stored: object) -> Ids | None:
     return flat.numpy() if isinstance(flat, tf.Tensor) and flat.dtype == tf.int64 and flat.shape.rank == 1 else None
 
 
-def _unknown_names(options: NameOptions, ids: Ids, missing: int) -> int:
+def _unknown_names(options: Any, learned: Learned, ids: Ids, missing: int) -> int:
     """Counts the ids of names outside of the vocabulary; all hashed names and all labels are known."""
-    if not options.has_vocabulary or options.is_label:
+    if not options.has_vocabulary or learned.is_label:
         return 0
     if not options.oov_buckets:  # unknown and missing names share the id 0
         return int(np.count_nonzero(ids == 0)) - missing
     return int(np.count_nonzero((ids > 0) & (ids <= options.oov_buckets)))
 
 
-def _unknown_words(options: TextOptions, ids: Ids) -> int:
-    first = options.special.unknown
-    return 0 if first is None else int(np.count_nonzero((ids >= first) & (ids < first + options.oov_buckets)))
+def _unknown_words(options: Any, learned: Learned, ids: Ids) -> int:
+    first = options.special(learned).unknown
+    return 0 if first is None else int(np.count_nonzero((ids >= first) & (ids < first + options.unknown_ids)))

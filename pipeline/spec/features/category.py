@@ -1,7 +1,7 @@
 """Names as ids: one per row, such as a classification label, or several, such as tags."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -11,8 +11,8 @@ from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, ListFeature, feature_named
-from recordmill.transforms.contract.kinds import category as kinds
-from recordmill.transforms.contract.kinds.base import Description, FeatureOptions
+from recordmill.transforms.contract.kinds import values as kinds
+from recordmill.transforms.contract.kinds.base import Description
 
 Named = TypeVar("Named", tuple[str, ...], dict[str, str], dict[int, str])
 
@@ -86,7 +86,8 @@ class NamedClasses(ListedClasses):
     """The rules that map names to ids."""
 
     column_type = ColumnType.CATEGORY
-
+    limits = "missing", "l_infinity", "names_lost", "jensen_shannon", "out_of_vocabulary", "ids_moved"
+    counts = "names"
     classes: GivenClasses | None = None
     """The names ordered by id, or a mapping from them to displayed names. By default the data's names: of all splits
     for the label, else of the train split; those in the output's live version keep their ids, unless it is `fresh`."""
@@ -122,17 +123,19 @@ class NamedClasses(ListedClasses):
         return None if self.classes is None or self.classes == FRESH else tuple(self.classes)
 
     @property
-    def analyzed(self) -> bool:
-        """Whether the analysis counts the names: neither given nor hashed."""
-        return self.given_classes is None and self.classes_file is None and self.hash_buckets is None
+    def has_vocabulary(self) -> bool:
+        return self.hash_buckets is None
+
+    @property
+    def learns(self) -> Sequence[str]:
+        """The analysis counts the names that are neither given nor hashed."""
+        is_given = self.given_classes is not None or self.classes_file is not None
+        return ("vocabularies",) if self.has_vocabulary and not is_given else ()
 
     @property
     def keeps_ids(self) -> bool:
         """Whether names keep the live version's ids."""
         return self.analyzed and self.classes != FRESH
-
-    def options(self, *, is_label: bool = False) -> FeatureOptions:
-        return self._make(self.contract, classes=self.given_classes, is_label=is_label)
 
     def check_label(self) -> None:
         """Checks that every class of a label gets an id. Raises: WrongValueError: its path starts at this feature."""
@@ -158,7 +161,6 @@ class NamedClasses(ListedClasses):
 class Category(NamedClasses):
     """A name as an id: 0 to n-1 for the label, in the order of the classes; for other features 0 is unknown."""
 
-    contract = kinds.CategoryOptions
     kind: Literal["category"]
     cross: tuple[str, ...] | None = None
     """Features of kind category to combine into this one, instead of a column; needs `hash_buckets`."""
@@ -195,7 +197,6 @@ class Category(NamedClasses):
 class Categories(ListFeature, NamedClasses):
     """Names as ids: for the label 0 to n-1; for any other feature 0 pads and unknown names are 1."""
 
-    contract = kinds.CategoriesOptions
     kind: Literal["categories"]
     oov_buckets: int = Field(default=1, ge=1, le=1 << 20, strict=True)
     """The number of ids for unknown names, by hash: 1 to n."""

@@ -8,11 +8,10 @@ from pydantic import Field, model_validator
 
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.feature import Feature
-from recordmill.pipeline.spec.features.text import describe_given
+from recordmill.pipeline.spec.features.text_ids import TextIds
 from recordmill.pipeline.yaml_document import Options
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.chat import KEYS, ChatDescription, ChatOptions
+from recordmill.transforms.contract.kinds.text import KEYS, LOSS_MASK, ChatDescription
 
 CONFIG, TEMPLATE = "tokenizer_config.json", "chat_template.jinja"
 Role = Literal["system", "developer", "user", "assistant", "tool", "function"]
@@ -33,11 +32,11 @@ class InstructionColumns(Options):
     """Earlier turns: lists of a question and its answer."""
 
 
-class Chat(Feature):
+class Chat(TextIds):
     """A chat as ids, with a mask of the tokens to train on."""
 
     column_type = ColumnType.OBJECTS
-    contract = ChatOptions
+    tokenizer: ClassVar[str] = "huggingface"
     kind: Literal["chat"]
     is_packable: ClassVar[bool] = True
     model: str = Field(min_length=1)
@@ -105,11 +104,12 @@ class Chat(Feature):
         template = {} if self.template is None else {"template": self.template}
         return {"model": self.model, "config": self.config_path, **template}
 
-    def options(self, *, is_label: bool = False) -> ChatOptions:
-        return self._make(ChatOptions, config=self.config_path, uses_tools=self.tools is not None)
+    @property
+    def library_parts(self) -> tuple[str, ...]:
+        return (LOSS_MASK,)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return describe_given(self, ChatDescription, statistics, tokenizer=ChatOptions.tokenizer, train=self.train)
+        return self._describe_given(ChatDescription, statistics, train=self.train)
 
 
 def beside(path: str, name: str) -> str:

@@ -1,8 +1,8 @@
 """Bases of the kinds without TensorFlow: options, raw column, and description in the manifest."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Annotated, Any, ClassVar, Self, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, cast
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -10,13 +10,13 @@ from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.yaml_document import Options
 from recordmill.transforms.contract.kinds import description_of
-from recordmill.transforms.contract.kinds.base import Description, FeatureOptions
+from recordmill.transforms.contract.kinds.base import Description
 
-Contract = TypeVar("Contract")
+Described = TypeVar("Described")
 
 
 class Feature(Options):
-    """The options of every kind."""
+    """The options of every kind, and what its build asks about them."""
 
     kind: str
     column: str | None = Field(default=None, min_length=1)
@@ -25,13 +25,37 @@ class Feature(Options):
     """Whether the value may be missing; otherwise such rows are rejects."""
     column_type: ClassVar[ColumnType]
     """The type of the raw column."""
-    contract: ClassVar[type[FeatureOptions]]
-    """The options for the graph, by the same names."""
+    limits: ClassVar[tuple[str, ...]] = ("missing",)
+    """The gate's limits of this kind."""
+    is_input: ClassVar[bool] = True
+    """Whether the graph, and so the serving model, takes its column, if it has one."""
+    is_content: ClassVar[bool] = False
+    """Whether rows are duplicates by it: a sample itself, no label or side value."""
+    is_image: ClassVar[bool] = False
+    """Whether it stores images, or masks."""
+    is_mask: ClassVar[bool] = False
+    counts: ClassVar[Literal["numbers", "names", "words", "labels"] | None] = None
+    """The values that a shard counts (`pipeline.build.worker.shard_report`)."""
+
+    @property
+    def learns(self) -> Sequence[str]:
+        """The names of the summaries of the rows that it learns from (`pipeline.build.summaries`)."""
+        return ()
 
     @property
     def analyzed(self) -> bool:
         """Whether the analysis needs the raw column."""
+        return bool(self.learns)
+
+    @property
+    def has_vocabulary(self) -> bool:
+        """Whether ids are lines of a vocabulary."""
         return False
+
+    @property
+    def used_statistics(self) -> Sequence[str]:
+        """The learned statistics of numbers that determine the stored values, as in `dataset.json`."""
+        return ()
 
     @property
     def is_packable(self) -> bool:
@@ -72,19 +96,14 @@ class Feature(Options):
         """Returns a copy with changed paths of files, such as absolute ones."""
         return self.model_copy(update={option: change(path) for option, path in self.files().items()})
 
-    def options(self, *, is_label: bool = False) -> FeatureOptions:
-        """Returns the options for the graph and the workers."""
-        return self._make(self.contract, is_label=is_label)
+    def owner(self, name: str) -> str:
+        """Returns the feature with the vocabulary or tokenizer that the feature `name` uses: itself or a shared one."""
+        return name
 
     def _changed(self) -> set[str]:
         return {name for name, field in type(self).model_fields.items() if getattr(self, name) != field.get_default()}
 
-    def _make(self, kind: type[Contract], **more: Any) -> Contract:
-        """Makes the contract's options from the equally named values here and in `more`."""
-        values = {**dict(self), **more}
-        return kind(**{each.name: values[each.name] for each in fields(cast(Any, kind)) if each.name in values})
-
-    def _describe(self, kind: type[Contract], *taken: str, **given: Any) -> Contract:
+    def _describe(self, kind: type[Described], *taken: str, **given: Any) -> Described:
         """Makes a description of the `taken` options and of given fields. Raises: TypeError: a field is in neither."""
         values = {**{name: getattr(self, name) for name in taken}, **given}
         for each in fields(cast(Any, kind)):

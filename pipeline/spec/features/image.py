@@ -1,14 +1,16 @@
 """Images, one per row or several: decoded, oriented by EXIF, scaled, stored encoded. The reader normalizes them."""
 
 import math
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
 
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.feature import Feature, ListFeature
+from recordmill.pipeline.spec.features.feature import Feature, ListFeature, feature_named
 from recordmill.pipeline.yaml_document import Options, number_or_list
 from recordmill.transforms.contract.kinds import image as kinds
 from recordmill.transforms.contract.kinds.array import ArrayLayout
@@ -61,7 +63,11 @@ class Image(Feature):
     """An image, scaled or in its original size."""
 
     column_type = ColumnType.IMAGE
-    contract: ClassVar[type[kinds.ImageOptions]] = kinds.ImageOptions
+    limits = "missing", "appearance", "pixels"
+    is_content = True
+    is_image = True
+    is_reference: ClassVar[bool] = True
+    """Whether the column refers to image files."""
     kind: Literal["image"]
     size: Sides | None = None
     """Height and width in pixels, or one number for both. None: images keep their sizes."""
@@ -113,6 +119,7 @@ class Image(Feature):
     """The largest number of bytes; larger images are rejected before reading."""
     dct_scaling: bool = True
     """Whether JPEGs that are averaged down further may be decoded at 1/2, 1/4 or 1/8 size."""
+    _frame: Literal["upright", "file"] = PrivateAttr(default="upright")
 
     @model_validator(mode="before")
     @classmethod
@@ -138,103 +145,101 @@ class Image(Feature):
 
     @model_validator(mode="after")
     def _check(self) -> "Image":
-        self._check_size()
-        self._check_shape()
-        self._check_channels()
-        self._check_depth()
-        self._check_background()
+        for message, *path in (*self._wrong_size(), *self._wrong_pixels(), *self._wrong_numbers()):
+            raise WrongValueError(message, *path)
         return self
 
     @property
-    def _is_deep(self) -> bool:
-        return kinds.planes_of(self.dtype, self.channels) > 0
+    def planes(self) -> int:
+        """The planes of a deep image; 0 for plain ones (`planes_of`)."""
+        return kinds.planes_of(self.dtype, self.channels)
 
-    def _check_depth(self) -> None:
-        """Checks the options of deep images, and those of bands."""
-        if self.bands is not None and len(self.bands) != self.channels:
-            raise WrongValueError(f"has {len(self.bands)} bands for {self.channels} `channels`: omit one", "bands")
-        if (self._is_deep or self.bands) and self.store in ("jpeg", "original"):
-            raise WrongValueError(f"`{self.store}` holds grey or RGB of 8 bits: store `png` or `raw`", "store")
-        if self.range is not None:
-            self._check_range(*self.range)
-        if self.dtype == "uint16" and isinstance(self.normalize, Normalization) and max(self.normalize.std) <= 1:
-            wanted = "in the pixel's units, 0 to 65,535: multiply shares"
-            raise WrongValueError(f"is of uint16 {wanted}, got {list(self.normalize.std)}", "normalize", "std")
-        if self.dtype == "float32":
-            self._check_float()
+    @property
+    def oriented(self) -> Literal["upright", "file"]:
+        """The frame of boxes, masks and points on it."""
+        return self._frame
 
-    def _check_range(self, least: float, most: float) -> None:
-        if self.dtype == "uint8" or least >= most:
-            wanted = "the least and the largest pixel of `dtype: uint16` or `float32`, such as [0, 4095]"
-            raise WrongValueError(f"should be {wanted}, got {[least, most]}", "range")
-        if self.normalize not in ("zero_one", "minus_one_one", "inception"):
-            raise WrongValueError("is for `normalize: zero_one` or `minus_one_one`: leave one out", "range")
-
-    def _check_background(self) -> None:
-        given, most = self.background, RANGES.get(self.dtype)
-        is_pixel = isinstance(given, float) and (most is None or (given.is_integer() and 0 <= given <= most[1]))
-        if not (is_pixel if self._is_deep else isinstance(given, tuple)):
-            wanted = f"a pixel of {self.dtype}, such as 0" if self._is_deep else "a colour: red, green, blue"
-            raise WrongValueError(f"should be {wanted}, got `{given}`", "background")
-
-    def _check_float(self) -> None:
-        if self.normalize == "dataset":
-            raise WrongValueError("`dataset` sums whole numbers: give `mean` and `std` for float32", "normalize")
-        if self.range is None and self.normalize != "none" and isinstance(self.normalize, str):
-            raise WrongValueError(
-                f"`{self.normalize}` of float32 needs `range`, the least and largest pixel", "normalize"
-            )
-
-    def _check_size(self) -> None:
+    def _wrong_size(self) -> Iterator[tuple[str, ...]]:
+        """Yields contradictions, each with the path of an option."""
         if self.size is None:
             if self.fit != "none":
-                raise WrongValueError("is needed; with `fit: none` each image keeps its size", "size")
+                yield "is needed; with `fit: none` each image keeps its size", "size"
             if self.store == "raw":
-                raise WrongValueError("`raw` pixels need one `size`: give it, or store `png`", "store")
+                yield "`raw` pixels need one `size`: give it, or store `png`", "store"
             return
         if self.fit == "none":
-            raise WrongValueError("`none` keeps each image's size and contradicts `size`: leave one out", "fit")
-        if self.shorter_side is None:
-            return
-        if self.fit != "crop":
-            message = f"`size` and `shorter_side` crop the centre: give `fit: crop`, got `{self.fit}`"
-            raise WrongValueError(message, "fit")
-        if self.shorter_side < max(self.size):
-            message = f"should be {max(self.size)} or more, the larger side of `size`, got `{self.shorter_side}`"
-            raise WrongValueError(message, "shorter_side")
+            yield "`none` keeps each image's size and contradicts `size`: leave one out", "fit"
+        if self.shorter_side is not None and self.fit != "crop":
+            yield f"`size` and `shorter_side` crop the centre: give `fit: crop`, got `{self.fit}`", "fit"
+        if self.shorter_side is not None and self.shorter_side < max(self.size):
+            wanted = f"{max(self.size)} or more, the larger side of `size`"
+            yield f"should be {wanted}, got `{self.shorter_side}`", "shorter_side"
 
-    def _check_shape(self) -> None:
-        """Checks the channels of numbers, the smaller of the first and the last side."""
+    def _wrong_pixels(self) -> Iterator[tuple[str, ...]]:
         sides = self.shape or ()
-        held = min(sides[0], sides[2]) if len(sides) == 3 else 1
-        allowed = held <= kinds.MOST_BANDS if self.bands else held in ((self.channels,) if self._is_deep else (1, 3))
+        held = min(sides[0], sides[2]) if len(sides) == 3 else 1  # channels: the smaller of the first and the last side
+        allowed = held <= kinds.MOST_BANDS if self.bands else held in ((self.channels,) if self.planes else (1, 3))
         if sides and not allowed:
             wanted = f"[height, width], or with the {self.channels} `channels` as the last or the first side"
-            raise WrongValueError(f"should be {wanted}, got {list(sides)}", "shape")
-
-    def _check_channels(self) -> None:
-        is_family = self.normalize == "caffe" or self.normalize in OF_THREE_CHANNELS
-        if is_family and (self.channels != 3 or self._is_deep):
+            yield f"should be {wanted}, got {list(sides)}", "shape"
+        if (self.normalize == "caffe" or self.normalize in OF_THREE_CHANNELS) and (self.channels != 3 or self.planes):
             of = f"3 channels of uint8, and this image has {self.channels} of {self.dtype}"
-            raise WrongValueError(f"`{self.normalize}` is for {of}: give `mean` and `std`", "normalize")
-        if isinstance(self.normalize, Normalization):
-            for name in ("mean", "std"):
-                numbers = getattr(self.normalize, name)
-                if len(numbers) != self.channels:
-                    message = f"should be a list of {self.channels}, one for each channel, got {list(numbers)}"
-                    raise WrongValueError(message, "normalize", name)
+            yield f"`{self.normalize}` is for {of}: give `mean` and `std`", "normalize"
+        for name, numbers in self.normalize if isinstance(self.normalize, Normalization) else ():
+            if len(numbers) != self.channels:
+                wanted = f"a list of {self.channels}, one for each channel"
+                yield f"should be {wanted}, got {list(numbers)}", "normalize", name
+        if self.bands is not None and len(self.bands) != self.channels:
+            yield f"has {len(self.bands)} bands for {self.channels} `channels`: omit one", "bands"
+        if (self.planes or self.bands) and self.store in ("jpeg", "original"):
+            yield f"`{self.store}` holds grey or RGB of 8 bits: store `png` or `raw`", "store"
+
+    def _wrong_numbers(self) -> Iterator[tuple[str, ...]]:
+        if self.range is not None and (self.dtype == "uint8" or self.range[0] >= self.range[1]):
+            wanted = "the least and the largest pixel of `dtype: uint16` or `float32`, such as [0, 4095]"
+            yield f"should be {wanted}, got {list(self.range)}", "range"
+        if self.range is not None and self.normalize not in ("zero_one", "minus_one_one", "inception"):
+            yield "is for `normalize: zero_one` or `minus_one_one`: leave one out", "range"
+        if self.dtype == "uint16" and isinstance(self.normalize, Normalization) and max(self.normalize.std) <= 1:
+            wanted = "in the pixel's units, 0 to 65,535: multiply shares"
+            yield f"is of uint16 {wanted}, got {list(self.normalize.std)}", "normalize", "std"
+        if self.dtype == "float32" and self.normalize == "dataset":
+            yield "`dataset` sums whole numbers: give `mean` and `std` for float32", "normalize"
+        needs_range = self.normalize != "none" and isinstance(self.normalize, str)
+        if self.dtype == "float32" and self.range is None and needs_range:
+            yield f"`{self.normalize}` of float32 needs `range`, the least and largest pixel", "normalize"
+        given, most = self.background, RANGES.get(self.dtype)
+        is_pixel = isinstance(given, float) and (most is None or (given.is_integer() and 0 <= given <= most[1]))
+        if not (is_pixel if self.planes else isinstance(given, tuple)):
+            wanted = f"a pixel of {self.dtype}, such as 0" if self.planes else "a colour: red, green, blue"
+            yield f"should be {wanted}, got `{given}`", "background"
 
     def _column(self) -> Column:
         return replace(super()._column(), array=self.shape and ArrayLayout(self.dtype, self.shape))
 
-    def options(self, *, is_label: bool = False) -> kinds.ImageOptions:
-        return self._make(self.contract, measured=self.normalize == "dataset", **self._pixel())
+    @property
+    def learns(self) -> Sequence[str]:
+        """The analysis measures pixels for `normalize: dataset`."""
+        return ("pixels",) if self.normalize == "dataset" else ()
 
-    def _pixel(self) -> dict[str, Any]:
-        """Returns the contract's type of a pixel, and the number or the colour around padded images."""
-        deep = {"fill": self.background, "background": (0, 0, 0)}
-        around = {"padding": None if self._is_deep or self.fit != "pad" else self.padding}
-        return {"pixel": self.dtype, **around, **(deep if self._is_deep else {})}
+    @cached_property
+    def pixel_options(self) -> kinds.PixelOptions:
+        """The options from the file's bytes to the final pixels."""
+        deep = {"fill": self.background, "background": (0, 0, 0)} if self.planes else {}
+        around = None if self.planes or self.fit != "pad" else self.padding
+        values = {**dict(self), "pixel": self.dtype, "padding": around, **deep}
+        names = [each.name for each in fields(kinds.PixelOptions) if each.name in values]
+        return kinds.PixelOptions(**{name: values[name] for name in names})
+
+    @property
+    def is_encoded(self) -> bool:
+        """Whether images may be encoded as JPEG."""
+        return self.store in ("auto", "jpeg") and not self.planes
+
+    @property
+    def strips(self) -> bool:
+        """Whether metadata is removed from stored bytes that may hold it."""
+        return self.metadata == "strip" and (self.is_encoded or self.store == "original")
 
     def read_parts(self) -> tuple[str, ...]:
         """Names `shape`, height and width, if images keep their sizes."""
@@ -264,7 +269,7 @@ class Image(Feature):
             "offset": tuple(offset),
             "scale": tuple(scale),
             "channel_order": "bgr" if self.normalize == "caffe" else "rgb",
-            "options": self._make(kinds.PixelOptions, **self._pixel()) if self.store == "original" else None,
+            "options": self.pixel_options if self.store == "original" else None,
         }
 
     def _normalization(self, statistics: dict[str, Any]) -> tuple[list[float], list[float]]:
@@ -289,7 +294,6 @@ class Image(Feature):
 class ImageSequence(Image, ListFeature):
     """A list of images with the options of one."""
 
-    contract = kinds.ImageSequenceOptions
     kind: Literal["image_sequence"]  # type: ignore[assignment]
     shape: None = None
     """None: the images are files."""
@@ -316,3 +320,13 @@ class ImageSequence(Image, ListFeature):
         return self._describe(
             kinds.ImageSequenceDescription, "max_length", **self.pixels(statistics), length=self.read_length
         )
+
+
+def image_named(name: str, features: Mapping[str, Feature], wanted: str, oriented: Literal["upright", "file"]) -> Image:
+    """Finds the image of a feature in the frame `oriented`. Raises: WrongValueError: it is no image."""
+    image = feature_named(name, features, "image")
+    if not isinstance(image, Image) or image.kind != "image":
+        raise WrongValueError(f"'{name}' is of kind {image.kind}: {wanted}", "image")
+    if oriented == "file":
+        image._frame = "file"
+    return image

@@ -1,6 +1,7 @@
 """Masks of an image, from files or drawn: an index for each pixel, or a mask for each object."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
@@ -8,9 +9,9 @@ from pydantic import AfterValidator, Discriminator, Field, PrivateAttr, Tag, mod
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.category import Classes, ClassName, distinct
-from recordmill.pipeline.spec.features.feature import Feature, ListFeature, feature_named
-from recordmill.pipeline.spec.features.image import MAX_BYTES, Byte, Image
-from recordmill.transforms.contract.kinds import mask as kinds
+from recordmill.pipeline.spec.features.feature import Feature, ListFeature
+from recordmill.pipeline.spec.features.image import MAX_BYTES, Byte, Image, image_named
+from recordmill.transforms.contract.kinds import image as kinds
 from recordmill.transforms.contract.kinds.base import Description
 
 Value = Annotated[int, Field(ge=0, le=65_535)]
@@ -30,7 +31,9 @@ class OfImage(Feature):
     """A feature with values for each pixel of an image."""
 
     column_type = ColumnType.IMAGE
-    contract: ClassVar[type[kinds.MaskOptions]]
+    is_image = True
+    is_mask = True
+    strips: ClassVar[bool] = False
     image: str = Field(min_length=1)
     """The feature of kind image with the masked pixels: gives the mask its `size`, `shorter_side` and `fit`."""
     oriented: Literal["upright", "file"] = "upright"
@@ -59,11 +62,7 @@ class OfImage(Feature):
 
     def check(self, features: Mapping[str, Feature]) -> None:
         """Checks the feature named by `image`, and takes over its size."""
-        image = feature_named(self.image, features, "image")
-        if not isinstance(image, Image) or image.kind != "image":
-            wanted = f"'{self.image}' is of kind {image.kind}: a mask needs one of kind image"
-            raise WrongValueError(wanted, "image")
-        self._image = image
+        self._image = image_named(self.image, features, "a mask needs one of kind image", self.oriented)
 
     def _column(self) -> Column:
         shapes = ColumnType.TEXT if self.runs else ColumnType.OBJECTS
@@ -72,25 +71,38 @@ class OfImage(Feature):
     def joined_columns(self, name: str) -> dict[str, tuple[str, Column]]:
         return {"runs": (self.first_column(name), self._column())} if self.runs else {}
 
-    def _options(self, **more: Any) -> kinds.MaskOptions:
-        nearest = {"resize": "nearest", "channels": 1, "color": "ignore", "stretched": self.resize is not None}
-        return self._make(self.contract, **self._sides(), **nearest, **more)
+    @property
+    def pixel(self) -> str:
+        """The type of a pixel."""
+        return "uint8"
+
+    @property
+    def is_reference(self) -> bool:
+        """Whether the column refers to image files."""
+        return self.draw is None
+
+    @cached_property
+    def pixel_options(self) -> kinds.PixelOptions:
+        """The options from values to the stored pixels: they only move, and `ignore` is around them."""
+        outside = getattr(self, "ignore", None) or 0
+        return kinds.PixelOptions(
+            **self._sides(), resize="nearest", channels=1, pixel=self.pixel, fill=float(outside), padding=(outside,) * 3
+        )
 
     def _sides(self) -> dict[str, Any]:
         """Returns the image's options that decide a pixel's place."""
         return {name: getattr(self._image, name) for name in ("size", "shorter_side", "fit")} if self._image else {}
 
-    def _pixels(self, dtype: str) -> dict[str, Any]:
+    def _pixels(self) -> dict[str, Any]:
         """Returns the fields of the description for decoding."""
         shape = (*(self._sides().get("size") or (None, None)), 1)
         stored = {"stored": "bytes", "encoding": self.store, "shape": shape}
-        return {**stored, "pixel": dtype, "dtype": dtype, "offset": (0.0,), "scale": (1.0,)}
+        return {**stored, "pixel": self.pixel, "dtype": self.pixel, "offset": (0.0,), "scale": (1.0,)}
 
 
 class Mask(OfImage):
     """An index for each pixel of an image: its class, or the number of its object."""
 
-    contract = kinds.MaskOptions
     kind: Literal["mask"]
     classes: MaskClasses | None = None
     """The classes' names, ordered by value, or by value, `{0: background, 15: person}`. Other values are rejects. By
@@ -155,21 +167,32 @@ class Mask(OfImage):
         """Names `shape`, height and width, if the image keeps its size."""
         return ("shape",) if self._image and self._image.size is None else ()
 
-    def options(self, *, is_label: bool = False) -> kinds.MaskOptions:
-        values = {IGNORED: self.ignore, **{name: value for value, name in self.named}}
-        colors = tuple((color, values[name]) for name, color in self._colors.items()) or None
-        return self._options(classes=self.named or None, colors=colors, fill=float(self.ignore or 0), pixel=self.dtype)
+    @property
+    def pixel(self) -> str:
+        return self.dtype
+
+    @property
+    def value_colors(self) -> tuple[tuple[tuple[int, int, int], int], ...] | None:
+        """The values by colour; None: pixels are values."""
+        values: dict[str, Any] = {IGNORED: self.ignore, **{name: value for value, name in self.named}}
+        return tuple((color, values[name]) for name, color in self._colors.items()) or None
+
+    @property
+    def only_class(self) -> str | None:
+        """The class of runs without a name, that of the largest value."""
+        return max(self.named)[1] if self.runs and self.named else None
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         names = {str(value): name for value, name in self.named} or None
-        given = {**self._pixels(self.dtype), "classes": names}
+        given = {**self._pixels(), "classes": names}
         return self._describe(kinds.MaskDescription, "image", "optional", "ignore", **given)
 
 
 class Masks(OfImage, ListFeature):
     """A list of masks, one an object of an image: 1 in the object, else 0."""
 
-    contract = kinds.MasksOptions
+    ignore: ClassVar[None] = None
+    named: ClassVar[tuple[tuple[int, str], ...]] = ()
     kind: Literal["masks"]
     draw: Literal["objects"] | None = None
     """Draws the column's shapes, polygons and run lengths, a mask an object, crowds as others. By default the column
@@ -184,9 +207,6 @@ class Masks(OfImage, ListFeature):
         if self.draw and self.length:
             raise WrongValueError("is for lists of images: of drawn objects give `max_length`", "length")
 
-    def options(self, *, is_label: bool = False) -> kinds.MaskOptions:
-        return self._options(crowd="draw")
-
     def describe(self, statistics: dict[str, Any]) -> Description:
-        given = {**self._pixels("uint8"), "length": self.read_length}
+        given = {**self._pixels(), "length": self.read_length}
         return self._describe(kinds.MasksDescription, "image", "max_length", **given)

@@ -6,17 +6,15 @@ from pydantic import Field, model_validator
 
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.spec.features.feature import Feature
-from recordmill.pipeline.spec.features.text import Token, describe_given, wrong_library
+from recordmill.pipeline.spec.features.text_ids import TextIds, Token, wrong_library
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.pair import FIELDS, PairDescription, PairOptions
+from recordmill.transforms.contract.kinds.text import FIELDS, PairDescription
 
 
-class Pair(Feature):
+class Pair(TextIds):
     """Two texts as one list of ids, such as a question and its answer."""
 
     column_type = ColumnType.TEXT
-    contract = PairOptions
     kind: Literal["pair"]
     is_packable: ClassVar[bool] = True
     first: str = Field(min_length=1)
@@ -45,7 +43,7 @@ class Pair(Feature):
     @model_validator(mode="after")
     def _check(self) -> Self:
         changed = self._changed()
-        for option, message in wrong_library(self._make(PairOptions), changed, self.model_fields_set):
+        for option, message in wrong_library(self, changed, self.model_fields_set):
             raise WrongValueError(message, option)
         is_joined = self.tokenizer == "huggingface" and self.special_tokens
         if is_joined and self.separator is not None:
@@ -69,4 +67,4 @@ class Pair(Feature):
         return {"model": self.model}
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return describe_given(self, PairDescription, statistics, tokenizer=self.tokenizer)
+        return self._describe_given(PairDescription, statistics)

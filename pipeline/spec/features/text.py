@@ -1,7 +1,6 @@
 """Texts, one or several per row: normalized, tokenized, and mapped to ids by a learned or given vocabulary."""
 
-from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -11,11 +10,11 @@ from recordmill.pipeline.dataset.manifest_parts import MOST_LENGTH
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, feature_named
+from recordmill.pipeline.spec.features.text_ids import Names, TextIds, Token, wrong_library
 from recordmill.pipeline.yaml_document import Options, number_or_list
 from recordmill.transforms.contract.kinds import text as kinds
-from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.base import NOTHING, Description, Learned
 
-Names = AbstractSet[str]  # of options
 SHARED_ALIKE = (
     *("tokenizer", "model_type", "special_tokens", "pattern"),
     *("normalize", "case", "ngrams", "oov_buckets", "begin", "end"),
@@ -23,7 +22,7 @@ SHARED_ALIKE = (
 """Options that features with a shared vocabulary must agree on, because they decide the meaning of an id."""
 
 
-def _wrong(text: kinds.TextOptions, changed: Names, given: Names) -> Iterator[tuple[str, str]]:
+def _wrong(text: "Tokenized", changed: Names, given: Names) -> Iterator[tuple[str, str]]:
     """Yields contradictory options and the reasons; `changed` differ from the default, `given` are in the spec."""
     if text.normalize == "nfc" and text.case == "fold":
         yield "normalize", "`case: fold` is NFKC case folding: leave `normalize` out, or take `case: lower`"
@@ -39,7 +38,7 @@ def _wrong(text: kinds.TextOptions, changed: Names, given: Names) -> Iterator[tu
         yield "ngrams", f"should be ascending widths such as [1, 2], got {list(text.ngrams)}"
 
 
-def _wrong_tokens(text: kinds.TextOptions, changed: Names) -> Iterator[tuple[str, str]]:
+def _wrong_tokens(text: "Tokenized", changed: Names) -> Iterator[tuple[str, str]]:
     for option in ("ngrams", "oov_buckets", "hash_buckets"):
         if option in changed and text.tokenizer not in kinds.WORD_TOKENIZERS:
             tokenizers = ", ".join(kinds.WORD_TOKENIZERS)
@@ -54,7 +53,7 @@ def _wrong_tokens(text: kinds.TextOptions, changed: Names) -> Iterator[tuple[str
         yield "minimum_count", f"does not apply, since the vocabulary {where}: leave it out"
 
 
-def _wrong_model(text: kinds.TextOptions, changed: Names, given: Names) -> Iterator[tuple[str, str]]:
+def _wrong_model(text: "Tokenized", changed: Names, given: Names) -> Iterator[tuple[str, str]]:
     if isinstance(text.vocabulary, str) and text.tokenizer in kinds.MODEL_TOKENIZERS:
         yield "vocabulary", f"give a {text.tokenizer} model as `model: {text.vocabulary}`"
     if "model_type" in changed and (text.tokenizer != "sentencepiece" or text.model is not None):
@@ -68,54 +67,6 @@ def _wrong_model(text: kinds.TextOptions, changed: Names, given: Names) -> Itera
             yield option, "a given `model` has its own pieces: leave it out"
     if "case" not in given and not text.in_library:
         yield "model", "was trained on one case: say which, `case: keep` or `case: lower`"
-
-
-def wrong_library(text: kinds.TextOptions, changed: Names, given: Names) -> Iterator[tuple[str, str]]:
-    """Yields options that contradict a tokenizer that runs before the graph, or belong to one."""
-    for option in ("begin", "end"):
-        value = getattr(text, option)
-        if isinstance(value, str) and not text.in_library:
-            yield option, f"should be true or false with the tokenizer {text.tokenizer}, got {value!r}"
-        if value is True and text.in_library:
-            yield option, f"name the token of the tokenizer {text.tokenizer}, such as `{option}: <|endoftext|>`"
-    for option in ("special_tokens", "pretokenized"):
-        if option in changed and text.tokenizer != "huggingface":
-            yield option, "is for the tokenizer huggingface: leave it out"
-    if (text.pattern is not None) != (text.tokenizer == "tiktoken"):
-        known = "`r50k_base`, `p50k_base`, `cl100k_base`, `o200k_base`, or the regular expression"
-        missing = f"the tokenizer tiktoken needs the pattern that splits a text before ranks apply: {known}"
-        yield "pattern", missing if text.pattern is None else "is for the tokenizer tiktoken: leave it out"
-    if not text.in_library:
-        return
-    if text.model is None and text.shared_with is None:
-        file = "tokenizer.json" if text.tokenizer == "huggingface" else "o200k_base.tiktoken"
-        yield "model", f"the tokenizer {text.tokenizer} is a file of yours: give it, such as `model: {file}`"
-    for option in ("normalize", "case"):
-        if option in given:
-            yield option, f"the tokenizer {text.tokenizer} has its own rules: leave it out"
-
-
-def check_shared(text: kinds.TextOptions, owner: str, features: Mapping[str, Feature]) -> None:
-    """Checks that the owner is a text with matching options. Raises: WrongValueError: its path starts at the text."""
-    path = ("vocabulary", "shared_with")
-    other = feature_named(owner, features, *path).options()
-    if not isinstance(other, kinds.TextOptions) or other.shared_with is not None or other.kind in ("chat", "pair"):
-        raise WrongValueError(f"'{owner}' should be a text with its own vocabulary", *path)
-    for option in SHARED_ALIKE:
-        mine, theirs = getattr(text, option), getattr(other, option)
-        if mine != theirs:
-            message = f"is {mine} here and {theirs} in '{owner}', which owns the vocabulary: make them the same"
-            raise WrongValueError(message, option)
-    if other.hash_buckets is not None or other.tokenizer == "bytes":
-        raise WrongValueError(f"'{owner}' has no vocabulary: leave this out and take the same options", *path)
-
-
-def describe_given(feature: Feature, kind: type[Description], statistics: dict[str, Any], **more: Any) -> Description:
-    """Describes ids of a given model, whatever joins its texts."""
-    special = kinds.SpecialIds(**statistics["special_ids"])
-    size = max(special.first + statistics["words"], special.padding + 1)
-    found = {name: statistics[name] for name in ("vocabulary", "model", "joins")}
-    return feature._describe(kind, "max_length", **found, vocabulary_size=size, **special.described(), **more)
 
 
 class SharedVocabulary(Options):
@@ -139,7 +90,6 @@ Vocabulary = Annotated[
     | Annotated[SharedVocabulary, Tag("another feature")],
     Discriminator(_form),
 ]
-Token = Annotated[str, Field(min_length=1)]
 Widths = Annotated[
     tuple[Annotated[int, Field(ge=1, le=16, strict=True)], ...],
     Field(min_length=1),
@@ -147,11 +97,10 @@ Widths = Annotated[
 ]
 
 
-class Tokenized(Feature):
+class Tokenized(TextIds):
     """The rules that map a text to ids: 0 pads, 1 is unknown, then begin and end if requested, then tokens."""
 
     column_type = ColumnType.TEXT
-    contract: ClassVar[type[kinds.TextOptions]] = kinds.TextOptions
     description: ClassVar[type[kinds.TextDescription]] = kinds.TextDescription
     normalize: Literal["none", "nfc", "nfkc"] = "none"
     """Unicode's normalization form. nfkc also unifies characters that differ only in looks, such as ﬁ and fi."""
@@ -194,51 +143,84 @@ class Tokenized(Feature):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        for option, message in _wrong(self.options(), self._changed(), self.model_fields_set):
+        for option, message in _wrong(self, self._changed(), self.model_fields_set):
             raise WrongValueError(message, option)
         return self
 
     def check(self, features: Mapping[str, Feature]) -> None:
-        """Checks a shared vocabulary."""
-        if isinstance(self.vocabulary, SharedVocabulary):
-            check_shared(self.options(), self.vocabulary.shared_with, features)
+        """Checks that the owner of a shared vocabulary is a text with matching options."""
+        if (owner := self.shared_with) is None:
+            return
+        path = ("vocabulary", "shared_with")
+        other = feature_named(owner, features, *path)
+        if not isinstance(other, Tokenized) or other.shared_with is not None:
+            raise WrongValueError(f"'{owner}' should be a text with its own vocabulary", *path)
+        for option in SHARED_ALIKE:
+            mine, theirs = getattr(self, option), getattr(other, option)
+            if mine != theirs:
+                message = f"is {mine} here and {theirs} in '{owner}', which owns the vocabulary: make them the same"
+                raise WrongValueError(message, option)
+        if other.hash_buckets is not None or other.tokenizer == "bytes":
+            raise WrongValueError(f"'{owner}' has no vocabulary: leave this out and take the same options", *path)
 
     @property
-    def analyzed(self) -> bool:
-        """Whether the analysis counts the words: neither given nor hashed."""
-        return self.options().counts_words
+    def shared_with(self) -> str | None:
+        return self.vocabulary.shared_with if isinstance(self.vocabulary, SharedVocabulary) else None
 
     @property
-    def needs_model(self) -> bool:
-        """Whether the graph needs a tokenizer's model."""
-        return self.tokenizer in kinds.MODEL_TOKENIZERS
+    def has_vocabulary(self) -> bool:
+        return self.tokenizer in kinds.WORD_TOKENIZERS and self.hash_buckets is None
+
+    @property
+    def learns(self) -> Sequence[str]:
+        """The analysis counts the words that are neither given nor hashed."""
+        return ("vocabularies",) if self.has_vocabulary and not isinstance(self.vocabulary, str) else ()
+
+    @property
+    def needs_tensorflow_text(self) -> bool:
+        if self.in_library:
+            return False
+        return self.normalize != "none" or self.case == "fold" or self.needs_model
+
+    @property
+    def unknown_ids(self) -> int:
+        return self.oov_buckets
+
+    def special(self, learned: Learned = NOTHING) -> kinds.SpecialIds:
+        """Returns the model's special ids; otherwise 0 for padding, then unknown, begin and end ids.
+
+        >>> Text(kind="text", end=True).special()
+        SpecialIds(padding=0, unknown=1, begin=None, end=2, first=3)
+        """
+        if learned.special is not None:
+            return learned.special
+        unknown_ids = self.oov_buckets if self.has_vocabulary or self.needs_model else 0
+        begin = 1 + unknown_ids
+        end = begin + bool(self.begin)
+        return kinds.SpecialIds(
+            padding=0,
+            unknown=1 if unknown_ids else None,
+            begin=begin if self.begin else None,
+            end=end if self.end else None,
+            first=end + bool(self.end),
+        )
 
     def files(self) -> dict[str, str]:
         """Returns the paths of given files by option: `model` or `vocabulary`."""
         given = {"model": self.model, "vocabulary": self.vocabulary if isinstance(self.vocabulary, str) else None}
         return {option: path for option, path in given.items() if path is not None}
 
-    def options(self, *, is_label: bool = False) -> kinds.TextOptions:
-        return self._make(self.contract, **self._given())
-
-    def _given(self) -> dict[str, Any]:
-        """Returns the options that the graph takes in another form."""
-        if isinstance(self.vocabulary, SharedVocabulary):
-            return {"vocabulary": None, "shared_with": self.vocabulary.shared_with}
-        return {}
-
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes vocabulary and special ids by the vocabulary owner's statistics.
 
         They are `vocabulary`, `words`; with a model also `model`, `special_ids` (`pipeline.build.analysis.tokenizers`).
         """
-        options = self.options()
-        special = kinds.SpecialIds(**statistics["special_ids"]) if self.needs_model else options.special
+        special = kinds.SpecialIds(**statistics["special_ids"]) if self.needs_model else self.special()
         tokens = kinds.BYTES if self.tokenizer == "bytes" else self.hash_buckets or statistics["words"]
         return self._describe(
             self.description,
             *("max_length", "tokenizer", "oov_buckets", "hash_buckets"),
-            vocabulary=statistics["vocabulary"] if self.needs_model or options.has_vocabulary else None,
+            vocabulary=statistics["vocabulary"] if self.needs_model or self.has_vocabulary else None,
             vocabulary_size=max(special.first + tokens, special.padding + 1),
             model=statistics["model"] if self.needs_model else None,
             joins=statistics.get("joins"),
@@ -303,20 +285,22 @@ class Text(Tokenized):
     def _column(self) -> Column:
         return replace(super()._column(), many=True, separator=" ") if self.pretokenized else super()._column()
 
-    def _given(self) -> dict[str, Any]:
-        return super()._given() | {"window": self._window()}
+    @property
+    def library_parts(self) -> tuple[str, ...]:
+        return ("length",) if self.keep_length else ()
 
     def stored_form(self) -> dict[str, Any]:
         """Returns a list of int64, at most a window."""
         most, keeps = self.most_ids, self.keep_length
-        return {"stored": "int64", "window": self._window(), "max_length": most, "keep_length": keeps}
+        return {"stored": "int64", "window": self.windows, "max_length": most, "keep_length": keeps}
 
     @property
     def most_ids(self) -> int | None:
         """The most ids of a record; None: any number."""
         return self.window.length if self.window else self.max_length
 
-    def _window(self) -> kinds.Window | None:
+    @property
+    def windows(self) -> kinds.Window | None:
         if self.window is None:
             return None
         return kinds.Window(self.window.length, self.window.stride or self.window.length)
@@ -325,7 +309,6 @@ class Text(Tokenized):
 class Texts(Tokenized):
     """Several texts, such as an image's captions."""
 
-    contract = kinds.TextsOptions
     description = kinds.TextsDescription
     kind: Literal["texts"]
     fill: ClassVar[Any] = []
@@ -344,6 +327,10 @@ class Texts(Tokenized):
 
     def _column(self) -> Column:
         return replace(super()._column(), many=True, separator=self.separator, length=self.texts_per_row)
+
+    @property
+    def library_parts(self) -> tuple[str, ...]:
+        return ("lengths",)
 
     def read_parts(self) -> tuple[str, ...]:
         """Names `length`, the number of texts, if it varies."""

@@ -11,7 +11,7 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.category import Classes, ListedClasses
 from recordmill.pipeline.spec.features.feature import Feature, feature_named
 from recordmill.pipeline.spec.features.text import Text
-from recordmill.transforms.contract.kinds import token_labels as kinds
+from recordmill.transforms.contract.kinds import text as kinds
 from recordmill.transforms.contract.kinds.base import Description
 
 
@@ -19,7 +19,8 @@ class TokenLabels(ListedClasses):
     """Labels of the tokens of a text, such as named entities."""
 
     column_type = ColumnType.CATEGORY
-    contract = kinds.TokenLabelsOptions
+    is_input = False
+    counts = "labels"
     kind: Literal["token_labels"]
     is_packable: ClassVar[bool] = True
     text: str
@@ -77,12 +78,13 @@ class TokenLabels(ListedClasses):
 
     def _column(self) -> Column:
         if self.spans:
-            return Column(ColumnType.OBJECTS, optional=self.optional, keys=sum(self._named.values(), ()))
+            return Column(ColumnType.OBJECTS, optional=self.optional, keys=sum(self.named.values(), ()))
         return Column(ColumnType.CATEGORY, many=True, optional=self.optional, separator=" ")
 
     @property
-    def _named(self) -> dict[str, tuple[str, ...]]:
-        return kinds.FIELDS | {name: (other,) for name, other in self.fields.items()}
+    def named(self) -> dict[str, tuple[str, ...]]:
+        """The names of a span's fields, by their own."""
+        return kinds.SPAN_FIELDS | {name: (other,) for name, other in self.fields.items()}
 
     def check(self, features: Mapping[str, Feature]) -> None:
         """Checks that the text has tokens with places, and words where tags are of words."""
@@ -98,9 +100,6 @@ class TokenLabels(ListedClasses):
                 else f"'{self.text}' should be a list of words, with `pretokenized: true`; or give `spans: true` here"
             )
             raise WrongValueError(message, "text")
-
-    def options(self, *, is_label: bool = False) -> kinds.TokenLabelsOptions:
-        return self._make(self.contract, classes=self.classes or (), fields=self._named)
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         """Describes the labels; `statistics` hold the text's `max_length`."""

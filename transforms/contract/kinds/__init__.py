@@ -1,4 +1,4 @@
-"""The kinds of features, one module each: what the build and both engines of the reader agree on."""
+"""The kinds of features, a module for those alike: what the build and both engines of the reader agree on."""
 
 from collections.abc import Mapping
 from importlib import import_module
@@ -10,22 +10,22 @@ from recordmill.transforms.contract.kinds.base import Description, Json
 DESCRIPTIONS: Mapping[str, str] = {
     "image": "image.ImageDescription",
     "image_sequence": "image.ImageSequenceDescription",
-    "mask": "mask.MaskDescription",
-    "masks": "mask.MasksDescription",
-    "boxes": "boxes.BoxesDescription",
-    "keypoints": "keypoints.KeypointsDescription",
+    "mask": "image.MaskDescription",
+    "masks": "image.MasksDescription",
+    "boxes": "places.BoxesDescription",
+    "keypoints": "places.KeypointsDescription",
     "text": "text.TextDescription",
     "texts": "text.TextsDescription",
-    "pair": "pair.PairDescription",
-    "chat": "chat.ChatDescription",
-    "token_labels": "token_labels.TokenLabelsDescription",
-    "category": "category.CategoryDescription",
-    "categories": "category.CategoriesDescription",
-    "number": "number.NumberDescription",
-    "numbers": "number.NumbersDescription",
+    "pair": "text.PairDescription",
+    "chat": "text.ChatDescription",
+    "token_labels": "text.TokenLabelsDescription",
+    "category": "values.CategoryDescription",
+    "categories": "values.CategoriesDescription",
+    "number": "values.NumberDescription",
+    "numbers": "values.NumbersDescription",
     "array": "array.ArrayDescription",
-    "raw": "raw.RawDescription",
-    "own": "raw.OwnDescription",
+    "raw": "values.RawDescription",
+    "own": "values.OwnDescription",
 }
 """The classes of kinds, loaded when a dataset has one."""
 

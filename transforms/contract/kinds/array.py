@@ -225,22 +225,6 @@ def _not_finite(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ArrayOptions(base.FeatureOptions):
-    """The options of arrays."""
-
-    kind: ClassVar[str] = "array"
-    is_content: ClassVar[bool] = True
-    dtype: str
-    shape: tuple[int | None, ...]
-    max_length: int | None = None  # keeps the first entries of a varying first side; None: all
-
-    @property
-    def layout(self) -> ArrayLayout:
-        """The dtype and shape."""
-        return ArrayLayout(self.dtype, self.shape)
-
-
-@dataclass(frozen=True, kw_only=True)
 class ArrayDescription(base.Description):
     """One array a row, stored as bytes: little-endian, in C order."""
 

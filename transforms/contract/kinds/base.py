@@ -1,4 +1,4 @@
-"""The contract of a kind of feature: its options for the graph, and its description in the manifest.
+"""The contract of a kind of feature: what a build learns for it, and its description in the manifest.
 
 A kind stores one or several parts: the part "" is the feature itself; any other part, such as `length`, is stored and
 read as `<feature>_length`. `Description.parts_of` declares them once, for every reader and writer. A description is
@@ -19,9 +19,9 @@ from recordmill.pipeline.json_values import Count, read_as
 from recordmill.pipeline.safe_text import cut
 
 if TYPE_CHECKING:
-    from recordmill.transforms.contract.kinds.boxes import PlacesDescription
     from recordmill.transforms.contract.kinds.image import Pixels
-    from recordmill.transforms.contract.kinds.text import TextDescription
+    from recordmill.transforms.contract.kinds.places import PlacesDescription
+    from recordmill.transforms.contract.kinds.text import SpecialIds, TextDescription
 
 TFDS = "tensorflow_datasets.core.features"
 DTYPES = ("bytes", "int64", "float32")
@@ -87,21 +87,28 @@ def tfds_shape(shape: Sequence[int]) -> dict[str, list[str]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FeatureOptions:
-    """The options that the graph and the workers need."""
+class Learned:
+    """What a build learns or resolves for a feature, beside its options."""
 
-    kind: ClassVar[str]
-    limits: ClassVar[tuple[str, ...]] = ("missing",)  # the gate limits of this kind
-    is_input: ClassVar[bool] = True  # whether the graph, and so the serving model, takes its column, if it has one
-    is_content: ClassVar[bool] = False  # whether rows are duplicates by it: a sample itself, no label or side value
-    optional: bool = False
+    is_label: bool = False
+    kept: tuple[str, ...] = ()  # names of the previous version by id; learned names keep these ids
+    words: tuple[str, ...] | None = None  # the given vocabulary, once read
+    model: bytes | None = None  # the tokenizer's model, once trained or read
+    special: "SpecialIds | None" = None  # the model's
+    separator_id: int | None = None  # ends the first text of a pair
+    types: tuple[tuple[int, ...], ...] = ((), (0,), (0,), (1,), (1,))
+    """The types of a pair's ids before, of a first text's id, of those between, of a second text's id, of those
+    after."""
+    template: str | None = None  # a chat's, Jinja
+    tokens: Mapping[str, str] = field(default_factory=dict)  # of the chat's config, such as `bos_token`
+
+    @property
+    def padding(self) -> str | None:
+        """The token that pads, by the chat's config."""
+        return self.tokens.get("pad_token")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ListOptions(FeatureOptions):
-    """The options of a feature with several values a row."""
-
-    max_length: int | None = None  # keeps the first values; None: all
+NOTHING = Learned()
 
 
 def left_out(default: Value) -> Value:

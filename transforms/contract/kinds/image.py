@@ -1,8 +1,11 @@
-"""Images, one or several a row."""
+"""Images, one or several a row, and masks: a class or a number of each pixel of an image, or a mask for each object.
+
+Pixels of a mask only move, and keep their values.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count
@@ -75,53 +78,6 @@ class PixelOptions:
     def keeps_numbers(self) -> bool:
         """Whether files are read as numbers: deep images, and chosen bands."""
         return self.planes > 0 or self.bands is not None
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImageOptions(PixelOptions, base.FeatureOptions):
-    """The options of images."""
-
-    kind: ClassVar[str] = "image"
-    is_content: ClassVar[bool] = True
-    limits: ClassVar[tuple[str, ...]] = ("missing", "appearance", "pixels")
-    store: str = "auto"
-    quality: int = 95
-    chroma: str = "4:2:0"
-    metadata: str = "strip"  # `strip` or `keep`, for files stored unchanged
-    color: str = "srgb"  # `srgb` applies colour profiles before the graph; `ignore`
-    measured: bool = False  # for `normalize: dataset`, the analysis measures pixels
-    max_pixels: int
-    max_bytes: int
-    oriented: str = "upright"  # the frame of boxes, masks and points, `upright` or `file`
-    max_length: int | None = None  # keeps the first images of a sequence; None: all
-    length: int | None = None  # a sequence's only number of images
-
-    @property
-    def is_encoded(self) -> bool:
-        """Whether images may be encoded as JPEG."""
-        return self.store in ("auto", "jpeg") and not self.planes
-
-    @property
-    def converts_colors(self) -> bool:
-        """Whether colour profiles are applied."""
-        return self.color == "srgb" and not self.keeps_numbers
-
-    @property
-    def strips(self) -> bool:
-        """Whether metadata is removed from stored bytes that may hold it."""
-        return self.metadata == "strip" and (self.is_encoded or self.store == "original")
-
-    @property
-    def is_reference(self) -> bool:
-        """Whether the column refers to image files."""
-        return True
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImageSequenceOptions(ImageOptions):
-    """The options of image sequences."""
-
-    kind: ClassVar[str] = "image_sequence"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -249,3 +205,47 @@ class ImageSequenceDescription(base.ListDescription, Pixels):
     def tfds(self) -> dict[str, Any]:
         """Describes a sequence of images or of uint8 tensors."""
         return base.tfds_sequence(Pixels.tfds(self))
+
+
+def levels_of(pixel: str) -> int:
+    """Counts the values of a pixel of this type."""
+    return int(256 ** PIXEL_BYTES[pixel])
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaskDescription(ImageDescription):
+    """One mask a row; with `optional`, at most one."""
+
+    kind: ClassVar[str] = "mask"
+    is_mask: ClassVar[bool] = True
+    is_served: ClassVar[bool] = False
+    image: str
+    classes: Mapping[str, str] | None = base.left_out(None)  # names by value, in decimal
+    ignore: Count | None = base.left_out(None)
+
+    @property
+    def padding(self) -> int:
+        return self.ignore or 0
+
+    def words(self) -> str:
+        """Describes the encoding, the image and the classes."""
+        classes = f", classes: {len(self.classes)}" if self.classes else ""
+        ignored = "" if self.ignore is None else f", {self.ignore} ignored"
+        return f"{super().words()} of {self.image}{classes}{ignored}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MasksDescription(ImageSequenceDescription):
+    """Any number of masks a row, 0 and 1, all of one size."""
+
+    kind: ClassVar[str] = "masks"
+    is_mask: ClassVar[bool] = True
+    is_served: ClassVar[bool] = False
+    ignore: ClassVar[None] = None
+    image: str
+
+    def words(self) -> str:
+        return f"{super().words()} of objects of {self.image}"
+
+
+Masked: TypeAlias = MaskDescription | MasksDescription

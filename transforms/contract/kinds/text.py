@@ -1,8 +1,4 @@
-"""Texts as ids, one or several a row, and ids back to text as far as the tokenizer allows.
-
->>> TextOptions(end=True).special
-SpecialIds(padding=0, unknown=1, begin=None, end=2, first=3)
-"""
+"""Texts as ids, one or several a row, pairs, chats and labels of tokens; ids back to text as the tokenizer allows."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -68,96 +64,29 @@ class Window:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextOptions(base.FeatureOptions):
-    """The options of texts."""
+class TokenizerOptions:
+    """The options of a feature that its model's tokenizer takes, as the spec has them."""
 
-    kind: ClassVar[str] = "text"
-    is_content: ClassVar[bool] = True
-    joined: ClassVar[int] = 1  # texts that one list of ids holds
-    limits: ClassVar[tuple[str, ...]] = ("missing", "jensen_shannon", "psi", "out_of_vocabulary", "ids_moved")
-    normalize: str = "none"
-    case: str = "lower"
-    tokenizer: str = "words"
-    model: str | None = None
-    model_type: str = "unigram"
-    vocabulary: int | str | None = 32_000  # the size, or a file of words; None: another feature's vocabulary
-    shared_with: str | None = None  # the feature with the vocabulary or tokenizer to use
-    minimum_count: int = 1
-    oov_buckets: int = 1
-    hash_buckets: int | None = None
-    ngrams: tuple[int, ...] = (1,)
-    special_tokens: bool = True  # whether a given tokenizer.json adds its special tokens
-    pretokenized: bool = False  # whether a text is a list of words
-    pattern: str | None = None  # splits a text before the ranks of tiktoken apply
-    begin: bool | str = False  # a name: the token of a given model
-    end: bool | str = False
+    kind: str
+    tokenizer: str
+    special_tokens: bool = True
+    pretokenized: bool = False
+    pattern: str | None = None
+    begin: bool | str | None = None
+    separator: str | None = None
+    end: bool | str | None = None
     max_length: int | None = None
-    truncate: str = "end"
-    keep_length: bool = False
-    window: Window | None = None  # cuts after the graph
-    model_bytes: bytes | None = None  # the tokenizer's model, once trained or read
-    model_ids: SpecialIds | None = None
-    words: tuple[str, ...] | None = None  # the given vocabulary, once read
+    truncate: str | None = None
 
     @property
-    def special(self) -> SpecialIds:
-        """The model's special ids; otherwise 0 for padding, then unknown, begin and end ids."""
-        if self.model_ids is not None:
-            return self.model_ids
-        unknown_ids = self.oov_buckets if self.has_vocabulary or self.tokenizer in MODEL_TOKENIZERS else 0
-        begin = 1 + unknown_ids
-        end = begin + bool(self.begin)
-        return SpecialIds(
-            padding=0,
-            unknown=1 if unknown_ids else None,
-            begin=begin if self.begin else None,
-            end=end if self.end else None,
-            first=end + bool(self.end),
-        )
+    def adds_special(self) -> bool:
+        """Whether a tokenizer.json adds its special tokens; a chat's template has them."""
+        return self.special_tokens and self.kind != "chat"
 
     @property
-    def has_vocabulary(self) -> bool:
-        """Whether ids are lines of a vocabulary file."""
-        return self.tokenizer in WORD_TOKENIZERS and self.hash_buckets is None
-
-    @property
-    def counts_words(self) -> bool:
-        """Whether the analysis counts words, for lack of a given vocabulary."""
-        return self.has_vocabulary and not isinstance(self.vocabulary, str)
-
-    @property
-    def needs_tensorflow_text(self) -> bool:
-        """Whether the graph needs a process with `tensorflow_text` imported."""
-        if self.in_library:
-            return False
-        return self.normalize != "none" or self.case == "fold" or self.tokenizer in MODEL_TOKENIZERS
-
-    @property
-    def in_library(self) -> bool:
-        """Whether a library makes the ids, before the graph."""
-        return self.tokenizer in LIBRARY_TOKENIZERS
-
-    @property
-    def library_parts(self) -> tuple[str, ...]:
-        """The parts that come with a library's ids and bypass the graph."""
-        return ("length",) if self.keep_length else ()
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextsOptions(TextOptions):
-    """The options of several texts a row."""
-
-    kind: ClassVar[str] = "texts"
-    max_texts: int | None = None  # keeps the first texts; None: all
-
-    @property
-    def library_parts(self) -> tuple[str, ...]:
-        return ("lengths",)
-
-
-def vocabulary_owner(name: str, options: base.FeatureOptions) -> str:
-    """Returns the feature with the vocabulary or tokenizer that this feature uses: itself or a shared one."""
-    return (isinstance(options, TextOptions) and options.shared_with) or name
+    def joined(self) -> int:
+        """The texts that one list of ids holds."""
+        return 2 if self.kind == "pair" else 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,3 +259,126 @@ JOINED: Mapping[str, Callable[[Sequence[str]], str]] = {
     "byte_level": _byte_level,
 }
 """Joins the words of a tokenizer to a text."""
+
+
+FIELDS = ("first", "second")
+TYPES = "token_types"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairDescription(TextDescription):
+    """The ids of two texts a row, and for each its type, by the model's own template."""
+
+    kind: ClassVar[str] = "pair"
+    aligned: ClassVar[tuple[str, ...]] = (TYPES,)
+
+    def words(self) -> str:
+        return f"{super().words()}, with token types"
+
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> "DecodedPair":
+        """Returns both texts, with the separators."""
+        stored = replace(self, padding_id=self.vocabulary_size, end_id=None)  # ids that may also separate
+        both = stored.text(parts[""].tolist(), decoding)
+        return DecodedPair(both.ids, both.words, both.text, token_types=tuple(parts[TYPES].tolist()))
+
+
+@dataclass(frozen=True)
+class DecodedPair(DecodedText):
+    """Two texts as the model reads them."""
+
+    token_types: tuple[int, ...] = ()  # for each id
+
+
+ROLES = ("system", "developer", "user", "assistant", "tool", "function")
+LOSS_MASK = "loss_mask"
+TRAINED = ("weight", "train", "training", "trainable", "loss")  # of a message: 0 or false leaves an answer out
+KEYS = (
+    *TRAINED,
+    *"""role content from value name tool_calls tool_call_id function_call reasoning_content thinking
+    reasoning""".split(),
+)
+"""The keys of a message that are read, or that templates are known to read."""
+
+
+class ChatError(Exception):
+    """A chat cannot be stored: the code of its reject, and a message without its words."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason, self.message = reason, message
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChatDescription(TextDescription):
+    """A chat's ids a row, and for each 1 if the loss counts there, else 0."""
+
+    kind: ClassVar[str] = "chat"
+    aligned: ClassVar[tuple[str, ...]] = (LOSS_MASK,)
+    train: str
+
+    def words(self) -> str:
+        return f"{super().words()}, with a loss mask"
+
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> "DecodedChat":
+        """Returns the text in runs of equal masks."""
+        ids, mask = parts[""], parts[LOSS_MASK]
+        stored = replace(self, padding_id=self.vocabulary_size)  # the id that pads batches may also end turns
+        whole = stored.text(ids.tolist(), decoding)
+        cuts = np.flatnonzero(np.diff(mask)) + 1
+        runs = zip(np.split(ids, cuts), np.split(mask, cuts), strict=True) if len(ids) else ()
+        shown = tuple((str(stored.text(run.tolist(), decoding)), bool(trained[0])) for run, trained in runs)
+        return DecodedChat(whole.ids, whole.words, whole.text, runs=shown, loss_mask=tuple(mask.tolist()))
+
+
+@dataclass(frozen=True)
+class DecodedChat(DecodedText):
+    """A chat as the model reads it."""
+
+    runs: tuple[tuple[str, bool], ...] = ()  # the text in order, each with whether the loss counts there
+    loss_mask: tuple[int, ...] = ()  # for each id
+
+    def __str__(self) -> str:
+        """Returns the text, with the text to train on between ⟦ and ⟧."""
+        return "".join(f"⟦{text}⟧" if is_trained else text for text, is_trained in self.runs)
+
+
+OUTSIDE = "O"
+IGNORED = "a label to ignore"
+LABELS = ("label", "entity_group", "entity", "type", "tag")
+SPAN_FIELDS = {"start": ("start", "start_offset"), "end": ("end", "end_offset"), "label": LABELS}
+"""The names of a span's fields, doccano's too; the first that a span has."""
+PREFIXES: Mapping[str, tuple[str, ...]] = {"bio": ("B-", "I-"), "bioes": ("B-", "I-", "E-", "S-"), "none": ("",)}
+"""The beginnings of tags by scheme (Ramshaw and Marcus 1995; Ratinov and Roth 2009): begin, inside, end, single."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenLabelsDescription(base.Description):
+    """A list of labels a row, as long as the text's list of ids."""
+
+    kind: ClassVar[str] = "token_labels"
+    is_served: ClassVar[bool] = False
+    aligned: ClassVar[tuple[str, ...]] = ()
+    packed: ClassVar[int | None] = None
+    stored: str = "int64"
+    length: str = "varying"
+    max_length: Count | None  # the text's
+    text: str
+    classes: tuple[str, ...]  # tags by id
+    padding_id: int  # pads, and labels tokens to ignore
+
+    @classmethod
+    def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
+        return {"": base.Stored("int64", None)}
+
+    @property
+    def ids(self) -> base.Ids:
+        pad = self.padding_id
+        return base.Ids(size=len(self.classes), are_classes=True, words=self.classes, padding=pad, ignored=pad)
+
+    def type_words(self) -> str:
+        return base.counted_words(f"labels of the tokens of '{self.text}'", self.length, self.max_length)
+
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[str | None]:
+        """Returns the tag of each token; None for tokens to ignore."""
+        names = {**dict(enumerate(self.classes)), self.padding_id: None}
+        return [names.get(id_, base.UNKNOWN) for id_ in parts[""].tolist()]

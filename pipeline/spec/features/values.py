@@ -1,7 +1,8 @@
-"""Numbers, one per row or a list: normalized or bucketed by the values of the train split."""
+"""Numbers, normalized or bucketed by the values of the train split, arrays of numbers, and columns stored unchanged."""
 
 import math
 import struct
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -10,7 +11,8 @@ from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, ListFeature
-from recordmill.transforms.contract.kinds import number as kinds
+from recordmill.transforms.contract.kinds import values as kinds
+from recordmill.transforms.contract.kinds.array import ArrayDescription, ArrayLayout
 from recordmill.transforms.contract.kinds.base import Description
 
 
@@ -52,7 +54,8 @@ class ScaledFeature(Feature):
     """The steps for numbers, in order: clip, transform, normalize or bucket."""
 
     column_type = ColumnType.NUMBER
-    contract = kinds.NumberOptions
+    limits = "missing", "jensen_shannon", "psi", "shift"
+    counts = "numbers"
     parse: bool = False
     """Whether strings are parsed as numbers, as CSV cells always are."""
     clip: tuple[Float32 | None, Float32 | None] | None = None
@@ -98,9 +101,24 @@ class ScaledFeature(Feature):
         return self.quantiles is not None or self.boundaries is not None
 
     @property
-    def analyzed(self) -> bool:
-        """Whether it learns from the train split."""
-        return self._make(kinds.NumberOptions).is_learned
+    def imputed(self) -> str | float | None:
+        """The number in place of a missing one, `mean` or `median`; None: none is missing."""
+        return None
+
+    @property
+    def used_statistics(self) -> Sequence[str]:
+        imputed = (self.imputed,) if isinstance(self.imputed, str) else ()
+        if self.boundaries is not None:
+            return imputed
+        if self.quantiles is not None:
+            return "boundaries", *imputed
+        return tuple(dict.fromkeys([*kinds.SCALED_BY[self.normalize], *imputed]))
+
+    @property
+    def learns(self) -> Sequence[str]:
+        """Sums and, for medians and quantiles, counts of the train split's numbers."""
+        used = {*self.used_statistics}
+        return ("moments", "quantiles")[: bool(used) + bool(used & {"median", "boundaries"})]
 
     def _column(self) -> Column:
         return replace(super()._column(), parse=self.parse)
@@ -131,18 +149,109 @@ class Number(ScaledFeature):
                 raise ValueError(f"`{name}` is for rows without the number: give `optional: true`, or leave it out")
         return self
 
+    @property
+    def imputed(self) -> str | float | None:
+        return self.impute if self.optional else None
+
     def describe(self, statistics: dict[str, Any]) -> Description:
-        impute, indicator = (self.impute, self.indicator) if self.optional else (None, None)
-        given = {**self.scaling(statistics), "impute": impute, "indicator": indicator}
+        indicator = self.indicator if self.optional else None
+        given = {**self.scaling(statistics), "impute": self.imputed, "indicator": indicator}
         return self._describe(kinds.NumberDescription, *SCALING, **given)
 
 
 class Numbers(ListFeature, ScaledFeature):
     """A list of numbers."""
 
-    contract = kinds.NumbersOptions
     kind: Literal["numbers"]
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         given = {**self.scaling(statistics), "length": self.read_length}
         return self._describe(kinds.NumbersDescription, *SCALING, "max_length", **given)
+
+
+MOST_BYTES = 64 << 20  # 64 MiB, as of a text
+Side = Annotated[int, Field(ge=1, strict=True)]
+
+
+class Array(Feature):
+    """An array of numbers."""
+
+    column_type = ColumnType.ARRAY
+    is_content = True
+    kind: Literal["array"]
+    shape: tuple[Side | None, ...] = Field(min_length=1, max_length=8)
+    """The sides of each array; the first may be null: it varies by row."""
+    dtype: Literal["uint8", "int16", "int32", "int64", "float16", "bfloat16", "float32"] = "float32"
+    """The stored and read type of the numbers."""
+    max_length: int | None = Field(default=None, ge=1, strict=True)
+    """With a null side: the entries to keep and to pad batches to. None: all, padded to a batch's longest array."""
+
+    @model_validator(mode="after")
+    def _check_shape(self) -> "Array":
+        if None in self.shape[1:]:
+            raise ValueError(f"only the first side of `shape` may be null, got {list(self.shape)}")
+        if self.max_length is not None and not self.layout.is_ragged:
+            raise ValueError("`max_length` needs null as the first side of `shape`")
+        if self.layout.unit > MOST_BYTES:
+            raise ValueError(f"an array has at most 64 MiB, one of {self.layout} has {self.layout.unit:,} bytes")
+        return self
+
+    @property
+    def layout(self) -> ArrayLayout:
+        """The dtype and the shape."""
+        return ArrayLayout(self.dtype, self.shape)
+
+    def _column(self) -> Column:
+        return replace(super()._column(), array=self.layout)
+
+    def read_parts(self) -> tuple[str, ...]:
+        """Names `length` if the first side varies."""
+        return ("length",) if self.layout.is_ragged else ()
+
+    def describe(self, statistics: dict[str, Any]) -> Description:
+        return self._describe(ArrayDescription, "dtype", "shape", "max_length", "optional")
+
+
+COLUMN_TYPES = {"bytes": ColumnType.TEXT, "int64": ColumnType.INTEGER, "float32": ColumnType.NUMBER}
+
+
+class Raw(ListFeature):
+    """A value, or a list, stored unchanged."""
+
+    column_type = ColumnType.TEXT
+    kind: Literal["raw"]
+    type: Literal["bytes", "int64", "float32"] = "bytes"
+    """bytes: a string's UTF-8."""
+    many: bool = False
+    """Whether a row has a list, with `length`, `max_length` and `separator`."""
+
+    @model_validator(mode="after")
+    def _check_many(self) -> "Raw":
+        for name in ("length", "max_length", "separator"):
+            if not self.many and name in self._changed():
+                raise ValueError(f"`{name}` is for lists: give `many: true`, or leave it out")
+        return self
+
+    @property
+    def is_packable(self) -> bool:
+        return self.many and self.type == "int64"
+
+    @property
+    def fill(self) -> Any:
+        return [] if self.many else kinds.MISSING[self.type]
+
+    @property
+    def varies(self) -> bool:
+        return self.many and super().varies
+
+    def parts(self) -> tuple[str, ...]:
+        """Names none: the graph fills a missing value."""
+        return ()
+
+    def _column(self) -> Column:
+        return replace(super()._column(), type=COLUMN_TYPES[self.type], many=self.many)
+
+    def describe(self, statistics: dict[str, Any]) -> Description:
+        length = self.read_length if self.many else None
+        given = {"stored": self.type, "length": length, "optional": False}  # the graph fills it
+        return self._describe(kinds.RawDescription, "max_length", **given)
