@@ -100,9 +100,14 @@ def _images(description: ImageDescription | ImageSequenceDescription, parts: Par
 
 def _text(description: TextDescription | TokenLabelsDescription, parts: Parts, options: FinishOptions) -> Parts:
     length = options.length_of(description.max_length)
+    if isinstance(description, TextsDescription) and options.captions == "all":
+        parts = parts if length is None else text.cut_each(parts, length)
+        if options.text == "ragged":
+            return parts
+        ready = text.texts_features(replace(description, max_length=length), parts)
+        mask = {"mask": tf.sequence_mask(ready["lengths"], tf.shape(ready[""])[2])} if options.masks else {}
+        return {**ready, **mask}
     if isinstance(description, TextsDescription):
-        if options.captions == "all":
-            return _all_texts(description, parts if length is None else text.cut_each(parts, length), options)
         parts = text.first_text(description, parts)
     if options.text == "ragged":
         lists = () if length is None else ("", *description.aligned)
@@ -111,15 +116,6 @@ def _text(description: TextDescription | TokenLabelsDescription, parts: Parts, o
     if not options.masks:
         return ready
     return {**ready, "mask": tf.sequence_mask(parts[""].row_lengths(), tf.shape(ready[""])[1])}
-
-
-def _all_texts(description: TextsDescription, parts: Parts, options: FinishOptions) -> Parts:
-    if options.text == "ragged":
-        return parts
-    ready = text.texts_features(replace(description, max_length=options.length_of(description.max_length)), parts)
-    if not options.masks:
-        return ready
-    return {**ready, "mask": tf.sequence_mask(ready["lengths"], tf.shape(ready[""])[2])}
 
 
 def prepare_mask(options: "Mask", column: tf.Tensor, context: Context) -> Prepared:

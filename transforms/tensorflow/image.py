@@ -63,12 +63,22 @@ def stored_image(encoded: tf.Tensor, options: "Image") -> dict[str, tf.Tensor]:
 
     An optional empty string stays empty. Raises: tf.errors.InvalidArgumentError: the bytes cannot be decoded.
     """
-    way = _deep if options.planes else _original if options.store == "original" else _encoded
+
+    def way() -> dict[str, tf.Tensor]:
+        if options.planes:
+            deep = _pixels(encoded, options)
+            return {"": _to_raw(deep) if options.store == "raw" else _to_png(to_planes(deep))}
+        if options.store != "original":
+            return _encoded(encoded, options)
+        turn = orientation(encoded)
+        whole = _after(decode(encoded, options.pixel_options, turn), encoded)
+        return {"": whole, "orientation": tf.cast(turn, tf.int64)}
+
     if not options.optional:
-        return way(encoded, options)
+        return way()
     nothing = {"": tf.constant(b""), "orientation": tf.constant(1, tf.int64)}
     empty = {part: nothing[part] for part in image_spec(options)}
-    return tf.cond(encoded == "", lambda: empty, lambda: way(encoded, options))
+    return tf.cond(encoded == "", lambda: empty, way)
 
 
 def image_spec(options: "Image") -> dict[str, tf.TensorSpec]:
@@ -92,11 +102,6 @@ def _encoded(encoded: tf.Tensor, options: "Image") -> dict[str, tf.Tensor]:
     return {"": tf.cond(fits, lambda: _after(pixels, encoded), encode)}
 
 
-def _deep(encoded: tf.Tensor, options: "Image") -> dict[str, tf.Tensor]:
-    pixels = _pixels(encoded, options)
-    return {"": _to_raw(pixels) if options.store == "raw" else _to_png(to_planes(pixels))}
-
-
 def _fits(encoded: tf.Tensor, options: "Image") -> tf.Tensor:
     """Compares an upright JPEG's channels and size with the wanted ones: bool scalar."""
     shape = tf.cast(tf.io.extract_jpeg_shape(encoded), tf.int64)
@@ -108,11 +113,6 @@ def _fits(encoded: tf.Tensor, options: "Image") -> tf.Tensor:
 def _after(pixels: tf.Tensor, encoded: tf.Tensor) -> tf.Tensor:
     """Returns an image's bytes after decoding it, to fail on invalid ones."""
     return tf.strings.substr(encoded, tf.minimum(tf.shape(pixels)[0], 0), tf.strings.length(encoded))
-
-
-def _original(encoded: tf.Tensor, options: "Image") -> dict[str, tf.Tensor]:
-    turn = orientation(encoded)
-    return {"": _after(decode(encoded, options.pixel_options, turn), encoded), "orientation": tf.cast(turn, tf.int64)}
 
 
 def geometry(column: tf.Tensor, planes: int = 0) -> tf.Tensor:
@@ -299,7 +299,7 @@ def as_jpeg(images: tf.Tensor, options: "Image") -> tf.Tensor:
 
     def encode(image: tf.Tensor) -> tf.Tensor:
         is_netpbm = tf.strings.substr(image, 0, 3) == _format(options)
-        return tf.cond(is_netpbm, lambda: _to_jpeg(_of_netpbm(image, options), options), lambda: image)
+        return tf.cond(is_netpbm, lambda: _to_jpeg(image, options), lambda: image)
 
     return tf.map_fn(encode, images, fn_output_signature=tf.TensorSpec([], tf.string), parallel_iterations=1)
 
@@ -314,13 +314,10 @@ def _to_netpbm(pixels: tf.Tensor, options: "Image") -> tf.Tensor:
     return tf.strings.join([_format(options), width, " ", height, " 255 ", _to_raw(pixels)])
 
 
-def _of_netpbm(image: tf.Tensor, options: "Image") -> tf.Tensor:
+def _to_jpeg(image: tf.Tensor, options: "Image") -> tf.Tensor:
     width, height = (tf.strings.to_number(tf.strings.substr(image, at, SIDE), tf.int32) for at in (3, 4 + SIDE))
     pixels = tf.io.decode_raw(tf.strings.substr(image, HEADER, tf.strings.length(image)), tf.uint8)
-    return tf.reshape(pixels, tf.stack([height, width, options.channels]))
-
-
-def _to_jpeg(pixels: tf.Tensor, options: "Image") -> tf.Tensor:
+    pixels = tf.reshape(pixels, tf.stack([height, width, options.channels]))
     return tf.io.encode_jpeg(
         pixels,
         format="rgb" if options.channels == 3 else "grayscale",

@@ -56,25 +56,19 @@ def stored_sides(encoded: tf.Tensor) -> tf.Tensor:
     Takes a string scalar, JPEG, PNG, WebP or BMP; other bytes give arbitrary sides. Raises:
     tf.errors.InvalidArgumentError: a JPEG is cut off inside its header.
     """
-    return tf.cond(
-        is_jpeg(encoded),
-        lambda: tf.cast(tf.io.extract_jpeg_shape(encoded)[:2], tf.int64),
-        lambda: _other_sides(encoded),
-    )
 
+    def other() -> tf.Tensor:
+        head = tf.cast(tf.io.decode_raw(tf.strings.substr(encoded, 0, 30), tf.uint8, fixed_length=30), tf.int64)
+        return by_format(encoded, png=lambda: png(head), webp=lambda: _webp(head), bmp=lambda: bmp(head))
 
-def _other_sides(encoded: tf.Tensor) -> tf.Tensor:
-    head = tf.cast(tf.io.decode_raw(tf.strings.substr(encoded, 0, 30), tf.uint8, fixed_length=30), tf.int64)
-    return by_format(encoded, png=lambda: _png(head), webp=lambda: _webp(head), bmp=lambda: _bmp(head))
+    def png(head: tf.Tensor) -> tf.Tensor:
+        return tf.stack([_number(head[20:24][::-1]), _number(head[16:20][::-1])])
 
+    def bmp(head: tf.Tensor) -> tf.Tensor:
+        height = _number(head[22:26])
+        return tf.stack([tf.minimum(height, (1 << 32) - height), _number(head[18:22])])  # negative: from the top down
 
-def _png(head: tf.Tensor) -> tf.Tensor:
-    return tf.stack([_number(head[20:24][::-1]), _number(head[16:20][::-1])])
-
-
-def _bmp(head: tf.Tensor) -> tf.Tensor:
-    height = _number(head[22:26])
-    return tf.stack([tf.minimum(height, (1 << 32) - height), _number(head[18:22])])  # negative: from the top down
+    return tf.cond(is_jpeg(encoded), lambda: tf.cast(tf.io.extract_jpeg_shape(encoded)[:2], tf.int64), other)
 
 
 def _webp(head: tf.Tensor) -> tf.Tensor:

@@ -64,7 +64,9 @@ def prepare(options: "Number", column: tf.Tensor, context: Context) -> Prepared:
     def store(statistics: Statistics) -> Parts:
         if known is None:
             return {"": normalized(options, values, statistics)}
-        exact = tf.where(known, tf.cast(values, tf.float64), _imputed(options, statistics))
+        learned = {"mean": statistics.mean, "median": statistics.median}.get(options.impute)
+        number = lambda: tf.cast(transformed(options, tf.constant(options.impute, tf.float32)), tf.float64)  # noqa: E731
+        exact = tf.where(known, tf.cast(values, tf.float64), number() if learned is None else learned)
         stored = {"": normalized(options, exact, statistics)}
         return stored | {"missing": tf.cast(~known, tf.int64)} if options.indicator else stored
 
@@ -103,13 +105,3 @@ def normalized(options: "ScaledFeature", values: tf.Tensor, statistics: Statisti
 
 def _bucket(values: tf.Tensor, boundaries: tf.Tensor) -> tf.Tensor:
     return tf.searchsorted(boundaries, tf.cast(values, tf.float32), side="right", out_type=tf.int64)
-
-
-def _imputed(options: "ScaledFeature", statistics: Statistics) -> tf.Tensor:
-    """Returns the replacement of a missing number, after the transform: a float64 scalar."""
-    impute = options.imputed
-    if impute == "mean":
-        return statistics.mean
-    if impute == "median":
-        return statistics.median
-    return tf.cast(transformed(options, tf.constant(impute, tf.float32)), tf.float64)

@@ -4,9 +4,7 @@ Several texts, such as an image's captions, are prepared one by one, and stored 
 returns all texts of a row, or the first.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -40,12 +38,30 @@ def prepare(options: "Tokenized", column: tf.Tensor, context: Context) -> Prepar
     if options.in_library:
         return Prepared(lambda _: _with_lengths(tf.identity(column), options))
     tokens, special = tokenize(clean(column, options), options, context.learned), options.special(context.learned)
-    if not options.has_vocabulary:
-        return Prepared(lambda _: _stored(tokens, options, special, partial(_own_ids, options, special)))
+
+    def ids_of(statistics: Statistics, kept: tf.Tensor) -> tf.Tensor:
+        """Returns tokens' ids: a model's own, hashes, bytes, or by vocabulary index; unknown ids by hash."""
+        if options.needs_model:
+            return kept
+        if options.hash_buckets is not None:
+            return _hashed(kept, options.hash_buckets) + special.first
+        if not options.has_vocabulary:
+            return kept + special.first
+        assert statistics.lookup is not None  # noqa: S101 - the analysis gives every vocabulary
+        assert special.unknown is not None  # noqa: S101 - a vocabulary always has one
+        if options.oov_buckets == 1:
+            return statistics.lookup(kept, special.unknown - special.first) + special.first
+        indices = statistics.lookup(kept, -1)
+        return tf.where(indices < 0, _hashed(kept, options.oov_buckets) + special.unknown, indices + special.first)
 
     def store(statistics: Statistics) -> Parts:
-        assert statistics.lookup is not None  # noqa: S101 - the analysis gives every vocabulary
-        return _stored(tokens, options, special, partial(_vocabulary_ids, options, special, statistics.lookup))
+        kept = tokens
+        if options.max_length is not None:
+            limit = options.max_length - special.added
+            kept = tokens[:, :limit] if options.truncate == "end" else tokens[:, -limit:]
+        ids = surround(kept.with_flat_values(ids_of(statistics, kept.flat_values)), special)
+        stored = _with_lengths(ids, options)
+        return stored | {"length": tokens.row_lengths() + special.added} if "length" in stored else stored
 
     return Prepared(store, tokens=(lambda: tokens.flat_values) if options.learns else None)
 
@@ -78,42 +94,9 @@ def prepare_labels(options: "TokenLabels", column: None, context: Context) -> Pr
     return Prepared(lambda _: {"": ids.with_flat_values(ignored)})
 
 
-def _vocabulary_ids(
-    options: "Tokenized", special: SpecialIds, lookup: Callable[[tf.Tensor, int], tf.Tensor], tokens: tf.Tensor
-) -> tf.Tensor:
-    """Returns tokens' ids by vocabulary index; several unknown ids are chosen by hash."""
-    buckets = options.oov_buckets
-    assert special.unknown is not None  # noqa: S101 - a vocabulary always has one
-    if buckets == 1:
-        return lookup(tokens, special.unknown - special.first) + special.first
-    indices = lookup(tokens, -1)
-    return tf.where(indices < 0, _hashed(tokens, buckets) + special.unknown, indices + special.first)
-
-
-def _own_ids(options: "Tokenized", special: SpecialIds, tokens: tf.Tensor) -> tf.Tensor:
-    """Returns the ids of tokens without a vocabulary: a model's, hashes, or bytes."""
-    if options.needs_model:
-        return tokens
-    if options.hash_buckets is not None:
-        tokens = _hashed(tokens, options.hash_buckets)
-    return tokens + special.first
-
-
 def _hashed(tokens: tf.Tensor, buckets: int) -> tf.Tensor:
     """Returns 0 to n-1 by FarmHash's stable Fingerprint64."""
     return tf.strings.to_hash_bucket_fast(tokens, buckets)
-
-
-def _stored(
-    tokens: tf.RaggedTensor, options: "Tokenized", special: SpecialIds, ids_of: Callable[[tf.Tensor], tf.Tensor]
-) -> Parts:
-    kept = tokens
-    if options.max_length is not None:
-        limit = options.max_length - special.added
-        kept = tokens[:, :limit] if options.truncate == "end" else tokens[:, -limit:]
-    ids = surround(kept.with_flat_values(ids_of(kept.flat_values)), special)
-    stored = _with_lengths(ids, options)
-    return stored | {"length": tokens.row_lengths() + special.added} if "length" in stored else stored
 
 
 def _with_lengths(ids: tf.RaggedTensor, options: "Tokenized") -> dict[str, Stored]:
@@ -121,11 +104,6 @@ def _with_lengths(ids: tf.RaggedTensor, options: "Tokenized") -> dict[str, Store
     lengths = ids.row_lengths()
     windows = {} if options.windows is None else dict.fromkeys(WINDOW_PARTS, tf.zeros_like(lengths))
     return {"": ids, **windows} | ({"length": lengths} if "length" in options.library_parts else {})
-
-
-def _one_text(ids: tf.RaggedTensor) -> tf.RaggedTensor:
-    """Returns the lengths of rows of one text each: int64, ragged [rows, 1]."""
-    return tf.RaggedTensor.from_row_splits(ids.row_lengths(), tf.range(ids.nrows() + 1), validate=False)
 
 
 def surround(ids: tf.RaggedTensor, special: SpecialIds) -> tf.RaggedTensor:
@@ -189,7 +167,8 @@ def prepare_texts(options: "Texts", column: tf.RaggedTensor, context: Context) -
     tokenizer gives the ids of a single text.
     """
     if options.in_library:
-        return Prepared(lambda _: {"": tf.identity(column), "lengths": _one_text(column)})
+        one_text = tf.RaggedTensor.from_row_splits(column.row_lengths(), tf.range(column.nrows() + 1), validate=False)
+        return Prepared(lambda _: {"": tf.identity(column), "lengths": one_text})
     kept = cut(options.max_texts, column)
     prepared = prepare(options, kept.flat_values, context)
 

@@ -16,7 +16,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
@@ -68,13 +68,10 @@ class Preprocessing:
     def _given(self, name: str) -> Statistics:
         owner = self.features[name].owner(name)
         if owner in self.vocabularies:
-            return Statistics(lookup=partial(_lookup, self.vocabularies[owner], f"{name}_vocabulary"))
+            path, of = self.vocabularies[owner], f"{name}_vocabulary"  # a tensor would be read at every call
+            return Statistics(lambda words, unknown: tft.apply_vocabulary(words, path, default_value=unknown, name=of))
         found = self.statistics.get(name, {})
         return number_statistics({key: found[key] for key in self.features[name].used_statistics if key in found})
-
-
-def _lookup(path: str, name: str, words: tf.Tensor, unknown: int) -> tf.Tensor:
-    return tft.apply_vocabulary(words, path, default_value=unknown, name=name)  # a tensor would be read at every call
 
 
 def number_statistics(found: Mapping[str, Any]) -> Statistics:
@@ -144,20 +141,14 @@ def _signature(graph: TransformGraph, inputs: Inputs, wanted: Features) -> Calla
         stored = graph({name: _joined(name, spec, raw) for name, spec in inputs.items()})
         return model_features({name: each for name, each in wanted.items() if name in stored}, stored)
 
-    specs = {name: spec for feature, given in inputs.items() for name, spec in _flat(feature, given).items()}
+    specs = dict[str, tf.TensorSpec]()
+    for feature, given in inputs.items():  # signatures take no ragged tensors
+        argument = argument_name(feature)
+        specs[argument] = tf.TensorSpec([None], given.dtype, name=argument)
+        if isinstance(given, tf.RaggedTensorSpec):
+            lengths = part_name(argument, LENGTHS)
+            specs[lengths] = tf.TensorSpec([None], tf.int64, name=lengths)
     return tf.function(serve, autograph=False).get_concrete_function(**specs)
-
-
-def _flat(feature: str, spec: Any) -> dict[str, tf.TensorSpec]:
-    """Returns a feature's inputs; signatures take no ragged tensors."""
-    argument = argument_name(feature)
-    lengths = part_name(argument, LENGTHS)
-    if not isinstance(spec, tf.RaggedTensorSpec):
-        return {argument: tf.TensorSpec([None], spec.dtype, name=argument)}
-    return {
-        argument: tf.TensorSpec([None], spec.dtype, name=argument),
-        lengths: tf.TensorSpec([None], tf.int64, name=lengths),
-    }
 
 
 def _joined(feature: str, spec: Any, raw: Mapping[str, tf.Tensor]) -> Any:

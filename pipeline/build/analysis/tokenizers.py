@@ -166,14 +166,11 @@ def train(counts: Mapping[bytes, int], options: Tokenized, name: str = "text") -
     if not frequent:
         words = f"no word {options.minimum_count} times or more" if counts else "no words"
         raise UserError(f"features.{name}: there is nothing to learn a tokenizer from: the train split holds {words}")
-    learn = _wordpiece if options.tokenizer == "wordpiece" else _sentencepiece
-    return learn(frequent, options, f"features.{name}")
-
-
-def _sentencepiece(counts: Mapping[bytes, int], options: Tokenized, where: str) -> bytes:
-    """Trains SentencePiece (Kudo and Richardson 2018) by byte-pair merges or a unigram model (Kudo 2018)."""
+    if options.tokenizer == "wordpiece":
+        return _wordpiece(frequent, options, f"features.{name}")
+    # SentencePiece (Kudo and Richardson 2018) by byte-pair merges or a unigram model (Kudo 2018).
     ids = ("pad", "unk", *(["bos"] if options.begin else []), *(["eos"] if options.end else []))
-    return _learn(counts, options.model_type, _size(options), ids, where)
+    return _learn(frequent, options.model_type, _size(options), ids, f"features.{name}")
 
 
 def _wordpiece(counts: Mapping[bytes, int], options: Tokenized, where: str) -> bytes:

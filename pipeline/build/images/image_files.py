@@ -61,7 +61,7 @@ class ReadAhead:
         self._wanted = iter(())
         for begun in self._begun.values():
             if not begun.cancel():
-                begun.add_done_callback(_let_go)
+                begun.add_done_callback(lambda done: done.exception() or _result(done))
         self._begun.clear()
 
 
@@ -95,11 +95,6 @@ def _result(begun: "Future[bytes]") -> bytes:
     data = begun.result()
     HELD.add(-len(data))
     return data
-
-
-def _let_go(begun: "Future[bytes]") -> None:
-    if begun.exception() is None:
-        _result(begun)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ those; `crowd`, 1 for a group. An object without a shape keeps its number.
 import json
 import zlib
 from collections.abc import Mapping, Sequence
-from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -125,7 +124,13 @@ def _runs(shape: Mapping[str, Any], polygons: Sequence[Corners], height: int, wi
         if size != (height, width):
             raise ShapeError(f"its size is {rle['size']}, of an image of {[height, width]}")
         return [counts]
-    drawn = _coco().frPyObjects([each.ravel() for each in polygons], height, width) if polygons else []
+    if not polygons:
+        return []
+    try:
+        from pycocotools import mask
+    except ImportError:
+        raise UserError('the package pycocotools is missing: pip install "recordmill[masks]"') from None
+    drawn = mask.frPyObjects([each.ravel() for each in polygons], height, width)
     return [run_lengths(each["counts"].decode()) for each in drawn]
 
 
@@ -139,14 +144,6 @@ def _polygons(shape: Mapping[str, Any], sides: tuple[int, int]) -> list[Corners]
         if len(far):
             raise ShapeError(f"the point {far[0]} is far outside the image of {sides[0]} x {sides[1]}")
     return polygons
-
-
-def _coco() -> ModuleType:
-    try:
-        from pycocotools import mask
-    except ImportError:
-        raise UserError('the package pycocotools is missing: pip install "recordmill[masks]"') from None
-    return mask
 
 
 class Frame(NamedTuple):
@@ -215,7 +212,18 @@ def file_values(data: bytes, options: AnyMask) -> Values:
             raise ImageError("unknown_class", f"the values {shown}: a mask of one object has 0 and one other")
         return (found > 0).astype(np.uint8)
     found = values(data, options.max_pixels, options.value_colors, options.pixel)
-    _check(found, options)
+    if not options.named:
+        return found
+    known = [value for value, _ in options.named] + ([] if options.ignore is None else [options.ignore])
+    left = found
+    if options.pixel == "uint8":  # `bincount` of all pixels takes five times as long
+        left = np.frombuffer(found.tobytes().translate(None, bytes(known)), np.uint8)
+    counts = np.bincount(left.ravel(), minlength=levels_of(options.pixel))
+    counts[known] = 0
+    if wrong := np.flatnonzero(counts).tolist():
+        shown = ", ".join(f"{value} in {counts[value]:,}" for value in wrong[:SHOWN])
+        more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
+        raise ImageError("unknown_class", f"values by pixels: {shown}{more}, neither among `classes` nor `ignore`")
     return found
 
 
@@ -298,24 +306,6 @@ def _levels(pixels: npt.NDArray[Any], pixel: str) -> Values:
     wrong = pixels[~((pixels >= 0) & (pixels <= most) & (pixels == np.floor(pixels)))]
     if wrong.size:
         what = f"the value {wrong[0]} in {wrong.size:,} pixels"
-        raise ImageError("unknown_class", f"{what} is not a whole number from 0 to {most}{_remedy(wrong[0], pixel)}")
+        remedy = ": `dtype: uint16` takes it" * (pixel == "uint8" and 255 < wrong[0] < levels_of("uint16"))
+        raise ImageError("unknown_class", f"{what} is not a whole number from 0 to {most}{remedy}")
     return pixels.astype(pixel)
-
-
-def _remedy(wrong: float, pixel: str) -> str:
-    return ": `dtype: uint16` takes it" if pixel == "uint8" and 255 < wrong < levels_of("uint16") else ""
-
-
-def _check(found: Values, options: Mask) -> None:
-    """Refuses values outside the classes. Raises: ImageError."""
-    if not options.named:
-        return
-    known = [value for value, _ in options.named] + ([] if options.ignore is None else [options.ignore])
-    if options.pixel == "uint8":  # `bincount` of all pixels takes five times as long
-        found = np.frombuffer(found.tobytes().translate(None, bytes(known)), np.uint8)
-    counts = np.bincount(found.ravel(), minlength=levels_of(options.pixel))
-    counts[known] = 0
-    if wrong := np.flatnonzero(counts).tolist():
-        shown = ", ".join(f"{value} in {counts[value]:,}" for value in wrong[:SHOWN])
-        more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""
-        raise ImageError("unknown_class", f"values by pixels: {shown}{more}, neither among `classes` nor `ignore`")

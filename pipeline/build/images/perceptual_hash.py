@@ -56,23 +56,19 @@ def small_pixels(data: bytes, max_pixels: int, options: PixelOptions = COLOURS) 
         if options.planes:
             shown = stretched(decode_planes(data, options.pixel, options.channels))
             return np.asarray(_plain(Image.fromarray(shown[..., 0] if shown.shape[2] == 1 else shown)), np.float64)
-        header = image_header.check_header(data, max_pixels)
-        return _small(data, image_header.NAMED[header.format], max_pixels)
+        form = image_header.NAMED[image_header.check_header(data, max_pixels).format]
+        with open_image(data, form, max_pixels) as image:
+            if form.name == "JPEG":  # a HEIF's thumbnail may show anything
+                image.draft("YCbCr", (2 * SIDE, 2 * SIDE))  # decoded at 1/8 of the sides
+            image.load()
+            image.info.pop(image_parts.RAW, None)
+            turn = image.getexif().get(image_rules.TAG, 1)
+            small = np.asarray(_plain(image), np.float64)
+        return upright(small, turn) if turn in TURNS and not form.turned_by_pillow else small
     except Exception as error:  # hostile bytes raise any; building the shard rejects the row
         if is_machine_fault(error):
             raise
         return None
-
-
-def _small(data: bytes, form: image_header.ImageFormat, max_pixels: int) -> npt.NDArray[np.float64]:
-    with open_image(data, form, max_pixels) as image:
-        if form.name == "JPEG":  # a HEIF's thumbnail may show anything
-            image.draft("YCbCr", (2 * SIDE, 2 * SIDE))  # decoded at 1/8 of the sides
-        image.load()
-        image.info.pop(image_parts.RAW, None)
-        turn = image.getexif().get(image_rules.TAG, 1)
-        small = np.asarray(_plain(image), np.float64)
-    return upright(small, turn) if turn in TURNS and not form.turned_by_pillow else small
 
 
 def _plain(image: Image.Image) -> Image.Image:

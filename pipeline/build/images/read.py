@@ -66,7 +66,7 @@ class MemoryGate:
     def together(self, needs: int = 0) -> Iterator[None]:
         """Waits while a thread is alone or waits to be, or the others' needs leave too little room."""
         with self._changed:
-            self._changed.wait_for(lambda: self._admits(needs))
+            self._changed.wait_for(lambda: self._has_room(needs) and not (self._is_alone or self._waiting))
             self._together += 1
             self._bytes += needs
         try:
@@ -77,9 +77,8 @@ class MemoryGate:
                 self._bytes -= needs
                 self._changed.notify_all()
 
-    def _admits(self, needs: int) -> bool:
-        has_room = not (self._bytes and needs) or self._bytes + needs <= self._limit
-        return has_room and not (self._is_alone or self._waiting)
+    def _has_room(self, needs: int) -> bool:
+        return not (self._bytes and needs) or self._bytes + needs <= self._limit
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -193,12 +192,21 @@ class BuildImageReader(ImageFiles):
         if not beside:
             raise ImageError("missing_value", f"there is a mask, but no image '{options.image}'")
         image, file = beside[0].data, None
-        turn = int(_orientation()(tf.constant(image))) if _may_turn(image) else 1
+        # To ask the graph takes longer than to search for EXIF.
+        is_jpeg = image.startswith(image_header.JPEG)
+        may_turn = b"Exif" in image[:HEAD] if is_jpeg else b"eXIf" in image or b"EXIF" in image
+        turn = int(_orientation()(tf.constant(image))) if may_turn else 1
         frame = masks.Frame.of(image, turn, options.oriented)
         needs = MASK_BYTES * frame.height * frame.width
         if options.is_reference:
             file, data = self.whole_file(source, data), self.read(source, data, options.max_bytes)
-            self._decode_apart(data, options)
+            if self.isolation is not None and not data.startswith(MAGIC):  # once where its decoder may crash
+                try:
+                    self.isolation.decodable(data, {"max_pixels": options.max_pixels, "color": "ignore"})
+                except UndecodableError:
+                    raise
+                except ImageError:  # `masks` has its own rules
+                    pass
 
         def make() -> tuple[bytes, bool, int]:
             found, work = masks.framed_values(data, options, frame, number)
@@ -207,23 +215,6 @@ class BuildImageReader(ImageFiles):
         purpose = f"decode a mask of {len(data):,} bytes"
         ready, is_unlearned, work = retry_alone(make, purpose, (UndecodableError,), needs)
         return Loaded(ready, data, needs, file, [("losses", image_facts.UNLEARNED)] * is_unlearned, work)
-
-    def _decode_apart(self, mask: bytes, options: masks.AnyMask) -> None:
-        """Decodes a mask once where its decoder may crash. Raises: UndecodableError: it did."""
-        if self.isolation is None or mask.startswith(MAGIC):
-            return
-        try:
-            self.isolation.decodable(mask, {"max_pixels": options.max_pixels, "color": "ignore"})
-        except UndecodableError:
-            raise
-        except ImageError:  # `masks` has its own rules
-            pass
-
-
-def _may_turn(image: bytes) -> bool:
-    """Whether an image for the graph may state an orientation: to ask the graph takes longer."""
-    is_jpeg = image.startswith(image_header.JPEG)
-    return b"Exif" in image[:HEAD] if is_jpeg else b"eXIf" in image or b"EXIF" in image
 
 
 @cache

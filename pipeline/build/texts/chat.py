@@ -265,14 +265,11 @@ class ChatEncoder:
 
     def _encoded(self, encoding: Any, spans: Spans, is_given: bool) -> EncodedChat | Fault:
         mask, length = token_mask(encoding, spans), self._options.max_length
-        kept = slice(None) if length is None else self._kept(length)
+        kept = slice(length) if length is None or self._options.truncate == "end" else slice(-length, None)
         if is_given and not any(mask[kept]):
             cut = f": `max_length` cuts all {sum(mask)} off" if any(mask) else ""
             return Fault("no_trainable_token", f"the chat has no token to train on{cut}")
         return EncodedChat(encoding.ids[kept], mask[kept])
-
-    def _kept(self, length: int) -> slice:
-        return slice(length) if self._options.truncate == "end" else slice(-length, None)
 
 
 def token_mask(encoding: Any, spans: Spans) -> list[int]:

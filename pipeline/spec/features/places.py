@@ -130,16 +130,12 @@ class Keypoints(Places):
         flipped = [name for pair in self.flip_pairs for name in pair]
         if twice := [name for name in flipped if flipped.count(name) > 1]:
             raise WrongValueError(f"holds '{twice[0]}' twice: a point has one partner, or none", "flip_pairs")
-        if self.columns:
-            self._check_columns(self.columns)
-        return self
-
-    def _check_columns(self, columns: tuple[str, ...]) -> None:
-        if len(columns) != self.numbers_of_object:
-            each = f"{self.count} points of {self.numbers} numbers (`numbers`)"
-            raise WrongValueError(f"names {len(columns)} columns, {each} need {self.numbers_of_object}", "columns")
-        if self.length != 1:
+        if self.columns and len(self.columns) != self.numbers_of_object:
+            need = f"{self.count} points of {self.numbers} numbers (`numbers`) need {self.numbers_of_object}"
+            raise WrongValueError(f"names {len(self.columns)} columns, {need}", "columns")
+        if self.columns and self.length != 1:
             raise WrongValueError("is 1 with `columns`, which hold one object a row: add `length: 1`", "length")
+        return self
 
     @property
     def count(self) -> int:

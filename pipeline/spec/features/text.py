@@ -26,19 +26,6 @@ def _wrong(text: "Tokenized", changed: Names, given: Names) -> Iterator[tuple[st
     """Yields contradictory options and the reasons; `changed` differ from the default, `given` are in the spec."""
     if text.normalize == "nfc" and text.case == "fold":
         yield "normalize", "`case: fold` is NFKC case folding: leave `normalize` out, or take `case: lower`"
-    yield from _wrong_tokens(text, changed)
-    yield from _wrong_model(text, changed, given)
-    yield from wrong_library(text, changed, given)
-    added = bool(text.begin) + bool(text.end)
-    if text.max_length is not None and text.max_length <= added:
-        yield "max_length", f"should be {added + 1} or more, since begin and end take {added}, got {text.max_length}"
-    if "truncate" in changed and text.max_length is None:
-        yield "truncate", "needs `max_length`: give one, or leave `truncate` out"
-    if list(text.ngrams) != sorted(set(text.ngrams)):
-        yield "ngrams", f"should be ascending widths such as [1, 2], got {list(text.ngrams)}"
-
-
-def _wrong_tokens(text: "Tokenized", changed: Names) -> Iterator[tuple[str, str]]:
     for option in ("ngrams", "oov_buckets", "hash_buckets"):
         if option in changed and text.tokenizer not in kinds.WORD_TOKENIZERS:
             tokenizers = ", ".join(kinds.WORD_TOKENIZERS)
@@ -51,22 +38,25 @@ def _wrong_tokens(text: "Tokenized", changed: Names) -> Iterator[tuple[str, str]
     if "minimum_count" in changed and not isinstance(text.vocabulary, int):
         where = "is given" if isinstance(text.vocabulary, str) else "has its options in the other feature"
         yield "minimum_count", f"does not apply, since the vocabulary {where}: leave it out"
-
-
-def _wrong_model(text: "Tokenized", changed: Names, given: Names) -> Iterator[tuple[str, str]]:
-    if isinstance(text.vocabulary, str) and text.tokenizer in kinds.MODEL_TOKENIZERS:
+    if isinstance(text.vocabulary, str) and text.needs_model:
         yield "vocabulary", f"give a {text.tokenizer} model as `model: {text.vocabulary}`"
     if "model_type" in changed and (text.tokenizer != "sentencepiece" or text.model is not None):
         yield "model_type", "is for learned sentencepiece models, and none is learned here: leave it out"
-    if text.model is None:
-        return
-    if text.tokenizer not in kinds.MODEL_TOKENIZERS:
+    if text.model is not None and not text.needs_model:
         yield "model", f"needs a tokenizer of {', '.join(kinds.MODEL_TOKENIZERS)}, not {text.tokenizer}"
     for option in ("vocabulary", "minimum_count"):
-        if option in changed:
+        if text.model is not None and option in changed:
             yield option, "a given `model` has its own pieces: leave it out"
-    if "case" not in given and not text.in_library:
+    if text.model is not None and "case" not in given and not text.in_library:
         yield "model", "was trained on one case: say which, `case: keep` or `case: lower`"
+    yield from wrong_library(text, changed, given)
+    added = bool(text.begin) + bool(text.end)
+    if text.max_length is not None and text.max_length <= added:
+        yield "max_length", f"should be {added + 1} or more, since begin and end take {added}, got {text.max_length}"
+    if "truncate" in changed and text.max_length is None:
+        yield "truncate", "needs `max_length`: give one, or leave `truncate` out"
+    if list(text.ngrams) != sorted(set(text.ngrams)):
+        yield "ngrams", f"should be ascending widths such as [1, 2], got {list(text.ngrams)}"
 
 
 class SharedVocabulary(Options):

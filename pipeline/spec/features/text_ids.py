@@ -1,4 +1,4 @@
-"""What texts, pairs and chats share: ids by a tokenizer in the graph, or by one that a model brings."""
+"""Bases of texts, pairs and chats: ids by a tokenizer in the graph, or by one that a model brings."""
 
 from collections.abc import Iterator
 from collections.abc import Set as AbstractSet
