@@ -139,7 +139,7 @@ def _records(manifest: Manifest) -> Json:
 
 
 def _stored(name: str, text: str, stored: Stored, description: Description | None = None) -> Json:
-    is_image = description and description.as_image and description.as_image.is_file and stored.dtype == "bytes"
+    is_image = description is not None and description.is_image_file and stored.dtype == "bytes"
     type_, source = "sc:ImageObject" if is_image else _TYPES[stored.dtype], _source("", "fileSet", column=name)
     field = _field(f"records/{name}", type_, description=text, source=source)
     return {**field, "repeated": True} if stored.shape != () else field

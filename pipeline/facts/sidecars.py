@@ -172,7 +172,7 @@ def _features(facts: VersionFacts) -> Iterator[Json]:
         for part, stored in feature.parts.items():
             dtype: Any = _DTYPES[stored.dtype]
             described = None if part else feature.description
-            if described and described.as_image and described.as_image.is_file:
+            if described and described.is_image_file:
                 dtype = "image"
             ids = described.ids if described else None
             if described and ids and ids.file and described.class_count and ids.size <= MOST_NAMES:

@@ -235,6 +235,11 @@ class Description:
         return self.ids.size if self.ids and self.ids.are_classes and not self.is_list else None
 
     @property
+    def is_image_file(self) -> bool:
+        """Whether the stored bytes are image files, not pixels."""
+        return False
+
+    @property
     def as_image(self) -> "Pixels | None":
         """Itself, if it stores images or masks."""
         return None

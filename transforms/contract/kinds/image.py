@@ -128,8 +128,7 @@ class Pixels(base.Description):
         return MOST_PIXELS if None in (height, width) else max(LEAST_PIXELS, size)
 
     @property
-    def is_file(self) -> bool:
-        """Whether the stored bytes are image files, not pixels."""
+    def is_image_file(self) -> bool:
         return self.encoding != "raw"
 
     @property
