@@ -151,14 +151,13 @@ class TextDescription(base.Description):
     def decoded(self) -> tuple[str, int]:
         return "string", int(self.several)
 
-    def ids_words(self) -> str:
-        """Describes the ids."""
+    def type_words(self) -> str:
         return f"{TOKENS.get(self.tokenizer, self.tokenizer)} ids"
 
     def words(self) -> str:
         if self.packed:
-            return f"{self.ids_words()}, packed in rows of {self.packed:,}"
-        counted = base.counted_words(self.ids_words(), self.length, self.max_length)
+            return f"{self.type_words()}, packed in rows of {self.packed:,}"
+        counted = base.counted_words(self.type_words(), self.length, self.max_length)
         return counted if self.window is None else f"{counted}, a window every {self.window.stride:,}"
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> Any:
@@ -209,7 +208,7 @@ class TextsDescription(TextDescription):
             texts = f"{self.texts_per_row:,} texts"
         else:
             texts = "any number of texts" if self.max_texts is None else f"at most {self.max_texts:,} texts"
-        return base.counted_words(f"{texts}: {self.ids_words()}", self.length, self.max_length)
+        return base.counted_words(f"{texts}: {self.type_words()}", self.length, self.max_length)
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list["DecodedText"]:
         return self.texts(parts[""], parts["lengths"], decoding)
