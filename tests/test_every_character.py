@@ -14,7 +14,7 @@ import tensorflow as tf
 from recordmill.pipeline.build.analysis.tokenizers import read_model, train
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.text import Text
-from recordmill.transforms.tensorflow import category, tokenizers
+from recordmill.transforms.tensorflow import tokenizers, values
 from recordmill.transforms.tensorflow.kind import Statistics
 from tests.farm_hash import fingerprint64
 
@@ -131,7 +131,7 @@ def test_hashes_are_farmhashs_fingerprint64() -> None:
     assert {text: fingerprint64(text) - (fingerprint64(text) >> 63 << 64) for text in FINGERPRINTS} == FINGERPRINTS
     texts = [bytes((length * 7 + at * 31) % 256 for at in range(length)) for length in range(1, 300)]
     texts += [f"a{character}b".encode() for character in CHARACTERS[::50]]
-    found = category.ids(Category(kind="category", hash_buckets=1_000_003), tf.constant(texts), Statistics())
+    found = values.ids(Category(kind="category", hash_buckets=1_000_003), tf.constant(texts), Statistics())
     assert found.numpy().tolist() == [fingerprint64(text) % 1_000_003 + 1 for text in texts]
 
 

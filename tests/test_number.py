@@ -16,7 +16,6 @@ from recordmill.pipeline.spec.features.values import Number, Numbers
 from recordmill.transforms.contract.image_facts import loss_lines
 from recordmill.transforms.contract.kinds.base import Decoding
 from recordmill.transforms.contract.kinds.values import TINY
-from recordmill.transforms.tensorflow import number
 from recordmill.transforms.tensorflow.features import KINDS
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
 from tests.messages import raises
@@ -32,7 +31,7 @@ def options(**given: Any) -> dict[str, Any]:
 
 
 def prepared(values: Any, **given: Any) -> Prepared:
-    return number.prepare(options(**given), tf.convert_to_tensor(values, tf.float32), Context())
+    return values.prepare_numbers(options(**given), tf.convert_to_tensor(values, tf.float32), Context())
 
 
 def found(**statistics: Any) -> Statistics:

@@ -22,7 +22,6 @@ from recordmill.pipeline.safe_text import cut
 Counts = dict[str, Count]
 TOGETHER = (("mean", "variance"), ("minimum", "maximum"), ("known_tokens", "tokens", "distinct"))
 """Statistics of a feature; the first one requires the others."""
-MOST_LENGTH = 1 << 20  # ids of a packed row
 WRITTEN_EMPTY = "label_counts statistics rows sources rejects spec provenance sequence files duplicates".split()
 """Fields written even at their default, because the first readers of format 1 require them."""
 

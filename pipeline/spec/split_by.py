@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BeforeValidator, Field, model_validator
 
-from recordmill.pipeline.dataset.manifest_parts import MOST_LENGTH
 from recordmill.pipeline.dataset.placement import SPLITS, SYNONYMS, split_bounds
 from recordmill.pipeline.errors import WrongValueError, did_you_mean
 from recordmill.pipeline.sources.globs import Template
@@ -19,6 +18,7 @@ from recordmill.pipeline.sources.options import PATHS, Names, SourceOptions, is_
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.feature import Feature, feature_named
 from recordmill.pipeline.yaml_document import Options, one_or_list
+from recordmill.transforms.contract.kinds.text import MOST_LENGTH
 
 Places = npt.NDArray[np.int64]
 """The index of each row's split in the spec's `splits`, shape [rows]; -1: none."""

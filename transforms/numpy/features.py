@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from recordmill.transforms.contract.kinds.array import ArrayDescription
-from recordmill.transforms.contract.kinds.base import Description, Padded
+from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
 from recordmill.transforms.contract.kinds.places import PlacesDescription
 from recordmill.transforms.contract.kinds.text import TextDescription, TokenLabelsDescription
@@ -127,16 +127,16 @@ def _array(values: Any) -> Array:
     return strings(values) if isinstance(values, list) or values.dtype == object else values
 
 
-def _list(batch: Batch, name: str, description: Padded) -> Parts:
+def _list(batch: Batch, name: str, description: Any) -> Parts:
     rows: Any = batch.columns[name]
     return _padded(batch, description, Ragged(_array(rows.values), rows.splits))
 
 
-def _padded(batch: Batch, description: Padded, rows: Ragged) -> Parts:
+def _padded(batch: Batch, description: Any, rows: Ragged) -> Parts:
     return _with_length(description, rows, lambda length: padded(rows, length, description.padding, batch.empty))
 
 
-def _with_length(description: Padded, rows: Ragged, full: Callable[[int | None], Array]) -> Parts:
+def _with_length(description: Any, rows: Ragged, full: Callable[[int | None], Array]) -> Parts:
     """Returns lists of a common length; or padded to their limit, with their lengths."""
     if isinstance(description.length, int):
         return {"": full(description.length)}

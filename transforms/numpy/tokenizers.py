@@ -27,7 +27,8 @@ from recordmill.pipeline.errors import DatasetError, UserError, did_you_mean
 from recordmill.pipeline.json_values import Count, parse_json, read_as
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.bounds import TOKENIZED
-from recordmill.transforms.contract.kinds.text import BYTE_CHARACTERS, SpecialIds, TokenizerOptions
+from recordmill.transforms.contract.kinds.base import SpecialIds
+from recordmill.transforms.contract.kinds.text import BYTE_CHARACTERS, TokenizerOptions
 from recordmill.transforms.contract.stored import Ragged, splits_of
 
 Ids: TypeAlias = npt.NDArray[np.int64]

@@ -1,7 +1,7 @@
 """Stored to model-ready: the only path from a record to a model's input, for training and for serving.
 
 All functions work on a batch, and run eagerly, inside `Dataset.map` and inside a SavedModel. `KINDS` lists the graphs
-of the kinds; arrays, raw values and the user's own tensors have theirs at the end of this module.
+of the kinds.
 
 >>> features = read_descriptions(manifest.features)  # doctest: +SKIP
 >>> batches.map(lambda serialized: parse(features, serialized))  # doctest: +SKIP
@@ -14,19 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.kinds.array import ArrayDescription
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.base import Stored as Layout
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription, TokenLabelsDescription
-from recordmill.transforms.contract.kinds.values import OwnDescription, RawDescription
 from recordmill.transforms.contract.stored import KEY, SERVED, FinishOptions, part_name, stored_features
-from recordmill.transforms.tensorflow import category, image, number, places, text
-from recordmill.transforms.tensorflow.kind import DTYPES, Context, Kind, Parts, Prepared, Stored, cut, each, padded
+from recordmill.transforms.tensorflow import image, places, text, values
+from recordmill.transforms.tensorflow.kind import DTYPES, Context, Kind, Parts, Prepared, Stored, each, padded
 
 if TYPE_CHECKING:
     from recordmill.pipeline.spec.features.mask import Mask
-    from recordmill.pipeline.spec.features.values import Array, Raw
 
 Features = Mapping[str, Description]
 
@@ -124,52 +121,6 @@ def prepare_mask(options: "Mask", column: tf.Tensor, context: Context) -> Prepar
     return Prepared(lambda _: {"": tf.identity(column), **missing})
 
 
-def prepare_array(options: "Array", column: tf.Tensor, context: Context) -> Prepared:
-    """Stores array bytes: at most `max_length` entries of a varying first side; zeros for a missing array."""
-    unit, most = options.layout.unit, options.max_length
-    if options.layout.is_ragged:
-        kept = column if most is None else tf.strings.substr(column, 0, most * unit)
-        return Prepared(lambda _: {"": tf.identity(kept)})
-    if not options.optional:
-        return Prepared(lambda _: {"": tf.identity(column)})
-    missing = column == ""
-    full = tf.where(missing, tf.constant(bytes(unit)), column)
-    return Prepared(lambda _: {"": full, "missing": tf.cast(missing, tf.int64)})
-
-
-def array_features(description: ArrayDescription, stored: Parts) -> Parts:
-    """Returns arrays, shape [rows, *shape]; a varying first side is padded with 0 (`kind.padded`)."""
-    layout, data = description.layout, stored[""]
-    if not layout.is_ragged:
-        numbers = tf.io.decode_raw(data, layout.dtype)
-        return {**stored, "": tf.reshape(numbers, [tf.shape(data)[0], *layout.inner])}
-    entries = tf.reshape(tf.io.decode_raw(tf.strings.reduce_join(data), layout.dtype), [-1, *layout.inner])
-    lengths = tf.cast(tf.strings.length(data), tf.int64) // layout.unit
-    return padded(description, tf.RaggedTensor.from_row_lengths(entries, lengths))
-
-
-def prepare_raw(options: "Raw", column: Any, context: Context) -> Prepared:
-    """Stores the column: a value a row, or with `many` a list."""
-    kept = cut(options.max_length, column) if options.many else column
-    return Prepared(lambda _: {"": tf.identity(kept)})
-
-
-def raw_features(description: RawDescription, stored: Parts) -> Parts:
-    """Returns the values, shape [rows]; pads lists with 0 or `""` (`kind.padded`)."""
-    return padded(description, stored[""]) if description.length is not None else stored
-
-
-def prepare_own(options: Any, column: Any, context: Context) -> Prepared:
-    """Raises: the user's function stores the feature."""
-    raise NotImplementedError
-
-
-def own_features(description: OwnDescription, stored: Parts) -> Parts:
-    """Returns the values, shape [rows, *shape]; pads ragged rows with 0 or `""`, [rows, longest]."""
-    values = stored[""]
-    return {"": values.to_tensor() if isinstance(values, tf.RaggedTensor) else values}
-
-
 KINDS: Mapping[str, Kind] = {
     "image": Kind(image.prepare, image.features),
     "image_sequence": Kind(each(image.prepare), image.sequence_features),
@@ -182,12 +133,12 @@ KINDS: Mapping[str, Kind] = {
     "pair": Kind(text.prepare_pairs, text.features),
     "chat": Kind(text.prepare_chats, text.features),
     "token_labels": Kind(text.prepare_labels, text.features),
-    "category": Kind(category.prepare),
-    "categories": Kind(each(category.prepare), category.list_features),
-    "number": Kind(number.prepare),
-    "numbers": Kind(each(number.prepare), lambda description, stored: padded(description, stored[""])),
-    "array": Kind(prepare_array, array_features),
-    "raw": Kind(prepare_raw, raw_features),
-    "own": Kind(prepare_own, own_features),
+    "category": Kind(values.prepare_names),
+    "categories": Kind(each(values.prepare_names), values.list_features),
+    "number": Kind(values.prepare_numbers),
+    "numbers": Kind(each(values.prepare_numbers), lambda description, stored: padded(description, stored[""])),
+    "array": Kind(values.prepare_array, values.array_features),
+    "raw": Kind(values.prepare_raw, lambda each, stored: stored if each.length is None else padded(each, stored[""])),
+    "own": Kind(values.prepare_raw, values.own_features),  # the user's function stores them
 }
 """The graphs of kinds by name."""

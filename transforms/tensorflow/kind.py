@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.kinds.base import NOTHING, Learned, Padded
+from recordmill.transforms.contract.kinds.base import NOTHING, Learned
 from recordmill.transforms.contract.stored import UNENCODED
 
 if TYPE_CHECKING:
@@ -95,11 +95,11 @@ def cut(max_length: int | None, column: tf.RaggedTensor) -> tf.RaggedTensor:
     return column if max_length is None else column[:, :max_length]
 
 
-def padded(description: Padded, values: tf.RaggedTensor, padding: Any = None) -> Parts:
+def padded(description: Any, values: tf.RaggedTensor, padding: Any = None) -> Parts:
     """Pads lists, ragged [rows, None] or [rows, None, …], at the end, by default with 0 or `""`.
 
-    `length` is a number or `varying`. Returns the values, shape [rows, length]. If the length varies, shape [rows,
-    max_length], by default the longest row's, and the part `length`: int64 [rows].
+    A description has `length`, a number or `varying`, and `max_length`. Returns the values, shape [rows, length]; if
+    the length varies, [rows, max_length], by default the longest row's, and the part `length`: int64 [rows].
     """
     length = description.length
     wide = description.max_length if length == "varying" else length

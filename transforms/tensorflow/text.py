@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
+from recordmill.transforms.contract.kinds.base import SpecialIds
 from recordmill.transforms.contract.kinds.text import (
     LOSS_MASK,
     TYPES,
     WINDOW_PARTS,
-    SpecialIds,
     TextDescription,
     TextsDescription,
     TokenLabelsDescription,

@@ -21,7 +21,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.spec.features.text import Texts, Tokenized
 from recordmill.pipeline.spec.features.text_ids import TextIds
-from recordmill.transforms.contract.kinds.text import SpecialIds
+from recordmill.transforms.contract.kinds.base import SpecialIds
 from recordmill.transforms.numpy.tokenizers import PairTokenizer, open_tokenizer
 from recordmill.transforms.tensorflow.tokenizers import LEARNS_FROM, clean
 

@@ -74,7 +74,7 @@ def inherit(
 
 
 def _names(spec: Spec, base: Base) -> Names:
-    if not any(map(live_analysis.keeps_ids, spec.features.values())):
+    if not any(feature.keeps_ids for feature in spec.features.values()):
         return {}
     try:
         if base.live is None:

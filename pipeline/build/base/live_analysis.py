@@ -27,8 +27,6 @@ from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.safe_text import cut, public_url
 from recordmill.pipeline.sources.options import PATHS
 from recordmill.pipeline.sources.user_code import UserCode
-from recordmill.pipeline.spec.features.category import NamedClasses
-from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions.latest import rolls_back
 from recordmill.pipeline.versions.stores.base import OutputError
@@ -243,7 +241,7 @@ def _changes(where: str, before: Mapping[str, Any], after: Mapping[str, Any]) ->
 def names_to_keep(spec: Spec, folder: Location, manifest: Manifest) -> Names:
     """Returns the class names of a version that keep their ids, by feature. Raises: DatasetError: one is damaged."""
     kept = {}
-    for name in (name for name, feature in spec.features.items() if keeps_ids(feature) and name in manifest.features):
+    for name in (name for name, feature in spec.features.items() if feature.keeps_ids and name in manifest.features):
         ids = read_description(manifest.features[name]).ids
         if ids and ids.are_classes and ids.file:
             words = read_words(folder, ids.file)
@@ -252,11 +250,6 @@ def names_to_keep(spec: Spec, folder: Location, manifest: Manifest) -> Names:
                 raise DatasetError(f"{folder / ids.file} was changed")
             kept[name] = without_blank(words)
     return {name: words for name, words in kept.items() if words}
-
-
-def keeps_ids(feature: Feature) -> bool:
-    """Whether a feature's names keep their ids from the live version."""
-    return isinstance(feature, NamedClasses) and feature.keeps_ids
 
 
 def continues(names: Names, before: Names) -> bool:

@@ -23,11 +23,9 @@ from recordmill.pipeline.sources.columns import Columns, ColumnType
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.source_reader import Chunk, SourceReader
 from recordmill.pipeline.sources.user_code import UserCode
-from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.features.image import Image
 from recordmill.pipeline.spec.features.mask import Mask, Masks
-from recordmill.pipeline.spec.features.text_ids import TextIds
 from recordmill.pipeline.spec.split_by import Duplicates, SplitBy
 from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.pipeline.versions.stores.base import OutputError, Store
@@ -74,12 +72,6 @@ class RowSchema:
         """The column of each feature in messages; both of a pair."""
         pairs = {name: fields for name, fields in self.fields.items() if "second" in fields}
         return {**self.features, **{name: ", ".join(fields.values()) for name, fields in pairs.items()}}
-
-    @property
-    def joined_lists(self) -> list[list[str]]:
-        """The columns of each feature that joins lists."""
-        every = [list(fields.values()) for fields in self.fields.values()]
-        return [names for names in every if self.columns[names[0]].many]
 
     def final_type(self, feature: str) -> pa.DataType:
         """Returns the Arrow type of a feature's column in keyed rows."""
@@ -206,7 +198,7 @@ class PlannedBuild:
 
     def texts(self) -> dict[str, Any]:
         """Returns the texts, with their options."""
-        return {name: options for name, options in self.features.items() if isinstance(options, TextIds)}
+        return {name: options for name, options in self.features.items() if options.counts == "words"}
 
     @property
     def windowed(self) -> tuple[tuple[str, ...], Window] | None:
@@ -223,10 +215,7 @@ class PlannedBuild:
 
     def graph_type(self, feature: str) -> pa.DataType:
         """Returns the Arrow type of the graph's input: ids of a text tokenized before it, or the column's."""
-        options = self.features[feature]
-        if isinstance(options, TextIds) and options.in_library:
-            return pa.list_(pa.int64())
-        return self.schema.final_type(feature)
+        return pa.list_(pa.int64()) if self.features[feature].in_library else self.schema.final_type(feature)
 
     def batch_rows(self) -> int:
         """Returns the batch size of the transform graph."""
@@ -238,8 +227,8 @@ class PlannedBuild:
 
     def open_label(self) -> bool:
         """Whether the data of all splits decide the label's classes."""
-        label = self.features.get(self.schema.label or "")
-        return isinstance(label, NamedClasses) and not label.given_classes
+        label: Any = self.features.get(self.schema.label or "")
+        return label is not None and label.counts == "names" and not label.given_classes
 
 
 @dataclass(frozen=True)

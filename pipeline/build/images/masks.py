@@ -214,12 +214,12 @@ def file_values(data: bytes, options: AnyMask) -> Values:
     found = values(data, options.max_pixels, options.value_colors, options.pixel)
     if not options.named:
         return found
-    known = [value for value, _ in options.named] + ([] if options.ignore is None else [options.ignore])
+    good = [value for value, _ in options.named] + ([] if options.ignore is None else [options.ignore])
     left = found
     if options.pixel == "uint8":  # `bincount` of all pixels takes five times as long
-        left = np.frombuffer(found.tobytes().translate(None, bytes(known)), np.uint8)
+        left = np.frombuffer(found.tobytes().translate(None, bytes(good)), np.uint8)
     counts = np.bincount(left.ravel(), minlength=levels_of(options.pixel))
-    counts[known] = 0
+    counts[good] = 0
     if wrong := np.flatnonzero(counts).tolist():
         shown = ", ".join(f"{value} in {counts[value]:,}" for value in wrong[:SHOWN])
         more = f" and {len(wrong) - SHOWN} more" if len(wrong) > SHOWN else ""

@@ -150,7 +150,7 @@ def open_image(data: bytes, form: image_header.ImageFormat, max_pixels: int) -> 
     """
     warn_of_old_pillow()
     if form.plugin:
-        require_plugin(form)
+        require(form.plugin.partition(".")[0], form.name, form.extra)
         import_module(form.plugin)
     if form.name == "PNG" and sum(kind == b"IHDR" for kind, *_ in image_header.png_chunks(data)) > 1:
         # Pillow would fill a canvas of the last one's size
@@ -159,11 +159,6 @@ def open_image(data: bytes, form: image_header.ImageFormat, max_pixels: int) -> 
     image_header.check_pixels(*image.size, max_pixels)
     image_header.check_tile(getattr(image, "tag_v2", {}), max_pixels)
     return image
-
-
-def require_plugin(form: image_header.ImageFormat) -> None:
-    """Raises: MissingPluginError: the format's plugin is not installed."""
-    require(form.plugin.partition(".")[0], form.name, form.extra)
 
 
 @cache
@@ -178,7 +173,7 @@ def require(package: str, what: str, extra: str) -> None:
 
 def require_decoder(data: bytes, form: image_header.ImageFormat, options: Mapping[str, Any]) -> None:
     """Raises: MissingPluginError: a package to decode a file by these options is not installed."""
-    require_plugin(form)
+    require(form.plugin.partition(".")[0], form.name, form.extra)
     if deep_files.wanted_pixels(options).keeps_numbers:
         require(deep_files.package(data, form.name), f"{form.name} read as numbers", "deep")
 

@@ -25,7 +25,6 @@ from recordmill.pipeline.sources.images import file_path
 from recordmill.pipeline.sources.options import RowsOptions, UserRows
 from recordmill.pipeline.sources.paths import ODD, join, may_be_image, note
 from recordmill.pipeline.sources.source_reader import Chunk, Plan
-from recordmill.pipeline.spec.features.text_ids import TextIds
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec
 from recordmill.pipeline.versions.base import Base
 from recordmill.transforms.contract.stored import IMAGES
@@ -177,7 +176,7 @@ def _lay_out(spec: Spec, given: Given, keys: Keys, spans: SpanChoice, files: Fil
             *dict.fromkeys(of_sources + ([] if options.spans else left_out(spec, files))),
             *([] if spans.kept else _unnamed(files, sources, plans)),
             *given.inherited.notes,
-            *note(SERVED_IDS, [name for name, each in texts if isinstance(each, TextIds) and each.in_library]),
+            *note(SERVED_IDS, [name for name, each in texts if each.in_library]),
         ],
         roots=tuple(each.reader.image_root(files) for each in sources),
         folders=tuple(each.folder(files) for each in sources),

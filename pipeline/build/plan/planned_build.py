@@ -9,7 +9,6 @@ from recordmill.pipeline.dataset.manifest_parts import Pack
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.spec.features.category import NamedClasses
 from recordmill.pipeline.spec.features.mask import OfImage
-from recordmill.pipeline.spec.features.text_ids import TextIds
 from recordmill.pipeline.versions.stores.base import Store
 from recordmill.pipeline.versions.stores.local import LocalStore
 from recordmill.transforms.contract.kinds.base import Learned
@@ -52,9 +51,7 @@ def planned_build(
         pack_bytes=plan.pack_bytes,
         set_threads=threads,
         sample_share=2.0 ** math.floor(math.log2(share)) if spec.has_spans else share,  # spans' sums must add up
-        models={
-            name: each.owner(name) for name, each in features.items() if isinstance(each, TextIds) and each.needs_model
-        },
+        models={name: each.owner(name) for name, each in features.items() if each.needs_model},
         packs=tuple(Pack(**dict(pack)) for pack in spec.packs),
         preprocessing=spec.preprocessing,
         user_code=plan.given.code,

@@ -18,11 +18,9 @@ from recordmill.pipeline.build.texts.chat import ChatEncoder
 from recordmill.pipeline.build.texts.token_labels import Labeller
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.typing.arrays import without
-from recordmill.pipeline.spec.features.chat import Chat
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.features.pair import Pair
 from recordmill.pipeline.spec.features.text import Text, Texts
-from recordmill.pipeline.spec.features.text_ids import TextIds
 from recordmill.pipeline.spec.features.token_labels import TokenLabels
 from recordmill.transforms.contract.kinds.base import Learned
 from recordmill.transforms.contract.kinds.text import FIELDS
@@ -53,8 +51,11 @@ class RowEncoder:
         self, features: Mapping[str, Feature], learned: Mapping[str, Learned], columns: Mapping[str, str]
     ) -> None:
         """Takes each feature's column, for faults. Raises: UserError: a package is missing."""
-        texts = {name: each for name, each in features.items() if isinstance(each, TextIds) and each.in_library}
-        self._encoders = {name: _encoder(options, learned[name]) for name, options in texts.items()}
+        texts = {name: each for name, each in features.items() if each.in_library}
+        encoders: Mapping[str, Any] = {"chat": ChatEncoder, "pair": PairEncoder}
+        self._encoders = {
+            name: encoders.get(each.kind, TextEncoder)(each, learned[name]) for name, each in texts.items()
+        }
         self._labels = {name: each for name, each in features.items() if isinstance(each, TokenLabels)}
         self._columns = columns
 
@@ -157,12 +158,6 @@ class PairEncoder:
                 rows.append([])
                 faults[number] = Fault(error.reason, str(error))
         return {"": pa.array(rows, pa.list_(pa.int64()))}, faults
-
-
-def _encoder(options: Any, learned: Learned) -> TextEncoder | PairEncoder | ChatEncoder:
-    if isinstance(options, Chat):
-        return ChatEncoder(options, learned)
-    return PairEncoder(options, learned) if isinstance(options, Pair) else TextEncoder(options, learned)
 
 
 def _strings(column: pa.Array) -> list[Any]:

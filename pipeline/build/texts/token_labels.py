@@ -113,7 +113,7 @@ class Labeller:
         if tag in self._ids:
             return tag
         if tag.isdecimal() and len(tag) < MOST_DIGITS and int(tag) < len(self._ids):
-            return [*self._ids][int(tag)]
+            return (self._options.classes or ())[int(tag)]
         raise TagsError("unknown_tag", f"word {word} has a tag that is neither one of `classes` nor its id: add it")
 
     def _by_span(self, text: str, encoding: Any, spans: bytes) -> list[tuple[str, list[int]]]:

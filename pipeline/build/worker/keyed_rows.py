@@ -230,7 +230,9 @@ class RowKeys:
     def unequal_lists(self) -> Faults:
         """Finds the rows with different lengths of lists that belong together, before they are cut."""
         faults: Faults = {}
-        joined = [(group, dict(zip(group, group, strict=True))) for group in self._schema.joined_lists]
+        several = [list(fields.values()) for fields in self._schema.fields.values()]
+        lists = [names for names in several if self._schema.columns[names[0]].many]
+        joined = [(group, dict(zip(group, group, strict=True))) for group in lists]
         for group, columns in [*joined, *((group, self._schema.features) for group in self._schema.together)]:
             counts = np.stack([self._lengths(columns[name]) for name in group], 1)
             for row, fault in unequal(group, counts, columns).items():

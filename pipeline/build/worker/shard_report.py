@@ -232,5 +232,5 @@ def _unknown_names(options: Any, learned: Learned, ids: Ids, missing: int) -> in
 
 
 def _unknown_words(options: Any, learned: Learned, ids: Ids) -> int:
-    first = options.special(learned).unknown
-    return 0 if first is None else int(np.count_nonzero((ids >= first) & (ids < first + options.unknown_ids)))
+    first, buckets = options.special(learned).unknown, getattr(options, "oov_buckets", 1)
+    return 0 if first is None else int(np.count_nonzero((ids >= first) & (ids < first + buckets)))

@@ -134,7 +134,6 @@ class NamedClasses(ListedClasses):
 
     @property
     def keeps_ids(self) -> bool:
-        """Whether names keep the live version's ids."""
         return self.analyzed and self.classes != FRESH
 
     def check_label(self) -> None:

@@ -53,6 +53,21 @@ class Feature(Options):
         return False
 
     @property
+    def keeps_ids(self) -> bool:
+        """Whether learned names keep the live version's ids."""
+        return False
+
+    @property
+    def needs_model(self) -> bool:
+        """Whether ids need a tokenizer's model."""
+        return False
+
+    @property
+    def in_library(self) -> bool:
+        """Whether a model's own library makes the ids, before the graph."""
+        return False
+
+    @property
     def used_statistics(self) -> Sequence[str]:
         """The learned statistics of numbers that determine the stored values, as in `dataset.json`."""
         return ()

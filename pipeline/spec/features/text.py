@@ -6,14 +6,14 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from recordmill.pipeline.dataset.manifest_parts import MOST_LENGTH
 from recordmill.pipeline.errors import WrongValueError
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.features.feature import Feature, feature_named
 from recordmill.pipeline.spec.features.text_ids import Names, TextIds, Token, wrong_library
 from recordmill.pipeline.yaml_document import Options, number_or_list
 from recordmill.transforms.contract.kinds import text as kinds
-from recordmill.transforms.contract.kinds.base import NOTHING, Description, Learned
+from recordmill.transforms.contract.kinds.base import NOTHING, Description, Learned, SpecialIds
+from recordmill.transforms.contract.kinds.text import MOST_LENGTH
 
 SHARED_ALIKE = (
     *("tokenizer", "model_type", "special_tokens", "pattern"),
@@ -172,11 +172,7 @@ class Tokenized(TextIds):
             return False
         return self.normalize != "none" or self.case == "fold" or self.needs_model
 
-    @property
-    def unknown_ids(self) -> int:
-        return self.oov_buckets
-
-    def special(self, learned: Learned = NOTHING) -> kinds.SpecialIds:
+    def special(self, learned: Learned = NOTHING) -> SpecialIds:
         """Returns the model's special ids; otherwise 0 for padding, then unknown, begin and end ids.
 
         >>> Text(kind="text", end=True).special()
@@ -187,7 +183,7 @@ class Tokenized(TextIds):
         unknown_ids = self.oov_buckets if self.has_vocabulary or self.needs_model else 0
         begin = 1 + unknown_ids
         end = begin + bool(self.begin)
-        return kinds.SpecialIds(
+        return SpecialIds(
             padding=0,
             unknown=1 if unknown_ids else None,
             begin=begin if self.begin else None,
@@ -205,7 +201,7 @@ class Tokenized(TextIds):
 
         They are `vocabulary`, `words`; with a model also `model`, `special_ids` (`pipeline.build.analysis.tokenizers`).
         """
-        special = kinds.SpecialIds(**statistics["special_ids"]) if self.needs_model else self.special()
+        special = SpecialIds(**statistics["special_ids"]) if self.needs_model else self.special()
         tokens = kinds.BYTES if self.tokenizer == "bytes" else self.hash_buckets or statistics["words"]
         return self._describe(
             self.description,

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.transforms.contract.kinds import text as kinds
-from recordmill.transforms.contract.kinds.base import NOTHING, Description, Learned
+from recordmill.transforms.contract.kinds.base import NOTHING, Description, Learned, SpecialIds
 
 Names = AbstractSet[str]  # of options
 Token = Annotated[str, Field(min_length=1)]
@@ -55,12 +55,10 @@ class TextIds(Feature):
 
     @property
     def in_library(self) -> bool:
-        """Whether a library makes the ids, before the graph."""
         return self.tokenizer in kinds.LIBRARY_TOKENIZERS
 
     @property
     def needs_model(self) -> bool:
-        """Whether the ids need a tokenizer's model."""
         return self.tokenizer in kinds.MODEL_TOKENIZERS
 
     @property
@@ -87,24 +85,19 @@ class TextIds(Feature):
         return None
 
     @property
-    def unknown_ids(self) -> int:
-        """The number of ids of unknown tokens, where there are any."""
-        return 1
-
-    @property
     def tokenizer_options(self) -> kinds.TokenizerOptions:
         """The options of a library's tokenizer."""
         names = [each.name for each in fields(kinds.TokenizerOptions) if hasattr(self, each.name)]
         return kinds.TokenizerOptions(**{name: getattr(self, name) for name in names})
 
-    def special(self, learned: Learned = NOTHING) -> kinds.SpecialIds:
+    def special(self, learned: Learned = NOTHING) -> SpecialIds:
         """Returns the special ids, the model's if it is read."""
         assert learned.special is not None  # noqa: S101 - the driver reads every model
         return learned.special
 
     def _describe_given(self, kind: type[Description], statistics: dict[str, Any], **more: Any) -> Description:
         """Describes ids of a given model, whatever joins its texts."""
-        special = kinds.SpecialIds(**statistics["special_ids"])
+        special = SpecialIds(**statistics["special_ids"])
         size = max(special.first + statistics["words"], special.padding + 1)
         found = {name: statistics[name] for name in ("vocabulary", "model", "joins")}
         given = {**found, "vocabulary_size": size, "tokenizer": self.tokenizer, **special.described()}

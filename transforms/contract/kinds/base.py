@@ -10,18 +10,13 @@ import keyword
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count, read_as
 from recordmill.pipeline.safe_text import cut
-
-if TYPE_CHECKING:
-    from recordmill.transforms.contract.kinds.image import Pixels
-    from recordmill.transforms.contract.kinds.places import PlacesDescription
-    from recordmill.transforms.contract.kinds.text import SpecialIds, TextDescription
 
 TFDS = "tensorflow_datasets.core.features"
 DTYPES = ("bytes", "int64", "float32")
@@ -86,6 +81,27 @@ def tfds_shape(shape: Sequence[int]) -> dict[str, list[str]]:
     return {"dimensions": [str(side) for side in shape]}
 
 
+@dataclass(frozen=True)
+class SpecialIds:
+    """The ids that are not tokens."""
+
+    padding: int
+    unknown: int | None  # the first of `oov_buckets` ids for unknown tokens; None if all tokens are known
+    begin: int | None
+    end: int | None
+    first: int  # first token id
+
+    @property
+    def added(self) -> int:
+        """The number of ids added around a text's tokens."""
+        return (self.begin is not None) + (self.end is not None)
+
+    def described(self) -> dict[str, int | None]:
+        """Returns the fields of a description."""
+        named = {"padding": self.padding, "unknown": self.unknown, "begin": self.begin, "end": self.end}
+        return {f"{name}_id": id_ for name, id_ in {**named, "first": self.first}.items()}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Learned:
     """What a build learns or resolves for a feature, beside its options."""
@@ -94,7 +110,7 @@ class Learned:
     kept: tuple[str, ...] = ()  # names of the previous version by id; learned names keep these ids
     words: tuple[str, ...] | None = None  # the given vocabulary, once read
     model: bytes | None = None  # the tokenizer's model, once trained or read
-    special: "SpecialIds | None" = None  # the model's
+    special: SpecialIds | None = None  # the model's
     separator_id: int | None = None  # ends the first text of a pair
     types: tuple[tuple[int, ...], ...] = ((), (0,), (0,), (1,), (1,))
     """The types of a pair's ids before, of a first text's id, of those between, of a second text's id, of those
@@ -240,18 +256,18 @@ class Description:
         return False
 
     @property
-    def as_image(self) -> "Pixels | None":
-        """Itself, if it stores images or masks."""
+    def as_image(self) -> Any:
+        """Itself, a `Pixels`, if it stores images or masks; else None."""
         return None
 
     @property
-    def as_text(self) -> "TextDescription | None":
-        """Itself, if it stores the ids of texts."""
+    def as_text(self) -> Any:
+        """Itself, a `TextDescription`, if it stores the ids of texts; else None."""
         return None
 
     @property
-    def as_places(self) -> "PlacesDescription | None":
-        """Itself, if it stores places on an image, which move with it."""
+    def as_places(self) -> Any:
+        """Itself, a `PlacesDescription`, if it stores places on an image, which move with it; else None."""
         return None
 
     @property
@@ -313,22 +329,6 @@ class ListDescription(Description):
 
     def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list[Any]:
         return [self.decode(each, decoding) for each in parts[""]]
-
-
-class Padded(Protocol):
-    """A description of lists that the reader pads."""
-
-    @property
-    def length(self) -> int | str | None:
-        """The number of values of every row, or `varying`."""
-
-    @property
-    def max_length(self) -> int | None:
-        """The padded length; None: the batch's longest row."""
-
-    @property
-    def padding(self) -> Any:
-        """The value after a row's values."""
 
 
 def counted_words(words: str, length: int | str, most: int | None) -> str:

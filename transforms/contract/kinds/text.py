@@ -23,6 +23,7 @@ TOKENS = {
     **dict.fromkeys(LIBRARY_TOKENIZERS, "token"),
 }
 PACKED = np.dtype("<i4")  # the ids of packed rows
+MOST_LENGTH = 1 << 20  # ids of a packed row
 WINDOW_PARTS = ("window", "start")
 """A window's number in its row, from 0, and the place of its first id in the text's ids."""
 SPACE = "▁"  # U+2581, a space in SentencePiece and in characters
@@ -32,27 +33,6 @@ _BYTES = [*_VISIBLE, *sorted({*range(256)} - {*_VISIBLE})]
 BYTE_CHARACTERS = {byte: chr(byte if n < len(_VISIBLE) else 256 + n - len(_VISIBLE)) for n, byte in enumerate(_BYTES)}
 """The visible character of each byte in byte-level pieces, as in GPT-2 (Radford et al. 2019)."""
 _BYTE_OF = {character: byte for byte, character in BYTE_CHARACTERS.items()}
-
-
-@dataclass(frozen=True)
-class SpecialIds:
-    """The ids that are not tokens."""
-
-    padding: int
-    unknown: int | None  # the first of `oov_buckets` ids for unknown tokens; None if all tokens are known
-    begin: int | None
-    end: int | None
-    first: int  # first token id
-
-    @property
-    def added(self) -> int:
-        """The number of ids added around a text's tokens."""
-        return (self.begin is not None) + (self.end is not None)
-
-    def described(self) -> dict[str, int | None]:
-        """Returns the fields of a description."""
-        named = {"padding": self.padding, "unknown": self.unknown, "begin": self.begin, "end": self.end}
-        return {f"{name}_id": id_ for name, id_ in {**named, "first": self.first}.items()}
 
 
 @dataclass(frozen=True)
