@@ -83,7 +83,13 @@ class Servable(tf.Module):
             tf.saved_model.save(self, str(folder), signatures={"serving_default": self.signature})
 
     def _serve(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
-        features = _as_read(self._transform(**self._with_blanks(raw)), self._request)
+        rows = tf.shape(next(raw[name] for name in raw if name not in self._lists))
+        blanks = {  # for inputs that the model ignores: for each row a blank, or an empty list
+            name: tf.fill(rows * (name not in self._lists), tf.constant(self._blanks[name], spec.dtype))
+            for name, spec in self._specs.items()
+            if name not in raw
+        }
+        features = _as_read(self._transform(**raw, **blanks), self._request)
         output = self._model(self._taken(features), training=False)
         if isinstance(output, list | tuple):
             names = getattr(self._model, "output_names", [f"output_{number}" for number in range(len(output))])
@@ -119,16 +125,6 @@ class Servable(tf.Module):
             return list(self._specs)
         return [name for name in self._specs if {name, name.removesuffix(f"_{LENGTHS}")} & made.keys()]
 
-    def _with_blanks(self, raw: Tensors) -> dict[str, tf.Tensor]:
-        """Fills inputs that the model ignores with a blank or an empty list for each row."""
-        rows = tf.shape(next(raw[name] for name in raw if name not in self._lists))
-        blanks = {
-            name: tf.fill(rows * (name not in self._lists), tf.constant(self._blanks[name], spec.dtype))
-            for name, spec in self._specs.items()
-            if name not in raw
-        }
-        return {**raw, **blanks}
-
 
 def _blank(described: Mapping[str, Any] | None, dtype: tf.DType) -> bytes | int:
     """Returns a value valid for a feature's graph: a black pixel, empty bytes, or 0."""
@@ -162,15 +158,15 @@ def _as_read(features: Tensors, request: Request) -> dict[str, tf.Tensor]:
             may_lack = None in each.as_image.shape or each.is_list or "missing" in each.parts()
             ready[name] = _pixels(each.as_image, ready[name], tf.as_dtype(given.dtype), may_lack=may_lack)
         elif text and text.packed is None:
-            if (length := given.length_of(text.max_length)) is not None:
-                for part in ("", *text.aligned):
-                    lists = ready[part_name(name, part)]
-                    missing = tf.maximum(0, length - tf.shape(lists)[-1])
-                    sides = [[0, 0]] * (lists.shape.rank - 1) + [[0, missing]]
-                    padded = tf.pad(lists[..., :length], sides, constant_values=0 if part else text.padding_id)
-                    ready[part_name(name, part)] = tf.ensure_shape(padded, [*lists.shape[:-1], length])
-                if (lengths := part_name(name, LENGTHS)) in ready:  # of texts
-                    ready[lengths] = tf.minimum(ready[lengths], length)
+            length = given.length_of(text.max_length)
+            for part in () if length is None else ("", *text.aligned):
+                lists = ready[part_name(name, part)]
+                missing = tf.maximum(0, length - tf.shape(lists)[-1])
+                sides = [[0, 0]] * (lists.shape.rank - 1) + [[0, missing]]
+                padded = tf.pad(lists[..., :length], sides, constant_values=0 if part else text.padding_id)
+                ready[part_name(name, part)] = tf.ensure_shape(padded, [*lists.shape[:-1], length])
+            if length is not None and (lengths := part_name(name, LENGTHS)) in ready:  # of texts
+                ready[lengths] = tf.minimum(ready[lengths], length)
             if given.masks:
                 ready[part_name(name, "mask")] = ready[name] != text.padding_id
     return ready
