@@ -165,7 +165,7 @@ class FeatureRoles:
     def __init__(self, dataset: DatasetVersion) -> None:
         """Sorts a dataset's features. Raises: DatasetError: a kind is unknown."""
         known, options = read_descriptions(dataset.features), dataset.manifest.spec.get("features", {})
-        label = known.get(dataset.label or "")
+        label = known.get(dataset.label or "")  # shown if a category
         classes = label.class_count if label else None
         self.label, self.classes = (None, 0) if classes is None else (dataset.label, classes)
         self.images = {name: image for name, each in known.items() if (image := each.as_image)}
@@ -176,8 +176,9 @@ class FeatureRoles:
         self.keypoints: dict[str, Any] = {name: each for name, each in places.items() if name not in self.boxes}
         self.texts = [name for name, each in known.items() if each.as_text]
         lists = {name: each.ids for name, each in known.items() if each.is_list}
-        # Names name the boxes of a row, if as many.
+        # Several names a row: if as many as boxes, they name them.
         self.names = [name for name, ids in lists.items() if ids and ids.are_classes and ids.ignored is None]
+        # The padding's colour of padded images.
         self.backgrounds = {name: color for name in known if (color := background_of(options.get(name, {})))}
         # Colours by name: of the values of masks, then from the first free number.
         named = [each.classes or {} for each in self.class_masks.values()]
