@@ -14,6 +14,7 @@ import tensorflow as tf
 from recordmill.pipeline.build.analysis.tokenizers import read_model, train
 from recordmill.pipeline.spec.features.category import Category
 from recordmill.pipeline.spec.features.text import Text
+from recordmill.transforms.contract.kinds.base import Learned
 from recordmill.transforms.tensorflow import tokenizers, values
 from recordmill.transforms.tensorflow.kind import Statistics
 from tests.farm_hash import fingerprint64
@@ -115,7 +116,8 @@ def test_a_trained_tokenizer_takes_every_character(name: str) -> None:
     options = Text(kind="text", case="keep", tokenizer=name, vocabulary=30_000)
     texts = [f"a{character}b" for character in kept]
     model = read_model(train(Counter(word.encode() for text in texts for word in whitespace(text)), options), options)
-    ids = tokenizers.tokenize(tf.constant(texts), model.complete(options)).to_list()
+    learned = Learned(model=model.data, special=model.special)
+    ids = tokenizers.tokenize(tf.constant(texts), options, learned).to_list()
     unknown = [one for one, row in zip(kept, ids, strict=True) if model.special.unknown in row]
     assert len(unknown) < 30  # characters are learned until 0.05 % of all are left
     for one, text, row in zip(kept, texts, ids, strict=True):

@@ -7,7 +7,6 @@ import threading
 import zlib
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, BinaryIO
@@ -19,7 +18,7 @@ from PIL import Image
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.images.read import BuildImageReader, MemoryGate, PixelMeter, pixel_graph, retry_alone
-from recordmill.pipeline.build.images.transcode import decodable
+from recordmill.pipeline.build.images.transcode import decodable, decoding_of
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.summaries.look import rows_behind
@@ -133,7 +132,7 @@ def test_pillow_without_memory_says_nothing_of_the_image(error: Exception, monke
     assert read_header(GIF).in_graph is False
     monkeypatch.setattr(Image, "open", Failing(error))
     with pytest.raises(type(error)):
-        decodable(GIF, asdict(OPTIONS))
+        decodable(GIF, decoding_of(OPTIONS))
 
 
 @pytest.mark.parametrize(

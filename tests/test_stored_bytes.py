@@ -2,7 +2,6 @@
 
 import io
 import itertools
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,7 @@ def jpeg(image: Picture.Image | None = None, **keys: Any) -> bytes:
 
 def stored(data: bytes, **keys: Any) -> bytes:
     given_options = options(**{"size": (HEIGHT, WIDTH), **keys})
-    kept = replace(given_options, metadata="keep")
+    kept = given_options.model_copy(update={"metadata": "keep"})
     return as_jpeg(stored_image(tf.constant(data), given_options)[""].numpy(), kept)
 
 

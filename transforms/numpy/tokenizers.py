@@ -127,8 +127,10 @@ class TextTokenizer:
         self._library = LIBRARIES[options.tokenizer](data, options, where)
         self._options, self.words = options, self._library.words
         around = [ids.tolist() for ids in self._library.around]
-        for name, ids in (("begin", around[0]), ("separator", around[1]), ("end", around[-1])):
-            if isinstance(token := getattr(options, name), str):
+        tokens = {"begin": (options.begin, 0), "separator": (options.between, 1), "end": (options.end, -1)}
+        for name, (token, place) in tokens.items():
+            ids = around[place]
+            if isinstance(token, str):
                 ids.insert(0 if name == "begin" else len(ids), self._id_of(token, name, ids, where))
         self.around = tuple(np.array(ids, np.int64) for ids in around)
         self.before, self.after = self.around[0], self.around[-1]

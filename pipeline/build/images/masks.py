@@ -306,6 +306,6 @@ def _levels(pixels: npt.NDArray[Any], pixel: str) -> Values:
     wrong = pixels[~((pixels >= 0) & (pixels <= most) & (pixels == np.floor(pixels)))]
     if wrong.size:
         what = f"the value {wrong[0]} in {wrong.size:,} pixels"
-        remedy = ": `dtype: uint16` takes it" * (pixel == "uint8" and 255 < wrong[0] < levels_of("uint16"))
+        remedy = ": `dtype: uint16` takes it" if pixel == "uint8" and 255 < wrong[0] < levels_of("uint16") else ""
         raise ImageError("unknown_class", f"{what} is not a whole number from 0 to {most}{remedy}")
     return pixels.astype(pixel)

@@ -128,7 +128,7 @@ class NamedClasses(ListedClasses):
 
     @property
     def learns(self) -> Sequence[str]:
-        """The analysis counts the names that are neither given nor hashed."""
+        """The analysis counts names neither given nor hashed."""
         is_given = self.given_classes is not None or self.classes_file is not None
         return ("vocabularies",) if self.has_vocabulary and not is_given else ()
 

@@ -25,14 +25,10 @@ class Feature(Options):
     """Whether the value may be missing; otherwise such rows are rejects."""
     column_type: ClassVar[ColumnType]
     """The type of the raw column."""
-    limits: ClassVar[tuple[str, ...]] = ("missing",)
-    """The gate's limits of this kind."""
-    is_input: ClassVar[bool] = True
-    """Whether the graph, and so the serving model, takes its column, if it has one."""
-    is_content: ClassVar[bool] = False
-    """Whether rows are duplicates by it: a sample itself, no label or side value."""
-    is_image: ClassVar[bool] = False
-    """Whether it stores images, or masks."""
+    limits: ClassVar[tuple[str, ...]] = ("missing",)  # the gate limits of this kind
+    is_input: ClassVar[bool] = True  # whether the graph, and so the serving model, takes its column, if it has one
+    is_content: ClassVar[bool] = False  # whether rows are duplicates by it: a sample itself, no label or side value
+    is_image: ClassVar[bool] = False  # whether it stores images, or masks
     is_mask: ClassVar[bool] = False
     counts: ClassVar[Literal["numbers", "names", "words", "labels"] | None] = None
     """The values that a shard counts (`pipeline.build.worker.shard_report`)."""
@@ -44,8 +40,8 @@ class Feature(Options):
 
     @property
     def analyzed(self) -> bool:
-        """Whether the analysis needs the raw column."""
-        return bool(self.learns)
+        """Whether the analysis needs the raw column; of images it needs the pixels."""
+        return bool(self.learns) and not self.is_image
 
     @property
     def has_vocabulary(self) -> bool:

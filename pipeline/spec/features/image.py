@@ -66,8 +66,7 @@ class Image(Feature):
     limits = "missing", "appearance", "pixels"
     is_content = True
     is_image = True
-    is_reference: ClassVar[bool] = True
-    """Whether the column refers to image files."""
+    is_reference: ClassVar[bool] = True  # whether the column refers to image files
     kind: Literal["image"]
     size: Sides | None = None
     """Height and width in pixels, or one number for both. None: images keep their sizes."""
@@ -323,7 +322,7 @@ class ImageSequence(Image, ListFeature):
 
 
 def image_named(name: str, features: Mapping[str, Feature], wanted: str, oriented: Literal["upright", "file"]) -> Image:
-    """Finds the image of a feature in the frame `oriented`. Raises: WrongValueError: it is no image."""
+    """Finds the image of a feature in the frame `oriented`. Raises: WrongValueError: another kind."""
     image = feature_named(name, features, "image")
     if not isinstance(image, Image) or image.kind != "image":
         raise WrongValueError(f"'{name}' is of kind {image.kind}: {wanted}", "image")

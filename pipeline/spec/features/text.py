@@ -163,7 +163,7 @@ class Tokenized(TextIds):
 
     @property
     def learns(self) -> Sequence[str]:
-        """The analysis counts the words that are neither given nor hashed."""
+        """The analysis counts words neither given nor hashed."""
         return ("vocabularies",) if self.has_vocabulary and not isinstance(self.vocabulary, str) else ()
 
     @property

@@ -81,7 +81,7 @@ class TextIds(Feature):
 
     @property
     def windows(self) -> kinds.Window | None:
-        """The records of a long text, which are cut after the graph."""
+        """The records of a long text, cut after the graph."""
         return None
 
     @property

@@ -104,7 +104,7 @@ class SpecialIds:
 
 @dataclass(frozen=True, kw_only=True)
 class Learned:
-    """What a build learns or resolves for a feature, beside its options."""
+    """The facts that a build learns or resolves for a feature, beside its options."""
 
     is_label: bool = False
     kept: tuple[str, ...] = ()  # names of the previous version by id; learned names keep these ids

@@ -68,6 +68,11 @@ class TokenizerOptions:
         """The texts that one list of ids holds."""
         return 2 if self.kind == "pair" else 1
 
+    @property
+    def between(self) -> str | None:
+        """The token between the texts of a pair; several texts have a `separator` too, of the source's cells."""
+        return self.separator if self.kind == "pair" else None
+
 
 @dataclass(frozen=True, kw_only=True)
 class TextDescription(base.Description):
