@@ -18,6 +18,7 @@ from recordmill.transforms.contract.kinds.base import Decoding
 from recordmill.transforms.contract.kinds.values import TINY
 from recordmill.transforms.tensorflow.features import KINDS
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
+from recordmill.transforms.tensorflow.values import prepare_numbers
 from tests.messages import raises
 from tests.running import BOTH_WAYS, Run
 
@@ -31,7 +32,7 @@ def options(**given: Any) -> dict[str, Any]:
 
 
 def prepared(values: Any, **given: Any) -> Prepared:
-    return values.prepare_numbers(options(**given), tf.convert_to_tensor(values, tf.float32), Context())
+    return prepare_numbers(options(**given), tf.convert_to_tensor(values, tf.float32), Context())
 
 
 def found(**statistics: Any) -> Statistics:
