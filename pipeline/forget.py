@@ -272,7 +272,7 @@ class _Removal:
     @cached_property
     def _touched(self) -> set[str]:
         """The spans with forgotten rows: their reports are outdated, so the next build reads the spans."""
-        return {row.shard.span for row in self.rows if row.shard.span is not None} | self.rejects.spans
+        return {row.shard.span for row in self.rows if row.shard.span is not None} | {*self.rejects.by_span}
 
     def _span(self, name: str, span: Span) -> Span:
         if name not in self._touched:

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from io import BytesIO
 from itertools import accumulate, groupby
 from typing import Any, NamedTuple, TypedDict
@@ -82,44 +83,45 @@ def find_records(folder: Location, manifest: Manifest, key: str | bytes) -> list
 
 def find_digests(folder: Location, manifest: Manifest, digests: Iterable[bytes]) -> Iterator[StoredRow]:
     """Finds records by the digests of their keys (`placement.digest`), as `find_records`; adopted ones one by one."""
-    if manifest.adopted:
-        yield from _find_one_by_one(folder, manifest, set(digests))
-        return
     wanted = sorted(digests, key=_position)
+    find = partial(_scan, manifest) if manifest.adopted else _search
     for run in runs(manifest):
-        shards = shard_of(np.array([_position(each) for each in wanted], np.uint64), len(run.shards))
+        shards = shard_of(np.array([_position(each) for each in wanted], np.uint64), len(run.shards)).tolist()
         for number, (shard, first) in enumerate(run.placed()):
-            here = [each for each, its in zip(wanted, shards.tolist(), strict=True) if its == number]
-            if here and shard.records:
-                with open_records(str(folder), shard) as records:
-                    for record in find_in(records, here):
-                        yield _row(run.split, shard, records, record, first, key_at(records, record)[1])
+            here = [each for each, its in zip(wanted, shards, strict=True) if its == number or manifest.adopted]
+            if not here or not shard.records:
+                continue
+            blocks = np.arange(0, shard.records, KEYS_TOGETHER) if manifest.adopted else None
+            with open_records(str(folder), shard, blocks) as records:
+                for record, key in find(records, here):
+                    (data,) = map(bytes, records.read(np.array([record])))
+                    offset = int(records.where(record).offset)
+                    yield StoredRow(run.split, shard, record, first + record, offset, key, data)
 
 
-def _row(split: str, shard: Shard, records: Records, record: int, first: int, key: bytes) -> StoredRow:
-    (data,) = map(bytes, records.read(np.array([record])))
-    return StoredRow(split, shard, record, first + record, int(records.where(record).offset), key, data)
+def _search(records: Records, digests: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yields the numbers and keys of records by their keys' digests, by binary search. Raises: DatasetError."""
+    for wanted in digests:
+        record = bisect_left(range(len(records)), _position(wanted), key=lambda at: key_at(records, at)[0].position)
+        while record < len(records):  # keys of one position are neighbours
+            hashed, key = key_at(records, record)
+            if hashed.position != _position(wanted):
+                break
+            if digest(key) == wanted:
+                yield record, key
+            record += 1
 
 
-def _find_one_by_one(folder: Location, manifest: Manifest, digests: Collection[bytes]) -> Iterator[StoredRow]:
-    for run in runs(manifest):
-        for shard, first in run.placed():
-            with open_records(str(folder), shard, np.arange(0, shard.records, KEYS_TOGETHER)) as records:
-                for start in range(0, shard.records, KEYS_TOGETHER):
-                    numbers = np.arange(start, min(start + KEYS_TOGETHER, shard.records))
-                    for record, key in zip(numbers.tolist(), keys_of(manifest, records, numbers), strict=True):
-                        if digest(key) in digests:
-                            yield _row(run.split, shard, records, record, first, key)
-
-
-def keys_of(manifest: Manifest, records: Records, numbers: Numbers) -> list[bytes]:
-    """Returns the keys of records by number; reads those records that hold them. Raises: DatasetError: damage."""
-    key = parts_to_parse(manifest, {})
-    if not key:
-        return records.keys(numbers)
-    with naming_damage(records, int(numbers[0]) if len(numbers) else 0):
-        column: Any = parse(records.read(numbers), key)[KEY]
-        return list(map(bytes, column))
+def _scan(manifest: Manifest, records: Records, digests: Sequence[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yields the numbers and keys of records by their keys' digests, in any order of keys. Raises: DatasetError."""
+    wanted, held = set(digests), parts_to_parse(manifest, {})
+    for start in range(0, len(records), KEYS_TOGETHER):
+        numbers = np.arange(start, min(start + KEYS_TOGETHER, len(records)))
+        with naming_damage(records, start):
+            keys: Any = parse(records.read(numbers), held)[KEY] if held else records.keys(numbers)
+        for record, key in zip(numbers.tolist(), map(bytes, keys), strict=True):
+            if digest(key) in wanted:
+                yield record, key
 
 
 def runs(manifest: Manifest) -> Iterator[SortedShards]:
@@ -135,21 +137,6 @@ def runs(manifest: Manifest) -> Iterator[SortedShards]:
 def open_records(folder: str, shard: Shard, blocks: Numbers | None = None) -> Records:
     """Opens a shard of a version's folder; `blocks` as in `Records`. Raises: DatasetError."""
     return Records([ShardFile.of(folder, shard)], blocks)
-
-
-def find_in(records: Records, digests: Sequence[bytes]) -> list[int]:
-    """Finds digests of keys in one shard: the records' numbers, ascending. Raises: DatasetError."""
-    numbers = []
-    for wanted in sorted(digests, key=_position):
-        record = bisect_left(range(len(records)), _position(wanted), key=lambda at: key_at(records, at)[0].position)
-        while record < len(records):  # keys of one position are neighbours
-            hashed, key = key_at(records, record)
-            if hashed.position != _position(wanted):
-                break
-            if digest(key) == wanted:
-                numbers.append(record)
-            record += 1
-    return numbers
 
 
 def key_at(records: Records, record: int) -> tuple[KeyHash, bytes]:
@@ -240,11 +227,6 @@ class Rejected:
     removed: int = 0
     by_span: Counter[str] = field(default_factory=Counter)  # the number of removed rows, by span
 
-    @property
-    def spans(self) -> set[str]:
-        """The spans of the removed rows."""
-        return set(self.by_span)
-
 
 def without_rejects(folder: Location, manifest: Manifest, gone: Forgotten) -> Rejected:
     """Removes forgotten rows from a version's rejects. Raises: DatasetError: a file is unreadable or broken."""
@@ -252,10 +234,10 @@ def without_rejects(folder: Location, manifest: Manifest, gone: Forgotten) -> Re
     result, listed = Rejected(dict(manifest.rejects)), list[Json]()
     for file in manifest.rejects.get("files", []):
         left = list[bytes]()
-        for line, key, reason in _lines(folder, file["file"]):
-            if key in known:
+        for line, reject in read_reject_lines(folder, file["file"]):
+            if (key := _key_digest(reject)) in known:
                 result.digests.add(key)
-                reasons[reason] -= 1
+                reasons[str(reject.get("code"))] -= 1
             else:
                 left.append(line)
         if len(left) < file.get("records", 0):
@@ -268,16 +250,14 @@ def without_rejects(folder: Location, manifest: Manifest, gone: Forgotten) -> Re
     for span in manifest.spans if result.removed else ():
         path = span_file(span, REJECTED)
         if path in manifest.files:
-            count = sum(key in known for _, key, _ in _lines(folder, path))
+            count = sum(_key_digest(reject) in known for _, reject in read_reject_lines(folder, path))
             result.by_span.update({span: count} if count else {})
     if result.removed:
         result.entry |= {"by_reason": {reason: count for reason, count in reasons.items() if count}, "files": listed}
     return result
 
 
-def _lines(folder: Location, path: str) -> Iterator[tuple[bytes, bytes | None, str]]:
-    """Yields the lines of a file of rejects: (line, digest of the row's key if any, reason)."""
-    for line, reject in read_reject_lines(folder, path):
-        id_ = reject.get("id")
-        key = None if id_ is None else digest(str(id_).encode("utf-8", "surrogateescape"))
-        yield line, key, str(reject.get("code"))
+def _key_digest(reject: Json) -> bytes:
+    """Returns the digest of a rejected row's key; empty without one."""
+    id_ = reject.get("id")
+    return b"" if id_ is None else digest(str(id_).encode("utf-8", "surrogateescape"))

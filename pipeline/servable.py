@@ -22,14 +22,15 @@ from recordmill.pipeline.reader.keras_data import inputs_of, served_features
 from recordmill.pipeline.reader.options import evaluation_options
 from recordmill.pipeline.reader.request import Request, make_request
 from recordmill.pipeline.verify.files import serving_model
-from recordmill.transforms.contract.kinds import base, image, read_description, text, values
+from recordmill.transforms.contract.kinds import read_description
+from recordmill.transforms.contract.kinds.base import argument_name
+from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.stored import LENGTHS, ArraySpec, part_name
 
 Tensors: TypeAlias = Mapping[str, tf.Tensor]
 Prepare: TypeAlias = Callable[[Tensors], Any]
 ACTIVATIONS = {"softmax": tf.nn.softmax, "sigmoid": tf.nn.sigmoid}
 PREPARE = "give `prepare`, which makes the one from the other"
-ON_IMAGES = ("boxes", "keypoints")  # kinds that the graph makes with the inputs of another feature
 
 
 class Servable(tf.Module):
@@ -52,8 +53,7 @@ class Servable(tf.Module):
         self._model, self._top, self._prepare = model, top, prepare
         self._activation = ACTIVATIONS[activation] if activation else tf.identity
         label = self._request.features.get(self._request.label or "")
-        named = values.CategoryDescription | values.CategoriesDescription
-        is_named = isinstance(label, named) and label.vocabulary is not None
+        is_named = label and label.ids and label.ids.are_classes and label.ids.file
         self._names = version.class_names(str(self._request.label)) if is_named else None
         self._loaded = tf.saved_model.load(serving_model(str(version.folder)))
         is_label_read = version.label in self._request.features and version.label != self._request.label
@@ -64,7 +64,7 @@ class Servable(tf.Module):
         self._take = dict if prepare else inputs_of(model, served, "a served row", PREPARE)
         self._specs = self._transform.structured_input_signature[1]
         self._lists = {name for name in self._specs if part_name(name, LENGTHS) in self._specs}
-        features = {base.argument_name(name): each for name, each in version.features.items()}
+        features = {argument_name(name): each for name, each in version.features.items()}
         self._blanks = {name: _blank(features.get(name), spec.dtype) for name, spec in self._specs.items()}
         taken = keras.tree.flatten(self._take({name: name for name in served}))
         self._inputs = {name: self._specs[name] for name in self._needed(version, taken)}
@@ -83,7 +83,13 @@ class Servable(tf.Module):
             tf.saved_model.save(self, str(folder), signatures={"serving_default": self.signature})
 
     def _serve(self, **raw: tf.Tensor) -> dict[str, tf.Tensor]:
-        features = _as_read(self._transform(**self._with_blanks(raw)), self._request)
+        rows = tf.shape(next(raw[name] for name in raw if name not in self._lists))
+        blanks = {  # for inputs that the model ignores: for each row a blank, or an empty list
+            name: tf.fill(rows * (name not in self._lists), tf.constant(self._blanks[name], spec.dtype))
+            for name, spec in self._specs.items()
+            if name not in raw
+        }
+        features = _as_read(self._transform(**raw, **blanks), self._request)
         output = self._model(self._taken(features), training=False)
         if isinstance(output, list | tuple):
             names = getattr(self._model, "output_names", [f"output_{number}" for number in range(len(output))])
@@ -113,29 +119,19 @@ class Servable(tf.Module):
             for name in taken
             if name == owner or (name not in version.features and name.startswith(f"{owner}_"))
         }
-        kinds = {base.argument_name(owner): version.features[owner]["kind"] for owner in owners}
-        is_made_of_others = any(name not in self._specs or kind in ON_IMAGES for name, kind in kinds.items())
+        made = {argument_name(owner): read_description(version.features[owner]).lies_on for owner in owners}
+        is_made_of_others = any(name not in self._specs or of for name, of in made.items())
         if version.manifest.spec.get("preprocessing") or self._prepare or is_made_of_others:
             return list(self._specs)
-        return [name for name in self._specs if {name, name.removesuffix(f"_{LENGTHS}")} & kinds.keys()]
-
-    def _with_blanks(self, raw: Tensors) -> dict[str, tf.Tensor]:
-        """Fills inputs that the model ignores with a blank or an empty list for each row."""
-        rows = tf.shape(next(raw[name] for name in raw if name not in self._lists))
-        blanks = {
-            name: tf.fill(rows * (name not in self._lists), tf.constant(self._blanks[name], spec.dtype))
-            for name, spec in self._specs.items()
-            if name not in raw
-        }
-        return {**raw, **blanks}
+        return [name for name in self._specs if {name, name.removesuffix(f"_{LENGTHS}")} & made.keys()]
 
 
 def _blank(described: Mapping[str, Any] | None, dtype: tf.DType) -> bytes | int:
     """Returns a value valid for a feature's graph: a black pixel, empty bytes, or 0."""
     feature = read_description(described) if described else None
-    if isinstance(feature, image.ImageDescription):
-        shape = [feature.planes, 1, 1] if feature.planes else [1, 1, 3]
-        return bytes(tf.io.encode_png(tf.zeros(shape, tf.uint8 if feature.pixel == "uint8" else tf.uint16)).numpy())
+    if feature and (image := feature.as_image):
+        shape = [image.planes, 1, 1] if image.planes else [1, 1, 3]
+        return bytes(tf.io.encode_png(tf.zeros(shape, tf.uint8 if image.pixel == "uint8" else tf.uint16)).numpy())
     if dtype != tf.string:
         return 0
     return feature.blank if feature else b""
@@ -157,34 +153,31 @@ def _as_read(features: Tensors, request: Request) -> dict[str, tf.Tensor]:
     for name, each in request.features.items():
         if name not in ready:
             continue
-        if isinstance(each, image.Pixels) and given.dtype is not None:
-            ready[name] = _pixels(each, ready[name], tf.as_dtype(given.dtype))
-        elif isinstance(each, text.TextDescription) and each.packed is None:
-            length = given.length_of(each.max_length)
-            if length is not None:
-                for part in ("", *each.aligned):
-                    padding = 0 if part else each.padding_id
-                    ready[part_name(name, part)] = _as_long(ready[part_name(name, part)], length, padding)
-                if (lengths := part_name(name, LENGTHS)) in ready:  # of texts
-                    ready[lengths] = tf.minimum(ready[lengths], length)
+        text = each.as_text
+        if each.as_image and given.dtype is not None:
+            may_lack = None in each.as_image.shape or each.is_list or "missing" in each.parts()
+            ready[name] = _pixels(each.as_image, ready[name], tf.as_dtype(given.dtype), may_lack=may_lack)
+        elif text and text.packed is None:
+            length = given.length_of(text.max_length)
+            for part in () if length is None else ("", *text.aligned):
+                lists = ready[part_name(name, part)]
+                missing = tf.maximum(0, length - tf.shape(lists)[-1])
+                sides = [[0, 0]] * (lists.shape.rank - 1) + [[0, missing]]
+                padded = tf.pad(lists[..., :length], sides, constant_values=0 if part else text.padding_id)
+                ready[part_name(name, part)] = tf.ensure_shape(padded, [*lists.shape[:-1], length])
+            if length is not None and (lengths := part_name(name, LENGTHS)) in ready:  # of texts
+                ready[lengths] = tf.minimum(ready[lengths], length)
             if given.masks:
-                ready[part_name(name, "mask")] = ready[name] != each.padding_id
+                ready[part_name(name, "mask")] = ready[name] != text.padding_id
     return ready
 
 
-def _as_long(lists: tf.Tensor, length: int, padding: int) -> tf.Tensor:
-    missing = tf.maximum(0, length - tf.shape(lists)[-1])
-    sides = [[0, 0]] * (lists.shape.rank - 1) + [[0, missing]]
-    padded = tf.pad(lists[..., :length], sides, constant_values=padding)
-    return tf.ensure_shape(padded, [*lists.shape[:-1], length])
-
-
-def _pixels(feature: image.Pixels, pixels: tf.Tensor, dtype: tf.DType) -> tf.Tensor:
+def _pixels(feature: Pixels, pixels: tf.Tensor, dtype: tf.DType, *, may_lack: bool) -> tf.Tensor:
     """Casts pixels; as uint8 or uint16 they equal the stored ones. Raises: UserError: padding would differ."""
     stored = tf.as_dtype(feature.pixel)
     if stored == tf.float32 or (dtype == stored) == (pixels.dtype == stored):
         return tf.cast(pixels, dtype)
-    if None in feature.shape or not isinstance(feature, image.ImageDescription) or feature.optional:
+    if may_lack:
         raise UserError(f"padded or missing images cannot be served as {dtype.name}: train without dtype=")
     offset, scale = (tf.constant(each, tf.float32) for each in (feature.offset, feature.scale))
     if dtype == stored:

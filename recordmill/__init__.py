@@ -11,6 +11,7 @@ Beam, TensorFlow and tf.Transform.
 """
 
 import os.path
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if os.path.isfile(os.path.join(os.path.dirname(__file__), "pipeline")):
@@ -64,51 +65,35 @@ __all__ = [
 ]
 
 
+MODULES = {
+    "dataset": ("Dataset", "open_dataset"),
+    "pipeline.adopt.adopt": ("open_tfrecords",),
+    "pipeline.build.build": ("build",),
+    "pipeline.build.images.transcode": ("decodable",),
+    "pipeline.build.run_options": ("RunOptions",),
+    "pipeline.errors": ("DatasetError", "UserError"),
+    "pipeline.reader.input": ("Input",),
+    "pipeline.reader.iteration": ("with_progress",),
+    "pipeline.reader.mix": ("mix",),
+    "pipeline.reader.options": ("ReadOptions",),
+    "pipeline.reader.rows": ("DamagedRecordError",),
+    "pipeline.spec.model": ("Spec", "load_spec", "parse_spec"),
+    "pipeline.verify.files": ("serving_model",),
+    "pipeline.versions.publishing": ("GateBreachedError", "Published"),
+    "transforms.contract.stored": ("ArraySpec", "Ragged"),
+}
+
+
 def __getattr__(name: str) -> Any:
     """Loads a public name from its module. Raises: ModuleNotFoundError: it needs an extra."""
-    try:
-        return _load(name)
-    except ModuleNotFoundError as error:
-        need = f'{name} needs {error.name}: pip install "recordmill[build]"'
-        raise ModuleNotFoundError(need, name=error.name) from error
-
-
-def _load(name: str) -> Any:
-    module: Any
-    match name:
-        case "Dataset" | "open_dataset":
-            from recordmill import dataset as module
-        case "open_tfrecords":
-            from recordmill.pipeline.adopt import adopt as module
-        case "Input":
-            from recordmill.pipeline.reader import input as module
-        case "ReadOptions":
-            from recordmill.pipeline.reader import options as module
-        case "DamagedRecordError":
-            from recordmill.pipeline.reader import rows as module
-        case "mix":
-            from recordmill.pipeline.reader import mix as module
-        case "with_progress":
-            from recordmill.pipeline.reader import iteration as module
-        case "ArraySpec" | "Ragged":
-            from recordmill.transforms.contract import stored as module
-        case "DatasetError" | "UserError":
-            from recordmill.pipeline import errors as module
-        case "build":
-            from recordmill.pipeline.build import build as module
-        case "RunOptions":
-            from recordmill.pipeline.build import run_options as module
-        case "GateBreachedError" | "Published":
-            from recordmill.pipeline.versions import publishing as module
-        case "decodable":
-            from recordmill.pipeline.build.images import transcode as module
-        case "Spec" | "load_spec" | "parse_spec":
-            from recordmill.pipeline.spec import model as module
-        case "serving_model":
-            from recordmill.pipeline.verify import files as module
-        case _:
-            raise AttributeError(f"module 'recordmill' has no attribute '{name}'")
-    return getattr(module, name)
+    for module, names in MODULES.items():
+        if name in names:
+            try:
+                return getattr(import_module(f"{__name__}.{module}"), name)
+            except ModuleNotFoundError as error:
+                need = f'{name} needs {error.name}: pip install "recordmill[build]"'
+                raise ModuleNotFoundError(need, name=error.name) from error
+    raise AttributeError(f"module 'recordmill' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:

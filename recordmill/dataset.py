@@ -247,11 +247,11 @@ class Dataset(DatasetVersion):
             DatasetError: the feature is unknown, is no such text, or its model is missing.
             UserError: the package `tokenizers` or `tiktoken` is missing.
         """
-        from recordmill.transforms.contract.kinds.text import LIBRARY_TOKENIZERS, TextDescription, TokenizerOptions
+        from recordmill.transforms.contract.kinds.text import LIBRARY_TOKENIZERS, TokenizerOptions
         from recordmill.transforms.numpy.tokenizers import MOST_BYTES, open_tokenizer
 
-        described = self._description(feature)
-        if not isinstance(described, TextDescription) or described.tokenizer not in LIBRARY_TOKENIZERS:
+        described = self._description(feature).as_text
+        if described is None or described.tokenizer not in LIBRARY_TOKENIZERS:
             raise DatasetError(
                 f"the version's graph makes the ids of '{feature}': give its serving model the texts themselves"
             )

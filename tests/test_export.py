@@ -16,8 +16,7 @@ from PIL import Image
 from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.manifest import Span
-from recordmill.pipeline.export.export import ExportError, export
-from recordmill.pipeline.export.image_files import image_file
+from recordmill.pipeline.export.export import ExportError, export, image_file
 from recordmill.pipeline.inspection.records import read_records
 from recordmill.pipeline.inspection.values import StoredImage
 from recordmill.transforms.contract.image_parts import without_metadata

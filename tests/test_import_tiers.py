@@ -146,7 +146,6 @@ def test_every_room_stands_in_the_contract() -> None:
 
 
 INSIDE_FUNCTIONS = {
-    "recordmill": "the public names, each at its first use",
     "recordmill.__main__": "the command line: its packages may be missing",
     "recordmill.dataset": "decoders, workers, pictures and lists of versions, which opening a dataset does without",
     "recordmill.keras": "TensorFlow",

@@ -14,9 +14,11 @@ from pydantic import ValidationError
 from recordmill.pipeline.build.worker.shard_report import lost_values
 from recordmill.pipeline.spec.features.values import Number, Numbers
 from recordmill.transforms.contract.image_facts import loss_lines
+from recordmill.transforms.contract.kinds.base import Decoding
 from recordmill.transforms.contract.kinds.values import TINY
 from recordmill.transforms.tensorflow.features import KINDS
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics
+from recordmill.transforms.tensorflow.values import prepare_numbers
 from tests.messages import raises
 from tests.running import BOTH_WAYS, Run
 
@@ -30,7 +32,7 @@ def options(**given: Any) -> dict[str, Any]:
 
 
 def prepared(values: Any, **given: Any) -> Prepared:
-    return values.prepare_numbers(options(**given), tf.convert_to_tensor(values, tf.float32), Context())
+    return prepare_numbers(options(**given), tf.convert_to_tensor(values, tf.float32), Context())
 
 
 def found(**statistics: Any) -> Statistics:
@@ -150,5 +152,6 @@ def test_options_that_make_no_sense_are_told(kind: Any, given: dict[str, Any], f
 def test_a_zero_is_shown_as_zero(normalize: str, scale: float, start: float) -> None:
     statistics = {"mean": 0.2, "variance": 0.16, "minimum": -0.3, "maximum": 0.9}
     described = Number(kind="number", normalize=normalize).describe(statistics)
-    shown = [described.in_its_unit(statistics, np.float32((value - start) / scale).item()) for value in (0, 1e-6)]
+    decoding = Decoding(None, statistics, Any)
+    shown = [described.decode(np.float32((value - start) / scale), decoding) for value in (0, 1e-6)]
     assert shown == [0, pytest.approx(1e-6, rel=0.1)]

@@ -18,7 +18,6 @@ from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.kinds.text import TextDescription
 
 SHOWN = 20  # lines per section
 OTHERS = ("features", "statistics", "spec", "packages")
@@ -147,8 +146,8 @@ def _name_changes(before: DatasetVersion, after: DatasetVersion) -> dict[str, Na
         old = ids_of(before.folder, read_description(before.features[name]), name)
         new = ids_of(after.folder, description, name)
         if old != new:
-            changed, is_shown = compare_ids(old, new), not isinstance(description, TextDescription)
-            names = changed._asdict() if is_shown else {}
+            changed = compare_ids(old, new)
+            names = changed._asdict() if description.ids and description.ids.are_classes else {}
             compared[name] = NameChanges(len(changed.gained), len(changed.lost), len(changed.moved), names)
     return compared
 

@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 
 from recordmill.pipeline.dataset import profile
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
-from recordmill.pipeline.dataset.version import Ids, read_vocabulary, read_words
+from recordmill.pipeline.dataset.version import read_vocabulary, read_words
 from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.text import TextDescription
+from recordmill.transforms.contract.kinds.base import Description, Ids
 
 SPECIAL = ("vocabulary_size", "first_id", "unknown_id", "oov_buckets", "begin_id", "end_id", "padding_id", "shown")
 """Parts of a description that decide the entries of a vocabulary, besides its file."""
@@ -111,35 +110,34 @@ def compare_ids(before: Mapping[str, int], after: Mapping[str, int]) -> IdChange
 
 def ids_of(folder: Location, description: Description, feature: str) -> dict[str, int]:
     """Reads ids by word as in the data, without special entries; empty without a vocabulary. Raises: DatasetError."""
-    if not isinstance(description, Ids) or description.vocabulary is None:
+    ids = description.ids
+    if ids is None or ids.file is None:
         return {}
-    first = description.first_id or 0
-    if not isinstance(description, TextDescription) and description.shown:
-        words = read_words(folder, description.vocabulary)
-    else:
-        words = read_vocabulary(folder, description, feature)[first:]
-    return {word: id_ for id_, word in enumerate(words, first) if word}
+    words = read_words(folder, ids.file) if ids.words else read_vocabulary(folder, description, feature)[ids.first :]
+    return {word: id_ for id_, word in enumerate(words, ids.first) if word}
 
 
-def first_few(words: Sequence[str]) -> str:
-    """Formats the first few words in brackets, for a message; empty for no words."""
-    return f" ({', '.join(words[:SHOWN])}{', …' if len(words) > SHOWN else ''})" if words else ""
+def first_few(words: Sequence[str], ids: Ids | None = None) -> str:
+    """Formats the first few words in brackets, for a message; empty for no words, or words of texts in `ids`."""
+    is_shown = words and (ids is None or ids.are_classes)
+    return f" ({', '.join(words[:SHOWN])}{', …' if len(words) > SHOWN else ''})" if is_shown else ""
 
 
 def id_changes(before: Manifest, old: Location, after: Mapping[str, Description], new: Location) -> Iterator[str]:
     """Yields a line for each feature with new, lost or moved ids; never shows words of texts: values of rows."""
     for name, description in after.items():
-        if name in before.features and isinstance(description, Ids) and description.vocabulary is not None:
-            with suppress(DatasetError):  # a damaged version must not prevent a build
-                ids = ids_of(old, read_description(before.features[name]), name)
-                gained, lost, moved = compare_ids(ids, ids_of(new, description, name))
-                shown = (lambda _: "") if isinstance(description, TextDescription) else first_few
-                again = "have another id than before, so the model needs training again"
-                changes = [f"{len(gained):,} new{shown(gained)}"] if ids and gained else []
-                changes += [f"{len(lost):,} without an id now{shown(lost)}"] if lost else []
-                changes += [f"{len(moved):,} of {len(ids):,} {again}"] if moved else []
-                if changes:
-                    yield f"{name}: {'; '.join(changes)}"
+        table = description.ids if name in before.features else None
+        if table is None or table.file is None:
+            continue
+        with suppress(DatasetError):  # a damaged version must not prevent a build
+            ids = ids_of(old, read_description(before.features[name]), name)
+            new_names, lost, moved = compare_ids(ids, ids_of(new, description, name))
+            lines = [f"{len(new_names):,} new{first_few(new_names, table)}"] if ids and new_names else []
+            lines += [f"{len(lost):,} without an id now{first_few(lost, table)}"] if lost else []
+            again = "have another id than before, so the model needs training again"
+            lines += [f"{len(moved):,} of {len(ids):,} {again}"] if moved else []
+            if lines:
+                yield f"{name}: {'; '.join(lines)}"
 
 
 def names_gone(

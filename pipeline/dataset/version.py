@@ -14,8 +14,6 @@ from recordmill.pipeline.json_values import read_as
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import UNKNOWN, Description, StoredAs
-from recordmill.transforms.contract.kinds.text import TextDescription, TokenLabelsDescription
-from recordmill.transforms.contract.kinds.values import CategoriesDescription, CategoryDescription
 from recordmill.transforms.contract.stored import KEY, Stored, stored_features
 
 
@@ -79,7 +77,7 @@ class DatasetVersion:
             DatasetError: the feature is unknown or not a category.
         """
         description = self._description(feature)
-        if not isinstance(description, CategoryDescription | CategoriesDescription | TokenLabelsDescription):
+        if description.ids is None or not description.ids.are_classes:
             raise DatasetError(f"'{feature}' has no classes: its kind is {description.kind}, not category")
         return self.vocabulary(feature)
 
@@ -101,9 +99,9 @@ class DatasetVersion:
             DatasetError: the feature is unknown or lacks ids.
         """
         description = self._description(feature)
-        if not isinstance(description, Ids):
+        if description.ids is None:
             raise DatasetError(f"'{feature}' has no ids: its kind is {description.kind}")
-        return description.vocabulary_size
+        return description.ids.size
 
     def to_words(self, feature: str, ids: Any) -> list[Any]:
         """Returns the words of ids without padding: a list for a row, a list of lists for a batch.
@@ -115,7 +113,8 @@ class DatasetVersion:
         Raises:
             DatasetError: as `vocabulary`, or an id is out of range.
         """
-        return to_words(self.vocabulary(feature), ids, getattr(self._description(feature), "padding_id", None))
+        words, table = self.vocabulary(feature), self._description(feature).ids
+        return to_words(words, ids, table.padding if table else None)
 
     def _description(self, feature: str) -> Description:
         """Reads one feature's description, so others may have unknown kinds."""
@@ -133,9 +132,6 @@ class DatasetVersion:
         return dict(zip(classes, counts, strict=True))
 
 
-Ids: TypeAlias = TextDescription | CategoryDescription | CategoriesDescription
-"""The descriptions of features with ids as values."""
-
 PADDING = ""
 BEGIN, END = "[BEGIN]", "[END]"
 MOST_SPECIAL = 2 << 20  # a spec may request 1,048,576 ids for unknown words; manifests are untrusted
@@ -151,38 +147,23 @@ def read_vocabulary(folder: Location, description: Description, feature: str = "
     Raises:
         DatasetError: the feature lacks a vocabulary, or its file is missing, not UTF-8, or has a wrong number of words.
     """
-    if isinstance(description, TokenLabelsDescription):
-        return list(description.classes)
-    if not isinstance(description, Ids):
-        raise DatasetError(f"'{feature}' has no vocabulary: its kind is {description.kind}")
-    if isinstance(description, TextDescription) and description.tokenizer == "bytes":
-        return _special(description) + [f"<0x{byte:02X}>" for byte in range(256)]
-    if description.vocabulary is None:
-        hashed = "its ids are hashes (hash_buckets)" if description.hash_buckets is not None else None
+    ids = description.ids
+    if ids is None or not ids.has_words:
+        hashed = "its ids are hashes (hash_buckets)" if ids and ids.hashes is not None else None
         raise DatasetError(f"'{feature}' has no vocabulary: {hashed or 'its kind is ' + description.kind}")
-    path = folder / description.vocabulary
-    shown = None if isinstance(description, TextDescription) else description.shown
-    words = _special(description) + (list(shown) if shown else read_words(folder, description.vocabulary))
-    if getattr(description, "padding_id", None) == len(words):  # a given model without padding
+    if (entries := max(ids.unknown_ids, ids.first)) > MOST_SPECIAL:
+        raise DatasetError(f"{entries:,} special entries are too many for a vocabulary: {ADVICE}")
+    special: dict[int | None, str] = {ids.begin: BEGIN, ids.end: END}
+    if ids.unknown is not None:  # unknown words may have several ids
+        special |= dict.fromkeys(range(ids.unknown, ids.unknown + ids.unknown_ids), UNKNOWN)
+    words = [special.get(id_, PADDING) for id_ in range(ids.first)]
+    words += ids.words or (read_words(folder, ids.file) if ids.file else ())
+    if len(words) + 1 == ids.size and ids.padding == len(words):  # a given model without padding
         words.append(PADDING)
-    expected = description.vocabulary_size
-    if len(words) != expected:
-        raise DatasetError(f"{path} and its special ids are {len(words)} words, expected {expected}: {ADVICE}")
+    if len(words) != ids.size:
+        what = f"{folder / (ids.file or MANIFEST_FILE)} and its special ids are {len(words)} words"
+        raise DatasetError(f"{what}, expected {ids.size}: {ADVICE}")
     return words
-
-
-def _special(description: Ids) -> list[str]:
-    """Returns the special entries before the words; unknown words may have several ids."""
-    unknown, first = description.unknown_id, description.first_id or 0
-    buckets = 1 if description.oov_buckets is None else description.oov_buckets
-    if max(buckets, first) > MOST_SPECIAL:
-        raise DatasetError(f"{max(buckets, first):,} special entries are too many for a vocabulary: {ADVICE}")
-    names: dict[int | None, str] = {}
-    if isinstance(description, TextDescription):
-        names = {description.begin_id: BEGIN, description.end_id: END}
-    if unknown is not None:
-        names |= dict.fromkeys(range(unknown, unknown + buckets), UNKNOWN)
-    return [names.get(id_, PADDING) for id_ in range(first)]
 
 
 def read_words(folder: Location, file: str) -> list[str]:
@@ -217,7 +198,17 @@ def to_words(vocabulary: Sequence[str], ids: Any, padding_id: int | None) -> lis
     nested = _to_list(ids)
     if not isinstance(nested, list):
         raise DatasetError(f"expected a list or an array of ids, got {cut(repr(ids))}: use `vocabulary(feature)[id]`")
-    return _words(vocabulary, nested, padding_id)
+    words = list[Any]()
+    for inner in nested:
+        if isinstance(inner, list):
+            words.append(to_words(vocabulary, inner, padding_id))
+        elif inner == padding_id:
+            continue
+        elif isinstance(inner, int) and 0 <= inner < len(vocabulary):
+            words.append(vocabulary[inner])
+        else:
+            raise DatasetError(f"the id {inner!r} is not in the vocabulary: its ids are 0 to {len(vocabulary) - 1}")
+    return words
 
 
 def _to_list(ids: Any) -> Any:
@@ -226,20 +217,6 @@ def _to_list(ids: Any) -> Any:
         if hasattr(ids, method):
             return _to_list(getattr(ids, method)())
     return [_to_list(inner) for inner in ids] if isinstance(ids, list | tuple) else ids
-
-
-def _words(vocabulary: Sequence[str], ids: list[Any], padding_id: int | None) -> list[Any]:
-    return [
-        _words(vocabulary, inner, padding_id) if isinstance(inner, list) else _word(vocabulary, inner)
-        for inner in ids
-        if isinstance(inner, list) or inner != padding_id
-    ]
-
-
-def _word(vocabulary: Sequence[str], id_: Any) -> str:
-    if not isinstance(id_, int) or not 0 <= id_ < len(vocabulary):
-        raise DatasetError(f"the id {id_!r} is not in the vocabulary: its ids are 0 to {len(vocabulary) - 1}")
-    return vocabulary[id_]
 
 
 Descriptions: TypeAlias = Mapping[str, Description]  # by feature

@@ -7,39 +7,44 @@
 import io
 import json
 import shutil
+import struct
 import tarfile
 import tempfile
+import zlib
 from abc import abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate, groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from PIL import Image
 
 from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import UserError, did_you_mean
-from recordmill.pipeline.export.image_files import ImageFile, image_file
 from recordmill.pipeline.inspection.records import Record, read_records
-from recordmill.pipeline.inspection.values import StoredImage
+from recordmill.pipeline.inspection.values import StoredImage, as_image
 from recordmill.pipeline.safe_text import count
+from recordmill.transforms.contract.image_header import JPEG, PNG
+from recordmill.transforms.contract.image_rules import TAG
 from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.array import ArrayDescription
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.image import Pixels
-from recordmill.transforms.contract.kinds.text import WINDOW_PARTS, DecodedText, TextDescription
-from recordmill.transforms.contract.kinds.values import Bucket, OwnDescription
+from recordmill.transforms.contract.kinds.text import WINDOW_PARTS, DecodedText
+from recordmill.transforms.contract.kinds.values import Bucket
 from recordmill.transforms.contract.stored import KEY
 
 ROWS = 1_000  # most rows of a Parquet row group
 GROUP_BYTES = 32 << 20  # bytes that end a Parquet row group
+EXIF = b"Exif\0\0"
+PNG_HEAD = 33  # bytes of a PNG's signature and its first chunk, IHDR
+WEBP_FLAGS, HAS_EXIF = 20, 0x08  # the offset of an extended WebP's flags, and the EXIF flag
 
 Row = Mapping[str, Any]  # cells by column, including key and split
 
@@ -53,7 +58,12 @@ class Column(NamedTuple):
 
     feature: str
     type: pa.DataType
-    cell: Callable[[Any], Any]  # makes a cell from a decoded value, which is None if missing
+    cell: Callable[[Any], Any]  # makes a cell from a decoded value
+
+    def of(self, record: Record) -> Any:
+        """Returns a record's cell; None if its value is missing."""
+        value = record.values[self.feature]
+        return None if value is None else self.cell(value)
 
 
 def columns_of(dataset: DatasetVersion) -> dict[str, Column]:
@@ -64,57 +74,33 @@ def columns_of(dataset: DatasetVersion) -> dict[str, Column]:
             if name in columns:
                 both = f"'{columns[name].feature}' and '{feature}' both need the column '{name}'"
                 raise ExportError(f"{both}: rename one of them and build the dataset again")
-            columns[name] = Column(feature, type_, partial(_if_there, cell))
+            columns[name] = Column(feature, type_, cell)
     return columns
 
 
-def _if_there(cell: Callable[[Any], Any], value: Any) -> Any:
-    return None if value is None else cell(value)
-
-
 def _columns(name: str, description: Description) -> Iterator[tuple[str, pa.DataType, Callable[[Any], Any]]]:
-    yield name, _type(name, description), _plain
-    if isinstance(description, TextDescription):
-        ids = pa.list_(pa.int64())
-        if description.kind == "texts":
-            yield f"{name}_ids", pa.list_(ids), lambda texts: [list(text.ids) for text in texts]
-            return
-        yield f"{name}_ids", ids, lambda text: list(text.ids)
-        for part in description.aligned:
-            yield f"{name}_{part}", ids, attrgetter(part)
-        for part in WINDOW_PARTS if description.window else ():
-            yield f"{name}_{part}", pa.int64(), attrgetter(part)
-
-
-def _type(name: str, description: Description) -> pa.DataType:
-    """Returns the Arrow type of decoded values. Raises: ExportError."""
-    own: Any = description
-    if isinstance(own, TextDescription) and own.packed is not None:
+    """Yields the columns of a feature: name, type, and what makes a cell. Raises: ExportError."""
+    image, text, ids = description.as_image, description.as_text, pa.list_(pa.int64())
+    if text and text.packed is not None:
         raise ExportError(
             f"'{name}' is packed: a record holds several rows without their keys. Build it without `pack`"
         )
-    if isinstance(own, Pixels) and own.planes > 1:
-        of = f"{own.pixel} with {count(own.shape[2], 'channel')}"
+    if image and image.planes > 1:
+        of = f"{image.pixel} with {count(image.shape[2], 'channel')}"
         raise ExportError(f"'{name}' is {of}, which no image file holds: read it by `open_dataset`")
-    if isinstance(own, Pixels):
-        inner, depth = pa.binary(), int(description.parts()[""].shape is None)
-    elif isinstance(own, ArrayDescription):
-        inner, depth = pa.from_numpy_dtype(_WIDER.get(own.dtype, own.dtype)), len(own.shape)
-    elif isinstance(own, OwnDescription):
-        inner, depth = ARROW[own.stored], 1 if own.shape is None else len(own.shape)
-    else:
-        stored, names = description.parts()[""], getattr(own, "vocabulary", None) or hasattr(own, "classes")
-        depth = DEPTHS.get(own.kind, int(stored.shape is None))
-        inner = pa.string() if names or isinstance(own, TextDescription) else ARROW[stored.dtype]
+    dtype, depth = description.decoded
+    type_ = pa.binary() if dtype == "bytes" else pa.type_for_alias(dtype)
     for _ in range(depth):
-        inner = pa.list_(inner)
-    return inner
-
-
-ARROW = {"bytes": pa.binary(), "int64": pa.int64(), "float32": pa.float32()}
-_WIDER = {"float16": "float32", "bfloat16": "float32"}
-DEPTHS = {"text": 0, "pair": 0, "chat": 0, "boxes": 2, "keypoints": 3}
-"""The depth of lists of decoded values, by kind, if it differs from that of stored ones."""
+        type_ = pa.list_(type_)
+    yield name, type_, _plain
+    if text and text.several:
+        yield f"{name}_ids", pa.list_(ids), lambda texts: [list(each.ids) for each in texts]
+    elif text:
+        yield f"{name}_ids", ids, lambda each: list(each.ids)
+        for part in text.aligned:
+            yield f"{name}_{part}", ids, attrgetter(part)
+        for part in WINDOW_PARTS if text.window else ():
+            yield f"{name}_{part}", pa.int64(), attrgetter(part)
 
 
 def _plain(value: Any) -> Any:
@@ -128,6 +114,55 @@ def _plain(value: Any) -> Any:
         case list() | tuple():
             return [_plain(each) for each in value]
     return value
+
+
+class ImageFile(NamedTuple):
+    """An image file; `suffix` includes the dot: `.png`."""
+
+    suffix: str
+    data: bytes
+
+
+def image_file(image: StoredImage) -> ImageFile:
+    """Returns a stored image as a file: raw pixels become PNG, originals get back their EXIF orientation."""
+    if image.format != "raw":
+        return ImageFile(image.suffix, image.data if image.orientation == 1 else _turned(image.data, image.orientation))
+    pixels, into = image.array(), io.BytesIO()
+    picture = Image.fromarray(pixels[..., 0]) if pixels.dtype == np.uint16 else as_image(pixels)
+    picture.save(into, "PNG")
+    return ImageFile(".png", into.getvalue())
+
+
+def _turned(data: bytes, orientation: int) -> bytes:
+    """Returns an original with its EXIF orientation, which a build removed."""
+    exif, into = Image.Exif(), io.BytesIO()
+    exif[TAG] = orientation
+    tiff = exif.tobytes().removeprefix(EXIF)
+    with Image.open(io.BytesIO(data)) as file:
+        if file.getexif().get(TAG, 1) == orientation:
+            return data
+        if data.startswith(JPEG):
+            return data[:2] + b"\xff\xe1" + struct.pack(">H", len(EXIF + tiff) + 2) + EXIF + tiff + data[2:]
+        if data.startswith(PNG):
+            chunk = b"eXIf" + tiff
+            sized = struct.pack(">I", len(tiff)) + chunk + struct.pack(">I", zlib.crc32(chunk))
+            return data[:PNG_HEAD] + sized + data[PNG_HEAD:]
+        if data[8:16] == b"WEBPVP8X":
+            return _webp_with(data, tiff)
+        file.save(into, file.format, exif=exif, lossless=True)  # a simple WebP cannot hold EXIF
+        return into.getvalue()
+
+
+def _webp_with(data: bytes, exif: bytes) -> bytes:
+    """Adds EXIF to an extended WebP: at its end, or before an existing one, since the first one counts."""
+    end, place = min(len(data), 8 + int.from_bytes(data[4:8], "little")), 12
+    while place < end and data[place : place + 4] != b"EXIF":
+        size = int.from_bytes(data[place + 4 : place + 8], "little")
+        place += 8 + size + size % 2
+    chunk = b"EXIF" + struct.pack("<I", len(exif)) + exif
+    flags = bytes([data[WEBP_FLAGS] | HAS_EXIF])
+    body = data[8:WEBP_FLAGS] + flags + data[WEBP_FLAGS + 1 : place] + chunk + data[place:]
+    return data[:4] + struct.pack("<I", len(body)) + body
 
 
 class ExportWriter(AbstractContextManager["ExportWriter"]):
@@ -186,14 +221,12 @@ class WebDatasetWriter(ExportWriter):
         stem = f"{record.position:08d}"
         images = {name: cell for name, cell in row.items() if isinstance(cell, ImageFile)}
         values = {name: _text(name, cell) for name, cell in row.items() if name not in images}
-        self._add(f"{stem}.json", json.dumps(values, ensure_ascii=False).encode() + b"\n")
-        for name, image in images.items():
-            self._add(f"{stem}.{name.lower()}{image.suffix}", image.data)
-
-    def _add(self, name: str, data: bytes) -> None:
-        member = tarfile.TarInfo(name)
-        member.size = len(data)
-        self._file.addfile(member, io.BytesIO(data))
+        files = {f"{stem}.json": json.dumps(values, ensure_ascii=False).encode() + b"\n"}
+        files |= {f"{stem}.{name.lower()}{image.suffix}": image.data for name, image in images.items()}
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            self._file.addfile(member, io.BytesIO(data))
 
     def __exit__(self, *error: object) -> None:
         self._file.close()
@@ -249,7 +282,13 @@ def export(dataset: DatasetVersion, to: str, target: Path, split: str | None = N
     """
     if to not in FORMATS:
         raise ExportError(f"unknown format '{to}'{did_you_mean(to, FORMATS)}; known: {', '.join(FORMATS)}")
-    writer, target, columns = FORMATS[to], _target(target), columns_of(dataset)
+    given, target = target, target.resolve()  # a rename replaces no link
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise ExportError(f"{given} is not empty: name a new folder")
+    if target == Path.cwd() or target.is_mount():
+        what = "the current folder" if target == Path.cwd() else "a mount point"
+        raise ExportError(f"{given} is {what}, which cannot be replaced: name a folder in it")
+    writer, columns = FORMATS[to], columns_of(dataset)
     writer.check(columns)
     target.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
@@ -263,17 +302,6 @@ def export(dataset: DatasetVersion, to: str, target: Path, split: str | None = N
             shutil.rmtree(folder)
         raise
     return Exported(rows, len(files), sum(files))
-
-
-def _target(given: Path) -> Path:
-    """Resolves the links of a target's path. Raises: ExportError: a rename cannot replace it."""
-    target = given.resolve()
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise ExportError(f"{given} is not empty: name a new folder")
-    if target == Path.cwd() or target.is_mount():
-        what = "the current folder" if target == Path.cwd() else "a mount point"
-        raise ExportError(f"{given} is {what}, which cannot be replaced: name a folder in it")
-    return target
 
 
 def _write(
@@ -296,7 +324,7 @@ def _write(
                 for record in records:
                     ids = ([record.span] if spans else []) + [record.key, record.split]
                     try:
-                        cells = {each: column.cell(record.values[column.feature]) for each, column in columns.items()}
+                        cells = {name: column.of(record) for name, column in columns.items()}
                         record.key.encode()
                         shard.write(record, dict(zip(own, ids, strict=True)) | cells)
                     except UnicodeEncodeError:

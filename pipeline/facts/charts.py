@@ -11,7 +11,6 @@ shares; the table next to it has the counts.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -118,11 +117,8 @@ class MapChart:
 Chart: TypeAlias = HistogramChart | NamesChart | MapChart
 
 
-NONE: Mapping[str, int] = MappingProxyType({})
-
-
 def histogram(
-    title: str, parts: Mapping[str, Histogram], *, whole: bool, note: str = "", missing: Mapping[str, int] = NONE
+    title: str, parts: Mapping[str, Histogram], *, whole: bool, note: str = "", missing: Mapping[str, int] | None = None
 ) -> HistogramChart | None:
     """Makes the chart of values by split, leaving out empty splits; None if all are.
 
@@ -136,11 +132,13 @@ def histogram(
     first = math.floor(low / step)
     number = math.floor(high / step) - first + 1
     edges = [float(f"{(first + bin_) * step:.9g}") for bin_ in range(number + 1)]
-    labels = [_between(start, end, whole=whole) for start, end in zip(edges, edges[1:], strict=False)]
+    ends = [end - 1 if whole else end for end in edges[1:]]  # of whole numbers, the last in the bin
+    pairs = zip(edges, ends, strict=False)
+    labels = [short(low) if low == high else f"{short(low)} to {short(high)}" for low, high in pairs]
     if is_cut:
         labels[0], labels[-1] = f"below {short(edges[1])}", f"{short(edges[-2])} or more"
     series = tuple(Series(name, _binned(part, first, step, number)) for name, part in counted.items())
-    lacking = tuple(missing.get(each.name, 0) for each in series)
+    lacking = tuple((missing or {}).get(each.name, 0) for each in series)
     ticks = tuple((round(WIDTH * at / number, 1), short(edges[at])) for at in range(0, number, -(-number // TICKS)))
     return HistogramChart(title, tuple(labels), ticks, series, note, lacking if any(lacking) else ())
 
@@ -168,12 +166,6 @@ def _binned(values: Histogram, first: int, step: float, number: int) -> tuple[in
     counts = np.zeros(number, np.int64)
     np.add.at(counts, bins, values.counts)
     return tuple(counts.tolist())
-
-
-def _between(start: float, end: float, *, whole: bool) -> str:
-    if whole:
-        return short(start) if end - start == 1 else f"{short(start)} to {short(end - 1)}"
-    return f"{short(start)} to {short(end)}"
 
 
 def short(number: float) -> str:

@@ -15,7 +15,7 @@ from recordmill.pipeline.dataset.arrow_tables import WORDS, read_table
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest
 from recordmill.pipeline.dataset.paths import ADVICE, Location, read_inner
 from recordmill.pipeline.dataset.profile import FeatureProfile, Profiles, read_profiles
-from recordmill.pipeline.dataset.version import DatasetVersion, Ids
+from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.facts.sample import FeatureRoles, RecordSample, ShownRecord, read_sample
 from recordmill.pipeline.facts.version import (
     RejectFacts,
@@ -29,7 +29,6 @@ from recordmill.pipeline.inspection.values import raw_image
 from recordmill.pipeline.reader.notebook import data_url, small
 from recordmill.pipeline.rows import has_keys
 from recordmill.pipeline.versions.forgotten import FORGOTTEN, LEARNED_OF
-from recordmill.transforms.contract.kinds.text import TextDescription
 
 WORD_BUCKETS = [f"summaries/vocabularies/bucket-{bucket:03d}.arrow" for bucket in range(8)]
 MOST_SUMMARY_BYTES = 1 << 30  # per bucket: a vocabulary of some 30 million words
@@ -101,11 +100,10 @@ def read_contents(dataset: DatasetVersion, sources: Path | None = None, most_wor
         pairs = {kind: list(_pairs(dataset, kind)) for kind in ("exact", "near") if facts.manifest.duplicates.get(kind)}
     except DatasetError as error:
         damage = str(error)
-    described = {name: each.description for name, each in facts.features.items()}
-    with_words = [name for name, each in described.items() if isinstance(each, Ids) and each.vocabulary is not None]
+    tables = {name: each.description.ids for name, each in facts.features.items() if each.description}
     are_forgotten = LEARNED_OF in (facts.manifest.provenance.get(FORGOTTEN) or {})
     words = {} if are_forgotten else _word_counts(dataset.folder, facts.manifest, most_word_bytes)
-    vocabularies = {name: dataset.vocabulary(name) for name in with_words}
+    vocabularies = {name: dataset.vocabulary(name) for name, ids in tables.items() if ids and ids.file}
     files = dict.fromkeys(str(reject.get("file")) for each in rejects for reject in each.examples) if sources else {}
     raw = ((file, raw_image(sources, file)) for file in files if sources)
     images = {file: data_url(small(image)) for file, image in raw if image is not None}
@@ -142,7 +140,7 @@ def _pairs(dataset: DatasetVersion, kind: str) -> Iterator[list[ShownRecord]]:
     """Yields example pairs of duplicates, if both records are stored."""
     if not has_keys(dataset.manifest):  # packed records lack keys
         return
-    roles = FeatureRoles.of(dataset)
+    roles = FeatureRoles(dataset)
     for pair in dataset.manifest.duplicates[kind].get("examples", []):
         rows = [next(read_records(dataset, row["split"], key=row["key"], limit=1), None) for row in pair]
         records = [record for record in rows if record is not None]
@@ -176,8 +174,17 @@ def remarks(contents: Contents) -> Iterator[Remark]:
     for text in _label_warnings(contents):
         yield Remark(text, _section(manifest, str(manifest.label)))
     yield from (Remark(f"{text}.", _section(manifest, name)) for name, text in loss_warnings(manifest))
-    for name in manifest.features:
-        yield from (Remark(text, _section(manifest, name)) for text in _feature_warnings(contents, name))
+    for name, feature in contents.facts.features.items():
+        profiles, section = contents.by_split(name), _section(manifest, name)
+        missing, unknown = lacking(profiles)
+        if max(missing.values(), default=0) >= MISSING:
+            yield Remark(f"{name} is missing in {shares(missing)}.", section)
+        if max(unknown.values(), default=0) >= UNKNOWN:
+            yield Remark(f"{name} is out of vocabulary in {shares(unknown)}.", section)
+        values = profiles["train"].histogram if "train" in profiles else None
+        is_text = feature.description is not None and feature.description.as_text
+        if values is not None and len(values.keys) == 1 and values.counts.sum() > 1 and not is_text:
+            yield Remark(f"{name} is the same number in all of train.", section)
     if contents.words_are_of_forgotten_rows:
         text = "Forgotten rows are among the counts of features; those of splits, and of the label, are without them."
         yield Remark(text, "splits")
@@ -206,19 +213,6 @@ def _label_warnings(contents: Contents) -> Iterator[str]:
     elif largest >= UNBALANCED * least:
         counted = contents.facts.features[manifest.label or ""].counted
         yield f"The largest class has {largest / least:,.0f} times the {counted} of the smallest."
-
-
-def _feature_warnings(contents: Contents, name: str) -> Iterator[str]:
-    profiles = contents.by_split(name)
-    missing, unknown = lacking(profiles)
-    if max(missing.values(), default=0) >= MISSING:
-        yield f"{name} is missing in {shares(missing)}."
-    if max(unknown.values(), default=0) >= UNKNOWN:
-        yield f"{name} is out of vocabulary in {shares(unknown)}."
-    values = profiles["train"].histogram if "train" in profiles else None
-    is_text = isinstance(contents.facts.features[name].description, TextDescription)
-    if values is not None and len(values.keys) == 1 and values.counts.sum() > 1 and not is_text:
-        yield f"{name} is the same number in all of train."
 
 
 def lacking(profiles: Mapping[str, FeatureProfile]) -> tuple[dict[str, float], dict[str, float]]:

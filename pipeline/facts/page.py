@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,11 +27,9 @@ from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.facts import charts
 from recordmill.pipeline.facts.charts import Chart, NamesChart, histogram
 from recordmill.pipeline.facts.contents import Contents, WordCounts, lacking, read_contents, remarks, shares
-from recordmill.pipeline.facts.sample import ImageCounts, RecordSample
+from recordmill.pipeline.facts.sample import ImageCounts
 from recordmill.pipeline.facts.version import FeatureFacts, duplicate_lines, packed_rows
 from recordmill.pipeline.sources.faults import REASONS
-from recordmill.transforms.contract.kinds import image, text
-from recordmill.transforms.contract.kinds.values import CategoriesDescription, CategoryDescription
 
 HERE = Path(__file__).parent
 TEMPLATE, STYLE = "report.html.j2", "report.css"
@@ -60,7 +58,7 @@ def report_of(dataset: DatasetVersion, sources: Path | None = None, most_word_by
         width=charts.WIDTH,
         height=charts.HEIGHT,
         remarks=list(remarks(contents)),
-        features=list(feature_views(contents)),
+        features=list(_features(contents)),
         groups=[(label, list(some)) for label, some in groupby(examples, key=lambda each: each.label)],  # by class
         reasons=REASONS,
         duplicates=list(duplicate_lines(manifest.duplicates)),
@@ -79,7 +77,7 @@ def _environment() -> Environment:
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, finalize=visible, **blocks)
     environment.filters |= {
         "data": isolated,
-        "plain": plainly_isolated,
+        "plain": lambda each: f"{ISOLATE}{visible(str(each))}{END_ISOLATE}",  # for attributes and titles
         "number": lambda each: f"{each:,}" if isinstance(each, int) else f"{each:.4g}",
         "percent": "{:.1%}".format,
     }
@@ -100,11 +98,6 @@ def visible(value: Any) -> Any:
 def isolated(value: Any) -> Markup:
     """Returns text of the data as HTML, with its direction of writing isolated."""
     return Markup("<bdi>{}</bdi>").format(escape(visible(str(value))))
-
-
-def plainly_isolated(value: Any) -> str:
-    """Returns text of the data for an attribute or title, isolated by characters."""
-    return f"{ISOLATE}{visible(str(value))}{END_ISOLATE}"
 
 
 def _gate(manifest: Manifest) -> Iterator[tuple[str, str, float, str]]:
@@ -134,45 +127,35 @@ def _provenance(manifest: Manifest) -> Iterator[tuple[str, str]]:
         yield package, str(version)
 
 
-class FeatureView(NamedTuple):
-    """A feature in the report."""
-
-    name: str
-    kind: str
-    is_label: bool
-    facts: Sequence[Fact]
-    charts: Sequence[Chart]
-
-
-def feature_views(contents: Contents) -> Iterator[FeatureView]:
-    """Yields the view of each feature, in the order of the spec."""
+def _features(contents: Contents) -> Iterator[tuple[FeatureFacts, Sequence[Fact], Sequence[Chart]]]:
+    """Yields each feature's facts, in words and in charts, in the order of the spec."""
     for name, feature in contents.facts.features.items():
         profiles = contents.by_split(name)
-        facts = [*_facts(contents, feature), *_sample_facts(contents.sample, name), *_profile_facts(profiles)]
         drawn = [chart for chart in _charts(contents, feature, profiles) if chart is not None]
-        yield FeatureView(name, feature.kind, feature.is_label, facts, drawn)
+        yield feature, list(_facts(contents, feature, profiles)), drawn
 
 
-def _facts(contents: Contents, feature: FeatureFacts) -> Iterator[Fact]:
+def _facts(contents: Contents, feature: FeatureFacts, profiles: BySplit) -> Iterator[Fact]:
     yield "stored", feature.stored
     if feature.learned:
         yield "learned", ", ".join(feature.learned)
     if feature.lengths:
         yield "lengths", feature.lengths
     yield from (("packed", line) for name, line in packed_rows(contents.manifest) if name == feature.name)
-    if isinstance(feature.description, text.TextDescription):
+    if feature.description and feature.description.as_text:
         if words := contents.words.get(feature.name):
             yield "words", f"{words.total:,} in train, {words.distinct:,} different, {words.once:,} of them once"
         elif contents.words_are_of_forgotten_rows:
             yield "words", "left out: rows were forgotten since they were counted; the next build that learns has them"
-
-
-def _sample_facts(sample: RecordSample | None, name: str) -> Iterator[Fact]:
-    if sample and name in sample.images:
-        yield from _image_facts(sample.images[name], sample.words)
-    if sample and len(sample.boxes.get(name, ())):
-        areas = _areas(sample.boxes[name])
+    sample = contents.sample
+    if sample and feature.name in sample.images:
+        yield from _image_facts(sample.images[feature.name], sample.words)
+    if sample and len(sample.boxes.get(feature.name, ())):
+        areas = _areas(sample.boxes[feature.name])
         yield "areas", f"median {np.median(areas):.2%} of the image, smallest {areas.min():.2%}, {sample.words}"
+    for what, lacked in zip(("missing", "out of vocabulary"), lacking(profiles), strict=True):
+        if any(lacked.values()):
+            yield what, shares(lacked, digits=1)
 
 
 def _image_facts(counts: ImageCounts, of: str) -> Iterator[Fact]:
@@ -191,26 +174,27 @@ def _image_facts(counts: ImageCounts, of: str) -> Iterator[Fact]:
         yield "colours", f"{', '.join(colors)} (mean ± standard deviation of 0 to 255, of {images})"
 
 
-def _profile_facts(profiles: BySplit) -> Iterator[Fact]:
-    missing, unknown = lacking(profiles)
-    if any(missing.values()):
-        yield "missing", shares(missing, digits=1)
-    if any(unknown.values()):
-        yield "out of vocabulary", shares(unknown, digits=1)
-
-
 def _charts(contents: Contents, feature: FeatureFacts, profiles: BySplit) -> Iterator[Chart | None]:
     values = {split: profile.histogram for split, profile in profiles.items() if profile.histogram is not None}
-    sample, name = contents.sample, feature.name
-    if isinstance(feature.description, text.TextDescription):
+    sample, name, described = contents.sample, feature.name, feature.description
+    if described and described.as_text:
         yield histogram("Length in ids", values, whole=True)
         yield from _word_charts(contents.words[name]) if name in contents.words else ()
-    elif isinstance(feature.description, CategoryDescription | CategoriesDescription):
-        yield _category_chart(contents, feature, profiles)
-    elif isinstance(feature.description, image.Pixels):
-        yield from _image_charts(sample, name) if sample and name in sample.images else ()
+    elif described and described.ids:
+        yield _names_chart(contents, feature, profiles)
+    elif sample and name in sample.images:
+        counts, split = sample.images[name], sample.split
+        if len(counts.widths.keys) > 1 or len(counts.heights.keys) > 1:
+            yield histogram("Width in pixels", {split: counts.widths}, whole=True, note=sample.words)
+            yield histogram("Height in pixels", {split: counts.heights}, whole=True, note=sample.words)
+        note = f"The mean luma of each of {counts.brightness.counts.sum():,} images: 0 is black, 255 white."
+        yield histogram("Brightness", {split: counts.brightness}, whole=False, note=note)
     elif sample and name in sample.boxes:
-        yield from _box_charts(sample, name)
+        boxes, split, note = sample.boxes[name], sample.split, sample.words
+        yield histogram("Boxes a row", {split: sample.boxes_a_row[name]}, whole=True, note=note)
+        sides = Histogram.of(np.sqrt(np.maximum(0, _areas(boxes))).astype(np.float32))
+        yield histogram("Side, as a share of the image's side", {split: sides}, whole=False, note=note)
+        yield charts.places("Places", boxes, note=f"How many boxes cover each part of the image, {note}.")
     elif values:
         missing = {split: profile.missing for split, profile in profiles.items()}
         are_whole = all(bool((part.values == np.round(part.values)).all()) for part in values.values())
@@ -226,7 +210,7 @@ def _word_charts(words: WordCounts) -> Iterator[Chart]:
         yield NamesChart(title, "word", ("train",), rows)
 
 
-def _category_chart(contents: Contents, feature: FeatureFacts, profiles: BySplit) -> NamesChart | None:
+def _names_chart(contents: Contents, feature: FeatureFacts, profiles: BySplit) -> NamesChart | None:
     """Counts names by split: of the label by the manifest, of others by the profile."""
     title = feature.counted.capitalize()
     note = "A record may hold several names, or one several times." if title == "Occurrences" else ""
@@ -238,23 +222,6 @@ def _category_chart(contents: Contents, feature: FeatureFacts, profiles: BySplit
     called = [labels[id_] if labels and id_ < len(labels) else str(id_) for id_ in ids]
     counts = {split: [some.get(id_, 0) for id_ in ids] for split, some in by_id.items()}
     return charts.names(title, "name", counts, called, note)
-
-
-def _image_charts(sample: RecordSample, name: str) -> Iterator[Chart | None]:
-    counts, split = sample.images[name], sample.split
-    if len(counts.widths.keys) > 1 or len(counts.heights.keys) > 1:
-        yield histogram("Width in pixels", {split: counts.widths}, whole=True, note=sample.words)
-        yield histogram("Height in pixels", {split: counts.heights}, whole=True, note=sample.words)
-    note = f"The mean luma of each of {counts.brightness.counts.sum():,} images: 0 is black, 255 white."
-    yield histogram("Brightness", {split: counts.brightness}, whole=False, note=note)
-
-
-def _box_charts(sample: RecordSample, name: str) -> Iterator[Chart | None]:
-    boxes, split, note = sample.boxes[name], sample.split, sample.words
-    yield histogram("Boxes a row", {split: sample.boxes_a_row[name]}, whole=True, note=note)
-    sides = Histogram.of(np.sqrt(np.maximum(0, _areas(boxes))).astype(np.float32))
-    yield histogram("Side, as a share of the image's side", {split: sides}, whole=False, note=note)
-    yield charts.places("Places", boxes, note=f"How many boxes cover each part of the image, {note}.")
 
 
 def _areas(boxes: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

@@ -21,7 +21,7 @@ from recordmill.pipeline.inspection.values import COLORS, StoredImage, as_image
 from recordmill.transforms.contract.image_rules import luma
 from recordmill.transforms.contract.kinds.image import MaskDescription, Masked
 from recordmill.transforms.contract.kinds.places import VISIBLE, Box, KeypointsDescription
-from recordmill.transforms.numpy.pixels import black_and_white, for_people
+from recordmill.transforms.numpy.pixels import for_people
 
 TOLERANCE, SPREAD = 10, 8  # levels, pixels: differences at an edge by JPEG's blocks
 HATCHED, CLEAR = "#b0b8c2", "#ffffff"  # a legend's colours of hatched pixels, and of those that show the image
@@ -109,12 +109,6 @@ def mask_color(value: int) -> str:
         return COLORS[value - 1]
     red, green, blue = colorsys.hsv_to_rgb(value * 0.618034 % 1, 0.55 + 0.4 * (value % 2), 0.95 - 0.25 * (value % 3))
     return f"#{round(255 * red):02x}{round(255 * green):02x}{round(255 * blue):02x}"
-
-
-def range_words(image: StoredImage, pixels: npt.NDArray[Any]) -> str:
-    """Describes the numbers of a deep image shown as black and white, by channel; else nothing."""
-    shown = black_and_white(pixels).T.tolist() if image.pixels.planes and not image.pixels.is_mask else []
-    return "".join(f", {low:,.4g}…{high:,.4g}" for low, high in shown)
 
 
 def content_of(image: Image.Image, background: Color | None) -> tuple[int, int, int, int]:

@@ -15,10 +15,9 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 import recordmill.augment
-from recordmill.pipeline.dataset.manifest import Json
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError, did_you_mean
-from recordmill.pipeline.facts.painting import MaskClass, Picture, Pose, mask_classes, seen, with_poses
+from recordmill.pipeline.facts.painting import Picture, Pose, mask_classes, seen, with_poses
 from recordmill.pipeline.facts.sample import FeatureRoles, images_of
 from recordmill.pipeline.facts.version import VersionFacts
 from recordmill.pipeline.inspection.records import Record
@@ -65,21 +64,22 @@ def preview(
     folder `sources`, the sources' images at the keys.
     Raises: DatasetError: `records` is empty; an image is damaged; an augmentation does not fit the images.
     """
-    roles = FeatureRoles.of(dataset)
+    roles = FeatureRoles(dataset)
     if changes and not roles.images:
         raise DatasetError(f"augmentations are for images, and {dataset.name} has none: leave them out")
     records = list(records)
     page = draw([_card(roles, record, changes, sources) for record in records])
     for name, description in roles.class_masks.items():
-        masks = (image.array() for record in records for image in images_of(record, name))
-        page = _with_legend(page, name, mask_classes(description, masks))
+        classes = mask_classes(description, (image.array() for record in records for image in images_of(record, name)))
+        named = ((f"{each.name} {each.share:.1%}", each.color) for each in classes)
+        page = _with_legend(page, [(f"{name}:", PAGE), *named])
     return page
 
 
-def _with_legend(page: Image.Image, name: str, classes: Sequence[MaskClass]) -> Image.Image:
-    """Adds lines below: a mask's classes, their colours, and their shares of the pixels."""
+def _with_legend(page: Image.Image, entries: Sequence[tuple[str, str]]) -> Image.Image:
+    """Adds lines below: words, each with a colour."""
     x, y, placed = GAP, page.height, list[tuple[int, int, str, str]]()
-    for words, color in [(f"{name}:", PAGE), *((f"{each.name} {each.share:.1%}", each.color) for each in classes)]:
+    for words, color in entries:
         width = LINE + 2 * GAP + round(font().getlength(printable(words)))
         x, y = (GAP, y + LINE) if x > GAP and x + width > page.width else (x, y)
         placed.append((x, y, printable(words), color))
@@ -97,8 +97,7 @@ def draw(cards: Sequence[Card]) -> Image.Image:
     """Draws cards in a grid. Raises: DatasetError: `cards` is empty."""
     if not cards:
         raise DatasetError("there is nothing to show: no record fits")
-    tiles = max(1, *(len(card.tiles) for card in cards))
-    width = max(tiles * (TILE + GAP) + GAP, TEXT_WIDTH)
+    width = max(max(1, *(len(card.tiles) for card in cards)) * (TILE + GAP) + GAP, TEXT_WIDTH)
     of_images = [max((image.height + LINE + GAP for _, image in card.tiles), default=0) for card in cards]
     heights = [high + min(LINES, len(card.lines)) * LINE + 2 * GAP for high, card in zip(of_images, cards, strict=True)]
     columns = min(len(cards), max(1, WIDTH // (width + GAP)))
@@ -109,7 +108,16 @@ def draw(cards: Sequence[Card]) -> Image.Image:
         row, column = divmod(number, columns)
         left, top = GAP + column * (width + GAP), GAP + sum(rows[:row]) + GAP * row
         pen.rounded_rectangle((left, top, left + width - 1, top + rows[row] - 1), 6, CARD)
-        _draw_card(page, pen, card, left, top, width)
+        y = top + GAP
+        for place, (caption, image) in enumerate(card.tiles):
+            x = left + GAP + place * (TILE + GAP)
+            page.paste(image, (x, y + LINE))
+            pen.text((x, y), _cut(caption, TILE), SOFT, font())
+        if card.tiles:
+            y += LINE + max(image.height for _, image in card.tiles) + GAP
+        for place, line in enumerate(card.lines[:LINES]):
+            ink = SOFT if place else INK
+            pen.text((left + GAP, y + place * LINE), _cut(line, width - 2 * GAP), ink, font())
     return page
 
 
@@ -117,7 +125,14 @@ def reject_cards(dataset: DatasetVersion, sources: Path | None, most: int) -> li
     """Makes the cards of up to `most` rejects, evenly by reason. Raises: DatasetError: none, or damaged."""
     rejects = VersionFacts(dataset.folder, dataset.manifest).rejects(most)
     turns = chain.from_iterable(zip_longest(*(each.examples for each in rejects)))
-    cards = [_reject_card(sources, reject) for reject in islice(filter(None, turns), most)]
+    cards = list[Card]()
+    for reject in islice(filter(None, turns), most):
+        file = str(reject.get("file"))
+        image = raw_image(sources, file) if sources is not None else None
+        where = file if reject.get("line") is None else f"{file}, line {reject['line']}"
+        message = wrap(printable(str(reject.get("message"))), TEXT_WIDTH // (TEXT // 2))
+        tiles = [] if image is None else [_tile("source", image)]
+        cards.append(Card(tiles, (str(reject.get("code")), printable(where), *message)))
     if not cards:
         raise DatasetError(f"{dataset.name} {dataset.version} has no rejected rows: there is nothing to show")
     return cards
@@ -168,15 +183,6 @@ def _card(roles: FeatureRoles, record: Record, changes: Changes, sources: Path |
     return Card(tiles, [printable(line) for line in lines if line])
 
 
-def _reject_card(sources: Path | None, reject: Json) -> Card:
-    file = str(reject.get("file"))
-    image = raw_image(sources, file) if sources is not None else None
-    tiles = [] if image is None else [_tile("source", image)]
-    where = file if reject.get("line") is None else f"{file}, line {reject['line']}"
-    message = wrap(printable(str(reject.get("message"))), TEXT_WIDTH // (TEXT // 2))
-    return Card(tiles, (str(reject.get("code")), printable(where), *message))
-
-
 def _tiles(picture: Picture, what: str, position: int, changes: Changes) -> Iterator[Tile]:
     boxes, poses, mask, under = picture.boxes, picture.poses, picture.mask, picture.under
     yield _tile(what + picture.words, picture.shown, boxes, poses)
@@ -205,8 +211,15 @@ def _augmented(
 
 
 def _tile(what: str, image: Image.Image, boxes: Sequence[tuple[Any, ...]] = (), poses: Sequence[Pose] = ()) -> Tile:
-    """Fits an image to a tile and draws its boxes with names, one colour per name, and its key points."""
-    copy = fitted(image).convert("RGB")
+    """Fits an image to a tile, and draws its boxes with names, one colour per name, and its key points.
+
+    Enlarges a small image by a whole factor, with hard edges.
+    """
+    factor = TILE / max(image.size)
+    whole = int(factor) if factor >= 2 else factor
+    sides = max(1, round(image.width * whole)), max(1, round(image.height * whole))
+    how = Image.Resampling.NEAREST if factor >= 2 else Image.Resampling.LANCZOS
+    copy = image.resize(sides, how).convert("RGB")
     pen = ImageDraw.Draw(copy)
     for box, name, color in boxes:
         left, right = sorted((box.x_min * (copy.width - 1), box.x_max * (copy.width - 1)))
@@ -216,26 +229,6 @@ def _tile(what: str, image: Image.Image, boxes: Sequence[tuple[Any, ...]] = (), 
         pen.rectangle((left, top, right, bottom), outline=color)
         pen.text(place, _cut(printable(name), TILE), color, font(), stroke_width=2, stroke_fill="#000000")
     return f"{what}, {image.width}×{image.height}", with_poses(copy, poses)
-
-
-def fitted(image: Image.Image) -> Image.Image:
-    """Resizes an image to a tile; enlarges a small one by a whole factor, with hard edges."""
-    factor = TILE / max(image.size)
-    if factor >= 2:
-        return image.resize((image.width * int(factor), image.height * int(factor)), Image.Resampling.NEAREST)
-    sides = (max(1, round(image.width * factor)), max(1, round(image.height * factor)))
-    return image.resize(sides, Image.Resampling.LANCZOS)
-
-
-def _draw_card(page: Image.Image, pen: ImageDraw.ImageDraw, card: Card, left: int, top: int, width: int) -> None:
-    x, y = left + GAP, top + GAP
-    for number, (caption, image) in enumerate(card.tiles):
-        page.paste(image, (x + number * (TILE + GAP), y + LINE))
-        pen.text((x + number * (TILE + GAP), y), _cut(caption, TILE), SOFT, font())
-    if card.tiles:
-        y += LINE + max(image.height for _, image in card.tiles) + GAP
-    for number, line in enumerate(card.lines[:LINES]):
-        pen.text((x, y + number * LINE), _cut(line, width - 2 * GAP), SOFT if number else INK, font())
 
 
 def _cut(line: str, width: int) -> str:

@@ -6,12 +6,13 @@ Records are ordered by the hash of the key, so a split's first ones are a reprod
 """
 
 import itertools
+import zlib
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,14 +25,12 @@ from recordmill.pipeline.facts import painting
 from recordmill.pipeline.facts.painting import Color, Levels, MaskClass, Picture
 from recordmill.pipeline.facts.version import VersionFacts, shown_split
 from recordmill.pipeline.inspection.records import Record, read_records
-from recordmill.pipeline.inspection.values import BOXED_SIDE, StoredImage, color_of
+from recordmill.pipeline.inspection.values import StoredImage
 from recordmill.pipeline.reader import notebook
 from recordmill.pipeline.safe_text import count
 from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.image import MaskDescription, Masked, Pixels
-from recordmill.transforms.contract.kinds.places import Box, BoxesDescription, KeypointsDescription
-from recordmill.transforms.contract.kinds.text import FIELDS, TextDescription
-from recordmill.transforms.contract.kinds.values import CategoriesDescription, CategoryDescription
+from recordmill.transforms.contract.kinds.places import Box
+from recordmill.transforms.numpy.pixels import black_and_white
 
 MOST_RECORDS = 1_000  # sampled
 MOST_SPANS = 32  # in a bucket, each costs some requests
@@ -43,7 +42,7 @@ MOST_PIXELS = 60_000_000  # decoded in all: about half a second
 MOST_IN_ROW = 4  # images shown of a sequence
 MOST_VALUES = 8  # different values shown of a list
 TABLE_ROWS = 10  # records shown without images
-Kind = TypeVar("Kind")
+BOXED_SIDE = 256  # pixels of an image with boxes or key points drawn
 
 
 class Drawn(NamedTuple):
@@ -136,7 +135,7 @@ def read_sample(dataset: DatasetVersion) -> RecordSample | None:
     if split is None:
         return None
     records = list(_first_records(dataset, split))
-    roles, measured = FeatureRoles.of(dataset), defaultdict[str, _Measured](lambda: _Measured([], [], []))
+    roles, measured = FeatureRoles(dataset), defaultdict[str, _Measured](lambda: _Measured([], [], []))
     examples = tuple(roles.example(record, measured) for record in roles.chosen(records))
     images = {name: _image_counts(records, name, measured[name]) for name in roles.images if name not in roles.masks}
     boxes = {name: [record.values[name] for record in records] for name in roles.boxes}
@@ -160,61 +159,52 @@ def _first_records(dataset: DatasetVersion, split: str) -> Iterator[Record]:
             yield record
 
 
-@dataclass(frozen=True)
 class FeatureRoles:
     """A dataset's features by the way to show them."""
 
-    label: str | None  # the label, if a category
-    classes: int
-    images: Collection[str]
-    boxes: Mapping[str, BoxesDescription]
-    keypoints: Mapping[str, KeypointsDescription]
-    texts: Collection[str]
-    names: Collection[str]  # features with several names per row; they name the boxes of a row, if as many
-    backgrounds: Mapping[str, Color]  # the padding's colour of padded images
-    masks: Mapping[str, Masked]
-    numbers: Mapping[str, int]  # of the colours of names, those of masks are their values
-
-    @classmethod
-    def of(cls, dataset: DatasetVersion) -> "FeatureRoles":
+    def __init__(self, dataset: DatasetVersion) -> None:
         """Sorts a dataset's features. Raises: DatasetError: a kind is unknown."""
         known, options = read_descriptions(dataset.features), dataset.manifest.spec.get("features", {})
-
-        def of_kind(kind: type[Kind]) -> dict[str, Kind]:
-            return {name: each for name, each in known.items() if isinstance(each, kind)}
-
-        category = of_kind(CategoryDescription).get(dataset.label or "")
-        label, classes = (dataset.label, category.vocabulary_size) if category else (None, 0)
-        backgrounds = {name: color for name in known if (color := background_of(options.get(name, {})))}
-        on_images = of_kind(Pixels), of_kind(BoxesDescription), of_kind(KeypointsDescription)
-        words = of_kind(TextDescription), of_kind(CategoriesDescription)
-        masks = {name: each for name, each in known.items() if isinstance(each, Masked)}
-        numbers = _numbers(dataset, masks, on_images[1], words[1])
-        return cls(label, classes, *on_images, *words, backgrounds, masks, numbers)
-
-    @property
-    def class_masks(self) -> dict[str, MaskDescription]:
-        """The masks with one value a class, unlike those of each object."""
-        return {name: each for name, each in self.masks.items() if isinstance(each, MaskDescription)}
+        label = known.get(dataset.label or "")  # shown if a category
+        classes = label.class_count if label else None
+        self.label, self.classes = (None, 0) if classes is None else (dataset.label, classes)
+        self.images = {name: image for name, each in known.items() if (image := each.as_image)}
+        self.masks: dict[str, Any] = {name: image for name, image in self.images.items() if image.is_mask}
+        self.class_masks = {name: each for name, each in self.masks.items() if not each.is_list}  # of a value a class
+        places = {name: some for name, each in known.items() if (some := each.as_places)}
+        self.boxes = {name: each for name, each in places.items() if each.partners is None}
+        self.keypoints: dict[str, Any] = {name: each for name, each in places.items() if name not in self.boxes}
+        self.texts = [name for name, each in known.items() if each.as_text]
+        lists = {name: each.ids for name, each in known.items() if each.is_list}
+        # Several names a row: if as many as boxes, they name them.
+        self.names = [name for name, ids in lists.items() if ids and ids.are_classes and ids.ignored is None]
+        # The padding's colour of padded images.
+        self.backgrounds = {name: color for name in known if (color := background_of(options.get(name, {})))}
+        # Colours by name: of the values of masks, then from the first free number.
+        named = [each.classes or {} for each in self.class_masks.values()]
+        self.numbers = {name: int(value) for each in named[::-1] for value, name in each.items() if int(value)}
+        words = [*self.boxes]
+        for feature in self.names if self.boxes else ():
+            with suppress(DatasetError):  # hashed
+                words += dataset.vocabulary(feature)
+        free = itertools.filterfalse({*self.numbers.values()}.__contains__, itertools.count(1))
+        self.numbers |= zip([name for name in dict.fromkeys(words) if name not in self.numbers], free, strict=False)
 
     def chosen(self, records: Sequence[Record]) -> list[Record]:
         """Chooses the records to show, sorted by class: as many of each class, within the limit of pixels."""
         if not self.images:
             return list(records[:TABLE_ROWS])
         most = min(MOST_A_CLASS, max(1, MOST_IMAGES // max(1, self.classes))) if self.label else MOST_UNNAMED
-        seen, chosen, pixels = Counter[str](), list[Record](), 0
+        by_class, shown, pixels = defaultdict[str, list[Record]](list), 0, 0
         for record in records:
-            label = self._class_of(record)
-            if seen[label] < most and len(chosen) * len(self.images) < MOST_IMAGES:
+            chosen = by_class[str(record.values[self.label]) if self.label else ""]
+            if len(chosen) < most and shown * len(self.images) < MOST_IMAGES:
                 pixels += sum(image.width * image.height for name in self.images for image in images_of(record, name))
-                if pixels > MOST_PIXELS and chosen:
+                if pixels > MOST_PIXELS and shown:
                     break
-                seen[label] += 1
                 chosen.append(record)
-        return sorted(chosen, key=self._class_of)
-
-    def _class_of(self, record: Record) -> str:
-        return str(record.values[self.label]) if self.label else ""
+                shown += 1
+        return [record for name in sorted(by_class) for record in by_class[name]]
 
     def example(self, record: Record, measured: Mapping[str, _Measured] | None = None) -> ShownRecord:
         """Decodes a record's images to thumbnails with boxes and key points; adds their measures to `measured`."""
@@ -223,8 +213,11 @@ class FeatureRoles:
         for each in self.pictures(record):
             if measured is not None:
                 measured[each.feature].add(each)
-            shown = painting.with_poses(notebook.small(each.shown, side), each.poses)
-            boxes = [_drawn(box, name, color, *shown.size) for box, name, color in each.boxes]
+            shown, boxes = painting.with_poses(notebook.small(each.shown, side), each.poses), list[Drawn]()
+            for box, name, color in each.boxes:
+                left, top = min(box.x_min, box.x_max) * shown.width, min(box.y_min, box.y_max) * shown.height
+                across, down = abs(box.x_max - box.x_min) * shown.width, abs(box.y_max - box.y_min) * shown.height
+                boxes.append(Drawn(round(left, 1), round(top, 1), round(across, 1), round(down, 1), color, name))
             size = f"{each.shown.width}×{each.shown.height}{each.words}"
             if each.words:
                 ranges.setdefault(each.feature, f"black…white{each.words.replace(',', ' ', 1)}")
@@ -235,16 +228,19 @@ class FeatureRoles:
     def pictures(self, record: Record) -> Iterator[Picture]:
         """Decodes a record's images. Raises: DatasetError: one is damaged."""
         for name in self.images:
+            mask, background = self.masks.get(name), self.backgrounds.get(name)
+            on_it = ((each, record.values[of]) for of, each in self.keypoints.items() if each.image == name)
+            poses = [(each, np.array(points, np.float32).reshape(-1, *each.shape)) for each, points in on_it]
             for image in images_of(record, name)[:MOST_IN_ROW]:
-                pixels, mask = image.array(), self.masks.get(name)
                 below = record.values.get(mask.image) if mask else None
-                under = below.array() if below else None
+                pixels, under = image.array(), below.array() if below else None
                 plain = painting.seen(pixels, under, mask)
-                words = painting.range_words(image, pixels)
-                content = painting.content_of(plain, self.backgrounds.get(name))
+                content = painting.content_of(plain, background)
                 plain, shown = plain.crop(content), painting.hatched(plain, content)
-                lying = list(self._named_boxes(record, name)), self._poses(record, name)
-                yield Picture(name, image, pixels, mask, under, plain, shown, *lying, words)
+                boxes = list(self._named_boxes(record, name))
+                ranges = black_and_white(pixels).T.tolist() if image.pixels.planes and not mask else []  # by channel
+                words = "".join(f", {low:,.4g}…{high:,.4g}" for low, high in ranges)
+                yield Picture(name, image, pixels, mask, under, plain, shown, boxes, poses, words)
 
     def label_of(self, record: Record) -> str | None:
         """Returns a record's class in words, if the label is a category."""
@@ -252,11 +248,7 @@ class FeatureRoles:
 
     def words_of(self, record: Record) -> tuple[dict[str, str], dict[str, str]]:
         """Describes a record's texts, and by feature its values that no picture shows."""
-        texts = dict[str, str]()
-        for name in (name for name in self.texts if name in record.values):
-            value = record.values[name]
-            pair = {f"{name}, {of}": text for of, text in zip(FIELDS, getattr(value, "texts", ()), strict=False)}
-            texts |= {of: in_words(text) for of, text in (pair or {name: value}).items()}
+        texts = {name: in_words(record.values[name]) for name in self.texts if name in record.values}
         shown = {*self.images, *self.boxes, *self.keypoints, *self.texts, self.label}
         found = {name: record.values[name] for name in self.images}
         lists = {name: count(len(value), "image") for name, value in found.items() if value and isinstance(value, list)}
@@ -271,32 +263,8 @@ class FeatureRoles:
             boxes, other = record.values[feature], feature if len(self.boxes) > 1 else ""
             named = next((record.values[name] for name in self.names if len(record.values[name]) == len(boxes)), None)
             for box, name in zip(boxes, map(in_words, named or [other] * len(boxes)), strict=True):
-                yield box, name, painting.mask_color(self.numbers.get(name) or color_of(name))
-
-    def _poses(self, record: Record, image: str) -> list[painting.Pose]:
-        """Returns an image's key points, by feature."""
-        on_it = ((each, record.values[name]) for name, each in self.keypoints.items() if each.image == image)
-        return [(each, np.array(points, np.float32).reshape(-1, *each.shape)) for each, points in on_it]
-
-
-def _numbers(
-    dataset: DatasetVersion, masks: Mapping[str, Masked], boxes: Collection[str], names: Collection[str]
-) -> dict[str, int]:
-    """Numbers the names of boxes: by the values of masks, then from the first free number."""
-    classes = [each.classes or {} for each in masks.values() if isinstance(each, MaskDescription)]
-    numbers = {name: int(value) for each in classes[::-1] for value, name in each.items() if int(value)}
-    words = [*boxes]
-    for feature in names if boxes else ():
-        with suppress(DatasetError):  # hashed
-            words += dataset.vocabulary(feature)
-    free = itertools.filterfalse({*numbers.values()}.__contains__, itertools.count(1))
-    return numbers | dict(zip([name for name in dict.fromkeys(words) if name not in numbers], free, strict=False))
-
-
-def _drawn(box: Box, name: str, color: str, width: int, height: int) -> Drawn:
-    left, top = min(box.x_min, box.x_max) * width, min(box.y_min, box.y_max) * height
-    across, down = abs(box.x_max - box.x_min) * width, abs(box.y_max - box.y_min) * height
-    return Drawn(round(left, 1), round(top, 1), round(across, 1), round(down, 1), color, name)
+                hashed = 1 + zlib.crc32(name.encode("utf-8", "surrogateescape")) % 255  # outside of all vocabularies
+                yield box, name, painting.mask_color(self.numbers.get(name, hashed))
 
 
 def images_of(record: Record, feature: str) -> list[StoredImage]:
@@ -310,9 +278,8 @@ def _image_counts(records: Sequence[Record], feature: str, measured: _Measured) 
     channels = []
     for channel in zip(*(zip(*each, strict=True) for each in measured.channels), strict=True):
         means, deviations = np.array(channel).T
-        mean = means.mean()
-        variance = (deviations**2 + means**2).mean() - mean**2
-        channels.append((float(mean), float(np.sqrt(max(0.0, variance)))))
+        variance = (deviations**2 + means**2).mean() - means.mean() ** 2
+        channels.append((float(means.mean()), float(np.sqrt(max(0.0, variance)))))
     return ImageCounts(
         Counter(image.format for image in images),
         _histogram(image.width for image in images),
@@ -354,25 +321,20 @@ def dataset_html(dataset: DatasetVersion) -> str:
     splits = notebook.table(["split", "records"], ((name, f"{count:,}") for name, count in dataset.splits.items()))
     facts = VersionFacts(dataset.folder, dataset.manifest).features.values()
     features = notebook.table(["feature", "kind", "stored"], ((each.name, each.kind, each.stored) for each in facts))
-    return f"<div>{head}{splits}{features}{_records_html(dataset)}</div>"
-
-
-def _records_html(dataset: DatasetVersion) -> str:
-    split = shown_split(dataset.manifest)
+    split, shown = shown_split(dataset.manifest), ""
     try:
-        if split is None:
-            return ""
-        records, roles = list(read_records(dataset, split, limit=notebook.SHOWN)), FeatureRoles.of(dataset)
-        if not roles.images:
-            names = list(dataset.features)
-            rows = ([record.key, *(in_words(record.values[name]) for name in names)] for record in records)
-            return notebook.table(["key", *names], rows)
-        examples = [roles.example(record) for record in records]
+        records = [] if split is None else list(read_records(dataset, split, limit=notebook.SHOWN))
+        roles = FeatureRoles(dataset) if records else None
+        if roles and not roles.images:
+            rows = ([record.key, *map(in_words, record.values.values())] for record in records)
+            shown = notebook.table(["key", *dataset.features], rows)
+        for each in map(roles.example, records) if roles and roles.images else ():
+            title, key = notebook.html_text(each.label or each.key), notebook.html_text(each.key)
+            urls = (image.url for image in each.images)
+            shown += "".join(f'<img src="{url}" title="{title}" alt="{key}" height="96"> ' for url in urls)
     except UserError as error:
-        return f"<p>{notebook.html_text(error)}</p>"
-    titles = ((notebook.html_text(each.label or each.key), notebook.html_text(each.key), each) for each in examples)
-    shown = ((title, key, image.url) for title, key, each in titles for image in each.images)
-    return "".join(f'<img src="{url}" title="{title}" alt="{key}" height="96"> ' for title, key, url in shown)
+        shown = f"<p>{notebook.html_text(error)}</p>"
+    return f"<div>{head}{splits}{features}{shown}</div>"
 
 
 def background_of(options: Mapping[str, Any]) -> Color | None:

@@ -25,7 +25,6 @@ from recordmill.pipeline.dataset.version import DatasetVersion, read_vocabulary
 from recordmill.pipeline.facts.version import VersionFacts, learned_from_rejects, loss_warnings, shown_split
 from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.versions.stores.open_store import open_location
-from recordmill.transforms.contract.kinds.values import CategoryDescription
 from recordmill.transforms.contract.stored import part_name
 
 CARD = "README.md"
@@ -142,23 +141,18 @@ def _header(facts: VersionFacts, about: Json) -> Json:
     sizes = ((name, split.bytes, split.records) for name, split in manifest.splits.items())
     splits = [{"name": name, "num_bytes": bytes_, "num_examples": records} for name, bytes_, records in sizes]
     features = [{"name": "key", "dtype": "string"}, *_features(facts)]
+    license_ = about.get("license") or "unknown"  # the hub spells identifiers in lowercase, and names others
+    is_other = "/" in license_ or " " in license_
+    licenses = {"license": "other", "license_name": license_} if is_other else {"license": license_.lower()}
     return {
         "pretty_name": about.get("title") or manifest.name,
-        **_license(about.get("license")),
+        **licenses,
         "language": list(about.get("languages") or ()),
         "task_categories": list(tasks(manifest)),
         "size_categories": [size],
         "tags": ["recordmill", "tfrecord", *(about.get("tags") or ())],
         "dataset_info": {"features": features, "splits": splits, "dataset_size": manifest.bytes},
     }
-
-
-def _license(license_: str | None) -> Json:
-    """Spells the licence for the hub: a lowercase identifier, or the URL of another one."""
-    if license_ is None:
-        return {"license": "unknown"}
-    is_identifier = "/" not in license_ and " " not in license_
-    return {"license": license_.lower()} if is_identifier else {"license": "other", "license_name": license_}
 
 
 def tasks(manifest: Manifest) -> Iterator[str]:
@@ -177,21 +171,16 @@ def _features(facts: VersionFacts) -> Iterator[Json]:
     for name, feature in facts.features.items():
         for part, stored in feature.parts.items():
             dtype: Any = _DTYPES[stored.dtype]
-            if part == "" and feature.description and feature.description.is_image_file:
+            described = None if part else feature.description
+            if described and described.is_image_file:
                 dtype = "image"
-            if part == "" and isinstance(feature.description, CategoryDescription):
-                dtype = _class_label(facts.folder, name, feature.description)
+            ids = described.ids if described else None
+            if described and ids and ids.file and described.class_count and ids.size <= MOST_NAMES:
+                names = read_vocabulary(facts.folder, described, name)
+                if len(set(names)) == len(names):  # else several ids are unknown names; the hub wants each name once
+                    dtype = {"class_label": {"names": {str(id_): name for id_, name in enumerate(names)}}}
             many = {"sequence": dtype} if stored.shape != () else {"dtype": dtype}
             yield {"name": part_name(name, part), **many}
-
-
-def _class_label(folder: Location, name: str, description: CategoryDescription) -> Any:
-    if description.vocabulary is None or description.vocabulary_size > MOST_NAMES:
-        return "int64"
-    names = read_vocabulary(folder, description, name)
-    if len(set(names)) < len(names):  # several ids of unknown names; the hub wants each name once
-        return "int64"
-    return {"class_label": {"names": {str(id_): name for id_, name in enumerate(names)}}}
 
 
 def _body(facts: VersionFacts, about: Json) -> Iterator[str]:

@@ -21,11 +21,11 @@ from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.dataset.manifest import DatasetError, Json, Manifest
 from recordmill.pipeline.dataset.paths import Location
 from recordmill.pipeline.dataset.profile import describe_lengths
-from recordmill.pipeline.dataset.version import Ids, read_vocabulary
+from recordmill.pipeline.dataset.version import read_vocabulary
 from recordmill.pipeline.rows import rejects_of
 from recordmill.pipeline.safe_text import count
 from recordmill.transforms.contract.image_facts import fact_lines, loss_lines
-from recordmill.transforms.contract.kinds import base, read_description, text, values
+from recordmill.transforms.contract.kinds import base, read_description
 from recordmill.transforms.contract.stored import Stored
 
 
@@ -43,7 +43,7 @@ class FeatureFacts(NamedTuple):
     @property
     def counted(self) -> str:
         """The unit of names' counts: `occurrences` if a record may hold several, else `records`."""
-        return "occurrences" if isinstance(self.description, base.ListDescription) else "records"
+        return "occurrences" if self.description and self.description.is_list else "records"
 
     @property
     def parts(self) -> Mapping[str, Stored]:
@@ -76,18 +76,17 @@ class VersionFacts:
     @cached_property
     def features(self) -> Mapping[str, FeatureFacts]:
         """The features, in order."""
-        return {name: self._feature(name, json) for name, json in self.manifest.features.items()}
-
-    def _feature(self, name: str, json: Json) -> FeatureFacts:
-        description, statistics, lengths = None, self.manifest.statistics.get(name, {}), ""
-        with suppress(DatasetError):
-            description = read_description(json)
-        if isinstance(description, text.TextDescription) and statistics.get("lengths"):
-            limits = {"max_length": description.max_length, "packed": description.packed}
-            lengths = describe_lengths(statistics["lengths"], **limits)
-        learned = tuple(statistics_words(name, description, statistics))
-        stored, is_label = stored_words(description, json), name == self.manifest.label
-        return FeatureFacts(name, str(json.get("kind")), is_label, description, stored, learned, lengths)
+        facts = dict[str, FeatureFacts]()
+        for name, json in self.manifest.features.items():
+            description, statistics, lengths = None, self.manifest.statistics.get(name, {}), ""
+            with suppress(DatasetError):
+                description = read_description(json)
+            if description and (text := description.as_text) and statistics.get("lengths"):
+                lengths = describe_lengths(statistics["lengths"], max_length=text.max_length, packed=text.packed)
+            learned = tuple(_statistics_words(name, description, statistics))
+            stored, is_label = stored_words(description, json), name == self.manifest.label
+            facts[name] = FeatureFacts(name, str(json.get("kind")), is_label, description, stored, learned, lengths)
+        return facts
 
     @cached_property
     def classes(self) -> ClassCounts | None:
@@ -142,34 +141,15 @@ def stored_words(description: base.Description | None, json: Json) -> str:
     return f"{stored} {base.sides_words(shape)}".strip() if isinstance(shape, list) else stored
 
 
-def statistics_words(name: str, description: base.Description | None, statistics: Json) -> Iterator[str]:
+def _statistics_words(name: str, description: base.Description | None, statistics: Json) -> Iterator[str]:
     """Describes a feature's values, in pieces."""
-    yield from _vocabulary(name, description, statistics)
-    if "mean" in statistics:
-        yield f"mean {_numbers(statistics['mean'])}"
-        yield f"variance {_numbers(statistics['variance'])}"
-    if "minimum" in statistics:
-        yield f"{_numbers(statistics['minimum'])} to {_numbers(statistics['maximum'])}"
-    if "median" in statistics:
-        yield f"median {_numbers(statistics['median'])}"
-    if isinstance(description, values.Scaled) and description.boundaries is not None:
-        buckets = [_numbers(boundary) for boundary in description.boundaries]
-        if len(buckets) > SHOWN_BOUNDARIES + 1:
-            buckets[SHOWN_BOUNDARIES:-1] = ["…"]
-        yield f"buckets from {' '.join(buckets)}"
-    if statistics.get("relative_error"):
-        yield f"quantiles within {statistics['relative_error']:.2g}"
-    yield from fact_lines(statistics)
-
-
-def _vocabulary(name: str, description: base.Description | None, statistics: Json) -> Iterator[str]:
-    ids = description if isinstance(description, Ids) else None
-    if ids is not None and ids.hash_buckets is not None:
-        yield f"{ids.hash_buckets:,} hash buckets"
+    ids = description.ids if description else None
+    if ids and ids.hashes is not None:
+        yield f"{ids.hashes:,} hash buckets"
     elif "words" not in statistics:
-        if ids is not None and ids.vocabulary is not None:  # a tokenizer's model, or another feature's vocabulary
-            yield f"{ids.vocabulary_size:,} ids"
-            file = PurePosixPath(ids.vocabulary).name
+        if ids and ids.file is not None:  # a tokenizer's model, or another feature's vocabulary
+            yield f"{ids.size:,} ids"
+            file = PurePosixPath(ids.file).name
             if file != vocabulary_name(name):
                 yield f"shared with {file.removesuffix(vocabulary_name(''))}"
     elif statistics.get("known_tokens") is None:
@@ -180,6 +160,21 @@ def _vocabulary(name: str, description: base.Description | None, statistics: Jso
         yield f"{statistics['words']:,} of {statistics['distinct']:,} distinct"
         if statistics["known_tokens"] < statistics["tokens"]:
             yield f"{statistics['known_tokens'] / statistics['tokens']:.1%} of {statistics['tokens']:,} known"
+    if "mean" in statistics:
+        yield f"mean {_numbers(statistics['mean'])}"
+        yield f"variance {_numbers(statistics['variance'])}"
+    if "minimum" in statistics:
+        yield f"{_numbers(statistics['minimum'])} to {_numbers(statistics['maximum'])}"
+    if "median" in statistics:
+        yield f"median {_numbers(statistics['median'])}"
+    if (boundaries := getattr(description, "boundaries", None)) is not None:
+        buckets = [_numbers(boundary) for boundary in boundaries]
+        if len(buckets) > SHOWN_BOUNDARIES + 1:
+            buckets[SHOWN_BOUNDARIES:-1] = ["…"]
+        yield f"buckets from {' '.join(buckets)}"
+    if statistics.get("relative_error"):
+        yield f"quantiles within {statistics['relative_error']:.2g}"
+    yield from fact_lines(statistics)
 
 
 def _numbers(value: float | Sequence[float]) -> str:

@@ -8,10 +8,10 @@ cats/4.jpg cat JPEG, 224x224, 9,816 bytes
 Records are in the order of their keys' hashes: a split's first ones are a random sample of it, or of its first span.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +25,7 @@ from recordmill.pipeline.reader.records import Numbers
 from recordmill.pipeline.rows import find_records, open_records, runs
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.stored import KEY, RowError, Stored
-
-Data: TypeAlias = bytes | memoryview
+from recordmill.transforms.contract.stored import KEY, RowError
 
 TOGETHER = 64  # records read at once: from an object store in one request
 
@@ -87,25 +85,24 @@ def read_records(
     if span is not None and span not in dataset.manifest.spans:
         near = did_you_mean(span, dataset.manifest.spans)
         raise DatasetError(f"unknown span '{span}'{near}; {dataset.name} has: {listed(dataset.manifest.spans)}")
-    decoder, class_id = Decoder(dataset, features), None if label is None else _class_id(dataset, label)
-    parts = _parts(dataset, split, span, key, positions)
-    return islice((record for part in parts for record in _read(dataset, part, decoder, class_id)), limit)
-
-
-Positions: TypeAlias = Sequence[int] | None
-
-
-def _parts(
-    dataset: DatasetVersion, split: str | None, span: str | None, key: str | bytes | None, positions: Positions
-) -> Iterable[_Part]:
+    decoder, class_id = Decoder(dataset, features), None
+    if label is not None:
+        if dataset.label is None:
+            raise DatasetError(f"{dataset.name} has no label, so its records have no class")
+        names = dataset.classes
+        if label not in names:
+            raise DatasetError(f"unknown class '{label}'{did_you_mean(label, names)}; known: {listed(names)}")
+        class_id = names.index(label)
     if key is not None:
-        return _of_key(dataset, split, span, key)
-    if positions is None:
+        parts = _of_key(dataset, split, span, key)
+    elif positions is None:
         every = _shards(dataset.manifest, split, span)
-        return (_Part(name, shard, first, np.arange(shard.records)) for name, shard, first in every)
-    if split is None:
+        parts = (_Part(name, shard, first, np.arange(shard.records)) for name, shard, first in every)
+    elif split is None:
         raise DatasetError("positions need a split: name it")
-    return _at(dataset.manifest, split, positions)
+    else:
+        parts = _at(dataset.manifest, split, positions)
+    return islice((record for part in parts for record in _read(dataset, part, decoder, class_id)), limit)
 
 
 def _shards(manifest: Manifest, split: str | None, span: str | None) -> Iterator[tuple[str, Shard, int]]:
@@ -136,13 +133,18 @@ def _of_key(dataset: DatasetVersion, split: str | None, span: str | None, key: s
 def _read(dataset: DatasetVersion, part: _Part, decoder: Decoder, class_id: int | None) -> Iterator[Record]:
     """Reads, filters and decodes a few records at a time."""
     stored = parts_to_parse(dataset.manifest, decoder.descriptions)
+    if class_id is not None:  # a list of ids, since a record may have one or several
+        described = {str(dataset.label): dataset.features[str(dataset.label)]}
+        label = replace(read_descriptions(described)[str(dataset.label)].parts()[""], shape=None)
     with open_records(str(dataset.folder), part.shard, np.arange(0, part.shard.records, TOGETHER)) as records:
         for start in range(0, len(part.numbers), TOGETHER):
             numbers = part.numbers[start : start + TOGETHER]
             try:
                 data = records.read(numbers)
                 if class_id is not None:
-                    of_class = _of_class(data, _label_part(dataset), class_id)
+                    ids: Any = parse(data, {"label": label})["label"]
+                    of_row = np.repeat(np.arange(len(data)), ids.lengths())
+                    of_class = np.unique(of_row[ids.values == class_id]).tolist()
                     numbers, data = numbers[of_class], [data[row] for row in of_class]
                 columns = parse(data, stored)
                 keys: Any = columns.get(KEY) or records.keys(numbers)
@@ -153,27 +155,6 @@ def _read(dataset: DatasetVersion, part: _Part, decoder: Decoder, class_id: int 
             except RowError as error:
                 where = f"{shown_paths(part.shard)[0]}, record {numbers[error.row]:,}"
                 raise DatasetError(f"{where}: {error.message}: run `recordmill verify`") from None
-
-
-def _label_part(dataset: DatasetVersion) -> Stored:
-    """Returns the label as a list of ids, since a record may have one or several."""
-    label = str(dataset.label)
-    return replace(read_descriptions({label: dataset.features[label]})[label].parts()[""], shape=None)
-
-
-def _of_class(data: Sequence[Data], label: Stored, class_id: int) -> list[int]:
-    column: Any = parse(data, {"label": label})["label"]
-    of_row = np.repeat(np.arange(len(data)), column.lengths())
-    return np.unique(of_row[column.values == class_id]).tolist()
-
-
-def _class_id(dataset: DatasetVersion, label: str) -> int:
-    if dataset.label is None:
-        raise DatasetError(f"{dataset.name} has no label, so its records have no class")
-    names = dataset.classes
-    if label not in names:
-        raise DatasetError(f"unknown class '{label}'{did_you_mean(label, names)}; known: {listed(names)}")
-    return names.index(label)
 
 
 def lines_of(record: Record) -> Iterator[str]:

@@ -14,9 +14,8 @@ import io
 import json
 import math
 import warnings
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -27,14 +26,14 @@ import numpy.typing as npt
 from PIL import Image, ImageOps
 
 from recordmill.pipeline.dataset.paths import ADVICE, locate, open_file
-from recordmill.pipeline.dataset.version import DatasetVersion, Ids
+from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError
 from recordmill.transforms.contract.color_profile import foreign_profile
 from recordmill.transforms.contract.image_header import ImageError, check_header, check_tile, read_header
 from recordmill.transforms.contract.image_parts import RAW
 from recordmill.transforms.contract.image_rules import is_transposed
 from recordmill.transforms.contract.kinds import read_descriptions
-from recordmill.transforms.contract.kinds.base import Decoding, Description
+from recordmill.transforms.contract.kinds.base import Decoding
 from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.kinds.places import Box, Keypoint
 from recordmill.transforms.contract.kinds.text import DecodedText
@@ -63,8 +62,12 @@ class Decoder:
         self.descriptions = read_descriptions(wanted)
         statistics = dataset.manifest.statistics
         self._decoding = {
-            name: Decoding(_vocabulary(dataset, name, description), statistics.get(name, {}), StoredImage)
-            for name, description in self.descriptions.items()
+            name: Decoding(
+                dataset.vocabulary(name) if each.ids and each.ids.has_words else None,
+                statistics.get(name, {}),
+                StoredImage,
+            )
+            for name, each in self.descriptions.items()
         }
 
     def decode(self, columns: Mapping[str, Column], row: int) -> dict[str, Value]:
@@ -78,13 +81,6 @@ class Decoder:
                 what = f"a record holds a value of '{name}' that is not as dataset.json describes it"
                 raise DatasetError(f"{what} ({description.words()}): {ADVICE}") from None
         return values
-
-
-def _vocabulary(dataset: DatasetVersion, name: str, description: Description) -> list[str] | None:
-    if not isinstance(description, Ids) or description.hash_buckets is not None:
-        return None
-    has_words = description.vocabulary is not None or getattr(description, "tokenizer", "") == "bytes"
-    return dataset.vocabulary(name) if has_words else None
 
 
 def _cell(column: Column, row: int) -> Any:
@@ -103,25 +99,16 @@ def shown(value: Value) -> str:
         case tuple():
             return f"({' '.join(map(shown, value))})"
         case list():
-            return _list(value)
+            flat = value[:MOST]
+            separator = " | " if any(isinstance(each, DecodedText) for each in flat) else ", "
+            rest = f", … ({len(value):,} values)" if len(value) > MOST else ""
+            return _cut(separator.join(map(shown, flat)), len(rest)) + rest if value else "none"
         case bytes():
-            return _cut(_bytes(value))
+            with suppress(UnicodeDecodeError):
+                return _cut(json.dumps(value.decode(), ensure_ascii=False)[1:-1])
+            return f"{len(value):,} bytes: {value[:16].hex(' ')}{' …' if len(value) > 16 else ''}"
         case _:
             return _cut(json.dumps(str(value), ensure_ascii=False)[1:-1])
-
-
-def _list(values: list[Value]) -> str:
-    flat = values[:MOST]
-    separator = " | " if any(isinstance(value, DecodedText) for value in flat) else ", "
-    rest = f", … ({len(values):,} values)" if len(values) > MOST else ""
-    return _cut(separator.join(map(shown, flat)), len(rest)) + rest if values else "none"
-
-
-def _bytes(value: bytes) -> str:
-    try:
-        return json.dumps(value.decode(), ensure_ascii=False)[1:-1]
-    except UnicodeDecodeError:
-        return f"{len(value):,} bytes: {value[:16].hex(' ')}{' …' if len(value) > 16 else ''}"
 
 
 def _cut(text: str, spare: int = 0) -> str:
@@ -140,7 +127,9 @@ def to_json(value: Value) -> Any:
         case float():
             return value if math.isfinite(value) else json.dumps(value)
         case bytes():
-            return _text_of(value)
+            with suppress(UnicodeDecodeError):
+                return value.decode()
+            return {"base64": base64.b64encode(value).decode()}
         case DecodedText():
             return list(value.ids) if value.text is None else value.text
         case StoredImage():
@@ -152,13 +141,6 @@ def to_json(value: Value) -> Any:
             return [to_json(each) for each in value]
         case _:
             return value
-
-
-def _text_of(value: bytes) -> str | dict[str, str]:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(value).decode()}
 
 
 @dataclass(frozen=True, repr=False)
@@ -231,26 +213,12 @@ def as_image(pixels: npt.NDArray[Any]) -> Image.Image:
     return Image.fromarray(shown[..., 0] if shown.shape[-1] == 1 else np.ascontiguousarray(shown))
 
 
-BOXED_SIDE = 256  # pixels of an image with boxes drawn
 COLORS = ("#ff453a", "#30d158", "#0a84ff", "#ffd60a", "#bf5af2", "#64d2ff", "#ff9f0a", "#a2845e")
-
-
-def color_of(name: object) -> int:
-    """Returns the number, from 1, of the colour of a name outside a dataset's vocabularies."""
-    return 1 + zlib.crc32(str(name).encode("utf-8", "surrogateescape")) % 255
 
 
 MOST_PIXELS = 64_000_000
 MOST_FILE_BYTES = 64 << 20  # 64 MiB
 TRANSPARENT = "#d0d7de"
-
-
-@contextmanager
-def quietly() -> Iterator[None]:
-    """Hides Pillow's warnings about invisible metadata."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
 
 
 def raw_image(sources: Path, path: str) -> Image.Image | None:
@@ -262,7 +230,8 @@ def raw_image(sources: Path, path: str) -> Image.Image | None:
         with open_file(locate(str(sources), path)) as file:
             data = file.read(MOST_FILE_BYTES + 1)
         header = check_header(data, MOST_PIXELS)
-        with quietly(), Image.open(io.BytesIO(data), formats=[header.format]) as image:
+        ignored = warnings.catch_warnings(action="ignore")  # Pillow's, about invisible metadata
+        with ignored, Image.open(io.BytesIO(data), formats=[header.format]) as image:
             check_tile(getattr(image, "tag_v2", {}), MOST_PIXELS)
             image.load()
             image.info.pop(RAW, None)

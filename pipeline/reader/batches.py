@@ -155,7 +155,7 @@ class SplitSource(BatchSource):
         together = max(1, min(MOST_TOGETHER, BYTES_TOGETHER // max(1, of_batch)))
         images = images_of(request.features)
         self.steps_together = 1 if images else together
-        self.decodes = any(request.features[name].is_image_file for name in images)
+        self.decodes = any(image.is_image_file for image in images.values())
         self.element_spec = element_spec(request)
         self._labels: Any = None
 

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from recordmill.pipeline.dataset.version import Ids, read_vocabulary
+from recordmill.pipeline.dataset.version import read_vocabulary
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.batches import Batch, Batches, BatchSource, SplitSource, structured
 from recordmill.pipeline.reader.input import Input
@@ -248,8 +248,7 @@ def _check_meaning(folders: Sequence[Any], sources: Sequence[SplitSource]) -> No
 def _meaning(folder: Any, request: Request, name: str) -> dict[str, Any]:
     """Returns what decides the meaning of a feature's values, as they are read."""
     description, pack = request.features[name], request.packing
-    has_words = isinstance(description, Ids) and description.hash_buckets is None
-    words = read_vocabulary(folder, description, name) if has_words else None
+    words = read_vocabulary(folder, description, name) if description.ids and description.ids.has_words else None
     meaning = description.meaning(request.statistics[name], words)
     if request.given.dtype in ("uint8", "uint16"):  # pixels as stored
         meaning = {field: value for field, value in meaning.items() if field not in ("offset", "scale")}

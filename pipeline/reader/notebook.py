@@ -15,10 +15,9 @@ import numpy as np
 from PIL import Image
 
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.reader.request import Request
+from recordmill.pipeline.reader.request import Request, images_of
 from recordmill.pipeline.reader.rows import Rows
 from recordmill.pipeline.safe_text import printable
-from recordmill.transforms.contract.kinds.image import ImageDescription
 from recordmill.transforms.numpy.pixels import for_people
 
 SHOWN = 8  # records
@@ -50,14 +49,11 @@ def _arrays(spec: Any, name: str = "") -> Iterator[Sequence[str]]:
 
 def _input_images(request: Request) -> Iterator[str]:
     """Yields the first rows' images; none if the order needs all labels."""
-    shown = [name for name, each in request.features.items() if isinstance(each, ImageDescription)]
+    shown = {name: image for name, image in images_of(request.features).items() if not request.features[name].is_list}
     if not shown or request.given.balance or not request.steps.records:
         return
-    features = {
-        name: replace(each, channel_order="rgb", dtype=each.pixel) if isinstance(each, ImageDescription) else each
-        for name, each in request.features.items()
-    }
-    rows = Rows(replace(request, features=features, given=replace(request.given, dtype=None)))
+    plain: dict[str, Any] = {name: replace(each, channel_order="rgb", dtype=each.pixel) for name, each in shown.items()}
+    rows = Rows(replace(request, features=request.features | plain, given=replace(request.given, dtype=None)))
     try:
         chosen = rows.choose(0, np.arange(min(SHOWN, request.steps.records)))
         [(values, _)] = rows.read([chosen])

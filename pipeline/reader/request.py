@@ -18,8 +18,9 @@ from recordmill.pipeline.reader.packed import check_lists, chosen_pack, default_
 from recordmill.pipeline.reader.records import ShardFile
 from recordmill.pipeline.reader.steps import Steps
 from recordmill.pipeline.safe_text import cut
-from recordmill.transforms.contract.kinds import image, places, read_descriptions, text, values
+from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
+from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.stored import IMAGES, Stored
 from recordmill.transforms.numpy.augment import chain
 from recordmill.transforms.numpy.augment.base import Augmentation
@@ -157,46 +158,40 @@ def _features(manifest: Manifest, given: ReadOptions, label: str | None, pack: P
 
 def _check_forms(given: ReadOptions, features: Mapping[str, Description], manifest: Manifest) -> None:
     """Checks that options for texts and images find such features."""
-    has_texts = any(isinstance(description, text.TextDescription) for description in features.values())
-    if given.text != "padded" and not has_texts:
+    texts = {name: text for name, description in features.items() if (text := description.as_text)}
+    if given.text != "padded" and not texts:
         raise DatasetError(f"text='{given.text}' needs a text, and none is read: leave it out")
-    several = [name for name, description in features.items() if isinstance(description, text.TextsDescription)]
+    several = [name for name, text in texts.items() if text.several]
     if given.captions != "all" and not several:
         raise DatasetError(f"captions='{given.captions}' needs several texts per row, and none are read: leave it out")
     if given.captions == "all" and given.text == "packed" and several:
         raise DatasetError(f"text='packed' takes one text a row, '{several[0]}' has more: captions='first' or 'random'")
     if given.dtype is not None and not images_of(features):
         raise DatasetError(f"dtype='{given.dtype}' needs an image, and none is read: leave it out")
-    for name in images_of(features):
-        pixel = getattr(features[name], "pixel", "")
-        is_cast = not isinstance(features[name], image.Masked)
-        if is_cast and given.dtype in ("uint8", "uint16") and given.dtype != pixel:
-            raise DatasetError(f"dtype='{given.dtype}' takes stored pixels, and '{name}' has {pixel}: leave dtype out")
+    for name, image in images_of(features).items():
+        if not image.is_mask and given.dtype in ("uint8", "uint16") and given.dtype != image.pixel:
+            what = f"takes stored pixels, and '{name}' has {image.pixel}"
+            raise DatasetError(f"dtype='{given.dtype}' {what}: leave dtype out")
     stored = [name for name, description in manifest.features.items() if description.get("kind") in IMAGES]
     if given.text == "bucketed" and stored:
         raise DatasetError(f"text='bucketed' goes by record size, here the images '{stored[0]}': take text='padded'")
-    if given.text == "packed":
-        _check_packed(given, features)
-
-
-def images_of(features: Mapping[str, Description]) -> list[str]:
-    """Returns the names of the images."""
-    return [name for name, description in features.items() if isinstance(description, image.Pixels)]
-
-
-def _check_packed(given: ReadOptions, features: Mapping[str, Description]) -> None:
+    if given.text != "packed":
+        return
     if len(features) > 1:
         joins = f"text='packed' joins several rows, and reads one text alone, not {', '.join(features)}"
         raise DatasetError(f"{joins}: name the text in features, with label=None")
-    [(name, description)] = features.items()
-    if not isinstance(description, text.TextDescription):  # another kind is refused before
-        return
-    if description.packed:
+    [(name, text)] = texts.items()
+    if text.packed:
         raise DatasetError(f"'{name}' was packed by its build: leave text='packed' out")
-    if given.length_of(description.max_length) is None:
+    if given.length_of(text.max_length) is None:
         raise DatasetError(f"text='packed' needs text_length, the ids in a row of '{name}'")
     if given.pad:
         raise DatasetError("text='packed' gives rows of several records, without weights: pad=False")
+
+
+def images_of(features: Mapping[str, Description]) -> dict[str, Pixels]:
+    """Returns the images, masks included, by feature."""
+    return {name: image for name, description in features.items() if (image := description.as_image)}
 
 
 def _augmentations(given: Any, features: Mapping[str, Description], label: str | None) -> dict[str, Any]:
@@ -205,7 +200,7 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
     if given and not images:
         raise DatasetError("augment needs an image, and none is read: leave it out")
     mixtures: list[BatchAugmentation] = []
-    of_image = {name: each.image for name, each in features.items() if isinstance(each, image.Masked)}
+    of_image = {name: str(each.lies_on) for name, each in features.items() if name in images and each.lies_on}
     masks = frozenset(of_image)
     if isinstance(given, Mapping):
         given = {**{name: given[image] for name, image in of_image.items() if image in given}, **given}
@@ -221,23 +216,20 @@ def _augmentations(given: Any, features: Mapping[str, Description], label: str |
     try:
         augment = {name: chain.check(changes) for name, changes in by_feature.items() if changes}
         for name, changes in augment.items():
-            if name not in masks and getattr(features[name], "planes", False):
+            if name not in masks and images[name].planes:
                 chain.check_deep(changes)
     except ValueError as error:
         raise DatasetError(str(error)) from None
     for name, changes in augment.items():
-        has_places = any(
-            isinstance(each, places.PlacesDescription) and each.image == name for each in features.values()
-        )
+        has_places = any(each.as_places and each.lies_on == name for each in features.values())
         if has_places and any(isinstance(change, chain.Views) for change in changes):
             raise DatasetError(chain.NO_POINTS)
     for mixture in mixtures:
         if of_image and mixture.images is None:
             raise DatasetError(f"{mixture} would mix the masks {', '.join(of_image)}: name the features, images=(…)")
-    target = features.get(label or "")
-    classes = target.vocabulary_size if isinstance(target, values.CategoryDescription) else None
+    classes = target.class_count if (target := features.get(label or "")) else None
     # By default a mixture mixes four dimensions or more, as key points also have.
-    mixed = tuple(images) if any(isinstance(each, places.KeypointsDescription) for each in features.values()) else None
+    mixed = tuple(images) if any(each.as_places and each.as_places.partners for each in features.values()) else None
     known = tuple(replace(mix, num_classes=mix.num_classes or classes, images=mix.images or mixed) for mix in mixtures)
     return {"augment": augment, "masks": masks, "mixtures": known}
 
@@ -274,6 +266,6 @@ def _check_batches(request: Request) -> None:
         raise DatasetError(f"{less}: take a smaller batch_size, or drop_remainder=False")
     if given.balance:
         label = request.features[request.label] if request.label else None
-        if not isinstance(label, values.CategoryDescription):
+        if label is None or label.class_count is None:
             kind = "nothing" if label is None else label.kind
             raise DatasetError(f"balance=True needs a category as label, got {kind}: leave it out, or name a category")

@@ -20,7 +20,7 @@ from recordmill.pipeline.dataset.file_names import shown_paths
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest, Shard, index_bytes
 from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.placement import Layout, hash_keys, shard_of
-from recordmill.pipeline.dataset.version import Ids, parts_to_parse
+from recordmill.pipeline.dataset.version import parts_to_parse
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.frame_walk import FrameBatch, FrameWalk, Offsets, ReportDamage
 from recordmill.pipeline.reader.local_shards import ShardFile, kept_numbers
@@ -31,7 +31,7 @@ from recordmill.pipeline.verify import files as checks
 from recordmill.pipeline.verify.report import Findings, Verification, shown
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.text import WINDOW_PARTS, TextDescription
+from recordmill.transforms.contract.kinds.text import WINDOW_PARTS
 from recordmill.transforms.contract.stored import KEY, Column, Ragged, RowError, part_name
 
 MANY_BYTES = 256 << 20  # 256 MiB of shards take a second or more, as long as processes take to start
@@ -232,17 +232,15 @@ class RecordChecks:
         described = read_descriptions(manifest.features)
         self._features, self._is_adopted = parts_to_parse(manifest, described), bool(manifest.adopted)
         self._names = sorted(name.encode() for name in self._features)
-        self._ids = {
-            name: description.vocabulary_size
-            for name, description in described.items()
-            if isinstance(description, Ids) and self._features[name].dtype == "int64"
-        }
+        tables = {name: each.ids for name, each in described.items() if self._features[name].dtype == "int64"}
+        self._ids = {name: ids.size for name, ids in tables.items() if ids and ids.ignored is None}
         self._others = {name: each for name, each in described.items() if type(each).fault is not Description.fault}
-        self._packed = any(isinstance(text, TextDescription) and text.packed for text in described.values())
+        texts = {name: text for name, each in described.items() if (text := each.as_text)}
+        self._packed = any(text.packed for text in texts.values())
         self._layout = split_layout(manifest)
         self._window: tuple[str, str, int] | None = None
-        for name, text in described.items():
-            if isinstance(text, TextDescription) and text.window:
+        for name, text in texts.items():
+            if text.window:
                 number, start = (part_name(name, part) for part in WINDOW_PARTS)
                 self._window = number, start, text.window.stride
         self._last = (-1, b"", 0)

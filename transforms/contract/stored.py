@@ -137,10 +137,17 @@ class FinishOptions:
 
     def __post_init__(self) -> None:
         for each in fields(self):
-            if isinstance(getattr(self, each.name), np.generic):  # a reader's state is JSON
-                object.__setattr__(self, each.name, getattr(self, each.name).item())
-            if not isinstance(each.type, str):
-                _check_type(each.name, getattr(self, each.name), get_args(each.type) or (each.type,))
+            value = getattr(self, each.name)
+            if isinstance(value, np.generic):  # a reader's state is JSON
+                value = value.item()
+                object.__setattr__(self, each.name, value)
+            if isinstance(each.type, str):
+                continue
+            annotated = get_args(each.type) or (each.type,)
+            types = tuple(get_origin(one) or one for one in annotated)
+            if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+                known = " or ".join(TYPES.get(one, "a list of names") for one in annotated)
+                raise DatasetError(f"{each.name} is {known}, got {cut(repr(value))}")
         for name, choices in self.CHOICES.items():
             if (value := getattr(self, name)) not in (None, *choices):
                 raise DatasetError(f"{name} is one of {', '.join(choices)}, got {value!r}")
@@ -153,13 +160,6 @@ class FinishOptions:
         if self.text_length is None:
             return max_length
         return self.text_length if isinstance(self.text_length, int) else None
-
-
-def _check_type(name: str, value: object, annotated: Sequence[Any]) -> None:
-    types = tuple(get_origin(each) or each for each in annotated)
-    if not isinstance(value, types) or isinstance(value, bool) and bool not in types:
-        known = " or ".join(TYPES.get(each, "a list of names") for each in types)
-        raise DatasetError(f"{name} is {known}, got {cut(repr(value))}")
 
 
 SERVED = FinishOptions()  # the serving model's options

@@ -19,8 +19,8 @@ import numpy as np
 
 from recordmill.transforms.contract.kinds.array import ArrayDescription
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription, Pixels
-from recordmill.transforms.contract.kinds.places import KeypointsDescription, PlacesDescription
+from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
+from recordmill.transforms.contract.kinds.places import PlacesDescription
 from recordmill.transforms.contract.kinds.text import TextDescription, TokenLabelsDescription
 from recordmill.transforms.contract.kinds.values import CategoriesDescription, OwnDescription, RawDescription
 from recordmill.transforms.contract.stored import KEY, Column, FinishOptions, Ragged, RowError, part_name
@@ -64,7 +64,7 @@ def finish(
     empty = np.empty if memory is None else memory.empty
     batch = Batch(features, columns, options, augment or {}, empty, shares)
     # Images come first: they move what lies on them.
-    order = sorted(features, key=lambda name: not isinstance(features[name], Pixels))
+    order = sorted(features, key=lambda name: features[name].as_image is None)
     ready = {name: KINDS[features[name].kind](batch, name, features[name]) for name in order}
     named = {part_name(name, part): value for name in features for part, value in ready[name].items()}
     return {**named, KEY: strings(columns[KEY])} if KEY in columns else named
@@ -84,7 +84,7 @@ class Batch:
     @cached_property
     def places(self) -> dict[str, Ragged]:
         """The writable objects of each feature of boxes or key points."""
-        places = {name: each for name, each in self.features.items() if isinstance(each, PlacesDescription)}
+        places = {name: some for name, each in self.features.items() if (some := each.as_places)}
         return {name: _objects(name, each, self.columns[name]) for name, each in places.items()}
 
     def stored(self, name: str, description: Description) -> dict[str, Any]:
@@ -93,11 +93,8 @@ class Batch:
 
     def images(self, name: str, description: ReadImages) -> ImageReader:
         """Returns the reader of a feature's images."""
-        lying = [
-            _lying(each, self.places[feature])
-            for feature, each in self.features.items()
-            if isinstance(each, PlacesDescription) and each.image == name
-        ]
+        on_it = {of: some for of, each in self.features.items() if each.lies_on == name and (some := each.as_places)}
+        lying = [_lying(each, self.places[of]) for of, each in on_it.items()]
         dtype = None if description.is_mask else self.options.dtype
         return ImageReader(name, description, dtype, self.augment.get(name), lying, self.empty)
 
@@ -105,7 +102,7 @@ class Batch:
 def _lying(description: PlacesDescription, rows: Ragged) -> Callable[[int], Lying]:
     """Returns a function from a row to its objects, to be moved in place."""
     moved: Callable[[Array], Lying] = MovedBoxes
-    if isinstance(description, KeypointsDescription):
+    if description.partners is not None:
         moved = partial(MovedKeypoints, partners=description.partners)
     return lambda row: moved(rows.row(row))
 

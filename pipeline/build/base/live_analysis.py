@@ -42,7 +42,6 @@ from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_location
 from recordmill.transforms.contract.image_facts import COUNTS
 from recordmill.transforms.contract.kinds import read_description
-from recordmill.transforms.contract.kinds.values import CategoriesDescription, CategoryDescription
 
 GRAPH_PACKAGES = ("recordmill", "tensorflow", "tensorflow-text", "tensorflow-transform")
 """The packages that make the graph; other packages change records only."""
@@ -244,12 +243,12 @@ def names_to_keep(spec: Spec, folder: Location, manifest: Manifest) -> Names:
     """Returns the class names of a version that keep their ids, by feature. Raises: DatasetError: one is damaged."""
     kept = {}
     for name in (name for name, feature in spec.features.items() if feature.keeps_ids and name in manifest.features):
-        description = read_description(manifest.features[name])
-        if isinstance(description, CategoryDescription | CategoriesDescription) and description.vocabulary:
-            words = read_words(folder, description.vocabulary)
-            written = manifest.files.get(description.vocabulary, {}).get("sha256")
+        ids = read_description(manifest.features[name]).ids
+        if ids and ids.are_classes and ids.file:
+            words = read_words(folder, ids.file)
+            written = manifest.files.get(ids.file, {}).get("sha256")
             if written not in (None, hashlib.sha256("".join(f"{word}\n" for word in words).encode()).hexdigest()):
-                raise DatasetError(f"{folder / description.vocabulary} was changed")
+                raise DatasetError(f"{folder / ids.file} was changed")
             kept[name] = without_blank(words)
     return {name: words for name, words in kept.items() if words}
 

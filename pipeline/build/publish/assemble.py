@@ -29,7 +29,6 @@ from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.build_folders import entries
 from recordmill.pipeline.versions.files import KeptFiles, inventory
 from recordmill.pipeline.versions.forgotten import FORGOTTEN
-from recordmill.transforms.contract.kinds.values import CategoriesDescription, CategoryDescription
 
 REJECTS_FILE = "rejects/rejected-00000-of-00001.jsonl"
 SERVING_FOLDER = "serving"
@@ -66,10 +65,9 @@ def assemble(
         known |= {pack.file: {"bytes": pack.bytes, "sha256": pack.sha256} for pack in shard.packs}
     kept, entries_of_kept = _take_over(results, output, version, on_note)
     shards, known = shards | kept, known | entries_of_kept
+    tables = {name: ids for name, description in described.items() if (ids := description.ids) and ids.are_classes}
     words = {
-        name: list(description.shown or read_words(Path(results.export), description.vocabulary))
-        for name, description in described.items()
-        if isinstance(description, CategoryDescription | CategoriesDescription) and description.vocabulary
+        name: list(ids.words or read_words(Path(results.export), ids.file)) for name, ids in tables.items() if ids.file
     }
     for name in GRAPH_FOLDERS:
         shutil.copytree(os.path.join(results.export, name), assembled / name)

@@ -17,7 +17,7 @@ from recordmill.pipeline.build.results.results import Results
 from recordmill.pipeline.dataset.file_names import vocabulary_name
 from recordmill.pipeline.spec.features.token_labels import TokenLabels
 from recordmill.transforms.contract.kinds.base import UNKNOWN, Description, Stored, tfds_stored
-from recordmill.transforms.contract.kinds.values import CategoryDescription, OwnDescription
+from recordmill.transforms.contract.kinds.values import OwnDescription
 from recordmill.transforms.contract.stored import part_name, stored_features
 from recordmill.transforms.tensorflow.features import parse_spec, part_spec
 from recordmill.transforms.tensorflow.kind import DTYPES
@@ -73,8 +73,8 @@ def tfds_files(
     }
     yield "features.json", (json.dumps(described, indent=2) + "\n").encode()
     for feature, description in features.items():
-        if "classLabel" in description.tfds() and isinstance(description, CategoryDescription):
-            names = [UNKNOWN] * (description.first_id or 0) + [*vocabularies[feature]]
+        if "classLabel" in description.tfds() and description.ids:
+            names = [UNKNOWN] * description.ids.first + [*vocabularies[feature]]
             yield f"{feature}.labels.txt", ("\n".join(names) + "\n").encode()
 
 
@@ -83,9 +83,10 @@ def tft_files(results: Results, features: Mapping[str, Description]) -> Iterator
     made = tft.TFTransformOutput(results.export)
     domains, parsed = made.transformed_domains(), parse_spec(features)
     for name, description in features.items():
-        ids = getattr(description, "buckets", None) or getattr(description, "vocabulary_size", None)
+        ids = description.ids.size if description.ids and description.ids.ignored is None else None
+        sizes = {"": getattr(description, "buckets", ids), "missing": 2}
         for part, stored in description.parts().items():
-            if stored.dtype == "int64" and (count := {"": ids, "missing": 2}.get(part)):
+            if stored.dtype == "int64" and (count := sizes.get(part)):
                 domains[part_name(name, part)] = schema_pb2.IntDomain(min=0, max=count - 1, is_categorical=True)
     schema = schema_from_feature_spec(parsed, domains)
     schema.annotation.CopyFrom(made.transformed_metadata.schema.annotation)
@@ -93,7 +94,7 @@ def tft_files(results: Results, features: Mapping[str, Description]) -> Iterator
     raw = {name: part_spec(Stored(STORED[each.dtype], None if len(each.shape) > 1 else ())) for name, each in inputs}
     for place, each in {"transformed_metadata": schema, "metadata": schema_from_feature_spec(raw)}.items():
         yield f"{place}/schema.pbtxt", text_format.MessageToString(each).encode("ascii")
-    files = {name: file for name, each in features.items() if (file := getattr(each, "vocabulary", None))}
+    files = {name: each.ids.file for name, each in features.items() if each.ids and each.ids.file}
     files |= {posixpath.basename(file): file for file in files.values()}
     assets = json.dumps({name: posixpath.relpath(file, ASSETS) for name, file in files.items()})
     yield "transformed_metadata/asset_map", assets.encode("ascii")

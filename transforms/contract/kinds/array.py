@@ -14,7 +14,6 @@ import importlib
 import io
 import math
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -167,7 +166,14 @@ class ArrayLayout:
     def from_npy(self, data: bytes) -> bytes:
         """Returns the array bytes of a `.npy` file. Raises: ArrayError: not a `.npy` file, or another array."""
         descr, shape, is_fortran, start = header_of(data)
-        dtype = self._npy_dtype(descr)
+        if _BFLOAT16.fullmatch(descr) and self.dtype == "bfloat16":
+            dtype = self.numpy
+        elif descr == "|b1":
+            dtype = np.dtype(np.uint8)  # 0 and 1
+        elif _NUMBERS.fullmatch(descr):
+            dtype = np.dtype(descr)
+        else:
+            raise ArrayError(self.wrong_type(f"a .npy file of something else, {descr[:20]}"))
         if not self.fits(shape):
             raise ArrayError(self.wrong_shape())
         if len(data) - start != math.prod(shape) * dtype.itemsize:
@@ -175,16 +181,6 @@ class ArrayLayout:
             raise ArrayError(f"the .npy file holds {len(data) - start:,} bytes of numbers, {stated}")
         array = np.frombuffer(data, dtype, offset=start).reshape(shape, order="F" if is_fortran else "C")
         return self.encode(array)
-
-    def _npy_dtype(self, descr: str) -> "np.dtype[Any]":
-        """Returns the dtype of a `.npy` file's numbers. Raises: ArrayError: they are none."""
-        if _BFLOAT16.fullmatch(descr) and self.dtype == "bfloat16":
-            return self.numpy
-        if descr == "|b1":
-            return np.dtype(np.uint8)  # 0 and 1
-        if not _NUMBERS.fullmatch(descr):
-            raise ArrayError(self.wrong_type(f"a .npy file of something else, {descr[:20]}"))
-        return np.dtype(descr)
 
 
 def header_of(data: bytes) -> Npy:
@@ -265,13 +261,17 @@ class ArrayDescription(base.Description):
         may_lack = description.get("optional") and description["shape"][0] is not None
         return parts | {"missing": base.Stored("int64")} if may_lack else parts
 
-    def words(self) -> str:
+    def type_words(self) -> str:
         most = "any" if self.max_length is None else f"at most {self.max_length:,}"
         return f"{self.dtype} {'×'.join(most if side is None else str(side) for side in self.shape)}"
 
-    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[Any] | None:
+    @property
+    def decoded(self) -> tuple[str, int]:
+        return {"float16": "float32", "bfloat16": "float32"}.get(self.dtype, self.dtype), len(self.shape)
+
+    def decode(self, stored: Any, decoding: base.Decoding) -> Any:
         """Returns the numbers as nested lists."""
-        return None if parts.get("missing") else self.layout.decode(bytes(parts[""])).tolist()
+        return self.layout.decode(bytes(stored)).tolist()
 
     def tfds(self) -> dict[str, Any]:
         """Describes a `Tensor` as bytes; ragged arrays, which TensorFlow Datasets cannot read, as plain bytes."""

@@ -153,6 +153,29 @@ class StoredAs:
             raise DatasetError(f"a feature is stored as {shown} in dataset.json: adopt its files again")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Ids:
+    """A feature's table of ids: special entries, then a word or a name for each id."""
+
+    size: int
+    are_classes: bool  # names for people; words of texts are values of rows, and not shown
+    file: str | None = None  # path of the words in the version
+    words: tuple[str, ...] | None = None  # in place of the file's, or without a file
+    hashes: int | None = None  # the number of hash buckets, whose ids these are
+    first: int = 0  # the first id with a word
+    unknown: int | None = None  # the first id of unknown words
+    unknown_ids: int = 1
+    begin: int | None = None
+    end: int | None = None
+    padding: int | None = None
+    ignored: int | None = None  # stored in place of an id
+
+    @property
+    def has_words(self) -> bool:
+        """Whether ids stand for words."""
+        return self.file is not None or self.words is not None
+
+
 class Decoding(NamedTuple):
     """Inputs for decoding a feature's stored values."""
 
@@ -173,7 +196,7 @@ class Description:
     @classmethod
     def parts_of(cls, description: Json) -> dict[str, Stored]:
         """Returns the stored parts of a description in JSON; the first is "", the feature itself."""
-        raise NotImplementedError
+        return {"": Stored(description["stored"])}
 
     @classmethod
     def from_json(cls, description: Json) -> Self:
@@ -213,9 +236,51 @@ class Description:
         return {name: value for name, value in found.items() if value not in (None, "none")}  # unchanged is as raw
 
     @property
+    def is_list(self) -> bool:
+        """Whether a row stores any number of values."""
+        return self.parts()[""].shape is None
+
+    @property
+    def ids(self) -> Ids | None:
+        """The table of ids, if the values are ids."""
+        return None
+
+    @property
+    def class_count(self) -> int | None:
+        """The number of classes, if a row is of one."""
+        return self.ids.size if self.ids and self.ids.are_classes and not self.is_list else None
+
+    @property
     def is_image_file(self) -> bool:
-        """Whether the feature stores image files."""
+        """Whether the stored bytes are image files, not pixels."""
         return False
+
+    @property
+    def as_image(self) -> Any:
+        """Itself, a `Pixels`, if it stores images or masks; else None."""
+        return None
+
+    @property
+    def as_text(self) -> Any:
+        """Itself, a `TextDescription`, if it stores the ids of texts; else None."""
+        return None
+
+    @property
+    def as_places(self) -> Any:
+        """Itself, a `PlacesDescription`, if it stores places on an image, which move with it; else None."""
+        return None
+
+    @property
+    def lies_on(self) -> str | None:
+        """The feature with the image on which the values lie."""
+        return getattr(self, "image", None)
+
+    @property
+    def decoded(self) -> tuple[str, int]:
+        """The type of decoded values, a NumPy name, `bytes` or `string`, and how deep lists hold them."""
+        stored = self.parts()[""]
+        type_ = "string" if self.ids and self.ids.has_words else stored.dtype
+        return type_, 1 if stored.shape is None else len(stored.shape)
 
     @property
     def blank(self) -> Any:
@@ -226,13 +291,21 @@ class Description:
         """Says why a stored value of the right type is invalid, or returns None."""
         return None
 
+    def type_words(self) -> str:
+        """Describes the type of a value."""
+        raise NotImplementedError
+
     def words(self) -> str:
         """Describes a row's stored value: the type and, for a list, the number of values."""
+        return self.type_words()
+
+    def decode(self, stored: Any, decoding: Decoding) -> Any:
+        """Decodes a stored value for people."""
         raise NotImplementedError
 
     def value(self, parts: Mapping[str, Any], decoding: Decoding) -> Any:
         """Decodes a row's parts for people; None if the row lacks the feature."""
-        raise NotImplementedError
+        return None if parts.get("missing") else self.decode(parts[""], decoding)
 
     def tfds(self) -> dict[str, Any]:
         """Describes the feature as TensorFlow Datasets' `features.json` does; by default, by its stored type."""
@@ -251,9 +324,11 @@ class ListDescription(Description):
     def parts_of(cls, description: Json) -> dict[str, Stored]:
         return {"": Stored(description["stored"], None)}
 
-    def with_length(self, words: str) -> str:
-        """Appends the number of values of a row to words."""
-        return counted_words(words, self.length, self.max_length)
+    def words(self) -> str:
+        return counted_words(self.type_words(), self.length, self.max_length)
+
+    def value(self, parts: Mapping[str, Any], decoding: Decoding) -> list[Any]:
+        return [self.decode(each, decoding) for each in parts[""]]
 
 
 def counted_words(words: str, length: int | str, most: int | None) -> str:
@@ -273,19 +348,14 @@ def short(number: float) -> float:
     return float(str(np.float32(number)))
 
 
-def _written(value: Any) -> dict[str, Any]:
-    written = {}
-    for declared in fields(value):
-        item = getattr(value, declared.name)
-        if declared.metadata.get("left_out") and item == declared.default:
-            continue
-        written[declared.name] = _plain(item)
-    return written
-
-
-def _plain(item: Any) -> Any:
+def _written(item: Any) -> Any:
+    """Returns a value as in JSON, without fields left out at their default."""
     if is_dataclass(item):
-        return _written(item)
+        values = ((each, getattr(item, each.name)) for each in fields(item))
+        kept = (
+            (each, value) for each, value in values if not (each.metadata.get("left_out") and value == each.default)
+        )
+        return {each.name: _written(value) for each, value in kept}
     if isinstance(item, Mapping):
-        return {name: _plain(each) for name, each in item.items()}
+        return {name: _written(each) for name, each in item.items()}
     return list(item) if isinstance(item, tuple) else item

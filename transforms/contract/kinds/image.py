@@ -5,7 +5,7 @@ Pixels of a mask only move, and keep their values.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count
@@ -81,7 +81,7 @@ class PixelOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pixels:
+class Pixels(base.Description):
     """The decoding of stored images to arrays: `(pixel - offset) * scale`, by channel, in `channel_order`."""
 
     stored: str
@@ -129,10 +129,14 @@ class Pixels:
 
     @property
     def is_image_file(self) -> bool:
-        """Whether the stored bytes are image files, not pixels."""
         return self.encoding != "raw"
 
-    def words(self) -> str:
+    @property
+    def as_image(self) -> Self:
+        """Itself."""
+        return self
+
+    def type_words(self) -> str:
         """Describes the encoding and the size."""
         encoding = ENCODINGS.get("png" if self.planes and self.encoding == "auto" else self.encoding, self.encoding)
         encoding += f" of {self.pixel}" * (self.pixel != "uint8")
@@ -163,7 +167,7 @@ class Pixels:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ImageDescription(Pixels, base.Description):
+class ImageDescription(Pixels):
     """One image a row; with `optional`, at most one."""
 
     kind: ClassVar[str] = "image"
@@ -194,15 +198,8 @@ class ImageSequenceDescription(base.ListDescription, Pixels):
     kind: ClassVar[str] = "image_sequence"
     optional: ClassVar[bool] = False
 
-    @property
-    def is_image_file(self) -> bool:
-        return self.encoding != "raw"
-
-    def words(self) -> str:
-        return self.with_length(Pixels.words(self))
-
-    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[Any]:
-        return [decoding.image(bytes(data), self) for data in parts[""]]
+    def decode(self, stored: Any, decoding: base.Decoding) -> Any:
+        return decoding.image(bytes(stored), self)
 
     def tfds(self) -> dict[str, Any]:
         """Describes a sequence of images or of uint8 tensors."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -33,9 +33,25 @@ class PlacesDescription(base.ListDescription, _OfImage):
     """Places on an image, which move with it: any number of objects a row."""
 
     @property
+    def as_places(self) -> Self:
+        return self
+
+    @property
+    def partners(self) -> list[int] | None:
+        """By point, the index of the one that takes its place in a mirror; None for boxes."""
+        return None
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The shape of an object's numbers."""
         return (BOX_NUMBERS,)
+
+    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[Any]:
+        return super().value({"": np.reshape(parts[""], (-1, *self.shape)).tolist()}, decoding)
+
+    @property
+    def decoded(self) -> tuple[str, int]:
+        return self.stored, 1 + len(self.shape)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +60,11 @@ class BoxesDescription(PlacesDescription):
 
     kind: ClassVar[str] = "boxes"
 
-    def words(self) -> str:
-        return self.with_length(f"float32 boxes of {self.image}")
+    def type_words(self) -> str:
+        return f"float32 boxes of {self.image}"
 
-    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[Box]:
-        return [Box(*map(base.short, box)) for box in np.reshape(parts[""], (-1, BOX_NUMBERS)).tolist()]
+    def decode(self, stored: Any, decoding: base.Decoding) -> Box:
+        return Box(*map(base.short, stored))
 
     def tfds(self) -> dict[str, Any]:
         """Describes a sequence of `BBoxFeature`."""
@@ -93,13 +109,12 @@ class KeypointsDescription(PlacesDescription):
         swapped = {one: other for pair in self.flip_pairs for one, other in (pair, pair[::-1])}
         return [swapped.get(point, point) for point in range(self.count)]
 
-    def words(self) -> str:
-        return self.with_length(f"objects of {self.count} float32 key points of {self.image}")
+    def type_words(self) -> str:
+        return f"objects of {self.count} float32 key points of {self.image}"
 
-    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[tuple[Keypoint, ...]]:
-        """Returns the points of each object."""
-        objects = np.reshape(parts[""], (-1, *self.shape)).tolist()
-        return [tuple(Keypoint(*map(base.short, point)) for point in points) for points in objects]
+    def decode(self, stored: Any, decoding: base.Decoding) -> tuple[Keypoint, ...]:
+        """Returns the points of an object."""
+        return tuple(Keypoint(*map(base.short, point)) for point in stored)
 
     def tfds(self) -> dict[str, Any]:
         """Describes a sequence of tensors."""

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -80,6 +80,7 @@ class TextDescription(base.Description):
 
     kind: ClassVar[str] = "text"
     aligned: ClassVar[tuple[str, ...]] = ()  # parts with a value for each id
+    several: ClassVar[bool] = False  # whether a row has several texts
     stored: str = "int64"
     length: str = "varying"
     max_length: Count | None
@@ -111,14 +112,37 @@ class TextDescription(base.Description):
         lists = {part: base.Stored("int64", None) for part in ("", *cls.aligned)}
         return lists | {part: base.Stored("int64") for part in numbers}
 
-    def ids_words(self) -> str:
-        """Describes the ids."""
+    @property
+    def as_text(self) -> Self:
+        return self
+
+    @property
+    def ids(self) -> base.Ids:
+        return base.Ids(
+            size=self.vocabulary_size,
+            are_classes=False,
+            file=self.vocabulary,
+            words=tuple(f"<0x{byte:02X}>" for byte in range(BYTES)) if self.tokenizer == "bytes" else None,
+            hashes=self.hash_buckets,
+            first=self.first_id,
+            unknown=self.unknown_id,
+            unknown_ids=self.oov_buckets,
+            begin=self.begin_id,
+            end=self.end_id,
+            padding=self.padding_id,
+        )
+
+    @property
+    def decoded(self) -> tuple[str, int]:
+        return "string", int(self.several)
+
+    def type_words(self) -> str:
         return f"{TOKENS.get(self.tokenizer, self.tokenizer)} ids"
 
     def words(self) -> str:
         if self.packed:
-            return f"{self.ids_words()}, packed in rows of {self.packed:,}"
-        counted = base.counted_words(self.ids_words(), self.length, self.max_length)
+            return f"{self.type_words()}, packed in rows of {self.packed:,}"
+        counted = base.counted_words(self.type_words(), self.length, self.max_length)
         return counted if self.window is None else f"{counted}, a window every {self.window.stride:,}"
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> Any:
@@ -150,6 +174,7 @@ class TextsDescription(TextDescription):
     """Any number of texts a row, each a list of ids."""
 
     kind: ClassVar[str] = "texts"
+    several: ClassVar[bool] = True
     texts_per_row: Count | str  # texts of every row, or `varying`
     max_texts: Count | None = base.left_out(None)
 
@@ -168,7 +193,7 @@ class TextsDescription(TextDescription):
             texts = f"{self.texts_per_row:,} texts"
         else:
             texts = "any number of texts" if self.max_texts is None else f"at most {self.max_texts:,} texts"
-        return base.counted_words(f"{texts}: {self.ids_words()}", self.length, self.max_length)
+        return base.counted_words(f"{texts}: {self.type_words()}", self.length, self.max_length)
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list["DecodedText"]:
         return self.texts(parts[""], parts["lengths"], decoding)
@@ -329,14 +354,15 @@ class TokenLabelsDescription(base.Description):
     def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
         return {"": base.Stored("int64", None)}
 
-    def words(self) -> str:
+    @property
+    def ids(self) -> base.Ids:
+        pad = self.padding_id
+        return base.Ids(size=len(self.classes), are_classes=True, words=self.classes, padding=pad, ignored=pad)
+
+    def type_words(self) -> str:
         return base.counted_words(f"labels of the tokens of '{self.text}'", self.length, self.max_length)
 
     def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[str | None]:
         """Returns the tag of each token; None for tokens to ignore."""
-        return [self._name(id_) for id_ in parts[""].tolist()]
-
-    def _name(self, id_: int) -> str | None:
-        if id_ == self.padding_id:
-            return None
-        return self.classes[id_] if 0 <= id_ < len(self.classes) else base.UNKNOWN
+        names = {**dict(enumerate(self.classes)), self.padding_id: None}
+        return [names.get(id_, base.UNKNOWN) for id_ in parts[""].tolist()]

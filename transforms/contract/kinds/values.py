@@ -14,7 +14,7 @@ PaddingId: TypeAlias = Annotated[int, range(-1, 2**63)]  # -1 for labels: no id 
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Ids:
+class _Ids(base.Description):
     stored: str = "int64"
     vocabulary: str | None = base.left_out(None)  # path of the names in the version; None for hashes
     shown: tuple[str, ...] | None = base.left_out(None)  # names to show, by vocabulary line; None: the vocabulary's
@@ -24,15 +24,31 @@ class _Ids:
     first_id: Count | None = base.left_out(None)
     oov_buckets: Count | None = base.left_out(None)
 
+    @property
+    def ids(self) -> base.Ids:
+        """The names by id."""
+        return base.Ids(
+            size=self.vocabulary_size,
+            are_classes=True,
+            file=self.vocabulary,
+            words=self.shown,
+            hashes=self.hash_buckets,
+            first=self.first_id or 0,
+            unknown=self.unknown_id,
+            unknown_ids=1 if self.oov_buckets is None else self.oov_buckets,
+            padding=getattr(self, "padding_id", None),
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Returns the description as in the manifest; hashes have no `unknown_id`."""
-        written = super().to_json()  # type: ignore[misc]
+        written = super().to_json()
         if self.hash_buckets is not None:
             del written["unknown_id"]
         return written
 
-    def name_of(self, names: Sequence[str] | None, id_: int) -> str | int | None:
+    def decode(self, stored: Any, decoding: base.Decoding) -> str | int | None:
         """Returns the name of an id; for a hash the id itself; None for a missing name."""
+        id_, names = int(stored), decoding.vocabulary
         if names is None:
             return id_ or None  # 0: a missing name; hashes begin at 1
         if id_ >= (self.first_id or 0):
@@ -42,21 +58,14 @@ class _Ids:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CategoryDescription(_Ids, base.Description):
+class CategoryDescription(_Ids):
     """One id a row."""
 
     kind: ClassVar[str] = "category"
     cross: tuple[str, ...] | None = base.left_out(None)
 
-    @classmethod
-    def parts_of(cls, description: base.Json) -> dict[str, base.Stored]:
-        return {"": base.Stored(description["stored"])}
-
-    def words(self) -> str:
+    def type_words(self) -> str:
         return f"{self.stored} ids" + (f" of {' × '.join(self.cross)}" if self.cross else "")
-
-    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> str | int | None:
-        return self.name_of(decoding.vocabulary, int(parts[""]))
 
     def tfds(self) -> dict[str, Any]:
         """Describes a class label if every id has one name (the unknown id: `[UNK]`), else an int64."""
@@ -78,11 +87,8 @@ class CategoriesDescription(_Ids, _IdLists):
     kind: ClassVar[str] = "categories"
     padding_id: PaddingId
 
-    def words(self) -> str:
-        return self.with_length(f"{self.stored} ids{' (multi-hot)' if self.read == 'multi_hot' else ''}")
-
-    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[str | int | None]:
-        return [self.name_of(decoding.vocabulary, id_) for id_ in parts[""].tolist()]
+    def type_words(self) -> str:
+        return f"{self.stored} ids{' (multi-hot)' if self.read == 'multi_hot' else ''}"
 
 
 SCALED_BY: Mapping[str, Sequence[str]] = {
@@ -111,7 +117,7 @@ class Bucket:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scaled:
+class Scaled(base.Description):
     """The steps applied to stored numbers."""
 
     stored: str
@@ -126,12 +132,12 @@ class Scaled:
         """The names of the statistics in the stored numbers."""
         return SCALED_BY[self.normalize]
 
-    def scaled_words(self) -> str:
-        """Describes the stored type."""
+    def type_words(self) -> str:
         return self.stored + ("" if self.buckets is None else f" ids of {self.buckets:,} buckets")
 
-    def in_its_unit(self, statistics: base.Json, stored: float) -> float | Bucket:
+    def decode(self, stored: Any, decoding: base.Decoding) -> float | Bucket:
         """Undoes normalization and transform, within float32; returns the stored number if statistics are missing."""
+        stored, statistics = stored.item(), decoding.statistics
         if self.buckets is not None:
             edges = [-math.inf, *(self.boundaries or ()), math.inf]
             return Bucket(int(stored), *edges[int(stored) : int(stored) + 2])
@@ -148,7 +154,7 @@ class Scaled:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NumberDescription(Scaled, base.Description):
+class NumberDescription(Scaled):
     """One number, or a bucket id."""
 
     kind: ClassVar[str] = "number"
@@ -161,24 +167,12 @@ class NumberDescription(Scaled, base.Description):
         value = {"": base.Stored(description["stored"])}
         return value | {"missing": base.Stored("int64")} if description.get("indicator") else value
 
-    def words(self) -> str:
-        return self.scaled_words()
-
-    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> float | Bucket | None:
-        return None if parts.get("missing") else self.in_its_unit(decoding.statistics, parts[""].item())
-
 
 @dataclass(frozen=True, kw_only=True)
 class NumbersDescription(base.ListDescription, Scaled):
     """A list of numbers or bucket ids."""
 
     kind: ClassVar[str] = "numbers"
-
-    def words(self) -> str:
-        return self.with_length(self.scaled_words())
-
-    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> list[float | Bucket]:
-        return [self.in_its_unit(decoding.statistics, number) for number in parts[""].tolist()]
 
 
 MISSING: Mapping[str, Any] = {"bytes": b"", "int64": 0, "float32": math.nan}
@@ -209,11 +203,11 @@ class RawDescription(base.Description):
     def padding(self) -> Any:
         return b"" if self.stored == "bytes" else 0
 
-    def words(self) -> str:
+    def type_words(self) -> str:
         return self.stored if self.length is None else base.counted_words(self.stored, self.length, self.max_length)
 
-    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> Any:
-        return None if parts.get("missing") else _value(parts[""])
+    def decode(self, stored: Any, decoding: base.Decoding) -> Any:
+        return _value(stored)
 
     def to_json(self) -> dict[str, Any]:
         written = super().to_json()
@@ -239,14 +233,14 @@ class OwnDescription(base.Description):
     def padding(self) -> Any:
         return b"" if self.stored == "bytes" else 0
 
-    def words(self) -> str:
+    def type_words(self) -> str:
         if self.shape is None:
             return base.counted_words(self.stored, "varying", None)
         return f"{self.stored} {base.sides_words(self.shape)}".strip()
 
-    def value(self, parts: Mapping[str, Any], decoding: base.Decoding) -> Any:
+    def decode(self, stored: Any, decoding: base.Decoding) -> Any:
         """Returns the tensor as a value or as nested lists."""
-        return _value(parts[""])
+        return _value(stored)
 
 
 def _value(stored: Any) -> Any:
