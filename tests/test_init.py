@@ -29,7 +29,7 @@ from recordmill.pipeline.init import sample
 from recordmill.pipeline.init.boxes import Answers, fitting_orders
 from recordmill.pipeline.init.choose import feature_names, valid_name
 from recordmill.pipeline.init.dialect import cell_options
-from recordmill.pipeline.init.guess import ID, share_of
+from recordmill.pipeline.init.guess import share_of
 from recordmill.pipeline.init.sample import ROWS, SampledFiles
 from recordmill.pipeline.init.starter import comment, dataset_name, first_lines, option_line, starter, write_spec
 from recordmill.pipeline.sources.files import FileInfo

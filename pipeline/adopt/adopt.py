@@ -23,7 +23,7 @@ import numpy as np
 from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.adopt import files as listing
 from recordmill.pipeline.adopt.assemble import Assembly
-from recordmill.pipeline.adopt.facts import FeatureFacts, Layout, scan
+from recordmill.pipeline.adopt.facts import FeatureFacts, scan
 from recordmill.pipeline.adopt.files import MAX_SHARE, AdoptError, Adoption, ChangedError, Found
 from recordmill.pipeline.adopt.guess import Guessed, Guesser
 from recordmill.pipeline.adopt.scanned import OnBytes, Scanned, is_done, key_of, read_scan, scan_file, take_over
@@ -157,7 +157,12 @@ def _assemble(
     facts = dict[str, FeatureFacts]()
     for name, some in chain.from_iterable(each.facts.items() for each in scanned):
         facts.setdefault(name, FeatureFacts()).add(some)
-    guesser = Guesser(facts, _layouts(scanned), said, adoption.key)
+    counts = Counter[tuple[tuple[str, str], ...]]()
+    for each in scanned:
+        numbers = np.bincount(each.groups[:, 1], minlength=len(each.layouts)).tolist()
+        counts.update({tuple(layout.items()): n for layout, n in zip(each.layouts, numbers, strict=False)})
+    layouts = [(dict(layout), records) for layout, records in counts.items()]
+    guesser = Guesser(facts, layouts, said, adoption.key)
     stated, label = adoption.features, adoption.label
     guessed = guesser.guess(label) if stated is None else read_as_stated(guesser, stated, label)
     if label is not None and label not in guessed.read:
@@ -169,15 +174,6 @@ def _assemble(
         why = guessed.notes[0] if guessed.notes else "all are damaged or of another type"
         raise AdoptError(f"no record can be read: {why}")
     return manifest, guessed
-
-
-def _layouts(scanned: Sequence[Scanned]) -> list[tuple[Layout, int]]:
-    """Returns the layouts of all records, with their numbers of records."""
-    counts = Counter[tuple[tuple[str, str], ...]]()
-    for each in scanned:
-        numbers = np.bincount(each.groups[:, 1], minlength=len(each.layouts)).tolist()
-        counts.update({tuple(layout.items()): n for layout, n in zip(each.layouts, numbers, strict=False)})
-    return [(dict(layout), records) for layout, records in counts.items()]
 
 
 def _forgotten(files: StoreFiles, scanned: Sequence[Scanned], base: Base, key: str | None) -> tuple[Base, LeftOut]:

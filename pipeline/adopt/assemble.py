@@ -138,7 +138,9 @@ class Assembly:
             name = kept_name(self.adoption.dataset, split, place, len(own))
             shards.append(self._shard(each, self._names(at)[0], kept, name))
             labels.update(self._labels(each, number if by_share else 0))
-            labels.subtract(map(self._label_of, gone.values()))
+            label = self.guessed.read.get(self.guessed.label or "")
+            values = [key_of(lists, label.columns[0]) for lists in gone.values()] if label else []
+            labels.subtract(int(value) for value in values if value and value.isdigit())
         self.rows["written"] += sum(shard.records for shard in shards)
         words = self.guessed.read[self.guessed.label].words if self.guessed.label else None
         counted = words is not None and labels.total() == sum(shard.records for shard in shards)
@@ -164,11 +166,6 @@ class Assembly:
                 values = counts.get(f"{split} {number}", {})
                 counted.update({int(value): records for value, records in values.items()})
         return counted
-
-    def _label_of(self, lists: wire.Lists | None) -> int:
-        read = self.guessed.read.get(self.guessed.label or "")
-        value = key_of(lists, read.columns[0]) if read else None
-        return int(value) if value and value.isdigit() else -1
 
     def _statistics(self, name: str) -> Json:
         read = self.guessed.read[name]

@@ -142,7 +142,11 @@ class Facts:
         return layouts
 
     def _layout(self, record: bytes | memoryview, lists: wire.Lists | None, kinds: Any) -> int:
-        nested = [] if lists is None or wire.is_one_field(record) else _nested(record)
+        nested = list[str]()
+        if lists is not None and not wire.is_one_field(record):
+            from recordmill.pipeline.dataset.examples import nested_lists  # protobuf takes 0.1 s to load
+
+            nested = nested_lists(bytes(record))
         known = self._numbers.get((kinds, lists is None)) if not nested else None
         if known is not None:
             return known
@@ -161,12 +165,6 @@ class Facts:
         if not nested:
             self._numbers[kinds, lists is None] = number
         return number
-
-
-def _nested(record: bytes | memoryview) -> list[str]:
-    from recordmill.pipeline.dataset.examples import nested_lists  # protobuf takes 0.1 s to load
-
-    return nested_lists(bytes(record))
 
 
 def scan(record: bytes | memoryview) -> wire.Lists | None:

@@ -23,6 +23,7 @@ from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.class_names import read_label_map, read_names
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob, literal_prefix, without_slash
+from recordmill.pipeline.sources.naming import only_split_of
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER
 from recordmill.transforms.contract.bounds import FEATURES, NAMES
 from recordmill.transforms.contract.kinds.array import MOST_SIDES
@@ -108,7 +109,7 @@ def find(files: Files, given: Mapping[str, Sequence[str]], output: str) -> list[
         of_path[each.info.path] = of_name[each.name] = each
         if each.root.split("/")[0] in (VERSIONS_FOLDER, BUILDING_FOLDER):
             raise AdoptError(f"{each.info.path} is a file of the dataset itself, which a prune removes: give others")
-    named = [_split_of(each.name) for each in found]
+    named = [only_split_of(each.name) for each in found]
     is_named = None not in named
     splits = [each.split or (is_named and split) or "train" for each, split in zip(found, named, strict=True)]
     placed = [each._replace(split=split) for each, split in zip(found, splits, strict=True)]
@@ -156,13 +157,6 @@ def _name(folder: str, path: str) -> str:
         return check_inner(name)
     except DatasetError:
         raise AdoptError(f"{cut(repr(path))} has characters that no dataset names: rename or link the file") from None
-
-
-def _split_of(name: str) -> str | None:
-    """Returns the split that a file's name says: `flowers-train.tfrecord-00000-of-00008` says train."""
-    words = "".join(character if character.isalpha() else " " for character in name.lower()).split()
-    splits = {SPLITS[word] for word in words if word in SPLITS}
-    return splits.pop() if len(splits) == 1 else None
 
 
 def beside(files: Files, found: Sequence[Found]) -> dict[str, FileInfo]:

@@ -119,7 +119,13 @@ def scan_file(
             damaged.append(Damage(record, byte, message))
 
     with files.open(found.info.path) as opened, open(path.with_suffix(".index"), "wb") as index:
-        _check_head(found, opened.read(HEADER_BYTES))
+        head = opened.read(HEADER_BYTES)
+        if record_length(head) is None and head:  # an empty file has no records
+            what, remedy = "is no TFRecord file, or its first bytes are damaged", "restore it, or leave it out"
+            if compressed := compression_of(head):
+                what = f"is compressed by {compressed}"
+                remedy = "`recordmill build` with `source: {format: tfrecord}` reads it"
+            raise AdoptError(f"{found.info.path} {what}, and cannot be read in place: {remedy}")
         opened.seek(0)
         walk = FrameWalk(cast(BufferedReader, opened), found.info.bytes, None, report)
         for batch in walk.batches():
@@ -138,22 +144,12 @@ def scan_file(
             count += len(offsets)
             on_bytes(walk.taken())
         np.array([walk.lost], "<u8").tofile(index)
-    head = {"records": count, "sha256": walk.sha256, "damaged": sorted(damaged)[:NAMED], "lost": not walk.is_whole}
-    head |= {"of_all": min(kinds) if len(kinds) == 1 else None, "layouts": facts.layouts}
-    head["sample"] = sample(partial(files.read, found.info.path), found.info.bytes)
-    head["facts"] = {name: asdict(each) for name, each in sorted(facts.features.items())}
+    said = {"records": count, "sha256": walk.sha256, "damaged": sorted(damaged)[:NAMED], "lost": not walk.is_whole}
+    said |= {"of_all": min(kinds) if len(kinds) == 1 else None, "layouts": facts.layouts}
+    said["sample"] = sample(partial(files.read, found.info.path), found.info.bytes)
+    said["facts"] = {name: asdict(each) for name, each in sorted(facts.features.items())}
     with replacing(path.with_suffix(".scan")) as file:
-        file.write(zlib.compress(json.dumps(head).encode()) + b"".join([*packed, groups.flush()]))
-
-
-def _check_head(found: Found, head: bytes) -> None:
-    """Refuses a file that does not begin like TFRecords; an empty one has no records."""
-    if record_length(head) is None and head:
-        what, remedy = "is no TFRecord file, or its first bytes are damaged", "restore it, or leave it out"
-        if compressed := compression_of(head):
-            what = f"is compressed by {compressed}"
-            remedy = "`recordmill build` with `source: {format: tfrecord}` reads it"
-        raise AdoptError(f"{found.info.path} {what}, and cannot be read in place: {remedy}")
+        file.write(zlib.compress(json.dumps(said).encode()) + b"".join([*packed, groups.flush()]))
 
 
 def _splits(

@@ -21,6 +21,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.doubts import Doubt, Written, commas
 from recordmill.pipeline.sources.formats.csv import SEPARATOR_LINE, SEPARATORS, cells_of
 from recordmill.pipeline.sources.formats.csv_records import Dialect
+from recordmill.pipeline.sources.naming import PIXELS
 from recordmill.pipeline.sources.paths import is_image, listed
 
 MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF16_LE: "utf-16",
@@ -30,7 +31,6 @@ HIGH = re.compile(rb"[\x80-\xff]")
 WORD = re.compile(rb"[^\s,;\"']+")
 NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)  # a number in a cell
 LEAST_SIDE, BYTE = 8, re.compile(r"\d\d?|1\d\d|2[0-4]\d|25[0-5]")  # of images in columns
-PIXELS = re.compile(r"(?i)pix|px|^\*(x\*)?$")  # names of pixels' columns, each number in them a `*`
 POINT = re.compile(r"[+-]?\d+\.\d+")
 SHOWN, SHOWN_LINES, SENTENCE, FEW_LINES = 3, 1_000, 4, 3
 WRITTEN: tuple[dict[str, Any], ...] = ({}, {"escape": "\\"}, {"trim": True}, {"escape": "\\", "trim": True})

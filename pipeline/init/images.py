@@ -19,17 +19,16 @@ from PIL import Image
 
 from recordmill.pipeline.build.images.image_files import ImageFiles
 from recordmill.pipeline.build.images.masks import values
-from recordmill.pipeline.init.beside import DEPTH
 from recordmill.pipeline.init.guess import FITS, Choice, Guess, Header, feature, left_out, share_of
 from recordmill.pipeline.init.recognize import NAMING
 from recordmill.pipeline.init.sample import Reading, SourceSample
-from recordmill.pipeline.init.splits import split_of
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.files import why_absent
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.images import DATA_URL, parse
+from recordmill.pipeline.sources.naming import DEPTH, MASK_COLUMN, split_of
 from recordmill.pipeline.sources.options import AnnotatedImages
 from recordmill.pipeline.sources.paths import Inside, is_image, join, listed, may_be_image
 from recordmill.pipeline.spec.features.image import MAX_BYTES
@@ -235,9 +234,6 @@ BLURRED_VALUES, BLURRED_SHARE = 16, 0.8
 SHOWN = 4  # values with their shares
 SPARSE = 16  # values further apart are grey levels, of which 255 is one
 YOURS = "names are yours to give"
-MASK_COLUMN = re.compile(r"(?i)(\w*_)?(mask|seg|segmentation)s?(_?(path|file(_?name)?|name|image|img|png|url))?")
-MAYBE_MASK = re.compile(rf"{MASK_COLUMN.pattern}|(annotation|label|target|gt)s?|labels?_?map|ground_?truth")
-"""Names of columns of masks in a table; and of images that are masks if their values are few."""
 
 
 def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Guess:
@@ -247,8 +243,7 @@ def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Gu
     except ImageError as error:
         wrong = left_out(item.column, f"masks by their names, but {error.message}", item.reading)
         return wrong if MASK_COLUMN.fullmatch(item.column) else item
-    kept = {option: choice for option, choice in item.options.items() if option == "optional"}
-    options: dict[str, Choice] = {"kind": ("mask", "by its name"), "image": (name, ""), **kept}
+    options: dict[str, Choice] = {"kind": ("mask", "by its name"), "image": (name, ""), **item.optional}
     are_many = max(len(found), len(colors)) > MOST_CLASSES or max(found, default=0) >= LEVELS
     if are_many and not MASK_COLUMN.fullmatch(item.column):
         return item  # depth, or another picture of the same
@@ -270,8 +265,8 @@ def guess_masks(item: Guess, name: str) -> Guess:
     """Turns lists of images with a mask's name into a mask for each object of the image `name`."""
     if item.kind != "image_sequence" or not MASK_COLUMN.fullmatch(item.column):
         return item
-    kept = {option: choice for option, choice in item.options.items() if option == "optional"}
-    return replace(item, options={"kind": ("masks", "an image an object, by the name"), "image": (name, ""), **kept})
+    kind = ("masks", "an image an object, by the name")
+    return replace(item, options={"kind": kind, "image": (name, ""), **item.optional})
 
 
 def _counted(sample: SourceSample, column: str) -> tuple[Counter[int], Counter[Any], int, bool]:
@@ -407,4 +402,7 @@ def _mirrored(points: Sequence[str]) -> tuple[list[tuple[int, int]], list[str]]:
     return [(points.index(one), points.index(other)) for one, other in pairs], lone
 
 
-GUESSES = {"shapes": guess_shapes, "keypoints": guess_keypoints}  # the guesses about columns of annotated objects
+def guess_annotated(sample: SourceSample, name: str) -> Guess | None:
+    """Guesses shapes and key points of annotated objects."""
+    guesses = {"shapes": guess_shapes, "keypoints": guess_keypoints}
+    return guesses[name](sample) if name in guesses and sample.data.known else None

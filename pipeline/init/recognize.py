@@ -8,22 +8,22 @@ from functools import partial
 from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
-from recordmill.pipeline.dataset.placement import SPLITS
+from recordmill.pipeline.dataset.placement import SPLITS, SYNONYMS
 from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, record_length
 from recordmill.pipeline.init import belonging, dialect
 from recordmill.pipeline.init.belonging import Joined
 from recordmill.pipeline.init.beside import find_beside, in_folders, part_doubts
 from recordmill.pipeline.init.doubts import DAY, Doubt, UnknownDataError, Written, document_doubts, folder_doubts
-from recordmill.pipeline.init.splits import by_split, divided, image_lists, of_split, split_of
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, naming_damage, open_plain, uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.formats.annotated_rows import image_key
+from recordmill.pipeline.sources.formats.annotated_rows import ImageList, image_key
 from recordmill.pipeline.sources.formats.beside import Beside, image_place
 from recordmill.pipeline.sources.formats.image_folder import NAMES, captions_of
 from recordmill.pipeline.sources.formats.text import count_lines
 from recordmill.pipeline.sources.globs import escape, folder_prefix, glob_pattern, is_glob, without_slash
+from recordmill.pipeline.sources.naming import CLASS_NAMES, SPLIT_NAME, by_split, divided, split_of
 from recordmill.pipeline.sources.paths import image_test, is_image, join, listed, note
 
 ENDINGS = {
@@ -62,15 +62,12 @@ TABLES = ("parquet", "tfrecord", "webdataset", "jsonl", "csv", "tsv", "conll", "
 NAMING = ("jsonl", "csv", "tsv", "parquet")  # formats with rows that may name images
 CELLS, JSON, IMAGES = ("csv", "tsv"), ("json", "jsonl"), "image_folder"
 TEXTS = (*CELLS, *belonging.SENTENCES, "jsonl", "json", "text")  # formats with an encoding
-CLASS_NAMES = re.compile(
-    r"(?i).*(class|label|categor|names|synset|mapping).*\.(txt|json)|.+\.names|.*(classes|class_?dict|colou?r).*\.(csv|txt)"
-)
-"""Usual names of files of class names."""
 SHOWN, FIRST_LINE = 3, 1 << 16
 FILES = 16  # files of a source to look at
 SMALL_FILES = 1_000  # the same for files that are rows: images and documents
+ImageLists = dict[str, tuple[FileInfo, list[str]]]  # by split, the list and its images' paths
 SourceFiles = tuple[str, str | None, Sequence[FileInfo]]  # a source's path, the split of its rows, and its files
-SPLIT_NAME, CELL_WORD = re.compile(rf"(?<![a-z])({'|'.join(SPLITS)})(?![a-z])"), re.compile(rb"[\w.\- \x80-\xff]+")
+CELL_WORD = re.compile(rb"[\w.\- \x80-\xff]+")
 
 
 @dataclass(frozen=True)
@@ -89,17 +86,9 @@ class Recognized:
     doubts: Sequence[Doubt] = ()
     days: Mapping[str, str] = field(default_factory=dict)  # the sources' paths in folders of days, with placeholders
 
-    def with_images(self, found: Sequence[Sequence[str]]) -> "Recognized":
-        """Returns a copy with each source's folder of images, if any, and the column if it lacks their ending."""
-        each = zip(self.sources, found, strict=True)
-        sources = [{**source, "images": images[0]} if images else source for source, images in each]
-        why = {**self.why, "images": "the folder of the images that the rows name"}
-        return replace(self, sources=sources, why=why, image_column=next((of[1] for of in found if of[1:]), None))
-
-    def with_group(self, column: str) -> "Recognized":
-        """Returns a copy with one row for all rows of a column's value."""
-        why = {**self.why, "group": "an image has several rows, each an object: one row an image, in one split"}
-        return replace(self, sources=[{**source, "group": column} for source in self.sources], why=why)
+    def __post_init__(self) -> None:
+        stated = [{name: value for name, value in each.items() if value is not None} for each in self.sources]
+        object.__setattr__(self, "sources", stated)
 
     @property
     def split_names(self) -> list[str]:
@@ -126,7 +115,13 @@ def recognize(files: Files, path: str, in_folder: Sequence[FileInfo] | None, enc
         every = files.match(f"{escape(folder)}/**")
         sources = [(_path(folder, some, every), split, some) for split, some in splits.items()]
     found = _table(files, forms[0], sources, encoding)
-    return replace(found, doubts=[*found.doubts, *_other_splits(files, path)])
+    (folder, name), own = posixpath.split(path), split_of(posixpath.basename(path))
+    every = files.match(f"{escape(folder)}/*{escape(posixpath.splitext(name)[1])}") if own and not is_glob(name) else []
+    splits = by_split((posixpath.basename(file.path) for file in every if file.bytes), lambda name: [name])
+    others = [some[0] for split, some in splits.items() if split not in (None, own)]
+    what = f"one split by its name; left out beside it: {listed(others, SHOWN)}"
+    doubts = [Doubt(name, what, f"All: recordmill init '{folder}'")] if others else []
+    return replace(found, doubts=[*found.doubts, *doubts])
 
 
 def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str | None) -> Recognized:
@@ -178,10 +173,8 @@ def _joined(folder: str, filled: Sequence[FileInfo], joined: Sequence[Joined], w
     """Returns a source for each group of joined files, with its split; `written` has options of all."""
     splits = by_split(joined, lambda each: next(iter(each.files.values())).path[len(folder) + 1 :].split("/"))
     chosen = [(split, each) for split, some in splits.items() for each in some]
-    sources = [
-        of_split({"format": "text", "path": each.folder, "columns": each.columns, **written.sources[0]}, split)
-        for split, each in chosen
-    ]
+    alike = {"format": "text", **written.sources[0]}
+    sources = [{**alike, "path": each.folder, "columns": each.columns, "split": split} for split, each in chosen]
     shown = [file for _, each in chosen for file in each.files.values()]
     left = _left_out(folder, [file for file in filled if file not in shown])
     lines = [each.lines for _, each in chosen]
@@ -204,7 +197,7 @@ def _images(
     unsure, what = [*unsure, *part_doubts(rows, pairs)], "mask" if "mask" in beside else "file"
     images, others, masks = ([whole[f"{folder}/{file.path}"] for file in some] for some in (rows, rest, pairs.files()))
     sources: list[dict[str, Any]] = [{"format": IMAGES, "path": folder, **({"beside": beside} if beside else {})}]
-    lists = image_lists(files, images, others) if beside else {}
+    lists = _image_lists(files, images, others) if beside else {}
     if lists:
         sources = [{**sources[0], "image_list": file.path, "split": split} for split, (file, _) in lists.items()]
         known = {path for _, some in lists.values() for path in some}
@@ -221,8 +214,12 @@ def _images(
     tables = [path for path in naming if not CLASS_NAMES.fullmatch(path[len(folder) :])]
     tables.sort(key=lambda path: split_of(posixpath.basename(path)) != "train")  # before `sample_submission.csv`
     chosen = [] if metadata else _tables_of_splits(files, folder, images, left)
-    alone: list[SourceFiles] = [(path, None, [whole[path]]) for path in tables if _is_of(images, path)]
-    chosen = chosen or alone[:1]
+    for path in tables if not chosen else ():  # named as a folder of the images: `train.csv` of `train/`, or `images/`
+        stem = posixpath.splitext(path)[0]
+        places = (f"{stem}/", f"{stem}_images/", f"{stem.removesuffix('train')}images/")
+        if any(image.path.startswith(places) for image in images):
+            chosen = [(path, None, [whole[path]])]
+            break
     if chosen:
         unread = [file for file in others if file.path not in [path for path, _, _ in chosen]]
         return _table(files, format_by_name(chosen[0][0]) or "", chosen, encoding, _left_out(folder, unread))
@@ -243,6 +240,19 @@ def _images(
     )
 
 
+def _image_lists(files: Files, images: Sequence[FileInfo], others: Sequence[FileInfo]) -> ImageLists:
+    """Finds the list of each split's images, as in VOC's `ImageSets/Segmentation`, with their paths."""
+    groups = dict[str, ImageLists]()
+    for file in others:
+        folder, name = posixpath.split(file.path)
+        if name.endswith(".txt") and (split := SPLITS.get(name[:-4].lower())):
+            named = ImageList.read(files, file.path)
+            groups.setdefault(folder, {})[split] = file, [image.path for image in images if image.path in named]
+    whole = [each for each, found in groups.items() if len(found) > 1 and all(some for _, some in found.values())]
+    found = groups[max(whole, key=lambda each: each.endswith("Segmentation"))] if whole else {}
+    return {split: found[split] for split in SYNONYMS if split in found} if "train" in found else {}
+
+
 def _tables_of_splits(
     files: Files, folder: str, images: Sequence[FileInfo], left: Sequence[FileInfo]
 ) -> list[SourceFiles]:
@@ -257,23 +267,6 @@ def _tables_of_splits(
     tables: list[SourceFiles] = [(some[0].path, split, some) for split, some in best.items() if len(some) == 1]
     named = [each for each in tables if cells.intersection(CELL_WORD.findall(read_head(files, each[0])))]
     return named if len(named) > 1 and named[0][1] == "train" else []
-
-
-def _other_splits(files: Files, path: str) -> list[Doubt]:
-    """Doubts that a file of one split is all, where files of others lie beside it."""
-    (folder, name), own = posixpath.split(path), split_of(posixpath.basename(path))
-    every = files.match(f"{escape(folder)}/*{escape(posixpath.splitext(name)[1])}") if own and not is_glob(name) else []
-    splits = by_split((posixpath.basename(file.path) for file in every if file.bytes), lambda name: [name])
-    others = [some[0] for split, some in splits.items() if split not in (None, own)]
-    what = f"one split by its name; left out beside it: {listed(others, SHOWN)}"
-    return [Doubt(name, what, f"All: recordmill init '{folder}'")] if others else []
-
-
-def _is_of(images: Sequence[FileInfo], table: str) -> bool:
-    """Whether a table is named as a folder of the images: `train.csv` of `train/`, or `images/`."""
-    stem = posixpath.splitext(table)[0]
-    places = (f"{stem}/", f"{stem}_images/", f"{stem.removesuffix('train')}images/")
-    return any(image.path.startswith(places) for image in images)
 
 
 def _annotations(files: Files, images: Sequence[FileInfo], left: Sequence[FileInfo]) -> list[str]:
@@ -346,7 +339,7 @@ def _table(
         why["format"] = count(len(every), "file")
     most = SMALL_FILES if options.get("document") == "file" else FILES
     shown = [file for _, _, some in sources for file in spread(some, most)]
-    splits = [of_split({**fixed, **inside, "path": path, **options}, split) for path, split, _ in sources]
+    splits = [{**fixed, **inside, "path": path, **options, "split": split} for path, split, _ in sources]
     return Recognized(splits, shown, len(shown) == len(every), why, notes, doubts=doubts)
 
 

@@ -60,7 +60,10 @@ class SampledFiles(Files):
         self._held: dict[str, bytes] = {}
         limit = math.ceil(rows / max(1, len(listed)))
         for file in listed:
-            form = _format_of_rows(source, file.path)
+            name, form = posixpath.basename(file.path), source.format  # '' for a file that is a row, or a part of one
+            if form == IMAGES:
+                form = posixpath.splitext(name)[1][1:] if name in NAMES else ""
+            form = "" if getattr(source, "document", "line") == "file" else form
             part = _first_rows(files, source, file.path, form, limit) if form in LINES and rows < ALL_ROWS else None
             if part is not None:
                 self._held[file.path], self._shown[file.path] = part, file._replace(bytes=len(part))
@@ -80,14 +83,6 @@ class SampledFiles(Files):
     def open(self, path: str) -> BinaryIO:
         held = self._held.get(path)
         return self._files.open(path) if held is None else io.BytesIO(held)
-
-
-def _format_of_rows(source: SourceOptions, path: str) -> str:
-    """Returns the format of a file with rows; '' for one that is a row, or a part of one."""
-    name = posixpath.basename(path)
-    if source.format == IMAGES:
-        return posixpath.splitext(name)[1][1:] if name in NAMES else ""
-    return "" if getattr(source, "document", "line") == "file" else source.format
 
 
 def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows: int) -> bytes | None:
@@ -186,7 +181,11 @@ class SourceSample:
         self.stated: dict[str, list[Any]] = {**first, "classes": [*dict.fromkeys(classes)]}
         """Classes of all files, and key points of the first: names, pairs and skeleton, as files state them."""
         if self.sources[0].format in CELLS:
-            self._read_texts()
+            texts = dict.fromkeys(self.names, Column(ColumnType.TEXT, optional=True))
+            with suppress(SourceError):  # all at once; each is a text unless its encoding is wrong
+                blocks, is_all = self.take(texts)
+                if not any(reject.column for _, block in blocks for reject in block.rejects):
+                    self._read = {(name, texts[name], False): _reading(name, blocks, is_all) for name in texts}
 
     def read(self, name: str, kind: ColumnType, **more: Any) -> Reading:
         """Reads a column as a type, with more options of it, counting rows without it; empty if none can be read."""
@@ -203,14 +202,6 @@ class SourceSample:
     def is_grouped(self) -> bool:
         """Whether rows of the tables are joined."""
         return bool(getattr(self.sources[0], "group", ()))
-
-    def _read_texts(self) -> None:
-        """Reads all columns of files of cells at once; each is a text unless its encoding is wrong."""
-        texts = dict.fromkeys(self.names, Column(ColumnType.TEXT, optional=True))
-        with suppress(SourceError):
-            blocks, is_all = self.take(texts)
-            if not any(reject.column for _, block in blocks for reject in block.rejects):
-                self._read = {(name, texts[name], False): _reading(name, blocks, is_all) for name in texts}
 
     def _planned(self, asked: Columns) -> list[Plan]:
         """Plans the sources; a large table of annotations only once, and again when parts of objects are asked."""

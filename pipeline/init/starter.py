@@ -76,10 +76,16 @@ def starter(
     if answers.encoding and not isinstance(sample.sources[0], EncodedOptions):
         raise UserError(f"--encoding is for files of text; {path} is of format {sample.sources[0].format}")
     if any(found := [images_folder(each) or images_by_name(each) or () for each in sample.each()]):
-        sample = SourceSample(files, sample.data.with_images(found))
+        each = zip(sample.data.sources, found, strict=True)
+        sources = [{**source, "images": images[0]} if images else source for source, images in each]
+        why = {**sample.data.why, "images": "the folder of the images that the rows name"}
+        column = next((of[1] for of in found if of[1:]), None)
+        sample = SourceSample(files, replace(sample.data, sources=sources, why=why, image_column=column))
     sample = without_unlabelled(sample)
     if group := shared_images(sample):
-        sample = SourceSample(files, sample.data.with_group(group))
+        why = {**sample.data.why, "group": "an image has several rows, each an object: one row an image, in one split"}
+        sources = [{**source, "group": group} for source in sample.data.sources]
+        sample = SourceSample(files, replace(sample.data, sources=sources, why=why))
     draft = make_draft(sample, answers)
     draft, lines = try_draft(draft, parse_spec(write_draft(draft, name, str), f"the spec for {path}"), sample)
     notes = [*map(str, draft.doubts), *lines, *sample.notes, *note(ODD, sorted(files.left_out()))]
