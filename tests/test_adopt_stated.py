@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from recordmill import Dataset, UserError, open_tfrecords
-from recordmill.pipeline.adopt.stated import read_features
+from recordmill.pipeline.adopt.adopt import read_features
 from tests import tfrecords
 from tests.messages import assert_names, raises
 

@@ -34,6 +34,7 @@ from recordmill.pipeline.init.sample import ROWS, SampledFiles
 from recordmill.pipeline.init.starter import comment, dataset_name, first_lines, option_line, starter, write_spec
 from recordmill.pipeline.sources.files import FileInfo
 from recordmill.pipeline.sources.formats import reader_of
+from recordmill.pipeline.sources.naming import ID
 from recordmill.pipeline.sources.options import Csv, JsonLines
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from tests.constants import constants

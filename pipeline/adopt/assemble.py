@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.adopt.facts import DAMAGED, INTS
 from recordmill.pipeline.adopt.files import Adoption
 from recordmill.pipeline.adopt.guess import Guessed
-from recordmill.pipeline.adopt.scanned import INPUTS_FILE, Scanned, key_of
+from recordmill.pipeline.adopt.scanned import DAMAGED, INPUTS_FILE, INTS, Scanned, key_of
 from recordmill.pipeline.dataset.file_names import kept_name
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, Split
 from recordmill.pipeline.dataset.paths import path_within

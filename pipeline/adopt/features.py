@@ -6,8 +6,8 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from recordmill.pipeline.adopt.facts import BYTES, FLOATS, INTS, FeatureFacts
 from recordmill.pipeline.adopt.files import AdoptError
+from recordmill.pipeline.adopt.scanned import BYTES, FLOATS, INTS, FeatureFacts
 from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.array import DTYPES, ArrayDescription, ArrayLayout

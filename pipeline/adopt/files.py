@@ -131,15 +131,17 @@ def _matched(files: Files, split: str, pattern: str, output: str) -> list[Found]
         raise AdoptError(f"{pattern} {what}: give TFRecord files, or a quoted glob of them")
     parent = posixpath.dirname(literal_prefix(path) if "://" in path else path)
     folder = without_slash(folder_prefix(path) if is_glob(path) and not os.path.isfile(path) else parent)
-    return [_found(split, folder, file, output) for file in matched]
-
-
-def _found(split: str, folder: str, file: FileInfo, output: str) -> Found:
-    """Names a file below its folder; a link out of the folder by its target, since readers follow none."""
-    real = file.path if "://" in file.path else os.path.realpath(file.path)
-    if "://" not in real and not real.startswith(os.path.join(os.path.realpath(folder), "")):
-        folder, file = os.path.dirname(real), file._replace(path=real)
-    return Found(split, _root(folder, output), _name(folder, file.path), file)
+    found = list[Found]()
+    for file in matched:
+        at, real = folder, file.path if "://" in file.path else os.path.realpath(file.path)
+        if "://" not in real and not real.startswith(os.path.join(os.path.realpath(folder), "")):
+            at, file = os.path.dirname(real), file._replace(path=real)  # a link leads out, and readers follow none
+        try:
+            found.append(Found(split, _root(at, output), check_inner(file.path[len(at) :].lstrip("/")), file))
+        except DatasetError:
+            what = "has characters that no dataset names: rename or link the file"
+            raise AdoptError(f"{cut(repr(file.path))} {what}") from None
+    return found
 
 
 def _root(folder: str, output: str) -> str:
@@ -149,14 +151,6 @@ def _root(folder: str, output: str) -> str:
         return (folder[len(output) + 1 :] or HERE) if inside else folder
     real, own = os.path.realpath(folder), os.path.realpath(output)
     return os.path.relpath(real, own) if real == own or real.startswith(f"{own}{os.sep}") else real
-
-
-def _name(folder: str, path: str) -> str:
-    name = path[len(folder) :].lstrip("/")
-    try:
-        return check_inner(name)
-    except DatasetError:
-        raise AdoptError(f"{cut(repr(path))} has characters that no dataset names: rename or link the file") from None
 
 
 def beside(files: Files, found: Sequence[Found]) -> dict[str, FileInfo]:

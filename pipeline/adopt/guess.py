@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from recordmill.pipeline.adopt.facts import BYTES, EMPTY, FLOATS, INTS, NESTED, NO_EXAMPLE, FeatureFacts, Layout
 from recordmill.pipeline.adopt.features import IMAGE, READ, Held, Read, Wanted
 from recordmill.pipeline.adopt.files import AdoptError, Names, Said, names_of, said_of, unread
+from recordmill.pipeline.adopt.scanned import BYTES, EMPTY, FLOATS, INTS, NESTED, NO_EXAMPLE, FeatureFacts, Layout
 from recordmill.pipeline.dataset.paths import check_name
 from recordmill.pipeline.errors import listed
 from recordmill.pipeline.safe_text import count, cut

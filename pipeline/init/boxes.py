@@ -264,7 +264,7 @@ def guess_boxes(item: Guess, name: str, image: Guess, answers: Answers, known: M
     if known:
         return replace(item, options={**item.options, "kind": what, "image": (name, ""), **known})
     is_relative = bool((boxes >= 0).all() and (boxes <= 1).all())
-    sizes = [header[:2] for header in chain.from_iterable(image.headers) if isinstance(header, tuple)]
+    sizes = [header[:2] for header in chain.from_iterable(image.headers) if not isinstance(header, str)]
     sides = np.array(sizes).max(axis=0) if sizes and not is_relative else np.full(2, 1 if is_relative else np.inf)
     orders = fitting_orders(boxes, sides.max())
     corners, turned = ((boxes[:, ends] <= sides * (1 + SLACK)).all(axis=1).mean() for ends in ([2, 3], [3, 2]))
@@ -308,7 +308,10 @@ def on_image(
         names[drawn] = pictures.MASK
     known, name = sample.data.known, names[image.column]
     named = {each.column for each in images if MAYBE_MASK.fullmatch(each.column)}
-    found = {column: pictures.guess_masks(item, name) for column, item in guesses.items()}
+    found, masks = {**guesses}, ("masks", "an image an object, by the name")
+    for column, item in guesses.items():
+        if item.kind == "image_sequence" and MASK_COLUMN.fullmatch(column):
+            found[column] = replace(item, options={"kind": masks, "image": (name, ""), **item.optional})
     for column in guesses.keys() & {*named, *sample.data.sources[0].get("beside", ())} - {image.column}:
         found[column] = pictures.guess_mask(sample, guesses[column], name, image)
     found |= {each: along_image(sample, item, name, image) for each, item in found.items() if "runs" in item.options}

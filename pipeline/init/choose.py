@@ -134,7 +134,12 @@ def _guesses(sample: SourceSample) -> dict[str, Guess]:
         if not name or name.startswith("@"):
             why = "names that begin with @ are reserved" if name else "a column without a name"
             guesses[name] = left_out(name, why)
-    guesses |= {name: left_out(name, "pandas' index, not data") for name in index_names(sample)}
+    for name in sample.names:  # an unnamed index: whole numbers, in CSV the first column of a file
+        if INDEX_LEVEL.fullmatch(name) or name == sample.names[0] == INDEX_OF_CSV:
+            numbers = sample.read(name, ColumnType.INTEGER)
+            most = len(numbers.distinct) * len(sample.data.files)  # each begins at 0
+            if numbers.fit == 1 and not numbers.missing and (name != INDEX_OF_CSV or len(numbers.values) <= most):
+                guesses[name] = left_out(name, "pandas' index, not data")
     messages = dict.fromkeys(name.rpartition(".")[0] for name in sample.names if MESSAGE.search(name))
     guesses |= {name: chat for name in (*messages, guessing.CHAT) if (chat := guessing.chat(sample, name))}
     for detectors in DETECTORS:
@@ -329,16 +334,6 @@ def _stated_names(sample: SourceSample) -> dict[str, dict[int, str]]:
         return {}
     with sample.origin.open(sample.data.files[0].path) as opened:
         return class_labels(pq.read_schema(opened))
-
-
-def index_names(sample: SourceSample) -> list[str]:
-    """Lists the columns of an unnamed pandas index: whole numbers, in CSV the first column of a file."""
-    some = [name for name in sample.names if INDEX_LEVEL.fullmatch(name) or name == sample.names[0] == INDEX_OF_CSV]
-    read = {
-        name: item for name in some if (item := sample.read(name, ColumnType.INTEGER)).fit == 1 and not item.missing
-    }
-    again = len(sample.data.files)  # each begins at 0
-    return [name for name, n in read.items() if name != INDEX_OF_CSV or len(n.values) <= len(n.distinct) * again]
 
 
 def without_unlabelled(sample: SourceSample) -> SourceSample:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -37,9 +37,19 @@ DATE = re.compile(r"\d{4}-\d\d-\d\d")
 LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
 
 Choice = tuple[Any, str]  # a value in the spec, and the reason
-Header = tuple[int, int, Sequence[str], Sequence[str], tuple[str, int] | None] | str
-"""An image's width and height in pixels by its header, the names of its colour profile unless sRGB, its pixels' losses,
-and the type and the bands of a deep one; or the reason code of its reject, perhaps with a message."""
+
+
+class Header(NamedTuple):
+    """An image by its header."""
+
+    width: int
+    height: int
+    profiles: Sequence[str]  # the name of its colour profile, unless sRGB
+    losses: Sequence[str]  # of its pixels
+    deep: tuple[str, int] | None  # the type and the bands of a deep one
+
+
+Looked = Header | str  # an image's header, or the reason code of its reject, perhaps with a message
 
 
 @dataclass(frozen=True)
@@ -51,7 +61,7 @@ class Guess:
     """The feature's options, its kind first. Names that begin with # are comments; # alone gives the reason for leaving
     out."""
     reading: Reading
-    headers: Sequence[Sequence[Header]] = ()  # image headers of about 200 rows
+    headers: Sequence[Sequence[Looked]] = ()  # image headers of about 200 rows
 
     @property
     def kind(self) -> str | None:
@@ -97,7 +107,12 @@ def guess(sample: SourceSample, name: str) -> Guess | None:
         return messages
     if texts.fit >= FITS:
         return _strings(sample, name, texts)
-    result = _numbers(sample, name) or _names(sample, name) or _lists(sample, name)
+    result, names = _numbers(sample, name), sample.read(name, ColumnType.CATEGORY)
+    if result is None and names.fit >= FITS:  # booleans, dates and times, which are read as strings
+        if _is_category(name, names) or set(names.distinct) <= {"true", "false"}:
+            return feature(name, "category", distinct(names), names)
+        return left_out(name, f"{distinct(names)}: as a category each would be a class", names)
+    result = result or _lists(sample, name)
     if result or any(other.startswith(f"{name}.") for other in sample.names):
         return result
     lists = sample.read(name, ColumnType.TEXT, many=True)
@@ -269,16 +284,6 @@ def _numbers(sample: SourceSample, name: str) -> Guess | None:
 def _range(numbers: Reading) -> str:
     least, most = min(numbers.distinct), max(numbers.distinct)
     return f"from {least:g} to {most:g}" if least < most else f"always {least:g}"
-
-
-def _names(sample: SourceSample, name: str) -> Guess | None:
-    """Guesses booleans, dates and times, which are read as strings."""
-    names = sample.read(name, ColumnType.CATEGORY)
-    if names.fit < FITS:
-        return None
-    if _is_category(name, names) or set(names.distinct) <= {"true", "false"}:
-        return feature(name, "category", distinct(names), names)
-    return left_out(name, f"{distinct(names)}: as a category each would be a class", names)
 
 
 def distinct(names: Reading) -> str:

@@ -19,7 +19,7 @@ from PIL import Image
 
 from recordmill.pipeline.build.images.image_files import ImageFiles
 from recordmill.pipeline.build.images.masks import values
-from recordmill.pipeline.init.guess import FITS, Choice, Guess, Header, feature, left_out, share_of
+from recordmill.pipeline.init.guess import FITS, Choice, Guess, Header, Looked, feature, left_out, share_of
 from recordmill.pipeline.init.recognize import NAMING
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
@@ -49,7 +49,7 @@ UNREAD, FRAMES = "unsupported_format", "further frames"
 MAX_PIXELS = 64_000_000  # the default of `max_pixels`
 
 
-def read_headers(sample: SourceSample, name: str, *, many: bool) -> list[list[Header]]:
+def read_headers(sample: SourceSample, name: str, *, many: bool) -> list[list[Looked]]:
     """Reads the image headers of about 200 rows, as a build does before decoding; a row may have none."""
     asked = {name: Column(ColumnType.IMAGE, many=many, optional=True)}
     if isinstance(sample.sources[0], AnnotatedImages):  # with boxes an image has the sides that its annotation states
@@ -67,7 +67,7 @@ def read_headers(sample: SourceSample, name: str, *, many: bool) -> list[list[He
     return [[headers[image] for image in row] for row in rows]
 
 
-def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
+def _header(sample: SourceSample, number: int, reference: bytes) -> Looked:
     """Returns an image's size, colour profile and losses, or the reason of its reject and a message."""
     parsed, data = parse(reference), parse(reference).data
     path = join(sample.readers[number].image_root(sample.files), parsed.path)
@@ -99,7 +99,7 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
                 deep = dtype, npy_numbers(data, dtype).reshape(header.height, header.width, -1).shape[2]
         if parsed.data is not None and deep and deep[1] > header.height:
             return "of more channels than rows: rather an array with the channels first"
-    return header.width, header.height, profiles, lost, deep
+    return Header(header.width, header.height, profiles, lost, deep)
 
 
 def guess_image(sample: SourceSample, name: str) -> Guess | None:
@@ -116,7 +116,7 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
             continue
         headers = read_headers(sample, name, many=many)
         each = list(chain.from_iterable(headers))
-        good = [header for header in each if isinstance(header, tuple)]
+        good = [header for header in each if not isinstance(header, str)]
         sizes = [header[:2] for header in good]
         if not are_texts and 2 * len(sizes) <= len(each):
             continue
@@ -125,9 +125,9 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
             return feature(name, "raw", why, texts, **({"many": (True, "")} if many else {}))
         what = f"{'lists of ' if many else ''}images, by their {'paths' if are_texts else 'bytes'}"
         fit = ("pad", "the whole image, padded; or `crop`, `stretch`")
-        deeps = Counter(header[4] for header in good).most_common(1)
+        deeps = Counter(header.deep for header in good).most_common(1)
         deep = next((of for of, some in deeps if some >= FITS * len(good)), None)  # of nearly all
-        stacks = sum(FRAMES in header[3] for header in good)
+        stacks = sum(FRAMES in header.losses for header in good)
         are_stacks = bool(deep) and 2 * stacks > len(good)
         kind = "image_sequence" if many or are_stacks else IMAGE
         share = share_of(stacks, len(good), count(len(good), "file"))
@@ -143,13 +143,15 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
     return None
 
 
-def _read_as(header: Header, deep: tuple[str, int] | None, are_stacks: bool) -> Header:
+def _read_as(header: Looked, deep: tuple[str, int] | None, are_stacks: bool) -> Looked:
     """Forgets the losses of a deep image; one of another type than the others, or a lone stack, becomes a reject."""
-    if isinstance(header, str) or (deep is None and not "".join(header[3][:1]).startswith(UNREAD)):
+    if isinstance(header, str) or (deep is None and not "".join(header.losses[:1]).startswith(UNREAD)):
         return header
-    is_lone = FRAMES in header[3] and not are_stacks
-    kept = tuple(KEPT & {*header[3]} - {FRAMES})
-    return header[3][0] if deep is None else UNREAD if header[4] != deep or is_lone else (*header[:3], kept, deep)
+    if deep is None:
+        return header.losses[0]
+    is_lone = FRAMES in header.losses and not are_stacks
+    kept = tuple(KEPT & {*header.losses} - {FRAMES})
+    return UNREAD if header.deep != deep or is_lone else header._replace(losses=kept)
 
 
 def are_named(texts: Reading) -> bool:
@@ -247,7 +249,14 @@ def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Gu
     are_many = max(len(found), len(colors)) > MOST_CLASSES or max(found, default=0) >= LEVELS
     if are_many and not MASK_COLUMN.fullmatch(item.column):
         return item  # depth, or another picture of the same
-    item = replace(item, headers=_headers(item, image))
+    images = image.headers if len(image.headers) == len(item.headers) else item.headers  # else some lack a mask
+    headers = list[Looked]()
+    for mask, of_image in zip(chain.from_iterable(item.headers), chain.from_iterable(images), strict=True):
+        if not isinstance(mask, str) and not isinstance(of_image, str):  # masks keep indices; EXIF may turn an image
+            is_same = sorted(mask[:2]) == sorted(of_image[:2])
+            mask = mask._replace(losses=()) if is_same else "unequal_sides"
+        headers.append(mask)
+    item = replace(item, headers=[[header] for header in headers])
     of, edges = f"in {count(looked, 'mask')}", "as of blurred edges: save one value, or one colour, a class"
     if len(colors) > LEVELS:
         return left_out(item.column, f"{len(colors):,} colours {of}, {edges}", item.reading)
@@ -259,14 +268,6 @@ def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Gu
         why = f"a colour each, {of}, by pixels {_shares(colors)}; {YOURS}"
         return replace(item, options={**options, "classes": (list(names), why), "colors": (names, "")})
     return replace(item, options=options | _classes(found, of, is_all=is_all))
-
-
-def guess_masks(item: Guess, name: str) -> Guess:
-    """Turns lists of images with a mask's name into a mask for each object of the image `name`."""
-    if item.kind != "image_sequence" or not MASK_COLUMN.fullmatch(item.column):
-        return item
-    kind = ("masks", "an image an object, by the name")
-    return replace(item, options={"kind": kind, "image": (name, ""), **item.optional})
 
 
 def _counted(sample: SourceSample, column: str) -> tuple[Counter[int], Counter[Any], int, bool]:
@@ -308,18 +309,6 @@ def _classes(found: Counter[int], of: str, *, is_all: bool) -> dict[str, Choice]
         known.pop()
     named = {value: f"class_{value}" for value in known} if names is None else dict(zip(known, names, strict=True))
     return {**options, "classes" if is_all else "# classes": (named, why)}
-
-
-def _headers(item: Guess, image: Guess) -> list[list[Header]]:
-    """Forgets the losses of masks, which keep indices; one of another size than its image becomes a reject."""
-    images = image.headers if len(image.headers) == len(item.headers) else item.headers  # else some lack a mask
-    headers = list[Header]()
-    for mask, of in zip(chain.from_iterable(item.headers), chain.from_iterable(images), strict=True):
-        if not isinstance(mask, str) and not isinstance(of, str):
-            is_same = sorted(mask[:2]) == sorted(of[:2])  # EXIF may turn one
-            mask = (*mask[:3], (), mask[4]) if is_same else "unequal_sides"
-        headers.append(mask)
-    return [[header] for header in headers]
 
 
 MOST_CLASSES = 40  # for a person to read

@@ -117,8 +117,8 @@ def recognize(files: Files, path: str, in_folder: Sequence[FileInfo] | None, enc
     found = _table(files, forms[0], sources, encoding)
     (folder, name), own = posixpath.split(path), split_of(posixpath.basename(path))
     every = files.match(f"{escape(folder)}/*{escape(posixpath.splitext(name)[1])}") if own and not is_glob(name) else []
-    splits = by_split((posixpath.basename(file.path) for file in every if file.bytes), lambda name: [name])
-    others = [some[0] for split, some in splits.items() if split not in (None, own)]
+    named = by_split((posixpath.basename(file.path) for file in every if file.bytes), lambda name: [name])
+    others = [some[0] for split, some in named.items() if split not in (None, own)]
     what = f"one split by its name; left out beside it: {listed(others, SHOWN)}"
     doubts = [Doubt(name, what, f"All: recordmill init '{folder}'")] if others else []
     return replace(found, doubts=[*found.doubts, *doubts])

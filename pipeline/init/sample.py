@@ -250,7 +250,13 @@ class SourceSample:
         for number, chunk in chosen:
             limit = -(-rows // len(chosen))
             for block in self.readers[number].read(chunk, self.files, asked, key):
-                kept = _thinned(block, limit)
+                kept = block
+                if count_rows(block) > limit:  # good and bad rows, evenly spread
+                    good = block.table["@position"].to_pylist()
+                    positions = {*spread(sorted([*good, *(reject.position for reject in block.rejects)]), limit)}
+                    some = pa.array([row in positions for row in good], pa.bool_())  # an empty array needs the type
+                    rejects = [reject for reject in block.rejects if reject.position in positions]
+                    kept = replace(block, table=block.table.filter(some), rejects=rejects)
                 blocks.append((number, kept))
                 is_all &= count_rows(kept) == count_rows(block)
                 limit -= count_rows(kept)
@@ -277,17 +283,6 @@ def in_words(rows: int, *, is_all: bool) -> str:
 def count_rows(block: Block) -> int:
     """Counts a block's rows, including rejects."""
     return block.table.num_rows + len(block.rejects)
-
-
-def _thinned(block: Block, limit: int) -> Block:
-    """Keeps at most `limit` of a block's rows, good and bad, evenly spread."""
-    if count_rows(block) <= limit:
-        return block
-    good = block.table["@position"].to_pylist()
-    kept = set(spread(sorted([*good, *(reject.position for reject in block.rejects)]), limit))
-    rejects = [reject for reject in block.rejects if reject.position in kept]
-    chosen = pa.array([row in kept for row in good], pa.bool_())  # an empty array needs the type
-    return replace(block, table=block.table.filter(chosen), rejects=rejects)
 
 
 def _columns(source: SourceOptions, plan: Plan) -> list[str]:
