@@ -15,6 +15,7 @@ from recordmill import Dataset, augment, open_tfrecords
 from recordmill.pipeline.errors import UserError
 from tests import tfrecords
 from tests.messages import assert_names, raises
+from tests.pictures import saved as encoded
 from tests.published import example, feature, field
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -44,12 +45,6 @@ def batch(dataset: Dataset) -> Any:
 def pixels(number: int, mode: str = "RGB", size: tuple[int, int] = (6, 4)) -> Image.Image:
     values = np.random.default_rng(number).integers(0, 256, (size[1], size[0], 4), dtype=np.uint8)
     return Image.fromarray(values if mode == "RGBA" else values[..., :3]).convert(mode)
-
-
-def encoded(image: Image.Image, form: str, **options: Any) -> bytes:
-    data = io.BytesIO()
-    image.save(data, form, **options)
-    return data.getvalue()
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,11 @@ from functools import cache, cached_property
 
 from PIL import Image
 
-from recordmill.pipeline.dataset.placement import SPLITS
+from recordmill.pipeline.dataset.placement import SPLITS, SYNONYMS
 from recordmill.pipeline.init.doubts import Doubt
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.formats.annotated_rows import ImageList
 from recordmill.pipeline.sources.formats.beside import Beside, Pattern
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.naming import DEPTH, MASK_NAME, PART_FOLDER, SPLIT_WORD
@@ -28,6 +29,7 @@ START = re.compile(r"([A-Za-z][A-Za-z0-9]*[ _-])+")  # words at the beginning of
 END = re.compile(r"([A-Za-z0-9]*[A-Za-z][ _-])+")  # at its end, read backwards in linear time
 WORD = re.compile(r"[ _-]?[A-Za-z0-9]+[ _-]?")
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # it logs files that it cannot open, instead of stderr
+ImageLists = dict[str, tuple[FileInfo, list[str]]]  # by split, the list and its images' paths
 MOST_FOLDERS, MOST_NAMES, LOOKED_AT, OPENED, FLAT = 16, 16, 500, 4, 64
 
 
@@ -135,6 +137,19 @@ def part_doubts(images: Sequence[FileInfo], pairs: Beside) -> list[Doubt]:
     odd = [posixpath.basename(stem) for stem in parts if stem not in known]
     remedy = "Move them out, or list the images: `image_list: FILE`"
     return [Doubt(listed(odd, 2), "rows by their folder, but by their names parts of another", remedy)] if odd else []
+
+
+def image_lists(files: Files, images: Sequence[FileInfo], others: Sequence[FileInfo]) -> ImageLists:
+    """Finds the list of each split's images, as in VOC's `ImageSets/Segmentation`, with their paths."""
+    groups = dict[str, ImageLists]()
+    for file in others:
+        folder, name = posixpath.split(file.path)
+        if name.endswith(".txt") and (split := SPLITS.get(name[:-4].lower())):
+            named = ImageList.read(files, file.path)
+            groups.setdefault(folder, {})[split] = file, [image.path for image in images if image.path in named]
+    whole = [each for each, found in groups.items() if len(found) > 1 and all(some for _, some in found.values())]
+    found = groups[max(whole, key=lambda each: each.endswith("Segmentation"))] if whole else {}
+    return {split: found[split] for split in SYNONYMS if split in found} if "train" in found else {}
 
 
 def in_folders(beside: Mapping[str, str]) -> bool:

@@ -8,17 +8,16 @@ from functools import partial
 from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
-from recordmill.pipeline.dataset.placement import SPLITS, SYNONYMS
 from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, record_length
 from recordmill.pipeline.init import belonging, dialect
 from recordmill.pipeline.init.belonging import Joined
-from recordmill.pipeline.init.beside import find_beside, in_folders, part_doubts
+from recordmill.pipeline.init.beside import find_beside, image_lists, in_folders, part_doubts
 from recordmill.pipeline.init.doubts import DAY, Doubt, UnknownDataError, Written, document_doubts, folder_doubts
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, naming_damage, open_plain, uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.formats.annotated_rows import ImageList, image_key
+from recordmill.pipeline.sources.formats.annotated_rows import image_key
 from recordmill.pipeline.sources.formats.beside import Beside, image_place
 from recordmill.pipeline.sources.formats.image_folder import NAMES, captions_of
 from recordmill.pipeline.sources.formats.text import count_lines
@@ -65,7 +64,6 @@ TEXTS = (*CELLS, *belonging.SENTENCES, "jsonl", "json", "text")  # formats with 
 SHOWN, FIRST_LINE = 3, 1 << 16
 FILES = 16  # files of a source to look at
 SMALL_FILES = 1_000  # the same for files that are rows: images and documents
-ImageLists = dict[str, tuple[FileInfo, list[str]]]  # by split, the list and its images' paths
 SourceFiles = tuple[str, str | None, Sequence[FileInfo]]  # a source's path, the split of its rows, and its files
 CELL_WORD = re.compile(rb"[\w.\- \x80-\xff]+")
 
@@ -84,7 +82,8 @@ class Recognized:
     """Options of columns stated by the format, with reasons."""
     image_column: str | None = None  # the column of image names without ending
     doubts: Sequence[Doubt] = ()
-    days: Mapping[str, str] = field(default_factory=dict)  # the sources' paths in folders of days, with placeholders
+    days: Mapping[str, str | None] = field(default_factory=dict)
+    """The sources' paths with placeholders, if they lie in folders of days."""
 
     def __post_init__(self) -> None:
         stated = [{name: value for name, value in each.items() if value is not None} for each in self.sources]
@@ -166,15 +165,18 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
     left = [file for file in filled if file.path not in used]
     found = _table(files, form, sources, encoding, [*_left_out(folder, left), *unequal])
     days = {path: _of_days(folder, [file.path for file in some]) for path, _, some in sources}
-    return replace(found, days={path: day for path, day in days.items() if day})
+    return replace(found, days=days)
 
 
 def _joined(folder: str, filled: Sequence[FileInfo], joined: Sequence[Joined], written: Recognized) -> Recognized:
     """Returns a source for each group of joined files, with its split; `written` has options of all."""
     splits = by_split(joined, lambda each: next(iter(each.files.values())).path[len(folder) + 1 :].split("/"))
     chosen = [(split, each) for split, some in splits.items() for each in some]
-    alike = {"format": "text", **written.sources[0]}
-    sources = [{**alike, "path": each.folder, "columns": each.columns, "split": split} for split, each in chosen]
+    options = written.sources[0]
+    sources = [
+        {"format": "text", "path": each.folder, "columns": each.columns, **options, "split": split}
+        for split, each in chosen
+    ]
     shown = [file for _, each in chosen for file in each.files.values()]
     left = _left_out(folder, [file for file in filled if file not in shown])
     lines = [each.lines for _, each in chosen]
@@ -189,84 +191,75 @@ def _joined(folder: str, filled: Sequence[FileInfo], joined: Sequence[Joined], w
 def _images(
     files: Files, folder: str, images: Sequence[FileInfo], others: Sequence[FileInfo], encoding: str | None
 ) -> Recognized:
-    """Recognizes a folder of images: a table named as one of its folders, metadata, else captions by name."""
-    metadata, whole = list(filter(_is_metadata, others)), {file.path: file for file in (*images, *others)}
-    inside = [file._replace(path=path[len(folder) + 1 :]) for path, file in whole.items()]
-    beside, unsure = ({}, []) if metadata else find_beside(files, folder, inside)
+    """Recognizes a folder of images by their metadata, else by tables that name them, else by files beside them."""
+    start = len(folder) + 1
+    if metadata := list(filter(_is_metadata, others)):
+        used = {*metadata, *captions_of(images, others).files()}
+        names = listed([file.path[start:] for file in metadata], SHOWN)
+        why = {"format": f"{count(len(images), 'image')}; the rows are those of {names}"}
+        notes = _left_out(folder, [file for file in others if file not in used])
+        days = {folder: _of_days(folder, [file.path for file in images], "")}
+        return Recognized([{"format": IMAGES, "path": folder}], metadata, True, why, notes, days=days)
+    whole = {file.path: file for file in (*images, *others)}
+    inside = [file._replace(path=path[start:]) for path, file in whole.items()]
+    beside, doubts = find_beside(files, folder, inside)
     rows, rest, pairs = Beside.pair(inside, beside)
-    unsure, what = [*unsure, *part_doubts(rows, pairs)], "mask" if "mask" in beside else "file"
+    doubts = [*doubts, *part_doubts(rows, pairs)]
     images, others, masks = ([whole[f"{folder}/{file.path}"] for file in some] for some in (rows, rest, pairs.files()))
-    sources: list[dict[str, Any]] = [{"format": IMAGES, "path": folder, **({"beside": beside} if beside else {})}]
-    lists = _image_lists(files, images, others) if beside else {}
+    sources: list[dict[str, Any]] = [{"format": IMAGES, "path": folder, "beside": beside or None}]
+    lists = image_lists(files, images, others) if beside else {}
     if lists:
         sources = [{**sources[0], "image_list": file.path, "split": split} for split, (file, _) in lists.items()]
         known = {path for _, some in lists.values() for path in some}
         pairs = Beside.pair(inside, beside, lambda path: join(folder, path) in known)[2]
         images = [file for file in images if file.path in known]
-    of_lists = [file for file, _ in lists.values()]
-    shown = spread(images, SMALL_FILES)
-    used = {*metadata, *captions_of(images, others).files(), *of_lists}
+    of_lists, shown = [file for file, _ in lists.values()], spread(images, SMALL_FILES)
+    used = {*captions_of(images, others).files(), *of_lists}
     left = [file for file in others if file not in used]
-    names = listed([file.path[len(folder) + 1 :] for file in metadata], SHOWN)
-    each = f"; the rows are those of {names}" if metadata else ", each one a row"
-    tops = (file.path for file in left if posixpath.dirname(file.path) == folder and not metadata)
-    naming = (path for path in tops if format_by_name(path) in NAMING)
-    tables = [path for path in naming if not CLASS_NAMES.fullmatch(path[len(folder) :])]
-    tables.sort(key=lambda path: split_of(posixpath.basename(path)) != "train")  # before `sample_submission.csv`
-    chosen = [] if metadata else _tables_of_splits(files, folder, images, left)
-    for path in tables if not chosen else ():  # named as a folder of the images: `train.csv` of `train/`, or `images/`
-        stem = posixpath.splitext(path)[0]
-        places = (f"{stem}/", f"{stem}_images/", f"{stem.removesuffix('train')}images/")
-        if any(image.path.startswith(places) for image in images):
-            chosen = [(path, None, [whole[path]])]
-            break
+    chosen, tables = _tables(files, folder, images, left)
     if chosen:
         unread = [file for file in others if file.path not in [path for path, _, _ in chosen]]
         return _table(files, format_by_name(chosen[0][0]) or "", chosen, encoding, _left_out(folder, unread))
-    unsure += [] if metadata or in_folders(beside) else folder_doubts([file.path for file in images])
-    for path in [] if metadata else tables[:1]:
-        unsure.append(Doubt(path, "its rows may name these images", f"If so: recordmill init {path}"))
-    for path in [] if metadata else _annotations(files, images, left)[:1]:
-        unsure.append(Doubt(path, "left out, though it may annotate these images", "If so: write COCO, VOC or YOLO"))
-    return Recognized(
-        sources,
-        metadata or [*dict.fromkeys([*shown, *captions_of(shown, others).files(), *masks, *of_lists])],
-        bool(metadata) or len(shown) == len(images),
-        {"format": f"{count(len(images), 'image')}{each}", "beside": f"{count(len(masks), what)}, by their names"},
-        [*pairs.notes, *_left_out(folder, left)],
-        [] if metadata else sorted({posixpath.dirname(image_place(beside)(file.path) or "") for file in rows}),
-        doubts=unsure,
-        days={folder: day} if (day := _of_days(folder, [file.path for file in images], "")) else {},
-    )
+    doubts += [] if in_folders(beside) else folder_doubts([file.path for file in images])
+    for path in tables[:1]:
+        doubts.append(Doubt(path, "its rows may name these images", f"If so: recordmill init {path}"))
+    for path in _annotations(files, images, left)[:1]:
+        doubts.append(Doubt(path, "left out, though it may annotate these images", "If so: write COCO, VOC or YOLO"))
+    what = "mask" if "mask" in beside else "file"
+    why = {"format": f"{count(len(images), 'image')}, each one a row"}
+    why["beside"] = f"{count(len(masks), what)}, by their names"
+    used_files = [*dict.fromkeys([*shown, *captions_of(shown, others).files(), *masks, *of_lists])]
+    folders = sorted({posixpath.dirname(image_place(beside)(file.path) or "") for file in rows})
+    notes = [*pairs.notes, *_left_out(folder, left)]
+    is_whole, days = len(shown) == len(images), {folder: _of_days(folder, [file.path for file in images], "")}
+    return Recognized(sources, used_files, is_whole, why, notes, folders, doubts=doubts, days=days)
 
 
-def _image_lists(files: Files, images: Sequence[FileInfo], others: Sequence[FileInfo]) -> ImageLists:
-    """Finds the list of each split's images, as in VOC's `ImageSets/Segmentation`, with their paths."""
-    groups = dict[str, ImageLists]()
-    for file in others:
-        folder, name = posixpath.split(file.path)
-        if name.endswith(".txt") and (split := SPLITS.get(name[:-4].lower())):
-            named = ImageList.read(files, file.path)
-            groups.setdefault(folder, {})[split] = file, [image.path for image in images if image.path in named]
-    whole = [each for each, found in groups.items() if len(found) > 1 and all(some for _, some in found.values())]
-    found = groups[max(whole, key=lambda each: each.endswith("Segmentation"))] if whole else {}
-    return {split: found[split] for split in SYNONYMS if split in found} if "train" in found else {}
-
-
-def _tables_of_splits(
+def _tables(
     files: Files, folder: str, images: Sequence[FileInfo], left: Sequence[FileInfo]
-) -> list[SourceFiles]:
-    """Finds a table for each split, `train_labels.csv` or `train/_annotations.csv`, that names images."""
+) -> tuple[list[SourceFiles], list[str]]:
+    """Finds a table that names images for each split, or one named as their folder; and others that may name them."""
     names = {posixpath.basename(file.path) for file in images}
     names |= {stem for stem in (posixpath.splitext(name)[0] for name in names) if not stem.isdecimal()}
     cells, alike = {name.encode() for name in names}, dict[str, list[FileInfo]]()
-    for file in (file for file in left if format_by_name(file.path) in NAMING):
-        alike.setdefault(SPLIT_NAME.sub("*", file.path[len(folder) :].lower()), []).append(file)
+    tables = {file.path: file for file in left if format_by_name(file.path) in NAMING}
+    for path, file in tables.items():  # `train_labels.csv`, or `train/_annotations.csv`
+        alike.setdefault(SPLIT_NAME.sub("*", path[len(folder) :].lower()), []).append(file)
     found = (by_split(some, lambda file: file.path[len(folder) + 1 :].split("/")) for some in alike.values())
     best = max(found, key=len, default={})
-    tables: list[SourceFiles] = [(some[0].path, split, some) for split, some in best.items() if len(some) == 1]
-    named = [each for each in tables if cells.intersection(CELL_WORD.findall(read_head(files, each[0])))]
-    return named if len(named) > 1 and named[0][1] == "train" else []
+    alone: list[SourceFiles] = [(some[0].path, split, some) for split, some in best.items() if len(some) == 1]
+    chosen = [each for each in alone if cells.intersection(CELL_WORD.findall(read_head(files, each[0])))]
+    if len(chosen) > 1 and chosen[0][1] == "train":
+        return chosen, []
+    tops = [path for path in tables if posixpath.dirname(path) == folder]
+    tops = [path for path in tops if not CLASS_NAMES.fullmatch(path[len(folder) :])]
+    tops.sort(key=lambda path: split_of(posixpath.basename(path)) != "train")  # before `sample_submission.csv`
+    for path in tops:
+        stem = posixpath.splitext(path)[0]
+        places = (f"{stem}/", f"{stem}_images/", f"{stem.removesuffix('train')}images/")
+        if any(image.path.startswith(places) for image in images):  # of `train/`, or `images/`
+            return [(path, None, [tables[path]])], []
+    return [], tops
 
 
 def _annotations(files: Files, images: Sequence[FileInfo], left: Sequence[FileInfo]) -> list[str]:

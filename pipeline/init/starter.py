@@ -234,7 +234,8 @@ def write_draft(draft: Draft, name: str, written_path: Callable[[str], str], not
         start = "  " if len(draft.data.sources) == 1 else "  - "
         for option, value in source.items():
             text = without_spans(written_path(value)) if option in PATHS else value
-            text = written_path(draft.data.days[value]) if option == "path" and value in draft.data.days else text
+            if option == "path" and (day := draft.data.days.get(value)):
+                text = written_path(day)
             lines.append(option_line(option, (text, draft.data.why.get(option, "")), start))
             start = " " * len(start)
     lines.append("")
