@@ -37,7 +37,6 @@ PARTS = ("missing", "length", "orientation", "loss_mask", "token_types")  # othe
 PAIRS = {"question": "answer", "premise": "hypothesis", "sentence1": "sentence2", "query": "passage"}
 MESSAGE = re.compile(r"\.(role|from)$")  # columns inside messages
 WHY_LABEL = "the learned feature; the others are inputs"
-SURE_IDS = ("id", "key", "uuid")
 SHARES = {"train": 80, "validation": 10, "test": 10}
 DIVIDED_ROWS = 100  # with fewer, a split of 10 % may be empty
 FEW_GROUPS = 10  # with fewer, such as hospitals, shares can hardly be met
@@ -69,7 +68,9 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
         sample.always = {SPLIT: Column(ColumnType.CATEGORY, optional=True)}
     named = {name: sample.read(name, ColumnType.CATEGORY) for name in sample.names if ID.fullmatch(name)}
     unique = [(name, values) for name, values in named.items() if len(values.distinct) == values.rows > 0]
-    key: Named = min(unique, key=lambda each: (each[0].lower() not in SURE_IDS, len(each[0])), default=None)
+    key: Named = min(
+        unique, key=lambda each: (each[0].lower() not in ("id", "key", "uuid"), len(each[0])), default=None
+    )
     guesses = _guesses(sample)
     for column, why in ((split, "decides the split"), (key, "the key, which every record holds")):
         if column and not (column[0] in guesses and guesses[column[0]].kind == IMAGE):  # an image's path may be the key
@@ -80,8 +81,8 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     for column in {*codes, *([label.column] if label else ())}:
         guesses[column] = with_classes(guesses[column], sample, codes.get(column))
     names = feature_names(column for column, item in guesses.items() if item.kind)
-    has_image = any(item.kind == IMAGE for item in guesses.values())
-    guesses = on_image(sample, guesses, names, answers) if has_image else guesses
+    if has_image := any(item.kind == IMAGE for item in guesses.values()):
+        guesses = on_image(sample, guesses, names, answers)
     guesses = {column: _named_mask(sample, item) for column, item in guesses.items()}
     features = {names[column]: item for column, item in guesses.items() if item.kind}
     if not features:
@@ -187,7 +188,7 @@ DETECTORS: Sequence[Sequence[Callable[[SourceSample, str], Guess | None]]] = (
     (guess_pixels,),
     (guess_annotated, _folder_class, guessing.guess),
 )
-"""By pass over all columns, the guesses of a column; None where it is not of theirs. The first guess holds."""
+"""By pass over all columns, the guesses of a column, None for columns of others; the first guess holds."""
 
 
 def _named_mask(sample: SourceSample, item: Guess) -> Guess:

@@ -40,22 +40,19 @@ DESCRIPTIONS = {
 SHARD = re.compile(r"-\d+-of-\d+$")
 ROWS = "write its rows as Parquet, JSON Lines or CSV, and give these"
 HUGGING_FACE = "write its rows by `Dataset.to_parquet`, and give these"
-ARCHIVE = "an archive, which no source reads: unpack it, and give the folder"
-WORKBOOK = "an Excel workbook, which no source reads: save each sheet as CSV (UTF-8), and give these"
 PICTURE = "is not read: convert all to PNG (`magick mogrify -format png FILES`), and give their folder"
-IMAGES_OR = "give a folder of images, or"
 FOREIGN = {
-    **dict.fromkeys((".zip", ".rar", ".7z"), ARCHIVE),
-    **dict.fromkeys((".xlsx", ".xls"), WORKBOOK),
-    **dict.fromkeys((".npy", ".npz"), f"a NumPy array, alone, damaged or of no rows: {IMAGES_OR} {ROWS}"),
+    ".zip .rar .7z": "an archive, which no source reads: unpack it, and give the folder",
+    ".xlsx .xls": "an Excel workbook, which no source reads: save each sheet as CSV (UTF-8), and give these",
+    ".npy .npz": f"a NumPy array, alone, damaged or of no rows: give a folder of images, or {ROWS}",
     ".arrow": f"an Arrow file of Hugging Face's `save_to_disk`, which no source reads: {HUGGING_FACE}",
-    **dict.fromkeys((".yaml", ".yml"), "YAML, not data: give the data that it describes"),
-    **dict.fromkeys((".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".dng", ".psd", ".exr"), f"an image, which {PICTURE}"),
+    ".yaml .yml": "YAML, not data: give the data that it describes",
+    ".ppm .pgm .pbm .pnm .jp2 .dng .psd .exr": f"an image, which {PICTURE}",
     ".dcm": "a DICOM image, which no source reads: save its `pixel_array` as .npy or TIFF, and give the folder",
-    **dict.fromkeys((".mat", ".h5", ".hdf5"), "a file of arrays, which no source reads: save them by `numpy.savez`"),
-    **dict.fromkeys((".pkl", ".pickle"), f"a Python pickle, which no source reads: {ROWS}"),
+    ".mat .h5 .hdf5": "a file of arrays, which no source reads: save them by `numpy.savez`",
+    ".pkl .pickle": f"a Python pickle, which no source reads: {ROWS}",
 }
-"""The commonest unsupported files: what they are, and the remedy, by ending."""
+"""The commonest unsupported files: what they are, and the remedy, by endings."""
 TABLES = ("parquet", "tfrecord", "webdataset", "jsonl", "csv", "tsv", "conll", "conllu")
 """The formats that are surely data, in order of preference."""
 NAMING = ("jsonl", "csv", "tsv", "parquet")  # formats with rows that may name images
@@ -137,11 +134,12 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
         ending = posixpath.splitext(SHARD.sub("", file.path))[1]
         form = IMAGES if is_row(file.path) else format_by_name(file.path) or by_ending.get(ending)
         if form is None:
-            form = by_ending[ending] = "tfrecord" if _is_framed(files, file.path) else ""
+            form = by_ending[ending] = _format_of_frames(files, file.path)
         by_format.setdefault(form, []).append(file)
     images, tables = by_format.get(IMAGES, []), [file for form in TABLES for file in by_format.get(form, ())]
     of_images, of_tables = (sum(file.bytes for file in some) for some in (images, tables))
-    if images and (any(map(_is_metadata, tables)) or of_images >= of_tables):
+    has_metadata = any(posixpath.basename(file.path) in NAMES for file in tables)
+    if images and (has_metadata or of_images >= of_tables):
         return _images(files, folder, images, [file for file in filled if not is_row(file.path)], encoding)
     form = next((form for form in TABLES if form in by_format), None)
     largest = max(filled, key=lambda file: file.bytes)
@@ -193,7 +191,7 @@ def _images(
 ) -> Recognized:
     """Recognizes a folder of images by their metadata, else by tables that name them, else by files beside them."""
     start = len(folder) + 1
-    if metadata := list(filter(_is_metadata, others)):
+    if metadata := [file for file in others if posixpath.basename(file.path) in NAMES]:
         used = {*metadata, *captions_of(images, others).files()}
         names = listed([file.path[start:] for file in metadata], SHOWN)
         why = {"format": f"{count(len(images), 'image')}; the rows are those of {names}"}
@@ -272,10 +270,6 @@ def _annotations(files: Files, images: Sequence[FileInfo], left: Sequence[FileIn
     texts = [file.path for file in left if file.path.lower().endswith((".txt", ".xml", ".json", ".mat", ".pts"))]
     named = [path for path in texts if image_key(path) in keys or posixpath.basename(path).rpartition(".")[0] in names]
     return named or [path for path in spread(texts, FILES) if any(map(read_head(files, path).__contains__, words))]
-
-
-def _is_metadata(file: FileInfo) -> bool:
-    return posixpath.basename(file.path) in NAMES
 
 
 def _path(folder: str, files: Sequence[FileInfo], filled: Sequence[FileInfo]) -> str:
@@ -376,20 +370,22 @@ def _left_out(folder: str, files: Sequence[FileInfo]) -> list[str]:
 def format_of(files: Files, path: str) -> str:
     """Returns a file's format by name, or text without zero bytes. Raises: UnknownDataError: unsupported; OSError."""
     described = f"Hugging Face's description of a dataset, not data: {HUGGING_FACE}"
-    foreign = described if _describes(files, path) else FOREIGN.get(posixpath.splitext(path)[1].lower())
+    ending = posixpath.splitext(path)[1].lower()
+    foreign = next((what for endings, what in FOREIGN.items() if ending in endings.split()), None)
+    foreign = described if _describes(files, path) else foreign
     if foreign:
         raise UnknownDataError(f"{path} is {foreign}")
     if is_image(path):
         raise UnknownDataError(f"{path} is one image: give the folder of the images, {posixpath.dirname(path) or '.'}")
-    form = format_by_name(path) or ("tfrecord" if _is_framed(files, path) else None)
-    if form is None and b"\0" in read_head(files, path):
+    form = format_by_name(path) or _format_of_frames(files, path)
+    if not form and b"\0" in read_head(files, path):
         raise UnknownDataError(f"{path} has no known format by its name: {ROWS}, or give a folder of images or a .npz")
     return form or "text"
 
 
-def _is_framed(files: Files, path: str) -> bool:
-    """Whether a file begins like TFRecords, with a length and its checksum."""
-    return record_length(files.read(path, 0, HEADER_BYTES)) is not None
+def _format_of_frames(files: Files, path: str) -> str:
+    """Returns `tfrecord` for a file that begins like TFRecords, with a length and its checksum; else ''."""
+    return "" if record_length(files.read(path, 0, HEADER_BYTES)) is None else "tfrecord"
 
 
 def format_by_name(path: str) -> str | None:
