@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from recordmill.pipeline.adopt.features import IMAGE, READ, Held, Read, Wanted
-from recordmill.pipeline.adopt.files import AdoptError, Names, Said, names_of, said_of, unread
+from recordmill.pipeline.adopt.files import AdoptError, Said, names_of, said_of, unread
 from recordmill.pipeline.adopt.scanned import BYTES, EMPTY, FLOATS, INTS, NESTED, NO_EXAMPLE, FeatureFacts, Layout
 from recordmill.pipeline.dataset.paths import check_name
 from recordmill.pipeline.errors import listed
@@ -287,7 +287,7 @@ class Guesser:
         return self.add(our, {"kind": "raw", "column": name, "many": many, "length": length})
 
     def _words(self, name: str, held: Held, said: Said | None) -> list[str] | None:
-        """Returns the names of a label's ids; None if it is no label."""
+        """Returns the names of a label's ids, numbers for those without; None if it is no label."""
         facts, last = held.facts, name.rpartition("/")[2].lower()
         if held.kind != INTS or held.default or facts.low is None or facts.high is None:
             return None
@@ -296,20 +296,17 @@ class Guesser:
         names = said.names if said is not None and said.kind == "classLabel" else None
         if names is None and last in LABELS:
             names = self._names
-        if names is not None:
-            return self._named(name, names, held)
-        is_one = facts.most == 1 and facts.counts is not None and (said is None or said.kind == STATED)
-        return list(map(str, range(int(facts.high) + 1))) if is_one and last in LABELS else None
-
-    def _named(self, column: str, names: Names, held: Held) -> list[str] | None:
-        """Returns names by id; numbers stand for ids without names."""
-        facts, high, our = held.facts, int(held.facts.high or 0), self.name_for(column)
+        if names is None:
+            is_one = facts.most == 1 and facts.counts is not None and (said is None or said.kind == STATED)
+            return list(map(str, range(int(facts.high) + 1))) if is_one and last in LABELS else None
+        high, our = int(facts.high), self.name_for(name)
         ids = {int(value) for values in (facts.counts or {}).values() for value in values}
-        ids = ids or {int(facts.low or 0), high}
+        ids = ids or {int(facts.low), high}
         if isinstance(names, dict):
-            by_id = {id_: name for id_, name in names.items() if id_ < MOST_CLASSES} if ids & names.keys() else None
+            known = {id_: word for id_, word in names.items() if id_ < MOST_CLASSES}
+            by_id = known if ids & names.keys() else None
         else:
-            by_id = dict(enumerate(names)) if column in self.said else by_code(ids, names, is_sure=True)
+            by_id = dict(enumerate(names)) if name in self.said else by_code(ids, names, is_sure=True)
         if by_id is None:
             self._note(our, f"its ids, {facts.low} to {high}, do not fit the {len(names)} names beside the files")
             by_id = {}
