@@ -99,15 +99,12 @@ def find_beside(files: Files, folder: str, found: Sequence[FileInfo]) -> tuple[d
         others[:] = [each for each in others if each.is_named or (are_flat(each) and not are_flat(image))]
     pairs.sort(key=lambda pair: (len(pair[1]), len(pair[0].keys), pair[0].is_plain, bool(pair[0].folder)))
     image, others = pairs[-1]
-    if not others:
+    if not others:  # masks, by name and pixels, may lie beside a folder of images with other names, as in Open Images
         masks = list(filter(in_mask_folder, filter(is_image, (file.path for file in found))))
         kept = {file.path for file in found if is_image(file.path) and "/" in file.path} - {*masks}
         folders = {SPLIT_WORD.sub("*", path.split("/")[-2]) for path in kept}
         if len(folders) != 1 or not masks or not all(map(is_flat, spread(masks, OPENED))):
-            return (
-                {},
-                [],
-            )  # else masks, by name and pixels, beside a folder of images with other names, as in Open Images
+            return {}, []
         what = f"{len(masks):,} masks by folder and pixels are left out: no image's name fits"
         return {IMAGE: f"{folders.pop()}/*"}, [Doubt(masks[0], what, "Rename them")]
     others.sort(key=lambda each: (not each.is_named, not MASK_NAME.search(each.name), each.pattern))
