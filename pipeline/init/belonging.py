@@ -43,6 +43,7 @@ TAG = re.compile(rb"O|[BIESLUM]-\S+")  # of a named entity or a chunk
 TAGGED = {2: ("word", "tag"), 3: ("word", "pos", "tag"), 4: ("word", "pos", "chunk", "ner")}
 """Usual names of columns that end in a tag, by their number."""
 MOST_CELLS = 20
+NO_KEY = re.compile(r"[.\[\]]")
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,11 @@ def find_document(head: bytes) -> Document | None:
     have_ids = (path for path in inside if not any(ROW_IDS.isdisjoint(map(str.lower, each)) for each in lists[path]))
     rows = next(have_ids, outer)
     around = [path for path in inside if path != rows and rows.startswith(f"{path}.")]
-    kept = {key: f"{path}.{key}" for path in around for key in _single(lists[path])}
+    kept = dict[str, str]()
+    for path in around:  # the keys of single values
+        keys = dict.fromkeys(key for each in lists[path] for key in each if key and not NO_KEY.search(key))
+        inner = {key for each in lists[path] for key, value in each.items() if isinstance(value, dict | list)}
+        kept |= {key: f"{path}.{key}" for key in keys if key not in inner}
     own = {key for row in lists[rows] for key in row}
     keep = tuple(path for key, path in kept.items() if key not in own)
     return Document(rows, keep, tuple(path for path in outermost if path != outer))
@@ -157,7 +162,7 @@ def _gather(value: Any, path: str, lists: dict[str, list[dict[str, Any]]]) -> No
     """Adds the objects of each list inside a value, by path."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            if key and not re.search(r"[.\[\]]", key):
+            if key and not NO_KEY.search(key):
                 _gather(inner, f"{path}.{key}" if path else key, lists)
     elif isinstance(value, list):
         objects = [each for each in value if isinstance(each, dict)]
@@ -165,12 +170,6 @@ def _gather(value: Any, path: str, lists: dict[str, list[dict[str, Any]]]) -> No
             lists.setdefault(f"{path}[]", []).extend(objects)
         for each in value:
             _gather(each, f"{path}[]", lists)
-
-
-def _single(objects: Sequence[dict[str, Any]]) -> list[str]:
-    """Lists the keys of single values."""
-    keys = dict.fromkeys(key for each in objects for key in each if key and not re.search(r"[.\[\]]", key))
-    return [key for key in keys if not any(isinstance(each.get(key), dict | list) for each in objects)]
 
 
 def rows_inside(form: str, path: str, head: bytes, *, is_cut: bool) -> Written:

@@ -336,15 +336,13 @@ def guess_shapes(sample: SourceSample) -> Guess:
         why = 'pycocotools draws masks: pip install "recordmill[masks]"'
     background = "background" if "background" not in classes else "no_object"
     names = [background, "…"] if are_many else [background, *classes]
+    instead = "or `instances`, without `classes`; or `kind: masks`, `draw: objects`"
+    options: dict[str, Choice] = {"draw": ("classes", instead), "classes": (names, "")}
+    options["ignore"] = IGNORED, "for crowds, and around padded images"
     if why:
-        shown: dict[str, Any] = {"kind": "mask", "image": IMAGE, "column": "shapes", "draw": "classes"}
-        shown |= {"classes": names, "ignore": IGNORED}
-        return left_out("shapes", f"{why}; as a feature: {json.dumps(shown, ensure_ascii=False)}", reading)
-    options: dict[str, Choice] = {
-        "draw": ("classes", "or `instances`, without `classes`; or `kind: masks`, `draw: objects`"),
-        "classes": (names, ""),
-        "ignore": (IGNORED, "for crowds, and around padded images"),
-    }
+        shown = {"column": "shapes", **{name: value for name, (value, _) in options.items()}}
+        whole = json.dumps({"kind": "mask", "image": IMAGE, **shown}, ensure_ascii=False)
+        return left_out("shapes", f"{why}; as a feature: {whole}", reading)
     return feature("shapes", "mask", "drawn from the objects' shapes", reading, image=(IMAGE, ""), **options)
 
 

@@ -212,11 +212,6 @@ class SourceSample:
             self._has_parts = True
         return self._plans
 
-    def each(self) -> "list[SourceSample]":
-        """Returns a sample for each source."""
-        alone = [replace(self.data, sources=[source]) for source in self.data.sources]
-        return [SourceSample(self.origin, each) for each in alone] if len(alone) > 1 else [self]
-
     def whole(self) -> "SourceSample":
         """Returns a sample of all rows if the sources are small, else this one."""
         if not self.data.is_whole or sum(file.bytes for file in self.data.files) > WHOLE_BYTES:

@@ -75,7 +75,10 @@ def starter(
     sample = SourceSample(files, data)
     if answers.encoding and not isinstance(sample.sources[0], EncodedOptions):
         raise UserError(f"--encoding is for files of text; {path} is of format {sample.sources[0].format}")
-    found: list[Sequence[str]] = [images_folder(each) or images_by_name(each) or () for each in sample.each()]
+    samples = [sample]
+    if len(data.sources) > 1:
+        samples = [SourceSample(files, replace(data, sources=[source])) for source in data.sources]
+    found: list[Sequence[str]] = [images_folder(each) or images_by_name(each) or () for each in samples]
     if any(found):
         each = zip(sample.data.sources, found, strict=True)
         sources = [{**source, "images": images[0]} if images else source for source, images in each]
