@@ -27,7 +27,6 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init import sample
 from recordmill.pipeline.init.boxes import Answers, fitting_orders
 from recordmill.pipeline.init.choose import feature_names, valid_name
-from recordmill.pipeline.init.dialect import cell_options
 from recordmill.pipeline.init.guess import share_of
 from recordmill.pipeline.init.sample import ROWS, SampledFiles
 from recordmill.pipeline.init.starter import comment, dataset_name, first_lines, option_line, starter, write_spec
@@ -348,6 +347,10 @@ def test_a_folder_is_listed_once(tmp_path: Path) -> None:
     assert patterns == [f"{tmp_path}/data/**"]
 
 
+OBJECTS = [b"{}", b'{"a": 1, "b": {"x": 1}}', b'{"text": "a", "n": {"x": 1}}', b'{\n "text": "a"\n}\n',
+           b'{"paths": {"a": "b"}}']  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("name", "content", "facts"),
     [
@@ -371,6 +374,10 @@ def test_a_folder_is_listed_once(tmp_path: Path) -> None:
         ("e.csv", b"a,b\n" + b"1\n" * 99, ["no good row", "e.csv, line 2:", "1 cell,"]),
         ("c.json", b"{\nbroken", ["no JSON object", "jq -c . ", "/c.json > "]),
         ("out/dataset.json", b'{"build_key": 1}', ["/out", "dataset", "`recordmill show`"]),
+        *((name, b"P5 2 2 255\n\0\0\0\0", [name, "PNG"]) for name in ("a.ppm", "a.JP2", "old/a.pgm", "new/a.pbm")),
+        *((name, b"\0\1" * 40, [name]) for name in ("a.record", "a")),  # without TFRecords' frames
+        *(("train.json", content, ["train.json", "one row"]) for content in OBJECTS),
+        ("train.jsonl", b'{"a": {"0": 1, "1": 2}, "b": {"0": 1, "1": 2}}', ["one row", "orient='columns'"]),
     ],
 )  # fmt: skip
 def test_unreadable_data_is_named(tmp_path: Path, name: str, content: bytes, facts: list[str]) -> None:
@@ -397,24 +404,6 @@ def test_json_texts_are_lines_of_objects(tmp_path: Path) -> None:
         write(tmp_path / f"data/{number}.json", f'{{"n": {number}}}')
     spec, _ = guessed(tmp_path)
     assert spec.source[0].model_dump(exclude_unset=True) == {"format": "jsonl", "path": "data/*.json"}
-
-
-@pytest.mark.parametrize(
-    ("head", "options"),
-    [
-        (b"a;b\n1,5;2\n2,5;3\n", {"separator": ";", "decimal": ","}),
-        (b"a;b\n1,5;2\n2.5;3\n", {"separator": ";"}),
-        (b'a,b\n"1,5",2\n', {}),
-        (b'a,b\n"one\n1,","two"\n', {}),
-        (b'a,b\n"one,two\n1,5" pipe\n', {"quote": None}),
-        (b'"a|x","b"\n"1","2|3"\n', {}),
-        (b"1,x\n2,y\n", {"header": ["column_1", "column_2"]}),
-        (b"a.png,x\nb.png,y\n", {"header": ["column_1", "column_2"]}),
-        ("a,b\n1,é\n".encode("cp1252"), {}),
-    ],
-)  # fmt: skip
-def test_how_cells_are_written(head: bytes, options: dict[str, Any]) -> None:
-    assert cell_options(head, "csv")[0] == options
 
 
 @pytest.mark.parametrize(

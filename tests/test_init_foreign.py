@@ -280,13 +280,6 @@ def test_tfrecords_are_known_by_their_frames(names: list[str], path: str, tmp_pa
     assert sum(len(found.rows) for _, found in rows_of(spec, {"text": Column(ColumnType.TEXT)})) == 20 * len(names)
 
 
-@pytest.mark.parametrize("name", ["a.record", "a"])
-def test_what_has_no_frames_is_no_tfrecord(name: str, tmp_path: Path) -> None:
-    published.write(tmp_path / name, b"\0\1" * 40)
-    with raises(UserError, name):
-        guessed(tmp_path, name)
-
-
 BRACES = ["set {span} {YYYY}", "{span}", "{YYYY}-{MM}-{DD}", "{x}", "[a] {HH}"]
 
 
@@ -371,14 +364,6 @@ def test_a_name_that_holds_a_backslash_is_its_own(tmp_path: Path) -> None:
     assert [row["image"].decode() for row in found.rows] == [windows(f"fimages/sub/{n}.jpg") for n in range(2)]
 
 
-@pytest.mark.parametrize("name", ["a.ppm", "a.pgm", "a.pbm", "a.JP2"])
-@pytest.mark.parametrize("is_folder", [True, False])
-def test_images_that_are_not_read_are_named(name: str, is_folder: bool, tmp_path: Path) -> None:
-    published.write(tmp_path / name, b"P5 2 2 255\n\0\0\0\0")
-    with raises(UserError, "PNG", name):
-        guessed(tmp_path.parent if is_folder else tmp_path, tmp_path.name if is_folder else name)
-
-
 TABLE = pd.DataFrame({"text": [f"hello {row}" for row in range(12)], "id": [f"00{row}" for row in range(12)]})
 OF_PANDAS: dict[str, Callable[[Path], Any]] = {
     "columns": TABLE.to_json,
@@ -408,22 +393,6 @@ def test_a_table_in_one_object_is_refused_with_the_command(tmp_path: Path, name:
     [lines] = (tmp_path / "data").glob("*lines.jsonl")
     rows = [json.loads(line) for line in lines.read_text().splitlines()]
     assert [(row["text"], row["id"]) for row in rows[:12]] == list(TABLE.itertuples(index=False, name=None))
-
-
-def test_columns_in_a_file_of_lines_are_refused(tmp_path: Path) -> None:
-    TABLE.to_json(tmp_path / "train.jsonl")
-    with raises(UserError, "one row", "orient='columns'"):
-        starter(str(tmp_path / "train.jsonl"), FILES)
-
-
-@pytest.mark.parametrize(
-    "content",
-    ["{}", '{"a": 1, "b": {"x": 1}}', '{"text": "a", "n": {"x": 1}}', '{\n "text": "a"\n}\n', '{"paths": {"a": "b"}}'],
-)
-def test_any_other_object_is_refused(tmp_path: Path, content: str) -> None:
-    (tmp_path / "train.json").write_text(content)
-    with raises(UserError, "train.json", "one row"):
-        starter(str(tmp_path / "train.json"), FILES)
 
 
 def of_hugging_face(folder: Path) -> None:
