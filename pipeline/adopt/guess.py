@@ -200,7 +200,8 @@ class Guesser:
         if held.kind != IMAGE or (said is not None and said.kind not in (IMAGE, "video", STATED)):
             return None
         if said is None and not _is_mask(name) and not naming.IMAGES.search(name):
-            return self._note(our, "images by no name, given as bytes: state `kind: image`, or `kind: mask`")
+            unnamed = "images, though its name does not say so, are given as bytes"
+            return self._note(our, f"{unnamed}: state `kind: image`, or `kind: mask`")
         channels, is_list = said.sides[2] if said and said.sides else None, facts.most > 1 or bool(said and said.shape)
         of = self._first_image() if _is_mask(name) and held.pixel else None
         odd = said.dtype if said and said.dtype not in ("", "uint8") and not of else ""
