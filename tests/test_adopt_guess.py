@@ -15,6 +15,7 @@ from recordmill import Dataset, augment, open_tfrecords
 from recordmill.pipeline.errors import UserError
 from tests import tfrecords
 from tests.messages import assert_names, raises
+from tests.pictures import saved as encoded
 from tests.published import example, feature, field
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -44,12 +45,6 @@ def batch(dataset: Dataset) -> Any:
 def pixels(number: int, mode: str = "RGB", size: tuple[int, int] = (6, 4)) -> Image.Image:
     values = np.random.default_rng(number).integers(0, 256, (size[1], size[0], 4), dtype=np.uint8)
     return Image.fromarray(values if mode == "RGBA" else values[..., :3]).convert(mode)
-
-
-def encoded(image: Image.Image, form: str, **options: Any) -> bytes:
-    data = io.BytesIO()
-    image.save(data, form, **options)
-    return data.getvalue()
 
 
 @pytest.mark.parametrize(
@@ -88,7 +83,7 @@ def test_what_pixels_do_not_keep_is_said(
 
 @pytest.mark.parametrize(
     ("mode", "name", "value"),
-    [("RGB", "image/segmentation/class/encoded", 4), ("L", "instance-mask", 4_000), ("RGB", "depth", 9)],
+    [("RGB", "image/segmentation/class/encoded", 4), ("L", "instance-mask", 4_000)],
 )
 def test_a_mask_keeps_its_values_in_augmentation(
     mode: str, name: str, value: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -101,6 +96,14 @@ def test_a_mask_keeps_its_values_in_augmentation(
     moves = [augment.RandomRotation(40), augment.ColorJitter(0.5), augment.GaussianBlur(3)]
     found = next(dataset.training_input(batch_size=ROWS, seed=1, augment=moves).as_numpy())
     assert {*np.unique(found[re.sub("[/-]", "_", name)])} == {0, 2, value}
+
+
+@pytest.mark.parametrize("mode", ["RGB", "L"])
+def test_images_by_their_bytes_alone_stay_bytes(mode: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = encoded(pixels(1, mode), "PNG")
+    dataset = adopt(tmp_path, [{"image": encoded(pixels(1), "JPEG"), "x": data}] * ROWS)
+    assert read(dataset)[0]["x"] == data
+    assert_names(caplog.text, "x:", "`kind: image`", "`kind: mask`")
 
 
 def test_raw_pixels_have_the_shape_beside_them(tmp_path: Path) -> None:

@@ -15,9 +15,8 @@ import pytest
 
 from recordmill import UserError
 from recordmill.pipeline.adopt import files as listing
-from recordmill.pipeline.adopt.facts import DAMAGED, FeatureFacts
 from recordmill.pipeline.adopt.files import AdoptError
-from recordmill.pipeline.adopt.scanned import NAMED, Scanned, read_scan, scan_file
+from recordmill.pipeline.adopt.scanned import DAMAGED, NAMED, FeatureFacts, Scanned, read_scan, scan_file
 from recordmill.pipeline.reader import frame_walk
 from recordmill.pipeline.sources.files import LocalFiles
 from tests import tfrecords

@@ -1,6 +1,5 @@
 """Features of adopted records that a user states: in a spec's words, or as TensorFlow's parsing options."""
 
-import io
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,30 +8,24 @@ from typing import Any
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from recordmill import Dataset, UserError, open_tfrecords
-from recordmill.pipeline.adopt.stated import read_features
+from recordmill.pipeline.adopt.adopt import read_features
 from tests import tfrecords
 from tests.messages import assert_names, raises
+from tests.pictures import saved
 
 pytestmark = pytest.mark.usefixtures("home")
 ROWS = 6
 PIXELS = np.random.default_rng(1).integers(0, 256, (ROWS, 4, 6, 3), dtype=np.uint8)
 
 
-def png(pixels: Any) -> bytes:
-    data = io.BytesIO()
-    Image.fromarray(pixels).save(data, "PNG")
-    return data.getvalue()
-
-
 def row(number: int) -> dict[str, Any]:
     corners = {f"box/{name}": np.full(2, at / 4) for at, name in enumerate(("ymin", "xmin", "ymax", "xmax"))}
     some = {"some": number, "ratio": number / 2, "pair": np.arange(2.0), "grid": bytes([number] * 4)}
-    some |= {"grey": png(np.full((4, 6), number, np.uint8))}
+    some |= {"grey": saved(np.full((4, 6), number, np.uint8), "PNG")}
     return {
-        "png": png(PIXELS[number]),
+        "png": saved(PIXELS[number], "PNG"),
         "pixels": PIXELS[number].tobytes(),
         "id": number,
         "class": number % 3,

@@ -26,7 +26,6 @@ from recordmill import (
     open_tfrecords,
     serving_model,
 )
-from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset import adopted_files
 from recordmill.pipeline.dataset.adopted_files import allow
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, read_manifest
@@ -37,6 +36,7 @@ from recordmill.pipeline.versions.prune import prune
 from tests import emulators, tfrecords
 from tests.messages import assert_names, raises
 from tests.places import ADOPTING, place_of
+from tests.test_adopt import run as main_code
 from tests.test_written_places import changed
 
 pytestmark = pytest.mark.usefixtures("home")
@@ -223,12 +223,6 @@ def remote_elsewhere(url: str, tmp_path: Path) -> Dataset:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
         return open_dataset(f"{url}/out")
-
-
-def main_code(*arguments: object) -> int:
-    with pytest.raises(SystemExit) as end:
-        main(list(map(str, arguments)))
-    return int(end.value.code or 0)
 
 
 def test_commands_say_what_an_adopted_version_has_not(

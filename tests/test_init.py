@@ -1,7 +1,6 @@
 """`recordmill init`: what it guesses of data of every sort, that each comment is true, and that the spec reads back."""
 
 import gzip
-import io
 import json
 import math
 import re
@@ -28,12 +27,12 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init import sample
 from recordmill.pipeline.init.boxes import Answers, fitting_orders
 from recordmill.pipeline.init.choose import feature_names, valid_name
-from recordmill.pipeline.init.dialect import cell_options
-from recordmill.pipeline.init.guess import ID, share_of
+from recordmill.pipeline.init.guess import share_of
 from recordmill.pipeline.init.sample import ROWS, SampledFiles
 from recordmill.pipeline.init.starter import comment, dataset_name, first_lines, option_line, starter, write_spec
 from recordmill.pipeline.sources.files import FileInfo
 from recordmill.pipeline.sources.formats import reader_of
+from recordmill.pipeline.sources.naming import ID
 from recordmill.pipeline.sources.options import Csv, JsonLines
 from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
 from tests.constants import constants
@@ -48,9 +47,7 @@ Make = Callable[[Path], None]
 
 
 def image_bytes(width: int = 32, height: int = 24, form: str = "PNG") -> bytes:
-    file = io.BytesIO()
-    Image.new("RGB", (width, height)).save(file, form)
-    return file.getvalue()
+    return saved(Image.new("RGB", (width, height)), form)
 
 
 def guessed(folder: Path, path: str = "data", **options: Any) -> tuple[Spec, str]:
@@ -197,81 +194,73 @@ def classes(*names: str) -> dict[str, Any]:
     return {"kind": "category", "classes": names}
 
 
-CASES: list[tuple[Make, dict[str, Any], dict[str, Any], str | None]] = [
+CASES: list[tuple[Make, dict[str, Any], dict[str, Any], str | None, list[str]]] = [
     (class_folders, {"source": ({"format": "image_folder", "path": "data/"},), "splits": {"train": 100.0}},
-     {"image": IMAGE, "label": classes("cat", "dog")}, "label"),
+     {"image": IMAGE, "label": classes("cat", "dog")}, "label", ["The 24 rows", "none", "folders: 2 distinct"]),
     (split_folders, {"splits": HALF,
                      "split_by": {"column": "split", "values": {"train": ("Train",), "validation": ("val",)}}},
-     {"image": IMAGE, "label": classes("a", "b")}, "label"),
+     {"image": IMAGE, "label": classes("a", "b")}, "label",
+     [": 1 (notes.md)", "Train 20, val 10 of the 30", "column decides"]),
     (metadata, {"source": ({"format": "image_folder", "path": "data/"},)},
      {"image": {**IMAGE, "size": (50, 100)}, "text": TEXTS,
       "bbox": {"kind": "boxes", "column": "objects.bbox", "image": "image", "order": "corners", "unit": "absolute"},
-      "category": {"kind": "categories", "column": "objects.category"}}, None),
+      "category": {"kind": "categories", "column": "objects.category"}}, None, []),
     (captions, {}, {"image": {**IMAGE, "size": (224, 224)}, "text": TEXTS,
-                    "score": {**NUMBER, "optional": True}}, None),
+                    "score": {**NUMBER, "optional": True}}, None,
+     ["24 images: 300 x 200", "50 % of the 24 rows", "# max_length: 7 #", "words in 24 texts"]),
     (table_of_images, {"source": (TABLE,)},
      {"file": {**IMAGE, "size": (32, 64)}, "class": classes("0", "1"),
-      "bbox": {"kind": "boxes", "image": "file", "order": "coco", "unit": "absolute"}}, "class"),
+      "bbox": {"kind": "boxes", "image": "file", "order": "coco", "unit": "absolute"}}, "class",
+     ["20 boxes", "order: coco # x_min, y_min, width, height", "up to 19", "classes: ['0', '1'] # all",
+      "20 rows: none"]),
     (splits_of_files, {"source": ({"format": "csv", "path": "data/train.csv", "split": "train"},
                                   {"format": "csv", "path": "data/dev.csv", "split": "validation"}),
                        "key": ("id",), "splits": HALF},
      {"n": {**NUMBER, "optional": True}, "text": TEXTS, "target": classes("0", "1")},
-     "target"),
+     "target", ["11 % of the 45 rows", "one split", ": 1 (sample_submission.csv)"]),
     (json_rows, {"source": ({"format": "jsonl", "path": "data/rows.ndjson"},), "key": ("uuid",),
                  "splits": {"train": 80.0, "test": 10.0},
                  "split_by": {"column": "set", "values": {"train": ("train",), "test": ("TEST",)}}},
      {"flag": CATEGORY, "tags": {"kind": "categories"}, "vector": {"kind": "numbers"},
-      "a": {**NUMBER, "column": "inner.a", "optional": True}, "day": RAW, "url": RAW, "same": CATEGORY}, None),
+      "a": {**NUMBER, "column": "inner.a", "optional": True}, "day": RAW, "url": RAW, "same": CATEGORY}, None,
+     ["The 41 rows: 1 ", "(1 malformed_row)", "different in the 40 rows", "1 distinct value",
+      "none: empty in the 40", "mixed: 21 distinct values", "2 % of the 40", "set: decides"]),
     (parquet, {"source": ({"format": "parquet", "path": "data/*.parquet"},)},
      {"image": IMAGE, "views": {**IMAGE, "kind": "image_sequence"}, "label": classes(*"0123"),
-      "image_id": {**RAW, "type": "int64"}}, "label"),
+      "image_id": {**RAW, "type": "int64"}}, "label", []),
     (webdataset, {}, {"image": {**IMAGE, "column": "jpg;png"}, "cls": classes(*"012"),
-                      "caption": {**TEXTS, "column": "json.caption"}}, "cls"),
+                      "caption": {**TEXTS, "column": "json.caption"}}, "cls", []),
     (tfrecord, {}, {"image_encoded": {**IMAGE, "column": "image/encoded"},
                     "image_class_label": {**classes(*"012"), "column": "image/class/label"}, "x": NUMBER},
-     "image_class_label"),
+     "image_class_label", []),
     (different_files, {"splits": {"train": 100.0}},
-     {"a": {**NUMBER, "optional": True}, "b": CATEGORY, "zip": {**RAW, "optional": True}}, None),
-    (chats, {}, {"messages": CHAT, "shared": CHAT, "n": NUMBER}, None),
+     {"a": {**NUMBER, "optional": True}, "b": CATEGORY, "zip": {**RAW, "optional": True}}, None,
+     ["3 rows: too few", "33 %"]),
+    (chats, {}, {"messages": CHAT, "shared": CHAT, "n": NUMBER}, None,
+     ["messages in the 24 rows", "set its path: the tokenizer.json"]),
     (alpaca, {}, {"chat": {"kind": "chat", "model": "tokenizer.json",
-                           "columns": {name: name for name in ("instruction", "output", "input")}}}, None),
+                           "columns": {name: name for name in ("instruction", "output", "input")}}}, None, []),
     (texts, {"source": ({"format": "text", "path": "data/**/*.txt", "document": "file"},)},
-     {"text": TEXTS, "label": classes("bad", "good")}, "label"),
+     {"text": TEXTS, "label": classes("bad", "good")}, "label", []),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("make", "top", "features", "label"), CASES, ids=[case[0].__name__ for case in CASES])
-def test_what_is_guessed(make: Make, top: Any, features: Any, label: str | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("make", "top", "features", "label", "reasons"), CASES, ids=[case[0].__name__ for case in CASES]
+)
+def test_what_is_guessed(
+    make: Make, top: Any, features: Any, label: str | None, reasons: list[str], tmp_path: Path
+) -> None:
     make(tmp_path)
     spec, text = guessed(tmp_path)
     found = spec.model_dump(exclude_unset=True)
     assert found["features"] == features
     assert {key: found[key] for key in top} == top
     assert spec.label == label
+    assert_names(unwrapped(text), *reasons)
     assert text == guessed(tmp_path)[1]
     write(tmp_path / "dataset.yaml", text)
     assert make_plan(load_spec(str(tmp_path / "dataset.yaml")), FILES).rows
-
-
-REASONS = [
-    (class_folders, ["The 24 rows", "none", "folders: 2 distinct"]),
-    (splits_of_files, ["11 % of the 45 rows", "one split", ": 1 (sample_submission.csv)"]),
-    (json_rows, ["The 41 rows: 1 ", "(1 malformed_row)", "different in the 40 rows", "1 distinct value",
-                 "none: empty in the 40", "mixed: 21 distinct values", "2 % of the 40", "set: decides"]),
-    (table_of_images, ["20 boxes", "order: coco # x_min, y_min, width, height", "up to 19",
-                       "classes: ['0', '1'] # all", "20 rows: none"]),
-    (different_files, ["3 rows: too few", "33 %"]),
-    (split_folders, [": 1 (notes.md)", "Train 20, val 10 of the 30", "column decides"]),
-    (chats, ["messages in the 24 rows", "set its path: the tokenizer.json"]),
-    (captions, ["24 images: 300 x 200", "50 % of the 24 rows", "# max_length: 7 #", "words in 24 texts"]),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("make", "reasons"), REASONS, ids=[case[0].__name__ for case in REASONS])
-def test_reasons_are_true(make: Make, reasons: list[str], tmp_path: Path) -> None:
-    make(tmp_path)
-    text = unwrapped(guessed(tmp_path)[1])
-    assert [reason for reason in reasons if reason not in text] == []
 
 
 def test_colour_profiles_are_counted(tmp_path: Path) -> None:
@@ -358,6 +347,10 @@ def test_a_folder_is_listed_once(tmp_path: Path) -> None:
     assert patterns == [f"{tmp_path}/data/**"]
 
 
+OBJECTS = [b"{}", b'{"a": 1, "b": {"x": 1}}', b'{"text": "a", "n": {"x": 1}}', b'{\n "text": "a"\n}\n',
+           b'{"paths": {"a": "b"}}']  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("name", "content", "facts"),
     [
@@ -381,6 +374,10 @@ def test_a_folder_is_listed_once(tmp_path: Path) -> None:
         ("e.csv", b"a,b\n" + b"1\n" * 99, ["no good row", "e.csv, line 2:", "1 cell,"]),
         ("c.json", b"{\nbroken", ["no JSON object", "jq -c . ", "/c.json > "]),
         ("out/dataset.json", b'{"build_key": 1}', ["/out", "dataset", "`recordmill show`"]),
+        *((name, b"P5 2 2 255\n\0\0\0\0", [name, "PNG"]) for name in ("a.ppm", "a.JP2", "old/a.pgm", "new/a.pbm")),
+        *((name, b"\0\1" * 40, [name]) for name in ("a.record", "a")),  # without TFRecords' frames
+        *(("train.json", content, ["train.json", "one row"]) for content in OBJECTS),
+        ("train.jsonl", b'{"a": {"0": 1, "1": 2}, "b": {"0": 1, "1": 2}}', ["one row", "orient='columns'"]),
     ],
 )  # fmt: skip
 def test_unreadable_data_is_named(tmp_path: Path, name: str, content: bytes, facts: list[str]) -> None:
@@ -407,24 +404,6 @@ def test_json_texts_are_lines_of_objects(tmp_path: Path) -> None:
         write(tmp_path / f"data/{number}.json", f'{{"n": {number}}}')
     spec, _ = guessed(tmp_path)
     assert spec.source[0].model_dump(exclude_unset=True) == {"format": "jsonl", "path": "data/*.json"}
-
-
-@pytest.mark.parametrize(
-    ("head", "options"),
-    [
-        (b"a;b\n1,5;2\n2,5;3\n", {"separator": ";", "decimal": ","}),
-        (b"a;b\n1,5;2\n2.5;3\n", {"separator": ";"}),
-        (b'a,b\n"1,5",2\n', {}),
-        (b'a,b\n"one\n1,","two"\n', {}),
-        (b'a,b\n"one,two\n1,5" pipe\n', {"quote": None}),
-        (b'"a|x","b"\n"1","2|3"\n', {}),
-        (b"1,x\n2,y\n", {"header": ["column_1", "column_2"]}),
-        (b"a.png,x\nb.png,y\n", {"header": ["column_1", "column_2"]}),
-        ("a,b\n1,é\n".encode("cp1252"), {}),
-    ],
-)  # fmt: skip
-def test_how_cells_are_written(head: bytes, options: dict[str, Any]) -> None:
-    assert cell_options(head, "csv")[0] == options
 
 
 @pytest.mark.parametrize(

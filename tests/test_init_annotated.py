@@ -13,19 +13,15 @@ from PIL import Image
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.init.starter import first_lines, starter
-from recordmill.pipeline.spec.model import Spec, load_spec, parse_spec
+from recordmill.pipeline.init.starter import first_lines
+from recordmill.pipeline.spec.model import Spec, load_spec
 from tests import published_formats as published
 from tests.forked import recordmill
 from tests.messages import assert_names, raises
 from tests.tables import FILES, write
+from tests.test_init_foreign import guessed
 
 Make = Callable[[Path], None]
-
-
-def guessed(folder: Path, path: str = "data") -> tuple[Spec, str]:
-    text = starter(str(folder / path), FILES, folder=str(folder))
-    return parse_spec(text), text
 
 
 def sources(spec: Spec) -> list[dict[str, Any]]:
@@ -388,7 +384,7 @@ def test_boxes_of_open_images_without_flags_are_a_table(tmp_path: Path) -> None:
     (tmp_path / "data/a.csv").write_text(f"ImageID,LabelName,XMin,XMax,YMin,YMax\n{rows}")
     for number in range(30):
         Image.new("RGB", (60, 40)).save(tmp_path / f"data/images/{number}.jpg")
-    spec = yaml.safe_load(starter(str(tmp_path / "data/a.csv"), FILES))
+    spec = yaml.safe_load(guessed(tmp_path, "data/a.csv")[1])
     assert spec["source"]["group"] == "ImageID"
     assert spec["features"]["boxes"]["columns"] == ["XMin", "YMin", "XMax", "YMax"]
 

@@ -75,12 +75,24 @@ def test_what_is_found_reads_pythons_rows(
     assert (len(expected), len(chunks) > 3) == (12, chunk_bytes == 30)
 
 
-def test_a_header_that_has_a_name_twice_stays() -> None:
-    assert cell_options(("id,text,id\n" + lines("{},{},{},")).encode(), "csv")[0] == {}
-
-
-def test_nulls_of_mysql_are_found() -> None:
-    assert cell_options(("id,text,label\n" + lines("{},\\N,{}")).encode(), "csv")[0] == BACKSLASH
+@pytest.mark.parametrize(
+    ("head", "options"),
+    [
+        (b"a;b\n1,5;2\n2,5;3\n", {"separator": ";", "decimal": ","}),
+        (b"a;b\n1,5;2\n2.5;3\n", {"separator": ";"}),
+        (b'a,b\n"1,5",2\n', {}),
+        (b'a,b\n"one\n1,","two"\n', {}),
+        (b'a,b\n"one,two\n1,5" pipe\n', {"quote": None}),
+        (b'"a|x","b"\n"1","2|3"\n', {}),
+        (b"1,x\n2,y\n", {"header": ["column_1", "column_2"]}),
+        (b"a.png,x\nb.png,y\n", {"header": ["column_1", "column_2"]}),
+        ("a,b\n1,é\n".encode("cp1252"), {}),
+        (("id,text,id\n" + lines("{},{},{},")).encode(), {}),  # a name twice
+        (("id,text,label\n" + lines("{},\\N,{}")).encode(), BACKSLASH),  # MySQL's nulls
+    ],
+)
+def test_options_of_cells(head: bytes, options: dict[str, Any]) -> None:
+    assert cell_options(head, "csv")[0] == options
 
 
 @pytest.mark.parametrize("name", ["Spark", "Excel", "comments", "a comma at each end"])

@@ -245,17 +245,16 @@ def test_what_is_not_sure_comes_first(
         (["train/cat/{}.jpg", "train/dog/1{}.jpg", "val/cat/{}.jpg", "val/dog/1{}.jpg"], None),
         (["train/{}.jpg", "test/{}.jpg"], None),
         (["images/{}.jpg"], None),
+        (
+            [f"JPEGImages/{{}}{n}.jpg" for n in range(9)] + ["SegmentationClass/{}0.png"],
+            "JPEGImages, SegmentationClass",
+        ),
+        ([], None),
     ],
 )
 def test_folders_of_pairs(paths: list[str], folders: str | None) -> None:
     doubts = folder_doubts([f"/data/{path.format(100 + n)}" for n in range(50) for path in paths])
     assert [doubt.place for doubt in doubts] == ([f"folders {folders}"] if folders else [])
-
-
-def test_a_part_of_the_images_has_a_mask() -> None:
-    paths = [*(f"JPEGImages/{n}.jpg" for n in range(99)), *(f"SegmentationClass/{n}.png" for n in range(9))]
-    assert [doubt.place for doubt in folder_doubts(paths)] == ["folders JPEGImages, SegmentationClass"]
-    assert folder_doubts([]) == folder_doubts(["a.png"]) == []
 
 
 def test_folders_of_an_image_and_its_masks() -> None:

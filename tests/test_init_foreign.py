@@ -1,6 +1,7 @@
-"""`recordmill init` on what other tools write: `data.yaml`'s splits, Hugging Face, pandas, TFRecords, paths."""
+"""`recordmill init` on what other tools write: `data.yaml`'s splits, Hugging Face, pandas, JSON, TFRecords, paths."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
+import yaml
 
 from recordmill.pipeline.build.inputs.span_sources import by_span
 from recordmill.pipeline.errors import UserError
@@ -278,13 +280,6 @@ def test_tfrecords_are_known_by_their_frames(names: list[str], path: str, tmp_pa
     assert sum(len(found.rows) for _, found in rows_of(spec, {"text": Column(ColumnType.TEXT)})) == 20 * len(names)
 
 
-@pytest.mark.parametrize("name", ["a.record", "a"])
-def test_what_has_no_frames_is_no_tfrecord(name: str, tmp_path: Path) -> None:
-    published.write(tmp_path / name, b"\0\1" * 40)
-    with raises(UserError, name):
-        guessed(tmp_path, name)
-
-
 BRACES = ["set {span} {YYYY}", "{span}", "{YYYY}-{MM}-{DD}", "{x}", "[a] {HH}"]
 
 
@@ -369,9 +364,64 @@ def test_a_name_that_holds_a_backslash_is_its_own(tmp_path: Path) -> None:
     assert [row["image"].decode() for row in found.rows] == [windows(f"fimages/sub/{n}.jpg") for n in range(2)]
 
 
-@pytest.mark.parametrize("name", ["a.ppm", "a.pgm", "a.pbm", "a.JP2"])
-@pytest.mark.parametrize("is_folder", [True, False])
-def test_images_that_are_not_read_are_named(name: str, is_folder: bool, tmp_path: Path) -> None:
-    published.write(tmp_path / name, b"P5 2 2 255\n\0\0\0\0")
-    with raises(UserError, "PNG", name):
-        guessed(tmp_path.parent if is_folder else tmp_path, tmp_path.name if is_folder else name)
+TABLE = pd.DataFrame({"text": [f"hello {row}" for row in range(12)], "id": [f"00{row}" for row in range(12)]})
+OF_PANDAS: dict[str, Callable[[Path], Any]] = {
+    "columns": TABLE.to_json,
+    "indented columns": lambda path: TABLE.to_json(path, indent=2),
+    "columns of 2 MiB": lambda path: pd.concat([TABLE] * 10_000, ignore_index=True).to_json(path),
+    "index": lambda path: TABLE.to_json(path, orient="index"),
+    "split": lambda path: TABLE.to_json(path, orient="split"),
+    "table": lambda path: TABLE.to_json(path, orient="table"),
+    "columns of a part": TABLE.set_index(TABLE.index + 3).to_json,
+    "columns by word": TABLE.set_index("r" + TABLE.index.astype(str)).to_json,
+    "columns of lists": lambda path: path.write_text(json.dumps(TABLE.to_dict("list"))),
+}
+
+
+@pytest.mark.first(9)
+@pytest.mark.parametrize("name", OF_PANDAS)
+@pytest.mark.parametrize("ending", [".json", ".json.gz"])
+def test_a_table_in_one_object_is_refused_with_the_command(tmp_path: Path, name: str, ending: str) -> None:
+    (tmp_path / "data").mkdir()
+    file = tmp_path / f"data/train{'.json' if 'lists' in name else ending}"
+    OF_PANDAS[name](file)
+    with raises(UserError, file.name, "one row") as raised:
+        starter(str(tmp_path / "data"), FILES)
+    command = re.search(r"pandas\.read_json\(.*$", str(raised.value))
+    assert command
+    exec(f"import pandas; {command[0]}")
+    [lines] = (tmp_path / "data").glob("*lines.jsonl")
+    rows = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert [(row["text"], row["id"]) for row in rows[:12]] == list(TABLE.itertuples(index=False, name=None))
+
+
+def of_hugging_face(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "dataset_info.json").write_text('{"features": {"text": {"dtype": "string"}}}')
+    (folder / "state.json").write_text('{"_data_files": [{"filename": "data.arrow"}], "_fingerprint": "1"}')
+
+
+def test_descriptions_of_hugging_face_are_no_data(tmp_path: Path) -> None:
+    of_hugging_face(tmp_path / "data")
+    with raises(UserError, "Hugging Face", "`Dataset.to_parquet`"):
+        starter(str(tmp_path / "data"), FILES)
+    (tmp_path / "data/data.arrow").write_bytes(b"ARROW1\0\0")
+    with raises(UserError, "data.arrow", "`Dataset.to_parquet`"):
+        starter(str(tmp_path / "data"), FILES)
+
+
+def test_objects_that_share_no_key_are_no_rows(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bert", "hidden_size": 8}')
+    (tmp_path / "vocab.json").write_text('{"the": 1, "a": 2}')
+    with raises(UserError, "key", "config.json, vocab.json"):
+        starter(str(tmp_path), FILES)
+
+
+def test_objects_beside_files_of_rows_are_left_out(tmp_path: Path) -> None:
+    of_hugging_face(tmp_path / "data")
+    for name in ("part-1", "part-2"):
+        TABLE.to_json(tmp_path / f"data/{name}.json", orient="records", lines=True)
+    (tmp_path / "data/labels.json").write_text('{"0": "cat", "1": "dog"}')
+    text = starter(str(tmp_path / "data"), FILES)
+    assert yaml.safe_load(text)["source"]["path"].endswith("part-*.json")
+    assert_names(text.replace("\n#   ", " "), ": 2 (dataset_info.json, state.json)", "The 24 rows")

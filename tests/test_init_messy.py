@@ -224,6 +224,8 @@ def test_it_builds_unedited(make: Made, path: str, tmp_path: Path) -> None:
         ("labels.txt", "cat\ncat\n", [0, 1], ("0", "1")),
         ("labels.json", "{", [0, 1], ("0", "1")),
         ("notes.txt", "cat\ndog\n", [0, 1], ("0", "1")),
+        ("categories.json", '{"info": {"year": 2017}}', [0, 1], ("0", "1")),
+        pytest.param("categories.json", "[" * 200_000, [0, 1], ("0", "1"), id="nested"),
     ],
 )
 def test_names_of_codes(names: str, content: str, rows: list[int], classes: Any, tmp_path: Path) -> None:
@@ -269,14 +271,6 @@ NO_NAMES = ["1", '[1, "a"]', '{"a": "b"}', '{"0": null}', '{"0": "a", "1": "a"}'
 def test_what_is_no_list_of_names(content: str) -> None:
     with pytest.raises(ValueError, match="name|code"):
         read_names(content, is_json=True)
-
-
-@pytest.mark.parametrize("content", ['{"info": {"year": 2017}}', "[" * 200_000])
-def test_json_beside_the_data_that_holds_no_names_is_passed_over(content: str, tmp_path: Path) -> None:
-    table(tmp_path / "data/a.csv", [{"text": words(), "label": n % 4} for n in range(120)])
-    write(tmp_path / "data/categories.json", content.encode())
-    spec = parse_spec(starter(str(tmp_path / "data/a.csv"), FILES))
-    assert spec.features["label"].model_dump()["classes"] == ("0", "1", "2", "3")
 
 
 def test_a_sample_of_metadata_in_tsv_ends_where_a_row_does(tmp_path: Path) -> None:

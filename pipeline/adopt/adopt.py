@@ -7,6 +7,7 @@ in each file. Files that stay the same cost nothing at the next adoption; a kill
 import hashlib
 import json
 import logging
+import math
 import os
 import shutil
 from collections import Counter
@@ -23,14 +24,25 @@ import numpy as np
 from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.adopt import files as listing
 from recordmill.pipeline.adopt.assemble import Assembly
-from recordmill.pipeline.adopt.facts import FeatureFacts, Layout, scan
-from recordmill.pipeline.adopt.files import MAX_SHARE, AdoptError, Adoption, ChangedError, Found
-from recordmill.pipeline.adopt.guess import Guessed, Guesser
-from recordmill.pipeline.adopt.scanned import OnBytes, Scanned, is_done, key_of, read_scan, scan_file, take_over
-from recordmill.pipeline.adopt.stated import read_as_stated, with_classes
+from recordmill.pipeline.adopt.features import IMAGE, KINDS
+from recordmill.pipeline.adopt.files import MAX_SHARE, AdoptError, Adoption, ChangedError, Found, Said
+from recordmill.pipeline.adopt.guess import STATED, Guessed, Guesser
+from recordmill.pipeline.adopt.scanned import (
+    BYTES,
+    FeatureFacts,
+    OnBytes,
+    Scanned,
+    is_done,
+    key_of,
+    read_scan,
+    scan,
+    scan_file,
+    take_over,
+)
 from recordmill.pipeline.compare.figures import Figure, breach_lines
 from recordmill.pipeline.dataset.adopted_files import remember
 from recordmill.pipeline.dataset.manifest import Json, Manifest
+from recordmill.pipeline.dataset.paths import check_name
 from recordmill.pipeline.errors import ExitCode, did_you_mean, listed
 from recordmill.pipeline.parallel import cores, in_order
 from recordmill.pipeline.reader import wire
@@ -51,6 +63,7 @@ FETCHES = 8  # files of a bucket at once
 LOST, LEAST = 0.1, 100  # lost of so many live records, more hold a version back: the gate's `rows_lost` and `min_rows`
 
 
+PARSED = ("FixedLenFeature", "FixedLenSequenceFeature", "VarLenFeature", "RaggedFeature")  # of tf.io
 LeftOut: TypeAlias = Mapping[int, Mapping[int, wire.Lists | None]]  # by file, forgotten records with their lists
 OnPlan = Callable[[int], OnBytes]  # takes the bytes to read, and returns a function of each read's number of bytes
 
@@ -157,7 +170,12 @@ def _assemble(
     facts = dict[str, FeatureFacts]()
     for name, some in chain.from_iterable(each.facts.items() for each in scanned):
         facts.setdefault(name, FeatureFacts()).add(some)
-    guesser = Guesser(facts, _layouts(scanned), said, adoption.key)
+    counts = Counter[tuple[tuple[str, str], ...]]()
+    for each in scanned:
+        numbers = np.bincount(each.groups[:, 1], minlength=len(each.layouts)).tolist()
+        counts.update({tuple(layout.items()): n for layout, n in zip(each.layouts, numbers, strict=False)})
+    layouts = [(dict(layout), records) for layout, records in counts.items()]
+    guesser = Guesser(facts, layouts, said, adoption.key)
     stated, label = adoption.features, adoption.label
     guessed = guesser.guess(label) if stated is None else read_as_stated(guesser, stated, label)
     if label is not None and label not in guessed.read:
@@ -169,15 +187,6 @@ def _assemble(
         why = guessed.notes[0] if guessed.notes else "all are damaged or of another type"
         raise AdoptError(f"no record can be read: {why}")
     return manifest, guessed
-
-
-def _layouts(scanned: Sequence[Scanned]) -> list[tuple[Layout, int]]:
-    """Returns the layouts of all records, with their numbers of records."""
-    counts = Counter[tuple[tuple[str, str], ...]]()
-    for each in scanned:
-        numbers = np.bincount(each.groups[:, 1], minlength=len(each.layouts)).tolist()
-        counts.update({tuple(layout.items()): n for layout, n in zip(each.layouts, numbers, strict=False)})
-    return [(dict(layout), records) for layout, records in counts.items()]
 
 
 def _forgotten(files: StoreFiles, scanned: Sequence[Scanned], base: Base, key: str | None) -> tuple[Base, LeftOut]:
@@ -230,6 +239,71 @@ def _scan(
         return read_scan(paths[each], each)
 
     yield from in_order(of, found, FETCHES if any("://" in each.root for each in found) else cores())
+
+
+def read_features(path: str) -> dict[str, Any]:
+    """Reads the `features` of a YAML file, as `recordmill adopt` prints them. Raises: AdoptError: it has none."""
+    from recordmill.pipeline.yaml_document import load_yaml  # PyYAML, which a training machine lacks
+
+    features = load_yaml(Path(path).read_text(encoding="utf-8"), path, "`features:`").value.get("features")
+    if not isinstance(features, dict) or not features:
+        raise AdoptError(f"{path} has no `features`: write them as `recordmill adopt` prints them")
+    return {name: with_classes(given, Path(path).parent) for name, given in features.items()}
+
+
+def with_classes(given: Any, folder: Path = Path()) -> Any:
+    """Returns a feature's words with the names in its `classes_file`, relative to a folder. Raises: AdoptError."""
+    if not isinstance(given, Mapping) or "classes_file" not in given or "classes" in given:
+        return given
+    try:
+        names = (folder / str(given["classes_file"])).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise AdoptError(f"a `classes_file` cannot be read: {cut(str(error))}") from None
+    return {option: value for option, value in given.items() if option != "classes_file"} | {"classes": names}
+
+
+def read_as_stated(guesser: Guesser, features: Mapping[str, Any], label: str | None) -> Guessed:
+    """Returns how records are read by stated features. Raises: AdoptError: one does not fit the records."""
+    if not any(isinstance(given, Mapping) for given in features.values()):
+        return _as_parsed(guesser, features, label)
+    guesser.guessed.label = label
+    for name, given in features.items():
+        check_name("feature", name)
+        kind = given.get("kind") if isinstance(given, Mapping) else given
+        if not isinstance(given, Mapping) or not isinstance(kind, str) or kind not in KINDS:
+            others = "a build with `source: {format: adopted}` makes the other kinds"
+            raise AdoptError(f"'{name}' has the kind {cut(repr(kind))}: adoption reads {', '.join(KINDS)}; {others}")
+        guesser.add(name, given)
+    return guesser.guessed
+
+
+def _as_parsed(guesser: Guesser, features: Mapping[str, Any], label: str | None) -> Guessed:
+    """Reads features of `tf.io` by the records' names: `FixedLenFeature`, `VarLenFeature`, `RaggedFeature`."""
+    for name, given in features.items():
+        form, column = type(given).__name__, getattr(given, "value_key", None) or name
+        held = guesser.held.get(column)
+        if held is None or form not in PARSED or getattr(given, "partitions", None):
+            what = f"as {cut(form)}: of tf.io adoption reads {listed(PARSED)}" if held else "which no record holds"
+            raise AdoptError(f"'{cut(name)}' reads '{cut(column)}', {what}; the records hold: {listed(guesser.held)}")
+        dtype = {"string": BYTES}.get(given.dtype.name, given.dtype.name)
+        if dtype != held.stored:
+            raise AdoptError(f"'{cut(name)}' is stated as {dtype}, the records hold {held.stored}")
+        outer = () if form == "FixedLenFeature" else (None,)
+        shape: tuple[int | None, ...] = (*outer, *(given.shape if hasattr(given, "shape") else ()))
+        if form == "FixedLenFeature":
+            if held.lacking and given.default_value is None:
+                lacking = f"{held.lacking:,} records lack it"
+                raise AdoptError(f"'{cut(name)}' has no `default_value`, and {lacking}: give one")
+            if (held.facts.fewest, held.facts.most) != (size := math.prod(given.shape), size):
+                states = f"'{cut(name)}' states {size} values a record"
+                raise AdoptError(f"{states}, the records hold {held.counts}: take a VarLenFeature")
+            if given.default_value or held.kind != IMAGE:  # an image is blank
+                guesser.present(column, given.default_value)
+        elif getattr(given, "default_value", None):
+            raise AdoptError(f"'{cut(name)}' has a `default_value`, and lists are padded with 0: leave it out")
+        guesser.said[column] = Said(STATED, shape, "", "none")
+    guesser.keep({getattr(given, "value_key", None) or name for name, given in features.items()})
+    return guesser.guess(label)
 
 
 Globs: TypeAlias = str | Path | Sequence[str | Path]

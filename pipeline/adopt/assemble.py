@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.adopt.facts import DAMAGED, INTS
 from recordmill.pipeline.adopt.files import Adoption
 from recordmill.pipeline.adopt.guess import Guessed
-from recordmill.pipeline.adopt.scanned import INPUTS_FILE, Scanned, key_of
+from recordmill.pipeline.adopt.scanned import DAMAGED, INPUTS_FILE, INTS, Scanned, key_of
 from recordmill.pipeline.dataset.file_names import shard_file
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, Split
 from recordmill.pipeline.dataset.paths import path_within
@@ -138,7 +137,9 @@ class Assembly:
             name = shard_file(self.adoption.dataset, split, "kept", place, len(own))
             shards.append(self._shard(each, self._names(at)[0], kept, name))
             labels.update(self._labels(each, number if by_share else 0))
-            labels.subtract(map(self._label_of, gone.values()))
+            label = self.guessed.read.get(self.guessed.label or "")
+            values = [key_of(lists, label.columns[0]) for lists in gone.values()] if label else []
+            labels.subtract(int(value) for value in values if value and value.isdigit())
         self.rows["written"] += sum(shard.records for shard in shards)
         words = self.guessed.read[self.guessed.label].words if self.guessed.label else None
         counted = words is not None and labels.total() == sum(shard.records for shard in shards)
@@ -164,11 +165,6 @@ class Assembly:
                 values = counts.get(f"{split} {number}", {})
                 counted.update({int(value): records for value, records in values.items()})
         return counted
-
-    def _label_of(self, lists: wire.Lists | None) -> int:
-        read = self.guessed.read.get(self.guessed.label or "")
-        value = key_of(lists, read.columns[0]) if read else None
-        return int(value) if value and value.isdigit() else -1
 
     def _statistics(self, name: str) -> Json:
         read = self.guessed.read[name]

@@ -23,6 +23,7 @@ from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.class_names import read_label_map, read_names
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob, literal_prefix, without_slash
+from recordmill.pipeline.sources.naming import only_split_of
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER
 from recordmill.transforms.contract.bounds import FEATURES, NAMES
 from recordmill.transforms.contract.kinds.array import MOST_SIDES
@@ -108,7 +109,7 @@ def find(files: Files, given: Mapping[str, Sequence[str]], output: str) -> list[
         of_path[each.info.path] = of_name[each.name] = each
         if each.root.split("/")[0] in (VERSIONS_FOLDER, BUILDING_FOLDER):
             raise AdoptError(f"{each.info.path} is a file of the dataset itself, which a prune removes: give others")
-    named = [_split_of(each.name) for each in found]
+    named = [only_split_of(each.name) for each in found]
     is_named = None not in named
     splits = [each.split or (is_named and split) or "train" for each, split in zip(found, named, strict=True)]
     placed = [each._replace(split=split) for each, split in zip(found, splits, strict=True)]
@@ -130,15 +131,17 @@ def _matched(files: Files, split: str, pattern: str, output: str) -> list[Found]
         raise AdoptError(f"{pattern} {what}: give TFRecord files, or a quoted glob of them")
     parent = posixpath.dirname(literal_prefix(path) if "://" in path else path)
     folder = without_slash(folder_prefix(path) if is_glob(path) and not os.path.isfile(path) else parent)
-    return [_found(split, folder, file, output) for file in matched]
-
-
-def _found(split: str, folder: str, file: FileInfo, output: str) -> Found:
-    """Names a file below its folder; a link out of the folder by its target, since readers follow none."""
-    real = file.path if "://" in file.path else os.path.realpath(file.path)
-    if "://" not in real and not real.startswith(os.path.join(os.path.realpath(folder), "")):
-        folder, file = os.path.dirname(real), file._replace(path=real)
-    return Found(split, _root(folder, output), _name(folder, file.path), file)
+    found = list[Found]()
+    for file in matched:
+        at, real = folder, file.path if "://" in file.path else os.path.realpath(file.path)
+        if "://" not in real and not real.startswith(os.path.join(os.path.realpath(folder), "")):
+            at, file = os.path.dirname(real), file._replace(path=real)  # a link leads out, and readers follow none
+        try:
+            found.append(Found(split, _root(at, output), check_inner(file.path[len(at) :].lstrip("/")), file))
+        except DatasetError:
+            what = "has characters that no dataset names: rename or link the file"
+            raise AdoptError(f"{cut(repr(file.path))} {what}") from None
+    return found
 
 
 def _root(folder: str, output: str) -> str:
@@ -148,21 +151,6 @@ def _root(folder: str, output: str) -> str:
         return (folder[len(output) + 1 :] or HERE) if inside else folder
     real, own = os.path.realpath(folder), os.path.realpath(output)
     return os.path.relpath(real, own) if real == own or real.startswith(f"{own}{os.sep}") else real
-
-
-def _name(folder: str, path: str) -> str:
-    name = path[len(folder) :].lstrip("/")
-    try:
-        return check_inner(name)
-    except DatasetError:
-        raise AdoptError(f"{cut(repr(path))} has characters that no dataset names: rename or link the file") from None
-
-
-def _split_of(name: str) -> str | None:
-    """Returns the split that a file's name says: `flowers-train.tfrecord-00000-of-00008` says train."""
-    words = "".join(character if character.isalpha() else " " for character in name.lower()).split()
-    splits = {SPLITS[word] for word in words if word in SPLITS}
-    return splits.pop() if len(splits) == 1 else None
 
 
 def beside(files: Files, found: Sequence[Found]) -> dict[str, FileInfo]:

@@ -4,19 +4,21 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from recordmill.pipeline.adopt import describe
-from recordmill.pipeline.adopt.describe import IMAGE, READ, Held, Read
-from recordmill.pipeline.adopt.facts import BYTES, EMPTY, FLOATS, INTS, NESTED, NO_EXAMPLE, FeatureFacts, Layout
-from recordmill.pipeline.adopt.files import AdoptError, Names, Said, names_of, said_of, unread
+from recordmill.pipeline.adopt.features import IMAGE, READ, Held, Read, Wanted
+from recordmill.pipeline.adopt.files import AdoptError, Said, names_of, said_of, unread
+from recordmill.pipeline.adopt.scanned import BYTES, EMPTY, FLOATS, INTS, NESTED, NO_EXAMPLE, FeatureFacts, Layout
 from recordmill.pipeline.dataset.paths import check_name
 from recordmill.pipeline.errors import listed
 from recordmill.pipeline.safe_text import count, cut
-from recordmill.pipeline.sources.class_names import LABELS, by_code
+from recordmill.pipeline.sources import naming
+from recordmill.pipeline.sources.class_names import by_code
+from recordmill.pipeline.sources.naming import LABELS
 from recordmill.transforms.contract.image_facts import loss_lines
 from recordmill.transforms.contract.image_header import NAMED
 from recordmill.transforms.contract.kinds.array import DTYPES
@@ -35,8 +37,6 @@ ROW_LENGTHS = re.compile(r"(.+)/ragged_row_lengths_(\d+)")
 """Names in lists of lists of TensorFlow Datasets: the values, and the length of each list."""
 PARTS = ("length", "missing", "shape", "mask")  # suffixes of arrays that a batch adds to a feature's
 STATED = "stated"  # what a user says, in place of `features.json`
-MASK = re.compile(r"(?<![a-z])(annotation|instance|label|mask|seg|segmentation|trimap)s?(?![a-z])", re.IGNORECASE)
-"""Words in names of images with values for pixels."""
 FORMS: Mapping[str, Any] = {BYTES: str, INTS: int, FLOATS: (int, float)}  # of defaults
 MOST_NAME = 1_000
 MOST_CLASSES = 10_000
@@ -120,19 +120,21 @@ class Guesser:
         self._left = {name: held for name, held in self._left.items() if name in columns}
 
     def guess(self, label: str | None = None) -> Guessed:
-        """Guesses all features; `label` names the feature to predict."""
-        for name in sorted(self._left, key=lambda each: (bool(MASK.search(each)), self._left[each].pixel or "")):
-            self._image(name, self._wanted(name, label))
+        """Guesses all features; `label` names the feature to predict, by default a category with a label's name."""
+        self.guessed.label = label
+        for name in sorted(self._left, key=lambda each: (_is_mask(each), self._left[each].pixel or "")):
+            self._image(name, self._left[name])
         self._pixels()
         self._boxes()
         for name in list(self._left):
-            self._other(name, self._wanted(name, label))
-        self.guessed.read = dict(sorted(self.guessed.read.items(), key=lambda each: ("image" in each[1].spec, each[0])))
-        self.guessed.label = label or self._label()
+            self._other(name)
+        read = self.guessed.read = dict(
+            sorted(self.guessed.read.items(), key=lambda each: ("image" in each[1].spec, each[0]))
+        )
+        categories = [name for name in read if isinstance(read[name].description, CategoryDescription)]
+        named = [name for usual in LABELS for name in categories if name.lower() == usual]
+        self.guessed.label = label or next(iter(named or categories * (len(categories) == 1)), None)
         return self.guessed
-
-    def _wanted(self, column: str, label: str | None) -> Held:
-        return self.present(column) if self.name_for(column) == label else self._left[column]
 
     def present(self, column: str, default: Any = None) -> Held:
         """Takes a feature as one that no record lacks: others get a default, or are left out. Raises: AdoptError."""
@@ -157,26 +159,26 @@ class Guesser:
         images = [name for name, read in self.guessed.read.items() if read.spec["kind"] == IMAGE]
         return IMAGE if IMAGE in images else next(iter(images), None)
 
-    def add(self, name: str, read: Read) -> None:
-        """Adds a feature under our name, and says what its values lose."""
-        self.guessed.read[name] = read
+    def add(self, name: str, words: Mapping[str, Any]) -> None:
+        """Adds a feature under our name, by a spec's words, and says what its values lose. Raises: AdoptError."""
+        known, label = self.guessed.read.keys(), self.guessed.label
+        self.guessed.read[name] = read = Wanted(name, words, self.held, known, self.present, label).read()
         self._taken |= {name, *(f"{name}_{part}" for part in PARTS)}
         for column in read.columns:
             self._left.pop(column, None)
             held = self.held[column]
             if read.spec["kind"] in IMAGES and held.kind == IMAGE:
                 self._note(name, *loss_lines(held.facts.losses))
-                self._told(name, held.facts.turned, "turned by EXIF, read as stored, as TensorFlow does")
-                self._told(name, held.facts.unreadable, "without a readable header, left out by on_error='skip'")
+                for images, so in (
+                    (held.facts.turned, "turned by EXIF, read as stored, as TensorFlow does"),
+                    (held.facts.unreadable, "without a readable header, left out by on_error='skip'"),
+                ):
+                    self._note(name, *[f"{count(images, 'image')} {so}"] * bool(images))
             if held.lacking and "optional" in read.spec:
                 self._note(name, f"missing in {count(held.lacking, 'record')}: optional, `{name}_missing` is 1 there")
 
     def _note(self, name: str, *lines: str) -> None:
         self.guessed.notes += [f"{name}: {line}" for line in lines]
-
-    def _told(self, name: str, images: int, so: str) -> None:
-        if images:
-            self._note(name, f"{count(images, 'image')} {so}")
 
     def _leave_out(self, name: str, why: str) -> None:
         self._note(cut(name), f"left out: {why}")
@@ -193,36 +195,35 @@ class Guesser:
         return check_name("feature", name)
 
     def _image(self, name: str, held: Held) -> None:
-        said, facts = self.said.get(name), held.facts
+        """Finds images and masks by their names, or by what is said of them."""
+        said, facts, our = self.said.get(name), held.facts, self.name_for(name)
         if held.kind != IMAGE or (said is not None and said.kind not in (IMAGE, "video", STATED)):
             return None
-        our, channels = self.name_for(name), said.sides[2] if said and said.sides else None
-        is_list, of = facts.most > 1 or bool(said and said.shape), self._mask_of(held)
+        if said is None and not _is_mask(name) and not naming.IMAGES.search(name):
+            unnamed = "images, though its name does not say so, are given as bytes"
+            return self._note(our, f"{unnamed}: state `kind: image`, or `kind: mask`")
+        channels, is_list = said.sides[2] if said and said.sides else None, facts.most > 1 or bool(said and said.shape)
+        of = self._first_image() if _is_mask(name) and held.pixel else None
         odd = said.dtype if said and said.dtype not in ("", "uint8") and not of else ""
         if not odd and not of and facts.losses.get("16 bits", 0) == sum(facts.formats.values()):
             odd = "16 bits"
         if odd or channels not in (None, 1, 3):
             what = odd if channels in (None, 1, 3) else f"{channels} channels"
             return self._note(our, f"images of {what} are given as bytes, not decoded")
-        if is_list and (of or None in describe.image(held).description.shape[:2]):  # type: ignore[attr-defined]
+        if is_list and (of or facts.sides[::2] != facts.sides[1::2]):
             return self._note(our, "several masks, or images of varying sizes, are given as bytes, not decoded")
         if of:
             self._note(our, f"a mask of '{of}', padded with 0: state `kind: mask` with `ignore`, or `kind: image`")
-        return self.add(our, describe.image(held, is_list=is_list, of=of))
-
-    def _mask_of(self, held: Held) -> str | None:
-        """Returns the image of grey PNGs beside colours, or with the name of a mask; None for other images."""
-        if (image := self._first_image()) is None or held.pixel is None:
-            return None
-        of = self.held[self.guessed.read[image].columns[0]].facts
-        return image if MASK.search(held.name) or not of.is_grey else None
+            return self.add(our, {"kind": "mask", "column": name, "image": of})
+        return self.add(our, {"kind": "image_sequence" if is_list else IMAGE, "column": name})
 
     def _pixels(self) -> None:
-        """Finds the bytes of raw pixels, beside their height and width."""
+        """Finds the bytes of raw pixels by the names of an image, its height and its width."""
         sides = {name.rpartition("/")[2].lower(): held.facts for name, held in self._left.items() if held.kind == INTS}
         given = [sides.get("height"), sides.get("width"), sides.get("depth") or sides.get("channels")]
         for name, held in list(self._left.items()):
-            if held.kind != BYTES or given[0] is None or given[1] is None or held.facts.most != 1 or held.lacking:
+            is_alone = held.kind == BYTES and held.facts.most == 1 and not held.lacking
+            if given[0] is None or given[1] is None or not is_alone or not naming.IMAGES.search(name):
                 continue
             size, known = held.facts.low, [each for each in given if each is not None]
             if any(each.low != each.high for each in known) or size != held.facts.high or not size:
@@ -231,7 +232,7 @@ class Guesser:
             depth = channels[0] if channels else int(size) // max(1, height * width)
             if depth in (1, 3) and height * width * depth == size:
                 our = self.name_for("image" if "image" in name.lower() else name)
-                self.add(our, describe.pixels(held, (height, width, depth)))
+                self.add(our, {"kind": IMAGE, "column": name, "shape": [height, width, depth]})
 
     def _boxes(self) -> None:
         image, groups = self._first_image(), dict[str, dict[str, Held]]()
@@ -240,9 +241,8 @@ class Guesser:
             said = self.said.get(name)
             if corner in CORNERS and held.kind == FLOATS:
                 groups.setdefault(folder, {})[corner] = held
-            elif said is not None and said.kind == "boundingBox" and image and _is_relative(held):
-                self._left.pop(name)
-                self.add(self.name_for(name), describe.boxes([name], image))
+            elif held.kind == FLOATS and said and said.kind == "boundingBox" and image and _is_relative(held):
+                self.add(self.name_for(name), {"kind": "boxes", "column": name, "image": image})
                 return self._boxes()
         for folder, group in groups.items():
             if group.keys() != {*CORNERS}:
@@ -254,12 +254,14 @@ class Guesser:
                 why = "the records have no image" if image is None else "they are not relative, 0 to 1"
                 self._note(cut(folder), f"boxes given as four lists, since {why}, which do not move with an image")
             else:
-                self.add(self.name_for("boxes"), describe.boxes([each.name for each in columns], image))
+                names = [each.name for each in columns]
+                self.add(self.name_for("boxes"), {"kind": "boxes", "columns": names, "image": image})
         return None
 
-    def _other(self, name: str, held: Held) -> None:
-        said, facts, our = self.said.get(name), held.facts, self.name_for(name)
-        shape = said.shape if said is not None else None
+    def _other(self, name: str) -> None:
+        said, our = self.said.get(name), self.name_for(name)
+        held = self.present(name) if our == self.guessed.label else self._left[name]
+        facts, shape = held.facts, said.shape if said is not None else None
         many = facts.most > 1 or bool(ROW_LENGTHS.fullmatch(name))
         if shape is not None:
             many = None in shape or name.endswith(RAGGED)
@@ -268,23 +270,25 @@ class Guesser:
             self._note(our, f"images in {listed(facts.formats)} are given as bytes, not decoded")
         if said is not None and said.kind == "tensor" and said.encoding != "none" and held.stored == BYTES:
             if said.encoding == "bytes" and said.dtype in DTYPES and shape and None not in shape[1:]:
-                return self.add(our, describe.array(held, said.dtype, shape))
+                with suppress(AdoptError):  # of other sizes than said
+                    return self.add(our, {"kind": "array", "column": name, "dtype": said.dtype, "shape": shape})
             self._note(our, f"a tensor of {said.dtype} encoded as {said.encoding} is given as bytes, not decoded")
-            return self.add(our, describe.raw(held, many=False))
+            return self.add(our, {"kind": "raw", "column": name, "many": facts.most > 1})
         if words is not None and (many or not held.lacking):
-            return self.add(our, describe.category(held, our, words, is_list=many or facts.most > 1))
+            kind = "categories" if many or facts.most > 1 else "category"
+            return self.add(our, {"kind": kind, "column": name, "classes": words})
         if shape and not many and held.length == math.prod(sides):
-            return self.add(our, describe.tensor(held, sides))
+            return self.add(our, {"kind": "raw", "column": name, "shape": sides})
         many |= facts.most > 1
         if said is not None and said.dtype == "uint64" and (facts.low or 0) < 0:
             self._note(our, "numbers beyond int64 are given as negative ones, as TensorFlow Datasets stored them")
         if shape and shape != (None,):
             self._note(our, f"arrays of the shape {list(shape)} are given as one list")
-        length = held.length if shape is None else None
-        return self.add(our, describe.raw(held, many=many, length=length if many else None))
+        length = held.length if shape is None and many else None
+        return self.add(our, {"kind": "raw", "column": name, "many": many, "length": length})
 
     def _words(self, name: str, held: Held, said: Said | None) -> list[str] | None:
-        """Returns the names of a label's ids; None if it is no label."""
+        """Returns the names of a label's ids, numbers for those without; None if it is no label."""
         facts, last = held.facts, name.rpartition("/")[2].lower()
         if held.kind != INTS or held.default or facts.low is None or facts.high is None:
             return None
@@ -293,20 +297,17 @@ class Guesser:
         names = said.names if said is not None and said.kind == "classLabel" else None
         if names is None and last in LABELS:
             names = self._names
-        if names is not None:
-            return self._named(name, names, held)
-        is_one = facts.most == 1 and facts.counts is not None and (said is None or said.kind == STATED)
-        return list(map(str, range(int(facts.high) + 1))) if is_one and last in LABELS else None
-
-    def _named(self, column: str, names: Names, held: Held) -> list[str] | None:
-        """Returns names by id; numbers stand for ids without names."""
-        facts, high, our = held.facts, int(held.facts.high or 0), self.name_for(column)
+        if names is None:
+            is_one = facts.most == 1 and facts.counts is not None and (said is None or said.kind == STATED)
+            return list(map(str, range(int(facts.high) + 1))) if is_one and last in LABELS else None
+        high, our = int(facts.high), self.name_for(name)
         ids = {int(value) for values in (facts.counts or {}).values() for value in values}
-        ids = ids or {int(facts.low or 0), high}
+        ids = ids or {int(facts.low), high}
         if isinstance(names, dict):
-            by_id = {id_: name for id_, name in names.items() if id_ < MOST_CLASSES} if ids & names.keys() else None
+            known = {id_: word for id_, word in names.items() if id_ < MOST_CLASSES}
+            by_id = known if ids & names.keys() else None
         else:
-            by_id = dict(enumerate(names)) if column in self.said else by_code(ids, names, is_sure=True)
+            by_id = dict(enumerate(names)) if name in self.said else by_code(ids, names, is_sure=True)
         if by_id is None:
             self._note(our, f"its ids, {facts.low} to {high}, do not fit the {len(names)} names beside the files")
             by_id = {}
@@ -317,12 +318,9 @@ class Guesser:
         times = Counter(words)
         return [word if times[word] == 1 else f"{word} ({id_})" for id_, word in enumerate(words)]
 
-    def _label(self) -> str | None:
-        """Chooses the feature to predict: a category with a usual name of labels, else the only one."""
-        read = self.guessed.read
-        categories = [name for name in read if isinstance(read[name].description, CategoryDescription)]
-        named = [name for usual in LABELS for name in categories if name.lower() == usual]
-        return named[0] if named else categories[0] if len(categories) == 1 else None
+
+def _is_mask(name: str) -> bool:
+    return bool(naming.MASK_FIELD.search(name))
 
 
 def _is_relative(held: Held) -> bool:

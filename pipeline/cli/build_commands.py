@@ -253,9 +253,8 @@ def adopt(
     """Read TFRecord files in place: `recordmill adopt 'old/train-*' --split train -o DIR`."""
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from recordmill.pipeline.adopt.adopt import adopt
+    from recordmill.pipeline.adopt.adopt import adopt, read_features
     from recordmill.pipeline.adopt.files import Adoption
-    from recordmill.pipeline.adopt.stated import read_features
     from recordmill.pipeline.build.journal import measured, of_version
     from recordmill.pipeline.cli.show import print_published
     from recordmill.pipeline.versions.publishing import GateBreachedError

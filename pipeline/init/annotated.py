@@ -15,7 +15,6 @@ from recordmill.pipeline.init.beside import find_beside, in_mask_folder
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
 from recordmill.pipeline.init.guess import Choice
 from recordmill.pipeline.init.recognize import SMALL_FILES, Recognized, read_head
-from recordmill.pipeline.init.splits import divided, split_of
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import FileInfo, Files
@@ -23,6 +22,7 @@ from recordmill.pipeline.sources.formats.annotated_rows import YAML_ENDINGS, Ima
 from recordmill.pipeline.sources.formats.beside import Beside
 from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.globs import escape, without_slash
+from recordmill.pipeline.sources.naming import divided, split_of
 from recordmill.pipeline.sources.paths import is_image, listed, note
 from recordmill.pipeline.yaml_document import SpecError, load_yaml
 
@@ -80,13 +80,12 @@ class Listing:
         is_divided = len({source["split"] for source in named}) > 1 and any(one["split"] == "train" for one in named)
         others = [source["path"] for source in sources if is_divided and source not in named]
         sources = named if is_divided else [{**each, "split": None} for each in sources]
-        filled = [{name: value for name, value in each.items() if value is not None} for each in sources]
-        form = filled[0]["format"]
+        form = sources[0]["format"]
         is_whole = form in ("coco", "via") or len(self.images) <= SMALL_FILES
         reasons = {"format": f"{what}; {count(len(self.images), 'image')}"}
         notes = note("left out, without images or annotations", without)
         notes += note("left out, without a split in their names", others)
-        return Recognized(filled, shown, is_whole, reasons, notes, known={"boxes": KNOWN[form]})
+        return Recognized(sources, shown, is_whole, reasons, notes, known={"boxes": KNOWN[form]})
 
 
 def list_folder(files: Files, path: str) -> list[FileInfo] | None:
@@ -104,7 +103,10 @@ def recognize_annotated(files: Files, path: str, in_folder: Sequence[FileInfo] |
     """
     folder, filled = without_slash(path), in_folder
     if filled is None:
-        if not _is_annotation(files, path):
+        looks: dict[str, Callable[[bytes], object]] = dict.fromkeys(YAML_ENDINGS, YAML_NAMES.search)
+        looks |= {".json": lambda head: IS_COCO.match(head) or IS_VIA.match(head), ".csv": _has_boxes}
+        look = looks.get(posixpath.splitext(path)[1].lower())
+        if not look or not files.match(escape(path)) or not look(read_head(files, path)):
             return None
         folder = posixpath.dirname(path)
         folder = posixpath.dirname(folder) if posixpath.basename(folder) == "annotations" else folder
@@ -126,14 +128,6 @@ def recognize_annotated(files: Files, path: str, in_folder: Sequence[FileInfo] |
     remedy = f"As rows with masks: `format: image_folder`, `beside: {json.dumps(beside)}`; lists: `image_list`"
     doubt = Doubt(posixpath.basename(folder), f"{count(len(masks), 'mask')} beside the images are left out", remedy)
     return replace(found, doubts=[*found.doubts, doubt]) if found and masks else found
-
-
-def _is_annotation(files: Files, path: str) -> bool:
-    """Whether a file is recognizably COCO's or VIA's JSON, YOLO's YAML or Open Images' CSV."""
-    looks: dict[str, Callable[[bytes], object]] = dict.fromkeys(YAML_ENDINGS, YAML_NAMES.search)
-    looks |= {".json": lambda head: IS_COCO.match(head) or IS_VIA.match(head), ".csv": _has_boxes}
-    look = looks.get(posixpath.splitext(path)[1].lower())
-    return bool(look and files.match(escape(path)) and look(read_head(files, path)))
 
 
 def _common(files: Iterable[FileInfo]) -> str:
@@ -172,18 +166,14 @@ def _image_folder(listing: Listing, names: Sequence[bytes], own: str, split: str
     for file in listing.images:
         by_name.setdefault(posixpath.basename(file.path), []).append(file.path)
     found = Counter[str]()
-    for name in map(_file_name, names):
+    for text in names:
+        name = ""
+        with suppress(ValueError):  # damaged, as a build reports
+            name = str(json.loads(text)).replace("\\", "/")
         paths = (path for path in by_name.get(posixpath.basename(name), ()) if path.endswith(f"/{name}"))
         found.update(path.removesuffix(f"/{name}") for path in paths)
     rank = {each: (each == own, split_of(*each[start:].split("/")) == split, count) for each, count in found.items()}
     return max(rank, key=rank.__getitem__, default=None)
-
-
-def _file_name(text: bytes) -> str:
-    """Returns a path in JSON; '' if damaged, which a build reports."""
-    with suppress(ValueError):
-        return str(json.loads(text)).replace("\\", "/")
-    return ""
 
 
 def _voc(listing: Listing) -> Recognized | None:

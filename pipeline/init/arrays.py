@@ -9,12 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.dataset.placement import SPLITS
-from recordmill.pipeline.init.dialect import LEAST_SIDE, PIXELS, square
+from recordmill.pipeline.init.dialect import LEAST_SIDE, square
 from recordmill.pipeline.init.doubts import Doubt, UnknownDataError
 from recordmill.pipeline.init.guess import Choice, Guess, feature
 from recordmill.pipeline.init.recognize import Recognized
 from recordmill.pipeline.init.sample import SourceSample
-from recordmill.pipeline.init.splits import by_split, of_split
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.columns import ColumnType
 from recordmill.pipeline.sources.encoded import uncompressed_name
@@ -22,22 +21,25 @@ from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.arrays import NPY, NPZ, ArrayInFile, arrays_in
 from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL
 from recordmill.pipeline.sources.globs import escape
+from recordmill.pipeline.sources.naming import ARRAY_LABELS, PICTURES, by_split
 from recordmill.pipeline.sources.paths import is_image, note
 
 IS_ARRAYS = re.compile(r".*([.-]idx\d-?ubyte|\.idx|\.np[yz])")
-LABEL_WORDS = {"y", "label", "labels", "target", "targets"}
 MOST_FILES = 16  # more `.npy` files are an image each
 SAVE = "save both in one file by `numpy.savez(FILE, image=…, label=…)`"
 ROWS = 100  # rows to look at
 NUMBER = re.compile(r"[\d.]+")
 CELL = re.compile(r"([\s,\[]*+\d++(\.\d*+)?+(?![^\s,\]])[\s\]]*+)++")
-NAMED = re.compile(rf"(?i){PIXELS.pattern}|im(a?ge?)s?")
 
 
 def recognize_arrays(files: Files, path: str, in_folder: Sequence[FileInfo] | None) -> Recognized | None:
     """Finds the sources of a `.npz`, or of a folder of idx, or of few `.npy` with labels; None without any."""
     every = files.match(escape(path)) if in_folder is None else in_folder
-    found = _files_of_arrays(every)
+    called = [(uncompressed_name(file.path), file) for file in reversed(every)]  # a `.gz` first
+    named = {name: file for name, file in called if IS_ARRAYS.fullmatch(name)}
+    are_others = len({posixpath.dirname(name) for name in named}) > 1 or any(is_image(file.path) for file in every)
+    packed = [file for name, file in named.items() if name.endswith(NPZ)]
+    found = [] if are_others or len(named) > MOST_FILES else packed[-1:] or sorted(named.values())
     folder, arrays = posixpath.dirname(found[0].path) if found else "", dict[str, ArrayInFile]()
     for file in found:
         arrays |= arrays_in(files, folder, file._replace(path=posixpath.basename(file.path)))
@@ -53,12 +55,13 @@ def recognize_arrays(files: Files, path: str, in_folder: Sequence[FileInfo] | No
         _check_rows(arrays)
         return None
     path = found[0].path if found[0].path.endswith(NPZ) else folder
-    sources = [of_split({"format": "arrays", "path": path, "columns": each}, split) for split, each in columns.items()]
+    alike = {"format": "arrays", "path": path}
+    sources = [{**alike, "columns": each, "split": split} for split, each in columns.items()]
     left = [name for name in arrays if not any(name in each.values() for each in columns.values())]
     if any("emnist" in name for name in arrays):
         doubts.append(Doubt("EMNIST", "its images have rows for columns", "Save `images.transpose(0, 2, 1)` of each"))
     for name in left:
-        if LABEL_WORDS & {*_words(name)} and not any(LABEL in each for each in columns.values()):
+        if ARRAY_LABELS & {*_words(name)} and not any(LABEL in each for each in columns.values()):
             what = f"left out: it has {count(arrays[name].shape[0], 'row')}, images have others"
             doubts.append(Doubt(f"array {name}", what, "Make them equal"))
     left += [file.path.rpartition("/")[2] for file in every if file not in found]
@@ -80,15 +83,6 @@ def _check_rows(arrays: Mapping[str, ArrayInFile]) -> None:
             raise UnknownDataError(f"{name} holds {rows:,} rows of {numbers:,} numbers, without labels: {SAVE}")
 
 
-def _files_of_arrays(every: Sequence[FileInfo]) -> list[FileInfo]:
-    """Returns a `.npz`, else the idx and `.npy` files of one folder, if they hold rows and not an image each."""
-    named = [(uncompressed_name(file.path), file) for file in reversed(every)]  # a `.gz` first
-    found = {name: file for name, file in named if IS_ARRAYS.fullmatch(name)}
-    packed = [file for name, file in found.items() if name.endswith(NPZ)]
-    are_others = len({posixpath.dirname(name) for name in found}) > 1 or any(is_image(file.path) for file in every)
-    return [] if are_others or len(found) > MOST_FILES else packed[-1:] or sorted(found.values())
-
-
 def _words(name: str) -> list[str]:
     return re.findall("[a-z0-9]+", name.lower().replace("t10k", "test"))
 
@@ -100,7 +94,7 @@ def _columns(arrays: dict[str, ArrayInFile]) -> dict[str, str]:
     for name, array in arrays.items():
         numbers, words = math.prod(array.shape[1:]), _words(name)
         are_pixels = (numbers >= LEAST_SIDE**2 and len(array.shape) > 2) or square(numbers)
-        role = IMAGE if are_pixels else LABEL if numbers == 1 and LABEL_WORDS & {*words} else ""
+        role = IMAGE if are_pixels else LABEL if numbers == 1 and ARRAY_LABELS & {*words} else ""
         own = "_".join(word for word in words if word not in SPLITS)
         if array.shape[0] == rows:
             columns[role if role and role not in columns else own] = name
@@ -122,7 +116,10 @@ def guess_pixels(sample: SourceSample, name: str) -> Guess | None:
     if size < LEAST_SIDE**2:
         return None
     numbers = np.array([row for row in rows if len(row) == size and are_numbers], np.float64)
-    shape = _shape(numbers) if are_numbers else None
+    shape = square(size) if are_numbers else None
+    if shape and len(shape) == 3:  # of the least differences of neighbours
+        ways = (shape, shape[::-1])
+        shape = min(ways, key=lambda way: float(np.abs(np.diff(numbers.reshape(-1, *way), axis=2)).mean()))
     dtype = _pixel(numbers, name) if shape else ""
     if shape is None or not dtype:
         return feature(name, "array", "numbered columns", reading, shape=([size], "")) if "*" in name else None
@@ -139,15 +136,6 @@ def guess_pixels(sample: SourceSample, name: str) -> Guess | None:
 def _pixel(numbers: npt.NDArray[np.float64], name: str) -> str:
     """Returns the `dtype` of pixels; "" for numbers that only a column's name could make pixels."""
     most, are_whole = numbers.max(), not (numbers % 1).any()
-    if numbers.min() < 0 or not (NAMED.search(name) or (are_whole and 1 < most <= 255)):
+    if numbers.min() < 0 or not (PICTURES.search(name) or (are_whole and 1 < most <= 255)):
         return ""
     return next((kind for kind, end in (("uint8", 255), ("uint16", 65_535)) if are_whole and most <= end), "float32")
-
-
-def _shape(numbers: npt.NDArray[np.float64]) -> list[int] | None:
-    """Returns the shape of square images of some rows; of colours, that of the least differences of neighbours."""
-    shape = square(numbers.shape[1])
-    if shape is None or len(shape) == 2:
-        return shape
-    ways = (shape, shape[::-1])
-    return min(ways, key=lambda way: float(np.abs(np.diff(numbers.reshape(-1, *way), axis=2)).mean()))

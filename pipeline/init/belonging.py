@@ -21,6 +21,7 @@ from recordmill.pipeline.sources.files import FileInfo
 from recordmill.pipeline.sources.formats.conll import DOCUMENT_START, NO_WORD, cells_of, is_comment
 from recordmill.pipeline.sources.formats.json_document import closed
 from recordmill.pipeline.sources.formats.jsonl import lines_hint
+from recordmill.pipeline.sources.naming import ROW_IDS
 from recordmill.pipeline.sources.options import CONLLU
 from recordmill.pipeline.sources.paths import listed
 
@@ -42,7 +43,7 @@ TAG = re.compile(rb"O|[BIESLUM]-\S+")  # of a named entity or a chunk
 TAGGED = {2: ("word", "tag"), 3: ("word", "pos", "tag"), 4: ("word", "pos", "chunk", "ner")}
 """Usual names of columns that end in a tag, by their number."""
 MOST_CELLS = 20
-IDS = {"id", "_id", "key", "uid", "uuid", "guid", "qid"}
+NO_KEY = re.compile(r"[.\[\]]")
 
 
 @dataclass(frozen=True)
@@ -108,18 +109,14 @@ def find_sentences(head: bytes, form: str, *, is_cut: bool) -> tuple[str, Sequen
     is_sure = form in SENTENCES or (most == len(rows) and repeats and width <= MOST_CELLS)
     if not is_sure or width < 2 or 10 * most < 9 * len(rows):
         return None
-    names, is_whole = _names(rows, width, last), width == len(CONLLU) and len(rows) < sum(map(bool, texts))
+    is_numbered = all(cells[0].isdigit() or NO_WORD.fullmatch(cells[0]) for cells in rows)
+    usual_names = TAGGED.get(width - is_numbered) if all(map(TAG.fullmatch, last)) else None
+    names = [*("id",) * is_numbered, *(usual_names or ("word",))]
+    names += [f"column_{number}" for number in range(len(names) + 1, width + 1)]
+    is_whole = width == len(CONLLU) and len(rows) < sum(map(bool, texts))
     has_ranges = names[0] == "id" and any(NO_WORD.fullmatch(cells[0]) for cells in rows)
     is_conllu = form == "conllu" or is_whole or has_ranges
     return "conllu" if is_conllu else "conll", () if is_conllu and width == len(CONLLU) else names
-
-
-def _names(rows: Sequence[Sequence[bytes]], width: int, last: Sequence[bytes]) -> Sequence[str]:
-    """Names the columns of sentences, as is usual before a tag."""
-    is_numbered = all(cells[0].isdigit() or NO_WORD.fullmatch(cells[0]) for cells in rows)
-    usual = TAGGED.get(width - is_numbered) if all(map(TAG.fullmatch, last)) else None
-    names = ("id",) * is_numbered + (usual or ("word",))
-    return [*names, *(f"column_{number}" for number in range(len(names) + 1, width + 1))]
 
 
 @dataclass(frozen=True)
@@ -148,10 +145,14 @@ def find_document(head: bytes) -> Document | None:
         return None
     outer = max(outermost, key=lambda path: len(lists[path]))
     inside = [path for path in sorted(lists, key=len) if path.startswith(outer)]
-    have_ids = (path for path in inside if not any(IDS.isdisjoint(map(str.lower, each)) for each in lists[path]))
+    have_ids = (path for path in inside if not any(ROW_IDS.isdisjoint(map(str.lower, each)) for each in lists[path]))
     rows = next(have_ids, outer)
     around = [path for path in inside if path != rows and rows.startswith(f"{path}.")]
-    kept = {key: f"{path}.{key}" for path in around for key in _single(lists[path])}
+    kept = dict[str, str]()
+    for path in around:  # the keys of single values
+        keys = dict.fromkeys(key for each in lists[path] for key in each if key and not NO_KEY.search(key))
+        inner = {key for each in lists[path] for key, value in each.items() if isinstance(value, dict | list)}
+        kept |= {key: f"{path}.{key}" for key in keys if key not in inner}
     own = {key for row in lists[rows] for key in row}
     keep = tuple(path for key, path in kept.items() if key not in own)
     return Document(rows, keep, tuple(path for path in outermost if path != outer))
@@ -161,7 +162,7 @@ def _gather(value: Any, path: str, lists: dict[str, list[dict[str, Any]]]) -> No
     """Adds the objects of each list inside a value, by path."""
     if isinstance(value, dict):
         for key, inner in value.items():
-            if key and not re.search(r"[.\[\]]", key):
+            if key and not NO_KEY.search(key):
                 _gather(inner, f"{path}.{key}" if path else key, lists)
     elif isinstance(value, list):
         objects = [each for each in value if isinstance(each, dict)]
@@ -169,12 +170,6 @@ def _gather(value: Any, path: str, lists: dict[str, list[dict[str, Any]]]) -> No
             lists.setdefault(f"{path}[]", []).extend(objects)
         for each in value:
             _gather(each, f"{path}[]", lists)
-
-
-def _single(objects: Sequence[dict[str, Any]]) -> list[str]:
-    """Lists the keys of single values."""
-    keys = dict.fromkeys(key for each in objects for key in each if key and not re.search(r"[.\[\]]", key))
-    return [key for key in keys if not any(isinstance(each.get(key), dict | list) for each in objects)]
 
 
 def rows_inside(form: str, path: str, head: bytes, *, is_cut: bool) -> Written:
@@ -228,17 +223,13 @@ def one_row(head: bytes, path: str) -> str:
     if _keys(head) is None:
         return ""
     hint = lines_hint([head.strip()], path)
-    if orient := _orient(head) or next((name for name, start in ORIENTS.items() if start.match(head.strip())), None):
+    orient = next((name for name, start in ORIENTS.items() if start.match(head.strip())), None)
+    with suppress(ValueError, AttributeError, RecursionError):
+        first, *others = json.loads(head).values()
+        if isinstance(first, dict) and len(first) > 1 and all(other.keys() == first.keys() for other in others):
+            orient = "columns" if len(others) < len(first) else "index"  # assuming fewer columns than rows
+    if orient:
         read = f"pandas.read_json({path!r}, orient={orient!r}, dtype=False, convert_dates=False)"
         lines = f"{posixpath.splitext(path)[0]}-lines.jsonl"
         hint = f". To convert the table to lines: {read}.to_json({lines!r}, orient='records', lines=True)"
     return f"{path} is one JSON object, which would be one row{hint}"
-
-
-def _orient(head: bytes) -> str | None:
-    """Returns the `orient` of an object of objects with equal keys, assuming fewer columns than rows."""
-    with suppress(ValueError, AttributeError, RecursionError):
-        first, *others = json.loads(head).values()
-        if isinstance(first, dict) and len(first) > 1 and all(other.keys() == first.keys() for other in others):
-            return "columns" if len(others) < len(first) else "index"
-    return None

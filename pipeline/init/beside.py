@@ -14,22 +14,22 @@ from functools import cache, cached_property
 
 from PIL import Image
 
-from recordmill.pipeline.dataset.placement import SPLITS
-from recordmill.pipeline.init.doubts import MASKS, PART_FOLDER, Doubt
+from recordmill.pipeline.dataset.placement import SPLITS, SYNONYMS
+from recordmill.pipeline.init.doubts import Doubt
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import FileInfo, Files
+from recordmill.pipeline.sources.formats.annotated_rows import ImageList
 from recordmill.pipeline.sources.formats.beside import Beside, Pattern
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
+from recordmill.pipeline.sources.naming import DEPTH, MASK_NAME, PART_FOLDER, SPLIT_WORD
 from recordmill.pipeline.sources.paths import ARRAY, is_image, join, listed, may_be_image
 
 EXACT = (".png", ".tif", ".tiff", ".gif", ".bmp", ARRAY)  # formats of masks
 START = re.compile(r"([A-Za-z][A-Za-z0-9]*[ _-])+")  # words at the beginning of a name
 END = re.compile(r"([A-Za-z0-9]*[A-Za-z][ _-])+")  # at its end, read backwards in linear time
 WORD = re.compile(r"[ _-]?[A-Za-z0-9]+[ _-]?")
-SPLIT_WORD = re.compile(r"(?i)(?<![a-z])(training|train|validation|valid|val|test)(?=[^a-z]*[a-z])")
-MASK_NAME = re.compile(rf"(?i)(^|(?<!with)(?<!without)[ _*/-]|train|val|test)({MASKS})(s|ids)?\d*([*/]|$)")
 logging.getLogger("PIL").addHandler(logging.NullHandler())  # it logs files that it cannot open, instead of stderr
-DEPTH = re.compile(r"(?i)depth|dispar")
+ImageLists = dict[str, tuple[FileInfo, list[str]]]  # by split, the list and its images' paths
 MOST_FOLDERS, MOST_NAMES, LOOKED_AT, OPENED, FLAT = 16, 16, 500, 4, 64
 
 
@@ -99,8 +99,14 @@ def find_beside(files: Files, folder: str, found: Sequence[FileInfo]) -> tuple[d
         others[:] = [each for each in others if each.is_named or (are_flat(each) and not are_flat(image))]
     pairs.sort(key=lambda pair: (len(pair[1]), len(pair[0].keys), pair[0].is_plain, bool(pair[0].folder)))
     image, others = pairs[-1]
-    if not others:
-        return _without_masks(files, folder, found)
+    if not others:  # masks, by name and pixels, may lie beside a folder of images with other names, as in Open Images
+        masks = list(filter(in_mask_folder, filter(is_image, (file.path for file in found))))
+        kept = {file.path for file in found if is_image(file.path) and "/" in file.path} - {*masks}
+        folders = {SPLIT_WORD.sub("*", path.split("/")[-2]) for path in kept}
+        if len(folders) != 1 or not masks or not all(map(is_flat, spread(masks, OPENED))):
+            return {}, []
+        what = f"{len(masks):,} masks by folder and pixels are left out: no image's name fits"
+        return {IMAGE: f"{folders.pop()}/*"}, [Doubt(masks[0], what, "Rename them")]
     others.sort(key=lambda each: (not each.is_named, not MASK_NAME.search(each.name), each.pattern))
     chosen = {each.folder: each for each in reversed(others)}
     beside = dict[str, str]()
@@ -113,17 +119,6 @@ def find_beside(files: Files, folder: str, found: Sequence[FileInfo]) -> tuple[d
     doubt = Doubt(listed(left, 3), "files of these names are left out", "Others: name them in `beside`")
     is_needed |= not image.is_plain or "/" in image.pattern  # a folder alone may stand anywhere
     return with_images if is_needed else beside, [doubt] if left else []
-
-
-def _without_masks(files: Files, folder: str, found: Sequence[FileInfo]) -> tuple[dict[str, str], list[Doubt]]:
-    """Leaves out the folder of masks, by name and pixels, beside one of images with other names, as Open Images has."""
-    images = [file.path for file in found if is_image(file.path)]
-    masks = list(filter(in_mask_folder, images))
-    kept = {SPLIT_WORD.sub("*", path.split("/")[-2]) for path in images if "/" in path and not in_mask_folder(path)}
-    if len(kept) != 1 or not masks or not all(_is_flat(files, join(folder, path)) for path in spread(masks, OPENED)):
-        return {}, []
-    what = f"{len(masks):,} masks by folder and pixels are left out: no image's name fits"
-    return {IMAGE: f"{kept.pop()}/*"}, [Doubt(masks[0], what, "Rename them")]
 
 
 def in_mask_folder(path: str) -> bool:
@@ -139,6 +134,19 @@ def part_doubts(images: Sequence[FileInfo], pairs: Beside) -> list[Doubt]:
     odd = [posixpath.basename(stem) for stem in parts if stem not in known]
     remedy = "Move them out, or list the images: `image_list: FILE`"
     return [Doubt(listed(odd, 2), "rows by their folder, but by their names parts of another", remedy)] if odd else []
+
+
+def image_lists(files: Files, images: Sequence[FileInfo], others: Sequence[FileInfo]) -> ImageLists:
+    """Finds the list of each split's images, as in VOC's `ImageSets/Segmentation`, with their paths."""
+    groups = dict[str, ImageLists]()
+    for file in others:
+        folder, name = posixpath.split(file.path)
+        if name.endswith(".txt") and (split := SPLITS.get(name[:-4].lower())):
+            named = ImageList.read(files, file.path)
+            groups.setdefault(folder, {})[split] = file, [image.path for image in images if image.path in named]
+    whole = [each for each, found in groups.items() if len(found) > 1 and all(some for _, some in found.values())]
+    found = groups[max(whole, key=lambda each: each.endswith("Segmentation"))] if whole else {}
+    return {split: found[split] for split in SYNONYMS if split in found} if "train" in found else {}
 
 
 def in_folders(beside: Mapping[str, str]) -> bool:
@@ -160,27 +168,21 @@ def _folders(paths: Sequence[str]) -> dict[str, list[str]]:
 
 def _parts(folder: str, paths: Sequence[str]) -> Iterator[Part]:
     """Yields the files of a folder: all, of a folder inside it, and of common beginnings and endings of names."""
-    affixes, least = _affixes(spread(paths, LOOKED_AT)).most_common(MOST_NAMES), min(LOOKED_AT, len(paths))
+    words, least = Counter[str](), min(LOOKED_AT, len(paths))
+    for path in spread(paths, LOOKED_AT):
+        stem = posixpath.splitext(posixpath.basename(path))[0]
+        for is_start, match in enumerate((END.match(stem[::-1]), START.match(stem))):
+            text = match[0][:: 1 if is_start else -1] if match else stem
+            some = WORD.findall(text) if text != stem else []
+            ends = range(1, len(some) + 1)
+            words.update(f"{''.join(some[:end])}*" if is_start else f"*{''.join(some[-end:])}" for end in ends)
     inner = {path.rpartition("/")[0].partition(f"{folder}/")[2] for path in paths if folder}
     only = next(iter(inner)) if len(inner) == 1 else ""
     deeper = [f"{folder}/{only}"] if only and SPLITS.keys().isdisjoint(only.split("/")) else []
     for place in (folder, *deeper):
-        for name in ("", *(name for name, count in affixes if 10 * count >= least)):
+        for name in ("", *(name for name, count in words.most_common(MOST_NAMES) if 10 * count >= least)):
             is_plain = place and not name and "*" not in place
             yield Part(folder, place if is_plain else posixpath.join(place, name or "*"), paths)
-
-
-def _affixes(paths: Sequence[str]) -> Counter[str]:
-    """Counts the words at the beginnings and ends of names, as patterns."""
-    found = Counter[str]()
-    for path in paths:
-        stem = posixpath.splitext(posixpath.basename(path))[0]
-        for is_start, match in enumerate((END.match(stem[::-1]), START.match(stem))):
-            text = match[0][:: 1 if is_start else -1] if match else stem
-            words = WORD.findall(text) if text != stem else []
-            for count in range(1, len(words) + 1):
-                found[f"{''.join(words[:count])}*" if is_start else f"*{''.join(words[-count:])}"] += 1
-    return found
 
 
 def _is_flat(files: Files, path: str) -> bool:

@@ -17,13 +17,13 @@ import numpy.typing as npt
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init import images as pictures
 from recordmill.pipeline.init.doubts import Doubt
-from recordmill.pipeline.init.guess import BOXES, FITS, ID, Choice, Guess, feature, left_out, plain_name
-from recordmill.pipeline.init.images import MASK_COLUMN, MAYBE_MASK
+from recordmill.pipeline.init.guess import FITS, Choice, Guess, feature, left_out
 from recordmill.pipeline.init.recognize import NAMING
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
+from recordmill.pipeline.sources.naming import BOXES, CLASSES, ID, MASK_COLUMN, MAYBE_MASK, POINTS, plain_name
 from recordmill.pipeline.sources.paths import listed
 from recordmill.pipeline.spec.features.places import ORDERS
 from recordmill.transforms.contract.bounds import ImageError
@@ -43,15 +43,10 @@ NAMED = (
 """Usual names of four columns of boxes, behind the same beginning, with `_`, a blank or a hyphen."""
 LIKE = {"corners": ("corners",), "coco": ("coco", "center"), "center": ("center",)}
 """The orders that names may mean: x and y with a width may be a centre."""
-POINTS = re.compile(r"(?i)(key[ _-]?points?|points|landmarks?|polygons?)")
 WITHOUT_NAMES = re.compile(r"column_\d+")  # as `init` names columns of a file without a header
 COLUMNS = "boxes"
 LEAST_RUNS = 4  # a text, on average: two may be a box
 ALL_PIXELS = 1 << 40
-CLASSES = re.compile(
-    r"(?i:(.*[^a-z])?(class|category|label|type)(_?(id|name))?)|.*[a-z](Class|Category|Label|Type)(Id)?"
-)
-"""Usual names of the column of an object's class."""
 CLEAR = 1.2  # times as many pixels that touch others: square images, and nearly square ones, tell nothing
 BOTH = "both fit, as with square images; usual on Kaggle"
 
@@ -215,20 +210,15 @@ def along_image(sample: SourceSample, item: Guess, name: str, image: Guess) -> G
         width, height = next((header[:2] for header in found if not isinstance(header, str)), (0, 0))
         counts = [_counts(text, width * height) for text in texts if width]
         faults.append([] if all(counts) else ["malformed_row"])
-        touching += [sum(_touching(each, side) for each in counts if each) for side in (height, width)]
+        for each in filter(None, counts):  # the pixels of an object with another one a line further
+            ends, pixels = np.cumsum(each), np.where(np.arange(len(each)) % 2, each, 0)
+            before = [np.interp(ends + side, ends, np.cumsum(pixels)) for side in (height, width)]
+            touching += [(ends_at[1::2] - ends_at[:-1:2]).sum() for ends_at in before]
     columns, rows = touching.tolist()
     why = f"{columns:,.0f} pixels touch others of their object in the next column, {rows:,.0f} in the next row"
     is_clear = max(columns, rows) > CLEAR * min(columns, rows)
     side = ("rows" if rows > columns else "columns", why) if is_clear else ("columns", BOTH)
     return replace(item, options={**item.options, "image": (name, ""), "runs": side}, headers=faults)
-
-
-def _touching(counts: list[int], line: int) -> float:
-    """Counts the pixels of an object with another one a line further."""
-    ends = np.cumsum(counts)
-    inside = np.cumsum(np.where(np.arange(len(counts)) % 2, counts, 0))  # pixels before each end
-    before = np.interp(ends + line, ends, inside)
-    return float((before[1::2] - before[:-1:2]).sum())
 
 
 ENOUGH = 0.95  # the share of boxes that must fit an order: other images may be larger
@@ -274,7 +264,7 @@ def guess_boxes(item: Guess, name: str, image: Guess, answers: Answers, known: M
     if known:
         return replace(item, options={**item.options, "kind": what, "image": (name, ""), **known})
     is_relative = bool((boxes >= 0).all() and (boxes <= 1).all())
-    sizes = [header[:2] for header in chain.from_iterable(image.headers) if isinstance(header, tuple)]
+    sizes = [header[:2] for header in chain.from_iterable(image.headers) if not isinstance(header, str)]
     sides = np.array(sizes).max(axis=0) if sizes and not is_relative else np.full(2, 1 if is_relative else np.inf)
     orders = fitting_orders(boxes, sides.max())
     corners, turned = ((boxes[:, ends] <= sides * (1 + SLACK)).all(axis=1).mean() for ends in ([2, 3], [3, 2]))
@@ -318,7 +308,10 @@ def on_image(
         names[drawn] = pictures.MASK
     known, name = sample.data.known, names[image.column]
     named = {each.column for each in images if MAYBE_MASK.fullmatch(each.column)}
-    found = {column: pictures.guess_masks(item, name) for column, item in guesses.items()}
+    found, masks = {**guesses}, ("masks", "an image an object, by the name")
+    for column, item in guesses.items():
+        if item.kind == "image_sequence" and MASK_COLUMN.fullmatch(column):
+            found[column] = replace(item, options={"kind": masks, "image": (name, ""), **item.optional})
     for column in guesses.keys() & {*named, *sample.data.sources[0].get("beside", ())} - {image.column}:
         found[column] = pictures.guess_mask(sample, guesses[column], name, image)
     found |= {each: along_image(sample, item, name, image) for each, item in found.items() if "runs" in item.options}

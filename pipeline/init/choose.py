@@ -4,7 +4,7 @@ import posixpath
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,17 +16,18 @@ from recordmill.pipeline.init import guess as guessing
 from recordmill.pipeline.init.arrays import guess_pixels
 from recordmill.pipeline.init.beside import in_folders
 from recordmill.pipeline.init.boxes import Answers, box_doubts, doubts_of_columns, guess_columns, on_image
-from recordmill.pipeline.init.doubts import CODE, DAY, PART_FOLDER, Doubt, UnknownDataError, column_doubts, value_doubts
-from recordmill.pipeline.init.guess import Choice, Guess
-from recordmill.pipeline.init.images import GUESSES, MASK, MASK_COLUMN, are_named, guess_image
+from recordmill.pipeline.init.doubts import CODE, DAY, Doubt, UnknownDataError, column_doubts, value_doubts
+from recordmill.pipeline.init.guess import FITS, Choice, Guess, left_out
+from recordmill.pipeline.init.images import MASK, are_named, guess_annotated, guess_image
 from recordmill.pipeline.init.recognize import Recognized, naming_classes
 from recordmill.pipeline.init.sample import Reading, SourceSample
-from recordmill.pipeline.init.splits import split_of
 from recordmill.pipeline.safe_text import count
+from recordmill.pipeline.sources import naming
 from recordmill.pipeline.sources.class_names import by_code, read_colors, read_names
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, SPLIT, path_column
 from recordmill.pipeline.sources.formats.parquet import class_labels
+from recordmill.pipeline.sources.naming import ID, LABELS, MASK_COLUMN, is_id, is_label, plain_name, split_of
 from recordmill.pipeline.sources.paths import listed, note
 from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.typing.blocks import check_column
@@ -36,11 +37,9 @@ PARTS = ("missing", "length", "orientation", "loss_mask", "token_types")  # othe
 PAIRS = {"question": "answer", "premise": "hypothesis", "sentence1": "sentence2", "query": "passage"}
 MESSAGE = re.compile(r"\.(role|from)$")  # columns inside messages
 WHY_LABEL = "the learned feature; the others are inputs"
-SURE_IDS = ("id", "key", "uuid")
 SHARES = {"train": 80, "validation": 10, "test": 10}
 DIVIDED_ROWS = 100  # with fewer, a split of 10 % may be empty
 FEW_GROUPS = 10  # with fewer, such as hospitals, shares can hardly be met
-CODED = (*guessing.LABEL_KINDS, "numbers")
 LONG = 8  # words of a text that several rows may share, such as a premise or a paragraph
 MOST_CLASSES, NAMES_BYTES = 200, 1 << 20  # for a person to read; 1 MiB
 SYNSET = re.compile(r"n\d{8}")
@@ -67,18 +66,23 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     split = None if sample.data.split_names else _find_split(sample)
     if split and split[0] == SPLIT and SPLIT in sample.of_path:  # decides which folder names the class
         sample.always = {SPLIT: Column(ColumnType.CATEGORY, optional=True)}
-    key, guesses = _find_key(sample), _guesses(sample)
+    named = {name: sample.read(name, ColumnType.CATEGORY) for name in sample.names if ID.fullmatch(name)}
+    unique = [(name, values) for name, values in named.items() if len(values.distinct) == values.rows > 0]
+    key: Named = min(
+        unique, key=lambda each: (each[0].lower() not in ("id", "key", "uuid"), len(each[0])), default=None
+    )
+    guesses = _guesses(sample)
     for column, why in ((split, "decides the split"), (key, "the key, which every record holds")):
         if column and not (column[0] in guesses and guesses[column[0]].kind == IMAGE):  # an image's path may be the key
-            guesses[column[0]] = guessing.left_out(column[0], why, column[1])
+            guesses[column[0]] = left_out(column[0], why, column[1])
     codes = find_codes(sample, guesses)
     label, why_label = _find_label(sample, guesses, codes)
     guesses |= {label.column: label} if label else {}
     for column in {*codes, *([label.column] if label else ())}:
         guesses[column] = with_classes(guesses[column], sample, codes.get(column))
     names = feature_names(column for column, item in guesses.items() if item.kind)
-    has_image = any(item.kind == IMAGE for item in guesses.values())
-    guesses = on_image(sample, guesses, names, answers) if has_image else guesses
+    if has_image := any(item.kind == IMAGE for item in guesses.values()):
+        guesses = on_image(sample, guesses, names, answers)
     guesses = {column: _named_mask(sample, item) for column, item in guesses.items()}
     features = {names[column]: item for column, item in guesses.items() if item.kind}
     if not features:
@@ -87,10 +91,9 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
         if not any(item.reading.rows for item in guesses.values()):
             why = f"holds no good row{sample.first_reject()}"
         raise UnknownDataError(f"{sample.data.sources[0]['path']} {why}")
-    splits = _column_splits(*split) if split else {"splits": _splits(sample.data, guesses)}
-    groups, together = _groups(sample, guesses) if not split else ({}, [])
     no_key: Choice = ("COLUMN", "by default a path, a name or a digest of the row")
-    rows = {**({"key": (key[0], f"different in {key[1].of}")} if key else {"# key": no_key}), **splits, **groups}
+    rows = {"key": (key[0], f"different in {key[1].of}")} if key else {"# key": no_key}
+    splits, together = _splits(sample, guesses, split)
     masks = [item for item in guesses.values() if item.kind == MASK and item.column != "shapes"]
     target: dict[str, Choice] = {"# label": ("FEATURE", why_label)}
     for item in [label] if label else masks if len(masks) == 1 else ():
@@ -98,7 +101,7 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
         target = {"# label" if lacking else "label": (names[item.column], lacking or WHY_LABEL)}
     unused = [item for item in guesses.values() if not item.kind]
     doubts = [*sample.data.doubts, *together, *_doubts(sample, guesses, has_image=has_image)]
-    return Draft(sample.data, rows, features, unused, target, doubts)
+    return Draft(sample.data, rows | splits, features, unused, target, doubts)
 
 
 def valid_name(text: str, default: str) -> str:
@@ -126,20 +129,25 @@ def feature_names(columns: Iterable[str]) -> dict[str, str]:
 
 
 def _guesses(sample: SourceSample) -> dict[str, Guess]:
-    """Guesses each column, images first; skips columns inside a guessed one."""
+    """Guesses each column by the first detector that knows it; skips columns inside a guessed one."""
     guesses: dict[str, Guess] = {}
     for name in sample.names:
         if not name or name.startswith("@"):
             why = "names that begin with @ are reserved" if name else "a column without a name"
-            guesses[name] = guessing.left_out(name, why, Reading())
-    guesses |= {name: guessing.left_out(name, "pandas' index, not data", Reading()) for name in index_names(sample)}
+            guesses[name] = left_out(name, why)
+    for name in sample.names:  # an unnamed index: whole numbers, in CSV the first column of a file
+        if INDEX_LEVEL.fullmatch(name) or name == sample.names[0] == INDEX_OF_CSV:
+            numbers = sample.read(name, ColumnType.INTEGER)
+            most = len(numbers.distinct) * len(sample.data.files)  # each begins at 0
+            if numbers.fit == 1 and not numbers.missing and (name != INDEX_OF_CSV or len(numbers.values) <= most):
+                guesses[name] = left_out(name, "pandas' index, not data")
     messages = dict.fromkeys(name.rpartition(".")[0] for name in sample.names if MESSAGE.search(name))
     guesses |= {name: chat for name in (*messages, guessing.CHAT) if (chat := guessing.chat(sample, name))}
-    for attempt in (guess_image, guess_pixels, _guess_other):
+    for detectors in DETECTORS:
         pictures = [item for item in guesses.values() if item.kind == IMAGE]
         if pictures and all(MASK_COLUMN.fullmatch(item.column) for item in pictures):
             why = "masks without a column of their images"
-            guesses |= {item.column: guessing.left_out(item.column, why, item.reading) for item in pictures}
+            guesses |= {item.column: left_out(item.column, why, item.reading) for item in pictures}
         elif pictures:
             guesses |= guess_columns(sample)
         inputs = {name for item in guesses.values() for name in item.inputs}
@@ -147,32 +155,40 @@ def _guesses(sample: SourceSample) -> dict[str, Guess]:
             read = {*inputs, *(other for other, item in guesses.items() if item.kind)}
             is_inside = name in inputs or any(name.startswith(f"{other}.") for other in read)
             if name not in guesses and not is_inside and (name not in sample.of_path or name in (IMAGE, LABEL)):
-                guesses |= {name: result} if (result := attempt(sample, name)) else {}
+                found = next(filter(None, (detect(sample, name) for detect in detectors)), None)
+                guesses |= {name: found} if found else {}
     for first, second in PAIRS.items():
         if all(name in guesses and guesses[name].kind == "text" for name in (first, second)):
             pair = ("pair", f"{first} and {second} as one, by a model's tokenizer")
-            guesses[first] = replace(guesses[first], options={**guesses[first].options, "# kind": pair})
+            guesses[first] = guesses[first].with_options(**{"# kind": pair})
     return guesses
 
 
-def _guess_other(sample: SourceSample, name: str) -> Guess | None:
-    if name in GUESSES and sample.data.known:
-        return GUESSES[name](sample)
+def _folder_class(sample: SourceSample, name: str) -> Guess | None:
+    """Guesses the classes of images by their folders, which may be masks', days' or parts' instead."""
     if name not in sample.of_path:
-        return guessing.guess(sample, name)
+        return None
     classes = sample.read(LABEL, ColumnType.CATEGORY)
     if 2 * classes.missing > classes.rows or not classes.values:
         return None
     if len(classes.distinct) < 2:
-        return guessing.left_out(LABEL, f"only one folder, {next(iter(classes.distinct))}", classes)
+        return left_out(LABEL, f"only one folder, {next(iter(classes.distinct))}", classes)
     if in_folders(sample.data.sources[0].get("beside", {})):
         why = f"folders of masked images, {guessing.distinct(classes)}: as classes, `label: {{kind: category}}`"
-        return guessing.left_out(LABEL, why, classes)
+        return left_out(LABEL, why, classes)
     are_days = all(DAY.match(f"{name}/") for name in classes.distinct)
-    if are_days or all(PART_FOLDER.fullmatch(name) or split_of(name) for name in classes.distinct):
+    if are_days or all(naming.PART_FOLDER.fullmatch(name) or split_of(name) for name in classes.distinct):
         what = "days" if are_days else "parts"
-        return guessing.left_out(LABEL, f"folders of {what}, not classes: {listed(sorted(classes.distinct))}", classes)
+        return left_out(LABEL, f"folders of {what}, not classes: {listed(sorted(classes.distinct))}", classes)
     return guessing.feature(LABEL, "category", f"the folders: {guessing.distinct(classes)}", classes)
+
+
+DETECTORS: Sequence[Sequence[Callable[[SourceSample, str], Guess | None]]] = (
+    (guess_image,),
+    (guess_pixels,),
+    (guess_annotated, _folder_class, guessing.guess),
+)
+"""By pass over all columns, the guesses of a column, None for columns of others; the first guess holds."""
 
 
 def _named_mask(sample: SourceSample, item: Guess) -> Guess:
@@ -191,23 +207,22 @@ def _named_mask(sample: SourceSample, item: Guess) -> Guess:
     return item
 
 
-def _find_key(sample: SourceSample) -> Named:
-    """Finds the key: a column with a key's name and different values in all sampled rows."""
-    named = {name: sample.read(name, ColumnType.CATEGORY) for name in sample.names if guessing.ID.fullmatch(name)}
-    unique = [(name, values) for name, values in named.items() if len(values.distinct) == values.rows > 0]
-    return min(unique, key=lambda each: (each[0].lower() not in SURE_IDS, len(each[0])), default=None)
-
-
 def _find_label(sample: SourceSample, guesses: Mapping[str, Guess], codes: Collection[str]) -> tuple[Guess | None, str]:
     """Finds the feature to predict, by its codes or name, and why; each source and most rows must have it."""
     if sample.data.known or any("columns" in item.options and item.kind != "chat" for item in guesses.values()):
         return None, "boxes and their classes are learned together; name a feature to predict only that"
-    own = [name for name in codes if guesses[name].kind in ("category", "number") or guessing.plain_name(name) == name]
-    column = next(filter(guessing.is_label, own), None) or guessing.label_of(guesses) or next(iter(own), None)
+    own = [name for name in codes if guesses[name].kind in ("category", "number") or plain_name(name) == name]
+    column = next(filter(is_label, own), None)
+    if column is None:  # the surest name; a list only at the top level
+        known = dict[str, str]()
+        for name, item in guesses.items():
+            if item.kind in guessing.LABEL_KINDS and (plain_name(name) == name or item.kind != "categories"):
+                known.setdefault(plain_name(name).lower(), name)
+        column = next((known[label] for label in LABELS if label in known), next(iter(own), None))
     if column is None:
         return None, "no column has a label's usual name: choose a feature"
     item, reading = guesses[column], guesses[column].reading
-    if reading.missing > (1 - guessing.FITS) * reading.rows or not all(column in names for names in sample.names_of):
+    if reading.missing > (1 - FITS) * reading.rows or not all(column in names for names in sample.names_of):
         return None, f"many rows lack {column}: a label is not optional"
     options = dict(item.options)
     if lacking := options.pop("optional", None):
@@ -221,45 +236,60 @@ def _find_split(sample: SourceSample) -> Named:
         names = sample.read(name, ColumnType.TEXT)
         words = {SPLITS.get(value.lower()) for value in names.distinct}
         are_splits = None not in words and "train" in words and len(words) > 1
-        if are_splits and names.fit >= guessing.FITS and not names.missing:
+        if are_splits and names.fit >= FITS and not names.missing:
             return name, names
     return None
 
 
-def _splits(data: Recognized, guesses: Mapping[str, Guess]) -> Choice:
-    """Returns the shares of the splits, by source or by key."""
-    if data.split_names:
-        return {name: SHARES[name] for name in data.split_names}, "each source is one split"
+def _splits(sample: SourceSample, guesses: Mapping[str, Guess], split: Named) -> tuple[dict[str, Choice], list[Doubt]]:
+    """Returns the splits by a column, else their shares, by source or by key, and what rows should stay together.
+
+    Suggests keeping all rows of one patient, image or paragraph in one split, by the column with fewest groups.
+    """
+    if split:
+        column, names = split
+        values = {name: [value for value in sorted(names.distinct) if SPLITS[value.lower()] == name] for name in SHARES}
+        shares = {name: SHARES[name] for name, some in values.items() if some}  # without splits missing in the sample
+        others = "" if names.is_all else "; a row of another split would be a reject: add that split"
+        counts = ", ".join(f"{value} {count:,}" for value, count in sorted(names.distinct.items()))
+        split_by = {"column": column, "values": {name: values[name] for name in shares}}
+        why = f"the column decides, not the shares{others}"
+        return {"splits": (shares, why), "split_by": (split_by, f"{counts} of {names.of}")}, []
+    if sample.data.split_names:
+        shares = {name: SHARES[name] for name in sample.data.split_names}
+        return {"splits": (shares, "each source is one split")}, []
     most = max((item.reading for item in guesses.values()), key=lambda reading: reading.rows)
+    found: dict[str, Choice] = {"splits": (SHARES, "by a hash of the key")}
     if most.is_all and most.rows < DIVIDED_ROWS:
-        return {"train": 100}, f"{count(most.rows, 'row')}: too few to divide"
-    return SHARES, "by a hash of the key"
-
-
-def _groups(sample: SourceSample, guesses: Mapping[str, Guess]) -> tuple[dict[str, Choice], list[Doubt]]:
-    """Suggests keeping all rows of one patient, image or paragraph in one split, by the column with fewest groups."""
+        found["splits"] = {"train": 100}, f"{count(most.rows, 'row')}: too few to divide"
     kept = {path.rpartition(".")[2] for path in sample.data.sources[0].get("keep", ())}
     some = {name: item for name, item in guesses.items() if item.reading.values and not item.reading.missing}
-    counts = {name: (len(item.reading.distinct), len(item.reading.values)) for name, item in some.items()}
-    alike = [name for name, (each, every) in counts.items() if FEW_GROUPS <= each <= guessing.FITS * every]
-    repeat = [name for name in alike if name in kept or (some[name].kind == "raw" and guessing.is_id(name))]
-    repeat += [name for name, (each, every) in counts.items() if some[name].kind == IMAGE and each < every]
+    sizes = {name: (len(item.reading.distinct), len(item.reading.values)) for name, item in some.items()}
+    alike = [name for name, (each, every) in sizes.items() if FEW_GROUPS <= each <= FITS * every]
+    repeat = [name for name in alike if name in kept or (some[name].kind == "raw" and is_id(name))]
+    repeat += [name for name, (each, every) in sizes.items() if some[name].kind == IMAGE and each < every]
     texts = {name: some[name].reading for name in alike if some[name].kind == "text" and len(some) > 1}
     words = {name: sum(len(text.split()) for text in reading.values) for name, reading in texts.items()}
-    repeat = repeat or [name for name in texts if words[name] > LONG * counts[name][1]]
-    if sample.data.split_names or not repeat:
-        return {}, []
-    name = min(repeat, key=counts.__getitem__)
+    repeat = repeat or [name for name in texts if words[name] > LONG * sizes[name][1]]
+    if not repeat:
+        return found, []
+    name = min(repeat, key=sizes.__getitem__)
     what = f"rows share a value ({guessing.distinct(guesses[name].reading)}), and the key splits them up"
     doubt = Doubt(f"column '{name}'", what, f"One split for each: `split_by: {{group: {name}}}`")
-    return {"# split_by": ({"group": name}, f"keeps all rows of one {name} in one split")}, [doubt]
+    return found | {"# split_by": ({"group": name}, f"keeps all rows of one {name} in one split")}, [doubt]
 
 
 def _doubts(sample: SourceSample, guesses: Mapping[str, Guess], *, has_image: bool) -> Iterator[Doubt]:
     """Yields doubts about columns' names and values."""
     yield from column_doubts(sample.names)
     yield from doubts_of_columns(guesses)
-    yield from name_doubts(sample, guesses)
+    for name, names in _stated_names(sample).items():
+        item = guesses.get(name)
+        if item and item.kind and item.options.get("classes", [None])[0] != names:
+            some = listed([f"{code}: {word}" for code, word in names.items()], 3)
+            what = f"codes with names in the schema ({some}) are read as `kind: {item.kind}` without them"
+            remedy = "Classes: `category`, for lists `categories`, with `classes` for all codes"
+            yield Doubt(f"column '{name}'", what, remedy)
     numbers = {name: item for name, item in guesses.items() if has_image and item.kind in ("number", "numbers")}
     yield from box_doubts({name: item.reading.values for name, item in numbers.items()})
     for name, item in guesses.items():
@@ -272,31 +302,22 @@ def _doubts(sample: SourceSample, guesses: Mapping[str, Guess], *, has_image: bo
             yield Doubt(f"column '{name}'", what, "Name one a feature, by `column`")
 
 
-def _column_splits(column: str, names: Reading) -> dict[str, Choice]:
-    """Returns the splits named by a column; a split missing in the sample is not written."""
-    values = {name: [value for value in sorted(names.distinct) if SPLITS[value.lower()] == name] for name in SHARES}
-    splits = {name: SHARES[name] for name, some in values.items() if some}
-    others = "" if names.is_all else "; a row of another split would be a reject: add that split"
-    counts = ", ".join(f"{value} {count:,}" for value, count in sorted(names.distinct.items()))
-    split_by = {"column": column, "values": {name: values[name] for name in splits}}
-    why = f"the column decides, not the shares{others}"
-    return {"splits": (splits, why), "split_by": (split_by, f"{counts} of {names.of}")}
-
-
 def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> dict[str, Choice]:
     """Finds the names of columns of codes in the schema, else those of one in a file next to the data."""
     columns = dict[str, set[int]]()
     for name, item in guesses.items():
-        many, is_read = item.kind == "numbers", item.kind in ("number", "numbers")
-        reading = sample.read(name, ColumnType.CATEGORY, many=many) if is_read else item.reading
-        if item.kind in CODED and reading.distinct and all(map(CODE.fullmatch, map(str, reading.distinct))):
+        is_read, reading = item.kind in ("number", "numbers"), item.reading
+        if is_read:
+            reading = sample.read(name, ColumnType.CATEGORY, many=item.kind == "numbers")
+        are_codes = reading.distinct and all(map(CODE.fullmatch, map(str, reading.distinct)))
+        if are_codes and (is_read or item.kind in guessing.LABEL_KINDS):
             columns[name] = set(map(int, reading.distinct))
     stated = _stated_names(sample) if columns else {}
     sure = [name for name, codes in columns.items() if codes <= stated.get(name, {}).keys()]
     if sure or not columns:
         return {name: (stated[name], "named in the schema") for name in sure}
     columns = {name: codes for name, codes in columns.items() if guesses[name].kind != "numbers"}
-    called = {name: codes for name, codes in columns.items() if guessing.is_label(name)}
+    called = {name: codes for name, codes in columns.items() if is_label(name)}
     for file, names in _named(sample) if columns else ():
         found = dict[str, Choice]()
         for name, codes in (called or columns).items():
@@ -316,32 +337,11 @@ def _stated_names(sample: SourceSample) -> dict[str, dict[int, str]]:
         return class_labels(pq.read_schema(opened))
 
 
-def index_names(sample: SourceSample) -> list[str]:
-    """Lists the columns of an unnamed pandas index: whole numbers, in CSV the first column of a file."""
-    some = [name for name in sample.names if INDEX_LEVEL.fullmatch(name) or name == sample.names[0] == INDEX_OF_CSV]
-    read = {
-        name: item for name in some if (item := sample.read(name, ColumnType.INTEGER)).fit == 1 and not item.missing
-    }
-    again = len(sample.data.files)  # each begins at 0
-    return [name for name, n in read.items() if name != INDEX_OF_CSV or len(n.values) <= len(n.distinct) * again]
-
-
-def name_doubts(sample: SourceSample, guesses: Mapping[str, Guess]) -> Iterator[Doubt]:
-    """Yields a doubt for each feature of codes with unused names in the schema."""
-    for name, names in _stated_names(sample).items():
-        item = guesses.get(name)
-        if item and item.kind and item.options.get("classes", [None])[0] != names:
-            some = listed([f"{code}: {word}" for code, word in names.items()], 3)
-            what = f"codes with names in the schema ({some}) are read as `kind: {item.kind}` without them"
-            remedy = "Classes: `category`, for lists `categories`, with `classes` for all codes"
-            yield Doubt(f"column '{name}'", what, remedy)
-
-
 def without_unlabelled(sample: SourceSample) -> SourceSample:
     """Leaves out sources without any value of a label, such as published test splits, by schema or beside images."""
     several = sample.names if len(sample.sources) > 1 else []
     has_images = sample.data.image_column or any(are_named(sample.read(name, ColumnType.TEXT)) for name in several)
-    labels = [*_stated_names(sample), *(filter(guessing.is_label, sample.names_of[0]) if has_images else ())]
+    labels = [*_stated_names(sample), *(filter(is_label, sample.names_of[0]) if has_images else ())]
     for name in labels if several else ():
         with suppress(SourceError):  # not a column of names
             blocks, _ = sample.take({name: Column(ColumnType.CATEGORY, optional=True)})
@@ -372,8 +372,7 @@ def with_classes(label: Guess, sample: SourceSample, codes: Choice | None) -> Gu
     if codes:
         options = {option: choice for option, choice in label.options.items() if option != "# kind"}
         kind = "categories" if label.kind in ("categories", "numbers") else "category"
-        options |= {"kind": (kind, "codes"), "classes": codes}
-        return replace(label, options=options)
+        return replace(label, options=options | {"kind": (kind, "codes"), "classes": codes})
     if label.kind == "number":
         return label
     reading = label.reading
@@ -390,20 +389,14 @@ def with_classes(label: Guess, sample: SourceSample, codes: Choice | None) -> Gu
     classes: dict[str, Choice] = {"classes": (sorted(names), "all names, in alphabetical order: their ids stay")}
     if not is_known:
         classes = {"# classes": ("NAMES", f"not written: {label.reading.of} may not hold all names")}
-    elif shown := _of_synsets(sample, names):
-        classes = {"classes": shown}
     elif len(names) > MOST_CLASSES:
         classes = {"# classes": ("NAMES", f"not written: {len(names):,} names, more than {MOST_CLASSES}")}
-    return replace(label, options={**label.options, **classes})
-
-
-def _of_synsets(sample: SourceSample, folders: set[str]) -> Choice | None:
-    """Returns the names of ImageNet's folders from a file such as `n01440764 tench, Tinca tinca`; None without one."""
-    for file, lines in _named(sample) if all(map(SYNSET.fullmatch, folders)) else ():
+    for file, lines in _named(sample) if is_known and all(map(SYNSET.fullmatch, names)) else ():
         words = (line.split(maxsplit=1) for line in lines if isinstance(line, str))
-        names = dict(pair for pair in words if len(pair) == 2 and pair[0] in folders)
-        if names.keys() == folders:
-            times = Counter(names.values())  # ImageNet has two `crane`
-            unique = {key: name if times[name] == 1 else f"{name} ({key})" for key, name in sorted(names.items())}
-            return unique, f"the folders' names in {file}"
-    return None
+        known = dict(pair for pair in words if len(pair) == 2 and pair[0] in names)
+        if known.keys() == names:
+            times = Counter(known.values())  # ImageNet has two `crane`
+            unique = {key: name if times[name] == 1 else f"{name} ({key})" for key, name in sorted(known.items())}
+            classes = {"classes": (unique, f"the folders' names in {file}")}
+            break
+    return label.with_options(**classes)

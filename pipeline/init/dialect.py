@@ -21,6 +21,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.doubts import Doubt, Written, commas
 from recordmill.pipeline.sources.formats.csv import SEPARATOR_LINE, SEPARATORS, cells_of
 from recordmill.pipeline.sources.formats.csv_records import Dialect
+from recordmill.pipeline.sources.naming import PIXELS
 from recordmill.pipeline.sources.paths import is_image, listed
 
 MARKS = {codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF32_BE: "utf-32", codecs.BOM_UTF16_LE: "utf-16",
@@ -30,7 +31,6 @@ HIGH = re.compile(rb"[\x80-\xff]")
 WORD = re.compile(rb"[^\s,;\"']+")
 NUMERIC = re.compile(r"\s*[+-]?(\d[\d.]*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)  # a number in a cell
 LEAST_SIDE, BYTE = 8, re.compile(r"\d\d?|1\d\d|2[0-4]\d|25[0-5]")  # of images in columns
-PIXELS = re.compile(r"(?i)pix|px|^\*(x\*)?$")  # names of pixels' columns, each number in them a `*`
 POINT = re.compile(r"[+-]?\d+\.\d+")
 SHOWN, SHOWN_LINES, SENTENCE, FEW_LINES = 3, 1_000, 4, 3
 WRITTEN: tuple[dict[str, Any], ...] = ({}, {"escape": "\\"}, {"trim": True}, {"escape": "\\", "trim": True})
@@ -86,7 +86,12 @@ def cell_options(
     behind = [] if "skip" in options else more
     firsts, doubts = [names, *(next(csv.reader([line], delimiter=separator), []) for line in behind)], list[Doubt]()
     if "header" not in options and (data := _not_names(firsts, columns)):
-        options["header"] = _invented(names, columns)
+        options["header"] = [f"column_{number}" for number in range(1, len(names) + 1)]
+        if square(len(names) - 1) and all(map(BYTE.fullmatch, {*names, *chain.from_iterable(columns)})):
+            pixels = [f"pixel{number}" for number in range(len(names) - 1)]  # beside a label: corners hardly vary
+            start, end = (len({*columns[at]}) if columns else 0 for at in (0, -1))
+            is_last = 1 < end and (start == 1 or end < start)
+            options["header"] = [*pixels, "label"] if is_last else ["label", *pixels]
         doubts = [Doubt(path, f"the first line is a row: {data}", "Name the columns in `header`, or remove it")]
     elif tuple(names) in zip(*columns, strict=True):
         doubts = [Doubt(path, f"the header is repeated: {listed(names, SHOWN)}", "Two tables? Remove that header")]
@@ -100,16 +105,6 @@ def cell_options(
     if is_decimal and not any(map(POINT.fullmatch, chain.from_iterable(columns))):
         options["decimal"], why["decimal"] = ",", "numbers such as 1,5, and none such as 1.5"
     return options, why, doubts
-
-
-def _invented(names: Sequence[str], columns: Sequence[Sequence[str]]) -> list[str]:
-    """Names columns: `column_1` and so on, or a label beside a square image's pixels: corners hardly vary."""
-    if not square(len(names) - 1) or not all(map(BYTE.fullmatch, {*names, *chain.from_iterable(columns)})):
-        return [f"column_{number}" for number in range(1, len(names) + 1)]
-    pixels = [f"pixel{number}" for number in range(len(names) - 1)]
-    first, last = (len({*columns[at]}) if columns else 0 for at in (0, -1))
-    is_last = 1 < last and (first == 1 or last < first)
-    return [*pixels, "label"] if is_last else ["label", *pixels]
 
 
 def numbered_pixels(names: Iterable[str]) -> list[str]:

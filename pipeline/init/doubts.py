@@ -15,12 +15,9 @@ from typing import Any
 from recordmill.pipeline.dataset.placement import SPLITS
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
+from recordmill.pipeline.sources.naming import PART_FILE, PART_FOLDER
 from recordmill.pipeline.sources.paths import listed
 
-MASKS = r"mask|label|annotation|annot|target|gt|ground[ _-]?truth|seg|segmentation(class|object)?"
-PARTS = rf"(image|img|input|rgb|depth|disparity|{MASKS})s?"
-PART_FOLDER = re.compile(rf"(?i)(.*/)?((jpe?g|png|raw|train(ing)?|val(id(ation)?)?|test)?[ _-]?{PARTS}|train[ab])")
-PART_FILE = re.compile(rf"(?i)[ _-]{PARTS}$")  # usual names of folders, and ends of file names, for parts of a row
 DAY = re.compile(r"(?<!\d)(\d{4})([-_/]?)(0[1-9]|1[0-2])\2([0-2]\d|3[01])(?=/)")  # a folder of a day
 HARDLY_ANY, FEW_FILES, LARGE_BYTES, MANY_COLUMNS = 20, 100, 100_000, 100
 COMMAS, THOUSANDS = re.compile(r"[+-]?\d++((\.\d{3})*,\d+)*"), re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+")

@@ -5,9 +5,9 @@ Reads a column as one type after another, and takes the first that fits nearly a
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,24 +16,19 @@ from recordmill.pipeline.init.dialect import NUMERIC
 from recordmill.pipeline.init.doubts import CODE, NO_JSON_LIST, commas
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
-from recordmill.pipeline.sources.class_names import LABELS
 from recordmill.pipeline.sources.columns import ColumnType
+from recordmill.pipeline.sources.naming import BOXES, TEXTS, is_id, is_label, plain_name
 from recordmill.pipeline.sources.typing.values import NO_NUMBER
 from recordmill.pipeline.spec.split_by import instant
 
 FITS = 0.9  # the share of rows that must fit a type; the others would be rejects
 LABEL_KINDS = ("category", "categories", "number")
-TEXTS = re.compile(r"(?i)(text|txt|caption|description|title|content|sentence|question|answer|prompt|comment)s?")
-"""Usual names of texts, even with repeated values."""
 BETWEEN = {"|": re.compile(r"\|"), ";": re.compile(";"), ",": re.compile(r",(?!\s)")}
 """Separators of names in a cell: a comma only without a space after it."""
-ID = re.compile(r"(?i:(.*[^a-z])?(id|key|uuid|guid|uid|sha\d*|md5|hash))|.*[a-z](Id|ID|Key|Uuid)")
-"""Usual names of identifiers: `id`, `image_id`, `imageId`."""
 MANY_CLASSES = 1_000
 FEW_CLASSES = 20
 MANY_WORDS = 4  # on average: too many for a class name
 FEW_ROWS = 20  # too few to see repetitions
-BOXES = re.compile(r"(?i)(.*_)?(b?box(es)?|bounding_?box(es)?)")  # usual names of lists of boxes
 WORD = r"[\p{L}\p{M}\p{N}_]+"  # as in the tokenizer `words`
 MESSAGES = re.compile(r'\s*\[\s*\{[^{}\[\]]*"(role|from)"\s*:')  # JSON of messages
 CHAT = "chat"  # the name of a chat of several columns
@@ -42,9 +37,19 @@ DATE = re.compile(r"\d{4}-\d\d-\d\d")
 LEADING_ZERO = re.compile(r"\s*[+-]?0\d")
 
 Choice = tuple[Any, str]  # a value in the spec, and the reason
-Header = tuple[int, int, Sequence[str], Sequence[str], tuple[str, int] | None] | str
-"""An image's width and height in pixels by its header, the names of its colour profile unless sRGB, its pixels' losses,
-and the type and the bands of a deep one; or the reason code of its reject, perhaps with a message."""
+
+
+class Header(NamedTuple):
+    """An image by its header."""
+
+    width: int
+    height: int
+    profiles: Sequence[str]  # the name of its colour profile, unless sRGB
+    losses: Sequence[str]  # of its pixels
+    deep: tuple[str, int] | None  # the type and the bands of a deep one
+
+
+Looked = Header | str  # an image's header, or the reason code of its reject, perhaps with a message
 
 
 @dataclass(frozen=True)
@@ -56,12 +61,21 @@ class Guess:
     """The feature's options, its kind first. Names that begin with # are comments; # alone gives the reason for leaving
     out."""
     reading: Reading
-    headers: Sequence[Sequence[Header]] = ()  # image headers of about 200 rows
+    headers: Sequence[Sequence[Looked]] = ()  # image headers of about 200 rows
 
     @property
     def kind(self) -> str | None:
         """The feature's kind; None if left out."""
         return self.options["kind"][0] if "kind" in self.options else None
+
+    @property
+    def optional(self) -> dict[str, Choice]:
+        """The option that images may be missing, if they may."""
+        return {option: choice for option, choice in self.options.items() if option == "optional"}
+
+    def with_options(self, **more: Choice) -> "Guess":
+        """Returns a copy with more options."""
+        return replace(self, options={**self.options, **more})
 
     @property
     def inputs(self) -> list[str]:
@@ -77,13 +91,15 @@ def feature(name: str, kind: str, why: str, reading: Reading, **options: Choice)
     return Guess(name, {"kind": (kind, why), **options}, reading)
 
 
-def left_out(name: str, why: str, reading: Reading) -> Guess:
+def left_out(name: str, why: str, reading: Reading | None = None) -> Guess:
     """Makes the guess of an unused column."""
-    return Guess(name, {"#": (None, why)}, reading)
+    return Guess(name, {"#": (None, why)}, reading or Reading())
 
 
 def guess(sample: SourceSample, name: str) -> Guess | None:
-    """Guesses a column without images; None if its parts are separate columns."""
+    """Guesses a column without images; None if its parts are separate columns, or paths give it."""
+    if name in sample.of_path:
+        return None
     texts = sample.read(name, ColumnType.TEXT)
     if sample.is_grouped and (is_label(name) or texts.rejected) and (of_rows := _lists(sample, name)):
         return of_rows
@@ -91,7 +107,12 @@ def guess(sample: SourceSample, name: str) -> Guess | None:
         return messages
     if texts.fit >= FITS:
         return _strings(sample, name, texts)
-    result = _numbers(sample, name) or _names(sample, name) or _lists(sample, name)
+    result, names = _numbers(sample, name), sample.read(name, ColumnType.CATEGORY)
+    if result is None and names.fit >= FITS:  # booleans, dates and times, which are read as strings
+        if _is_category(name, names) or set(names.distinct) <= {"true", "false"}:
+            return feature(name, "category", distinct(names), names)
+        return left_out(name, f"{distinct(names)}: as a category each would be a class", names)
+    result = result or _lists(sample, name)
     if result or any(other.startswith(f"{name}.") for other in sample.names):
         return result
     lists = sample.read(name, ColumnType.TEXT, many=True)
@@ -102,8 +123,11 @@ def guess(sample: SourceSample, name: str) -> Guess | None:
 
 def chat(sample: SourceSample, name: str) -> Guess | None:
     """Guesses messages, objects with a role and a text, or their JSON; a column `tools` holds the chat's tools."""
-    objects = sample.read(name, ColumnType.OBJECTS)
-    turns = _turns(sample) if name == CHAT else {}
+    objects, turns = sample.read(name, ColumnType.OBJECTS), dict[str, str]()
+    if name == CHAT and CHAT not in sample.names:  # of an instruction and its output, as in Alpaca's data and Dolly's
+        found = {turn: next(filter(sample.names.__contains__, names.split()), "") for turn, names in TURNS.items()}
+        texts = {turn: name for turn, name in found.items() if sample.read(name, ColumnType.TEXT).fit >= FITS}
+        turns = texts if {"instruction", "output"} <= texts.keys() else {}
     if not turns and (objects.fit < FITS or not any(map(MESSAGES.match, objects.values))):
         return None
     model = "set its path: the tokenizer.json of the model to train, with tokenizer_config.json beside it"
@@ -114,13 +138,6 @@ def chat(sample: SourceSample, name: str) -> Guess | None:
         why, objects = "an instruction and its output", sample.read(turns["output"], ColumnType.TEXT)
         return feature(name, "chat", why, objects, **options, columns=(turns, ""))
     return feature(name, "chat", f"messages in {objects.of}", objects, **options)
-
-
-def _turns(sample: SourceSample) -> dict[str, str]:
-    """Finds the columns of an instruction and its output, as in Alpaca's data and Dolly's; empty without."""
-    found = {turn: next(filter(sample.names.__contains__, names.split()), "") for turn, names in TURNS.items()}
-    texts = {turn: name for turn, name in found.items() if sample.read(name, ColumnType.TEXT).fit >= FITS}
-    return texts if {"instruction", "output"} <= texts.keys() and CHAT not in sample.names else {}
 
 
 def _strings(sample: SourceSample, name: str, texts: Reading) -> Guess:
@@ -166,17 +183,13 @@ def _names_in_cells(sample: SourceSample, name: str, filled: list[str], *, are_c
         if are_codes or 10 * sum(bool(pattern.search(value)) for value in filled) >= len(filled):
             names = sample.read(name, ColumnType.CATEGORY, many=True, separator=separator)
             are_names = len(names.distinct) < len({*filled}) and not _are_numbers(list(names.distinct))
-            are_names = _are_codes(names.values) if are_codes else are_names
+            if are_codes:  # as labels: no repetition in a row, and different lengths
+                are_names = len({*map(len, names.values)}) > 1 and all(map(CODE.fullmatch, names.distinct))
+                are_names &= all(len({*row}) == len(row) for row in names.values)
             if are_names and names.fit >= FITS and _are_short(names) and _repeats(names):
                 between = {"separator": (separator, "between the names of a row")}
                 return feature(name, "categories", f"names, {distinct(names)}", names, **between)
     return None
-
-
-def _are_codes(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether lists hold codes like labels do: no repetition in a row, and different lengths."""
-    are_labels = len({*map(len, rows)}) > 1 and all(len(set(row)) == len(row) for row in rows)
-    return are_labels and all(map(CODE.fullmatch, chain.from_iterable(rows)))
 
 
 def _lists(sample: SourceSample, name: str) -> Guess | None:
@@ -245,35 +258,11 @@ def _repeats(names: Reading) -> bool:
     return 2 * len(names.distinct) <= count and len(names.distinct) <= MANY_CLASSES
 
 
-def is_id(name: str) -> bool:
-    """Whether a column is named as an identifier and not as a label."""
-    return bool(ID.fullmatch(plain_name(name))) and not is_label(name)
-
-
 def _identifier(name: str, values: Reading, **options: Choice) -> Guess:
     """Guesses names or numbers that identify: not a model's input, unless the user says so."""
     if _repeats(values):
         options["# kind"] = ("category", f"as an input: {distinct(values)}")
     return feature(name, "raw", "identifies something, by the column's name", values, **options)
-
-
-def is_label(name: str) -> bool:
-    """Whether a column is named as a label."""
-    return plain_name(name).lower() in LABELS
-
-
-def label_of(guesses: Mapping[str, Guess]) -> str | None:
-    """Finds the column with the surest label name; a list only at the top level."""
-    known = dict[str, str]()
-    for name, item in guesses.items():
-        if item.kind in LABEL_KINDS and (plain_name(name) == name or item.kind != "categories"):
-            known.setdefault(plain_name(name).lower(), name)
-    return next((known[label] for label in LABELS if label in known), None)
-
-
-def plain_name(name: str) -> str:
-    """Returns the last part of a name: `label` of `image/class/label`, `json.label` and `objects.label`."""
-    return re.split(r"[./]", name)[-1]
 
 
 def _numbers(sample: SourceSample, name: str) -> Guess | None:
@@ -295,16 +284,6 @@ def _numbers(sample: SourceSample, name: str) -> Guess | None:
 def _range(numbers: Reading) -> str:
     least, most = min(numbers.distinct), max(numbers.distinct)
     return f"from {least:g} to {most:g}" if least < most else f"always {least:g}"
-
-
-def _names(sample: SourceSample, name: str) -> Guess | None:
-    """Guesses booleans, dates and times, which are read as strings."""
-    names = sample.read(name, ColumnType.CATEGORY)
-    if names.fit < FITS:
-        return None
-    if _is_category(name, names) or set(names.distinct) <= {"true", "false"}:
-        return feature(name, "category", distinct(names), names)
-    return left_out(name, f"{distinct(names)}: as a category each would be a class", names)
 
 
 def distinct(names: Reading) -> str:

@@ -19,17 +19,16 @@ from PIL import Image
 
 from recordmill.pipeline.build.images.image_files import ImageFiles
 from recordmill.pipeline.build.images.masks import values
-from recordmill.pipeline.init.beside import DEPTH
-from recordmill.pipeline.init.guess import FITS, Choice, Guess, Header, feature, left_out, share_of
+from recordmill.pipeline.init.guess import FITS, Choice, Guess, Header, Looked, feature, left_out, share_of
 from recordmill.pipeline.init.recognize import NAMING
 from recordmill.pipeline.init.sample import Reading, SourceSample
-from recordmill.pipeline.init.splits import split_of
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.files import why_absent
 from recordmill.pipeline.sources.formats.image_fields import IMAGE
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.images import DATA_URL, parse
+from recordmill.pipeline.sources.naming import DEPTH, MASK_COLUMN, split_of
 from recordmill.pipeline.sources.options import AnnotatedImages
 from recordmill.pipeline.sources.paths import Inside, is_image, join, listed, may_be_image
 from recordmill.pipeline.spec.features.image import MAX_BYTES
@@ -50,7 +49,7 @@ UNREAD, FRAMES = "unsupported_format", "further frames"
 MAX_PIXELS = 64_000_000  # the default of `max_pixels`
 
 
-def read_headers(sample: SourceSample, name: str, *, many: bool) -> list[list[Header]]:
+def read_headers(sample: SourceSample, name: str, *, many: bool) -> list[list[Looked]]:
     """Reads the image headers of about 200 rows, as a build does before decoding; a row may have none."""
     asked = {name: Column(ColumnType.IMAGE, many=many, optional=True)}
     if isinstance(sample.sources[0], AnnotatedImages):  # with boxes an image has the sides that its annotation states
@@ -68,7 +67,7 @@ def read_headers(sample: SourceSample, name: str, *, many: bool) -> list[list[He
     return [[headers[image] for image in row] for row in rows]
 
 
-def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
+def _header(sample: SourceSample, number: int, reference: bytes) -> Looked:
     """Returns an image's size, colour profile and losses, or the reason of its reject and a message."""
     parsed, data = parse(reference), parse(reference).data
     path = join(sample.readers[number].image_root(sample.files), parsed.path)
@@ -100,7 +99,7 @@ def _header(sample: SourceSample, number: int, reference: bytes) -> Header:
                 deep = dtype, npy_numbers(data, dtype).reshape(header.height, header.width, -1).shape[2]
         if parsed.data is not None and deep and deep[1] > header.height:
             return "of more channels than rows: rather an array with the channels first"
-    return header.width, header.height, profiles, lost, deep
+    return Header(header.width, header.height, profiles, lost, deep)
 
 
 def guess_image(sample: SourceSample, name: str) -> Guess | None:
@@ -117,7 +116,7 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
             continue
         headers = read_headers(sample, name, many=many)
         each = list(chain.from_iterable(headers))
-        good = [header for header in each if isinstance(header, tuple)]
+        good = [header for header in each if not isinstance(header, str)]
         sizes = [header[:2] for header in good]
         if not are_texts and 2 * len(sizes) <= len(each):
             continue
@@ -126,9 +125,9 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
             return feature(name, "raw", why, texts, **({"many": (True, "")} if many else {}))
         what = f"{'lists of ' if many else ''}images, by their {'paths' if are_texts else 'bytes'}"
         fit = ("pad", "the whole image, padded; or `crop`, `stretch`")
-        deeps = Counter(header[4] for header in good).most_common(1)
+        deeps = Counter(header.deep for header in good).most_common(1)
         deep = next((of for of, some in deeps if some >= FITS * len(good)), None)  # of nearly all
-        stacks = sum(FRAMES in header[3] for header in good)
+        stacks = sum(FRAMES in header.losses for header in good)
         are_stacks = bool(deep) and 2 * stacks > len(good)
         kind = "image_sequence" if many or are_stacks else IMAGE
         share = share_of(stacks, len(good), count(len(good), "file"))
@@ -144,13 +143,15 @@ def guess_image(sample: SourceSample, name: str) -> Guess | None:
     return None
 
 
-def _read_as(header: Header, deep: tuple[str, int] | None, are_stacks: bool) -> Header:
+def _read_as(header: Looked, deep: tuple[str, int] | None, are_stacks: bool) -> Looked:
     """Forgets the losses of a deep image; one of another type than the others, or a lone stack, becomes a reject."""
-    if isinstance(header, str) or (deep is None and not "".join(header[3][:1]).startswith(UNREAD)):
+    if isinstance(header, str) or (deep is None and not "".join(header.losses[:1]).startswith(UNREAD)):
         return header
-    is_lone = FRAMES in header[3] and not are_stacks
-    kept = tuple(KEPT & {*header[3]} - {FRAMES})
-    return header[3][0] if deep is None else UNREAD if header[4] != deep or is_lone else (*header[:3], kept, deep)
+    if deep is None:
+        return header.losses[0]
+    is_lone = FRAMES in header.losses and not are_stacks
+    kept = tuple(KEPT & {*header.losses} - {FRAMES})
+    return UNREAD if header.deep != deep or is_lone else header._replace(losses=kept)
 
 
 def are_named(texts: Reading) -> bool:
@@ -235,9 +236,6 @@ BLURRED_VALUES, BLURRED_SHARE = 16, 0.8
 SHOWN = 4  # values with their shares
 SPARSE = 16  # values further apart are grey levels, of which 255 is one
 YOURS = "names are yours to give"
-MASK_COLUMN = re.compile(r"(?i)(\w*_)?(mask|seg|segmentation)s?(_?(path|file(_?name)?|name|image|img|png|url))?")
-MAYBE_MASK = re.compile(rf"{MASK_COLUMN.pattern}|(annotation|label|target|gt)s?|labels?_?map|ground_?truth")
-"""Names of columns of masks in a table; and of images that are masks if their values are few."""
 
 
 def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Guess:
@@ -247,12 +245,18 @@ def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Gu
     except ImageError as error:
         wrong = left_out(item.column, f"masks by their names, but {error.message}", item.reading)
         return wrong if MASK_COLUMN.fullmatch(item.column) else item
-    kept = {option: choice for option, choice in item.options.items() if option == "optional"}
-    options: dict[str, Choice] = {"kind": ("mask", "by its name"), "image": (name, ""), **kept}
+    options: dict[str, Choice] = {"kind": ("mask", "by its name"), "image": (name, ""), **item.optional}
     are_many = max(len(found), len(colors)) > MOST_CLASSES or max(found, default=0) >= LEVELS
     if are_many and not MASK_COLUMN.fullmatch(item.column):
         return item  # depth, or another picture of the same
-    item = replace(item, headers=_headers(item, image))
+    images = image.headers if len(image.headers) == len(item.headers) else item.headers  # else some lack a mask
+    headers = list[Looked]()
+    for mask, of_image in zip(chain.from_iterable(item.headers), chain.from_iterable(images), strict=True):
+        if not isinstance(mask, str) and not isinstance(of_image, str):  # masks keep indices; EXIF may turn an image
+            is_same = sorted(mask[:2]) == sorted(of_image[:2])
+            mask = mask._replace(losses=()) if is_same else "unequal_sides"
+        headers.append(mask)
+    item = replace(item, headers=[[header] for header in headers])
     of, edges = f"in {count(looked, 'mask')}", "as of blurred edges: save one value, or one colour, a class"
     if len(colors) > LEVELS:
         return left_out(item.column, f"{len(colors):,} colours {of}, {edges}", item.reading)
@@ -264,14 +268,6 @@ def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Gu
         why = f"a colour each, {of}, by pixels {_shares(colors)}; {YOURS}"
         return replace(item, options={**options, "classes": (list(names), why), "colors": (names, "")})
     return replace(item, options=options | _classes(found, of, is_all=is_all))
-
-
-def guess_masks(item: Guess, name: str) -> Guess:
-    """Turns lists of images with a mask's name into a mask for each object of the image `name`."""
-    if item.kind != "image_sequence" or not MASK_COLUMN.fullmatch(item.column):
-        return item
-    kept = {option: choice for option, choice in item.options.items() if option == "optional"}
-    return replace(item, options={"kind": ("masks", "an image an object, by the name"), "image": (name, ""), **kept})
 
 
 def _counted(sample: SourceSample, column: str) -> tuple[Counter[int], Counter[Any], int, bool]:
@@ -315,18 +311,6 @@ def _classes(found: Counter[int], of: str, *, is_all: bool) -> dict[str, Choice]
     return {**options, "classes" if is_all else "# classes": (named, why)}
 
 
-def _headers(item: Guess, image: Guess) -> list[list[Header]]:
-    """Forgets the losses of masks, which keep indices; one of another size than its image becomes a reject."""
-    images = image.headers if len(image.headers) == len(item.headers) else item.headers  # else some lack a mask
-    headers = list[Header]()
-    for mask, of in zip(chain.from_iterable(item.headers), chain.from_iterable(images), strict=True):
-        if not isinstance(mask, str) and not isinstance(of, str):
-            is_same = sorted(mask[:2]) == sorted(of[:2])  # EXIF may turn one
-            mask = (*mask[:3], (), mask[4]) if is_same else "unequal_sides"
-        headers.append(mask)
-    return [[header] for header in headers]
-
-
 MOST_CLASSES = 40  # for a person to read
 UNPAIRED = "no pairs of left and right by name"
 SIDES = {way(one): way(two) for one, two in (("left", "right"), ("l", "r")) for way in (str, str.title, str.upper)}
@@ -352,15 +336,13 @@ def guess_shapes(sample: SourceSample) -> Guess:
         why = 'pycocotools draws masks: pip install "recordmill[masks]"'
     background = "background" if "background" not in classes else "no_object"
     names = [background, "…"] if are_many else [background, *classes]
+    instead = "or `instances`, without `classes`; or `kind: masks`, `draw: objects`"
+    options: dict[str, Choice] = {"draw": ("classes", instead), "classes": (names, "")}
+    options["ignore"] = IGNORED, "for crowds, and around padded images"
     if why:
-        shown: dict[str, Any] = {"kind": "mask", "image": IMAGE, "column": "shapes", "draw": "classes"}
-        shown |= {"classes": names, "ignore": IGNORED}
-        return left_out("shapes", f"{why}; as a feature: {json.dumps(shown, ensure_ascii=False)}", reading)
-    options: dict[str, Choice] = {
-        "draw": ("classes", "or `instances`, without `classes`; or `kind: masks`, `draw: objects`"),
-        "classes": (names, ""),
-        "ignore": (IGNORED, "for crowds, and around padded images"),
-    }
+        shown = {"column": "shapes", **{name: value for name, (value, _) in options.items()}}
+        whole = json.dumps({"kind": "mask", "image": IMAGE, **shown}, ensure_ascii=False)
+        return left_out("shapes", f"{why}; as a feature: {whole}", reading)
     return feature("shapes", "mask", "drawn from the objects' shapes", reading, image=(IMAGE, ""), **options)
 
 
@@ -407,4 +389,7 @@ def _mirrored(points: Sequence[str]) -> tuple[list[tuple[int, int]], list[str]]:
     return [(points.index(one), points.index(other)) for one, other in pairs], lone
 
 
-GUESSES = {"shapes": guess_shapes, "keypoints": guess_keypoints}  # the guesses about columns of annotated objects
+def guess_annotated(sample: SourceSample, name: str) -> Guess | None:
+    """Guesses shapes and key points of annotated objects."""
+    guesses = {"shapes": guess_shapes, "keypoints": guess_keypoints}
+    return guesses[name](sample) if name in guesses and sample.data.known else None

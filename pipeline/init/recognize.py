@@ -8,13 +8,11 @@ from functools import partial
 from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE
-from recordmill.pipeline.dataset.placement import SPLITS
 from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, record_length
 from recordmill.pipeline.init import belonging, dialect
 from recordmill.pipeline.init.belonging import Joined
-from recordmill.pipeline.init.beside import find_beside, in_folders, part_doubts
+from recordmill.pipeline.init.beside import find_beside, image_lists, in_folders, part_doubts
 from recordmill.pipeline.init.doubts import DAY, Doubt, UnknownDataError, Written, document_doubts, folder_doubts
-from recordmill.pipeline.init.splits import by_split, divided, image_lists, of_split, split_of
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, naming_damage, open_plain, uncompressed_name
@@ -24,6 +22,7 @@ from recordmill.pipeline.sources.formats.beside import Beside, image_place
 from recordmill.pipeline.sources.formats.image_folder import NAMES, captions_of
 from recordmill.pipeline.sources.formats.text import count_lines
 from recordmill.pipeline.sources.globs import escape, folder_prefix, glob_pattern, is_glob, without_slash
+from recordmill.pipeline.sources.naming import CLASS_NAMES, SPLIT_NAME, by_split, divided, split_of
 from recordmill.pipeline.sources.paths import image_test, is_image, join, listed, note
 
 ENDINGS = {
@@ -41,36 +40,29 @@ DESCRIPTIONS = {
 SHARD = re.compile(r"-\d+-of-\d+$")
 ROWS = "write its rows as Parquet, JSON Lines or CSV, and give these"
 HUGGING_FACE = "write its rows by `Dataset.to_parquet`, and give these"
-ARCHIVE = "an archive, which no source reads: unpack it, and give the folder"
-WORKBOOK = "an Excel workbook, which no source reads: save each sheet as CSV (UTF-8), and give these"
 PICTURE = "is not read: convert all to PNG (`magick mogrify -format png FILES`), and give their folder"
-IMAGES_OR = "give a folder of images, or"
 FOREIGN = {
-    **dict.fromkeys((".zip", ".rar", ".7z"), ARCHIVE),
-    **dict.fromkeys((".xlsx", ".xls"), WORKBOOK),
-    **dict.fromkeys((".npy", ".npz"), f"a NumPy array, alone, damaged or of no rows: {IMAGES_OR} {ROWS}"),
+    ".zip .rar .7z": "an archive, which no source reads: unpack it, and give the folder",
+    ".xlsx .xls": "an Excel workbook, which no source reads: save each sheet as CSV (UTF-8), and give these",
+    ".npy .npz": f"a NumPy array, alone, damaged or of no rows: give a folder of images, or {ROWS}",
     ".arrow": f"an Arrow file of Hugging Face's `save_to_disk`, which no source reads: {HUGGING_FACE}",
-    **dict.fromkeys((".yaml", ".yml"), "YAML, not data: give the data that it describes"),
-    **dict.fromkeys((".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".dng", ".psd", ".exr"), f"an image, which {PICTURE}"),
+    ".yaml .yml": "YAML, not data: give the data that it describes",
+    ".ppm .pgm .pbm .pnm .jp2 .dng .psd .exr": f"an image, which {PICTURE}",
     ".dcm": "a DICOM image, which no source reads: save its `pixel_array` as .npy or TIFF, and give the folder",
-    **dict.fromkeys((".mat", ".h5", ".hdf5"), "a file of arrays, which no source reads: save them by `numpy.savez`"),
-    **dict.fromkeys((".pkl", ".pickle"), f"a Python pickle, which no source reads: {ROWS}"),
+    ".mat .h5 .hdf5": "a file of arrays, which no source reads: save them by `numpy.savez`",
+    ".pkl .pickle": f"a Python pickle, which no source reads: {ROWS}",
 }
-"""The commonest unsupported files: what they are, and the remedy, by ending."""
+"""The commonest unsupported files: what they are, and the remedy, by endings."""
 TABLES = ("parquet", "tfrecord", "webdataset", "jsonl", "csv", "tsv", "conll", "conllu")
 """The formats that are surely data, in order of preference."""
 NAMING = ("jsonl", "csv", "tsv", "parquet")  # formats with rows that may name images
 CELLS, JSON, IMAGES = ("csv", "tsv"), ("json", "jsonl"), "image_folder"
 TEXTS = (*CELLS, *belonging.SENTENCES, "jsonl", "json", "text")  # formats with an encoding
-CLASS_NAMES = re.compile(
-    r"(?i).*(class|label|categor|names|synset|mapping).*\.(txt|json)|.+\.names|.*(classes|class_?dict|colou?r).*\.(csv|txt)"
-)
-"""Usual names of files of class names."""
 SHOWN, FIRST_LINE = 3, 1 << 16
 FILES = 16  # files of a source to look at
 SMALL_FILES = 1_000  # the same for files that are rows: images and documents
 SourceFiles = tuple[str, str | None, Sequence[FileInfo]]  # a source's path, the split of its rows, and its files
-SPLIT_NAME, CELL_WORD = re.compile(rf"(?<![a-z])({'|'.join(SPLITS)})(?![a-z])"), re.compile(rb"[\w.\- \x80-\xff]+")
+CELL_WORD = re.compile(rb"[\w.\- \x80-\xff]+")
 
 
 @dataclass(frozen=True)
@@ -87,19 +79,12 @@ class Recognized:
     """Options of columns stated by the format, with reasons."""
     image_column: str | None = None  # the column of image names without ending
     doubts: Sequence[Doubt] = ()
-    days: Mapping[str, str] = field(default_factory=dict)  # the sources' paths in folders of days, with placeholders
+    days: Mapping[str, str | None] = field(default_factory=dict)
+    """The sources' paths with placeholders, if they lie in folders of days."""
 
-    def with_images(self, found: Sequence[Sequence[str]]) -> "Recognized":
-        """Returns a copy with each source's folder of images, if any, and the column if it lacks their ending."""
-        each = zip(self.sources, found, strict=True)
-        sources = [{**source, "images": images[0]} if images else source for source, images in each]
-        why = {**self.why, "images": "the folder of the images that the rows name"}
-        return replace(self, sources=sources, why=why, image_column=next((of[1] for of in found if of[1:]), None))
-
-    def with_group(self, column: str) -> "Recognized":
-        """Returns a copy with one row for all rows of a column's value."""
-        why = {**self.why, "group": "an image has several rows, each an object: one row an image, in one split"}
-        return replace(self, sources=[{**source, "group": column} for source in self.sources], why=why)
+    def __post_init__(self) -> None:
+        stated = [{name: value for name, value in each.items() if value is not None} for each in self.sources]
+        object.__setattr__(self, "sources", stated)
 
     @property
     def split_names(self) -> list[str]:
@@ -126,7 +111,13 @@ def recognize(files: Files, path: str, in_folder: Sequence[FileInfo] | None, enc
         every = files.match(f"{escape(folder)}/**")
         sources = [(_path(folder, some, every), split, some) for split, some in splits.items()]
     found = _table(files, forms[0], sources, encoding)
-    return replace(found, doubts=[*found.doubts, *_other_splits(files, path)])
+    (folder, name), own = posixpath.split(path), split_of(posixpath.basename(path))
+    every = files.match(f"{escape(folder)}/*{escape(posixpath.splitext(name)[1])}") if own and not is_glob(name) else []
+    named = by_split((posixpath.basename(file.path) for file in every if file.bytes), lambda name: [name])
+    others = [some[0] for split, some in named.items() if split not in (None, own)]
+    what = f"one split by its name; left out beside it: {listed(others, SHOWN)}"
+    doubts = [Doubt(name, what, f"All: recordmill init '{folder}'")] if others else []
+    return replace(found, doubts=[*found.doubts, *doubts])
 
 
 def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str | None) -> Recognized:
@@ -143,11 +134,12 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
         ending = posixpath.splitext(SHARD.sub("", file.path))[1]
         form = IMAGES if is_row(file.path) else format_by_name(file.path) or by_ending.get(ending)
         if form is None:
-            form = by_ending[ending] = "tfrecord" if _is_framed(files, file.path) else ""
+            form = by_ending[ending] = _format_of_frames(files, file.path)
         by_format.setdefault(form, []).append(file)
     images, tables = by_format.get(IMAGES, []), [file for form in TABLES for file in by_format.get(form, ())]
     of_images, of_tables = (sum(file.bytes for file in some) for some in (images, tables))
-    if images and (any(map(_is_metadata, tables)) or of_images >= of_tables):
+    has_metadata = any(posixpath.basename(file.path) in NAMES for file in tables)
+    if images and (has_metadata or of_images >= of_tables):
         return _images(files, folder, images, [file for file in filled if not is_row(file.path)], encoding)
     form = next((form for form in TABLES if form in by_format), None)
     largest = max(filled, key=lambda file: file.bytes)
@@ -171,15 +163,16 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
     left = [file for file in filled if file.path not in used]
     found = _table(files, form, sources, encoding, [*_left_out(folder, left), *unequal])
     days = {path: _of_days(folder, [file.path for file in some]) for path, _, some in sources}
-    return replace(found, days={path: day for path, day in days.items() if day})
+    return replace(found, days=days)
 
 
 def _joined(folder: str, filled: Sequence[FileInfo], joined: Sequence[Joined], written: Recognized) -> Recognized:
     """Returns a source for each group of joined files, with its split; `written` has options of all."""
     splits = by_split(joined, lambda each: next(iter(each.files.values())).path[len(folder) + 1 :].split("/"))
     chosen = [(split, each) for split, some in splits.items() for each in some]
+    options = written.sources[0]
     sources = [
-        of_split({"format": "text", "path": each.folder, "columns": each.columns, **written.sources[0]}, split)
+        {"format": "text", "path": each.folder, "columns": each.columns, **options, "split": split}
         for split, each in chosen
     ]
     shown = [file for _, each in chosen for file in each.files.values()]
@@ -196,84 +189,75 @@ def _joined(folder: str, filled: Sequence[FileInfo], joined: Sequence[Joined], w
 def _images(
     files: Files, folder: str, images: Sequence[FileInfo], others: Sequence[FileInfo], encoding: str | None
 ) -> Recognized:
-    """Recognizes a folder of images: a table named as one of its folders, metadata, else captions by name."""
-    metadata, whole = list(filter(_is_metadata, others)), {file.path: file for file in (*images, *others)}
-    inside = [file._replace(path=path[len(folder) + 1 :]) for path, file in whole.items()]
-    beside, unsure = ({}, []) if metadata else find_beside(files, folder, inside)
+    """Recognizes a folder of images by their metadata, else by tables that name them, else by files beside them."""
+    start = len(folder) + 1
+    if metadata := [file for file in others if posixpath.basename(file.path) in NAMES]:
+        used = {*metadata, *captions_of(images, others).files()}
+        names = listed([file.path[start:] for file in metadata], SHOWN)
+        why = {"format": f"{count(len(images), 'image')}; the rows are those of {names}"}
+        notes = _left_out(folder, [file for file in others if file not in used])
+        days = {folder: _of_days(folder, [file.path for file in images], "")}
+        return Recognized([{"format": IMAGES, "path": folder}], metadata, True, why, notes, days=days)
+    whole = {file.path: file for file in (*images, *others)}
+    inside = [file._replace(path=path[start:]) for path, file in whole.items()]
+    beside, doubts = find_beside(files, folder, inside)
     rows, rest, pairs = Beside.pair(inside, beside)
-    unsure, what = [*unsure, *part_doubts(rows, pairs)], "mask" if "mask" in beside else "file"
+    doubts = [*doubts, *part_doubts(rows, pairs)]
     images, others, masks = ([whole[f"{folder}/{file.path}"] for file in some] for some in (rows, rest, pairs.files()))
-    sources: list[dict[str, Any]] = [{"format": IMAGES, "path": folder, **({"beside": beside} if beside else {})}]
+    sources: list[dict[str, Any]] = [{"format": IMAGES, "path": folder, "beside": beside or None}]
     lists = image_lists(files, images, others) if beside else {}
     if lists:
         sources = [{**sources[0], "image_list": file.path, "split": split} for split, (file, _) in lists.items()]
         known = {path for _, some in lists.values() for path in some}
         pairs = Beside.pair(inside, beside, lambda path: join(folder, path) in known)[2]
         images = [file for file in images if file.path in known]
-    of_lists = [file for file, _ in lists.values()]
-    shown = spread(images, SMALL_FILES)
-    used = {*metadata, *captions_of(images, others).files(), *of_lists}
+    of_lists, shown = [file for file, _ in lists.values()], spread(images, SMALL_FILES)
+    used = {*captions_of(images, others).files(), *of_lists}
     left = [file for file in others if file not in used]
-    names = listed([file.path[len(folder) + 1 :] for file in metadata], SHOWN)
-    each = f"; the rows are those of {names}" if metadata else ", each one a row"
-    tops = (file.path for file in left if posixpath.dirname(file.path) == folder and not metadata)
-    naming = (path for path in tops if format_by_name(path) in NAMING)
-    tables = [path for path in naming if not CLASS_NAMES.fullmatch(path[len(folder) :])]
-    tables.sort(key=lambda path: split_of(posixpath.basename(path)) != "train")  # before `sample_submission.csv`
-    chosen = [] if metadata else _tables_of_splits(files, folder, images, left)
-    alone: list[SourceFiles] = [(path, None, [whole[path]]) for path in tables if _is_of(images, path)]
-    chosen = chosen or alone[:1]
+    chosen, tables = _tables(files, folder, images, left)
     if chosen:
         unread = [file for file in others if file.path not in [path for path, _, _ in chosen]]
         return _table(files, format_by_name(chosen[0][0]) or "", chosen, encoding, _left_out(folder, unread))
-    unsure += [] if metadata or in_folders(beside) else folder_doubts([file.path for file in images])
-    for path in [] if metadata else tables[:1]:
-        unsure.append(Doubt(path, "its rows may name these images", f"If so: recordmill init {path}"))
-    for path in [] if metadata else _annotations(files, images, left)[:1]:
-        unsure.append(Doubt(path, "left out, though it may annotate these images", "If so: write COCO, VOC or YOLO"))
-    return Recognized(
-        sources,
-        metadata or [*dict.fromkeys([*shown, *captions_of(shown, others).files(), *masks, *of_lists])],
-        bool(metadata) or len(shown) == len(images),
-        {"format": f"{count(len(images), 'image')}{each}", "beside": f"{count(len(masks), what)}, by their names"},
-        [*pairs.notes, *_left_out(folder, left)],
-        [] if metadata else sorted({posixpath.dirname(image_place(beside)(file.path) or "") for file in rows}),
-        doubts=unsure,
-        days={folder: day} if (day := _of_days(folder, [file.path for file in images], "")) else {},
-    )
+    doubts += [] if in_folders(beside) else folder_doubts([file.path for file in images])
+    for path in tables[:1]:
+        doubts.append(Doubt(path, "its rows may name these images", f"If so: recordmill init {path}"))
+    for path in _annotations(files, images, left)[:1]:
+        doubts.append(Doubt(path, "left out, though it may annotate these images", "If so: write COCO, VOC or YOLO"))
+    what = "mask" if "mask" in beside else "file"
+    why = {"format": f"{count(len(images), 'image')}, each one a row"}
+    why["beside"] = f"{count(len(masks), what)}, by their names"
+    used_files = [*dict.fromkeys([*shown, *captions_of(shown, others).files(), *masks, *of_lists])]
+    folders = sorted({posixpath.dirname(image_place(beside)(file.path) or "") for file in rows})
+    notes = [*pairs.notes, *_left_out(folder, left)]
+    is_whole, days = len(shown) == len(images), {folder: _of_days(folder, [file.path for file in images], "")}
+    return Recognized(sources, used_files, is_whole, why, notes, folders, doubts=doubts, days=days)
 
 
-def _tables_of_splits(
+def _tables(
     files: Files, folder: str, images: Sequence[FileInfo], left: Sequence[FileInfo]
-) -> list[SourceFiles]:
-    """Finds a table for each split, `train_labels.csv` or `train/_annotations.csv`, that names images."""
+) -> tuple[list[SourceFiles], list[str]]:
+    """Finds a table that names images for each split, or one named as their folder; and others that may name them."""
     names = {posixpath.basename(file.path) for file in images}
     names |= {stem for stem in (posixpath.splitext(name)[0] for name in names) if not stem.isdecimal()}
     cells, alike = {name.encode() for name in names}, dict[str, list[FileInfo]]()
-    for file in (file for file in left if format_by_name(file.path) in NAMING):
-        alike.setdefault(SPLIT_NAME.sub("*", file.path[len(folder) :].lower()), []).append(file)
+    tables = {file.path: file for file in left if format_by_name(file.path) in NAMING}
+    for path, file in tables.items():  # `train_labels.csv`, or `train/_annotations.csv`
+        alike.setdefault(SPLIT_NAME.sub("*", path[len(folder) :].lower()), []).append(file)
     found = (by_split(some, lambda file: file.path[len(folder) + 1 :].split("/")) for some in alike.values())
     best = max(found, key=len, default={})
-    tables: list[SourceFiles] = [(some[0].path, split, some) for split, some in best.items() if len(some) == 1]
-    named = [each for each in tables if cells.intersection(CELL_WORD.findall(read_head(files, each[0])))]
-    return named if len(named) > 1 and named[0][1] == "train" else []
-
-
-def _other_splits(files: Files, path: str) -> list[Doubt]:
-    """Doubts that a file of one split is all, where files of others lie beside it."""
-    (folder, name), own = posixpath.split(path), split_of(posixpath.basename(path))
-    every = files.match(f"{escape(folder)}/*{escape(posixpath.splitext(name)[1])}") if own and not is_glob(name) else []
-    splits = by_split((posixpath.basename(file.path) for file in every if file.bytes), lambda name: [name])
-    others = [some[0] for split, some in splits.items() if split not in (None, own)]
-    what = f"one split by its name; left out beside it: {listed(others, SHOWN)}"
-    return [Doubt(name, what, f"All: recordmill init '{folder}'")] if others else []
-
-
-def _is_of(images: Sequence[FileInfo], table: str) -> bool:
-    """Whether a table is named as a folder of the images: `train.csv` of `train/`, or `images/`."""
-    stem = posixpath.splitext(table)[0]
-    places = (f"{stem}/", f"{stem}_images/", f"{stem.removesuffix('train')}images/")
-    return any(image.path.startswith(places) for image in images)
+    alone: list[SourceFiles] = [(some[0].path, split, some) for split, some in best.items() if len(some) == 1]
+    chosen = [each for each in alone if cells.intersection(CELL_WORD.findall(read_head(files, each[0])))]
+    if len(chosen) > 1 and chosen[0][1] == "train":
+        return chosen, []
+    tops = [path for path in tables if posixpath.dirname(path) == folder]
+    tops = [path for path in tops if not CLASS_NAMES.fullmatch(path[len(folder) :])]
+    tops.sort(key=lambda path: split_of(posixpath.basename(path)) != "train")  # before `sample_submission.csv`
+    for path in tops:
+        stem = posixpath.splitext(path)[0]
+        places = (f"{stem}/", f"{stem}_images/", f"{stem.removesuffix('train')}images/")
+        if any(image.path.startswith(places) for image in images):  # of `train/`, or `images/`
+            return [(path, None, [tables[path]])], []
+    return [], tops
 
 
 def _annotations(files: Files, images: Sequence[FileInfo], left: Sequence[FileInfo]) -> list[str]:
@@ -286,10 +270,6 @@ def _annotations(files: Files, images: Sequence[FileInfo], left: Sequence[FileIn
     texts = [file.path for file in left if file.path.lower().endswith((".txt", ".xml", ".json", ".mat", ".pts"))]
     named = [path for path in texts if image_key(path) in keys or posixpath.basename(path).rpartition(".")[0] in names]
     return named or [path for path in spread(texts, FILES) if any(map(read_head(files, path).__contains__, words))]
-
-
-def _is_metadata(file: FileInfo) -> bool:
-    return posixpath.basename(file.path) in NAMES
 
 
 def _path(folder: str, files: Sequence[FileInfo], filled: Sequence[FileInfo]) -> str:
@@ -346,7 +326,7 @@ def _table(
         why["format"] = count(len(every), "file")
     most = SMALL_FILES if options.get("document") == "file" else FILES
     shown = [file for _, _, some in sources for file in spread(some, most)]
-    splits = [of_split({**fixed, **inside, "path": path, **options}, split) for path, split, _ in sources]
+    splits = [{**fixed, **inside, "path": path, **options, "split": split} for path, split, _ in sources]
     return Recognized(splits, shown, len(shown) == len(every), why, notes, doubts=doubts)
 
 
@@ -390,20 +370,22 @@ def _left_out(folder: str, files: Sequence[FileInfo]) -> list[str]:
 def format_of(files: Files, path: str) -> str:
     """Returns a file's format by name, or text without zero bytes. Raises: UnknownDataError: unsupported; OSError."""
     described = f"Hugging Face's description of a dataset, not data: {HUGGING_FACE}"
-    foreign = described if _describes(files, path) else FOREIGN.get(posixpath.splitext(path)[1].lower())
+    ending = posixpath.splitext(path)[1].lower()
+    foreign = next((what for endings, what in FOREIGN.items() if ending in endings.split()), None)
+    foreign = described if _describes(files, path) else foreign
     if foreign:
         raise UnknownDataError(f"{path} is {foreign}")
     if is_image(path):
         raise UnknownDataError(f"{path} is one image: give the folder of the images, {posixpath.dirname(path) or '.'}")
-    form = format_by_name(path) or ("tfrecord" if _is_framed(files, path) else None)
-    if form is None and b"\0" in read_head(files, path):
+    form = format_by_name(path) or _format_of_frames(files, path)
+    if not form and b"\0" in read_head(files, path):
         raise UnknownDataError(f"{path} has no known format by its name: {ROWS}, or give a folder of images or a .npz")
     return form or "text"
 
 
-def _is_framed(files: Files, path: str) -> bool:
-    """Whether a file begins like TFRecords, with a length and its checksum."""
-    return record_length(files.read(path, 0, HEADER_BYTES)) is not None
+def _format_of_frames(files: Files, path: str) -> str:
+    """Returns `tfrecord` for a file that begins like TFRecords, with a length and its checksum; else ''."""
+    return "" if record_length(files.read(path, 0, HEADER_BYTES)) is None else "tfrecord"
 
 
 def format_by_name(path: str) -> str | None:

@@ -60,7 +60,10 @@ class SampledFiles(Files):
         self._held: dict[str, bytes] = {}
         limit = math.ceil(rows / max(1, len(listed)))
         for file in listed:
-            form = _format_of_rows(source, file.path)
+            name, form = posixpath.basename(file.path), source.format  # '' for a file that is a row, or a part of one
+            if form == IMAGES:
+                form = posixpath.splitext(name)[1][1:] if name in NAMES else ""
+            form = "" if getattr(source, "document", "line") == "file" else form
             part = _first_rows(files, source, file.path, form, limit) if form in LINES and rows < ALL_ROWS else None
             if part is not None:
                 self._held[file.path], self._shown[file.path] = part, file._replace(bytes=len(part))
@@ -80,14 +83,6 @@ class SampledFiles(Files):
     def open(self, path: str) -> BinaryIO:
         held = self._held.get(path)
         return self._files.open(path) if held is None else io.BytesIO(held)
-
-
-def _format_of_rows(source: SourceOptions, path: str) -> str:
-    """Returns the format of a file with rows; '' for one that is a row, or a part of one."""
-    name = posixpath.basename(path)
-    if source.format == IMAGES:
-        return posixpath.splitext(name)[1][1:] if name in NAMES else ""
-    return "" if getattr(source, "document", "line") == "file" else source.format
 
 
 def _first_rows(files: Files, source: SourceOptions, path: str, form: str, rows: int) -> bytes | None:
@@ -186,7 +181,11 @@ class SourceSample:
         self.stated: dict[str, list[Any]] = {**first, "classes": [*dict.fromkeys(classes)]}
         """Classes of all files, and key points of the first: names, pairs and skeleton, as files state them."""
         if self.sources[0].format in CELLS:
-            self._read_texts()
+            texts = dict.fromkeys(self.names, Column(ColumnType.TEXT, optional=True))
+            with suppress(SourceError):  # all at once; each is a text unless its encoding is wrong
+                blocks, is_all = self.take(texts)
+                if not any(reject.column for _, block in blocks for reject in block.rejects):
+                    self._read = {(name, texts[name], False): _reading(name, blocks, is_all) for name in texts}
 
     def read(self, name: str, kind: ColumnType, **more: Any) -> Reading:
         """Reads a column as a type, with more options of it, counting rows without it; empty if none can be read."""
@@ -204,14 +203,6 @@ class SourceSample:
         """Whether rows of the tables are joined."""
         return bool(getattr(self.sources[0], "group", ()))
 
-    def _read_texts(self) -> None:
-        """Reads all columns of files of cells at once; each is a text unless its encoding is wrong."""
-        texts = dict.fromkeys(self.names, Column(ColumnType.TEXT, optional=True))
-        with suppress(SourceError):
-            blocks, is_all = self.take(texts)
-            if not any(reject.column for _, block in blocks for reject in block.rejects):
-                self._read = {(name, texts[name], False): _reading(name, blocks, is_all) for name in texts}
-
     def _planned(self, asked: Columns) -> list[Plan]:
         """Plans the sources; a large table of annotations only once, and again when parts of objects are asked."""
         if self._plans is None:
@@ -220,11 +211,6 @@ class SourceSample:
             self._plans = [reader.plan(self.files, PARTS, CHUNK_BYTES) for reader in self.readers]
             self._has_parts = True
         return self._plans
-
-    def each(self) -> "list[SourceSample]":
-        """Returns a sample for each source."""
-        alone = [replace(self.data, sources=[source]) for source in self.data.sources]
-        return [SourceSample(self.origin, each) for each in alone] if len(alone) > 1 else [self]
 
     def whole(self) -> "SourceSample":
         """Returns a sample of all rows if the sources are small, else this one."""
@@ -259,7 +245,13 @@ class SourceSample:
         for number, chunk in chosen:
             limit = -(-rows // len(chosen))
             for block in self.readers[number].read(chunk, self.files, asked, key):
-                kept = _thinned(block, limit)
+                kept = block
+                if count_rows(block) > limit:  # good and bad rows, evenly spread
+                    good = block.table["@position"].to_pylist()
+                    positions = {*spread(sorted([*good, *(reject.position for reject in block.rejects)]), limit)}
+                    some = pa.array([row in positions for row in good], pa.bool_())  # an empty array needs the type
+                    rejects = [reject for reject in block.rejects if reject.position in positions]
+                    kept = replace(block, table=block.table.filter(some), rejects=rejects)
                 blocks.append((number, kept))
                 is_all &= count_rows(kept) == count_rows(block)
                 limit -= count_rows(kept)
@@ -286,17 +278,6 @@ def in_words(rows: int, *, is_all: bool) -> str:
 def count_rows(block: Block) -> int:
     """Counts a block's rows, including rejects."""
     return block.table.num_rows + len(block.rejects)
-
-
-def _thinned(block: Block, limit: int) -> Block:
-    """Keeps at most `limit` of a block's rows, good and bad, evenly spread."""
-    if count_rows(block) <= limit:
-        return block
-    good = block.table["@position"].to_pylist()
-    kept = set(spread(sorted([*good, *(reject.position for reject in block.rejects)]), limit))
-    rejects = [reject for reject in block.rejects if reject.position in kept]
-    chosen = pa.array([row in kept for row in good], pa.bool_())  # an empty array needs the type
-    return replace(block, table=block.table.filter(chosen), rejects=rejects)
 
 
 def _columns(source: SourceOptions, plan: Plan) -> list[str]:

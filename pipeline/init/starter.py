@@ -75,11 +75,21 @@ def starter(
     sample = SourceSample(files, data)
     if answers.encoding and not isinstance(sample.sources[0], EncodedOptions):
         raise UserError(f"--encoding is for files of text; {path} is of format {sample.sources[0].format}")
-    if any(found := [images_folder(each) or images_by_name(each) or () for each in sample.each()]):
-        sample = SourceSample(files, sample.data.with_images(found))
+    samples = [sample]
+    if len(data.sources) > 1:
+        samples = [SourceSample(files, replace(data, sources=[source])) for source in data.sources]
+    found: list[Sequence[str]] = [images_folder(each) or images_by_name(each) or () for each in samples]
+    if any(found):
+        each = zip(sample.data.sources, found, strict=True)
+        sources = [{**source, "images": images[0]} if images else source for source, images in each]
+        why = {**sample.data.why, "images": "the folder of the images that the rows name"}
+        column = next((of[1] for of in found if of[1:]), None)
+        sample = SourceSample(files, replace(sample.data, sources=sources, why=why, image_column=column))
     sample = without_unlabelled(sample)
     if group := shared_images(sample):
-        sample = SourceSample(files, sample.data.with_group(group))
+        why = {**sample.data.why, "group": "an image has several rows, each an object: one row an image, in one split"}
+        sources = [{**source, "group": group} for source in sample.data.sources]
+        sample = SourceSample(files, replace(sample.data, sources=sources, why=why))
     draft = make_draft(sample, answers)
     draft, lines = try_draft(draft, parse_spec(write_draft(draft, name, str), f"the spec for {path}"), sample)
     notes = [*map(str, draft.doubts), *lines, *sample.notes, *note(ODD, sorted(files.left_out()))]
@@ -161,12 +171,20 @@ def try_draft(draft: Draft, spec: Spec, sample: SourceSample) -> tuple[Draft, li
     images = max((len(item.headers) for item in draft.features.values()), default=0)
     shares = {"max_share": min(1.0, rejects.total() / max(rows, 1) + bad.total() / max(images, 1))}
     shares["max_duplicate_share"] = again / max(rows, 1)
-    found = _rejected(rejects + bad + Rejects({(DUPLICATE, ""): again}))
-    facts, losses = _facts([each for _, row in heads for each in row if isinstance(each, tuple)])
+    every = sorted((rejects + bad + Rejects({(DUPLICATE, ""): again})).items(), key=lambda item: (-item[1], item[0]))
+    reasons = [f"{some:,} {reason}{f' in column {column}' if column else ''}" for (reason, column), some in every]
+    total = sum(some for _, some in every)
+    found = f"{total:,} would be {'a reject' if total == 1 else 'rejects'} ({', '.join(reasons)})" if total else ""
+    good = [each for _, row in heads for each in row if not isinstance(each, str)]
+    profiles = Counter(chain.from_iterable(header.profiles for header in good))
+    lost = Counter(chain.from_iterable(header.losses for header in good))
+    facts = ", ".join(fact_lines({"profiles": profiles, "losses": lost}))
+    losses = [Doubt("images", what, f"To keep all, {instead}") for what, instead in loss_words(lost) if instead]
     doubts = [*draft.doubts, *losses]
     words, and_images = in_words(rows, is_all=is_all), f", and the images' headers in {count(images, 'row')}"
     none = "all are readable, which settles no doubt" if doubts else "none would be a reject"
-    lines = [f"{words[:1].upper()}{words[1:]}{and_images if images else ''}: {found or none}.", *facts]
+    lines = [f"{words[:1].upper()}{words[1:]}{and_images if images else ''}: {found or none}."]
+    lines += [f"By the headers of {count(len(good), 'image')}: {facts}."] * bool(facts)
     if not keys or 0 < len(heads) == bad.total():
         messages = [reject.message for _, block in blocks for reject in block.rejects] + [fault for fault, _ in faults]
         why = " ".join(["no row is good: a build would be empty.", *lines, *messages[:1]])
@@ -211,23 +229,6 @@ def _together(spec: Spec, blocks: Sequence[Block], of: str) -> dict[str, Choice]
     return {"together": (found if len(found) > 1 else found[0], f"lists of equal lengths in {of}")} if found else {}
 
 
-def _facts(good: Sequence[Any]) -> tuple[list[str], list[Doubt]]:
-    """Describes good image headers, and doubts losses."""
-    profiles, lost = (Counter(chain.from_iterable(header[part] for header in good)) for part in (2, 3))
-    facts = ", ".join(fact_lines({"profiles": profiles, "losses": lost}))
-    doubts = [Doubt("images", what, f"To keep all, {instead}") for what, instead in loss_words(lost) if instead]
-    return [f"By the headers of {count(len(good), 'image')}: {facts}."] * bool(facts), doubts
-
-
-def _rejected(rejects: Rejects) -> str:
-    if not rejects:
-        return ""
-    ordered = sorted(rejects.items(), key=lambda item: (-item[1], item[0]))
-    reasons = [f"{count:,} {reason}{f' in column {column}' if column else ''}" for (reason, column), count in ordered]
-    are = "would be a reject" if rejects.total() == 1 else "would be rejects"
-    return f"{rejects.total():,} {are} ({', '.join(reasons)})"
-
-
 def write_draft(draft: Draft, name: str, written_path: Callable[[str], str], notes: Sequence[str] = ()) -> str:
     """Writes a draft as YAML; `written_path` converts an absolute path or URL to the spec's."""
     lines = [*chain.from_iterable(map(comment, notes)), option_line("name", (name, "the shards are named after it"))]
@@ -236,7 +237,8 @@ def write_draft(draft: Draft, name: str, written_path: Callable[[str], str], not
         start = "  " if len(draft.data.sources) == 1 else "  - "
         for option, value in source.items():
             text = without_spans(written_path(value)) if option in PATHS else value
-            text = written_path(draft.data.days[value]) if option == "path" and value in draft.data.days else text
+            if option == "path" and (day := draft.data.days.get(value)):
+                text = written_path(day)
             lines.append(option_line(option, (text, draft.data.why.get(option, "")), start))
             start = " " * len(start)
     lines.append("")

@@ -1,4 +1,4 @@
-r"""The names of classes in files beside data, and the usual names of labels.
+r"""The names of classes in files beside data.
 
 >>> by_code({1, 2}, read_names("cat\ndog\n", is_json=False), is_sure=True)
 {1: 'cat', 2: 'dog'}
@@ -9,11 +9,6 @@ import re
 
 from recordmill.transforms.contract.bounds import NAMES
 
-LABELS = tuple(
-    "label labels class cls category target classes categories class_name label_name label_id class_id category_id "
-    "sentiment emotion rating".split()
-)
-"""Usual names of labels, the surest first."""
 NUMBERED = re.compile(r"(\d+)[\s,:=]++(.*\S)")  # a line with a code and its name
 CODED = re.compile(r"-?[0-9]{1,9}")
 MAP_ITEM = re.compile(r"\bitem\s*+\{([^{}]*+)\}")
