@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from recordmill.pipeline.dataset.examples import SEVERAL, parse_example
 from recordmill.pipeline.dataset.tfrecord import frame, masked_crc
 from recordmill.pipeline.sources import table
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import tfrecord as tfrecord_files
 from recordmill.pipeline.sources.images import parse as parse_reference
-from recordmill.pipeline.sources.source_reader import SourceError
 from tests import tables
 from tests.constants import constants
 from tests.messages import assert_names, raises

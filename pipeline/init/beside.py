@@ -18,8 +18,7 @@ from recordmill.pipeline.dataset.placement import SPLITS
 from recordmill.pipeline.init.doubts import MASKS, PART_FOLDER, Doubt
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.formats.beside import Beside, Pattern
-from recordmill.pipeline.sources.formats.image_fields import IMAGE
+from recordmill.pipeline.sources.formats.image_fields import IMAGE, Beside, Pattern
 from recordmill.pipeline.sources.paths import ARRAY, is_image, join, listed, may_be_image
 
 EXACT = (".png", ".tif", ".tiff", ".gif", ".bmp", ARRAY)  # formats of masks

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.files import Files
-from recordmill.pipeline.sources.source_reader import SourceError
 
 PIECE_BYTES = 8 << 20  # 8 MiB, parsed at once
 PIECE_LINES = 1 << 18  # a fault takes some hundred bytes

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.errors import listed as listed
-from recordmill.pipeline.sources.source_reader import SourceError
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.transforms.contract.image_header import SUFFIXES as SUFFIXES
 
 NOTED = 3

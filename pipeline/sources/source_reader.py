@@ -1,34 +1,33 @@
-"""The interface of a source's reader, which plans chunks and reads each as Arrow rows.
+"""The base of a source's reader, which plans chunks and reads each as Arrow rows.
 
-Sources never import Beam: the job passes `Files`, which open all that Beam's filesystems open.
+A format plans chunks and parses them to `TypedRows`. The base names columns as the spec does, counts positions, checks
+values, and makes the blocks: good rows and rejects. A row gets one fault: the first of the first bad asked column, the
+same however rows are read together. Sources never import Beam: the job passes `Files`, which open all that Beam's
+filesystems open.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
+import numpy as np
 import pyarrow as pa
 
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.batches import unpack
 from recordmill.pipeline.sources.columns import Column, Columns
-from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources.encoded import is_utf8
+from recordmill.pipeline.sources.faults import Fault, Faults, Ints, Reject, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.options import SourceOptions
+from recordmill.pipeline.sources.typing.arrays import without
+from recordmill.pipeline.sources.typing.checks import UTF8, check_column, row_digests, row_key
 
 SourceOf = TypeVar("SourceOf", bound=SourceOptions)
 Key = Sequence[str] | None  # the columns of a row's key; None: the default key
-
-
-class SourceError(UserError):
-    """Raised if a source cannot be read at all; the message is one clear line for the user."""
-
-
-class NoRowError(SourceError):
-    """No file of a source holds a row."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +91,20 @@ class Block:
 
 
 @dataclass(frozen=True)
+class TypedRows:
+    """Consecutive positions of a chunk, typed but unchecked; rows and faults count from the first of them."""
+
+    columns: Mapping[str, pa.Array]  # the asked columns, each of shape [rows], of its Arrow type, with nulls
+    covered: int  # the number of positions, including blank lines
+    faults: Faults  # of rows
+    positions: Ints | None = None  # of rows, rising; None: all positions are rows
+    keys: Iterable[bytes | str | None] | None = None
+    """Default keys, iterated if asked for, None if unknown; None: the digests of the asked columns (`row_digests`)."""
+    broken: Mapping[int, Fault] = field(default_factory=dict)  # of positions without a row
+    broken_keys: Mapping[int, str | None] = field(default_factory=dict)  # their keys, where known
+
+
+@dataclass(frozen=True)
 class SourceReader(ABC, Generic[SourceOf]):
     """Plans and reads one source: `plan` and `read` take the spec's column names, a format the source's own."""
 
@@ -152,8 +165,32 @@ class SourceReader(ABC, Generic[SourceOf]):
         """Plans as `plan`, by the source's column names."""
 
     @abstractmethod
+    def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
+        """Yields all positions of a chunk, by the source's column names; asks for default keys if `key` is None."""
+
     def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
         """Reads as `read`, by the source's column names."""
+        first, encoding = 0, getattr(self.source, "encoding", "utf-8")
+        for rows in self.parse(chunk, files, columns, key):
+            faults, keys = rows.faults, None
+            if key is None and rows.keys is None:
+                keys = row_digests(self.source.by_asked_names(rows.columns), faults)
+            elif key is None and rows.keys is not None:
+                keys = pa.array(rows.keys, pa.binary())
+            checked = {name: check_column(name, column, rows.columns[name], faults) for name, column in columns.items()}
+            positions = first + (np.arange(rows.covered) if rows.positions is None else rows.positions)
+            rejects = [
+                fault.reject(chunk.index, first + place, rows.broken_keys.get(place))
+                for place, fault in rows.broken.items()
+            ]
+            for row, fault in faults.items():
+                if fault.reason == UTF8.reason and not is_utf8(encoding):
+                    fault = replace(fault, message=fault.message.replace("not UTF-8", f"not {encoding}"))
+                rejects.append(fault.reject(chunk.index, int(positions[row]), row_key(keys, row, checked, key or ())))
+            table = pa.table({**checked, "@position": positions} | ({} if keys is None else {"@key": keys}))
+            rejects.sort(key=lambda reject: reject.position)
+            yield Block(without(table, faults), rejects, rows.covered)
+            first += rows.covered
 
     def _own(self, columns: Columns) -> Columns:
         """Maps columns to the source's names, optional if all uses are. Raises: SourceError: wanted as two types."""

@@ -12,11 +12,12 @@ from typing import ClassVar, Generic, TypeVar
 
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType, ImageBase, required
 from recordmill.pipeline.sources.encoded import CODECS
+from recordmill.pipeline.sources.faults import NoRowError, SourceError
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob, without_slash
 from recordmill.pipeline.sources.options import TableOptions
 from recordmill.pipeline.sources.paths import check_names, is_image, join, listed, may_be_image, note, planning
-from recordmill.pipeline.sources.source_reader import Chunk, NoRowError, Plan, SourceError, SourceReader
+from recordmill.pipeline.sources.source_reader import Chunk, Plan, SourceReader
 
 SHOWN_COLUMNS = 10
 UNREAD = "unused columns"

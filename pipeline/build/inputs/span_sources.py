@@ -21,7 +21,8 @@ from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.globs import Template, folder_prefix, is_literal, literal_prefix, without_slash
 from recordmill.pipeline.sources.options import is_template
 from recordmill.pipeline.sources.paths import is_image, note, planning
-from recordmill.pipeline.sources.source_reader import NoRowError, Plan, SourceError, SourceReader
+from recordmill.pipeline.sources.faults import NoRowError, SourceError
+from recordmill.pipeline.sources.source_reader import Plan, SourceReader
 from recordmill.pipeline.sources.table import EMPTY, TableReader
 from recordmill.pipeline.spec.model import Spec
 

@@ -28,11 +28,12 @@ from recordmill.pipeline.dataset.paths import ADOPT, read_inner
 from recordmill.pipeline.errors import listed
 from recordmill.pipeline.sources.batches import even_parts, pack, unpack
 from recordmill.pipeline.sources.columns import Columns
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats.tfrecord import Said, TFRecordReader
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.options import Adopted
-from recordmill.pipeline.sources.source_reader import Chunk, Plan, SourceError
+from recordmill.pipeline.sources.source_reader import Chunk, Plan
 from recordmill.pipeline.sources.table import FileRange, at_once
 from recordmill.pipeline.versions.stores.open_store import open_location
 

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from recordmill.pipeline.sources.batches import batches, cut, even_parts, pack
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.faults import Fault, Faults
+from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import annotated_rows as annotated
 from recordmill.pipeline.sources.formats.annotated_rows import Found, Lists, Names, PointShape
@@ -37,10 +37,9 @@ from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.images import with_sides
 from recordmill.pipeline.sources.options import AnnotatedImages, Csv
 from recordmill.pipeline.sources.paths import join, note, path_key
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
+from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TypedRows
 from recordmill.pipeline.sources.table import TableReader, images_below
 from recordmill.pipeline.sources.typing.arrays import interleaved
-from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.transforms.contract.bounds import FILE_BYTES, POINTS, VOC_DEPTH, VOC_ELEMENTS, ImageError
 from recordmill.transforms.contract.shapes import box_around
@@ -297,11 +296,11 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
         ]
         return Found(rows, [row.bytes for row in rows], FILE_LISTS[self.source.format], notes)
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+    def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
         """Reads rows, parsing their files; the default key is the image's path."""
-        work, base, first = chunk.work, (self.image_root(files), ""), 0
+        work, base = chunk.work, (self.image_root(files), "")
         for rows in batches(work.rows, lambda row: row.bytes, BLOCK_ROWS):
-            faults: Faults = {}
+            faults = Faults()
             lists, paths = self._lists(files, rows, work, faults), [row.image for row in rows]
             typed = dict[str, pa.Array]()
             for name, column in columns.items():
@@ -316,10 +315,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
                 if column.type is ColumnType.IMAGE and MEASURED & columns.keys() and not column.many:
                     stated = (each.get(annotated.SIDES) for each in lists)
                     typed[name] = pa.array(map(with_sides, typed[name].to_pylist(), stated), pa.binary())
-            keys = pa.array([row.image and path_key(row.image) for row in rows], pa.binary()) if key is None else None
-            raw = TypedRows(typed, np.arange(first, first + len(rows)), keys, len(rows), faults)
-            yield make_block(chunk, raw, columns, key)
-            first += len(rows)
+            yield TypedRows(typed, len(rows), faults, None, (row.image and path_key(row.image) for row in rows))
 
     def _lists(
         self, files: Files, rows: Sequence[annotated.AnnotatedRow], work: annotated.AnnotatedRows, faults: Faults

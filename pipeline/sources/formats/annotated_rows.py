@@ -16,11 +16,11 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, open_utf8
-from recordmill.pipeline.sources.faults import Fault
+from recordmill.pipeline.sources.faults import Fault, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.paths import is_image, note
-from recordmill.pipeline.sources.source_reader import SourceError, unpacked
+from recordmill.pipeline.sources.source_reader import unpacked
 from recordmill.pipeline.yaml_document import SpecError, load_yaml
 from recordmill.transforms.contract.bounds import NAMES, OBJECTS, POINTS
 

@@ -16,12 +16,11 @@ from math import isfinite
 from typing import Any, NamedTuple
 
 from recordmill.pipeline.sources.encoded import naming_damage, open_plain
-from recordmill.pipeline.sources.faults import Fault
+from recordmill.pipeline.sources.faults import Fault, SourceError
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.formats.annotated_rows import LEAVING, SIDES, AnnotatedRow, Found, ImageList
 from recordmill.pipeline.sources.formats.json_document import JsonDamageError, json_items
 from recordmill.pipeline.sources.paths import join, note
-from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.transforms.contract.bounds import OBJECTS, POINTS, ImageError
 from recordmill.transforms.contract.shapes import box_around, finite, polygons_of, read_runs
 

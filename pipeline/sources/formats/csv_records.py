@@ -13,15 +13,17 @@ allows, is too large, and ends with the next line break: this limits the cost of
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.sources import encoded
 from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, PIECE_BYTES, TAIL_BYTES, EncodedFile, Rows
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.options import DelimitedOptions
-from recordmill.pipeline.sources.source_reader import Chunk, SourceError
+from recordmill.pipeline.sources.source_reader import Chunk
 from recordmill.transforms.contract.bounds import CSV_SIGNS
 
 LINE_BREAKS = b"\r\n"
@@ -89,12 +91,15 @@ class CsvRecords:
     def filled(self) -> Rows:
         return np.flatnonzero(self.stops > self.starts)
 
-    def batches(self, chosen: Rows, size: int) -> Iterator[tuple[Rows, int]]:
-        """Yields at most `size` chosen records at a time, and the number of lines covered: all lines in total."""
+    def batches(self, chosen: Rows, size: int) -> Iterator[tuple[Rows, int, int]]:
+        """Yields at most `size` chosen records at a time, and the first and the number of the lines covered.
+
+        The batches cover all lines.
+        """
         starts = range(0, max(1, len(chosen)), size)
-        bounds = [0, *(self.lines[chosen[start]] for start in starts[1:]), self.line_count]
-        for start, covered in zip(starts, np.diff(bounds).tolist(), strict=True):
-            yield chosen[start : start + size], covered
+        bounds = [0, *(int(self.lines[chosen[start]]) for start in starts[1:]), self.line_count]
+        for start, (line, end) in zip(starts, pairwise(bounds), strict=True):
+            yield chosen[start : start + size], line, end - line
 
     def fault(self, record: int) -> str:
         """Returns an invalid record's fault: without a known one, it ends too early."""

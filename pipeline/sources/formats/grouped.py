@@ -23,14 +23,14 @@ import pyarrow.types as pt
 from recordmill.pipeline.dataset.placement import content_digest, join_key
 from recordmill.pipeline.sources.batches import even_parts, pack
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.faults import Fault, Faults, Ints
+from recordmill.pipeline.sources.faults import Fault, Faults, Ints, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import RowsOptions
 from recordmill.pipeline.sources.paths import planning
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, SourceReader, unpacked
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceReader, TypedRows, unpacked
 from recordmill.pipeline.sources.typing import arrays
-from recordmill.pipeline.sources.typing.blocks import TypedRows, key_part, make_block
+from recordmill.pipeline.sources.typing.checks import key_part
 from recordmill.transforms.contract.bounds import OBJECTS
 
 ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row, as in a folder of images
@@ -259,14 +259,12 @@ class GroupedReader(SourceReader[RowsOptions]):
             plan, chunks=chunks, rows=count, notes=[*plan.notes, made, *bare], is_exact=True, referred_bytes=0
         )
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+    def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
         """Reads a chunk's rows; the default key is the group's value."""
         stream, keys, _, faults = unpacked(chunk.work)
         table = pa.ipc.open_stream(stream).read_all()
         typed = {name: table[name].combine_chunks() for name in columns}
-        default = pa.array([each and each.encode() for each in keys], pa.binary()) if key is None else None
-        raw = TypedRows(typed, np.arange(len(keys)), default, len(keys), dict(faults))
-        yield make_block(chunk, raw, columns, key)
+        yield TypedRows(typed, len(keys), dict(faults), None, (each and each.encode() for each in keys))
 
     def locate(self, chunk: Chunk, position: int) -> Place:
         """Returns the first row of a group in the tables."""

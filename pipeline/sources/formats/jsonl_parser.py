@@ -27,8 +27,7 @@ import pyarrow.json
 
 from recordmill.pipeline.sources.columns import Column, ImageBase
 from recordmill.pipeline.sources.encoded import Lines, Rows
-from recordmill.pipeline.sources.faults import Fault, Faults, Mask
-from recordmill.pipeline.sources.source_reader import SourceError
+from recordmill.pipeline.sources.faults import Fault, Faults, Mask, SourceError
 from recordmill.pipeline.sources.typing.arrays import absent, arrow_type, flat_values, in_groups, lookup, python_field
 from recordmill.pipeline.sources.typing.python_values import Repeating, comes_twice, load_json, typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values

@@ -13,13 +13,12 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from recordmill.pipeline.sources.batches import batches
-from recordmill.pipeline.sources.faults import Fault
+from recordmill.pipeline.sources.faults import Fault, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import SIDES, AnnotatedRow, Found, ImageList, Lists, lists_of
 from recordmill.pipeline.sources.formats.text import read_texts
 from recordmill.pipeline.sources.options import AnnotatedImages
 from recordmill.pipeline.sources.paths import join, listed, note
-from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.typing.python_values import json_object
 from recordmill.transforms.contract.shapes import ShapeError, box_around, finite, polygons_of
 

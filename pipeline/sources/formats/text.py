@@ -23,16 +23,15 @@ from recordmill.pipeline.sources import encoded
 from recordmill.pipeline.sources.batches import batches, cut, even_parts, pack
 from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, PIECE_BYTES, Rows, can_start_anywhere, open_utf8
-from recordmill.pipeline.sources.faults import Fault, Faults
+from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files, is_machine_fault, why_absent
 from recordmill.pipeline.sources.formats.csv_records import Dialect, RecordRange, all_records, read_records
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.options import OF_TEXT, TextFiles
 from recordmill.pipeline.sources.paths import check_names, is_utf8, join, note, path_key
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, WholeFiles
+from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TypedRows, WholeFiles
 from recordmill.pipeline.sources.table import TableReader, at_once
 from recordmill.pipeline.sources.typing.arrays import strings
-from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
 
 LINES = Dialect(separator="\n", quote=None)
@@ -119,14 +118,26 @@ def _bounds(places: Sequence[Rows], chunk_bytes: int) -> list[int]:
 
 @dataclass(frozen=True)
 class RawTexts:
-    """Texts of a chunk; each list has one value a text."""
+    """Consecutive texts of a chunk; each list has one value a text."""
 
     texts: Mapping[str, list[bytes]]  # bytes, perhaps invalid UTF-8, by column
     names: list[str]
     lines: list[int] | None  # their lines in the file, from 1; None for whole files
-    positions: Rows
+    positions: Rows  # from the first covered one, as in `TypedRows`
     covered: int
-    faults: Faults = field(default_factory=dict)  # unreadable files and lines, by position
+    broken: Faults = field(default_factory=dict)  # unreadable files and lines, by position
+
+    def column(self, name: str) -> pa.Array:
+        """Makes a column, Arrow `string`, of nulls if unknown."""
+        if name in self.texts:
+            return pa.array(self.texts[name], pa.binary()).view(pa.string())
+        if name == LINE and self.lines is not None:
+            return pa.array(self.lines, pa.int64()).cast(pa.string())
+        if name == FILE_NAME:
+            return strings(self.names)
+        if name == LABEL:
+            return strings(posixpath.basename(posixpath.dirname(path)) or None for path in self.names)
+        return pa.nulls(len(self.names), pa.string())
 
     def keys(self) -> Iterator[bytes]:
         """Makes the default keys: the digest of a line's text, or of several with their lengths, or a file's path."""
@@ -204,7 +215,7 @@ class TextReader(TableReader[TextFiles]):
         folder = escape(without_slash(self.source.path))
         return [f"{folder}/**/*{ending}{codec}" for ending in self.endings for codec in ("", *encoded.CODECS)]
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+    def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
         """Reads a chunk; the default key is the digest of a line's text, or a file's path."""
         root, base = self.root(files), self.image_base(files, chunk)
         if isinstance(chunk.work, WholeFiles):
@@ -214,68 +225,54 @@ class TextReader(TableReader[TextFiles]):
         else:
             batches = texts_of_lines(chunk, join(root, chunk.file), files)
         for texts in batches:
-            faults: Faults = {}
+            faults = Faults()
             typed = {
-                name: typed_values(name, column, _column(name, texts), base, faults, as_cells=True)
+                name: typed_values(name, column, texts.column(name), base, faults, as_cells=True)
                 for name, column in columns.items()
             }
-            keys = pa.array(texts.keys(), pa.binary()) if key is None else None
-            unparsed = [fault.reject(chunk.index, position) for position, fault in texts.faults.items()]
-            raw = TypedRows(typed, texts.positions, keys, texts.covered, faults, unparsed)
-            yield make_block(chunk, raw, columns, key, self.source.encoding)
+            yield TypedRows(typed, texts.covered, faults, texts.positions, texts.keys(), texts.broken)
 
 
 def texts_of_lines(chunk: Chunk, path: str, files: Files) -> Iterator[RawTexts]:
     """Reads a chunk's non-blank lines; `path` is the file's full path."""
     for records, filled, first in chunk.work.read(files, path):
         if records.is_too_large:
-            yield RawTexts({TEXT: []}, [], [], np.empty(0, np.int64), records.line_count, {first: TOO_LARGE})
+            yield RawTexts({TEXT: []}, [], [], np.empty(0, np.int64), records.line_count, {0: TOO_LARGE})
             continue
         chosen = np.array([record for record in filled.tolist() if not records.text(record).isspace()], np.int64)
-        for batch, covered in records.batches(chosen, BATCH_LINES):
-            positions = records.lines[batch] + first
-            lines = (positions + chunk.work.first_line + 1).tolist()
-            texts = list(map(records.text, batch.tolist()))
-            yield RawTexts({TEXT: texts}, [chunk.file] * len(batch), lines, positions, covered)
+        for batch, line, covered in records.batches(chosen, BATCH_LINES):
+            numbers = (records.lines[batch] + first + chunk.work.first_line + 1).tolist()
+            texts = {TEXT: list(map(records.text, batch.tolist()))}
+            yield RawTexts(texts, [chunk.file] * len(batch), numbers, records.lines[batch] - line, covered)
 
 
 def joined_texts(chunk: Chunk, root: str, files: Files, names: Sequence[str]) -> Iterator[RawTexts]:
     """Reads a chunk's rows of joined lines, about 8 MiB at a time, without those blank in every file."""
-    rows, first = enumerate(chunk.work.read(files, root)), chunk.work.first_line + 1
-    for batch in batches(rows, lambda row: sum(len(cell or b"") for cell in row[1]), BATCH_LINES):
-        faults = {position: TOO_LARGE for position, cells in batch if None in cells}
-        good = [row for row in batch if row[0] not in faults and any(cell and not cell.isspace() for cell in row[1])]
-        columns = zip(*(cells for _, cells in good), strict=True) if good else [()] * len(names)
+    first = chunk.work.first_line + 1
+    for batch in batches(chunk.work.read(files, root), lambda row: sum(len(cell or b"") for cell in row), BATCH_LINES):
+        broken = {position: TOO_LARGE for position, cells in enumerate(batch) if None in cells}
+        good = {
+            position: cells
+            for position, cells in enumerate(batch)
+            if position not in broken and any(cell and not cell.isspace() for cell in cells)
+        }
+        columns = zip(*good.values(), strict=True) if good else [()] * len(names)
         texts = {name: list(column) for name, column in zip(names, columns, strict=True)}
-        positions = np.array([position for position, _ in good], np.int64)
-        lines = (positions + first).tolist()
-        yield RawTexts(texts, [chunk.file] * len(good), lines, positions, len(batch), faults)
+        lines = [first + position for position in good]
+        yield RawTexts(texts, [chunk.file] * len(good), lines, np.array(list(good), np.int64), len(batch), broken)
+        first += len(batch)
 
 
 def texts_of_files(chunk: Chunk, root: str, files: Files, encoding: str) -> Iterator[RawTexts]:
     """Reads a chunk's files, about 8 MiB at a time; an unreadable file is a reject."""
     names: list[str] = chunk.work.names
-    contents = enumerate(read_texts(files, root, names, encoding))
-    for batch in batches(contents, lambda item: len(item[1]) if isinstance(item[1], bytes) else 0, len(names)):
-        texts = {position: text for position, text in batch if isinstance(text, bytes)}
-        faults = {position: fault for position, fault in batch if isinstance(fault, Fault)}
-        positions = np.array(list(texts), np.int64)
-        yield RawTexts(
-            {TEXT: list(texts.values())}, [names[file] for file in texts], None, positions, len(batch), faults
-        )
-
-
-def _column(name: str, texts: RawTexts) -> pa.Array:
-    """Makes a column, Arrow `string`, of nulls if unknown."""
-    if name in texts.texts:
-        return pa.array(texts.texts[name], pa.binary()).view(pa.string())
-    if name == LINE and texts.lines is not None:
-        return pa.array(texts.lines, pa.int64()).cast(pa.string())
-    if name == FILE_NAME:
-        return strings(texts.names)
-    if name == LABEL:
-        return strings(posixpath.basename(posixpath.dirname(path)) or None for path in texts.names)
-    return pa.nulls(len(texts.names), pa.string())
+    contents, first = read_texts(files, root, names, encoding), 0
+    for batch in batches(contents, lambda text: len(text) if isinstance(text, bytes) else 0, len(names)):
+        texts = {position: text for position, text in enumerate(batch) if isinstance(text, bytes)}
+        broken = {position: fault for position, fault in enumerate(batch) if isinstance(fault, Fault)}
+        read, positions = [names[first + position] for position in texts], np.array(list(texts), np.int64)
+        yield RawTexts({TEXT: list(texts.values())}, read, None, positions, len(batch), broken)
+        first += len(batch)
 
 
 def read_texts(

@@ -24,14 +24,13 @@ from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, com
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Column, Columns
 from recordmill.pipeline.sources.encoded import DamagedDataError, Inflated
-from recordmill.pipeline.sources.faults import Fault, Faults, Reject, add_faults
+from recordmill.pipeline.sources.faults import Fault, Faults, SourceError, add_faults
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.images import to_piece
 from recordmill.pipeline.sources.options import TFRecord
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
+from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TypedRows
 from recordmill.pipeline.sources.table import ArchiveReader, FileRange, at_once, has_images
 from recordmill.pipeline.sources.typing.arrays import arrow_type, as_lists, in_groups
-from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
 
 MAX_RECORD_BYTES = 1 << 30  # 1 GiB; a protocol buffer has at most 2
@@ -156,17 +155,17 @@ class TFRecordReader(ArchiveReader[TFRecord]):
             raise SourceError(f"{path} holds no tf.train.Example in its first records{damage}")
         return list(names)
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+    def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
         """Reads the records that start in the chunk; the default key is the record's digest."""
         part: FileRange = chunk.work
-        first = 0
-        said = self.said(chunk)
+        first, said = 0, self.said(chunk)
+        file = chunk.file if part.size is not None and has_images(columns) else None
         with files.open(self.place(files, chunk)) as opened:
             if part.start:
                 opened.seek(part.start)
             records = frames(Inflated(opened) if part.size is None else opened, part.start, part.end)
             for batch in batches(records, lambda at: len(at[1]) if isinstance(at[1], bytes) else 0, BLOCK_RECORDS):
-                yield make_block(chunk, _raw_rows(chunk, first, batch, columns, key is None, said), columns, key)
+                yield _typed_rows(batch, first, file, columns, key is None, said)
                 first += len(batch)
 
     def place(self, files: Files, chunk: Chunk) -> str:
@@ -209,32 +208,32 @@ def _head(files: Files, path: str, compressed: bool, file_bytes: int = 0) -> tup
     return records, len(records)
 
 
-def _raw_rows(
-    chunk: Chunk, first: int, batch: list[FramedRecord], columns: Columns, with_key: bool, said: Said
+def _typed_rows(
+    batch: list[FramedRecord], first: int, file: str | None, columns: Columns, with_keys: bool, said: Said
 ) -> TypedRows:
+    """Types records, the first of the number `first` in their chunk; takes their file if images can stay in it."""
     gathered = {name: ExampleColumn(name, column) for name, column in columns.items()}
-    in_place = chunk.work.size is not None and has_images(columns)
-    positions, keys, unparsed, faults = list[int](), list[bytes](), list[Reject](), Faults()
-    for position, (offset, record) in enumerate(batch, first):
-        if not said.reads(position):
+    positions, keys, faults = list[int](), list[bytes](), Faults()
+    broken, broken_keys = Faults(), dict[int, str | None]()
+    for position, (offset, record) in enumerate(batch):
+        if not said.reads(first + position):
             continue
         if isinstance(record, Fault):
-            unparsed.append(record.reject(chunk.index, position))
+            broken[position] = record
             continue
         example = parse_example(record)
-        key = said.key_of(position, record, example) if with_key else b""
+        key = said.key_of(first + position, record, example) if with_keys else b""
         if example is None:
-            unparsed.append(NO_EXAMPLE.reject(chunk.index, position, key.decode() or None))
+            broken[position], broken_keys[position] = NO_EXAMPLE, key.decode() or None
             continue
-        piece = RecordInFile(record, chunk.file, offset + HEADER_BYTES) if in_place else None
-        besides = said.columns(position)
+        piece = None if file is None else RecordInFile(record, file, offset + HEADER_BYTES)
+        besides = said.columns(first + position)
         for column in gathered.values():
             column.add(len(positions), example, piece, besides)
         positions.append(position)
         keys.append(key)
     typed = {name: column.typed(len(positions), faults) for name, column in gathered.items()}
-    made = pa.array(keys, pa.binary()) if with_key else None
-    return TypedRows(typed, np.array(positions, np.int64), made, len(batch), faults, unparsed)
+    return TypedRows(typed, len(batch), faults, np.array(positions, np.int64), keys, broken, broken_keys)
 
 
 class RecordInFile(NamedTuple):

@@ -20,14 +20,13 @@ import numpy as np
 
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Columns, required
-from recordmill.pipeline.sources.faults import Fault, Faults
+from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.options import UserRows
 from recordmill.pipeline.sources.paths import check_names, join, planning
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, SourceReader
+from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, SourceReader, TypedRows
 from recordmill.pipeline.sources.typing.arrays import python_field, python_names
-from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block, row_digests
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.user_code import blame, in_its_folder, load
 
@@ -59,21 +58,18 @@ class UserRowsReader(SourceReader[UserRows]):
         count = len(first) if known else self.source.count or len(first)
         return Plan(chunks, count, weight * count // len(first), inputs, self._notes(known))
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
-        """Reads a part's rows; the default key is the digest of the asked columns (`row_digests`)."""
-        base, first = (self.image_root(files), ""), 0
+    def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
+        """Reads a part's rows."""
+        base = (self.image_root(files), "")
         for batch in batches((_values(row, columns) for row in self._each(chunk)), _bytes, BLOCK_ROWS):
-            rows = {position: row for position, row in enumerate(batch, first) if isinstance(row, list)}
-            unparsed = [bad.reject(chunk.index, row) for row, bad in enumerate(batch, first) if isinstance(bad, Fault)]
-            faults: Faults = {}
+            rows = {position: row for position, row in enumerate(batch) if isinstance(row, list)}
+            broken = {position: fault for position, fault in enumerate(batch) if isinstance(fault, Fault)}
+            faults = Faults()
             typed = {
                 name: typed_objects(name, column, [row[number] for row in rows.values()], base, faults)
                 for number, (name, column) in enumerate(columns.items())
             }
-            keys = row_digests(self.source.by_asked_names(typed), faults) if key is None else None
-            raw = TypedRows(typed, np.array(list(rows), np.int64), keys, len(batch), faults, unparsed)
-            yield make_block(chunk, raw, columns, key)
-            first += len(batch)
+            yield TypedRows(typed, len(batch), faults, np.array(list(rows), np.int64), None, broken)
 
     def _list_parts(self) -> list[Any]:
         name = self.source.parts

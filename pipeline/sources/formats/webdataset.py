@@ -8,7 +8,7 @@ cut at samples; compressed files, and those at URLs, are one chunk each. Images 
 references, without a copy.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -19,16 +19,15 @@ import pyarrow as pa
 
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType, ImageBase
-from recordmill.pipeline.sources.faults import Fault, Faults, Reject
+from recordmill.pipeline.sources.faults import Fault, Faults, NoRowError, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.tar_samples import DamagedTarError, Member, Tar, TarSample, samples
 from recordmill.pipeline.sources.images import inline, to_piece
 from recordmill.pipeline.sources.options import WebDataset
 from recordmill.pipeline.sources.paths import is_utf8, join, note, path_key
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, NoRowError, Plan, SourceError
+from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TypedRows
 from recordmill.pipeline.sources.table import ArchiveReader, FileRange, at_once
 from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, lists_of_one, python_field, python_names
-from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.python_values import json_object, typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
 
@@ -80,17 +79,28 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
         ]
         return Plan(chunks, rows, names=names, notes=notes, referred_bytes=referred)
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+    def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
         """Reads the samples that start in the chunk; the default key is the sample's."""
-        in_place = chunk.work.size is not None
-        base = self.image_base(files, chunk)
-        file = chunk.file if in_place else None
+        base, file = self.image_base(files, chunk), chunk.file if chunk.work.size is not None else None
         made = {name: SampleColumn(name, column, file, base) for name, column in columns.items()}
-        path, first = join(self.root(files), chunk.file), 0
-        read = _read(files, path, chunk.work, wanted(columns, images=not in_place))
+        path = join(self.root(files), chunk.file)
+        read = _read(files, path, chunk.work, wanted(columns, images=file is None))
         for batch in batches(read, _bytes, BLOCK_SAMPLES):
-            yield make_block(chunk, _raw_rows(chunk, first, batch, made, key is None), columns, key)
-            first += len(batch)
+            good, broken, broken_keys, faults = dict[int, TarSample](), Faults(), dict[int, str | None](), Faults()
+            for position, sample in enumerate(batch):
+                if isinstance(sample, str):
+                    broken[position] = Fault("damaged_record", sample)
+                elif not is_utf8(sample.key):
+                    broken[position] = Fault("invalid_utf8", "the sample's name is not UTF-8")
+                elif sample.twice:
+                    broken[position] = Fault("malformed_row", f"the sample has two members .{sample.twice}")
+                    broken_keys[position] = sample.key if key is None else None
+                else:
+                    good[position] = sample
+            typed = {name: column.typed(list(good.values()), faults) for name, column in made.items()}
+            keys = (path_key(sample.key) for sample in good.values())
+            positions = np.array(list(good), np.int64)
+            yield TypedRows(typed, len(batch), faults, positions, keys, broken, broken_keys)
 
 
 def _size(file: FileInfo) -> int | None:
@@ -252,23 +262,3 @@ class SampleColumn:
         if member.size and self._file is not None:
             return to_piece(self._file, member.offset, member.size)
         return inline(member.data or b"") if member.size else None
-
-
-def _raw_rows(
-    chunk: Chunk, first: int, batch: list[TarSample | str], columns: Mapping[str, SampleColumn], with_key: bool
-) -> TypedRows:
-    """Converts samples to rows; `first` is the first one's position in the chunk."""
-    good, unparsed, faults = dict[int, TarSample](), list[Reject](), Faults()
-    for position, sample in enumerate(batch, first):
-        if isinstance(sample, str):
-            unparsed.append(Fault("damaged_record", sample).reject(chunk.index, position))
-        elif not is_utf8(sample.key):
-            unparsed.append(Fault("invalid_utf8", "the sample's name is not UTF-8").reject(chunk.index, position))
-        elif sample.twice:
-            fault = Fault("malformed_row", f"the sample has two members .{sample.twice}")
-            unparsed.append(fault.reject(chunk.index, position, sample.key if with_key else None))
-        else:
-            good[position] = sample
-    typed = {name: column.typed(list(good.values()), faults) for name, column in columns.items()}
-    keys = pa.array([path_key(sample.key) for sample in good.values()], pa.binary()) if with_key else None
-    return TypedRows(typed, np.array(list(good), np.int64), keys, len(batch), faults, unparsed)

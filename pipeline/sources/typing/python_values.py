@@ -27,7 +27,7 @@ import pyarrow as pa
 from recordmill.pipeline.sources.columns import INT64, Column, ColumnType, ImageBase
 from recordmill.pipeline.sources.faults import Fault, Faults, add_inner
 from recordmill.pipeline.sources.typing import arrays
-from recordmill.pipeline.sources.typing.blocks import IN_LIST
+from recordmill.pipeline.sources.typing.checks import IN_LIST
 from recordmill.pipeline.sources.typing.values import OBJECT, typed_values, typed_whole, wrong_type
 
 BIG, BEYOND = pa.decimal256(76, 0), 10**76  # the type of integers beyond 64 bits, and the least integer beyond it

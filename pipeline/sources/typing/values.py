@@ -40,7 +40,7 @@ from recordmill.pipeline.sources.columns import INT64, Column, ColumnType, Image
 from recordmill.pipeline.sources.faults import Fault, Faults, Ints, Mask, add_faults, add_inner
 from recordmill.pipeline.sources.images import empty_images, inlined, of_arrays, references
 from recordmill.pipeline.sources.typing import arrays
-from recordmill.pipeline.sources.typing.blocks import ABSENT, IN_LIST
+from recordmill.pipeline.sources.typing.checks import ABSENT, IN_LIST
 
 DECIMAL_COMMA = r"^\s*[+-]?\d+,\d+\s*$"
 NO_NUMBER = ("", "?", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL", "None")
@@ -56,7 +56,7 @@ def typed_values(
 ) -> pa.Array:
     """Converts `values`, of any Arrow type, to the column's type: shape [rows], null if null or of the wrong type.
 
-    Adds faults; `typing.blocks` checks values beyond their type. With `as_cells`, strings may be numbers.
+    Adds faults; `typing.checks` checks values beyond their type. With `as_cells`, strings may be numbers.
     """
     values, as_cells = arrays.plain(values), as_cells or column.parse
     if column.array is not None:
