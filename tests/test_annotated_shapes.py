@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import Fault, SourceError
 from recordmill.pipeline.sources.formats import reader_of
-from recordmill.pipeline.sources.formats.annotated_images import voc_lists, yolo_lists
-from recordmill.pipeline.sources.formats.annotated_rows import ImageList
+from recordmill.pipeline.sources.formats.annotated_rows import ImageList, voc_lists, yolo_lists
 from recordmill.pipeline.sources.formats.coco import CocoImage
 from recordmill.pipeline.sources.options import AnnotatedImages
 from tests import published_formats as published

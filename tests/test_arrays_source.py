@@ -80,7 +80,7 @@ def test_a_row_is_an_entry_of_each_array(
     tmp_path: Path, write: Write, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("recordmill.pipeline.sources.formats.arrays.BLOCK_BYTES", 200)
-    monkeypatch.setattr("recordmill.pipeline.sources.table.IMAGES_CHUNK_BYTES", 0)
+    monkeypatch.setattr("recordmill.pipeline.sources.source_reader.IMAGES_CHUNK_BYTES", 0)
     path, ending = write(tmp_path, {"x": GREY, "y": LABELS})
     reader = source(path, image=f"x{ending}", label=f"y{ending}")
     plan = reader.plan(FILES, {"image": IMAGE, "label": CATEGORY}, chunk_bytes)

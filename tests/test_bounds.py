@@ -20,8 +20,8 @@ from recordmill.pipeline.build.images.perceptual_hash import perceptual_hash
 from recordmill.pipeline.build.images.read import Loaded, together
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Fault, SourceError
-from recordmill.pipeline.sources.formats.annotated_images import read_open_images, voc_lists, yolo_lists
-from recordmill.pipeline.sources.formats.annotated_rows import ImageList, _names
+from recordmill.pipeline.sources.formats.annotated_images import read_open_images
+from recordmill.pipeline.sources.formats.annotated_rows import ImageList, _names, voc_lists, yolo_lists
 from recordmill.pipeline.sources.formats.coco import NO_NUMBERS, NO_VALUES, CocoImage, _hashed, read_coco
 from recordmill.pipeline.sources.formats.grouped import Groups
 from recordmill.pipeline.sources.source_reader import Block

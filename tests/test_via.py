@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import reader_of
-from recordmill.pipeline.sources.formats.regions import _ellipse
+from recordmill.pipeline.sources.formats.annotated_rows import _ellipse
 from recordmill.pipeline.sources.options import AnnotatedImages
 from tests import published_formats as published
 from tests.messages import assert_names, raises

@@ -30,8 +30,7 @@ from recordmill.pipeline.sources.formats.webdataset import KEY
 from recordmill.pipeline.sources.globs import glob_pattern
 from recordmill.pipeline.sources.options import AnnotatedImages, AnySource, DelimitedOptions, SourceOptions
 from recordmill.pipeline.sources.paths import SUFFIXES
-from recordmill.pipeline.sources.source_reader import Block, Plan
-from recordmill.pipeline.sources.table import UNREAD
+from recordmill.pipeline.sources.source_reader import UNREAD, Block, Plan
 
 LINES = (*CELLS, *SENTENCES, "json", "jsonl", "text")  # formats with first rows that are cut off large files
 SOURCE: TypeAdapter[SourceOptions] = TypeAdapter(AnySource)

@@ -33,8 +33,7 @@ from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats.tfrecord import Said, TFRecordReader
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.options import Adopted
-from recordmill.pipeline.sources.source_reader import Chunk, Plan
-from recordmill.pipeline.sources.table import FileRange, at_once
+from recordmill.pipeline.sources.source_reader import Chunk, FileRange, Plan, at_once
 from recordmill.pipeline.versions.stores.open_store import open_location
 
 SPLIT = "split"

@@ -27,8 +27,7 @@ from recordmill.pipeline.sources.faults import Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.options import Arrays
 from recordmill.pipeline.sources.paths import ARRAY, check_names, join
-from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TypedRows
-from recordmill.pipeline.sources.table import ArchiveReader
+from recordmill.pipeline.sources.source_reader import ArchiveReader, Chunk, Key, Plan, TypedRows
 from recordmill.pipeline.sources.typing.arrays import arrow_type
 from recordmill.pipeline.sources.typing.values import typed_values
 from recordmill.transforms.contract.kinds.array import HEAD_BYTES, MAGIC, MOST_SIDES, ArrayError, Npy, head, header_of

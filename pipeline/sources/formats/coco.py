@@ -10,6 +10,7 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import repeat
 from math import isfinite
@@ -69,7 +70,11 @@ class CocoImage:
         caption, known, crowd = annotation.get("caption"), _id(annotation.get("id")), annotation.get("iscrowd", 0)
         if self._is_full(1):
             return
-        box: Any = annotation.get("bbox") or _box_around(annotation.get("segmentation"))
+        box: Any = annotation.get("bbox")
+        if not box:
+            with suppress(ValueError):  # no polygons
+                left, top, right, bottom = box_around(polygons_of(annotation.get("segmentation")))
+                box = [left, top, right - left, bottom - top]
         is_box = isinstance(box, list) and list(map(_is_number, box)) == [True] * 4 and crowd in (0, 1)
         if isinstance(caption, str):
             self._add_caption(known, caption)
@@ -163,7 +168,8 @@ class CocoImage:
         lists = {"id": self.id, SIDES: sides, **boxes, "captions": [caption for _, caption in self.captions]}
         return AnnotatedRow(self.path, self.fault or lists | parts, self.file, self.number)
 
-    def _check_parts(self, points: int) -> None:
+    def _columns(self, points: int) -> dict[str, Any]:
+        """Returns the columns of `PARTS`; an annotation without key points has zeros."""
         for known, part in zip(self.ids, self.parts, strict=False):
             if part.size and self.sides and part.size != self.sides[::-1]:
                 stated = "`size` is {} x {}, and the image's height and width are {} x {}"
@@ -175,10 +181,6 @@ class CocoImage:
         numbers = sum(part.shape.count(",") + 1 + 3 * points for part in self.parts)
         if numbers > POINTS.most:
             self._refuse(POINTS.beyond(numbers), POINTS.reason)
-
-    def _columns(self, points: int) -> dict[str, Any]:
-        """Returns the columns of `PARTS`; an annotation without key points has zeros."""
-        self._check_parts(points)
         if self.fault:
             return {}
         named = zip(self.categories, self.crowd, self.parts, strict=False)
@@ -306,14 +308,6 @@ def _listed(
         wrong = f"the `id` {_shown(known)} also names the image {first.number}: its annotations are ambiguous"
         image.fault = Fault("malformed_row", wrong)
     return image
-
-
-def _box_around(polygons: Any) -> list[float] | None:
-    try:
-        left, top, right, bottom = box_around(polygons_of(polygons))
-    except ValueError:
-        return None
-    return [left, top, right - left, bottom - top]
 
 
 def _shape(value: Any) -> tuple[str, tuple[int, int] | None]:

@@ -27,8 +27,7 @@ from recordmill.pipeline.sources.formats.csv_records import RecordRange, chunks_
 from recordmill.pipeline.sources.formats.text import LINES
 from recordmill.pipeline.sources.options import OF_TEXT, Conll
 from recordmill.pipeline.sources.paths import join
-from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TypedRows
-from recordmill.pipeline.sources.table import TableReader
+from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows
 from recordmill.pipeline.sources.typing.arrays import as_lists, strings
 from recordmill.pipeline.sources.typing.values import typed_values
 

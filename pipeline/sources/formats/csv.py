@@ -29,8 +29,7 @@ from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.csv_records import CsvRecords, Dialect, RecordRange, read_records
 from recordmill.pipeline.sources.options import DelimitedOptions
 from recordmill.pipeline.sources.paths import check_names, is_image, is_utf8, join
-from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TypedRows
-from recordmill.pipeline.sources.table import TableReader
+from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows
 from recordmill.pipeline.sources.typing.arrays import strings
 from recordmill.pipeline.sources.typing.values import typed_values
 from recordmill.transforms.contract.bounds import CSV_COLUMNS

@@ -47,8 +47,16 @@ from recordmill.pipeline.sources.formats.text import read_texts
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.options import Csv, ImageFolder, JsonLines, Parquet, Tsv
 from recordmill.pipeline.sources.paths import check_names, image_test, is_image, join, note, path_key, planning
-from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, SourceReader, TypedRows, WholeFiles
-from recordmill.pipeline.sources.table import TableReader, unused
+from recordmill.pipeline.sources.source_reader import (
+    Chunk,
+    Key,
+    Plan,
+    SourceReader,
+    TableReader,
+    TypedRows,
+    WholeFiles,
+    unused,
+)
 from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, python_field, python_names
 from recordmill.pipeline.sources.typing.python_values import json_object, typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values

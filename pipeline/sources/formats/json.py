@@ -45,8 +45,7 @@ from recordmill.pipeline.sources.formats.json_document import READ_BYTES, JsonDa
 from recordmill.pipeline.sources.formats.jsonl_parser import Field, Fields, Parser, Steps, peek
 from recordmill.pipeline.sources.options import EncodedOptions, Json, JsonLines, json_steps
 from recordmill.pipeline.sources.paths import join, note
-from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TypedRows
-from recordmill.pipeline.sources.table import TableReader
+from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows
 from recordmill.pipeline.sources.typing.arrays import cuts, python_names
 from recordmill.pipeline.sources.typing.python_values import Repeating, comes_twice
 from recordmill.transforms.contract.bounds import JSON_KEPT, JSON_ROWS

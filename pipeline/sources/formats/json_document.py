@@ -149,9 +149,10 @@ class Window:
             raise JsonDamageError(JSON_ITEM.beyond(signs))
 
     def _skip(self) -> None:
-        self._at = SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
-        while self._at == len(self._text) and self._more():
+        is_blank = True
+        while is_blank:
             self._at = SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
+            is_blank = self._at == len(self._text) and self._more()
 
     def _more(self) -> bool:
         """Reads about as much as the window holds; False at the end, and after an item that is too long.
@@ -274,8 +275,12 @@ def rows_of(text: str, steps: Sequence[str], kept: Kept, outer: Mapping[str, str
 
     Raises: JsonDamageError: a list or an object is another value; json.JSONDecodeError.
     """
+    if not steps and outer and text.startswith("{"):
+        first = ", ".join(f"{json.dumps(name)}: {value}" for name, value in outer.items())
+        yield f"{{{first}{'' if text[1:].lstrip().startswith('}') else ', '}{text[1:]}"
+        return
     if not steps:
-        yield _with_members(text, outer)
+        yield text
         return
     window, (key, *rest), found = Window(None, text=text), steps, dict[str, str]()
     if key == "[]":
@@ -296,14 +301,6 @@ def rows_of(text: str, steps: Sequence[str], kept: Kept, outer: Mapping[str, str
     here = {name: found[own] for own, name in kept[0].items() if own in found}
     if key in found:
         yield from rows_of(found[key], rest, kept[1:], {**outer, **here})
-
-
-def _with_members(text: str, members: Mapping[str, str]) -> str:
-    """Adds members to an object's text; other values stay."""
-    if not members or not text.startswith("{"):
-        return text
-    first = ", ".join(f"{json.dumps(name)}: {value}" for name, value in members.items())
-    return f"{{{first}{'' if text[1:].lstrip().startswith('}') else ', '}{text[1:]}"
 
 
 def _utf8(key: Any) -> str:

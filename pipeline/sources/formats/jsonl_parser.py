@@ -27,7 +27,7 @@ import pyarrow.json
 
 from recordmill.pipeline.sources.columns import Column, ImageBase
 from recordmill.pipeline.sources.encoded import Lines, Rows
-from recordmill.pipeline.sources.faults import Fault, Faults, Mask, SourceError
+from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.typing.arrays import absent, arrow_type, flat_values, in_groups, lookup, python_field
 from recordmill.pipeline.sources.typing.python_values import Repeating, comes_twice, load_json, typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
@@ -37,6 +37,7 @@ MAX_DEPTH = 200  # less than the limit of each reader, on each Python
 STRING = rb'"(?:[^"\\]|\\.)*+"?'  # an unterminated one extends to the end, to be scanned only once
 BRACKETS = re.compile(STRING + rb"|[\[{]+|[\]}]+", re.DOTALL)
 ODD_NUMBERS = re.compile(STRING + rb"|-?Inf(?!inity)|-NaN", re.DOTALL)
+PLAIN_NUMBERS = {b"-NaN": b"NaN", b"Inf": b"Infinity", b"-Inf": b"-Infinity"}
 SURROGATE = re.compile("[\ud800-\udfff]")
 FEW_LINES = 256  # Python reads them in the time of a dozen calls of Arrow's parser, as halving would need
 NOT_ONE_OBJECT = "the row is not one JSON object: "
@@ -135,12 +136,17 @@ class Parser:
         deep = [row for row in nested if depth(lines[row]) > MAX_DEPTH]
         faults |= dict.fromkeys(deep, Fault("malformed_row", TOO_DEEP))
         objects_only = _without(lines.objects, [*deep, *signs])
-        misfits = self._with_dotted_keys(lines, objects_only)
+        misfits = list[int]()
+        if any(dots in lines.data for dots in self._dots):  # a key with the dots themselves takes precedence
+            each = zip(objects_only.tolist(), lines.each(objects_only), strict=True)
+            misfits = [row for row, line in each if any(dots in line for dots in self._dots)]
         quick = _without(objects_only, misfits)
         tables = self._parse(lines, quick, misfits)
         quick = _without(quick, misfits)
         table = pa.concat_tables([self._schema.empty_table(), *tables]).combine_chunks()
-        unclear = self._without_dotted_keys(table)
+        unclear = np.zeros(table.num_rows, bool)
+        for name in self._dotted:  # without a value under the dotted key, the field may be nested there
+            unclear |= absent(table[name].combine_chunks())
         if unclear.any():
             misfits += quick[unclear].tolist()
             quick, table = quick[~unclear], table.filter(pa.array(~unclear))
@@ -148,20 +154,6 @@ class Parser:
         rows = np.sort(np.concatenate([quick, np.array(list(objects), np.int64)]))
         numbered = dict(zip(np.searchsorted(rows, list(objects)).tolist(), objects.values(), strict=True))
         return Parsed(rows, self._fields, table, np.searchsorted(rows, quick), numbered, faults)
-
-    def _with_dotted_keys(self, lines: Lines, rows: Rows) -> list[int]:
-        """Finds lines with keys that may hold a nested field's dots: such a key takes precedence."""
-        if not any(dots in lines.data for dots in self._dots):
-            return []
-        return [row for row, line in zip(rows.tolist(), lines.each(rows), strict=True)
-                if any(dots in line for dots in self._dots)]  # fmt: skip
-
-    def _without_dotted_keys(self, table: pa.Table) -> Mask:
-        """Marks rows without a value under a dotted key: the field may be nested there."""
-        unclear = np.zeros(table.num_rows, bool)
-        for name in self._dotted:
-            unclear |= absent(table[name].combine_chunks())
-        return unclear
 
     def _parse(self, lines: Lines, rows: Rows, misfits: list[int]) -> list[pa.Table]:
         """Returns the tables of lines that fit the schema, in order; adds the others to `misfits`."""
@@ -239,17 +231,10 @@ def _load_line(line: bytes) -> Any:
     try:
         return load_json(line, Repeating.of, signed_zero=True)
     except json.JSONDecodeError:
-        plain = ODD_NUMBERS.sub(_plain_number, line)
+        plain = ODD_NUMBERS.sub(lambda odd: PLAIN_NUMBERS.get(odd[0], odd[0]), line)
         if plain == line:
             raise
         return load_json(plain, Repeating.of, signed_zero=True)
-
-
-def _plain_number(token: re.Match[bytes]) -> bytes:
-    text = token[0]
-    if text.startswith(b'"'):
-        return text
-    return b"NaN" if text == b"-NaN" else text + b"inity"
 
 
 def _without(rows: Rows, others: list[int]) -> Rows:

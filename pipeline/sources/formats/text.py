@@ -29,8 +29,7 @@ from recordmill.pipeline.sources.formats.csv_records import Dialect, RecordRange
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.options import OF_TEXT, TextFiles
 from recordmill.pipeline.sources.paths import check_names, is_utf8, join, note, path_key
-from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TypedRows, WholeFiles
-from recordmill.pipeline.sources.table import TableReader, at_once
+from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows, WholeFiles, at_once
 from recordmill.pipeline.sources.typing.arrays import strings
 from recordmill.pipeline.sources.typing.values import typed_values
 
@@ -77,7 +76,7 @@ def cut_joined(
 
     Compressed files, and encodings without visible lines, stay whole. Raises: SourceError: unequal numbers of lines.
     """
-    looked = at_once(lambda file: _places(files, join(root, file.path), encoding), inputs)
+    looked = at_once(lambda file: places_of_lines(files, join(root, file.path), encoding), inputs)
     counts = [lines for _, lines in looked]
     if len(set(counts)) > 1:
         listed = ", ".join(f"{file.path} has {lines:,}" for file, lines in zip(inputs, counts, strict=True))
@@ -95,12 +94,7 @@ def cut_joined(
     return chunks, counts[0]
 
 
-def count_lines(files: Files, path: str, encoding: str) -> int:
-    """Counts the lines of a file, with blank ones."""
-    return _places(files, path, encoding)[1]
-
-
-def _places(files: Files, path: str, encoding: str) -> tuple[Rows, int]:
+def places_of_lines(files: Files, path: str, encoding: str) -> tuple[Rows, int]:
     """Returns the byte of every `STRIDE`-th line of a file, and the number of its lines."""
     places, lines = [np.empty(0, np.int64)], 0
     for records, first, _ in all_records(files, path, encoding, LINES):

@@ -28,8 +28,16 @@ from recordmill.pipeline.sources.faults import Fault, Faults, SourceError, add_f
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.images import to_piece
 from recordmill.pipeline.sources.options import TFRecord
-from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TypedRows
-from recordmill.pipeline.sources.table import ArchiveReader, FileRange, at_once, has_images
+from recordmill.pipeline.sources.source_reader import (
+    ArchiveReader,
+    Chunk,
+    FileRange,
+    Key,
+    Plan,
+    TypedRows,
+    at_once,
+    has_images,
+)
 from recordmill.pipeline.sources.typing.arrays import arrow_type, as_lists, in_groups
 from recordmill.pipeline.sources.typing.values import typed_values
 

@@ -25,8 +25,7 @@ from recordmill.pipeline.sources.formats.tar_samples import DamagedTarError, Mem
 from recordmill.pipeline.sources.images import inline, to_piece
 from recordmill.pipeline.sources.options import WebDataset
 from recordmill.pipeline.sources.paths import is_utf8, join, note, path_key
-from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TypedRows
-from recordmill.pipeline.sources.table import ArchiveReader, FileRange, at_once
+from recordmill.pipeline.sources.source_reader import ArchiveReader, Chunk, FileRange, Key, Plan, TypedRows, at_once
 from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, lists_of_one, python_field, python_names
 from recordmill.pipeline.sources.typing.python_values import json_object, typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values

@@ -8,7 +8,7 @@ field's values.
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -170,35 +170,24 @@ def _field(values: pa.Array, name: str) -> pa.Array | None:
     return None
 
 
-def python_field(row: Mapping[str, Any], name: str) -> Any:
-    """Returns a column's value in a Python row; None if missing."""
-    for outer, rest in cuts(name):
+def python_field(row: Any, name: str) -> Any:
+    """Returns a column's value in a Python row, a list of those in a list of rows; None if missing."""
+    if isinstance(row, list | tuple):
+        return [python_field(each, name) for each in row]
+    for outer, rest in cuts(name) if isinstance(row, Mapping) else ():
         if outer in row:
-            return row[outer] if rest is None else _inside(row[outer], rest)
+            return row[outer] if rest is None else python_field(row[outer], rest)
     return None
 
 
-def _inside(value: Any, name: str) -> Any:
-    if isinstance(value, Mapping):
-        return python_field(value, name)
-    return [_inside(item, name) for item in value] if isinstance(value, list | tuple) else None
-
-
-def python_names(row: Mapping[Any, Any]) -> list[str]:
-    """Lists a row's columns, each followed by its nested ones."""
+def python_names(row: Any) -> list[str]:
+    """Lists a row's columns, each followed by its nested ones; those of all rows in a list."""
     names = dict[str, None]()
-    for key, value in row.items():
-        names[str(key)] = None
-        names |= dict.fromkeys(f"{key}.{name}" for inner in _rows_in(value, []) for name in python_names(inner))
+    for each in row if isinstance(row, list | tuple) else ():
+        names |= dict.fromkeys(python_names(each))
+    for key, value in row.items() if isinstance(row, Mapping) else ():
+        names |= dict.fromkeys([str(key), *(f"{key}.{name}" for name in python_names(value))])
     return list(names)
-
-
-def _rows_in(value: Any, found: list[Mapping[Any, Any]]) -> list[Mapping[Any, Any]]:
-    if isinstance(value, Mapping):
-        found.append(value)
-    for item in value if isinstance(value, list | tuple) else ():
-        _rows_in(item, found)
-    return found
 
 
 def cuts(name: str) -> list[tuple[str, str | None]]:
@@ -217,7 +206,8 @@ def json_of_objects(name: str, values: Sequence[object], faults: Faults) -> pa.A
         try:
             made.append(_json(value))
         except (AttributeError, TypeError, ValueError, RecursionError):
-            faults.setdefault(row, Fault("wrong_type", f"wanted {OBJECTS}, found {_found(value)}", name))
+            found = "another list" if isinstance(value, list | tuple) else _type_name(type(value))
+            faults.setdefault(row, Fault("wrong_type", f"wanted {OBJECTS}, found {found}", name))
             made.append(None)
     return strings(made)
 
@@ -268,10 +258,6 @@ def _stated(value: Any, kind: pa.DataType) -> Any:
     if pt.is_map(kind):
         return {name: _stated(each, kind.item_type) for name, each in value.items()}
     return [_stated(each, kind.value_type) for each in value]
-
-
-def _found(value: object) -> str:
-    return "another list" if isinstance(value, list | tuple) else _type_name(type(value))
 
 
 def arrays_of_objects(name: str, layout: ArrayLayout, values: Sequence[object], faults: Faults) -> pa.Array:
@@ -361,7 +347,10 @@ def typed_arrays(name: str, layout: ArrayLayout, values: pa.Array, faults: Fault
     holds_bad[row_of[bad]] = True
     add_faults(faults, holds_bad, Fault("wrong_type", layout.out_of_range, name))
     good = ~(absent(values) | holds_null | is_misshapen | holds_bad)
-    return _cut(numbers, np.searchsorted(row_of, np.arange(len(values) + 1)), good)
+    data = memoryview(numbers.tobytes())
+    places = (np.searchsorted(row_of, np.arange(len(values) + 1)) * numbers.dtype.itemsize).tolist()
+    rows = zip(pairwise(places), good.tolist(), strict=True)
+    return pa.array([data[start:end] if is_good else None for (start, end), is_good in rows], pa.binary())
 
 
 def _unnested(layout: ArrayLayout, values: pa.Array) -> tuple[pa.Array, Ints, Mask, Mask]:
@@ -398,11 +387,3 @@ def _numbers(layout: ArrayLayout, values: pa.Array) -> tuple[npt.NDArray[Any], M
     if not (pt.is_integer(values.type) or pt.is_floating(values.type)):
         raise ArrayError(layout.wrong_type(f"the type {values.type}"))
     return layout.numbers(values.fill_null(0).to_numpy(zero_copy_only=False))
-
-
-def _cut(numbers: npt.NDArray[Any], ends: Ints, good: Mask) -> pa.Array:
-    """Cuts numbers into each row's bytes; None for bad rows."""
-    data = memoryview(numbers.tobytes())
-    places = (ends * numbers.dtype.itemsize).tolist()
-    pairs = zip(places, places[1:], good.tolist(), strict=False)
-    return pa.array([data[start:end] if is_good else None for start, end, is_good in pairs], pa.binary())

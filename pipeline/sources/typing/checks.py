@@ -15,7 +15,7 @@ import pyarrow.types as pt
 from recordmill.pipeline.dataset.placement import content_digest, join_key
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES
-from recordmill.pipeline.sources.faults import Fault, Faults, Ints, Mask, add_faults, add_inner
+from recordmill.pipeline.sources.faults import Fault, Faults, Mask, add_faults, add_inner
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.typing.arrays import absent, as_lists, lengths
 from recordmill.transforms.contract.stored import positions_of
@@ -68,7 +68,25 @@ def _parts(values: pa.Array) -> pa.Array:
 
 def check_column(name: str, column: Column, values: pa.Array, faults: Faults) -> pa.Array:
     """Checks a typed column and adds faults; returns it with nulls for bad, and missing optional, values."""
-    return _check_lists(name, column, values, faults) if column.many else _check_values(name, column, values, faults)
+    if not column.many:
+        return _check_values(name, column, values, faults)
+    if not column.optional:
+        add_faults(faults, absent(values), Fault(ABSENT.reason, ABSENT.message, name))
+    inner = Faults()
+    _check_values(name, replace(column, many=False, optional=False), pc.list_flatten(values), inner)
+    add_inner(faults, inner, pc.list_parent_indices(values).to_numpy(), IN_LIST)
+    counts = lengths(values)
+    if column.length is not None:
+        wrong = (counts != column.length) & ~absent(values)
+        add_faults(faults, wrong, Fault("wrong_type", f"the list must have {column.length} values", name))
+    message = f"the number of values must be a multiple of {column.multiple}"
+    add_faults(faults, counts % column.multiple != 0, Fault("wrong_type", message, name))
+    if column.visibility:
+        numbers = pc.list_flatten(values).fill_null(0).to_numpy(zero_copy_only=False)
+        is_wrong = (positions_of(0, counts) % 3 == 2) & ~np.isin(numbers, (0, 1, 2))
+        wrong = np.bincount(np.repeat(np.arange(len(counts)), counts), is_wrong, len(counts)) > 0
+        add_faults(faults, wrong, Fault("wrong_type", VISIBILITY, name))
+    return values
 
 
 def _check_values(name: str, column: Column, values: pa.Array, faults: Faults) -> pa.Array:
@@ -80,29 +98,6 @@ def _check_values(name: str, column: Column, values: pa.Array, faults: Faults) -
             add_faults(faults, bad, Fault(check.reason, check.message, name))
         values = pc.if_else(pa.array(bad), pa.scalar(None, values.type), values)
     return values
-
-
-def _check_lists(name: str, column: Column, values: pa.Array, faults: Faults) -> pa.Array:
-    if not column.optional:
-        add_faults(faults, absent(values), Fault(ABSENT.reason, ABSENT.message, name))
-    inner: Faults = {}
-    _check_values(name, replace(column, many=False, optional=False), pc.list_flatten(values), inner)
-    add_inner(faults, inner, pc.list_parent_indices(values).to_numpy(), IN_LIST)
-    counts = lengths(values)
-    if column.length is not None:
-        wrong = (counts != column.length) & ~absent(values)
-        add_faults(faults, wrong, Fault("wrong_type", f"the list must have {column.length} values", name))
-    message = f"the number of values must be a multiple of {column.multiple}"
-    add_faults(faults, counts % column.multiple != 0, Fault("wrong_type", message, name))
-    if column.visibility:
-        add_faults(faults, _has_wrong_visibility(values, counts), Fault("wrong_type", VISIBILITY, name))
-    return values
-
-
-def _has_wrong_visibility(values: pa.Array, counts: Ints) -> Mask:
-    numbers = pc.list_flatten(values).fill_null(0).to_numpy(zero_copy_only=False)
-    is_wrong = (positions_of(0, counts) % 3 == 2) & ~np.isin(numbers, (0, 1, 2))
-    return np.bincount(np.repeat(np.arange(len(counts)), counts), is_wrong, len(counts)) > 0
 
 
 def _mask(result: pa.BooleanArray) -> Mask:

@@ -63,7 +63,7 @@ def typed_values(
         if wrong := misfit(column, values.type):
             add_faults(faults, ~arrays.absent(values), Fault("wrong_type", wrong, name))
             return pa.nulls(len(values), arrays.ARROW_TYPES[column.type])
-        return _as_asked(column, arrays.typed_arrays(name, column.array, values, faults))
+        return as_asked(column, arrays.typed_arrays(name, column.array, values, faults))
     if column.type is ColumnType.OBJECTS:
         return arrays.json_of_objects(name, arrays.python_objects(name, values, faults), faults)
     if not column.many and column.type is ColumnType.IMAGE and not column.optional:
@@ -81,16 +81,8 @@ def typed_values(
     return arrays.as_lists(counts, typed, arrays.absent(values))
 
 
-def typed_whole(name: str, column: Column, values: Sequence[object], faults: Faults) -> pa.Array | None:
-    """Makes an array of Python values of a type that takes them as they are; None where Arrow's types come first."""
-    if column.type is ColumnType.OBJECTS:
-        return arrays.json_of_objects(name, values, faults)
-    if column.array is None:
-        return None
-    return _as_asked(column, arrays.arrays_of_objects(name, column.array, values, faults))
-
-
-def _as_asked(column: Column, made: pa.Array) -> pa.Array:
+def as_asked(column: Column, made: pa.Array) -> pa.Array:
+    """Returns a column's arrays, or references to them if images are asked."""
     return of_arrays(column.array, made) if column.array and column.type is ColumnType.IMAGE else made
 
 
@@ -273,10 +265,6 @@ def _is_whole(kind: pa.DataType) -> bool:
     return pt.is_integer(kind) or pt.is_decimal(kind) and kind.scale <= 0
 
 
-def _is_name(kind: pa.DataType) -> bool:
-    return _is_text(kind) or _is_whole(kind) or pt.is_boolean(kind) or pt.is_date(kind) or pt.is_timestamp(kind)
-
-
 def _is_image(kind: pa.DataType) -> bool:
     if not pt.is_struct(kind):
         return _is_text(kind)
@@ -290,13 +278,9 @@ def _text(values: pa.Array) -> pa.Array:
 
 
 def _name(values: pa.Array) -> pa.Array:
-    if _is_text(values.type):
-        return _text(values)
-    return _moment(values) if pt.is_timestamp(values.type) else values.cast(pa.string())
-
-
-def _moment(values: pa.Array) -> pa.Array:
-    """Formats times in ISO 8601, zoned ones in UTC, independent of the unit."""
+    """Makes names; times are in ISO 8601, zoned ones in UTC, independent of the unit."""
+    if not pt.is_timestamp(values.type):
+        return _text(values) if _is_text(values.type) else values.cast(pa.string())
     if values.type.tz is not None:
         values = values.cast(pa.timestamp(values.type.unit, "UTC"))
     text = pc.replace_substring(values.cast(pa.string()), " ", "T")
@@ -321,7 +305,11 @@ class Rule(NamedTuple):
 
 RULES: Mapping[ColumnType, Rule] = {
     ColumnType.TEXT: Rule("a string", _is_text, _text),
-    ColumnType.CATEGORY: Rule("a string, a whole number, a boolean or a date", _is_name, _name),
+    ColumnType.CATEGORY: Rule(
+        "a string, a whole number, a boolean or a date",
+        lambda kind: any(is_it(kind) for is_it in (_is_text, _is_whole, pt.is_boolean, pt.is_date, pt.is_timestamp)),
+        _name,
+    ),
     ColumnType.NUMBER: Rule(
         "a number",
         lambda kind: pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind),
