@@ -231,12 +231,8 @@ def test_the_plan_of_metadata_tells_what_is_left_out(tmp_path: Path, suffix: str
 CSV_FAULTS = {
     "no path": (",x,1,2", "missing_value", "file_name"),
     "no number": ("a.png,x, ,2", "missing_value", "n"),
-    "an underscore": ("a.png,x,1_0,2", "wrong_type", "n"),
-    "beyond float32": ("a.png,x,1e39,2", "wrong_type", "n"),
-    "beyond int64": (f"a.png,x,1,{1 << 63}", "wrong_type", "i"),
     "many digits": ("a.png,x,1," + "1" * 5000, "wrong_type", "i"),
     "a long text": (f"a.png,{'x' * 200_000},1,2", None, None),
-    "absolute": ("/a.png,x,1,2", "forbidden_path", "file_name"),
 }
 
 

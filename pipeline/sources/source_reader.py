@@ -188,10 +188,9 @@ class SourceReader(ABC, Generic[SourceOf]):
         first, encoding = 0, getattr(self.source, "encoding", "utf-8")
         for rows in self.parse(chunk, files, columns, key):
             faults, keys = rows.faults, None
-            if key is None and rows.keys is None:
-                keys = row_digests(self.source.by_asked_names(rows.columns), faults)
-            elif key is None and rows.keys is not None:
-                keys = pa.array(rows.keys, pa.binary())
+            if key is None:
+                named = self.source.by_asked_names(rows.columns)
+                keys = row_digests(named, faults) if rows.keys is None else pa.array(rows.keys, pa.binary())
             checked = {name: check_column(name, column, rows.columns[name], faults) for name, column in columns.items()}
             positions = first + (np.arange(rows.covered) if rows.positions is None else rows.positions)
             rejects = [
@@ -330,11 +329,18 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
 
 @dataclass(frozen=True)
 class FileRange:
-    """A piece of an archive: the records or samples that start in the bytes `[start, end)`."""
+    """A piece of a file: the records or samples that start in the bytes `[start, end)`."""
 
     start: int = 0
     end: int | None = None  # None: the file's end
     size: int | None = None  # the file's bytes; None if compressed
+
+    @staticmethod
+    def chunks_of(file: FileInfo, parts: Sequence["FileRange"]) -> list[Chunk]:
+        """Makes chunks of a file's consecutive pieces, by their starts; the last one keeps its end."""
+        ends = [*(part.start for part in parts[1:]), parts[-1].end]
+        ranges = [replace(part, end=end) for part, end in zip(parts, ends, strict=True)]
+        return [Chunk(0, 0, file.path, (part.end or file.bytes) - part.start, part) for part in ranges]
 
 
 class ArchiveReader(TableReader[TableOf], Generic[TableOf]):
@@ -345,14 +351,6 @@ class ArchiveReader(TableReader[TableOf], Generic[TableOf]):
     def chunk_bytes(self, columns: Columns, wanted: int) -> int:
         """Returns the size of a chunk: as wanted, or more with images."""
         return max(wanted, IMAGES_CHUNK_BYTES) if has_images(columns) else wanted
-
-    def chunks_of(self, file: FileInfo, starts: Sequence[int], size: int | None) -> list[Chunk]:
-        """Cuts a file at record starts, from 0; `size` is its bytes, None if compressed."""
-        bounds = zip(starts, [*starts[1:], size], strict=True)
-        return [
-            Chunk(0, 0, file.path, (file.bytes if end is None else end) - start, FileRange(start, end, size))
-            for start, end in bounds
-        ]
 
     def referred_bytes(self, columns: Columns, chunks: Iterable[Chunk]) -> int:
         """Returns the bytes of images that rows only refer to: those in uncompressed files."""

@@ -24,14 +24,7 @@ from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import annotated_rows
-from recordmill.pipeline.sources.formats.annotated_rows import (
-    AnnotatedRow,
-    AnnotatedRows,
-    Found,
-    ImageList,
-    Lists,
-    Names,
-)
+from recordmill.pipeline.sources.formats.annotated_rows import AnnotatedRow, AnnotatedRows, Found, ImageList, Names
 from recordmill.pipeline.sources.formats.coco import read_coco
 from recordmill.pipeline.sources.formats.csv import CsvReader
 from recordmill.pipeline.sources.formats.grouped import Groups, Joined, add_chunks
@@ -90,11 +83,11 @@ def read_open_images(files: Files, root: str, paths: Sequence[str], images: Sequ
         "lines with another number of cells than the header, left out": groups.lost,
     }
     leaving = list[str]()
-    for first, boxes, _ in _blocks(joined):
+    for before, boxes, _ in _blocks(joined):
         start, end = np.split(boxes.flatten().to_numpy(zero_copy_only=False).reshape(-1, 4), 2, axis=1)
         is_leaving = ((start < -annotated_rows.SLACK) | (end > 1 + annotated_rows.SLACK) | (end <= start)).any(axis=1)
         numbers = pc.list_parent_indices(boxes).to_numpy()[::4][is_leaving]
-        leaving += [str(joined.keys[first + number]) for number in numbers.tolist()]
+        leaving += [str(joined.keys[before + number]) for number in numbers.tolist()]
     notes = [f"{what}: {count:,}" for what, count in counts.items() if count] + note(annotated_rows.LEAVING, leaving)
     return Found(_rows(joined, images, names), [0] * len(images), ("boxes", "categories", *FLAGS), notes)
 
@@ -178,7 +171,7 @@ class RegionReader:
                 return path
         return below
 
-    def _lists(self, entry: annotated_rows.Entry) -> Lists | Fault:
+    def _lists(self, entry: annotated_rows.Entry) -> annotated_rows.Lists | Fault:
         region_of = annotated_rows.DIALECTS[self.source.format][1]
         objects = dict[Any, tuple[str, list[Any]]]()
         for number, each in enumerate(entry.regions, 1):
@@ -194,13 +187,10 @@ class RegionReader:
             except WRONG as error:
                 why = error if isinstance(error, ShapeError) else f"{self.source.format} writes no such region"
                 return Fault("malformed_row", f"the region {number}: {why}")
-        return annotated_rows.lists_of(
-            annotated_rows.SHAPE_LISTS,
-            [
-                (box_around(polygons), name, {"name": name, "crowd": 0, "polygons": polygons})
-                for name, polygons in objects.values()
-            ],
-        )
+        shapes = ((name, {"name": name, "crowd": 0, "polygons": polygons}) for name, polygons in objects.values())
+        boxes = (box_around(polygons) for _, polygons in objects.values())
+        found = [(box, *shape) for box, shape in zip(boxes, shapes, strict=True)]
+        return annotated_rows.lists_of(annotated_rows.SHAPE_LISTS, found)
 
 
 class AnnotatedImagesReader(TableReader[AnnotatedImages]):
@@ -289,7 +279,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
 
     def _annotations(
         self, files: Files, rows: Sequence[AnnotatedRow], work: AnnotatedRows
-    ) -> list[Lists | Fault | None]:
+    ) -> list[annotated_rows.Lists | Fault | None]:
         if self.source.format not in annotated_rows.PARSERS:
             return [row.annotations for row in rows]
         parse = annotated_rows.PARSERS[self.source.format][1]

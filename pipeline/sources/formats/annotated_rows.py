@@ -171,13 +171,14 @@ def read_names(files: Files, path: str | None) -> Classes:
     """Reads class names, from 0 or by code: YAML, CSV or lines; and YAML's key points. Raises: SourceError."""
     if path is None:
         return Classes({})
-    found = _names(_text(files, path), path)
+    found = names_in(_text(files, path), path)
     if not found.names:
         raise SourceError(f"{path} holds no names: give YOLO's `names`, a name a line, or CSV of codes and names")
     return found
 
 
-def _names(text: str, path: str) -> Classes:
+def names_in(text: str, path: str) -> Classes:
+    """Reads the text of such a file; its path tells the format."""
     if (values := text.count("\n") + text.count(",") + len(text) // YAML_WORD) > bounds.NAMES.most:
         raise SourceError(f"{path}: {bounds.NAMES.beyond(values)}: are these the classes?")
     if path.lower().endswith(".csv"):
@@ -399,4 +400,4 @@ DIALECTS: Mapping[str, tuple[Callable[..., list[Entry]], Callable[..., Region]]]
     "labelme": (_labelme, _labelme_region),
     "via": (_via, _via_region),
 }
-"""The functions that find a file's images, and a region, by formats whose files name their images."""
+"""The functions that find a file's images, and a region, by format, for files that name their images."""

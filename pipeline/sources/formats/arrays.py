@@ -87,7 +87,13 @@ class ArraysReader(ArchiveReader[Arrays]):
         for table, found in tables.items():
             check_names(join(root, table), required(columns), found)
             asked = {name: found[name] for name in columns if name in found}
-            _check(join(root, table), asked)
+            for name, array in asked.items():
+                if array.fault:
+                    raise SourceError(f"{join(root, table)}: {name!r} cannot be read: {array.fault}")
+            if len({array.shape[0] for array in asked.values()}) > 1:
+                counts = ", ".join(f"{name!r} has {array.shape[0]:,}" for name, array in asked.items())
+                remedy = "`columns` should name arrays of one split"
+                raise SourceError(f"{join(root, table)}: unequal numbers of rows: {counts}; {remedy}")
             named = {*columns, *self.source.columns.values()}
             names |= dict.fromkeys(name for name in found if name in named or not self.source.columns)
             chunks += _chunks(asked, self.chunk_bytes(columns, chunk_bytes))
@@ -163,16 +169,6 @@ def idx_header(data: bytes) -> Npy:
         hint = ", as gzip does: name it .gz" if data[:2] == b"\x1f\x8b" else ""
         raise ArrayError(f"it is neither idx nor .npy: it begins with the bytes {data[:4].hex(' ')}{hint}")
     return Npy(IDX_TYPES[data[2]], struct.unpack(f">{count}I", data[4:start]), False, start)
-
-
-def _check(where: str, arrays: Mapping[str, ArrayInFile]) -> None:
-    """Checks that arrays have rows, equally many. Raises: SourceError."""
-    for name, array in arrays.items():
-        if array.fault:
-            raise SourceError(f"{where}: {name!r} cannot be read: {array.fault}")
-    if len({array.shape[0] for array in arrays.values()}) > 1:
-        counts = ", ".join(f"{name!r} has {array.shape[0]:,}" for name, array in arrays.items())
-        raise SourceError(f"{where}: unequal numbers of rows: {counts}; `columns` should name arrays of one split")
 
 
 def _chunks(arrays: Mapping[str, ArrayInFile], chunk_bytes: int) -> Iterator[Chunk]:

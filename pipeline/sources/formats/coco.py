@@ -93,7 +93,10 @@ class CocoImage:
     def _parts(self, known: Any, annotation: Mapping[str, Any], asked: Collection[str]) -> Parts:
         shape, points = (annotation.get(name) if column in asked else None for column, name in PARTS.items())
         try:
-            return Parts(*_shape(shape or []), _points(points or []))
+            outline, numbers = _shape(shape or []), finite(points or [])
+            if len(numbers) % 3:
+                raise ValueError(f"wanted x, y and visibility of each key point, found {len(numbers)} numbers")
+            return Parts(*outline, array("d", numbers).tobytes())
         except ValueError as error:
             self._refuse(f"the annotation {_shown(known)}: {error}")
         except ImageError as error:
@@ -316,13 +319,6 @@ def _shape(value: Any) -> tuple[str, tuple[int, int] | None]:
         size, _ = read_runs(value)
         return f'"rle": {json.dumps({"size": size, "counts": value["counts"]})}', size
     return f'"polygons": {json.dumps(polygons_of(value))}', None
-
-
-def _points(value: Any) -> bytes:
-    numbers = finite(value)
-    if len(numbers) % 3:
-        raise ValueError(f"wanted x, y and visibility of each key point, found {len(numbers)} numbers")
-    return array("d", numbers).tobytes()
 
 
 def _is_number(value: object) -> bool:

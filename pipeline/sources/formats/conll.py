@@ -23,7 +23,7 @@ from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, EncodedFile, can_start_anywhere, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.formats.csv_records import RecordRange, chunks_of, read_records
+from recordmill.pipeline.sources.formats.csv_records import RecordRange, read_records
 from recordmill.pipeline.sources.formats.text import LINES
 from recordmill.pipeline.sources.options import OF_TEXT, Conll
 from recordmill.pipeline.sources.paths import join
@@ -126,7 +126,7 @@ class ConllReader(TableReader[Conll]):
         chunks, rows, skipped = list[Chunk](), 0, Counter[str]()
         for file in inputs:
             cuts, total = self._cut(files, root, file, chunk_bytes, skipped)
-            chunks += chunks_of(file, cuts)
+            chunks += RecordRange.chunks_of(file, cuts)
             rows += total
         own = [FILE_NAME, LINE]
         names = [*self.source.cells, *(name for name in own if name in columns and name not in self.source.cells)]

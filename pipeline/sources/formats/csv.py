@@ -86,7 +86,7 @@ class CsvReader(TableReader[DelimitedOptions]):
         for name in columns:
             if counts[name] > 1:
                 raise SourceError(f"{path} has two columns {name!r}; rename one")
-        return RecordRange(dialect, encoding, tuple(names), skip + (given is True))
+        return RecordRange(dialect=dialect, encoding=encoding, names=tuple(names), head=skip + (given is True))
 
     def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
         """Reads a chunk's records; the default key is the digest of a row's cells."""

@@ -25,7 +25,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, compress
-from typing import NamedTuple, Self, TypeAlias
+from typing import NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -43,7 +43,6 @@ from recordmill.pipeline.sources.source_reader import Block, Key, TypedRows, Who
 from recordmill.pipeline.sources.typing.arrays import absent, arrow_type, as_lists, lists_of_one, strings
 from recordmill.pipeline.sources.typing.values import typed_values
 
-Place: TypeAlias = Callable[[str], str | None]
 IMAGE, FILE_NAME, LABEL, SPLIT = "image", "file_name", "label", "split"
 OF_PATH = (IMAGE, FILE_NAME, LABEL, SPLIT)
 
@@ -154,7 +153,13 @@ def with_paths(block: Block, first: int, columns: Columns, fields: ImageFields, 
     """
     paths = {field: paths_of(block.table[field]) for field in fields.fields if field in block.table.column_names}
     named = list(zip(*(paths[field] for field in fields.mains), strict=True))
-    faults = {row: fault for row, lists in enumerate(named) if (fault := _unnamed(fields.mains, lists))}
+    faults = Faults()
+    for row, lists in enumerate(named):
+        bad = next((field for field, some in zip(fields.mains, lists, strict=True) if None in some), None)
+        if bad:
+            faults[row] = Fault("wrong_type", "wanted a path, found a data: URL", bad)
+        elif not any(lists):
+            faults[row] = Fault("missing_value", "the row names no image", fields.mains[0])
     first_is_split = reads_split(columns, fields.others)
     values = dict[str, pa.Array]()
     for name, column in columns.items():
@@ -180,14 +185,6 @@ def paths_of(references: pa.ChunkedArray) -> list[list[str | None]]:
     rows = references.to_pylist()
     lists = rows if pt.is_list(references.type) else [reference and [reference] for reference in rows]
     return [[reference and file_path(reference) for reference in some or ()] for some in lists]
-
-
-def _unnamed(mains: Sequence[str], lists: Sequence[list[str | None]]) -> Fault | None:
-    """Returns the fault of a row without paths in `lists`, the values of its identifying fields."""
-    bad = next((field for field, paths in zip(mains, lists, strict=True) if None in paths), None)
-    if bad:
-        return Fault("wrong_type", "wanted a path, found a data: URL", bad)
-    return None if any(lists) else Fault("missing_value", "the row names no image", mains[0])
 
 
 def _key(fields: ImageFields, lists: Sequence[list[str | None]]) -> bytes | None:
@@ -248,7 +245,7 @@ class Pattern(NamedTuple):
         return next((files[key] for way in ways if (key := "/".join([*way, name])) in files), None)
 
 
-def image_place(beside: Mapping[str, str]) -> Place:
+def image_place(beside: Mapping[str, str]) -> Callable[[str], str | None]:
     """Returns a function that takes an image's path to its key: by the pattern of `image`, else without the ending."""
     return Pattern.of(beside.get(IMAGE, "*")).key
 
@@ -286,10 +283,8 @@ class Beside:
             files = [pattern.find(keyed[name], place(image.path) or "") for image in images]
             alone = sorted({file.path for file in keyed[name].values()} - {file.path for file in files if file})
             columns[name] = [*compress(files, are_taken)]
-            without = [
-                image.path for image, file in zip(compress(images, are_taken), columns[name], strict=True) if not file
-            ]
-            notes += note(f"images without a file of '{name}'", without)
+            pairs = zip(compress(images, are_taken), columns[name], strict=True)
+            notes += note(f"images without a file of '{name}'", [image.path for image, file in pairs if not file])
             notes += note(f"files of '{name}' without an image, left out", alone)
         return FileList(compress(images, are_taken)), others, cls(columns, notes)
 
@@ -301,15 +296,11 @@ class Beside:
         """Returns the files of some images."""
         return Beside({name: files[images] for name, files in self.columns.items()})
 
-    def paths(self, column: str) -> list[str]:
-        """Lists a column's different paths."""
-        return list(dict.fromkeys(file.path for file in self.columns.get(column, ()) if file))
-
     def files(self) -> Iterator[FileInfo]:
         """Yields all files."""
         return filter(None, chain.from_iterable(self.columns.values()))
 
     def packed(self) -> dict[str, WholeFiles]:
         """Packs each column's paths, empty without a file."""
-        packed = {name: pack([file.path if file else "" for file in files]) for name, files in self.columns.items()}
-        return {name: WholeFiles(each) for name, each in packed.items()}
+        paths = {name: [file.path if file else "" for file in files] for name, files in self.columns.items()}
+        return {name: WholeFiles(pack(some)) for name, some in paths.items()}

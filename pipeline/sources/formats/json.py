@@ -27,17 +27,10 @@ import pyarrow.types as pt
 
 from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.errors import did_you_mean, listed
+from recordmill.pipeline.sources import encoded
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.encoded import (
-    Lines,
-    can_start_anywhere,
-    codec,
-    is_utf8,
-    naming_damage,
-    open_utf8,
-    pieces,
-)
+from recordmill.pipeline.sources.encoded import Lines, can_start_anywhere, codec, is_utf8, naming_damage, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults, NoRowError, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats import json_document
@@ -110,8 +103,14 @@ class JsonLinesReader(ObjectsReader[JsonLines]):
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts the files into byte ranges of at most `chunk_bytes`, after looking at the first file's first lines."""
-        fields, names = self.fields(self._first_objects(files, join(root, inputs[0].path)), columns)
-        chunks = list[Chunk]()
+        path, chunks = join(root, inputs[0].path), list[Chunk]()
+        some = map(Lines, encoded.pieces(files, path, self.source.encoding, 0, PEEKED_BYTES))
+        first = list(islice((line for lines in some for line in lines.each(lines.filled)), PEEKED_LINES))
+        rows = peek(first)
+        if not rows or (first[0].startswith(b"[") and not first[0].endswith(b"]")):
+            hint = lines_hint(first, path)
+            raise SourceError(f"{path} holds no JSON object in its first lines; each line must be one: {{…}}{hint}")
+        fields, names = self.fields(rows, columns)
         for file in inputs:
             parts, bounds = max(1, -(-file.bytes // chunk_bytes)), [0, sys.maxsize]
             if is_cut := codec(file.path) is None and is_utf8(self.source.encoding):
@@ -121,16 +120,6 @@ class JsonLinesReader(ObjectsReader[JsonLines]):
                 for start, end in pairwise(bounds)
             ]
         return Plan(chunks, self._count(files, columns, root, inputs), names=names)
-
-    def _first_objects(self, files: Files, path: str) -> list[dict[str, Any]]:
-        """Reads the objects in a file's first lines. Raises: SourceError: no objects, or damaged data."""
-        pieces_of_lines = map(Lines, pieces(files, path, self.source.encoding, 0, PEEKED_BYTES))
-        first = list(islice((line for lines in pieces_of_lines for line in lines.each(lines.filled)), PEEKED_LINES))
-        rows = peek(first)
-        if not rows or (first[0].startswith(b"[") and not first[0].endswith(b"]")):
-            hint = lines_hint(first, path)
-            raise SourceError(f"{path} holds no JSON object in its first lines; each line must be one: {{…}}{hint}")
-        return rows
 
     def _count(self, files: Files, columns: Columns, root: str, inputs: Sequence[FileInfo]) -> int:
         """Counts the rows exactly if they name images, else estimates them by the first file of each compression.
@@ -148,7 +137,7 @@ class JsonLinesReader(ObjectsReader[JsonLines]):
 
     def pieces(self, chunk: Chunk, files: Files) -> Iterable[tuple[bytes, Faults]]:
         path, part = join(self.root(files), chunk.file), chunk.work
-        return ((data, Faults()) for data in pieces(files, path, self.source.encoding, part.start, part.end))
+        return ((data, Faults()) for data in encoded.pieces(files, path, self.source.encoding, part.start, part.end))
 
 
 def find_field(rows: Sequence[Mapping[str, Any]], name: str, column: Column) -> Field:
@@ -159,7 +148,12 @@ def find_field(rows: Sequence[Mapping[str, Any]], name: str, column: Column) -> 
     Field(steps=(('objects', 1), ('box', 1)), type=DataType(double))
     """
     steps, leaf = _steps(rows, name, column.is_list)
-    return Field(steps, _type(column, steps, leaf))
+    is_text = pt.is_string(leaf)
+    is_one_string = column.is_list and is_text and not any(depth for _, depth in steps)
+    if column.is_file or is_one_string or (column.parse and is_text):
+        return Field(steps, pa.string())
+    is_name = column.type is ColumnType.CATEGORY and not pt.is_floating(leaf)
+    return Field(steps, leaf if is_name else pa.type_for_alias(column.innermost))
 
 
 def _steps(rows: Sequence[Mapping[str, Any]], name: str, many: bool) -> tuple[Steps, pa.DataType]:
@@ -185,16 +179,6 @@ def _in_lists(values: Iterable[Any], depth: int, found: list[tuple[int, Any]]) -
         else:
             found.append((depth, value))
     return found
-
-
-def _type(column: Column, steps: Steps, leaf: pa.DataType) -> pa.DataType:
-    is_text, may_be_text = pt.is_string(leaf), column.is_list
-    is_one_string = may_be_text and is_text and not any(depth for _, depth in steps)
-    if column.is_file or is_one_string or (column.parse and is_text):
-        return pa.string()
-    if column.type is ColumnType.CATEGORY and not pt.is_floating(leaf):
-        return leaf
-    return pa.type_for_alias(column.innermost)
 
 
 def lines_hint(first: list[bytes], path: str) -> str:
@@ -256,11 +240,6 @@ class RowsPath:
         first = steps.index("[]") + 1
         return cls(steps[:first], steps[first:], by_step)
 
-    def elements(self, window: Window, outer: dict[str, str]) -> Iterator[tuple[int, str]]:
-        """Yields the elements of the first list, up to the document's end; completes `outer`."""
-        yield from json_document.elements(window, self.first, self.kept, outer)
-        window.end()
-
     def rows(self, element: str, outer: Mapping[str, str]) -> list[bytes | Fault]:
         """Returns the rows in an element, or one fault."""
         texts, size = list[str](), 0
@@ -297,25 +276,19 @@ class JsonReader(ObjectsReader[Json]):
             faults += [f"{join(root, file.path)}: {scan.fault.message}"] if scan.fault else []
         if faults and not first:
             raise SourceError(faults[0])
-        error = SourceError if total or keys else NoRowError
-        rows = self._checked(peek(first, Repeating.of), f"{self.source.path}: `rows: {self.source.rows}`", keys, error)
-        fields, names = self.fields(rows, columns)
-        chunks = [replace(chunk, work=replace(chunk.work, fields=fields)) for chunk in chunks]
-        notes = note(f"elements without rows at `{self.source.rows}`", without)
-        return Plan(chunks, total, names=names, notes=notes, is_exact=True)
-
-    def _checked(
-        self, rows: list[dict[str, Any]], what: str, keys: Sequence[str], error: type[SourceError]
-    ) -> list[dict[str, Any]]:
-        """Checks the first rows. Raises: SourceError: they are no objects, or have a kept value's name themselves."""
+        rows, what = peek(first, Repeating.of), f"{self.source.path}: `rows: {self.source.rows}`"
         if not rows:
             near = next((near for step in json_steps(self.source.rows) if (near := did_you_mean(step, keys))), "")
             said = f"; an element of its first list has {listed(keys)}{near}" if keys else ""
+            error = SourceError if total or keys else NoRowError
             raise error(f"{what} holds no JSON object in its first rows{said}")
         for name in (json_steps(path)[-1] for path in self.source.keep):
             if any(comes_twice(row, name) for row in rows):
                 raise SourceError(f"{what} has rows with {name!r}, also the name of a value in `keep`: leave that out")
-        return rows
+        fields, names = self.fields(rows, columns)
+        chunks = [replace(chunk, work=replace(chunk.work, fields=fields)) for chunk in chunks]
+        notes = note(f"elements without rows at `{self.source.rows}`", without)
+        return Plan(chunks, total, names=names, notes=notes, is_exact=True)
 
     def _scan(self, files: Files, path: str, scan: "_Scan", chunk_bytes: int) -> None:
         """Reads a document. Raises: SourceError: it is not JSON, or lacks the list."""
@@ -324,8 +297,9 @@ class JsonReader(ObjectsReader[Json]):
             window, mark = Window(opened, LATIN), opened.mark_bytes if can_cut else 0
             try:
                 with naming_place(window, "byte"):
-                    for start, text in scan.path.elements(window, scan.outer):
+                    for start, text in json_document.elements(window, scan.path.first, scan.path.kept, scan.outer):
                         scan.add(start + mark, text, chunk_bytes if can_cut else None)
+                    window.end()
             except JsonDamageError as error:
                 raise SourceError(f"{path} cannot be read as JSON at `rows: {self.source.rows}`: {error}") from None
 

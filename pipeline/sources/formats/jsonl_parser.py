@@ -58,37 +58,18 @@ class Field:
     steps: Steps
     type: pa.DataType  # the Arrow type of their usual JSON type
 
-    @property
-    def path(self) -> str:
-        return ".".join(key for key, _ in self.steps)
-
 
 Fields = Mapping[str, Field]
 
 
-def arrow_schema(fields: Fields) -> pa.Schema:
-    """Makes a schema of nested fields for Arrow. Raises: SourceError: a column is both a value and an object."""
-    tree: dict[str, Any] = {}
-    in_two_ways = "the column {!r} is wanted both as a value and as an object with other columns"
-    for name, target in fields.items():
-        branch, (*outer, (last, depth)) = tree, target.steps
-        for key, lists in outer:
-            there = branch.setdefault(key, (lists, {}))
-            if there[0] != lists or not isinstance(there[1], dict):
-                raise SourceError(in_two_ways.format(name))
-            branch = there[1]
-        if branch.setdefault(last, (depth, target.type)) != (depth, target.type):
-            raise SourceError(in_two_ways.format(name))
-    return pa.schema(_arrow_fields(tree))
-
-
 def _arrow_fields(tree: dict[str, Any]) -> list[pa.Field]:
-    types = {key: pa.struct(_arrow_fields(kind)) if isinstance(kind, dict) else kind for key, (_, kind) in tree.items()}
-    return [pa.field(key, _nested(types[key], depth)) for key, (depth, _) in tree.items()]
-
-
-def _nested(kind: pa.DataType, depth: int) -> pa.DataType:
-    return kind if depth == 0 else pa.list_(_nested(kind, depth - 1))
+    fields = list[pa.Field]()
+    for key, (depth, inner) in tree.items():
+        kind = pa.struct(_arrow_fields(inner)) if isinstance(inner, dict) else inner
+        for _ in range(depth):
+            kind = pa.list_(kind)
+        fields.append(pa.field(key, kind))
+    return fields
 
 
 @dataclass(frozen=True)
@@ -106,7 +87,7 @@ class Parsed:
         """Returns a column in its Arrow type, shape [rows], and adds faults by row, as `typed_values` does."""
         groups = []
         if len(self.of_table):
-            stored = lookup(self.table, self.fields[name].path)
+            stored = lookup(self.table, ".".join(key for key, _ in self.fields[name].steps))
             groups.append((self.of_table, partial(typed_values, name, column, stored, base)))
         if self.objects:
             values = [python_field(row, name) for row in self.objects.values()]
@@ -120,7 +101,18 @@ class Parser:
     def __init__(self, fields: Fields) -> None:
         """Raises: SourceError: a field is wanted both as a value and as an object."""
         self._fields = fields
-        self._schema = arrow_schema(fields)
+        tree: dict[str, Any] = {}
+        in_two_ways = "the column {!r} is wanted both as a value and as an object with other columns"
+        for name, target in fields.items():
+            branch, (*outer, (last, depth)) = tree, target.steps
+            for key, lists in outer:
+                there = branch.setdefault(key, (lists, {}))
+                if there[0] != lists or not isinstance(there[1], dict):
+                    raise SourceError(in_two_ways.format(name))
+                branch = there[1]
+            if branch.setdefault(last, (depth, target.type)) != (depth, target.type):
+                raise SourceError(in_two_ways.format(name))
+        self._schema = pa.schema(_arrow_fields(tree))
         self._dotted = [name for name, field in fields.items() if "." in name and len(field.steps) == 1]
         nested = [name.split(".") for name, field in fields.items() if len(field.steps) > 1]
         self._dots = {f"{key}.{inner}".encode() for parts in nested for key, inner in pairwise(parts)}

@@ -82,9 +82,10 @@ def cut_joined(
         listed = ", ".join(f"{file.path} has {lines:,}" for file, lines in zip(inputs, counts, strict=True))
         remedy = "line n of one belongs to line n of the others: add or remove lines, or read them as separate sources"
         raise SourceError(f"{root}: the files in `columns` have unequal numbers of lines: {listed}; {remedy}")
-    bounds = _bounds([places for places, _ in looked], chunk_bytes)
-    if not all(can_start_anywhere(file.path, encoding) for file in inputs):
-        bounds = bounds[:1]
+    total, bounds = np.sum([places for places, _ in looked], axis=0), [0]
+    can_cut = all(can_start_anywhere(file.path, encoding) for file in inputs)
+    while can_cut and (at := int(np.searchsorted(total, total[bounds[-1]] + chunk_bytes))) < len(total):
+        bounds.append(max(at, bounds[-1] + 1))
     starts = [[int(places[at]) if at else 0 for places, _ in looked] for at in bounds]
     paths, sizes = [file.path for file in inputs], [file.bytes for file in inputs]
     chunks = []
@@ -101,13 +102,6 @@ def places_of_lines(files: Files, path: str, encoding: str) -> tuple[Rows, int]:
         places.append(records.starts[-lines % STRIDE :: STRIDE] + first)
         lines += len(records.starts)
     return np.concatenate(places), lines
-
-
-def _bounds(places: Sequence[Rows], chunk_bytes: int) -> list[int]:
-    total, bounds = np.sum(places, axis=0), [0]
-    while (at := int(np.searchsorted(total, total[bounds[-1]] + chunk_bytes))) < len(total):
-        bounds.append(max(at, bounds[-1] + 1))
-    return bounds
 
 
 @dataclass(frozen=True)
@@ -163,7 +157,7 @@ class TextReader(TableReader[TextFiles]):
             some = [by_path[posixpath.normpath(path)] for path in own]
             chunks, rows = cut_joined(files, root, some, self.source.encoding, chunk_bytes)
         elif self.source.document == "line":
-            whole = RecordRange(LINES, self.source.encoding, head=0)
+            whole = RecordRange(dialect=LINES, encoding=self.source.encoding, head=0)
             cuts = [whole.cut(files, root, file, chunk_bytes) for file in inputs]
             chunks = [chunk for ranges, _ in cuts for chunk in ranges]
             rows = sum(count for _, count in cuts)
@@ -175,15 +169,12 @@ class TextReader(TableReader[TextFiles]):
                 for part, some in zip(parts, cut(inputs, parts), strict=True)
             ]
             rows = len(inputs)
-        mentioned = [name for name in names if name in own or name in columns]
-        return Plan(chunks, rows, names=mentioned, notes=self._left_out(files, root))
-
-    def _left_out(self, files: Files, root: str) -> list[str]:
-        if self.source.joined or not files.is_folder(self.source.path):
-            return []
-        read = tuple(pattern.rpartition("*")[2] for pattern in self._patterns(files))
-        below = (file.path for file in files.match(f"{escape(root)}/**") if file.bytes)
-        return note("other files, left out", [path[len(root) + 1 :] for path in below if not path.endswith(read)])
+        mentioned, notes = [name for name in names if name in own or name in columns], list[str]()
+        if not self.source.joined and files.is_folder(self.source.path):
+            read = tuple(pattern.rpartition("*")[2] for pattern in self._patterns(files))
+            below = (file.path for file in files.match(f"{escape(root)}/**") if file.bytes)
+            notes = note("other files, left out", [path[len(root) + 1 :] for path in below if not path.endswith(read)])
+        return Plan(chunks, rows, names=mentioned, notes=notes)
 
     def _listed(self, files: Files, root: str) -> FileList:
         """Lists the files. Raises: SourceError: a joined one is missing."""

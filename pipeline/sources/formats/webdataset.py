@@ -58,11 +58,9 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts local files at samples and counts rows; estimates other files by their first samples."""
         looks = at_once(partial(_look, files, root, self.chunk_bytes(columns, chunk_bytes)), inputs)
-        chunks = [
-            chunk
-            for file, look in zip(inputs, looks, strict=True)
-            for chunk in self.chunks_of(file, look.starts, _size(file))
-        ]
+        chunks = list[Chunk]()
+        for file, look in zip(inputs, looks, strict=True):
+            chunks += FileRange.chunks_of(file, [FileRange(start, _size(file), _size(file)) for start in look.starts])
         extensions = sorted({extension for look in looks for extension in look.extensions})
         if not extensions:
             damage = next((f": {look.damage}" for look in looks if look.damage), "")
@@ -83,7 +81,13 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
         base, file = self.image_base(files, chunk), chunk.file if chunk.work.size is not None else None
         made = {name: SampleColumn(name, column, file, base) for name, column in columns.items()}
         path = join(self.root(files), chunk.file)
-        read = _read(files, path, chunk.work, wanted(columns, images=file is None))
+        wanted = frozenset(  # images stay in an uncompressed file
+            extension
+            for name, column in columns.items()
+            for extension, inner in parts(name)
+            if file is None or inner is not None or column.type is not ColumnType.IMAGE
+        )
+        read = _read(files, path, chunk.work, wanted)
         for batch in batches(read, _bytes, BLOCK_SAMPLES):
             good, broken, broken_keys, faults = dict[int, TarSample](), Faults(), dict[int, str | None](), Faults()
             for position, sample in enumerate(batch):
@@ -188,16 +192,6 @@ def parts(name: str) -> list[SamplePart]:
     return result
 
 
-def wanted(columns: Columns, *, images: bool) -> frozenset[str]:
-    """Lists the extensions of members to read; those of images only if `images`."""
-    return frozenset(
-        extension
-        for name, column in columns.items()
-        for extension, inner in parts(name)
-        if images or inner is not None or column.type is not ColumnType.IMAGE
-    )
-
-
 def _object_in(sample: TarSample, extension: str) -> dict[str, Any] | Fault:
     if extension not in sample.objects:
         sample.objects[extension] = json_object(sample.members[extension].data or b"", f"the member .{extension}")
@@ -247,7 +241,11 @@ class SampleColumn:
 
     def _of_members(self, members: list[Member], faults: Faults) -> pa.Array:
         if self._column.type is ColumnType.IMAGE:
-            references = pa.array([self._reference(member) for member in members], pa.binary())
+            made = [
+                inline(each.data or b"") if self._file is None else to_piece(self._file, each.offset, each.size)
+                for each in members
+            ]
+            references = pa.array(made, pa.binary(), mask=np.array([not each.size for each in members], bool))
             return lists_of_one(references) if self._column.many else references
         data = [member.data or b"" for member in members]
         if self._column.is_blob:
@@ -256,8 +254,3 @@ class SampleColumn:
             data = [cell.rstrip(b"\r\n") for cell in data]
         cells = pa.array(data, pa.binary()).view(pa.string())
         return typed_values(self._name, self._column, cells, self._base, faults, as_cells=True)
-
-    def _reference(self, member: Member) -> bytes | None:
-        if member.size and self._file is not None:
-            return to_piece(self._file, member.offset, member.size)
-        return inline(member.data or b"") if member.size else None

@@ -27,8 +27,9 @@ import pyarrow as pa
 from recordmill.pipeline.sources.columns import INT64, Column, ColumnType, ImageBase
 from recordmill.pipeline.sources.faults import Fault, Faults, add_inner
 from recordmill.pipeline.sources.typing import arrays
+from recordmill.pipeline.sources.typing.blobs import python_blobs
 from recordmill.pipeline.sources.typing.checks import IN_LIST
-from recordmill.pipeline.sources.typing.values import OBJECT, as_asked, typed_values, wrong_type
+from recordmill.pipeline.sources.typing.values import OBJECT, typed_values, wrong_type
 
 BIG, BEYOND = pa.decimal256(76, 0), 10**76  # the type of integers beyond 64 bits, and the least integer beyond it
 STRUCT = pa.struct({"bytes": pa.binary(), "path": pa.string()})
@@ -39,10 +40,8 @@ and the value for Arrow."""
 
 def typed_objects(name: str, column: Column, values: Sequence[object], base: ImageBase, faults: Faults) -> pa.Array:
     """Converts Python values to an array of the column's type: shape [rows], as `values.typed_values` does."""
-    if column.type is ColumnType.OBJECTS:
-        return arrays.json_of_objects(name, values, faults)
-    if column.array is not None:
-        return as_asked(column, arrays.arrays_of_objects(name, column.array, values, faults))
+    if column.is_blob:
+        return python_blobs(name, column, values, faults)
     sorts: dict[Hashable, tuple[list[int], list[Any]]] = {}
     for row, value in enumerate(values):
         if value is None:

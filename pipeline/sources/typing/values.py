@@ -8,7 +8,7 @@
 | INTEGER | integers and decimals without a fraction, within 64 bits |
 | IMAGE | strings (paths and `data:` URLs), bytes, structs of `bytes` and `path` (bytes first); with a shape, an ARRAY |
 | ARRAY | lists of numbers, nested as the shape, or flat; JSON of these; numbers in a text; bytes of `.npy` files |
-| OBJECTS | lists of structs; JSON of these, as strings or bytes (`arrays`) |
+| OBJECTS | lists of structs; JSON of these, as strings or bytes (`blobs`) |
 
 All formats convert here, Python and JSON values in groups of one type (`typing.python_values`), so a value has one
 outcome in all of them. Encodings (dictionaries, runs, views) do not matter. Only `many` takes lists: nested ones are
@@ -38,8 +38,9 @@ import pyarrow.types as pt
 
 from recordmill.pipeline.sources.columns import INT64, Column, ColumnType, ImageBase
 from recordmill.pipeline.sources.faults import Fault, Faults, Ints, Mask, add_faults, add_inner
-from recordmill.pipeline.sources.images import empty_images, inlined, of_arrays, references
+from recordmill.pipeline.sources.images import empty_images, inlined, references
 from recordmill.pipeline.sources.typing import arrays
+from recordmill.pipeline.sources.typing.blobs import OBJECTS, arrow_blobs
 from recordmill.pipeline.sources.typing.checks import ABSENT, IN_LIST
 
 DECIMAL_COMMA = r"^\s*[+-]?\d+,\d+\s*$"
@@ -59,13 +60,11 @@ def typed_values(
     Adds faults; `typing.checks` checks values beyond their type. With `as_cells`, strings may be numbers.
     """
     values, as_cells = arrays.plain(values), as_cells or column.parse
-    if column.array is not None:
-        if wrong := misfit(column, values.type):
-            add_faults(faults, ~arrays.absent(values), Fault("wrong_type", wrong, name))
-            return pa.nulls(len(values), arrays.ARROW_TYPES[column.type])
-        return as_asked(column, arrays.typed_arrays(name, column.array, values, faults))
-    if column.type is ColumnType.OBJECTS:
-        return arrays.json_of_objects(name, arrays.python_objects(name, values, faults), faults)
+    if column.array is not None and (wrong := misfit(column, values.type)):
+        add_faults(faults, ~arrays.absent(values), Fault("wrong_type", wrong, name))
+        return pa.nulls(len(values), arrays.ARROW_TYPES[column.type])
+    if column.is_blob:
+        return arrow_blobs(name, column, values, faults)
     if not column.many and column.type is ColumnType.IMAGE and not column.optional:
         return _needed_images(name, values, base, faults)
     if not column.many:
@@ -79,11 +78,6 @@ def typed_values(
     add_inner(faults, inner, np.repeat(np.arange(len(counts)), counts) if inner else (), IN_LIST)
     add_faults(faults, holes, Fault(ABSENT.reason, IN_LIST + ABSENT.message, name))
     return arrays.as_lists(counts, typed, arrays.absent(values))
-
-
-def as_asked(column: Column, made: pa.Array) -> pa.Array:
-    """Returns a column's arrays, or references to them if images are asked."""
-    return of_arrays(column.array, made) if column.array and column.type is ColumnType.IMAGE else made
 
 
 def misfit(column: Column, kind: pa.DataType) -> str | None:
@@ -318,7 +312,7 @@ RULES: Mapping[ColumnType, Rule] = {
     ColumnType.INTEGER: Rule("a 64-bit integer", _is_whole, _integer),
     ColumnType.IMAGE: Rule("an image's path or bytes", _is_image, inlined),
     ColumnType.ARRAY: Rule("an array of numbers", arrays.is_list, lambda values: values),
-    ColumnType.OBJECTS: Rule(arrays.OBJECTS, arrays.is_list, lambda values: values),
+    ColumnType.OBJECTS: Rule(OBJECTS, arrays.is_list, lambda values: values),
 }
 NAMES: Sequence[tuple[Callable[[pa.DataType], bool], str]] = (
     (arrays.is_list, LIST),
