@@ -137,7 +137,8 @@ class LocalFiles(Files):
         matches = globs.glob_pattern(pattern).fullmatch
         hidden = "/." in pattern[len(folder) :] or pattern[len(folder) :].startswith(".")
         paths = _walk(folder, globs.depth(pattern), hidden, frozenset())
-        return FileList(file for path in paths if matches(path) for file in _regular(path))  # a stat is slow
+        matched = filter(matches, paths)  # first: a stat is slow
+        return FileList(file for path in matched for file in _regular(path))
 
     def is_folder(self, path: str) -> bool:
         return os.path.isdir(path)
