@@ -29,7 +29,7 @@ from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.summaries.summary import add_up
 from recordmill.pipeline.build.worker.shard_report import ShardSums
-from recordmill.pipeline.dataset.file_names import shard_names
+from recordmill.pipeline.dataset.file_names import shard_file
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, Shard, Split
 from recordmill.pipeline.dataset.placement import Layout, hash_keys
 from recordmill.pipeline.reader.order import Ahead, GlobalShuffle
@@ -121,7 +121,12 @@ def reports(shards: int, folder: Path) -> Task:
         "label": {"rows": 900, "missing": 0, "ids": ids, "tokens": 900, "unknown": 0},
         "price": {"rows": 900, "missing": 0, "histogram": histogram},
     }
-    facts = {"file": shard_names("photos", "train", 1, shards)[0], "bytes": 1 << 27, "records": 900, "sha256": "0" * 64}
+    facts = {
+        "file": shard_file("photos", "train", "tfrecord", 1, shards),
+        "bytes": 1 << 27,
+        "records": 900,
+        "sha256": "0" * 64,
+    }
     report = json.dumps({"split": "train", **facts, "label_counts": ids, "profile": profile})
 
     def task() -> tuple[ShardSums, list[dict[str, object]]]:
@@ -133,7 +138,8 @@ def reports(shards: int, folder: Path) -> Task:
 
 def manifest(shards: int) -> Manifest:
     """A manifest of this many shards."""
-    names = (shard_names("photos", "train", number, shards) for number in range(shards))
+    kinds = ("tfrecord", "index")
+    names = ([shard_file("photos", "train", what, number, shards) for what in kinds] for number in range(shards))
     listed = tuple(
         Shard(file, (128 << 20) + number, IN_SHARD, f"{number:064x}", index)
         for number, (file, index) in enumerate(names)

@@ -15,10 +15,11 @@ from recordmill.pipeline.build.build import build
 from recordmill.pipeline.dataset.tfrecord import FRAME_BYTES, frame
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.forget import forget
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.files import LocalFiles, StoreFiles
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.options import Adopted
-from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
+from recordmill.pipeline.sources.source_reader import SourceReader
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.stores.base import OutputError
 from tests.emulators import s3

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import json_document as items_of_json
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats.annotated_rows import ImageList, image_key
 from recordmill.pipeline.sources.formats.json_document import json_items
 from recordmill.pipeline.sources.options import AnnotatedImages
-from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.yaml_document import SpecError
 from tests import published_formats as published

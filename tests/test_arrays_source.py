@@ -14,10 +14,11 @@ import pytest
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import Arrays
-from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
+from recordmill.pipeline.sources.source_reader import SourceReader
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.transforms.contract.kinds.array import ArrayLayout
 from tests.messages import assert_names, raises
@@ -79,7 +80,7 @@ def test_a_row_is_an_entry_of_each_array(
     tmp_path: Path, write: Write, chunk_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("recordmill.pipeline.sources.formats.arrays.BLOCK_BYTES", 200)
-    monkeypatch.setattr("recordmill.pipeline.sources.table.IMAGES_CHUNK_BYTES", 0)
+    monkeypatch.setattr("recordmill.pipeline.sources.source_reader.IMAGES_CHUNK_BYTES", 0)
     path, ending = write(tmp_path, {"x": GREY, "y": LABELS})
     reader = source(path, image=f"x{ending}", label=f"y{ending}")
     plan = reader.plan(FILES, {"image": IMAGE, "label": CATEGORY}, chunk_bytes)

@@ -19,12 +19,12 @@ from PIL import Image as Picture
 from recordmill.pipeline.build.images.perceptual_hash import perceptual_hash
 from recordmill.pipeline.build.images.read import Loaded, together
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.faults import Fault
-from recordmill.pipeline.sources.formats.annotated_images import read_open_images, voc_lists, yolo_lists
-from recordmill.pipeline.sources.formats.annotated_rows import ImageList, _names
+from recordmill.pipeline.sources.faults import Fault, SourceError
+from recordmill.pipeline.sources.formats.annotated_images import read_open_images
+from recordmill.pipeline.sources.formats.annotated_rows import ImageList, names_in, voc_lists, yolo_lists
 from recordmill.pipeline.sources.formats.coco import NO_NUMBERS, NO_VALUES, CocoImage, _hashed, read_coco
 from recordmill.pipeline.sources.formats.grouped import Groups
-from recordmill.pipeline.sources.source_reader import Block, SourceError
+from recordmill.pipeline.sources.source_reader import Block
 from recordmill.transforms.contract import bounds
 from recordmill.transforms.contract.bounds import BOUNDS, Bound, ImageError
 from recordmill.transforms.contract.image_header import check_header, check_tile
@@ -368,8 +368,8 @@ def test_a_path_is_looked_up_as_often_as_the_list_has_lengths() -> None:
 def test_names_in_yaml_are_counted() -> None:
     for text in ("names: [" + "a," * 100_000 + "a]", "names:\n" + "- a\n" * 100_001, "names: " + "a" * 10_000_100):
         with raises(SourceError, "data.yaml", "100,000"):
-            _names(text, "data.yaml")
-    assert len(_names("names: [" + "a," * 1_000 + "a]", "data.yaml")[0]) == 1_001
+            names_in(text, "data.yaml")
+    assert len(names_in("names: [" + "a," * 1_000 + "a]", "data.yaml")[0]) == 1_001
 
 
 def test_an_image_without_annotations_is_small() -> None:

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import conll, csv_records, reader_of
 from recordmill.pipeline.sources.options import Conll
-from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
+from recordmill.pipeline.sources.source_reader import SourceReader
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.yaml_document import SpecError
 from tests.constants import constants

@@ -19,13 +19,13 @@ from pydantic import ValidationError
 
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.encoded import open_utf8
-from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources.faults import Reject, SourceError
 from recordmill.pipeline.sources.formats import csv as csv_source
 from recordmill.pipeline.sources.formats import csv_records as csv_records
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.images import inline, to_file
 from recordmill.pipeline.sources.options import Csv, Tsv
-from recordmill.pipeline.sources.source_reader import Plan, SourceError, SourceReader
+from recordmill.pipeline.sources.source_reader import Plan, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type, strings
 from recordmill.pipeline.sources.typing.values import typed_values
 from tests.constants import constants

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import reader_of, tar_samples
 from recordmill.pipeline.sources.formats.tar_samples import Tar, samples
 from recordmill.pipeline.sources.options import WebDataset
-from recordmill.pipeline.sources.source_reader import SourceError
 from tests.constants import constants
 from tests.messages import assert_names, raises
 from tests.tables import TEXT, read

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from recordmill.pipeline.sources.faults import REASONS
-from recordmill.pipeline.sources.source_reader import SourceError
+from recordmill.pipeline.sources.faults import REASONS, SourceError
 from tests.tables import TEXT, Read, read, source
 
 NAUGHTY = [

@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.sources.batches import even_parts
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources.faults import Reject, SourceError
 from recordmill.pipeline.sources.formats import csv as csv_source
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats import text as text_source
 from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.pipeline.sources.paths import Inside
-from recordmill.pipeline.sources.source_reader import Plan, SourceError, SourceReader
+from recordmill.pipeline.sources.source_reader import Plan, SourceReader
 from recordmill.pipeline.sources.typing.arrays import arrow_type
 from tests.constants import constants
 from tests.messages import assert_names, raises
@@ -231,12 +231,8 @@ def test_the_plan_of_metadata_tells_what_is_left_out(tmp_path: Path, suffix: str
 CSV_FAULTS = {
     "no path": (",x,1,2", "missing_value", "file_name"),
     "no number": ("a.png,x, ,2", "missing_value", "n"),
-    "an underscore": ("a.png,x,1_0,2", "wrong_type", "n"),
-    "beyond float32": ("a.png,x,1e39,2", "wrong_type", "n"),
-    "beyond int64": (f"a.png,x,1,{1 << 63}", "wrong_type", "i"),
     "many digits": ("a.png,x,1," + "1" * 5000, "wrong_type", "i"),
     "a long text": (f"a.png,{'x' * 200_000},1,2", None, None),
-    "absolute": ("/a.png,x,1,2", "forbidden_path", "file_name"),
 }
 
 

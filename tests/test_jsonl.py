@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from recordmill.pipeline.sources import encoded
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.faults import REASONS, Reject
+from recordmill.pipeline.sources.faults import REASONS, Reject, SourceError
 from recordmill.pipeline.sources.formats import jsonl_parser, reader_of
 from recordmill.pipeline.sources.options import JsonLines
-from recordmill.pipeline.sources.source_reader import Plan, SourceError
+from recordmill.pipeline.sources.source_reader import Plan
 from recordmill.pipeline.sources.typing.arrays import arrow_type
 from tests import tables
 from tests.constants import constants

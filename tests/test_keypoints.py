@@ -21,7 +21,7 @@ from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.inspection.values import shown
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Faults
-from recordmill.pipeline.sources.typing.blocks import check_column
+from recordmill.pipeline.sources.typing.checks import check_column
 from recordmill.pipeline.spec.features.image import Image
 from recordmill.pipeline.spec.features.places import Keypoints
 from recordmill.pipeline.spec.model import load_spec, parse_spec

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import AnnotatedImages
-from recordmill.pipeline.sources.source_reader import SourceError
 from tests import published_formats as published
 from tests.messages import assert_names, raises
 from tests.tables import IMAGE, Read, read
@@ -70,12 +70,7 @@ def test_polygons_and_rectangles(tmp_path: Path) -> None:
 def test_a_circle_is_a_polygon_of_its_box(tmp_path: Path) -> None:
     (row,) = one(tmp_path, shape("ball", [[20, 20], [23, 24]], shape_type="circle")).rows
     assert row["boxes"] == pytest.approx([15, 15, 25, 25])
-    (polygon,) = json.loads(row["shapes"])[0]["polygons"]
-    corners = list(zip(polygon[::2], polygon[1::2], strict=True))
-    assert len(corners) == 64
-    assert [math.dist(corner, (20, 20)) for corner in corners] == pytest.approx([5] * 64)
-    twice_area = sum(a * d - b * c for (a, b), (c, d) in zip(corners, corners[1:] + corners[:1], strict=True))
-    assert abs(twice_area) / 2 == pytest.approx(25 * math.pi, rel=0.002)
+    assert len(json.loads(row["shapes"])[0]["polygons"][0]) == 2 * 64  # `test_via.py` has where they lie
 
 
 def test_the_parts_of_a_group_are_one_object(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ FUNCTIONS = {"compile", "search", "sub", "subn", "split", "findall", "finditer",
 MADE_OF_VALUES = {
     ("pipeline/build/attempt/failures.py", "search"),  # of the words for an error's number
     ("pipeline/sources/formats/csv.py", "compile"),  # of a column in the spec, `pixel*`, for names of columns
-    ("pipeline/sources/formats/beside.py", "compile"),  # of a pattern in the spec, for the parts of a path
+    ("pipeline/sources/formats/image_fields.py", "compile"),  # of a pattern in the spec, for the parts of a path
     ("pipeline/sources/globs.py", "compile"),  # below: `test_a_glob_is_linear`
     ("pipeline/sources/globs.py", "sub"),
     ("transforms/contract/image_header.py", "compile"),  # of our own table; some bytes of a file are looked at

@@ -20,10 +20,10 @@ from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.init.starter import first_lines, starter
 from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import ImageFolder
-from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import parse_spec
 from tests.messages import assert_names, raises
 from tests.pictures import saved

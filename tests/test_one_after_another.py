@@ -12,7 +12,7 @@ from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.dataset.manifest import Manifest, Shard, Split
 from recordmill.pipeline.errors import UserError
-from recordmill.pipeline.sources.source_reader import SourceError
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.leases import BUILD, Lease, hold
 from recordmill.pipeline.versions.publishing import Published

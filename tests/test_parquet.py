@@ -16,13 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import parquet as parquet
 from recordmill.pipeline.sources.formats import parquet_pages, reader_of
 from recordmill.pipeline.sources.formats.parquet_pages import BATCH_ROWS, Expected, expected, pages, rows_at_once
 from recordmill.pipeline.sources.options import Parquet
-from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
-from recordmill.pipeline.sources.typing import blocks
-from recordmill.pipeline.sources.typing.blocks import check_column
+from recordmill.pipeline.sources.source_reader import SourceReader
+from recordmill.pipeline.sources.typing import checks
+from recordmill.pipeline.sources.typing.checks import check_column
 from tests import tables
 from tests.constants import constants
 from tests.messages import assert_names, raises
@@ -269,7 +270,7 @@ def test_rows_too_large_for_a_list_are_refused(tmp_path: Path) -> None:
         read(found, {"v": TEXTS})
 
 
-@constants(blocks, MAX_LINE_BYTES=10)
+@constants(checks, MAX_LINE_BYTES=10)
 def test_a_text_over_the_bound_of_a_line_is_a_reject() -> None:
     faults: Any = {}
     assert check_column("v", TEXT, pa.array(["a" * 10, "b" * 11]), faults).to_pylist() == ["a" * 10, None]

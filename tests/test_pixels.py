@@ -16,10 +16,10 @@ from recordmill.pipeline.build.images.deep_files import planes
 from recordmill.pipeline.build.images.transcode import decodable
 from recordmill.pipeline.init.starter import starter
 from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats.csv import numbered
 from recordmill.pipeline.sources.options import Csv, ImageFolder, JsonLines, Parquet
-from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.features.image import Image as ImageFeature
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.yaml_document import SpecError

@@ -11,8 +11,9 @@ import pyarrow.parquet
 import pytest
 
 from recordmill.pipeline.build.plan.plan import make_plan
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import reader_of
-from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
+from recordmill.pipeline.sources.source_reader import SourceReader
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.yaml_document import SpecError

@@ -25,8 +25,8 @@ from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.forget import forget
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.files import FileInfo, LocalFiles
-from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import parse_spec
 from recordmill.pipeline.versions.publishing import Published
 from tests import tables

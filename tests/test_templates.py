@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from recordmill.pipeline.build.inputs.span_sources import by_span
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.files import LocalFiles
 from recordmill.pipeline.sources.globs import Template
-from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import Spec, parse_spec
 from recordmill.pipeline.yaml_document import SpecError
 from tests.messages import raises

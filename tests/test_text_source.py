@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.sources import batches
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources.faults import Reject, SourceError
 from recordmill.pipeline.sources.formats import csv_records, reader_of, text
 from recordmill.pipeline.sources.formats import text as text_source
 from recordmill.pipeline.sources.images import to_file
 from recordmill.pipeline.sources.options import TextFiles
-from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
+from recordmill.pipeline.sources.source_reader import SourceReader
 from recordmill.pipeline.spec.model import load_spec, parse_spec
 from recordmill.pipeline.yaml_document import SpecError
 from tests import tables

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from recordmill.pipeline.dataset.examples import SEVERAL, parse_example
 from recordmill.pipeline.dataset.tfrecord import frame, masked_crc
-from recordmill.pipeline.sources import table
+from recordmill.pipeline.sources import source_reader
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import tfrecord as tfrecord_files
 from recordmill.pipeline.sources.images import parse as parse_reference
-from recordmill.pipeline.sources.source_reader import SourceError
 from tests import tables
 from tests.constants import constants
 from tests.messages import assert_names, raises
@@ -213,7 +213,7 @@ def test_pictures_stay_where_they_lie(tmp_path: Path, pack: Callable[[bytes], by
     assert [fault[0] for fault in found.faults] == (["missing_value"] if pack is bytes else [])
 
 
-@constants(table, IMAGES_CHUNK_BYTES=1000)
+@constants(source_reader, IMAGES_CHUNK_BYTES=1000)
 def test_chunks_of_images_are_larger(tmp_path: Path) -> None:
     path = write(tmp_path / "a.tfrecord", [example(image=bytes(100))] * 100)
     plan = source(path).plan(FILES, {"image": IMAGE}, 1)

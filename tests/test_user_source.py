@@ -13,11 +13,12 @@ import pytest
 from pydantic import ValidationError
 
 from recordmill.pipeline.errors import UserError
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats import user_rows as user
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import UserRows
-from recordmill.pipeline.sources.source_reader import SourceError, SourceReader
+from recordmill.pipeline.sources.source_reader import SourceReader
 from recordmill.pipeline.sources.user_code import UserCode, UserCodeError, load
 from tests.constants import constants
 from tests.messages import assert_names, raises

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from recordmill.pipeline.dataset.tfrecord import frame
 from recordmill.pipeline.sources.columns import Column, ColumnType
-from recordmill.pipeline.sources.faults import Faults
+from recordmill.pipeline.sources.faults import Faults, SourceError
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.options import (
     Csv,
@@ -27,9 +27,8 @@ from recordmill.pipeline.sources.options import (
     UserRows,
     WebDataset,
 )
-from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.typing.arrays import python_field
-from recordmill.pipeline.sources.typing.blocks import check_column
+from recordmill.pipeline.sources.typing.checks import check_column
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.typing.values import misfit
 from recordmill.pipeline.sources.user_code import UserCode

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import reader_of
-from recordmill.pipeline.sources.formats.regions import _ellipse
+from recordmill.pipeline.sources.formats.annotated_rows import _ellipse
 from recordmill.pipeline.sources.options import AnnotatedImages
-from recordmill.pipeline.sources.source_reader import SourceError
 from tests import published_formats as published
 from tests.messages import assert_names, raises
 from tests.tables import FILES, Read, read
@@ -131,13 +131,6 @@ def test_a_wrong_region_costs_its_row(wrong: Any, facts: list[str], tmp_path: Pa
     assert reason == "malformed_row"
     assert_names(message, *facts)
     assert [row["categories"] for row in found.rows] == [[]]
-
-
-def test_what_has_no_area_is_counted_by_its_kind(tmp_path: Path) -> None:
-    lines = [region({"name": "polyline", "all_points_x": [1, 2], "all_points_y": [1, 2]}, kind="dog")] * 2
-    found = annotated(tmp_path, export(entry("1.jpg", *lines, region({"name": "point", "cx": 1, "cy": 2}, kind="cat"))))
-    assert found.rows[0]["categories"] == []
-    assert any("polyline 2" in each and "point 1" in each for each in found.plan.notes)
 
 
 @pytest.mark.parametrize("document", [[1], {"a": 1}, export(entry(7)), {"a": {"filename": "1.jpg"}}, {"project": {}}])

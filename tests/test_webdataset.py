@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from recordmill.pipeline.sources import batches
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats import tar_samples
 from recordmill.pipeline.sources.formats.tar_samples import split_name
 from recordmill.pipeline.sources.formats.webdataset import parts
 from recordmill.pipeline.sources.images import parse
-from recordmill.pipeline.sources.source_reader import SourceError
 from tests import tables
 from tests.constants import constants
 from tests.messages import assert_names, raises

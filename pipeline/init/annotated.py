@@ -19,7 +19,7 @@ from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import YAML_ENDINGS, ImageList, image_key
-from recordmill.pipeline.sources.formats.beside import Beside
+from recordmill.pipeline.sources.formats.image_fields import Beside
 from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.naming import divided, split_of

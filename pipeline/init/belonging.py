@@ -19,8 +19,8 @@ from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.encoded import uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo
 from recordmill.pipeline.sources.formats.conll import DOCUMENT_START, NO_WORD, cells_of, is_comment
+from recordmill.pipeline.sources.formats.json import lines_hint
 from recordmill.pipeline.sources.formats.json_document import closed
-from recordmill.pipeline.sources.formats.jsonl import lines_hint
 from recordmill.pipeline.sources.naming import ROW_IDS
 from recordmill.pipeline.sources.options import CONLLU
 from recordmill.pipeline.sources.paths import listed

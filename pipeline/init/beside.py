@@ -19,8 +19,7 @@ from recordmill.pipeline.init.doubts import Doubt
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import ImageList
-from recordmill.pipeline.sources.formats.beside import Beside, Pattern
-from recordmill.pipeline.sources.formats.image_fields import IMAGE
+from recordmill.pipeline.sources.formats.image_fields import IMAGE, Beside, Pattern
 from recordmill.pipeline.sources.naming import DEPTH, MASK_NAME, PART_FOLDER, SPLIT_WORD
 from recordmill.pipeline.sources.paths import ARRAY, is_image, join, listed, may_be_image
 

@@ -18,9 +18,9 @@ from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, naming_damage, open_plain, uncompressed_name
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.annotated_rows import image_key
-from recordmill.pipeline.sources.formats.beside import Beside, image_place
+from recordmill.pipeline.sources.formats.image_fields import Beside, image_place
 from recordmill.pipeline.sources.formats.image_folder import NAMES, captions_of
-from recordmill.pipeline.sources.formats.text import count_lines
+from recordmill.pipeline.sources.formats.text import places_of_lines
 from recordmill.pipeline.sources.globs import escape, folder_prefix, glob_pattern, is_glob, without_slash
 from recordmill.pipeline.sources.naming import CLASS_NAMES, SPLIT_NAME, by_split, divided, split_of
 from recordmill.pipeline.sources.paths import image_test, is_image, join, listed, note
@@ -151,7 +151,7 @@ def _folder(files: Files, folder: str, filled: Sequence[FileInfo], encoding: str
     if len(texts) > 1:
         options, why, doubts = _written(files, "", texts, encoding, 1)
         code = options.get("encoding", "utf-8")
-        joined, unequal = belonging.join_files(texts, lambda path: count_lines(files, path, code))
+        joined, unequal = belonging.join_files(texts, lambda path: places_of_lines(files, path, code)[1])
         if joined:
             return _joined(folder, filled, joined, Recognized([options], [], True, why, unequal, doubts=doubts))
     if form == "json" and form in by_format:

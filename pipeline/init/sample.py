@@ -20,6 +20,7 @@ from recordmill.pipeline.init.recognize import CELLS, IMAGES, Recognized
 from recordmill.pipeline.sources.batches import spread
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
 from recordmill.pipeline.sources.encoded import EncodedFile, codec, is_plain, open_utf8
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats.csv_records import Dialect, read_records
@@ -29,8 +30,7 @@ from recordmill.pipeline.sources.formats.webdataset import KEY
 from recordmill.pipeline.sources.globs import glob_pattern
 from recordmill.pipeline.sources.options import AnnotatedImages, AnySource, DelimitedOptions, SourceOptions
 from recordmill.pipeline.sources.paths import SUFFIXES
-from recordmill.pipeline.sources.source_reader import Block, Plan, SourceError
-from recordmill.pipeline.sources.table import UNREAD
+from recordmill.pipeline.sources.source_reader import UNREAD, Block, Plan
 
 LINES = (*CELLS, *SENTENCES, "json", "jsonl", "text")  # formats with first rows that are cut off large files
 SOURCE: TypeAdapter[SourceOptions] = TypeAdapter(AnySource)

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.files import Files
-from recordmill.pipeline.sources.source_reader import SourceError
 
 PIECE_BYTES = 8 << 20  # 8 MiB, parsed at once
 PIECE_LINES = 1 << 18  # a fault takes some hundred bytes
@@ -193,8 +193,13 @@ class _Inflating(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         while True:
-            if self._stream.eof and not self._next_member():
-                return 0
+            if self._stream.eof:  # perhaps another member follows, behind zero padding
+                self._input = self._input.lstrip(b"\0")
+                while not self._input and (more := self._file.read(INPUT_BYTES)):
+                    self._input = more.lstrip(b"\0")
+                if not self._input:
+                    return 0
+                self._stream = zlib.decompressobj(WINDOW)
             source = self._input or self._file.read(INPUT_BYTES)
             try:
                 data = self._stream.decompress(source, len(buffer))
@@ -208,15 +213,6 @@ class _Inflating(io.RawIOBase):
                 return len(data)
             if not source and not self._stream.eof:
                 raise DamagedDataError("it is cut off")
-
-    def _next_member(self) -> bool:
-        """Starts the next member of the stream, skipping zero padding; False at the end."""
-        while not (rest := self._input.lstrip(b"\0")):
-            self._input = self._file.read(INPUT_BYTES)
-            if not self._input:
-                return False
-        self._input, self._stream = rest, zlib.decompressobj(WINDOW)
-        return True
 
 
 def pieces(files: Files, path: str, encoding: str, start: int, end: int) -> Iterator[bytes]:
@@ -280,10 +276,16 @@ class Lines:
         self.too_long: Rows = np.flatnonzero(ends - starts > MAX_LINE_BYTES)
         ends = ends - ((buffer[ends - 1] == CARRIAGE_RETURN) & (ends > starts))
         self._starts, self._ends = starts, ends
-        objects = (buffer[starts] == OPEN) & (buffer[ends - 1] == CLOSE) & (ends > starts)
-        self._strip(objects)
-        self._objects = objects & ~self._with_nul()
+        self._objects = (buffer[starts] == OPEN) & (buffer[ends - 1] == CLOSE) & (ends > starts)
+        for line in np.flatnonzero(~self._objects).tolist():  # those that do not look like an object are few
+            stripped = self[line].lstrip(SPACES)
+            starts[line] = ends[line] - len(stripped)
+            stripped = stripped.rstrip(SPACES)
+            ends[line] = starts[line] + len(stripped)
+            self._objects[line] = stripped.startswith(b"{") and stripped.endswith(b"}")
         self._objects[self.too_long] = False
+        if b"\0" in data:  # invalid JSON, and the parser would end there
+            self._objects[np.searchsorted(starts, np.flatnonzero(buffer == 0), side="right") - 1] = False
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -333,21 +335,3 @@ class Lines:
         if len(lines) == len(self):
             return self.data
         return b"\n".join(self.each(lines))
-
-    def _strip(self, objects: npt.NDArray[np.bool_]) -> None:
-        """Strips whitespace of lines that do not look like an object at both ends; they are few."""
-        starts, ends = self._starts, self._ends
-        for line in np.flatnonzero(~objects).tolist():
-            stripped = self[line].lstrip(SPACES)
-            starts[line] = ends[line] - len(stripped)
-            stripped = stripped.rstrip(SPACES)
-            ends[line] = starts[line] + len(stripped)
-            objects[line] = stripped.startswith(b"{") and stripped.endswith(b"}")
-
-    def _with_nul(self) -> npt.NDArray[np.bool_]:
-        """Marks the lines with a NUL: invalid JSON, and the parser would end there."""
-        result = np.zeros(len(self), bool)
-        if b"\0" in self.data:
-            offsets = np.flatnonzero(np.frombuffer(self.data, np.uint8) == 0)
-            result[np.searchsorted(self._starts, offsets, side="right") - 1] = True
-        return result

@@ -1,4 +1,4 @@
-"""Faults of rows, at most one a row, and the rejects that they become.
+"""Faults of rows, at most one a row, and the rejects that they become; errors of whole sources.
 
 A reject never holds the payload: its message tells at most a value's type and a file's name.
 
@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from recordmill.pipeline.errors import UserError
 
 DUPLICATE = "duplicate_key"
 REASONS = {
@@ -49,6 +51,14 @@ REASONS = {
 Mask = npt.NDArray[np.bool_]  # selects rows, shape [rows]
 Ints = npt.NDArray[np.int64]
 Rows = Sequence[int] | npt.NDArray[np.signedinteger[Any]]
+
+
+class SourceError(UserError):
+    """Raised if a source cannot be read at all; the message is one clear line for the user."""
+
+
+class NoRowError(SourceError):
+    """No file of a source holds a row."""
 
 
 @dataclass(frozen=True, slots=True)

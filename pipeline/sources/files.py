@@ -128,7 +128,17 @@ class LocalFiles(Files):
     """
 
     def match(self, pattern: str) -> FileList:
-        return FileList(_matched(pattern))
+        for path in (pattern, globs.literal_prefix(pattern)) if globs.is_literal(pattern) else (pattern,):
+            if os.path.isfile(path):
+                return FileList(_regular(path))
+        folder = globs.folder_prefix(pattern)
+        if globs.is_literal(pattern) or not os.path.isdir(folder or "."):
+            return FileList()
+        matches = globs.glob_pattern(pattern).fullmatch
+        hidden = "/." in pattern[len(folder) :] or pattern[len(folder) :].startswith(".")
+        paths = _walk(folder, globs.depth(pattern), hidden, frozenset())
+        matched = filter(matches, paths)  # first: a stat is slow
+        return FileList(file for path in matched for file in _regular(path))
 
     def is_folder(self, path: str) -> bool:
         return os.path.isdir(path)
@@ -139,37 +149,20 @@ class LocalFiles(Files):
         return open_file(path)
 
 
-def _matched(pattern: str) -> Iterator[FileInfo]:
-    for path in (pattern, globs.literal_prefix(pattern)) if globs.is_literal(pattern) else (pattern,):
-        if os.path.isfile(path):
-            return _regular(path)
-    folder = globs.folder_prefix(pattern)
-    if globs.is_literal(pattern) or not os.path.isdir(folder or "."):
-        return iter(())
-    matches = globs.glob_pattern(pattern).fullmatch
-    hidden = "/." in pattern[len(folder) :] or pattern[len(folder) :].startswith(".")
-    paths = _walk(folder, globs.depth(pattern), hidden, frozenset())
-    return (file for path in paths if matches(path) for file in _regular(path))  # matched first: a stat is slow
-
-
 def _walk(folder: str, levels: int | None, hidden: bool, above: frozenset[tuple[int, int]]) -> Iterator[str]:
     """Lists the files of a folder and up to `levels` folders below, by path; `above` are its ancestors."""
     state = os.stat(folder or ".")
     identity = state.st_dev, state.st_ino
     if identity in above:
         return
-    for name in _names(folder, hidden):
+    with os.scandir(folder or ".") as entries:
+        shown = (entry for entry in entries if hidden or not entry.name.startswith("."))
+        names = sorted(f"{entry.name}/" if _is_folder(entry) else entry.name for entry in shown)
+    for name in names:  # folders end with a slash, so that they sort as the paths below them
         if not name.endswith("/"):
             yield folder + name
         elif levels != 0:
             yield from _walk(folder + name, levels and levels - 1, hidden, above | {identity})
-
-
-def _names(folder: str, hidden: bool) -> list[str]:
-    """Lists the sorted names in a folder; folders end with a slash, so that they sort as the paths below them."""
-    with os.scandir(folder or ".") as entries:
-        shown = (entry for entry in entries if hidden or not entry.name.startswith("."))
-        return sorted(f"{entry.name}/" if _is_folder(entry) else entry.name for entry in shown)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

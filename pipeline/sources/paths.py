@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.errors import listed as listed
-from recordmill.pipeline.sources.source_reader import SourceError
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.transforms.contract.image_header import SUFFIXES as SUFFIXES
 
 NOTED = 3
@@ -51,7 +51,8 @@ class Inside:
 
         Returns the path unchanged if it exists, if no name or several names are equivalent, and for a URL.
         """
-        if not self.is_local or is_of_one_form(path) or len(path) > MAX_PATH or os.path.lexists(join(self.root, path)):
+        is_of_one_form = path.isascii() or all(unicodedata.is_normalized(form, path) for form in ("NFC", "NFD"))
+        if not self.is_local or is_of_one_form or len(path) > MAX_PATH or os.path.lexists(join(self.root, path)):
             return path
         spelled = ""
         for name in path.split("/"):
@@ -77,11 +78,6 @@ class Inside:
 def path_key(path: str) -> bytes:
     """Returns the key of a file's row: the same for a composed (NFC) and a decomposed name."""
     return unicodedata.normalize("NFC", path).encode()
-
-
-def is_of_one_form(path: str) -> bool:
-    """Whether a name's composed and decomposed forms are equal, as in ASCII."""
-    return path.isascii() or all(unicodedata.is_normalized(form, path) for form in ("NFC", "NFD"))
 
 
 def is_utf8(path: str) -> bool:

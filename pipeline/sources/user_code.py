@@ -119,12 +119,17 @@ def split_reference(reference: str) -> tuple[str, str]:
 def blame(error: BaseException, reference: str, given: Any = None) -> UserCodeError:
     """Makes the error for an exception in the user's code: its type, its message, and the user's line.
 
-    Texts in `given`, the code's arguments, may be secret: stars replace those in the message that name no file.
+    Texts in `given`, the code's arguments, may be secret: stars replace those in the message that are no existing file,
+    no path in an existing folder, and not the file that could not be opened.
     """
     where = _line(error, reference)
     says = (str(error).splitlines() or [""])[0]
+    folder, opened = _Finder.code.folder if _Finder.code else "", str(getattr(error, "filename", "://"))
     for text in sorted(_texts(given), key=len, reverse=True):
-        says = says if _is_file(text, error) else says.replace(text, HIDDEN)
+        path = Path(folder, text)
+        is_opened = "://" not in opened and f"/{text.strip('/')}/" in f"/{opened}/"
+        is_inside = "/" in text.strip("./") and os.path.isdir(path.parent)
+        says = says if is_opened or is_inside or os.path.lexists(path) else says.replace(text, HIDDEN)
     says = says[:MESSAGE]
     return UserCodeError(f"`{reference}` failed{where}: {type(error).__name__}{says and ': '}{says}")
 
@@ -135,13 +140,6 @@ def _texts(value: Any) -> Iterator[str]:
         yield from (value, quote(value), quote(value, safe=""), quote_plus(value), repr(value)[1:-1])
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from _texts(inner)
-
-
-def _is_file(text: str, error: BaseException) -> bool:
-    """Whether a text names an existing file, a path in an existing folder, or the file that could not be opened."""
-    path, opened = Path(_Finder.code.folder if _Finder.code else "", text), str(getattr(error, "filename", "://"))
-    is_opened = "://" not in opened and f"/{text.strip('/')}/" in f"/{opened}/"
-    return is_opened or os.path.lexists(path) or ("/" in text.strip("./") and os.path.isdir(path.parent))
 
 
 @contextmanager

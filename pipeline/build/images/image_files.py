@@ -18,7 +18,7 @@ from typing import Any, Self
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.sources.files import Files, why_absent
 from recordmill.pipeline.sources.images import file_path, parse
-from recordmill.pipeline.sources.typing.blocks import ABSENT
+from recordmill.pipeline.sources.typing.checks import ABSENT
 from recordmill.pipeline.spec.features.image import MAX_BYTES
 from recordmill.pipeline.versions.stores.base import TooLargeError
 from recordmill.transforms.contract.image_header import ImageError

@@ -15,14 +15,14 @@ import pyarrow.compute as pc
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.sources import options
 from recordmill.pipeline.sources.columns import Columns, ColumnType
+from recordmill.pipeline.sources.faults import NoRowError, SourceError
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.formats.image_folder import NAMES
 from recordmill.pipeline.sources.globs import Template, folder_prefix, is_literal, literal_prefix, without_slash
 from recordmill.pipeline.sources.options import is_template
 from recordmill.pipeline.sources.paths import is_image, note, planning
-from recordmill.pipeline.sources.source_reader import NoRowError, Plan, SourceError, SourceReader
-from recordmill.pipeline.sources.table import EMPTY, TableReader
+from recordmill.pipeline.sources.source_reader import EMPTY, Plan, SourceReader, TableReader
 from recordmill.pipeline.spec.model import Spec
 
 BASE = "base"  # the span of sources without placeholders

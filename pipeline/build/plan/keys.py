@@ -21,10 +21,10 @@ from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.dataset.file_names import REPORT, span_file
 from recordmill.pipeline.dataset.manifest import Manifest, Span
 from recordmill.pipeline.errors import ExitCode
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.options import UserRows
 from recordmill.pipeline.sources.paths import note, planning
-from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.sources.user_code import UserCode
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions.base import Base

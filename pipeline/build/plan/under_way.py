@@ -17,8 +17,8 @@ from recordmill.pipeline.build.plan.plan import BuildPlan, inputs_digest, make_p
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.errors import ExitCode, UserError
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.files import Files
-from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.pipeline.spec.model import Spec
 from recordmill.pipeline.versions import publishing
 from recordmill.pipeline.versions.base import Base

@@ -12,7 +12,7 @@ READERS: Mapping[str, str] = {
     "image_folder": "image_folder.ImageFolderReader",
     **dict.fromkeys(("coco", "voc", "yolo", "open_images", "labelme", "via"), "annotated_images.AnnotatedImagesReader"),
     **dict.fromkeys(("csv", "tsv"), "csv.CsvReader"),
-    "jsonl": "jsonl.JsonLinesReader",
+    "jsonl": "json.JsonLinesReader",
     "json": "json.JsonReader",
     "parquet": "parquet.ParquetReader",
     "text": "text.TextReader",

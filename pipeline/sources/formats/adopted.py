@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -28,12 +29,12 @@ from recordmill.pipeline.dataset.paths import ADOPT, read_inner
 from recordmill.pipeline.errors import listed
 from recordmill.pipeline.sources.batches import even_parts, pack, unpack
 from recordmill.pipeline.sources.columns import Columns
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats.tfrecord import Said, TFRecordReader
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.options import Adopted
-from recordmill.pipeline.sources.source_reader import Chunk, Plan, SourceError
-from recordmill.pipeline.sources.table import FileRange, at_once
+from recordmill.pipeline.sources.source_reader import Chunk, FileRange, Plan, at_once
 from recordmill.pipeline.versions.stores.open_store import open_location
 
 SPLIT = "split"
@@ -127,19 +128,17 @@ class AdoptedReader(TFRecordReader):
                 files.open(path).close()  # a file of another span is there
             except OSError as error:
                 raise SourceError(f"{path}: {error.strerror or error}: {ADOPT}") from None
-        return FileList(
-            self._keyed(files, manifest, of_files[info.path], info)._replace(path=info.path[len(root) + 1 :])
-            for infos in found
-            for info in infos
-        )
-
-    def _keyed(self, files: Files, manifest: Manifest, of_file: Mapping[str, Shard], info: FileInfo) -> FileInfo:
-        if any(shard.bytes != info.bytes for shard in of_file.values()):
-            raise SourceError(f"{info.path} has another size than when it was adopted: {ADOPT}")
-        if (known := next(iter(of_file.values()))).seen != info.seen:
-            check_content(info.path, info.bytes, known.sample, partial(files.read, info.path))
-        said = [[split, manifest.content_of(shard)] for split, shard in of_file.items()]
-        return info._replace(tag=hashlib.sha256(json.dumps([said, info.keyed]).encode()).hexdigest())
+        listed = FileList()
+        for info in chain.from_iterable(found):
+            of_file = of_files[info.path]
+            if any(shard.bytes != info.bytes for shard in of_file.values()):
+                raise SourceError(f"{info.path} has another size than when it was adopted: {ADOPT}")
+            if (known := next(iter(of_file.values()))).seen != info.seen:
+                check_content(info.path, info.bytes, known.sample, partial(files.read, info.path))
+            said = [[split, manifest.content_of(shard)] for split, shard in of_file.items()]
+            tag = hashlib.sha256(json.dumps([said, info.keyed]).encode()).hexdigest()
+            listed.append(info._replace(path=info.path[len(root) + 1 :], tag=tag))
+        return listed
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts files at records, by the version's indexes."""
@@ -161,13 +160,8 @@ class AdoptedReader(TFRecordReader):
         splits = version.manifest.splits
         again = f"rows of {listed(splits)} are mixed and divided again: `split_by: {{column: split}}` keeps the splits"
         notes = [] if SPLIT in columns or self.source.split or len(splits) < 2 else [again]
-        return Plan(
-            chunks,
-            rows,
-            names=list(dict.fromkeys(names)),
-            notes=notes,
-            referred_bytes=self.referred_bytes(columns, chunks),
-        )
+        referred, names = self.referred_bytes(columns, chunks), list(dict.fromkeys(names))
+        return Plan(chunks, rows, names=names, notes=notes, referred_bytes=referred)
 
     def _is_compressed(self, files: Files, path: str) -> bool:
         return False

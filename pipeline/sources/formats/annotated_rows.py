@@ -1,28 +1,36 @@
-"""Rows of annotated images on their way from the plan to a worker, and the names of images and classes.
+"""Rows of annotated images on their way from the plan to a worker, the names of images and classes, and parsers.
 
 An annotation belongs to the image with the same path, except for the ending and folders such as `images` and `labels`.
+Files of Pascal VOC, YOLO and LabelMe hold one image's annotations each; VGG Image Annotator's, a project or an export
+of version 2, hold those of many. A region of the last two is an object: its polygon, rectangle, circle or ellipse.
 
 >>> image_key("coco128/images/train2017/9.jpg") == image_key("coco128/labels/train2017/9.txt")
 True
 """
 
+import codecs
 import csv
+import math
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
+from xml.etree import ElementTree
+from xml.parsers import expat
 
 from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, open_utf8
-from recordmill.pipeline.sources.faults import Fault
+from recordmill.pipeline.sources.faults import Fault, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape
-from recordmill.pipeline.sources.paths import is_image, note
-from recordmill.pipeline.sources.source_reader import SourceError, unpacked
+from recordmill.pipeline.sources.paths import is_image, listed, note
+from recordmill.pipeline.sources.source_reader import unpacked
 from recordmill.pipeline.yaml_document import SpecError, load_yaml
-from recordmill.transforms.contract.bounds import NAMES, OBJECTS, POINTS
+from recordmill.transforms.contract import bounds
+from recordmill.transforms.contract.bounds import ImageError
+from recordmill.transforms.contract.shapes import ShapeError, box_around, finite
 
 FOLDERS = {"", ".", "images", "jpegimages", "data", "labels", "annotations"}
 """Folders, in small letters, that distinguish images from annotations."""
@@ -30,10 +38,22 @@ LEAVING = "boxes that leave their image and are clipped, or have no area"
 YAML_ENDINGS = (".yaml", ".yml")
 YAML_WORD = 100  # letters that take as long to parse as a value, 50 µs
 POINT_SHAPE = re.compile(r"\[[1-9]\d{0,3}, [23]\]")
+SLACK = 0.01  # of an image's side, for rounded numbers
+VOC_BOX = ("xmin", "ymin", "xmax", "ymax")
+VOC_FLAGS = ("difficult", "truncated")
+VOC_LISTS = ("boxes", "categories", *VOC_FLAGS)
+SHAPE_LISTS = ("boxes", "categories", "shapes")
+DECLARED = re.compile(rb"""<\?xml[^>]{1,100}?encoding\s*=\s*["']([\w.:-]{1,40})""")
+MULTIBYTE = re.compile("utf-8|gb|hz|big5|cp9|euc_|johab|shift_jis|iso2022")
+"""Encodings, by Python's names, that expat cannot read, at least by some names; others have one byte a character."""
+CLASS = "object"  # where no region has an attribute
+CORNERS = 64  # of an ellipse's polygon, at most 0.12 % of the radius inside it
 SIDES = "@sides"  # the list entry for the annotated width and height: `200 x 100`
 Lists = Mapping[str, Any]  # a row's values by column: lists of its annotations
 Names = Mapping[str, str]  # class names by the annotations' codes; empty if codes are names
 PointShape = tuple[int, int]  # the number of key points, and of each one's numbers, 2 or 3
+Region = tuple[Any, str, Sequence[float] | None, Any]
+"""A region's class, its kind of shape, its polygon, None without area, and its group: one object in the same class."""
 
 
 class AnnotatedRow(NamedTuple):
@@ -80,7 +100,7 @@ def lists_of(names: Sequence[str], objects: Sequence[tuple[Any, ...]]) -> Lists 
     lists = {name: [each[column] for each in objects] for column, name in enumerate(names)}
     polygons = chain.from_iterable(shape["polygons"] for shape in lists.get("shapes", ()))
     numbers = sum(map(len, chain(polygons, lists.get("keypoints", ()))))
-    for bound, count in ((OBJECTS, len(objects)), (POINTS, numbers)):
+    for bound, count in ((bounds.OBJECTS, len(objects)), (bounds.POINTS, numbers)):
         if count > bound.most:
             return Fault(bound.reason, bound.beyond(count))
     flat = {name: [*chain.from_iterable(lists[name])] for name in ("boxes", "keypoints") if name in lists}
@@ -151,15 +171,16 @@ def read_names(files: Files, path: str | None) -> Classes:
     """Reads class names, from 0 or by code: YAML, CSV or lines; and YAML's key points. Raises: SourceError."""
     if path is None:
         return Classes({})
-    found = _names(_text(files, path), path)
+    found = names_in(_text(files, path), path)
     if not found.names:
         raise SourceError(f"{path} holds no names: give YOLO's `names`, a name a line, or CSV of codes and names")
     return found
 
 
-def _names(text: str, path: str) -> Classes:
-    if (values := text.count("\n") + text.count(",") + len(text) // YAML_WORD) > NAMES.most:
-        raise SourceError(f"{path}: {NAMES.beyond(values)}: are these the classes?")
+def names_in(text: str, path: str) -> Classes:
+    """Reads the text of such a file; its path tells the format."""
+    if (values := text.count("\n") + text.count(",") + len(text) // YAML_WORD) > bounds.NAMES.most:
+        raise SourceError(f"{path}: {bounds.NAMES.beyond(values)}: are these the classes?")
     if path.lower().endswith(".csv"):
         return Classes({row[0]: row[1] for row in csv.reader(text.splitlines()) if len(row) > 1})
     if not path.lower().endswith(YAML_ENDINGS):
@@ -189,3 +210,194 @@ def _text(files: Files, path: str) -> str:
 def class_name(code: str, names: Names) -> str | None:
     """Returns a class name; None if the given names lack the code."""
     return names.get(code) if names else code
+
+
+class _Bounded(ElementTree.TreeBuilder):
+    """Refuses a document type, whose entities may expand without limit, and more than `bounds` allow."""
+
+    depth = elements = 0
+
+    def doctype(self, *_: object) -> None:
+        raise expat.ExpatError("it holds a document type")
+
+    def start(self, tag: str, attributes: dict[str, str]) -> ElementTree.Element:  # type: ignore[override]
+        self.depth, self.elements = self.depth + 1, self.elements + 1 + len(attributes)
+        bounds.VOC_DEPTH.check(self.depth)
+        bounds.VOC_ELEMENTS.check(self.elements)
+        return super().start(tag, attributes)
+
+    def end(self, tag: str) -> ElementTree.Element:
+        self.depth -= 1
+        return super().end(tag)
+
+
+def _parsed(data: bytes) -> ElementTree.Element:
+    """Parses XML without namespaces, which would repeat a namespace's whole name in each attribute's."""
+    declared = DECLARED.match(data)
+    encoding = codecs.lookup(declared[1].decode()).name if declared else ""
+    text = data.decode(encoding) if MULTIBYTE.match(encoding) else data  # expat takes a string's bytes as UTF-8
+    builder, parser = _Bounded(), expat.ParserCreate()
+    parser.buffer_text, parser.CharacterDataHandler = True, builder.data
+    parser.StartElementHandler, parser.EndElementHandler = builder.start, builder.end
+    parser.StartDoctypeDeclHandler = builder.doctype
+    parser.Parse(text, True)
+    return builder.close()
+
+
+def voc_lists(data: bytes | None, names: Names, points: PointShape | None = None) -> Lists | Fault:
+    """Parses one image's XML, empty lists without any; ignores objects inside objects."""
+    if data is None:
+        return lists_of(VOC_LISTS, ())
+    try:
+        bounds.FILE_BYTES.check(len(data))
+        root = _parsed(data)
+    except ImageError as error:
+        return Fault(error.reason, error.message)
+    except (expat.ExpatError, ValueError, LookupError) as error:  # the last two from its encoding
+        return Fault("malformed_row", f"the annotation is not valid XML: {error}")
+    try:
+        objects = [_voc_object(number, each) for number, each in enumerate(root.findall("object"), 1)]
+    except ShapeError as error:
+        return Fault("malformed_row", str(error))
+    if root.tag != "annotation":
+        return Fault("malformed_row", "the XML's outer element is not `annotation`")
+    sides = " x ".join(root.findtext(f"size/{side}", "").strip() for side in ("width", "height"))
+    lists = lists_of(VOC_LISTS, objects)
+    return lists if isinstance(lists, Fault) else {**lists, SIDES: sides}
+
+
+def _voc_object(number: int, element: ElementTree.Element) -> tuple[object, ...]:
+    """Returns an object's values of `VOC_LISTS`. Raises: ShapeError: its fault."""
+    try:
+        box = [float(element.findtext(f"bndbox/{side}", "")) for side in VOC_BOX]
+        flags = [int(element.findtext(flag) or 0) for flag in VOC_FLAGS]
+    except ValueError:
+        raise ShapeError(f"object {number}: wanted four numbers in `bndbox`, and flags 0 or 1") from None
+    if len(element.findall("bndbox")) > 1 or box[0] > box[2] or box[1] > box[3]:
+        raise ShapeError(f"object {number}: wanted one `bndbox`, with no max below its min")
+    if not (name := element.findtext("name", "").strip()):
+        raise ShapeError(f"object {number} has no `name`")
+    return box, name, *flags
+
+
+def yolo_lists(data: bytes | None, names: Names, points: PointShape | None = None) -> Lists | Fault:
+    """Parses one image's text, if any: each line a class and a box or a polygon, whose bounding box is taken.
+
+    With `points` each line may end with as many key points.
+    """
+    objects, data = list[tuple[object, ...]](), data or b""
+    if len(data) > bounds.FILE_BYTES.most:
+        return Fault(bounds.FILE_BYTES.reason, bounds.FILE_BYTES.beyond(len(data)))
+    for number, line in enumerate(data.splitlines(), 1):
+        if points and (numbers := 3 * points[0] * len(objects)) > bounds.POINTS.most:
+            return Fault(bounds.POINTS.reason, bounds.POINTS.beyond(numbers))
+        each = _yolo_object(line.split(), names, points) if line.strip() else None
+        if isinstance(each, str):
+            return Fault("malformed_row", f"the annotation's line {number}: {each}")
+        objects += [each] if each else []
+    return lists_of((*SHAPE_LISTS, *(["keypoints"] if points else [])), objects)
+
+
+def _yolo_object(cells: Sequence[bytes], names: Names, points: PointShape | None) -> tuple[object, ...] | str:
+    try:
+        code, *box = map(float, cells)
+    except ValueError:
+        return "wanted only numbers"
+    count, each = points or (0, 3)
+    hint = "" if points else ": key points need `kpt_shape` in the YAML of `names`"
+    box, marks = (box[:4], box[4:]) if points else (box, [])
+    if len(box) < 4 or len(box) % 2 or len(marks) not in (0, count * each):
+        wanted = f"{count} key points of {each} numbers" if points else "a polygon's x and y"
+        return f"wanted a class and four numbers, or {wanted}, found {len(cells)}{hint}"
+    seen = marks[2::3] if each == 3 else [2.0] * (len(marks) // 2)
+    places = list(zip(marks[0::each], marks[1::each], seen, strict=True)) if marks else [(0.0, 0.0, 0.0)] * count
+    if not all(-SLACK <= side <= 1 + SLACK for side in box + [side for x, y, _ in places for side in (x, y)]):
+        return f"a number lies beyond 0 to 1 of the image's side{hint if len(box) > 4 else ''}"
+    polygons = [box] if len(box) > 4 else []
+    if polygons:
+        left, top, right, bottom = box_around(polygons)
+        box = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
+    name = class_name(str(int(code)), names) if code.is_integer() else None
+    shape = {"name": name, "crowd": 0, "unit": "relative", "polygons": polygons}
+    if not name:
+        return f"class {code:g} is {'not in `names`' if code.is_integer() else 'no whole number'}"
+    return box, name, shape, [*chain.from_iterable(places)]
+
+
+PARSERS = {"voc": (VOC_LISTS, voc_lists), "yolo": (SHAPE_LISTS, yolo_lists)}
+"""The columns and the parser of the formats with a file for each image."""
+
+
+class Entry(NamedTuple):
+    """An image in a file."""
+
+    image: str
+    regions: Sequence[Any]
+    attribute: str | None = None  # the attribute of regions that names their class
+    sides: str = ""
+    is_embedded: bool = False
+
+
+def _labelme(document: Mapping[str, Any], attribute: str | None) -> list[Entry]:
+    sides = " x ".join(str(document.get(side)) for side in ("imageWidth", "imageHeight"))
+    image, is_embedded = document["imagePath"].replace("\\", "/"), bool(document.get("imageData"))
+    return [Entry(image, document["shapes"], None, sides, is_embedded)]
+
+
+def _labelme_region(region: Mapping[str, Any], attribute: str | None) -> Region:
+    kind, points = region.get("shape_type") or "polygon", list(map(finite, region["points"]))
+    polygon = list(chain.from_iterable(points)) if kind in ("polygon", "rectangle") else None
+    if kind == "rectangle":
+        polygon = _rectangle(*box_around(points))
+    elif kind == "circle":
+        (x, y), edge = points
+        polygon = _ellipse(x, y, *[math.dist((x, y), edge)] * 2)
+    return region["label"], kind, polygon, region.get("group_id")
+
+
+def _via(document: Mapping[str, Any], attribute: str | None) -> list[Entry]:
+    entries = list[tuple[str, list[Any]]]()
+    for each in document.get("_via_img_metadata", document).values():
+        some = each["regions"]
+        entries.append((each["filename"].replace("\\", "/"), [*some.values()] if isinstance(some, dict) else some))
+    every = (region.get("region_attributes") or () for _, regions in entries for region in regions)
+    names = [*dict.fromkeys(chain.from_iterable(every))]
+    if attribute is None and len(names) > 1:
+        raise ShapeError(f"regions have the attributes {listed(names)}: `attribute: NAME` says which one is the class")
+    return [Entry(image, regions, attribute or next(iter(names), None)) for image, regions in entries]
+
+
+def _via_region(region: Mapping[str, Any], attribute: str | None) -> Region:
+    shape, name = region["shape_attributes"], region["region_attributes"][attribute] if attribute else CLASS
+    kind, polygon = shape["name"], None
+    if kind == "polygon":
+        polygon = [*chain.from_iterable(zip(shape["all_points_x"], shape["all_points_y"], strict=True))]
+    elif kind == "rect":
+        x, y, width, height = finite([shape[side] for side in ("x", "y", "width", "height")])
+        polygon = _rectangle(x, y, x + width, y + height)
+    elif kind in ("circle", "ellipse"):
+        radii = ("r", "r") if kind == "circle" else ("rx", "ry")
+        x, y, across, down = finite([shape[side] for side in ("cx", "cy", *radii)])
+        polygon = _ellipse(x, y, across, down, shape.get("theta", 0))
+    if isinstance(name, dict):  # of checkboxes
+        (name,) = (option for option, is_set in name.items() if is_set)
+    return name, kind, polygon, None
+
+
+def _rectangle(left: float, top: float, right: float, bottom: float) -> list[float]:
+    return [left, top, right, top, right, bottom, left, bottom]
+
+
+def _ellipse(x: float, y: float, across: float, down: float, turn: float = 0) -> list[float]:
+    """Returns an ellipse, by center, radii and radians, as a polygon; its four ends are corners."""
+    angles = (2 * math.pi * corner / CORNERS for corner in range(CORNERS))
+    ends = ((across * math.cos(angle), down * math.sin(angle)) for angle in angles)
+    cos, sin = math.cos(turn), math.sin(turn)
+    return [each for u, v in ends for each in (x + u * cos - v * sin, y + u * sin + v * cos)]
+
+
+DIALECTS: Mapping[str, tuple[Callable[..., list[Entry]], Callable[..., Region]]] = {
+    "labelme": (_labelme, _labelme_region),
+    "via": (_via, _via_region),
+}
+"""The functions that find a file's images, and a region, by format, for files that name their images."""

@@ -23,14 +23,12 @@ import pyarrow as pa
 from recordmill.pipeline.sources.batches import BLOCK_BYTES
 from recordmill.pipeline.sources.columns import Column, Columns, required
 from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, codec, naming_damage, open_plain
-from recordmill.pipeline.sources.faults import Faults
+from recordmill.pipeline.sources.faults import Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.options import Arrays
 from recordmill.pipeline.sources.paths import ARRAY, check_names, join
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
-from recordmill.pipeline.sources.table import ArchiveReader
+from recordmill.pipeline.sources.source_reader import ArchiveReader, Chunk, Key, Plan, TypedRows
 from recordmill.pipeline.sources.typing.arrays import arrow_type
-from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block, row_digests
 from recordmill.pipeline.sources.typing.values import typed_values
 from recordmill.transforms.contract.kinds.array import HEAD_BYTES, MAGIC, MOST_SIDES, ArrayError, Npy, head, header_of
 
@@ -89,25 +87,28 @@ class ArraysReader(ArchiveReader[Arrays]):
         for table, found in tables.items():
             check_names(join(root, table), required(columns), found)
             asked = {name: found[name] for name in columns if name in found}
-            _check(join(root, table), asked)
+            for name, array in asked.items():
+                if array.fault:
+                    raise SourceError(f"{join(root, table)}: {name!r} cannot be read: {array.fault}")
+            if len({array.shape[0] for array in asked.values()}) > 1:
+                counts = ", ".join(f"{name!r} has {array.shape[0]:,}" for name, array in asked.items())
+                remedy = "`columns` should name arrays of one split"
+                raise SourceError(f"{join(root, table)}: unequal numbers of rows: {counts}; {remedy}")
             named = {*columns, *self.source.columns.values()}
             names |= dict.fromkeys(name for name in found if name in named or not self.source.columns)
             chunks += _chunks(asked, self.chunk_bytes(columns, chunk_bytes))
         return Plan(chunks, sum(chunk.work.rows for chunk in chunks), names=list(names), is_exact=True)
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
-        """Reads rows; the default key is the digest of the asked columns (`row_digests`)."""
-        work, root, first = chunk.work, self.root(files), 0
+    def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
+        """Reads rows."""
+        work, root = chunk.work, self.root(files)
         step = max(1, BLOCK_BYTES // max(ROW_BYTES, sum(array.row_bytes for array in work.arrays.values())))
         for blocks in zip(*(_blocks(files, root, each, work, step) for each in work.arrays.values()), strict=True):
             count, faults = len(blocks[0]), Faults()
             typed = {name: pa.nulls(count, arrow_type(column)) for name, column in columns.items()}
             for name, block in zip(work.arrays, blocks, strict=True):
                 typed[name] = typed_values(name, columns[name], _arrow(block, columns[name]), (root, ""), faults)
-            keys = row_digests(self.source.by_asked_names(typed), faults) if key is None else None
-            raw = TypedRows(typed, np.arange(first, first + count), keys, count, faults)
-            yield make_block(chunk, raw, columns, key)
-            first += count
+            yield TypedRows(typed, count, faults)
 
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
         return chunk.file, chunk.work.first + position + 1
@@ -168,16 +169,6 @@ def idx_header(data: bytes) -> Npy:
         hint = ", as gzip does: name it .gz" if data[:2] == b"\x1f\x8b" else ""
         raise ArrayError(f"it is neither idx nor .npy: it begins with the bytes {data[:4].hex(' ')}{hint}")
     return Npy(IDX_TYPES[data[2]], struct.unpack(f">{count}I", data[4:start]), False, start)
-
-
-def _check(where: str, arrays: Mapping[str, ArrayInFile]) -> None:
-    """Checks that arrays have rows, equally many. Raises: SourceError."""
-    for name, array in arrays.items():
-        if array.fault:
-            raise SourceError(f"{where}: {name!r} cannot be read: {array.fault}")
-    if len({array.shape[0] for array in arrays.values()}) > 1:
-        counts = ", ".join(f"{name!r} has {array.shape[0]:,}" for name, array in arrays.items())
-        raise SourceError(f"{where}: unequal numbers of rows: {counts}; `columns` should name arrays of one split")
 
 
 def _chunks(arrays: Mapping[str, ArrayInFile], chunk_bytes: int) -> Iterator[Chunk]:

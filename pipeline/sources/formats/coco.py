@@ -10,18 +10,18 @@ import re
 from array import array
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import repeat
 from math import isfinite
 from typing import Any, NamedTuple
 
 from recordmill.pipeline.sources.encoded import naming_damage, open_plain
-from recordmill.pipeline.sources.faults import Fault
+from recordmill.pipeline.sources.faults import Fault, SourceError
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.sources.formats.annotated_rows import LEAVING, SIDES, AnnotatedRow, Found, ImageList
 from recordmill.pipeline.sources.formats.json_document import JsonDamageError, json_items
 from recordmill.pipeline.sources.paths import join, note
-from recordmill.pipeline.sources.source_reader import SourceError
 from recordmill.transforms.contract.bounds import OBJECTS, POINTS, ImageError
 from recordmill.transforms.contract.shapes import box_around, finite, polygons_of, read_runs
 
@@ -70,7 +70,11 @@ class CocoImage:
         caption, known, crowd = annotation.get("caption"), _id(annotation.get("id")), annotation.get("iscrowd", 0)
         if self._is_full(1):
             return
-        box: Any = annotation.get("bbox") or _box_around(annotation.get("segmentation"))
+        box: Any = annotation.get("bbox")
+        if not box:
+            with suppress(ValueError):  # no polygons
+                left, top, right, bottom = box_around(polygons_of(annotation.get("segmentation")))
+                box = [left, top, right - left, bottom - top]
         is_box = isinstance(box, list) and list(map(_is_number, box)) == [True] * 4 and crowd in (0, 1)
         if isinstance(caption, str):
             self._add_caption(known, caption)
@@ -89,7 +93,10 @@ class CocoImage:
     def _parts(self, known: Any, annotation: Mapping[str, Any], asked: Collection[str]) -> Parts:
         shape, points = (annotation.get(name) if column in asked else None for column, name in PARTS.items())
         try:
-            return Parts(*_shape(shape or []), _points(points or []))
+            outline, numbers = _shape(shape or []), finite(points or [])
+            if len(numbers) % 3:
+                raise ValueError(f"wanted x, y and visibility of each key point, found {len(numbers)} numbers")
+            return Parts(*outline, array("d", numbers).tobytes())
         except ValueError as error:
             self._refuse(f"the annotation {_shown(known)}: {error}")
         except ImageError as error:
@@ -164,7 +171,8 @@ class CocoImage:
         lists = {"id": self.id, SIDES: sides, **boxes, "captions": [caption for _, caption in self.captions]}
         return AnnotatedRow(self.path, self.fault or lists | parts, self.file, self.number)
 
-    def _check_parts(self, points: int) -> None:
+    def _columns(self, points: int) -> dict[str, Any]:
+        """Returns the columns of `PARTS`; an annotation without key points has zeros."""
         for known, part in zip(self.ids, self.parts, strict=False):
             if part.size and self.sides and part.size != self.sides[::-1]:
                 stated = "`size` is {} x {}, and the image's height and width are {} x {}"
@@ -176,10 +184,6 @@ class CocoImage:
         numbers = sum(part.shape.count(",") + 1 + 3 * points for part in self.parts)
         if numbers > POINTS.most:
             self._refuse(POINTS.beyond(numbers), POINTS.reason)
-
-    def _columns(self, points: int) -> dict[str, Any]:
-        """Returns the columns of `PARTS`; an annotation without key points has zeros."""
-        self._check_parts(points)
         if self.fault:
             return {}
         named = zip(self.categories, self.crowd, self.parts, strict=False)
@@ -309,27 +313,12 @@ def _listed(
     return image
 
 
-def _box_around(polygons: Any) -> list[float] | None:
-    try:
-        left, top, right, bottom = box_around(polygons_of(polygons))
-    except ValueError:
-        return None
-    return [left, top, right - left, bottom - top]
-
-
 def _shape(value: Any) -> tuple[str, tuple[int, int] | None]:
     """Returns a `segmentation` as in `Parts`. Raises: ValueError: its fault."""
     if isinstance(value, dict):
         size, _ = read_runs(value)
         return f'"rle": {json.dumps({"size": size, "counts": value["counts"]})}', size
     return f'"polygons": {json.dumps(polygons_of(value))}', None
-
-
-def _points(value: Any) -> bytes:
-    numbers = finite(value)
-    if len(numbers) % 3:
-        raise ValueError(f"wanted x, y and visibility of each key point, found {len(numbers)} numbers")
-    return array("d", numbers).tobytes()
 
 
 def _is_number(value: object) -> bool:

@@ -21,16 +21,14 @@ from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Columns
 from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, EncodedFile, can_start_anywhere, open_utf8
-from recordmill.pipeline.sources.faults import Fault, Faults
+from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.formats.csv_records import RecordRange, chunks_of, read_records
+from recordmill.pipeline.sources.formats.csv_records import RecordRange, read_records
 from recordmill.pipeline.sources.formats.text import LINES
 from recordmill.pipeline.sources.options import OF_TEXT, Conll
 from recordmill.pipeline.sources.paths import join
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
-from recordmill.pipeline.sources.table import TableReader
+from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows
 from recordmill.pipeline.sources.typing.arrays import as_lists, strings
-from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
 
 DOCUMENT_START = b"-DOCSTART-"  # the first cell of a line between CoNLL-2003's documents
@@ -128,7 +126,7 @@ class ConllReader(TableReader[Conll]):
         chunks, rows, skipped = list[Chunk](), 0, Counter[str]()
         for file in inputs:
             cuts, total = self._cut(files, root, file, chunk_bytes, skipped)
-            chunks += chunks_of(file, cuts)
+            chunks += RecordRange.chunks_of(file, cuts)
             rows += total
         own = [FILE_NAME, LINE]
         names = [*self.source.cells, *(name for name in own if name in columns and name not in self.source.cells)]
@@ -155,25 +153,22 @@ class ConllReader(TableReader[Conll]):
         skipped += sentences.skipped
         return cuts, rows
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+    def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
         """Reads a chunk's sentences; the default key is the digest of their cells, between tabs and newlines."""
         part: RecordRange = chunk.work
         base, path, done = self.image_base(files, chunk), join(self.root(files), chunk.file), 0
         with open_utf8(files, path, self.source.encoding, part.start, part.end) as opened:
             sentences = Sentences(opened, self.source)
             for batch in chain(batches(sentences, lambda each: each.size, BATCH_SENTENCES), [[]]):
-                good = [each for each in batch if not each.fault]
-                broken = [each.fault for each in batch if each.fault]
-                unparsed = [fault.reject(chunk.index, line) for line, fault in broken]
-                typed, found = dict[str, pa.Array](), Faults()
-                for name, column in columns.items():
-                    values = self._values(name, good, chunk)
-                    typed[name] = typed_values(name, column, values, base, found, as_cells=True)
-                texts = (b"\n".join(map(b"\t".join, each.cells)) for each in good)
-                keys = pa.array(map(content_digest, texts), pa.binary()) if key is None else None
-                rows = np.array([each.line for each in good], np.int64)
-                raw = TypedRows(typed, rows, keys, sentences.lines - done, found, unparsed)
-                yield make_block(chunk, raw, columns, key, self.source.encoding)
+                good, faults = [each for each in batch if not each.fault], Faults()
+                broken = {each.fault[0] - done: each.fault[1] for each in batch if each.fault}
+                typed = {
+                    name: typed_values(name, column, self._values(name, good, chunk), base, faults, as_cells=True)
+                    for name, column in columns.items()
+                }
+                keys = map(content_digest, (b"\n".join(map(b"\t".join, each.cells)) for each in good))
+                lines = np.array([each.line for each in good], np.int64)
+                yield TypedRows(typed, sentences.lines - done, faults, lines - done, keys, broken)
                 done = sentences.lines
 
     def _values(self, name: str, sentences: Sequence[Sentence], chunk: Chunk) -> pa.Array:

@@ -24,15 +24,13 @@ from recordmill.pipeline.dataset.placement import content_digest
 from recordmill.pipeline.errors import did_you_mean
 from recordmill.pipeline.sources.columns import Columns, ColumnType, required
 from recordmill.pipeline.sources.encoded import BYTE_ORDER_MARK, MAX_LINE_BYTES, Rows, open_utf8
-from recordmill.pipeline.sources.faults import Fault, Faults
+from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.csv_records import CsvRecords, Dialect, RecordRange, read_records
 from recordmill.pipeline.sources.options import DelimitedOptions
 from recordmill.pipeline.sources.paths import check_names, is_image, is_utf8, join
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
-from recordmill.pipeline.sources.table import TableReader
+from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows
 from recordmill.pipeline.sources.typing.arrays import strings
-from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
 from recordmill.transforms.contract.bounds import CSV_COLUMNS
 
@@ -45,7 +43,7 @@ SEPARATORS = ",;\t|"
 SEPARATOR_LINE = re.compile(r"sep=(.)", re.IGNORECASE)  # the first line of files for Excel
 BATCH_RECORDS = 16_384  # of 550 bytes: about 8 MiB
 LONG_NAME = 64  # characters: longer cells are sentences, not column names
-Broken = dict[int, tuple[str, str | None]]  # invalid records: a message, and the default key if asked for and known
+Unread = dict[int, tuple[str, str | None]]  # invalid records: a message, and the default key if asked for and known
 
 
 class CsvReader(TableReader[DelimitedOptions]):
@@ -81,39 +79,36 @@ class CsvReader(TableReader[DelimitedOptions]):
             if near in names[0] and near != self.source.separator:
                 raise SourceError(f"{path} has one column; set `separator`, perhaps to {near!r}")
         replaced = with_numbered(names, columns)
-        missing = [name for name in needed if name not in replaced]
-        if given is True and missing and _is_row(names):
-            _check_header(path, missing, names)
+        if given is True:
+            _check_header(path, [name for name in needed if name not in replaced], names)
         check_names(path, needed, replaced)
         counts = Counter(names)
         for name in columns:
             if counts[name] > 1:
                 raise SourceError(f"{path} has two columns {name!r}; rename one")
-        return RecordRange(dialect, encoding, tuple(names), skip + (given is True))
+        return RecordRange(dialect=dialect, encoding=encoding, names=tuple(names), head=skip + (given is True))
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+    def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
         """Reads a chunk's records; the default key is the digest of a row's cells."""
         part: RecordRange = chunk.work
         numbers = {name: numbered(name, part.names) for name in columns}
         needed = sorted({*chain.from_iterable(numbers.values())})
         base = self.image_base(files, chunk)
-        for records, rows, first in part.read(files, join(self.root(files), chunk.file)):
+        for records, rows, _ in part.read(files, join(self.root(files), chunk.file)):
             reason = "too_large" if records.is_too_large else "malformed_row"
-            lines = records.lines + first
-            for batch, covered in records.batches(rows, BATCH_RECORDS):
-                good, cells, keys, broken = read_cells(records, batch, part, needed, key is None)
-                absent, faults = pa.nulls(len(good), pa.string()), Faults()
-                typed = dict[str, pa.Array]()
+            for batch, line, covered in records.batches(rows, BATCH_RECORDS):
+                good, cells, keys, unread = read_cells(records, batch, part, needed, key is None)
+                absent, faults, typed = pa.nulls(len(good), pa.string()), Faults(), dict[str, pa.Array]()
                 for name, column in columns.items():
                     some = [cells[number] for number in numbers[name] if number in cells]
                     values = pc.binary_join_element_wise(*some, " ") if len(some) > 1 else (*some, absent)[0]
                     if self.source.decimal == "," and column.type is ColumnType.NUMBER and not column.many:
                         values = pc.replace_substring(pc.replace_substring(values, ".", "_"), ",", ".")
                     typed[name] = typed_values(name, column, values, base, faults, as_cells=True)
-                unparsed = [Fault(reason, message).reject(chunk.index, int(lines[record]), row_key)
-                            for record, (message, row_key) in broken.items()]  # fmt: skip
-                raw = TypedRows(typed, lines[good], keys, covered, faults, unparsed)
-                yield make_block(chunk, raw, columns, key, self.source.encoding)
+                lines = records.lines - line
+                broken = {int(lines[record]): Fault(reason, message) for record, (message, _) in unread.items()}
+                broken_keys = {int(lines[record]): known for record, (_, known) in unread.items()}
+                yield TypedRows(typed, covered, faults, lines[good], keys, broken, broken_keys)
 
 
 def numbered(name: str, names: Sequence[str]) -> list[int]:
@@ -146,21 +141,20 @@ def _check_first(path: str, cells: Sequence[str], separator: str, header: Any, n
         raise SourceError(f"{path} begins with a comment: {skips}, or the number of lines before the header")
 
 
-def _check_header(path: str, needed: Sequence[str], cells: Sequence[str]) -> None:
-    """Refuses a first record that lacks a column and looks like a row; the message shows none of its values."""
-    for name in needed:
-        if name not in cells and not did_you_mean(name, cells):
+def _check_header(path: str, missing: Sequence[str], cells: Sequence[str]) -> None:
+    """Refuses a first record that lacks a column and looks like a row; the message shows none of its values.
+
+    In a row at least half of the cells are unlikely names of columns; an empty first one may be pandas' index.
+    """
+    named = cells[1:] if len(cells) > 1 and not cells[0] else cells
+    looks_like_row = 2 * sum(map(_is_value, named)) >= len(named)
+    for name in missing if named and looks_like_row else ():
+        if not did_you_mean(name, cells):
             raise SourceError(
                 f"{path} has no column {name!r}, and its first line looks like a row, not a header: "
                 f"if the file has no header, name its {len(cells)} columns in order, such as "
-                f"`header: [{', '.join([*needed, *['…'] * (len(cells) > len(needed))])}]`"
+                f"`header: [{', '.join([*missing, *['…'] * (len(cells) > len(missing))])}]`"
             )
-
-
-def _is_row(cells: Sequence[str]) -> bool:
-    """Whether at least half of the cells are unlikely column names; ignores an empty first one, pandas' index."""
-    named = cells[1:] if len(cells) > 1 and not cells[0] else cells
-    return bool(named) and 2 * sum(map(_is_value, named)) >= len(named)
 
 
 def _is_value(cell: str) -> bool:
@@ -180,7 +174,8 @@ def read_header(files: Files, path: str, dialect: Dialect, encoding: str, skip: 
             for record in records.filled[skip : skip + 1].tolist():
                 [names] = cells_of([records.line(record)], dialect) if record not in records.faults else [None]
                 if names is None:
-                    raise SourceError(f"{path}: {_fault(records, record, dialect).replace('record', 'header', 1)}")
+                    fault = records.fault(record) + _remedy(records.line(record), dialect)
+                    raise SourceError(f"{path}: {fault.replace('record', 'header', 1)}")
                 if not all(map(is_utf8, names)):
                     other = "utf-16 or cp1252" if encoding == "utf-8" else "utf-8"
                     raise SourceError(f"{path}: the header is not {encoding}; set `encoding`, such as {other}")
@@ -218,11 +213,6 @@ def _without_nulls(text: str, separator: str, null: str) -> str:
     return separator.join("" if cell == null else cell for cell in line.split(separator)) + text[len(line) :]
 
 
-def _fault(records: CsvRecords, record: int, dialect: Dialect) -> str:
-    """Returns the fault of an invalid record, and the option that may read it."""
-    return records.fault(record) + _remedy(records.line(record), dialect)
-
-
 def _remedy(record: bytes, dialect: Dialect, extra: Sequence[str] = ()) -> str:
     """Returns the option that may read an invalid record; `extra` are cells without names, or names without cells."""
     quote, separator = (dialect.quote or "").encode(), dialect.separator.encode()
@@ -237,18 +227,18 @@ def _remedy(record: bytes, dialect: Dialect, extra: Sequence[str] = ()) -> str:
 
 def read_cells(
     records: CsvRecords, batch: Rows, part: RecordRange, columns: Sequence[int], with_keys: bool
-) -> tuple[Rows, Mapping[int, pa.Array], pa.Array | None, Broken]:
+) -> tuple[Rows, Mapping[int, pa.Array], Sequence[bytes | str], Unread]:
     """Reads columns of consecutive, non-blank records; each gives the same cells as if read alone.
 
     Keys need all columns. Returns the valid records; their cells by column number, Arrow `string` of shape [rows], any
-    bytes; their default keys, Arrow `binary`; and the invalid records.
+    bytes; their default keys; and the invalid records.
     """
     is_broken = records.faults and not records.faults.keys().isdisjoint(batch.tolist())
     needed = range(len(part.names)) if with_keys else columns
     cells = None if is_broken or len(needed) > WIDE else _by_arrow(records, batch, part, needed)
     if cells is None:
         return _by_python(records, batch, part, columns, with_keys)
-    return batch, cells, digests(list(cells.values())) if with_keys else None, {}
+    return batch, cells, digests(list(cells.values())) if with_keys else [], {}
 
 
 def _by_arrow(
@@ -280,15 +270,15 @@ def _by_arrow(
 
 def _by_python(
     records: CsvRecords, batch: Rows, part: RecordRange, columns: Sequence[int], with_keys: bool
-) -> tuple[Rows, dict[int, pa.Array], pa.Array | None, Broken]:
+) -> tuple[Rows, dict[int, pa.Array], Sequence[bytes | str], Unread]:
     """Does the same record by record, and keeps of each only the columns."""
-    good, parsed, keys, faults = list[int](), [list[str]() for _ in columns], list[str](), Broken()
+    good, parsed, keys, faults = list[int](), [list[str]() for _ in columns], list[str](), Unread()
     readable = [record for record in batch.tolist() if record not in records.faults]
     rows = cells_of(map(records.line, readable), part.dialect)
     for record in batch.tolist():
         cells = None if record in records.faults else next(rows)
         if cells is None:
-            faults[record] = _fault(records, record, part.dialect), None
+            faults[record] = records.fault(record) + _remedy(records.line(record), part.dialect), None
         elif len(cells) == len(part.names):
             good.append(record)
             keys += [_digest(cells)] if with_keys else []
@@ -300,7 +290,7 @@ def _by_python(
             extra = cells[len(part.names) :] or part.names[len(cells) :]
             faults[record] = said + _remedy(records.line(record), part.dialect, extra), key
     typed = {number: strings(values) for number, values in zip(columns, parsed, strict=True)}
-    return np.array(good, np.int64), typed, pa.array(keys, pa.binary()) if with_keys else None, faults
+    return np.array(good, np.int64), typed, keys, faults
 
 
 def _digest(cells: Sequence[str]) -> str:
@@ -309,8 +299,8 @@ def _digest(cells: Sequence[str]) -> str:
     return content_digest(b":".join(part for cell in data for part in (b"%d" % len(cell), cell))).decode()
 
 
-def digests(columns: Sequence[pa.Array]) -> pa.Array:
-    """Returns rows' keys, Arrow `binary`: BLAKE2b, 32 hex digits, of all cells, each after its length in bytes."""
+def digests(columns: Sequence[pa.Array]) -> list[bytes]:
+    """Returns rows' keys: BLAKE2b, 32 hex digits, of all cells, each after its length in bytes."""
     parts = [part for column in columns for part in (pc.binary_length(column).cast(pa.string()), column)]
     joined = pc.binary_join_element_wise(*(part.cast(pa.binary()) for part in parts), b":")
-    return pa.array([content_digest(row) for row in joined.to_pylist()], pa.binary())
+    return [content_digest(row) for row in joined.to_pylist()]

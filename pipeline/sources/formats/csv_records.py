@@ -11,17 +11,19 @@ allows, is too large, and ends with the next line break: this limits the cost of
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
 from recordmill.pipeline.sources import encoded
 from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, PIECE_BYTES, TAIL_BYTES, EncodedFile, Rows
+from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.options import DelimitedOptions
-from recordmill.pipeline.sources.source_reader import Chunk, SourceError
+from recordmill.pipeline.sources.source_reader import Chunk, FileRange
 from recordmill.transforms.contract.bounds import CSV_SIGNS
 
 LINE_BREAKS = b"\r\n"
@@ -89,12 +91,15 @@ class CsvRecords:
     def filled(self) -> Rows:
         return np.flatnonzero(self.stops > self.starts)
 
-    def batches(self, chosen: Rows, size: int) -> Iterator[tuple[Rows, int]]:
-        """Yields at most `size` chosen records at a time, and the number of lines covered: all lines in total."""
+    def batches(self, chosen: Rows, size: int) -> Iterator[tuple[Rows, int, int]]:
+        """Yields at most `size` chosen records at a time, and the first and the number of the lines covered.
+
+        The batches cover all lines.
+        """
         starts = range(0, max(1, len(chosen)), size)
-        bounds = [0, *(self.lines[chosen[start]] for start in starts[1:]), self.line_count]
-        for start, covered in zip(starts, np.diff(bounds).tolist(), strict=True):
-            yield chosen[start : start + size], covered
+        bounds = [0, *(int(self.lines[chosen[start]]) for start in starts[1:]), self.line_count]
+        for start, (line, end) in zip(starts, pairwise(bounds), strict=True):
+            yield chosen[start : start + size], line, end - line
 
     def fault(self, record: int) -> str:
         """Returns an invalid record's fault: without a known one, it ends too early."""
@@ -120,11 +125,15 @@ def read_records(file: EncodedFile, dialect: Dialect, size: int | None = None) -
     while True:
         more = file.read(min(max(size, min(len(rest), PIECE_BYTES)), MAX_LINE_BYTES - len(rest)))
         records = find_records(rest + more, dialect, is_last=not more)
-        beyond = _sign_beyond(records, dialect)
-        if beyond is not None:
-            too_large, rest = _too_large(file, rest + more, beyond, CSV_SIGNS.beyond(CSV_SIGNS.most + 1), dialect)
-            yield too_large
-            continue
+        first = int(records.stops[0]) if len(records.stops) else len(records.data)  # later records are shorter
+        if first > CSV_SIGNS.most:
+            signs = [*LINE_BREAKS, *f"{dialect.separator}{dialect.quote or ''}".encode()]
+            places = np.flatnonzero(np.isin(np.frombuffer(records.data, np.uint8, first), signs))
+            if len(places) > CSV_SIGNS.most:
+                fault, beyond = CSV_SIGNS.beyond(CSV_SIGNS.most + 1), int(places[CSV_SIGNS.most])
+                too_large, rest = _too_large(file, rest + more, beyond, fault, dialect)
+                yield too_large
+                continue
         if dialect.returns and b"\n" in {records.data[end - 1 : end] for end in [*records.starts[1:], records.end]}:
             raise SourceError(f"{file.path}: {MIXED}")
         if len(records.starts):
@@ -135,14 +144,6 @@ def read_records(file: EncodedFile, dialect: Dialect, size: int | None = None) -
         if len(rest) >= MAX_LINE_BYTES:
             too_large, rest = _too_large(file, rest, len(rest) - rest.endswith(b"\r"), TOO_LARGE, dialect)
             yield too_large
-
-
-def _sign_beyond(records: CsvRecords, dialect: Dialect) -> int | None:
-    """Returns the place of the first record's first sign beyond `CSV_SIGNS`: later records of a piece are shorter."""
-    size = int(records.stops[0]) if len(records.stops) else len(records.data)
-    signs = [*LINE_BREAKS, *f"{dialect.separator}{dialect.quote or ''}".encode()]
-    places = np.flatnonzero(np.isin(np.frombuffer(records.data, np.uint8, size if size > CSV_SIGNS.most else 0), signs))
-    return int(places[CSV_SIGNS.most]) if len(places) > CSV_SIGNS.most else None
 
 
 def find_records(data: bytes, dialect: Dialect, *, is_last: bool) -> CsvRecords:
@@ -255,15 +256,13 @@ def all_records(files: Files, path: str, encoding: str, dialect: Dialect) -> Ite
 
 
 @dataclass(frozen=True)
-class RecordRange:
-    """The records of a file that start in the bytes `[start, end)`, and their options."""
+class RecordRange(FileRange):
+    """Some records of a file, and their options."""
 
     dialect: Dialect = Dialect()
     encoding: str = "utf-8"
     names: tuple[str, ...] = ()
     head: int = 1  # the number of records before the rows: skipped ones and the header
-    start: int = 0  # the byte of a record's start
-    end: int | None = None
     first_line: int = 0  # the line of `start` in the file, from 0
 
     def cut(self, files: Files, root: str, file: FileInfo, chunk_bytes: int) -> tuple[list[Chunk], int]:
@@ -286,7 +285,7 @@ class RecordRange:
                 starts.append(replace(self, start=int(offsets[row]), first_line=first_line))
                 wanted = wanted[wanted > offsets[row]]
             seen += len(records.filled)
-        return chunks_of(file, starts), max(0, seen)
+        return FileRange.chunks_of(file, starts), max(0, seen)
 
     def read(self, files: Files, path: str) -> Iterator[tuple[CsvRecords, Rows, int]]:
         """Yields a range's records, the rows among them (neither blank nor header), and their first line in it."""
@@ -297,10 +296,3 @@ class RecordRange:
                 yield records, filled[to_skip:], line
                 to_skip = max(0, to_skip - len(filled))
                 line += records.line_count
-
-
-def chunks_of(file: FileInfo, starts: Sequence[RecordRange]) -> list[Chunk]:
-    """Makes chunks of a file's ranges by their starts; the last range ends with the file."""
-    ends = [*(part.start for part in starts[1:]), None]
-    ranges = [replace(part, end=end) for part, end in zip(starts, ends, strict=True)]
-    return [Chunk(0, 0, file.path, (part.end or file.bytes) - part.start, part) for part in ranges]

@@ -23,29 +23,19 @@ import pyarrow.types as pt
 from recordmill.pipeline.dataset.placement import content_digest, join_key
 from recordmill.pipeline.sources.batches import even_parts, pack
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.faults import Fault, Faults, Ints
+from recordmill.pipeline.sources.faults import Fault, Faults, Ints, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.options import RowsOptions
 from recordmill.pipeline.sources.paths import planning
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, SourceReader, unpacked
+from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceReader, TypedRows, unpacked
 from recordmill.pipeline.sources.typing import arrays
-from recordmill.pipeline.sources.typing.blocks import TypedRows, key_part, make_block
+from recordmill.pipeline.sources.typing.checks import key_part
 from recordmill.transforms.contract.bounds import OBJECTS
 
 ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row, as in a folder of images
 ID, IS_FILLED = "@id", "@filled"
 Place = tuple[str, int | None]  # a row's file, relative to the source's root, and its line or number from 1
-
-
-def one_a_row(columns: Columns, group: Iterable[str]) -> dict[str, Column]:
-    """Returns columns as a row of the table holds them: one value of a list, or the four numbers of a box."""
-    lists = {name: column for name, column in columns.items() if column.many}
-    single = {
-        name: replace(each, many=each.multiple > 1 or each.separator != Column.separator, optional=True, length=None)
-        for name, each in lists.items()
-    }
-    return {**dict.fromkeys(group, Column(ColumnType.CATEGORY)), **columns, **single}
 
 
 @dataclass(frozen=True)
@@ -59,7 +49,15 @@ class Joined:
 
     def rows(self, start: int, stop: int) -> pa.Table:
         """Makes a table of some groups."""
-        return pa.table({name: _part(*column, start, stop) for name, column in self.columns.items()})
+        columns = dict[str, pa.Array]()
+        for name, (values, bounds) in self.columns.items():
+            if bounds is None:
+                columns[name] = arrays.plain(values.slice(start, stop - start))
+                continue
+            first, counts = int(bounds[start]), np.diff(bounds[start : stop + 1])
+            inside = arrays.plain(values.slice(first, int(bounds[stop]) - first))
+            columns[name] = arrays.as_lists(counts, inside, np.zeros(len(counts), bool))
+        return pa.table(columns)
 
     def packed(self, start: int, stop: int) -> bytes:
         """Packs some groups; Arrow's stream cuts what a pickled slice would hold whole."""
@@ -70,21 +68,17 @@ class Joined:
         return pack((sink.getvalue().to_pybytes(), self.keys[start:stop], self.places[start:stop], faults))
 
 
-def _part(values: pa.Array, bounds: Ints | None, start: int, stop: int) -> pa.Array:
-    if bounds is None:
-        return arrays.plain(values.slice(start, stop - start))
-    first, counts = int(bounds[start]), np.diff(bounds[start : stop + 1])
-    inside = arrays.plain(values.slice(first, int(bounds[stop]) - first))
-    return arrays.as_lists(counts, inside, np.zeros(len(counts), bool))
-
-
 class Groups:
     """Collects rows of tables by their groups."""
 
     def __init__(self, group: Sequence[str], columns: Columns, known: Iterable[str] | None = None) -> None:
         """Takes the columns that make a group, and those asked; with `known` keys, other groups are only counted."""
         self.group, self._columns, self._is_known = group, columns, known is not None
-        self.asked = one_a_row(columns, group)
+        self.asked = {**dict.fromkeys(group, Column(ColumnType.CATEGORY)), **columns}
+        """The columns as a row of the table holds them: one value of a list, or the four numbers of a box."""
+        for name, each in [(name, each) for name, each in columns.items() if each.many]:
+            many = each.multiple > 1 or each.separator != Column.separator
+            self.asked[name] = replace(each, many=many, optional=True, length=None)
         self._ids: dict[Any, int] = {}
         for key in known or ():
             self._ids.setdefault(key, len(self._ids))
@@ -125,7 +119,8 @@ class Groups:
 
     def _keys(self, table: pa.Table) -> Iterable[str | None]:
         encoded = [table[name].combine_chunks().dictionary_encode() for name in self.group]
-        parts = [[key_part(value) or _digest(value) for value in each.dictionary.to_pylist()] for each in encoded]
+        values = (each.dictionary.to_pylist() for each in encoded)
+        parts = [[key_part(value) or _digest(value) for value in one] for one in values]
         indices = (each.indices.fill_null(-1).to_pylist() for each in encoded)
         # -1 is the last, None.
         cells = ([*map([*part, None].__getitem__, places)] for part, places in zip(parts, indices, strict=True))
@@ -259,14 +254,12 @@ class GroupedReader(SourceReader[RowsOptions]):
             plan, chunks=chunks, rows=count, notes=[*plan.notes, made, *bare], is_exact=True, referred_bytes=0
         )
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+    def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
         """Reads a chunk's rows; the default key is the group's value."""
         stream, keys, _, faults = unpacked(chunk.work)
         table = pa.ipc.open_stream(stream).read_all()
         typed = {name: table[name].combine_chunks() for name in columns}
-        default = pa.array([each and each.encode() for each in keys], pa.binary()) if key is None else None
-        raw = TypedRows(typed, np.arange(len(keys)), default, len(keys), dict(faults))
-        yield make_block(chunk, raw, columns, key)
+        yield TypedRows(typed, len(keys), dict(faults), None, (each and each.encode() for each in keys))
 
     def locate(self, chunk: Chunk, position: int) -> Place:
         """Returns the first row of a group in the tables."""

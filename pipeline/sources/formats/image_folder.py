@@ -15,7 +15,7 @@ in Unicode's composed form (NFC). Hidden files and folders are ignored.
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -24,74 +24,42 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from recordmill.pipeline.sources import source_reader
 from recordmill.pipeline.sources.batches import BLOCK_BYTES, cut, even_parts, pack
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType, required
-from recordmill.pipeline.sources.faults import Fault, Faults, Ints
+from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files
 from recordmill.pipeline.sources.formats import image_fields
 from recordmill.pipeline.sources.formats.annotated_rows import ImageList, files_at
-from recordmill.pipeline.sources.formats.beside import Beside, Place, image_place
 from recordmill.pipeline.sources.formats.csv import CsvReader
-from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, IMAGE, LABEL, OF_PATH, SPLIT, ImageFields
-from recordmill.pipeline.sources.formats.jsonl import JsonLinesReader
+from recordmill.pipeline.sources.formats.image_fields import FILE_NAME, IMAGE, LABEL, OF_PATH, SPLIT, Beside
+from recordmill.pipeline.sources.formats.json import JsonLinesReader
 from recordmill.pipeline.sources.formats.parquet import ParquetReader
 from recordmill.pipeline.sources.formats.text import read_texts
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.options import Csv, ImageFolder, JsonLines, Parquet, Tsv
 from recordmill.pipeline.sources.paths import check_names, image_test, is_image, join, note, path_key, planning
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, SourceReader, WholeFiles
-from recordmill.pipeline.sources.table import TableReader, unused
+from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, SourceReader, TableReader, TypedRows, WholeFiles
 from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, python_field, python_names
-from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.python_values import json_object, typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
 from recordmill.transforms.contract.image_header import SUFFIXES
 
 TEXT, TEXT_ENDING, OBJECT_ENDING = "text", ".txt", ".json"
 CAPTION_ENDINGS = (TEXT_ENDING, OBJECT_ENDING)
-PEEKED_FILES, BESIDE = 100, "the .json beside the image"
+PEEKED_FILES, BESIDE = 100, "the {} beside the image"
 ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row; 8 MiB are 4,096 images
-Sizes = Sequence[int | None]
-"""The size in bytes of the file beside each image; None without one."""
-Captions = Mapping[str, Sizes]
-"""The sizes of used files beside images, by ending."""
+Captions = Mapping[str, list[str | None]]
+"""The paths of used files beside images, by ending; None without one."""
 
 
 @dataclass(frozen=True)
 class Listing(WholeFiles):
     """A chunk: images' paths, and the used files beside them."""
 
-    captions: Captions
-    beside: Mapping[str, WholeFiles]  # files beside images by column; empty names without one
-
-
-def _listing(
-    source: ImageFolder, root: str, found: Sequence[FileInfo], files: Files, columns: Columns, chunk_bytes: int
-) -> Plan:
-    """Plans the images among files relative to `root`. Raises: SourceError: no image, or an asked column is missing."""
-    path, listed = source.path, ImageList.read(files, source.image_list)
-    images, rest, beside = Beside.pair(found, source.beside, lambda image: join(root, image) in listed)
-    if not images:
-        named = " and ".join(f"`{each}`" for each in (source.beside.get(IMAGE), source.image_list) if each)
-        raise SourceError(f"{path} holds no metadata file and no image ({named or ', '.join(sorted(SUFFIXES))})")
-    lists = files_at(files, root, source.image_list)
-    others = [file for file in rest if file not in lists]
-    captions = captions_of(images, others)
-    endings = _endings([name for name in columns if name not in (*OF_PATH, *source.beside)], captions)
-    names = [*dict.fromkeys([*_columns(files, root, captions), *source.beside])]
-    check_names(path, required(columns), names, _where(captions))
-    used = captions.asked(endings)
-    read = {file.path for file in used.files()}
-    is_row = image_test(file.path for file in images)
-    inputs = FileList(file for file in found if file.path in read or is_row(file.path)) if read else images
-    asked = beside.asked(columns)
-    chunks = [*_chunks(images, used, asked, chunk_bytes)]
-    notes = [*_notes(others, captions, used), *beside.notes, *listed.notes()]
-    if source.beside or source.image_list:
-        inputs = FileList([*images, *(file for file in others if file.path in read), *asked.files(), *lists])
-    total = sum(chunk.bytes for chunk in chunks)
-    referred = total - sum(file.bytes for file in used.files())
-    return Plan(chunks, len(images), total, inputs, notes, True, names, OF_PATH, referred_bytes=referred)
+    captions: Mapping[str, WholeFiles]  # used files beside images by ending; empty names without one
+    beside: Mapping[str, WholeFiles]  # the same by column
+    parts: Sequence[slice]  # of the images, read at once
 
 
 def captions_of(images: Sequence[FileInfo], others: Iterable[FileInfo]) -> Beside:
@@ -102,43 +70,11 @@ def captions_of(images: Sequence[FileInfo], others: Iterable[FileInfo]) -> Besid
     return Beside({ending: paired for ending, paired in found.items() if any(paired)})
 
 
-def _columns(files: Files, root: str, captions: Beside) -> list[str]:
-    """Lists the columns of images, and of the first files beside them."""
-    texts, first = [TEXT] if TEXT_ENDING in captions.columns else [], captions.paths(OBJECT_ENDING)[:PEEKED_FILES]
-    rows = _json(files, root, first, [0] * len(first), {})
-    return list(dict.fromkeys([*OF_PATH, *texts, *(name for row in rows for name in python_names(row or {}))]))
-
-
-def _endings(asked: Collection[str], captions: Beside) -> list[str]:
-    """Finds the endings of files with asked columns; text files, if any, give `text`."""
-    endings = [TEXT_ENDING] if TEXT in asked and TEXT_ENDING in captions.columns else []
-    others = [name for name in asked if not (name == TEXT and endings)]
-    return [*endings, OBJECT_ENDING] if others and OBJECT_ENDING in captions.columns else endings
-
-
 def _where(captions: Beside) -> str:
     if OBJECT_ENDING in captions.columns:
         return f" in the first {OBJECT_ENDING} files beside its images"
     beside = OBJECT_ENDING if captions.columns else f"{TEXT_ENDING} or {OBJECT_ENDING}"
     return f" and neither a metadata file nor {beside} beside its images"
-
-
-def _chunks(images: Sequence[FileInfo], captions: Beside, asked: Beside, chunk_bytes: int) -> Iterator[Chunk]:
-    parts = even_parts(ROW_BYTES + _bytes(_sizes(captions), len(images)), chunk_bytes)
-    for part, files in zip(parts, cut(images, parts), strict=True):
-        held, paired = captions.part(part), asked.part(part)
-        size = sum(file.bytes for file in chain(files, held.files(), paired.files()))
-        listing = Listing(pack([file.path for file in files]), _sizes(held), paired.packed())
-        yield Chunk(0, 0, "", size, listing)
-
-
-def _sizes(captions: Beside) -> Captions:
-    return {ending: [file and file.bytes for file in files] for ending, files in captions.columns.items()}
-
-
-def _bytes(captions: Captions, images: int) -> Ints:
-    """Returns the bytes of files beside each image, shape [images]."""
-    return sum((np.array([size or 0 for size in each]) for each in captions.values()), np.zeros(images, np.int64))
 
 
 def _notes(others: Sequence[FileInfo], captions: Beside, used: Beside) -> list[str]:
@@ -154,68 +90,39 @@ def _notes(others: Sequence[FileInfo], captions: Beside, used: Beside) -> list[s
     return notes + note("other files, left out", [file.path for file in others if file.path not in left])
 
 
-def _read_listing(chunk: Chunk, place: Place, root: str, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
-    listing, names = chunk.work, chunk.work.names
-    for part in even_parts(ROW_BYTES + _bytes(listing.captions, len(names)), BLOCK_BYTES):
-        paths, faults = names[part], Faults()
-        is_split = image_fields.reads_split(columns)
-        beside = dict.fromkeys((LABEL, SPLIT), [*map(place, paths)])  # their folders
-        beside |= {name: [path or None for path in each.names[part]] for name, each in listing.beside.items()}
-        others = {name: column for name, column in columns.items() if name not in {*OF_PATH, *listing.beside}}
-        read = {
-            name: image_fields.path_column(name, columns[name], beside.get(name, paths), faults, reads_split=is_split)
-            for name in columns
-            if name not in others
-        }
-        captions = {ending: sizes[part] for ending, sizes in listing.captions.items()}
-        read |= _read_captions(files, root, paths, captions, others, faults)
-        lacking = {name: pa.nulls(len(paths), arrow_type(columns[name])) for name in others.keys() - read.keys()}
-        values = {name: (read | lacking)[name] for name in columns}
-        keys = pa.array([path_key(path) for path in paths], pa.binary()) if key is None else None
-        raw = TypedRows(values, np.arange(part.start, part.stop), keys, len(paths), faults)
-        yield make_block(chunk, raw, columns, key)
-
-
 def _read_captions(
     files: Files, root: str, paths: Sequence[str], captions: Captions, columns: Columns, faults: Faults
 ) -> dict[str, pa.Array]:
     """Reads the columns from files beside images, each of shape [paths], unchecked."""
     read = {}
     if TEXT_ENDING in captions and TEXT in columns:
-        texts = _contents(files, root, paths, TEXT_ENDING, captions[TEXT_ENDING], faults, TEXT)
+        found = read_texts(files, root, captions[TEXT_ENDING], what=BESIDE.format(TEXT_ENDING))
+        texts = _good(found, faults, TEXT)
         cells = pa.array([text and re.sub(rb"\r?\n\Z", b"", text) for text in texts], pa.binary())
         read[TEXT] = typed_values(TEXT, columns[TEXT], cells.view(pa.string()), (root, ""), faults, as_cells=True)
     asked = {name: column for name, column in columns.items() if name not in read}
     if OBJECT_ENDING in captions and asked:
-        rows = _json(files, root, paths, captions[OBJECT_ENDING], faults)
+        rows = _json(files, root, captions[OBJECT_ENDING], faults)
         for name, column in asked.items():
             values = [None if row is None else python_field(row, name) for row in rows]
             read[name] = _typed(name, column, values, root, paths, faults)
     return read
 
 
-def _json(files: Files, root: str, paths: Sequence[str], sizes: Sizes, faults: Faults) -> list[dict[str, Any] | None]:
+def _json(files: Files, root: str, paths: Sequence[str | None], faults: Faults) -> list[dict[str, Any] | None]:
     """Parses the objects beside images; None for missing and bad ones."""
-    found = _contents(files, root, paths, OBJECT_ENDING, sizes, faults)
-    return _good([None if data is None else json_object(data, BESIDE) for data in found], faults)
+    what = BESIDE.format(OBJECT_ENDING)
+    found = read_texts(files, root, paths, what=what)
+    return _good((json_object(data, what) if isinstance(data, bytes) else data for data in found), faults)
 
 
-def _contents(
-    files: Files, root: str, paths: Sequence[str], ending: str, sizes: Sizes, faults: Faults, column: str | None = None
-) -> list[bytes | None]:
-    """Reads the files beside images; None for missing and unreadable ones."""
-    beside = [
-        None if size is None else posixpath.splitext(path)[0] + ending for path, size in zip(paths, sizes, strict=True)
-    ]
-    return _good([*read_texts(files, root, beside, what=f"the {ending} beside the image")], faults, column)
-
-
-def _good(found: Sequence[Any], faults: Faults, column: str | None = None) -> list[Any]:
+def _good(found: Iterable[Any], faults: Faults, column: str | None = None) -> list[Any]:
     """Returns values, None in place of faults, which it adds."""
-    for row, value in enumerate(found):
-        if isinstance(value, Fault):
-            faults.setdefault(row, replace(value, column=column))
-    return [None if isinstance(value, Fault) else value for value in found]
+    values = list(found)
+    for row, fault in [(row, value) for row, value in enumerate(values) if isinstance(value, Fault)]:
+        faults.setdefault(row, replace(fault, column=column))
+        values[row] = None
+    return values
 
 
 def _typed(name: str, column: Column, values: list[Any], root: str, paths: Sequence[str], faults: Faults) -> pa.Array:
@@ -247,7 +154,7 @@ class MetadataRows:
     """The work of a metadata file's chunk."""
 
     work: Any
-    fields: ImageFields
+    fields: image_fields.ImageFields
 
 
 class ImageFolderReader(SourceReader[ImageFolder]):
@@ -264,7 +171,46 @@ class ImageFolderReader(SourceReader[ImageFolder]):
                 if self.source.beside or self.source.image_list:
                     raise SourceError(f"{metadata[0].path} names all files: leave `beside` and `image_list` out")
                 return self._plan_metadata(listed, metadata, files, columns, chunk_bytes)
-            return _listing(self.source, root, listed, files, columns, chunk_bytes)
+            return self._plan_listing(listed, files, columns, chunk_bytes)
+
+    def _plan_listing(self, found: Sequence[FileInfo], files: Files, columns: Columns, chunk_bytes: int) -> Plan:
+        """Plans the images among files. Raises: SourceError: no image, or an asked column is missing."""
+        source, root, path = self.source, self.root(files), self.source.path
+        listed = ImageList.read(files, source.image_list)
+        images, rest, beside = Beside.pair(found, source.beside, lambda image: join(root, image) in listed)
+        if not images:
+            named = " and ".join(f"`{each}`" for each in (source.beside.get(IMAGE), source.image_list) if each)
+            raise SourceError(f"{path} holds no metadata file and no image ({named or ', '.join(sorted(SUFFIXES))})")
+        lists = files_at(files, root, source.image_list)
+        others = [file for file in rest if file not in lists]
+        captions = captions_of(images, others)
+        texts = [TEXT] * (TEXT_ENDING in captions.columns)
+        paths = dict.fromkeys(file.path for file in captions.columns.get(OBJECT_ENDING, ()) if file)
+        first = [*paths][:PEEKED_FILES]
+        fields = chain.from_iterable(python_names(row or {}) for row in _json(files, root, first, {}))
+        names = list(dict.fromkeys([*OF_PATH, *texts, *fields, *source.beside]))
+        check_names(path, required(columns), names, _where(captions))
+        in_captions = {*columns} - {*OF_PATH, *source.beside}
+        endings = [TEXT_ENDING] * (TEXT in in_captions) + [OBJECT_ENDING] * bool(in_captions - {*texts})
+        used, asked = captions.asked(endings), beside.asked(columns)
+        read = {file.path for file in used.files()}
+        is_row = image_test(file.path for file in images)
+        inputs = FileList(file for file in found if file.path in read or is_row(file.path)) if read else images
+        if source.beside or source.image_list:
+            inputs = FileList([*images, *(file for file in others if file.path in read), *asked.files(), *lists])
+        chunks, sizes = list[Chunk](), np.full(len(images), ROW_BYTES, np.int64)
+        for files_beside in used.columns.values():
+            sizes += [file.bytes if file else 0 for file in files_beside]
+        parts = even_parts(sizes, chunk_bytes)
+        for part, some in zip(parts, cut(images, parts), strict=True):
+            held, paired = used.part(part), asked.part(part)
+            size = sum(file.bytes for file in chain(some, held.files(), paired.files()))
+            packed, blocks = pack([file.path for file in some]), even_parts(sizes[part], BLOCK_BYTES)
+            chunks.append(Chunk(0, 0, "", size, Listing(packed, held.packed(), paired.packed(), blocks)))
+        notes = [*_notes(others, captions, used), *beside.notes, *listed.notes()]
+        total = sum(chunk.bytes for chunk in chunks)
+        referred = total - sum(file.bytes for file in used.files())
+        return Plan(chunks, len(images), total, inputs, notes, True, names, OF_PATH, referred_bytes=referred)
 
     def _plan_metadata(
         self, found: Sequence[FileInfo], metadata: list[FileInfo], files: Files, columns: Columns, chunk_bytes: int
@@ -276,9 +222,9 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         root = self.root(files)
         names = {file.path: _cut(file, root, files, {}, (), file.bytes).names for file in metadata}
         every = list(dict.fromkeys(chain.from_iterable(names.values())))
-        fields = ImageFields.of(every)
+        fields = image_fields.ImageFields.of(every)
         for file_path, found_names in names.items():  # each file must name images, by `file_name` if any does
-            if fields.of_path or not ImageFields.of(found_names).columns:
+            if fields.of_path or not image_fields.ImageFields.of(found_names).columns:
                 check_names(join(root, file_path), [FILE_NAME], found_names)
         there = dict.fromkeys([*every, *fields.columns, *fields.of_path])
         check_names(self.source.path, required(columns), there, " in its metadata")
@@ -294,7 +240,13 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         inputs = FileList(file for file in found if file.path in used)
         left = [file.path for file in found if file.path not in used]
         read = dict.fromkeys([*fields.mains, *map(fields.field, columns)])
-        notes = _metadata_notes(paths, left, metadata) + unused(every, read)
+        where = metadata[0].path if len(metadata) == 1 else "any metadata file"
+        notes = [
+            *note("images of several rows", sorted(path for path, rows in paths.items() if rows > 1)),
+            *note(f"images without a row in {where}, left out", [path for path in left if is_image(path)]),
+            *note("other files, left out", [path for path in left if not is_image(path)]),
+            *source_reader.unused(every, read),
+        ]
         others = [name for name in every if name not in fields.fields]
         found_columns = list(dict.fromkeys([*fields.columns, *others, *fields.of_path]))
         total = sum(file.bytes for file in inputs)
@@ -321,15 +273,33 @@ class ImageFolderReader(SourceReader[ImageFolder]):
             raise SourceError(f"{path} is a file: give its folder, `path: {folder}`")
         return FileList(FileInfo(file.path[len(root) + 1 :], *file[1:]) for file in files.match(f"{escape(root)}/**"))
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+    def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
         """Reads a chunk's rows, without images; the default key is the path in `file_name`, else all fields' paths."""
-        root, work = self.root(files), chunk.work
+        root, work, first = self.root(files), chunk.work, 0
         if isinstance(work, Listing):
-            yield from _read_listing(chunk, image_place(self.source.beside), root, files, columns, key)
+            yield from (self._listed_rows(work, part, root, files, columns) for part in work.parts)
             return
         asked, inner = work.fields.asked(columns), replace(chunk, work=work.work)
         for block in _table(root, chunk.file).read(inner, files, asked, work.fields.asked_key(key, asked)):
-            yield image_fields.with_paths(chunk, block, columns, work.fields, key)
+            yield image_fields.with_paths(block, first, columns, work.fields, key)
+            first += block.positions
+
+    def _listed_rows(self, work: Listing, part: slice, root: str, files: Files, columns: Columns) -> TypedRows:
+        """Reads the rows of some images, by their paths and the files beside them."""
+        paths, faults, is_split = work.names[part], Faults(), image_fields.reads_split(columns)
+        places = [*map(image_fields.image_place(self.source.beside), paths)]
+        beside = {name: [path or None for path in each.names[part]] for name, each in work.beside.items()}
+        of_path = {**dict.fromkeys(OF_PATH, paths), LABEL: places, SPLIT: places, **beside}
+        read = {
+            name: image_fields.path_column(name, column, of_path[name], faults, reads_split=is_split)
+            for name, column in columns.items()
+            if name in of_path
+        }
+        others = {name: column for name, column in columns.items() if name not in of_path}
+        captions = {ending: [path or None for path in each.names[part]] for ending, each in work.captions.items()}
+        read |= _read_captions(files, root, paths, captions, others, faults)
+        lacking = {name: pa.nulls(len(paths), arrow_type(columns[name])) for name in others.keys() - read.keys()}
+        return TypedRows(read | lacking, len(paths), faults, None, map(path_key, paths))
 
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
         """Returns a listing's image, or the metadata file and the row in the chunk as its format counts."""
@@ -363,7 +333,7 @@ def _cut(file: FileInfo, root: str, files: Files, asked: Columns, names: Sequenc
     return _table(root, file.path).cut(files, root, [file], there, chunk_bytes) if file.bytes else Plan([], 0)
 
 
-def _count(chunks: list[Chunk], root: str, files: Files, fields: ImageFields) -> tuple[int, Counter[str]]:
+def _count(chunks: list[Chunk], root: str, files: Files, fields: image_fields.ImageFields) -> tuple[int, Counter[str]]:
     """Counts the rows, and the rows identified by each image; 0 for the other images."""
     count, rows = 0, Counter[str]()
     for chunk in chunks:
@@ -374,12 +344,3 @@ def _count(chunks: list[Chunk], root: str, files: Files, fields: ImageFields) ->
                 for path in chain.from_iterable(image_fields.paths_of(block.table[field])):
                     rows[path or ""] += field in fields.mains
     return count, rows
-
-
-def _metadata_notes(paths: Counter[str], left: list[str], metadata: list[FileInfo]) -> list[str]:
-    where = metadata[0].path if len(metadata) == 1 else "any metadata file"
-    return [
-        *note("images of several rows", sorted(path for path, count in paths.items() if count > 1)),
-        *note(f"images without a row in {where}, left out", [path for path in left if is_image(path)]),
-        *note("other files, left out", [path for path in left if not is_image(path)]),
-    ]

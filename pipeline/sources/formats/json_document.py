@@ -149,9 +149,10 @@ class Window:
             raise JsonDamageError(JSON_ITEM.beyond(signs))
 
     def _skip(self) -> None:
-        self._at = SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
-        while self._at == len(self._text) and self._more():
+        is_blank = True
+        while is_blank:
             self._at = SPACE.match(self._text, self._at).end()  # type: ignore[union-attr]
+            is_blank = self._at == len(self._text) and self._more()
 
     def _more(self) -> bool:
         """Reads about as much as the window holds; False at the end, and after an item that is too long.
@@ -242,12 +243,17 @@ def json_items(file: Readable) -> Iterator[tuple[str, Any]]:
                 window.value()
 
 
-def elements(window: Window, steps: Sequence[str], kept: Kept, outer: dict[str, str]) -> Iterator[tuple[int, str]]:
+def elements(
+    window: Window, steps: Sequence[str], kept: Kept, outer: dict[str, str], *, is_whole: bool = True
+) -> Iterator[tuple[int, str]]:
     """Yields the position and text of each element of the list at `steps`, keys and a last `[]`.
 
-    Adds the texts of kept values to `outer`, complete at the end. Raises: JsonDamageError: another form.
+    Adds the texts of kept values to `outer`, complete at the end. Inside an element of a whole document the list may be
+    missing or null, and no kept value comes twice. Raises: JsonDamageError: another form.
     """
     key, *rest = steps
+    if key == "[]" and not is_whole and window.take_if("null"):
+        return
     if key == "[]":
         window.take("[", "no list")
         for _ in window.items():
@@ -256,16 +262,16 @@ def elements(window: Window, steps: Sequence[str], kept: Kept, outer: dict[str, 
     window.take("{", f"no object with `{key}`")
     seen = list[str]()
     for found in map(_utf8, window.members()):
-        if found == key and found in seen:
-            raise JsonDamageError(f"`{key}` comes twice")
+        if found in seen and (found == key or (found in kept[0] and not is_whole)):
+            raise JsonDamageError(f"`{found}` comes twice")
         if found == key:
-            yield from elements(window, rest, kept[1:], outer)
+            yield from elements(window, rest, kept[1:], outer, is_whole=is_whole)
         elif found in kept[0]:
             outer[kept[0][found]] = window.text()
         else:
             window.skip()
         seen.append(found)
-    if key not in seen:
+    if is_whole and key not in seen:
         raise JsonDamageError(f"no `{key}`; it has {listed(seen, 10)}{did_you_mean(key, seen)}")
 
 
@@ -274,36 +280,16 @@ def rows_of(text: str, steps: Sequence[str], kept: Kept, outer: Mapping[str, str
 
     Raises: JsonDamageError: a list or an object is another value; json.JSONDecodeError.
     """
-    if not steps:
-        yield _with_members(text, outer)
-        return
-    window, (key, *rest), found = Window(None, text=text), steps, dict[str, str]()
-    if key == "[]":
-        if text == "null":
-            return
-        window.take("[", "no list")
-        for _ in window.items():
-            yield from rows_of(window.text(), rest, kept[1:], outer)
-        return
-    window.take("{", f"no object with `{key}`")
-    for name in map(_utf8, window.members()):
-        if name in found:
-            raise JsonDamageError(f"`{name}` comes twice")
-        if name == key or name in kept[0]:
-            found[name] = window.text()
-        else:
-            window.skip()
-    here = {name: found[own] for own, name in kept[0].items() if own in found}
-    if key in found:
-        yield from rows_of(found[key], rest, kept[1:], {**outer, **here})
-
-
-def _with_members(text: str, members: Mapping[str, str]) -> str:
-    """Adds members to an object's text; other values stay."""
-    if not members or not text.startswith("{"):
-        return text
-    first = ", ".join(f"{json.dumps(name)}: {value}" for name, value in members.items())
-    return f"{{{first}{'' if text[1:].lstrip().startswith('}') else ', '}{text[1:]}"
+    if steps:
+        inner, here = steps.index("[]") + 1, dict(outer)
+        found = [*elements(Window(None, text=text), steps[:inner], kept, here, is_whole=False)]
+        for _, element in found:
+            yield from rows_of(element, steps[inner:], kept[inner:], here)
+    elif outer and text.startswith("{"):
+        first = ", ".join(f"{json.dumps(name)}: {value}" for name, value in outer.items())
+        yield f"{{{first}{'' if text[1:].lstrip().startswith('}') else ', '}{text[1:]}"
+    else:
+        yield text
 
 
 def _utf8(key: Any) -> str:

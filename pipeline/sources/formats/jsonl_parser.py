@@ -27,8 +27,7 @@ import pyarrow.json
 
 from recordmill.pipeline.sources.columns import Column, ImageBase
 from recordmill.pipeline.sources.encoded import Lines, Rows
-from recordmill.pipeline.sources.faults import Fault, Faults, Mask
-from recordmill.pipeline.sources.source_reader import SourceError
+from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.typing.arrays import absent, arrow_type, flat_values, in_groups, lookup, python_field
 from recordmill.pipeline.sources.typing.python_values import Repeating, comes_twice, load_json, typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
@@ -38,6 +37,7 @@ MAX_DEPTH = 200  # less than the limit of each reader, on each Python
 STRING = rb'"(?:[^"\\]|\\.)*+"?'  # an unterminated one extends to the end, to be scanned only once
 BRACKETS = re.compile(STRING + rb"|[\[{]+|[\]}]+", re.DOTALL)
 ODD_NUMBERS = re.compile(STRING + rb"|-?Inf(?!inity)|-NaN", re.DOTALL)
+PLAIN_NUMBERS = {b"-NaN": b"NaN", b"Inf": b"Infinity", b"-Inf": b"-Infinity"}
 SURROGATE = re.compile("[\ud800-\udfff]")
 FEW_LINES = 256  # Python reads them in the time of a dozen calls of Arrow's parser, as halving would need
 NOT_ONE_OBJECT = "the row is not one JSON object: "
@@ -58,37 +58,18 @@ class Field:
     steps: Steps
     type: pa.DataType  # the Arrow type of their usual JSON type
 
-    @property
-    def path(self) -> str:
-        return ".".join(key for key, _ in self.steps)
-
 
 Fields = Mapping[str, Field]
 
 
-def arrow_schema(fields: Fields) -> pa.Schema:
-    """Makes a schema of nested fields for Arrow. Raises: SourceError: a column is both a value and an object."""
-    tree: dict[str, Any] = {}
-    in_two_ways = "the column {!r} is wanted both as a value and as an object with other columns"
-    for name, target in fields.items():
-        branch, (*outer, (last, depth)) = tree, target.steps
-        for key, lists in outer:
-            there = branch.setdefault(key, (lists, {}))
-            if there[0] != lists or not isinstance(there[1], dict):
-                raise SourceError(in_two_ways.format(name))
-            branch = there[1]
-        if branch.setdefault(last, (depth, target.type)) != (depth, target.type):
-            raise SourceError(in_two_ways.format(name))
-    return pa.schema(_arrow_fields(tree))
-
-
 def _arrow_fields(tree: dict[str, Any]) -> list[pa.Field]:
-    types = {key: pa.struct(_arrow_fields(kind)) if isinstance(kind, dict) else kind for key, (_, kind) in tree.items()}
-    return [pa.field(key, _nested(types[key], depth)) for key, (depth, _) in tree.items()]
-
-
-def _nested(kind: pa.DataType, depth: int) -> pa.DataType:
-    return kind if depth == 0 else pa.list_(_nested(kind, depth - 1))
+    fields = list[pa.Field]()
+    for key, (depth, inner) in tree.items():
+        kind = pa.struct(_arrow_fields(inner)) if isinstance(inner, dict) else inner
+        for _ in range(depth):
+            kind = pa.list_(kind)
+        fields.append(pa.field(key, kind))
+    return fields
 
 
 @dataclass(frozen=True)
@@ -106,7 +87,7 @@ class Parsed:
         """Returns a column in its Arrow type, shape [rows], and adds faults by row, as `typed_values` does."""
         groups = []
         if len(self.of_table):
-            stored = lookup(self.table, self.fields[name].path)
+            stored = lookup(self.table, ".".join(key for key, _ in self.fields[name].steps))
             groups.append((self.of_table, partial(typed_values, name, column, stored, base)))
         if self.objects:
             values = [python_field(row, name) for row in self.objects.values()]
@@ -120,7 +101,18 @@ class Parser:
     def __init__(self, fields: Fields) -> None:
         """Raises: SourceError: a field is wanted both as a value and as an object."""
         self._fields = fields
-        self._schema = arrow_schema(fields)
+        tree: dict[str, Any] = {}
+        in_two_ways = "the column {!r} is wanted both as a value and as an object with other columns"
+        for name, target in fields.items():
+            branch, (*outer, (last, depth)) = tree, target.steps
+            for key, lists in outer:
+                there = branch.setdefault(key, (lists, {}))
+                if there[0] != lists or not isinstance(there[1], dict):
+                    raise SourceError(in_two_ways.format(name))
+                branch = there[1]
+            if branch.setdefault(last, (depth, target.type)) != (depth, target.type):
+                raise SourceError(in_two_ways.format(name))
+        self._schema = pa.schema(_arrow_fields(tree))
         self._dotted = [name for name, field in fields.items() if "." in name and len(field.steps) == 1]
         nested = [name.split(".") for name, field in fields.items() if len(field.steps) > 1]
         self._dots = {f"{key}.{inner}".encode() for parts in nested for key, inner in pairwise(parts)}
@@ -136,12 +128,17 @@ class Parser:
         deep = [row for row in nested if depth(lines[row]) > MAX_DEPTH]
         faults |= dict.fromkeys(deep, Fault("malformed_row", TOO_DEEP))
         objects_only = _without(lines.objects, [*deep, *signs])
-        misfits = self._with_dotted_keys(lines, objects_only)
+        misfits = list[int]()
+        if any(dots in lines.data for dots in self._dots):  # a key with the dots themselves takes precedence
+            each = zip(objects_only.tolist(), lines.each(objects_only), strict=True)
+            misfits = [row for row, line in each if any(dots in line for dots in self._dots)]
         quick = _without(objects_only, misfits)
         tables = self._parse(lines, quick, misfits)
         quick = _without(quick, misfits)
         table = pa.concat_tables([self._schema.empty_table(), *tables]).combine_chunks()
-        unclear = self._without_dotted_keys(table)
+        unclear = np.zeros(table.num_rows, bool)
+        for name in self._dotted:  # without a value under the dotted key, the field may be nested there
+            unclear |= absent(table[name].combine_chunks())
         if unclear.any():
             misfits += quick[unclear].tolist()
             quick, table = quick[~unclear], table.filter(pa.array(~unclear))
@@ -149,20 +146,6 @@ class Parser:
         rows = np.sort(np.concatenate([quick, np.array(list(objects), np.int64)]))
         numbered = dict(zip(np.searchsorted(rows, list(objects)).tolist(), objects.values(), strict=True))
         return Parsed(rows, self._fields, table, np.searchsorted(rows, quick), numbered, faults)
-
-    def _with_dotted_keys(self, lines: Lines, rows: Rows) -> list[int]:
-        """Finds lines with keys that may hold a nested field's dots: such a key takes precedence."""
-        if not any(dots in lines.data for dots in self._dots):
-            return []
-        return [row for row, line in zip(rows.tolist(), lines.each(rows), strict=True)
-                if any(dots in line for dots in self._dots)]  # fmt: skip
-
-    def _without_dotted_keys(self, table: pa.Table) -> Mask:
-        """Marks rows without a value under a dotted key: the field may be nested there."""
-        unclear = np.zeros(table.num_rows, bool)
-        for name in self._dotted:
-            unclear |= absent(table[name].combine_chunks())
-        return unclear
 
     def _parse(self, lines: Lines, rows: Rows, misfits: list[int]) -> list[pa.Table]:
         """Returns the tables of lines that fit the schema, in order; adds the others to `misfits`."""
@@ -240,17 +223,10 @@ def _load_line(line: bytes) -> Any:
     try:
         return load_json(line, Repeating.of, signed_zero=True)
     except json.JSONDecodeError:
-        plain = ODD_NUMBERS.sub(_plain_number, line)
+        plain = ODD_NUMBERS.sub(lambda odd: PLAIN_NUMBERS.get(odd[0], odd[0]), line)
         if plain == line:
             raise
         return load_json(plain, Repeating.of, signed_zero=True)
-
-
-def _plain_number(token: re.Match[bytes]) -> bytes:
-    text = token[0]
-    if text.startswith(b'"'):
-        return text
-    return b"NaN" if text == b"-NaN" else text + b"inity"
 
 
 def _without(rows: Rows, others: list[int]) -> Rows:

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, ClassVar
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -21,15 +20,13 @@ import pyarrow.types as pt
 
 from recordmill.pipeline.sources.batches import BLOCK_BYTES
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType, required
-from recordmill.pipeline.sources.faults import Faults
+from recordmill.pipeline.sources.faults import Faults, NoRowError, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.formats.parquet_pages import BUFFER_BYTES, Expected, expected, rows_at_once, stated
+from recordmill.pipeline.sources.formats.parquet_pages import BUFFER_BYTES, expected, rows_at_once, stated
 from recordmill.pipeline.sources.options import Parquet
 from recordmill.pipeline.sources.paths import check_names, join
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, NoRowError, Plan, SourceError
-from recordmill.pipeline.sources.table import TableReader, at_once
+from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows, at_once
 from recordmill.pipeline.sources.typing.arrays import is_list, lookup, plain
-from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block, row_digests
 from recordmill.pipeline.sources.typing.values import misfit, typed_values
 
 ROWS_BYTES = 512 << 20  # 512 MiB: rows converted at once have about `BLOCK_BYTES`, or are one larger row
@@ -65,18 +62,15 @@ class ParquetReader(TableReader[Parquet]):
         names = dict.fromkeys(name for footer in footers for name in _names(footer.schema))
         return Plan(chunks, sum(sum(footer.rows) for footer in footers), names=list(names), is_exact=True)
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
-        """Reads row groups; the default key is the digest of the asked columns (`row_digests`)."""
-        base, first = self.image_base(files, chunk), 0
+    def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
+        """Reads row groups."""
+        base = self.image_base(files, chunk)
         if key is None:  # the key needs images' bytes
             columns = {name: replace(column, presence=False) for name, column in columns.items()}
         for rows, values in _batches(files, join(self.root(files), chunk.file), chunk.work, columns):
-            faults: Faults = {}
+            faults = Faults()
             typed = {name: typed_values(name, columns[name], values[name], base, faults) for name in columns}
-            keys = row_digests(self.source.by_asked_names(typed), faults) if key is None else None
-            raw = TypedRows(typed, np.arange(first, first + rows), keys, rows, faults)
-            yield make_block(chunk, raw, columns, key)
-            first += rows
+            yield TypedRows(typed, rows, faults)
 
 
 @contextmanager
@@ -92,25 +86,20 @@ def _reading(what: str) -> Iterator[None]:
 
 
 def _footer(files: Files, path: str, columns: Columns) -> Footer:
+    """Reads a file's footer. Raises: SourceError: a column is missing, comes twice, or has a type that cannot fit."""
     with files.open(path) as opened, _reading(f"cannot read {path} as Parquet"), pq.ParquetFile(opened) as file:
         schema, groups = file.schema_arrow, [file.metadata.row_group(group) for group in range(file.num_row_groups)]
-        _check(path, schema, columns)
+        check_names(path, required(columns), list(_names(schema)))
+        twice = {name for name in schema.names if len(schema.get_all_field_indices(name)) > 1}
+        for name, column in columns.items():
+            for other in (other for other in twice if f"{name}.".startswith(f"{other}.")):
+                raise SourceError(f"{path} has two columns {other!r}; rename one")
+            empty = lookup(schema.empty_table(), name)
+            if empty is not None and (wrong := misfit(column, empty.type)):
+                raise SourceError(f"{path}: column {name!r}: {wrong}")
         leaves = _leaves(schema, columns)
         sizes = [sum(group.column(leaf).total_uncompressed_size for leaf in leaves) for group in groups]
     return Footer(schema, [group.num_rows for group in groups], sizes)
-
-
-def _check(path: str, schema: pa.Schema, columns: Columns) -> None:
-    check_names(path, required(columns), list(_names(schema)))
-    twice = {name for name in schema.names if len(schema.get_all_field_indices(name)) > 1}
-    for name, column in columns.items():
-        for other in twice:
-            if f"{name}.".startswith(f"{other}."):
-                raise SourceError(f"{path} has two columns {other!r}; rename one")
-        empty = lookup(schema.empty_table(), name)
-        wrong = None if empty is None else misfit(column, empty.type)
-        if wrong:
-            raise SourceError(f"{path}: column {name!r}: {wrong}")
 
 
 def _parts(footer: Footer, chunk_bytes: int) -> Iterator[range]:
@@ -138,22 +127,28 @@ def _batches(files: Files, path: str, groups: range, columns: Columns) -> Iterat
         read = [name for name in columns if name not in unread] or columns
         leaves = _leaves(file.schema_arrow, read)
         asked = [file.metadata.schema.column(leaf).path for leaf in leaves]
-        at_once = min(map(rows_at_once, _expected(files, path, file, numbers, leaves)))
+        if "://" in path:  # page headers lie all over the file: reading them takes 2.5 to 4 times its bytes
+            contents = [[stated(file, group, leaf) for leaf in leaves] for group in groups]
+        else:
+            with files.open(path) as headers:
+                contents = [[expected(headers, file, group, leaf) for leaf in leaves] for group in groups]
+        at_once = min(map(rows_at_once, contents))
         labels = class_labels(file.schema_arrow).keys() & {*read}
         missing = sum(file.metadata.row_group(number).num_rows for number in numbers)
         for batch in file.iter_batches(at_once, numbers, asked, use_threads=False):
             missing -= len(batch)
             stored = {name: lookup(batch, name) for name in read}
             values = {name: pa.nulls(len(batch)) if array is None else plain(array) for name, array in stored.items()}
-            are_names = (name for name in labels if columns[name].type is ColumnType.CATEGORY)
-            values |= {name: _labelled(values[name]) for name in are_names}
+            for name in (name for name in labels if columns[name].type is ColumnType.CATEGORY):
+                codes = values[name]
+                if pt.is_signed_integer(codes.type):
+                    values[name] = pc.if_else(pc.equal(codes, -1), pa.scalar(None, codes.type), codes)
             values |= {name: pa.repeat(pa.scalar(UNREAD), len(batch)) for name in unread - stored.keys()}
             size = sum(array.nbytes for array in values.values())
             step = max(1, len(batch) * BLOCK_BYTES // max(size, BLOCK_BYTES))
             for start in range(0, len(batch), step):
                 piece = {name: array.slice(start, step) for name, array in values.items()}
-                if size > ROWS_BYTES:
-                    _check_size(piece, columns)
+                _check_size(piece, columns)
                 yield min(step, len(batch) - start), piece
         if missing:
             raise OSError(f"{abs(missing)} rows too {'few' if missing > 0 else 'many'}")
@@ -178,24 +173,6 @@ def _named(features: Any, path: str = "") -> Iterator[tuple[str, list[str]]]:
         else:
             inner = {key: value for key, value in each.items() if isinstance(value, dict | list)}
             yield from _named(inner, f"{path}{name}.")
-
-
-def _labelled(codes: pa.Array) -> pa.Array:
-    is_code = pt.is_signed_integer(codes.type)
-    return pc.if_else(pc.equal(codes, -1), pa.scalar(None, codes.type), codes) if is_code else codes
-
-
-def _expected(
-    files: Files, path: str, file: pq.ParquetFile, groups: Sequence[int], leaves: Sequence[int]
-) -> list[list[Expected]]:
-    """Returns the expected contents of each row group's asked columns.
-
-    In a store it trusts the footer: page headers lie all over the file; reading them takes 2.5 to 4 times its bytes.
-    """
-    if "://" in path:
-        return [[stated(file, group, leaf) for leaf in leaves] for group in groups]
-    with files.open(path) as headers:
-        return [[expected(headers, file, group, leaf) for leaf in leaves] for group in groups]
 
 
 def _check_size(piece: Mapping[str, pa.Array], columns: Columns) -> None:

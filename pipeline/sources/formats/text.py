@@ -23,16 +23,14 @@ from recordmill.pipeline.sources import encoded
 from recordmill.pipeline.sources.batches import batches, cut, even_parts, pack
 from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, PIECE_BYTES, Rows, can_start_anywhere, open_utf8
-from recordmill.pipeline.sources.faults import Fault, Faults
+from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, FileList, Files, is_machine_fault, why_absent
 from recordmill.pipeline.sources.formats.csv_records import Dialect, RecordRange, all_records, read_records
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.options import OF_TEXT, TextFiles
 from recordmill.pipeline.sources.paths import check_names, is_utf8, join, note, path_key
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, WholeFiles
-from recordmill.pipeline.sources.table import TableReader, at_once
+from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows, WholeFiles, at_once
 from recordmill.pipeline.sources.typing.arrays import strings
-from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
 
 LINES = Dialect(separator="\n", quote=None)
@@ -78,15 +76,16 @@ def cut_joined(
 
     Compressed files, and encodings without visible lines, stay whole. Raises: SourceError: unequal numbers of lines.
     """
-    looked = at_once(lambda file: _places(files, join(root, file.path), encoding), inputs)
+    looked = at_once(lambda file: places_of_lines(files, join(root, file.path), encoding), inputs)
     counts = [lines for _, lines in looked]
     if len(set(counts)) > 1:
         listed = ", ".join(f"{file.path} has {lines:,}" for file, lines in zip(inputs, counts, strict=True))
         remedy = "line n of one belongs to line n of the others: add or remove lines, or read them as separate sources"
         raise SourceError(f"{root}: the files in `columns` have unequal numbers of lines: {listed}; {remedy}")
-    bounds = _bounds([places for places, _ in looked], chunk_bytes)
-    if not all(can_start_anywhere(file.path, encoding) for file in inputs):
-        bounds = bounds[:1]
+    total, bounds = np.sum([places for places, _ in looked], axis=0), [0]
+    can_cut = all(can_start_anywhere(file.path, encoding) for file in inputs)
+    while can_cut and (at := int(np.searchsorted(total, total[bounds[-1]] + chunk_bytes))) < len(total):
+        bounds.append(max(at, bounds[-1] + 1))
     starts = [[int(places[at]) if at else 0 for places, _ in looked] for at in bounds]
     paths, sizes = [file.path for file in inputs], [file.bytes for file in inputs]
     chunks = []
@@ -96,12 +95,7 @@ def cut_joined(
     return chunks, counts[0]
 
 
-def count_lines(files: Files, path: str, encoding: str) -> int:
-    """Counts the lines of a file, with blank ones."""
-    return _places(files, path, encoding)[1]
-
-
-def _places(files: Files, path: str, encoding: str) -> tuple[Rows, int]:
+def places_of_lines(files: Files, path: str, encoding: str) -> tuple[Rows, int]:
     """Returns the byte of every `STRIDE`-th line of a file, and the number of its lines."""
     places, lines = [np.empty(0, np.int64)], 0
     for records, first, _ in all_records(files, path, encoding, LINES):
@@ -110,23 +104,28 @@ def _places(files: Files, path: str, encoding: str) -> tuple[Rows, int]:
     return np.concatenate(places), lines
 
 
-def _bounds(places: Sequence[Rows], chunk_bytes: int) -> list[int]:
-    total, bounds = np.sum(places, axis=0), [0]
-    while (at := int(np.searchsorted(total, total[bounds[-1]] + chunk_bytes))) < len(total):
-        bounds.append(max(at, bounds[-1] + 1))
-    return bounds
-
-
 @dataclass(frozen=True)
 class RawTexts:
-    """Texts of a chunk; each list has one value a text."""
+    """Consecutive texts of a chunk; each list has one value a text."""
 
     texts: Mapping[str, list[bytes]]  # bytes, perhaps invalid UTF-8, by column
     names: list[str]
     lines: list[int] | None  # their lines in the file, from 1; None for whole files
-    positions: Rows
+    positions: Rows  # from the first covered one, as in `TypedRows`
     covered: int
-    faults: Faults = field(default_factory=dict)  # unreadable files and lines, by position
+    broken: Faults = field(default_factory=dict)  # unreadable files and lines, by position
+
+    def column(self, name: str) -> pa.Array:
+        """Makes a column, Arrow `string`, of nulls if unknown."""
+        if name in self.texts:
+            return pa.array(self.texts[name], pa.binary()).view(pa.string())
+        if name == LINE and self.lines is not None:
+            return pa.array(self.lines, pa.int64()).cast(pa.string())
+        if name == FILE_NAME:
+            return strings(self.names)
+        if name == LABEL:
+            return strings(posixpath.basename(posixpath.dirname(path)) or None for path in self.names)
+        return pa.nulls(len(self.names), pa.string())
 
     def keys(self) -> Iterator[bytes]:
         """Makes the default keys: the digest of a line's text, or of several with their lengths, or a file's path."""
@@ -158,7 +157,7 @@ class TextReader(TableReader[TextFiles]):
             some = [by_path[posixpath.normpath(path)] for path in own]
             chunks, rows = cut_joined(files, root, some, self.source.encoding, chunk_bytes)
         elif self.source.document == "line":
-            whole = RecordRange(LINES, self.source.encoding, head=0)
+            whole = RecordRange(dialect=LINES, encoding=self.source.encoding, head=0)
             cuts = [whole.cut(files, root, file, chunk_bytes) for file in inputs]
             chunks = [chunk for ranges, _ in cuts for chunk in ranges]
             rows = sum(count for _, count in cuts)
@@ -170,15 +169,12 @@ class TextReader(TableReader[TextFiles]):
                 for part, some in zip(parts, cut(inputs, parts), strict=True)
             ]
             rows = len(inputs)
-        mentioned = [name for name in names if name in own or name in columns]
-        return Plan(chunks, rows, names=mentioned, notes=self._left_out(files, root))
-
-    def _left_out(self, files: Files, root: str) -> list[str]:
-        if self.source.joined or not files.is_folder(self.source.path):
-            return []
-        read = tuple(pattern.rpartition("*")[2] for pattern in self._patterns(files))
-        below = (file.path for file in files.match(f"{escape(root)}/**") if file.bytes)
-        return note("other files, left out", [path[len(root) + 1 :] for path in below if not path.endswith(read)])
+        mentioned, notes = [name for name in names if name in own or name in columns], list[str]()
+        if not self.source.joined and files.is_folder(self.source.path):
+            read = tuple(pattern.rpartition("*")[2] for pattern in self._patterns(files))
+            below = (file.path for file in files.match(f"{escape(root)}/**") if file.bytes)
+            notes = note("other files, left out", [path[len(root) + 1 :] for path in below if not path.endswith(read)])
+        return Plan(chunks, rows, names=mentioned, notes=notes)
 
     def _listed(self, files: Files, root: str) -> FileList:
         """Lists the files. Raises: SourceError: a joined one is missing."""
@@ -204,7 +200,7 @@ class TextReader(TableReader[TextFiles]):
         folder = escape(without_slash(self.source.path))
         return [f"{folder}/**/*{ending}{codec}" for ending in self.endings for codec in ("", *encoded.CODECS)]
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+    def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
         """Reads a chunk; the default key is the digest of a line's text, or a file's path."""
         root, base = self.root(files), self.image_base(files, chunk)
         if isinstance(chunk.work, WholeFiles):
@@ -214,68 +210,54 @@ class TextReader(TableReader[TextFiles]):
         else:
             batches = texts_of_lines(chunk, join(root, chunk.file), files)
         for texts in batches:
-            faults: Faults = {}
+            faults = Faults()
             typed = {
-                name: typed_values(name, column, _column(name, texts), base, faults, as_cells=True)
+                name: typed_values(name, column, texts.column(name), base, faults, as_cells=True)
                 for name, column in columns.items()
             }
-            keys = pa.array(texts.keys(), pa.binary()) if key is None else None
-            unparsed = [fault.reject(chunk.index, position) for position, fault in texts.faults.items()]
-            raw = TypedRows(typed, texts.positions, keys, texts.covered, faults, unparsed)
-            yield make_block(chunk, raw, columns, key, self.source.encoding)
+            yield TypedRows(typed, texts.covered, faults, texts.positions, texts.keys(), texts.broken)
 
 
 def texts_of_lines(chunk: Chunk, path: str, files: Files) -> Iterator[RawTexts]:
     """Reads a chunk's non-blank lines; `path` is the file's full path."""
     for records, filled, first in chunk.work.read(files, path):
         if records.is_too_large:
-            yield RawTexts({TEXT: []}, [], [], np.empty(0, np.int64), records.line_count, {first: TOO_LARGE})
+            yield RawTexts({TEXT: []}, [], [], np.empty(0, np.int64), records.line_count, {0: TOO_LARGE})
             continue
         chosen = np.array([record for record in filled.tolist() if not records.text(record).isspace()], np.int64)
-        for batch, covered in records.batches(chosen, BATCH_LINES):
-            positions = records.lines[batch] + first
-            lines = (positions + chunk.work.first_line + 1).tolist()
-            texts = list(map(records.text, batch.tolist()))
-            yield RawTexts({TEXT: texts}, [chunk.file] * len(batch), lines, positions, covered)
+        for batch, line, covered in records.batches(chosen, BATCH_LINES):
+            numbers = (records.lines[batch] + first + chunk.work.first_line + 1).tolist()
+            texts = {TEXT: list(map(records.text, batch.tolist()))}
+            yield RawTexts(texts, [chunk.file] * len(batch), numbers, records.lines[batch] - line, covered)
 
 
 def joined_texts(chunk: Chunk, root: str, files: Files, names: Sequence[str]) -> Iterator[RawTexts]:
     """Reads a chunk's rows of joined lines, about 8 MiB at a time, without those blank in every file."""
-    rows, first = enumerate(chunk.work.read(files, root)), chunk.work.first_line + 1
-    for batch in batches(rows, lambda row: sum(len(cell or b"") for cell in row[1]), BATCH_LINES):
-        faults = {position: TOO_LARGE for position, cells in batch if None in cells}
-        good = [row for row in batch if row[0] not in faults and any(cell and not cell.isspace() for cell in row[1])]
-        columns = zip(*(cells for _, cells in good), strict=True) if good else [()] * len(names)
+    first = chunk.work.first_line + 1
+    for batch in batches(chunk.work.read(files, root), lambda row: sum(len(cell or b"") for cell in row), BATCH_LINES):
+        broken = {position: TOO_LARGE for position, cells in enumerate(batch) if None in cells}
+        good = {
+            position: cells
+            for position, cells in enumerate(batch)
+            if position not in broken and any(cell and not cell.isspace() for cell in cells)
+        }
+        columns = zip(*good.values(), strict=True) if good else [()] * len(names)
         texts = {name: list(column) for name, column in zip(names, columns, strict=True)}
-        positions = np.array([position for position, _ in good], np.int64)
-        lines = (positions + first).tolist()
-        yield RawTexts(texts, [chunk.file] * len(good), lines, positions, len(batch), faults)
+        lines = [first + position for position in good]
+        yield RawTexts(texts, [chunk.file] * len(good), lines, np.array(list(good), np.int64), len(batch), broken)
+        first += len(batch)
 
 
 def texts_of_files(chunk: Chunk, root: str, files: Files, encoding: str) -> Iterator[RawTexts]:
     """Reads a chunk's files, about 8 MiB at a time; an unreadable file is a reject."""
     names: list[str] = chunk.work.names
-    contents = enumerate(read_texts(files, root, names, encoding))
-    for batch in batches(contents, lambda item: len(item[1]) if isinstance(item[1], bytes) else 0, len(names)):
-        texts = {position: text for position, text in batch if isinstance(text, bytes)}
-        faults = {position: fault for position, fault in batch if isinstance(fault, Fault)}
-        positions = np.array(list(texts), np.int64)
-        yield RawTexts(
-            {TEXT: list(texts.values())}, [names[file] for file in texts], None, positions, len(batch), faults
-        )
-
-
-def _column(name: str, texts: RawTexts) -> pa.Array:
-    """Makes a column, Arrow `string`, of nulls if unknown."""
-    if name in texts.texts:
-        return pa.array(texts.texts[name], pa.binary()).view(pa.string())
-    if name == LINE and texts.lines is not None:
-        return pa.array(texts.lines, pa.int64()).cast(pa.string())
-    if name == FILE_NAME:
-        return strings(texts.names)
-    if name == LABEL:
-        return strings(posixpath.basename(posixpath.dirname(path)) or None for path in texts.names)
-    return pa.nulls(len(texts.names), pa.string())
+    contents, first = read_texts(files, root, names, encoding), 0
+    for batch in batches(contents, lambda text: len(text) if isinstance(text, bytes) else 0, len(names)):
+        texts = {position: text for position, text in enumerate(batch) if isinstance(text, bytes)}
+        broken = {position: fault for position, fault in enumerate(batch) if isinstance(fault, Fault)}
+        read, positions = [names[first + position] for position in texts], np.array(list(texts), np.int64)
+        yield RawTexts({TEXT: list(texts.values())}, read, None, positions, len(batch), broken)
+        first += len(batch)
 
 
 def read_texts(

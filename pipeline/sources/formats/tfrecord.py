@@ -24,14 +24,12 @@ from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, com
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Column, Columns
 from recordmill.pipeline.sources.encoded import DamagedDataError, Inflated
-from recordmill.pipeline.sources.faults import Fault, Faults, Reject, add_faults
+from recordmill.pipeline.sources.faults import Fault, Faults, SourceError, add_faults
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.images import to_piece
 from recordmill.pipeline.sources.options import TFRecord
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError
-from recordmill.pipeline.sources.table import ArchiveReader, FileRange, at_once, has_images
+from recordmill.pipeline.sources.source_reader import ArchiveReader, Chunk, FileRange, Key, Plan, TypedRows, at_once
 from recordmill.pipeline.sources.typing.arrays import arrow_type, as_lists, in_groups
-from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.values import typed_values
 
 MAX_RECORD_BYTES = 1 << 30  # 1 GiB; a protocol buffer has at most 2
@@ -94,7 +92,11 @@ def _record(file: BinaryIO, name: str, header: bytes, left: int | None) -> tuple
     if left is not None and length > left:
         raise _LostError(f"{name} claims {length} bytes, but the file has {max(left, 0)} more")
     if length > MAX_RECORD_BYTES:
-        _skip(file, name, length + FOOTER_BYTES)
+        rest = length + FOOTER_BYTES
+        while rest and (read := len(file.read(min(rest, SKIPPED_BYTES)))):
+            rest -= read
+        if rest:
+            raise _LostError(f"the file is cut off in {name}")
         return length, Fault("too_large", f"{name} is longer than 1 GiB")
     data, footer = file.read(length), file.read(FOOTER_BYTES)
     if len(footer) < FOOTER_BYTES:
@@ -102,14 +104,6 @@ def _record(file: BinaryIO, name: str, header: bytes, left: int | None) -> tuple
     if int.from_bytes(footer, "little") != masked_crc(data):
         return length, Fault("damaged_record", f"wrong checksum of the data of {name}")
     return length, data
-
-
-def _skip(file: BinaryIO, name: str, length: int) -> None:
-    while length:
-        read = len(file.read(min(length, SKIPPED_BYTES)))
-        if not read:
-            raise _LostError(f"the file is cut off in {name}")
-        length -= read
 
 
 class TFRecordReader(ArchiveReader[TFRecord]):
@@ -130,7 +124,8 @@ class TFRecordReader(ArchiveReader[TFRecord]):
         path = f"{root}/{file.path}"
         compressed = self._is_compressed(files, path)
         if compressed or "://" in path:
-            chunks = self.chunks_of(file, [0], None if compressed else file.bytes)
+            size = None if compressed else file.bytes
+            chunks = FileRange.chunks_of(file, [FileRange(0, size, size)])
             return chunks, _head(files, path, compressed, file.bytes)[1]
         starts, rows = [0], 0
         with files.open(path) as opened:
@@ -138,7 +133,7 @@ class TFRecordReader(ArchiveReader[TFRecord]):
                 rows += 1
                 if offset - starts[-1] >= chunk_bytes:
                     starts.append(offset)
-        return self.chunks_of(file, starts, file.bytes), rows
+        return FileRange.chunks_of(file, [FileRange(start, file.bytes, file.bytes) for start in starts]), rows
 
     def _is_compressed(self, files: Files, path: str) -> bool:
         if self.source.compression != "auto":
@@ -156,17 +151,17 @@ class TFRecordReader(ArchiveReader[TFRecord]):
             raise SourceError(f"{path} holds no tf.train.Example in its first records{damage}")
         return list(names)
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+    def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
         """Reads the records that start in the chunk; the default key is the record's digest."""
         part: FileRange = chunk.work
-        first = 0
-        said = self.said(chunk)
+        first, said = 0, self.said(chunk)
+        file = None if part.size is None else chunk.file
         with files.open(self.place(files, chunk)) as opened:
             if part.start:
                 opened.seek(part.start)
             records = frames(Inflated(opened) if part.size is None else opened, part.start, part.end)
             for batch in batches(records, lambda at: len(at[1]) if isinstance(at[1], bytes) else 0, BLOCK_RECORDS):
-                yield make_block(chunk, _raw_rows(chunk, first, batch, columns, key is None, said), columns, key)
+                yield _typed_rows(batch, first, file, columns, key is None, said)
                 first += len(batch)
 
     def place(self, files: Files, chunk: Chunk) -> str:
@@ -209,32 +204,32 @@ def _head(files: Files, path: str, compressed: bool, file_bytes: int = 0) -> tup
     return records, len(records)
 
 
-def _raw_rows(
-    chunk: Chunk, first: int, batch: list[FramedRecord], columns: Columns, with_key: bool, said: Said
+def _typed_rows(
+    batch: list[FramedRecord], first: int, file: str | None, columns: Columns, with_keys: bool, said: Said
 ) -> TypedRows:
+    """Types records, the first of the number `first` in their chunk; takes their file if images can stay in it."""
     gathered = {name: ExampleColumn(name, column) for name, column in columns.items()}
-    in_place = chunk.work.size is not None and has_images(columns)
-    positions, keys, unparsed, faults = list[int](), list[bytes](), list[Reject](), Faults()
-    for position, (offset, record) in enumerate(batch, first):
-        if not said.reads(position):
+    positions, keys, faults = list[int](), list[bytes](), Faults()
+    broken, broken_keys = Faults(), dict[int, str | None]()
+    for position, (offset, record) in enumerate(batch):
+        if not said.reads(first + position):
             continue
         if isinstance(record, Fault):
-            unparsed.append(record.reject(chunk.index, position))
+            broken[position] = record
             continue
         example = parse_example(record)
-        key = said.key_of(position, record, example) if with_key else b""
+        key = said.key_of(first + position, record, example) if with_keys else b""
         if example is None:
-            unparsed.append(NO_EXAMPLE.reject(chunk.index, position, key.decode() or None))
+            broken[position], broken_keys[position] = NO_EXAMPLE, key.decode() or None
             continue
-        piece = RecordInFile(record, chunk.file, offset + HEADER_BYTES) if in_place else None
-        besides = said.columns(position)
+        piece = None if file is None else RecordInFile(record, file, offset + HEADER_BYTES)
+        besides = said.columns(first + position)
         for column in gathered.values():
             column.add(len(positions), example, piece, besides)
         positions.append(position)
         keys.append(key)
     typed = {name: column.typed(len(positions), faults) for name, column in gathered.items()}
-    made = pa.array(keys, pa.binary()) if with_key else None
-    return TypedRows(typed, np.array(positions, np.int64), made, len(batch), faults, unparsed)
+    return TypedRows(typed, len(batch), faults, np.array(positions, np.int64), keys, broken, broken_keys)
 
 
 class RecordInFile(NamedTuple):
@@ -244,10 +239,19 @@ class RecordInFile(NamedTuple):
     file: str  # relative to the source's root
     offset: int  # the offset of the data in the file, in bytes
 
+    def reference(self, value: bytes) -> bytes | None:
+        """Refers to a value by the first occurrence of its bytes; None if empty."""
+        if not value:
+            return None
+        offset = self.data.find(value[:HEAD])
+        while not self.data.startswith(value, offset):
+            offset = self.data.find(value[:HEAD], offset + 1)
+        return to_piece(self.file, self.offset + offset, len(value))
+
 
 @dataclass
 class _ValuesOfKind:
-    """Values of one kind: their rows, the length of each list if lists are asked, and all values."""
+    """Values of one kind: their rows, the number of each row's, and all values."""
 
     rows: list[int] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
@@ -271,20 +275,15 @@ class ExampleColumn:
             return
         kind, values = kind_and_values
         if piece and kind == BYTES and self._is_image:
-            kind, values = PIECES, [_reference(value, piece) for value in values]
+            kind, values = PIECES, list(map(piece.reference, values))
         if (not self._many or (kind == BYTES and self._column.is_blob)) and len(values) != 1:
             if values:
                 self._faults[row] = Fault("wrong_type", f"wanted one value, found {len(values)}", self._name)
             return
-        part = self._parts.get(kind)
-        if part is None:
-            part = self._parts[kind] = _ValuesOfKind()
+        part = self._parts.get(kind) or self._parts.setdefault(kind, _ValuesOfKind())
         part.rows.append(row)
-        if self._many:
-            part.lengths.append(len(values))
-            part.flat.extend(values)
-        else:
-            part.flat.append(values[0])
+        part.lengths.append(len(values))
+        part.flat.extend(values)
 
     def typed(self, rows: int, faults: Faults) -> pa.Array:
         """Returns the column, shape [rows], null where missing or bad; adds faults."""
@@ -303,13 +302,3 @@ class ExampleColumn:
         if self._many and not (kind == BYTES and self._column.is_blob):
             values = as_lists(np.array(part.lengths), values, np.zeros(count, bool))
         return values if kind == PIECES else typed_values(self._name, self._column, values, ("", ""), faults)
-
-
-def _reference(value: bytes, piece: RecordInFile) -> bytes | None:
-    """Refers to a value by the first occurrence of its bytes in its record."""
-    if not value:
-        return None
-    offset = piece.data.find(value[:HEAD])
-    while not piece.data.startswith(value, offset):
-        offset = piece.data.find(value[:HEAD], offset + 1)
-    return to_piece(piece.file, piece.offset + offset, len(value))

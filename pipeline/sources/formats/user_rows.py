@@ -20,14 +20,13 @@ import numpy as np
 
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Columns, required
-from recordmill.pipeline.sources.faults import Fault, Faults
+from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.options import UserRows
 from recordmill.pipeline.sources.paths import check_names, join, planning
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, Plan, SourceError, SourceReader
+from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, SourceReader, TypedRows
 from recordmill.pipeline.sources.typing.arrays import python_field, python_names
-from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block, row_digests
 from recordmill.pipeline.sources.typing.python_values import typed_objects
 from recordmill.pipeline.sources.user_code import blame, in_its_folder, load
 
@@ -44,9 +43,16 @@ class UserRowsReader(SourceReader[UserRows]):
 
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Asks for the parts, one a chunk, and looks at the first rows."""
-        rows, parts = self.source.rows, self._list_parts()
-        labels = [(f"{rows} {json.dumps(part)}" if self.source.parts else rows, part) for part in parts]
-        chunks = [Chunk(0, 0, label, 0, part) for label, part in labels]
+        rows, parts = self.source.rows, [None]
+        if name := self.source.parts:
+            parts = _call(name, self.source.options)
+            try:
+                json.dumps(parts)
+            except (TypeError, ValueError) as error:
+                raise SourceError(f"`{name}` should give a list of JSON values: {error}") from error
+            if not isinstance(parts, list) or not parts:
+                raise SourceError(f"`{name}` should give a list of at least one part, got {type(parts).__name__}")
+        chunks = [Chunk(0, 0, f"{rows} {json.dumps(part)}" if self.source.parts else rows, 0, part) for part in parts]
         first = list(islice((row for chunk in chunks for row in self._each(chunk)), PEEKED_ROWS))
         names = dict.fromkeys(name for row in first if isinstance(row, Mapping) for name in python_names(row))
         if not names:
@@ -57,36 +63,23 @@ class UserRowsReader(SourceReader[UserRows]):
         known = len(first) < PEEKED_ROWS
         weight = sum(_bytes(python_field(row, name)) for row in first if isinstance(row, Mapping) for name in columns)
         count = len(first) if known else self.source.count or len(first)
-        return Plan(chunks, count, weight * count // len(first), inputs, self._notes(known))
+        unknown = f"the files that `{rows}` reads are unknown: give `inputs`, or changed data starts no build"
+        uncounted = f"the number of rows of `{rows}` is unknown: give `count`, which decides the number of shards"
+        notes = [unknown] * (not self.source.inputs) + [uncounted] * (not known and not self.source.count)
+        return Plan(chunks, count, weight * count // len(first), inputs, notes)
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
-        """Reads a part's rows; the default key is the digest of the asked columns (`row_digests`)."""
-        base, first = (self.image_root(files), ""), 0
+    def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
+        """Reads a part's rows."""
+        base = (self.image_root(files), "")
         for batch in batches((_values(row, columns) for row in self._each(chunk)), _bytes, BLOCK_ROWS):
-            rows = {position: row for position, row in enumerate(batch, first) if isinstance(row, list)}
-            unparsed = [bad.reject(chunk.index, row) for row, bad in enumerate(batch, first) if isinstance(bad, Fault)]
-            faults: Faults = {}
+            rows = {position: row for position, row in enumerate(batch) if isinstance(row, list)}
+            broken = {position: fault for position, fault in enumerate(batch) if isinstance(fault, Fault)}
+            faults = Faults()
             typed = {
                 name: typed_objects(name, column, [row[number] for row in rows.values()], base, faults)
                 for number, (name, column) in enumerate(columns.items())
             }
-            keys = row_digests(self.source.by_asked_names(typed), faults) if key is None else None
-            raw = TypedRows(typed, np.array(list(rows), np.int64), keys, len(batch), faults, unparsed)
-            yield make_block(chunk, raw, columns, key)
-            first += len(batch)
-
-    def _list_parts(self) -> list[Any]:
-        name = self.source.parts
-        if name is None:
-            return [None]
-        parts = _call(name, self.source.options)
-        try:
-            json.dumps(parts)
-        except (TypeError, ValueError) as error:
-            raise SourceError(f"`{name}` should give a list of JSON values: {error}") from error
-        if not isinstance(parts, list) or not parts:
-            raise SourceError(f"`{name}` should give a list of at least one part, got {type(parts).__name__}")
-        return parts
+            yield TypedRows(typed, len(batch), faults, np.array(list(rows), np.int64), None, broken)
 
     def _each(self, chunk: Chunk) -> Iterator[Any]:
         name, part = self.source.rows, {"part": chunk.work} if self.source.parts else {}
@@ -115,12 +108,6 @@ class UserRowsReader(SourceReader[UserRows]):
                 path = file.path.removeprefix(folder)
                 inputs[path] = file._replace(path=path)
         return [inputs[path] for path in sorted(inputs)]
-
-    def _notes(self, rows_known: bool) -> list[str]:
-        rows = self.source.rows
-        unknown = f"the files that `{rows}` reads are unknown: give `inputs`, or changed data starts no build"
-        uncounted = f"the number of rows of `{rows}` is unknown: give `count`, which decides the number of shards"
-        return [*([] if self.source.inputs else [unknown]), *([] if rows_known or self.source.count else [uncounted])]
 
 
 def _values(row: Any, columns: Columns) -> list[Any] | Fault:

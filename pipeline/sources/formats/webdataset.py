@@ -8,7 +8,7 @@ cut at samples; compressed files, and those at URLs, are one chunk each. Images 
 references, without a copy.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -19,16 +19,14 @@ import pyarrow as pa
 
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType, ImageBase
-from recordmill.pipeline.sources.faults import Fault, Faults, Reject
+from recordmill.pipeline.sources.faults import Fault, Faults, NoRowError, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats.tar_samples import DamagedTarError, Member, Tar, TarSample, samples
 from recordmill.pipeline.sources.images import inline, to_piece
 from recordmill.pipeline.sources.options import WebDataset
 from recordmill.pipeline.sources.paths import is_utf8, join, note, path_key
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key, NoRowError, Plan, SourceError
-from recordmill.pipeline.sources.table import ArchiveReader, FileRange, at_once
+from recordmill.pipeline.sources.source_reader import ArchiveReader, Chunk, FileRange, Key, Plan, TypedRows, at_once
 from recordmill.pipeline.sources.typing.arrays import arrow_type, in_groups, lists_of_one, python_field, python_names
-from recordmill.pipeline.sources.typing.blocks import TypedRows, make_block
 from recordmill.pipeline.sources.typing.python_values import json_object, typed_objects
 from recordmill.pipeline.sources.typing.values import typed_values
 
@@ -60,11 +58,9 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts local files at samples and counts rows; estimates other files by their first samples."""
         looks = at_once(partial(_look, files, root, self.chunk_bytes(columns, chunk_bytes)), inputs)
-        chunks = [
-            chunk
-            for file, look in zip(inputs, looks, strict=True)
-            for chunk in self.chunks_of(file, look.starts, _size(file))
-        ]
+        chunks = list[Chunk]()
+        for file, look in zip(inputs, looks, strict=True):
+            chunks += FileRange.chunks_of(file, [FileRange(start, _size(file), _size(file)) for start in look.starts])
         extensions = sorted({extension for look in looks for extension in look.extensions})
         if not extensions:
             damage = next((f": {look.damage}" for look in looks if look.damage), "")
@@ -80,17 +76,34 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
         ]
         return Plan(chunks, rows, names=names, notes=notes, referred_bytes=referred)
 
-    def read_chunk(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[Block]:
+    def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
         """Reads the samples that start in the chunk; the default key is the sample's."""
-        in_place = chunk.work.size is not None
-        base = self.image_base(files, chunk)
-        file = chunk.file if in_place else None
+        base, file = self.image_base(files, chunk), chunk.file if chunk.work.size is not None else None
         made = {name: SampleColumn(name, column, file, base) for name, column in columns.items()}
-        path, first = join(self.root(files), chunk.file), 0
-        read = _read(files, path, chunk.work, wanted(columns, images=not in_place))
+        path = join(self.root(files), chunk.file)
+        wanted = frozenset(  # images stay in an uncompressed file
+            extension
+            for name, column in columns.items()
+            for extension, inner in parts(name)
+            if file is None or inner is not None or column.type is not ColumnType.IMAGE
+        )
+        read = _read(files, path, chunk.work, wanted)
         for batch in batches(read, _bytes, BLOCK_SAMPLES):
-            yield make_block(chunk, _raw_rows(chunk, first, batch, made, key is None), columns, key)
-            first += len(batch)
+            good, broken, broken_keys, faults = dict[int, TarSample](), Faults(), dict[int, str | None](), Faults()
+            for position, sample in enumerate(batch):
+                if isinstance(sample, str):
+                    broken[position] = Fault("damaged_record", sample)
+                elif not is_utf8(sample.key):
+                    broken[position] = Fault("invalid_utf8", "the sample's name is not UTF-8")
+                elif sample.twice:
+                    broken[position] = Fault("malformed_row", f"the sample has two members .{sample.twice}")
+                    broken_keys[position] = sample.key if key is None else None
+                else:
+                    good[position] = sample
+            typed = {name: column.typed(list(good.values()), faults) for name, column in made.items()}
+            keys = (path_key(sample.key) for sample in good.values())
+            positions = np.array(list(good), np.int64)
+            yield TypedRows(typed, len(batch), faults, positions, keys, broken, broken_keys)
 
 
 def _size(file: FileInfo) -> int | None:
@@ -179,16 +192,6 @@ def parts(name: str) -> list[SamplePart]:
     return result
 
 
-def wanted(columns: Columns, *, images: bool) -> frozenset[str]:
-    """Lists the extensions of members to read; those of images only if `images`."""
-    return frozenset(
-        extension
-        for name, column in columns.items()
-        for extension, inner in parts(name)
-        if images or inner is not None or column.type is not ColumnType.IMAGE
-    )
-
-
 def _object_in(sample: TarSample, extension: str) -> dict[str, Any] | Fault:
     if extension not in sample.objects:
         sample.objects[extension] = json_object(sample.members[extension].data or b"", f"the member .{extension}")
@@ -238,7 +241,11 @@ class SampleColumn:
 
     def _of_members(self, members: list[Member], faults: Faults) -> pa.Array:
         if self._column.type is ColumnType.IMAGE:
-            references = pa.array([self._reference(member) for member in members], pa.binary())
+            made = [
+                inline(each.data or b"") if self._file is None else to_piece(self._file, each.offset, each.size)
+                for each in members
+            ]
+            references = pa.array(made, pa.binary(), mask=np.array([not each.size for each in members], bool))
             return lists_of_one(references) if self._column.many else references
         data = [member.data or b"" for member in members]
         if self._column.is_blob:
@@ -247,28 +254,3 @@ class SampleColumn:
             data = [cell.rstrip(b"\r\n") for cell in data]
         cells = pa.array(data, pa.binary()).view(pa.string())
         return typed_values(self._name, self._column, cells, self._base, faults, as_cells=True)
-
-    def _reference(self, member: Member) -> bytes | None:
-        if member.size and self._file is not None:
-            return to_piece(self._file, member.offset, member.size)
-        return inline(member.data or b"") if member.size else None
-
-
-def _raw_rows(
-    chunk: Chunk, first: int, batch: list[TarSample | str], columns: Mapping[str, SampleColumn], with_key: bool
-) -> TypedRows:
-    """Converts samples to rows; `first` is the first one's position in the chunk."""
-    good, unparsed, faults = dict[int, TarSample](), list[Reject](), Faults()
-    for position, sample in enumerate(batch, first):
-        if isinstance(sample, str):
-            unparsed.append(Fault("damaged_record", sample).reject(chunk.index, position))
-        elif not is_utf8(sample.key):
-            unparsed.append(Fault("invalid_utf8", "the sample's name is not UTF-8").reject(chunk.index, position))
-        elif sample.twice:
-            fault = Fault("malformed_row", f"the sample has two members .{sample.twice}")
-            unparsed.append(fault.reject(chunk.index, position, sample.key if with_key else None))
-        else:
-            good[position] = sample
-    typed = {name: column.typed(list(good.values()), faults) for name, column in columns.items()}
-    keys = pa.array([path_key(sample.key) for sample in good.values()], pa.binary()) if with_key else None
-    return TypedRows(typed, np.array(list(good), np.int64), keys, len(batch), faults, unparsed)

@@ -27,8 +27,9 @@ import pyarrow as pa
 from recordmill.pipeline.sources.columns import INT64, Column, ColumnType, ImageBase
 from recordmill.pipeline.sources.faults import Fault, Faults, add_inner
 from recordmill.pipeline.sources.typing import arrays
-from recordmill.pipeline.sources.typing.blocks import IN_LIST
-from recordmill.pipeline.sources.typing.values import OBJECT, typed_values, typed_whole, wrong_type
+from recordmill.pipeline.sources.typing.blobs import python_blobs
+from recordmill.pipeline.sources.typing.checks import IN_LIST
+from recordmill.pipeline.sources.typing.values import OBJECT, typed_values, wrong_type
 
 BIG, BEYOND = pa.decimal256(76, 0), 10**76  # the type of integers beyond 64 bits, and the least integer beyond it
 STRUCT = pa.struct({"bytes": pa.binary(), "path": pa.string()})
@@ -39,8 +40,8 @@ and the value for Arrow."""
 
 def typed_objects(name: str, column: Column, values: Sequence[object], base: ImageBase, faults: Faults) -> pa.Array:
     """Converts Python values to an array of the column's type: shape [rows], as `values.typed_values` does."""
-    if (typed := typed_whole(name, column, values, faults)) is not None:
-        return typed
+    if column.is_blob:
+        return python_blobs(name, column, values, faults)
     sorts: dict[Hashable, tuple[list[int], list[Any]]] = {}
     for row, value in enumerate(values):
         if value is None:
@@ -64,17 +65,13 @@ def _typed(name: str, column: Column, sort: Hashable, group: list[Any], base: Im
     elif sort == BIG and column.type is ColumnType.NUMBER:
         values = pa.array(map(float, group), pa.float64())  # rounds once, unlike Arrow's conversion
     elif isinstance(sort, tuple):
-        values = _of_arrays(group, *sort)
+        dtype, are_lists = sort
+        values = pa.array(np.concatenate([array.ravel() for array in group]).astype(dtype, copy=False))
+        if are_lists:
+            values = arrays.as_lists(np.array([array.size for array in group]), values, np.zeros(len(group), bool))
     else:
         values = pa.array(group, pa.binary()).view(sort) if sort == pa.string() else pa.array(group, sort)
     return typed_values(name, column, values, base, faults)
-
-
-def _of_arrays(group: list[Any], dtype: Any, are_lists: bool) -> pa.Array:
-    flat = pa.array(np.concatenate([array.ravel() for array in group]).astype(dtype, copy=False))
-    if not are_lists:
-        return flat
-    return arrays.as_lists(np.array([array.size for array in group]), flat, np.zeros(len(group), bool))
 
 
 def _lists(name: str, column: Column, lists: list[Any], base: ImageBase, faults: Faults) -> pa.Array:
@@ -96,10 +93,6 @@ def _sorted(value: Any) -> Sorted:
     if known is None:
         known = next((known for kind, known in KNOWN.items() if isinstance(value, kind)), _array)
     return known(value)
-
-
-def _text(value: str) -> Sorted:
-    return pa.string(), arrays.encoded(value)
 
 
 def _whole(value: int) -> Sorted:
@@ -137,7 +130,7 @@ def _array(value: Any) -> Sorted:
 
 STRUCT_KEYS = {field.name for field in STRUCT}
 KNOWN: Mapping[type, Callable[[Any], Sorted]] = {
-    str: _text,
+    str: lambda value: (pa.string(), arrays.encoded(value)),
     list: lambda value: (list, value),
     np.generic: _array,
     bool: lambda value: (pa.bool_(), value),
@@ -150,7 +143,7 @@ KNOWN: Mapping[type, Callable[[Any], Sorted]] = {
     Decimal: _decimal,
     datetime: lambda value: (pa.timestamp("us", "UTC" if value.tzinfo else None), value),
     date: lambda value: (pa.date32(), value),
-    PathLike: lambda value: _text(fsdecode(value)),
+    PathLike: lambda value: (pa.string(), arrays.encoded(fsdecode(value))),
     Mapping: _dictionary,
 }
 """Preparing functions by type; a type comes before its bases."""
@@ -200,15 +193,12 @@ def load_json(
     except json.JSONDecodeError:
         raise
     except ValueError:  # an integer with more digits than Python converts
-        return json.loads(text, object_pairs_hook=object_pairs_hook, parse_int=_signed if parse_int else _shortened)
-
-
-def _shortened(digits: str) -> int:
-    return int(digits[:DIGITS])
+        parse_int = parse_int or (lambda digits: int(digits[:DIGITS]))
+        return json.loads(text, object_pairs_hook=object_pairs_hook, parse_int=parse_int)
 
 
 def _signed(digits: str) -> int | Decimal:
-    return Decimal(digits) if digits == "-0" else _shortened(digits)
+    return Decimal(digits) if digits == "-0" else int(digits[:DIGITS])
 
 
 def json_object(data: bytes, what: str) -> dict[str, Any] | Fault:

@@ -8,7 +8,7 @@
 | INTEGER | integers and decimals without a fraction, within 64 bits |
 | IMAGE | strings (paths and `data:` URLs), bytes, structs of `bytes` and `path` (bytes first); with a shape, an ARRAY |
 | ARRAY | lists of numbers, nested as the shape, or flat; JSON of these; numbers in a text; bytes of `.npy` files |
-| OBJECTS | lists of structs; JSON of these, as strings or bytes (`arrays`) |
+| OBJECTS | lists of structs; JSON of these, as strings or bytes (`blobs`) |
 
 All formats convert here, Python and JSON values in groups of one type (`typing.python_values`), so a value has one
 outcome in all of them. Encodings (dictionaries, runs, views) do not matter. Only `many` takes lists: nested ones are
@@ -38,9 +38,10 @@ import pyarrow.types as pt
 
 from recordmill.pipeline.sources.columns import INT64, Column, ColumnType, ImageBase
 from recordmill.pipeline.sources.faults import Fault, Faults, Ints, Mask, add_faults, add_inner
-from recordmill.pipeline.sources.images import empty_images, inlined, of_arrays, references
+from recordmill.pipeline.sources.images import empty_images, inlined, references
 from recordmill.pipeline.sources.typing import arrays
-from recordmill.pipeline.sources.typing.blocks import ABSENT, IN_LIST
+from recordmill.pipeline.sources.typing.blobs import OBJECTS, arrow_blobs
+from recordmill.pipeline.sources.typing.checks import ABSENT, IN_LIST
 
 DECIMAL_COMMA = r"^\s*[+-]?\d+,\d+\s*$"
 NO_NUMBER = ("", "?", "NA", "N/A", "n/a", "#N/A", "nan", "NaN", "null", "NULL", "None")
@@ -56,16 +57,14 @@ def typed_values(
 ) -> pa.Array:
     """Converts `values`, of any Arrow type, to the column's type: shape [rows], null if null or of the wrong type.
 
-    Adds faults; `typing.blocks` checks values beyond their type. With `as_cells`, strings may be numbers.
+    Adds faults; `typing.checks` checks values beyond their type. With `as_cells`, strings may be numbers.
     """
     values, as_cells = arrays.plain(values), as_cells or column.parse
-    if column.array is not None:
-        if wrong := misfit(column, values.type):
-            add_faults(faults, ~arrays.absent(values), Fault("wrong_type", wrong, name))
-            return pa.nulls(len(values), arrays.ARROW_TYPES[column.type])
-        return _as_asked(column, arrays.typed_arrays(name, column.array, values, faults))
-    if column.type is ColumnType.OBJECTS:
-        return arrays.json_of_objects(name, arrays.python_objects(name, values, faults), faults)
+    if column.array is not None and (wrong := misfit(column, values.type)):
+        add_faults(faults, ~arrays.absent(values), Fault("wrong_type", wrong, name))
+        return pa.nulls(len(values), arrays.ARROW_TYPES[column.type])
+    if column.is_blob:
+        return arrow_blobs(name, column, values, faults)
     if not column.many and column.type is ColumnType.IMAGE and not column.optional:
         return _needed_images(name, values, base, faults)
     if not column.many:
@@ -79,19 +78,6 @@ def typed_values(
     add_inner(faults, inner, np.repeat(np.arange(len(counts)), counts) if inner else (), IN_LIST)
     add_faults(faults, holes, Fault(ABSENT.reason, IN_LIST + ABSENT.message, name))
     return arrays.as_lists(counts, typed, arrays.absent(values))
-
-
-def typed_whole(name: str, column: Column, values: Sequence[object], faults: Faults) -> pa.Array | None:
-    """Makes an array of Python values of a type that takes them as they are; None where Arrow's types come first."""
-    if column.type is ColumnType.OBJECTS:
-        return arrays.json_of_objects(name, values, faults)
-    if column.array is None:
-        return None
-    return _as_asked(column, arrays.arrays_of_objects(name, column.array, values, faults))
-
-
-def _as_asked(column: Column, made: pa.Array) -> pa.Array:
-    return of_arrays(column.array, made) if column.array and column.type is ColumnType.IMAGE else made
 
 
 def misfit(column: Column, kind: pa.DataType) -> str | None:
@@ -273,10 +259,6 @@ def _is_whole(kind: pa.DataType) -> bool:
     return pt.is_integer(kind) or pt.is_decimal(kind) and kind.scale <= 0
 
 
-def _is_name(kind: pa.DataType) -> bool:
-    return _is_text(kind) or _is_whole(kind) or pt.is_boolean(kind) or pt.is_date(kind) or pt.is_timestamp(kind)
-
-
 def _is_image(kind: pa.DataType) -> bool:
     if not pt.is_struct(kind):
         return _is_text(kind)
@@ -290,13 +272,9 @@ def _text(values: pa.Array) -> pa.Array:
 
 
 def _name(values: pa.Array) -> pa.Array:
-    if _is_text(values.type):
-        return _text(values)
-    return _moment(values) if pt.is_timestamp(values.type) else values.cast(pa.string())
-
-
-def _moment(values: pa.Array) -> pa.Array:
-    """Formats times in ISO 8601, zoned ones in UTC, independent of the unit."""
+    """Makes names; times are in ISO 8601, zoned ones in UTC, independent of the unit."""
+    if not pt.is_timestamp(values.type):
+        return _text(values) if _is_text(values.type) else values.cast(pa.string())
     if values.type.tz is not None:
         values = values.cast(pa.timestamp(values.type.unit, "UTC"))
     text = pc.replace_substring(values.cast(pa.string()), " ", "T")
@@ -321,7 +299,11 @@ class Rule(NamedTuple):
 
 RULES: Mapping[ColumnType, Rule] = {
     ColumnType.TEXT: Rule("a string", _is_text, _text),
-    ColumnType.CATEGORY: Rule("a string, a whole number, a boolean or a date", _is_name, _name),
+    ColumnType.CATEGORY: Rule(
+        "a string, a whole number, a boolean or a date",
+        lambda kind: any(is_it(kind) for is_it in (_is_text, _is_whole, pt.is_boolean, pt.is_date, pt.is_timestamp)),
+        _name,
+    ),
     ColumnType.NUMBER: Rule(
         "a number",
         lambda kind: pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind),
@@ -330,7 +312,7 @@ RULES: Mapping[ColumnType, Rule] = {
     ColumnType.INTEGER: Rule("a 64-bit integer", _is_whole, _integer),
     ColumnType.IMAGE: Rule("an image's path or bytes", _is_image, inlined),
     ColumnType.ARRAY: Rule("an array of numbers", arrays.is_list, lambda values: values),
-    ColumnType.OBJECTS: Rule(arrays.OBJECTS, arrays.is_list, lambda values: values),
+    ColumnType.OBJECTS: Rule(OBJECTS, arrays.is_list, lambda values: values),
 }
 NAMES: Sequence[tuple[Callable[[pa.DataType], bool], str]] = (
     (arrays.is_list, LIST),

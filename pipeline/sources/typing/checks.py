@@ -1,12 +1,11 @@
-"""The last step of every source: parsed and typed rows become a block of good rows and rejects.
+"""Checks of values beyond their types, and rows' keys.
 
-Beyond its type, a value must be present, valid UTF-8, a finite float32, a category of one line. A row gets one fault:
-the first, in the order of `CHECKS`, of the first bad asked column. The result does not depend on which rows are read
-together.
+A value must be present, valid UTF-8, a finite float32, a category of one line. A row gets one fault: the first, in the
+order of `CHECKS`, of the first bad asked column.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,48 +13,15 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from recordmill.pipeline.dataset.placement import content_digest, join_key
-from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES, is_utf8
-from recordmill.pipeline.sources.faults import Fault, Faults, Ints, Mask, Reject, add_faults, add_inner
+from recordmill.pipeline.sources.columns import Column, ColumnType
+from recordmill.pipeline.sources.encoded import MAX_LINE_BYTES
+from recordmill.pipeline.sources.faults import Fault, Faults, Mask, add_faults, add_inner
 from recordmill.pipeline.sources.images import parse
-from recordmill.pipeline.sources.source_reader import Block, Chunk, Key
-from recordmill.pipeline.sources.typing.arrays import absent, as_lists, lengths, without
+from recordmill.pipeline.sources.typing.arrays import absent, as_lists, lengths
 from recordmill.transforms.contract.stored import positions_of
 
 
-@dataclass(frozen=True)
-class TypedRows:
-    """Rows of a chunk, typed but unchecked."""
-
-    columns: Mapping[str, pa.Array]  # by name, each of shape [rows], of its column's Arrow type, with nulls
-    positions: Ints  # positions in the chunk, shape [rows], rising
-    keys: pa.Array | None
-    """Default keys as Arrow `binary`, shape [rows], null if unknown; None if columns make the key."""
-    covered: int  # the number of positions covered, including blank lines
-    faults: Faults = field(default_factory=dict)
-    unparsed: Sequence[Reject] = ()
-
-
-def make_block(chunk: Chunk, raw: TypedRows, columns: Columns, key: Key, encoding: str = "utf-8") -> Block:
-    """Makes a block of the good rows and the rejects, checking `columns` in order; `key` names the rejects' keys."""
-    faults, keys = raw.faults, raw.keys
-    checked = {name: check_column(name, column, raw.columns[name], faults) for name, column in columns.items()}
-    table = pa.table({**checked, "@position": raw.positions} | ({} if keys is None else {"@key": keys}))
-    rejects = list(raw.unparsed)
-    for row, fault in faults.items():
-        known = _key(keys, row, checked, key or ())
-        rejects.append(_in_encoding(fault, encoding).reject(chunk.index, int(raw.positions[row]), known))
-    return Block(without(table, faults), sorted(rejects, key=lambda reject: reject.position), raw.covered)
-
-
-def _in_encoding(fault: Fault, encoding: str) -> Fault:
-    """Names the source's encoding in a message about bytes that are not UTF-8."""
-    if is_utf8(encoding) or fault.reason != UTF8.reason:
-        return fault
-    return replace(fault, message=fault.message.replace("not UTF-8", f"not {encoding}"))
-
-
-def _key(keys: pa.Array | None, row: int, columns: Mapping[str, pa.Array], key: Sequence[str]) -> str | None:
+def row_key(keys: pa.Array | None, row: int, columns: Mapping[str, pa.Array], key: Sequence[str]) -> str | None:
     """Returns a rejected row's key, if known."""
     if keys is not None:
         default: bytes | None = keys[row].as_py()
@@ -102,7 +68,25 @@ def _parts(values: pa.Array) -> pa.Array:
 
 def check_column(name: str, column: Column, values: pa.Array, faults: Faults) -> pa.Array:
     """Checks a typed column and adds faults; returns it with nulls for bad, and missing optional, values."""
-    return _check_lists(name, column, values, faults) if column.many else _check_values(name, column, values, faults)
+    if not column.many:
+        return _check_values(name, column, values, faults)
+    if not column.optional:
+        add_faults(faults, absent(values), Fault(ABSENT.reason, ABSENT.message, name))
+    inner = Faults()
+    _check_values(name, replace(column, many=False, optional=False), pc.list_flatten(values), inner)
+    add_inner(faults, inner, pc.list_parent_indices(values).to_numpy(), IN_LIST)
+    counts = lengths(values)
+    if column.length is not None:
+        wrong = (counts != column.length) & ~absent(values)
+        add_faults(faults, wrong, Fault("wrong_type", f"the list must have {column.length} values", name))
+    message = f"the number of values must be a multiple of {column.multiple}"
+    add_faults(faults, counts % column.multiple != 0, Fault("wrong_type", message, name))
+    if column.visibility:
+        numbers = pc.list_flatten(values).fill_null(0).to_numpy(zero_copy_only=False)
+        is_wrong = (positions_of(0, counts) % 3 == 2) & ~np.isin(numbers, (0, 1, 2))
+        wrong = np.bincount(np.repeat(np.arange(len(counts)), counts), is_wrong, len(counts)) > 0
+        add_faults(faults, wrong, Fault("wrong_type", VISIBILITY, name))
+    return values
 
 
 def _check_values(name: str, column: Column, values: pa.Array, faults: Faults) -> pa.Array:
@@ -114,29 +98,6 @@ def _check_values(name: str, column: Column, values: pa.Array, faults: Faults) -
             add_faults(faults, bad, Fault(check.reason, check.message, name))
         values = pc.if_else(pa.array(bad), pa.scalar(None, values.type), values)
     return values
-
-
-def _check_lists(name: str, column: Column, values: pa.Array, faults: Faults) -> pa.Array:
-    if not column.optional:
-        add_faults(faults, absent(values), Fault(ABSENT.reason, ABSENT.message, name))
-    inner: Faults = {}
-    _check_values(name, replace(column, many=False, optional=False), pc.list_flatten(values), inner)
-    add_inner(faults, inner, pc.list_parent_indices(values).to_numpy(), IN_LIST)
-    counts = lengths(values)
-    if column.length is not None:
-        wrong = (counts != column.length) & ~absent(values)
-        add_faults(faults, wrong, Fault("wrong_type", f"the list must have {column.length} values", name))
-    message = f"the number of values must be a multiple of {column.multiple}"
-    add_faults(faults, counts % column.multiple != 0, Fault("wrong_type", message, name))
-    if column.visibility:
-        add_faults(faults, _has_wrong_visibility(values, counts), Fault("wrong_type", VISIBILITY, name))
-    return values
-
-
-def _has_wrong_visibility(values: pa.Array, counts: Ints) -> Mask:
-    numbers = pc.list_flatten(values).fill_null(0).to_numpy(zero_copy_only=False)
-    is_wrong = (positions_of(0, counts) % 3 == 2) & ~np.isin(numbers, (0, 1, 2))
-    return np.bincount(np.repeat(np.arange(len(counts)), counts), is_wrong, len(counts)) > 0
 
 
 def _mask(result: pa.BooleanArray) -> Mask:
