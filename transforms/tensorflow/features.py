@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from recordmill.transforms.contract.kinds.array import ArrayDescription
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.base import Stored as Layout
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription
@@ -24,6 +25,7 @@ from recordmill.transforms.tensorflow.kind import DTYPES, Context, Kind, Parts, 
 
 if TYPE_CHECKING:
     from recordmill.pipeline.spec.features.mask import Mask
+    from recordmill.pipeline.spec.features.values import Array
 
 Features = Mapping[str, Description]
 
@@ -121,6 +123,30 @@ def prepare_mask(options: "Mask", column: tf.Tensor, context: Context) -> Prepar
     return Prepared(lambda _: {"": tf.identity(column), **missing})
 
 
+def prepare_array(options: "Array", column: tf.Tensor, context: Context) -> Prepared:
+    """Stores array bytes: at most `max_length` entries of a varying first side; zeros for a missing array."""
+    unit, most = options.layout.unit, options.max_length
+    if options.layout.is_ragged:
+        kept = column if most is None else tf.strings.substr(column, 0, most * unit)
+        return Prepared(lambda _: {"": tf.identity(kept)})
+    if not options.optional:
+        return Prepared(lambda _: {"": tf.identity(column)})
+    missing = column == ""
+    full = tf.where(missing, tf.constant(bytes(unit)), column)
+    return Prepared(lambda _: {"": full, "missing": tf.cast(missing, tf.int64)})
+
+
+def array_features(description: ArrayDescription, stored: Parts) -> Parts:
+    """Returns arrays, shape [rows, *shape]; a varying first side is padded with 0 (`kind.padded`)."""
+    layout, data = description.layout, stored[""]
+    if not layout.is_ragged:
+        numbers = tf.io.decode_raw(data, layout.dtype)
+        return {**stored, "": tf.reshape(numbers, [tf.shape(data)[0], *layout.inner])}
+    entries = tf.reshape(tf.io.decode_raw(tf.strings.reduce_join(data), layout.dtype), [-1, *layout.inner])
+    lengths = tf.cast(tf.strings.length(data), tf.int64) // layout.unit
+    return padded(description, tf.RaggedTensor.from_row_lengths(entries, lengths))
+
+
 KINDS: Mapping[str, Kind] = {
     "image": Kind(image.prepare, image.features),
     "image_sequence": Kind(each(image.prepare), image.sequence_features),
@@ -137,7 +163,7 @@ KINDS: Mapping[str, Kind] = {
     "categories": Kind(each(values.prepare_names), values.list_features),
     "number": Kind(values.prepare_numbers),
     "numbers": Kind(each(values.prepare_numbers), lambda description, stored: padded(description, stored[""])),
-    "array": Kind(values.prepare_array, values.array_features),
+    "array": Kind(prepare_array, array_features),
     "raw": Kind(values.prepare_raw, lambda each, stored: stored if each.length is None else padded(each, stored[""])),
     "own": Kind(values.prepare_raw, values.own_features),  # the user's function stores them
 }

@@ -1,4 +1,4 @@
-"""Values: names as ids, numbers, arrays, and values stored unchanged; one a row, or several.
+"""Values: names as ids, numbers, and values stored unchanged; one a row, or several.
 
 Names become ids by vocabulary index or by hash. A label's ids are the indices, from 0. Otherwise 0 is a missing or
 unknown name, then come the `oov_buckets` shared by unknown names, then the vocabulary. `hash_buckets` replaces the
@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
-from recordmill.transforms.contract.kinds.array import ArrayDescription
 from recordmill.transforms.contract.kinds.values import SMALLEST, CategoriesDescription, OwnDescription
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics, cut, padded
 
 if TYPE_CHECKING:
     from recordmill.pipeline.spec.features.category import Category, NamedClasses
-    from recordmill.pipeline.spec.features.values import Array, Number, Raw, ScaledFeature
+    from recordmill.pipeline.spec.features.values import Number, Raw, ScaledFeature
 
 LN2_HIGH = 6.93147180369123816490e-01  # its last bits are zeros, for exact products with an exponent
 LN2_LOW = 1.90821492927058770002e-10
@@ -167,30 +166,6 @@ def multi_hot(rows: tf.RaggedTensor, size: int) -> tf.Tensor:
     positions = tf.boolean_mask(tf.stack([rows.value_rowids(), values], axis=1), values >= 0)
     times = tf.scatter_nd(positions, tf.ones_like(positions[:, 0], tf.float32), [rows.nrows(), size])
     return tf.ensure_shape(tf.minimum(times, 1.0), [None, size])
-
-
-def prepare_array(options: "Array", column: tf.Tensor, context: Context) -> Prepared:
-    """Stores array bytes: at most `max_length` entries of a varying first side; zeros for a missing array."""
-    unit, most = options.layout.unit, options.max_length
-    if options.layout.is_ragged:
-        kept = column if most is None else tf.strings.substr(column, 0, most * unit)
-        return Prepared(lambda _: {"": tf.identity(kept)})
-    if not options.optional:
-        return Prepared(lambda _: {"": tf.identity(column)})
-    missing = column == ""
-    full = tf.where(missing, tf.constant(bytes(unit)), column)
-    return Prepared(lambda _: {"": full, "missing": tf.cast(missing, tf.int64)})
-
-
-def array_features(description: ArrayDescription, stored: Parts) -> Parts:
-    """Returns arrays, shape [rows, *shape]; a varying first side is padded with 0 (`kind.padded`)."""
-    layout, data = description.layout, stored[""]
-    if not layout.is_ragged:
-        numbers = tf.io.decode_raw(data, layout.dtype)
-        return {**stored, "": tf.reshape(numbers, [tf.shape(data)[0], *layout.inner])}
-    entries = tf.reshape(tf.io.decode_raw(tf.strings.reduce_join(data), layout.dtype), [-1, *layout.inner])
-    lengths = tf.cast(tf.strings.length(data), tf.int64) // layout.unit
-    return padded(description, tf.RaggedTensor.from_row_lengths(entries, lengths))
 
 
 def prepare_raw(options: "Raw", column: Any, context: Context) -> Prepared:
