@@ -104,9 +104,8 @@ WRITERS = {
         "BlockCache._keep BlockCache._locked BlockCache._opened BlockCache._shrink BlockCache.cached BlockCache.drop "
         "BlockCache.fetch _check_own _mark _open _write"
     ),
-    "pipeline/reader/keras_callback": "TrainingCheckpoint._save",
+    "pipeline/reader/keras_input": "TrainingCheckpoint._save",
     "pipeline/reader/notebook": "data_url",
-    "pipeline/reader/worker_process": "new_file",
     "pipeline/servable": "Servable.save",
     "pipeline/spec/model": "write_schema",
     "pipeline/verify/parity": "with_parity",

@@ -27,7 +27,7 @@ from recordmill.pipeline.reader.version_files import Folder
 if TYPE_CHECKING:
     import tensorflow as tf
 
-    from recordmill.pipeline.reader.keras_data import KerasBatches
+    from recordmill.pipeline.reader.keras_input import KerasBatches
     from recordmill.pipeline.reader.torch_data import TorchBatches
 
 
@@ -73,10 +73,10 @@ class Input(NumpyInput):
         if native:
             batches = tf_data.native_tf_data(self.source)
         else:
-            batches = tf_data.as_tf_data(given.source, given.passes, given._begin)
+            batches = tf_data.as_tf_data(given.source, given.passes, given.begin)
         if model is None:
             return batches
-        from recordmill.pipeline.reader.keras_data import for_model
+        from recordmill.pipeline.reader.keras_input import for_model
 
         return tf_data.in_structure_of(batches, for_model(given, model))
 
@@ -134,7 +134,7 @@ class Input(NumpyInput):
             DatasetError: Keras is not installed, an array is ragged or holds strings, or the model's inputs do not fit.
         """
         check_installed("keras", "Keras")
-        from recordmill.pipeline.reader.keras_data import KerasBatches, for_model
+        from recordmill.pipeline.reader.keras_input import KerasBatches, for_model
 
         given = self._for_keras()
         return KerasBatches(given, None if model is None else for_model(given, model))

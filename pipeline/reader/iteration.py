@@ -13,18 +13,17 @@ import threading
 import weakref
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from copy import copy
-from dataclasses import dataclass
-from functools import partial
 from itertools import count, takewhile
 from operator import index
 from typing import Any, Self, TextIO, TypeAlias
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import in_order
-from recordmill.pipeline.reader.batches import BATCHES_AHEAD, Batch, Batches, BatchSource
+from recordmill.pipeline.reader.batches import BATCHES_AHEAD, Batches, BatchSource
 from recordmill.pipeline.reader.metrics import SKIPPED, Meter
-from recordmill.pipeline.reader.rows import too_many
+from recordmill.pipeline.reader.rows import Batch, too_many
 from recordmill.pipeline.reader.steps import FORMAT, Passes, State, lanes_of, step_of
 from recordmill.pipeline.reader.version_files import Folder
 from recordmill.pipeline.reader.workers import default_workers, in_processes
@@ -101,30 +100,24 @@ def _close_in(process: int, made: Iterator[Any], close: Callable[[], None]) -> N
         close()
 
 
-@dataclass
-class Position:
-    """The position of an iteration, kept by the input after the iteration is gone."""
-
-    step: int
-
-
 class NumpyBatches(Iteration):
     """One iteration over an input: NumPy batches, made ahead in threads or processes; `meter` measures it."""
 
     def __init__(self, source: BatchSource, steps: range) -> None:
-        self.source = source
-        self._batches, self._stop = source.open(), steps.stop
-        made = _made(source, self._batches, steps)
-        super().__init__(made, partial(_close, made, self._batches))
-        self.position = Position(steps.start)
-        self.meter = Meter(self._batches.counters)
+        self.source, self._stop = source, steps.stop
+        batches, ending = source.open(), ExitStack()
+        ending.callback(batches.close)
+        made = _made(source, batches, steps)
+        ending.callback(made.close)
+        super().__init__(made, ending.close)
+        self._counters, self.meter = batches.counters, Meter(batches.counters, step=steps.start)
 
     def _next(self) -> Batch:
         batch = None
         while batch is None:  # skips steps without an intact record
             with self.meter.waiting():
                 step, batch = next(self._made)
-            self.position.step = step + 1
+            self.meter.step = step + 1
             if self.skipped > self.source.given.max_skipped:
                 raise too_many(self.skipped, self.source.given.max_skipped, self.source.advice)
         self.meter.count(batch)
@@ -145,12 +138,12 @@ class NumpyBatches(Iteration):
     @property
     def step(self) -> int:
         """The step of the next batch, counted from the first of epoch 0."""
-        return self.position.step
+        return self.meter.step
 
     @property
     def skipped(self) -> int:
         """The number of damaged records left out."""
-        return int(self._batches.counters.counts[SKIPPED])
+        return int(self._counters.counts[SKIPPED])
 
     def state(self) -> State:
         """Returns the state after the batches given out so far."""
@@ -177,11 +170,6 @@ def _made(source: BatchSource, batches: Batches, steps: range) -> Generator[tupl
         made.close()
 
 
-def _close(made: Generator[Any, None, None], batches: Batches) -> None:
-    made.close()
-    batches.close()
-
-
 def _state(source: BatchSource, step: int) -> State:
     epoch = step // source.of_epoch if source.of_epoch else 0
     return {"format": FORMAT, **source.order_facts(), "step": step, "epoch": epoch, "records": source.consumed(step)}
@@ -201,7 +189,7 @@ class NumpyInput:
     def __init__(self, source: BatchSource, folder: Folder | None = None) -> None:
         self.source, self.folder = source, folder
         self.passes = Passes(source.of_epoch, source.given.epochs, source.given.start_step)
-        self._latest: Position | None = None
+        self._latest: Meter | None = None
         self.batches_per_epoch = source.of_epoch
         self.element_spec = source.element_spec
         self.meter: Meter | None = None
@@ -212,10 +200,6 @@ class NumpyInput:
             raise TypeError("an input with epochs=-1 is endless, and has no length")
         return self.passes.steps
 
-    def __iter__(self) -> NumpyBatches:
-        """Begins an iteration over NumPy batches."""
-        return self.as_numpy()
-
     def as_numpy(self) -> NumpyBatches:
         """Begins an iteration over batches of NumPy arrays: the next epoch, or all `epochs`.
 
@@ -224,11 +208,14 @@ class NumpyInput:
         Raises:
             DatasetError: a shard is missing or has another size; during the iteration, DamagedRecordError.
         """
-        batches = self._begin(self.source)
-        self._latest = batches.position
+        batches = self.begin(self.source)
+        self._latest = batches.meter
         return batches
 
-    def _begin(self, source: BatchSource) -> NumpyBatches:
+    __iter__ = as_numpy
+
+    def begin(self, source: BatchSource) -> NumpyBatches:
+        """Begins the next iteration over a source like this input's, apart from `state`."""
         batches = NumpyBatches(source, self.passes.begin())
         self.meter = batches.meter
         return batches
@@ -274,25 +261,26 @@ def with_progress(batches: NumpyBatches, every: float = 10.0, out: TextIO | None
         every: seconds between two lines, at least.
         out: the file to write to, by default stderr; on a terminal each line replaces the one before.
     """
-    shown = _shown(batches, every, out or sys.stderr)
-    return Iteration(shown, shown.close)
+    out = out or sys.stderr
+    in_place = out.isatty()
 
+    def shown() -> Generator[Any, None, None]:
+        last, is_open = batches.meter.figures(), False
+        try:
+            for batch in batches:
+                now = batches.meter.figures()
+                if (window := now.since(last)).seconds >= every:
+                    last, is_open = now, in_place
+                    line = window.line(batches.step)
+                    out.write(f"\r{line}\x1b[K" if in_place else f"{line}\n")  # K clears the rest of a longer line
+                    out.flush()
+                yield batch
+        finally:
+            if is_open:
+                out.write("\n")
 
-def _shown(batches: NumpyBatches, every: float, out: TextIO) -> Generator[Any, None, None]:
-    in_place, is_open = out.isatty(), False
-    last = batches.meter.figures()
-    try:
-        for batch in batches:
-            now = batches.meter.figures()
-            if (window := now.since(last)).seconds >= every:
-                last, is_open = now, in_place
-                line = window.line(batches.step)
-                out.write(f"\r{line}\x1b[K" if in_place else f"{line}\n")  # K clears the rest of a longer line
-                out.flush()
-            yield batch
-    finally:
-        if is_open:
-            out.write("\n")
+    made = shown()
+    return Iteration(made, made.close)
 
 
 Place: TypeAlias = Callable[[Batch], Any]  # puts the arrays of a batch on a device; called in a thread
@@ -338,8 +326,10 @@ class PlacedBatches(Iteration):
     def __init__(self, batches: NumpyBatches, place: Place, receive: Place) -> None:
         self.step = batches.step
         self._receive = receive
-        pool = ThreadPoolExecutor(1, "recordmill-place")
-        super().__init__(batches, partial(_end, pool, batches))
+        pool, ending = ThreadPoolExecutor(1, "recordmill-place"), ExitStack()
+        ending.callback(batches.close)
+        ending.callback(pool.shutdown, cancel_futures=True)
+        super().__init__(batches, ending.close)
 
         def ahead() -> tuple[Any, int]:
             return place(next(batches)), batches.step
@@ -351,11 +341,6 @@ class PlacedBatches(Iteration):
         placed, step = self._ahead.result()
         self._ahead, self.step = self._begin(), step
         return self._receive(placed)
-
-
-def _end(pool: ThreadPoolExecutor, batches: NumpyBatches) -> None:
-    pool.shutdown(cancel_futures=True)
-    batches.close()
 
 
 def placed(function: Callable[[Any], Any], batch: Any) -> Any:

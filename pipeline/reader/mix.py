@@ -15,13 +15,13 @@ import numpy as np
 
 from recordmill.pipeline.dataset.version import Ids, read_vocabulary
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.reader.batches import Batch, Batches, BatchSource, SplitSource, structured
+from recordmill.pipeline.reader.batches import Batches, BatchSource, SplitSource
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.options import ReadOptions
 from recordmill.pipeline.reader.order import Integers, permuted
 from recordmill.pipeline.reader.request import Request
-from recordmill.pipeline.reader.rows import Chosen, Rows
+from recordmill.pipeline.reader.rows import Batch, Chosen, Rows, structured
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.stored import Ragged
@@ -116,7 +116,7 @@ class MixedSource(BatchSource):
 
     def open(self) -> "MixedBatches":
         counters = Counters()
-        return MixedBatches([source.rows(counters) for source in self.sources], self.quotas, self.given.seed)
+        return MixedBatches([source.open(counters) for source in self.sources], self.quotas, self.given.seed)
 
     def starting_at(self, step: int, lanes: int = 0) -> Self:
         sources = [source.starting_at(source.given.start_step, lanes) for source in self.sources]

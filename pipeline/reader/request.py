@@ -9,12 +9,12 @@ import numpy as np
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.manifest_parts import Pack
 from recordmill.pipeline.dataset.packs import rows_together
+from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.dataset.version import parts_to_parse
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.options import THE_LABEL, ReadOptions, ranges
 from recordmill.pipeline.reader.order import BLOCK_BYTES, Selected, lanes_for
-from recordmill.pipeline.reader.packed import check_lists, chosen_pack, default_form
 from recordmill.pipeline.reader.records import ShardFile
 from recordmill.pipeline.reader.steps import Steps
 from recordmill.pipeline.safe_text import cut
@@ -52,6 +52,16 @@ class Request:
     def packing(self) -> Pack | None:
         """The pack of the rows in batches; None for a served row."""
         return self.pack if self.given.text == "packed" else None
+
+    @property
+    def stored(self) -> Mapping[str, Stored]:
+        """The parts to parse of a batch's records: of packed rows the lists."""
+        return self.parts if self.packing is None else lists_of(self.parts)
+
+    @property
+    def batch_bytes(self) -> int:
+        """The bytes of a batch's records, about."""
+        return self.steps.batch_size * self.bytes // max(1, self.steps.records)
 
     @property
     def block_bytes(self) -> int:
@@ -99,14 +109,17 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
     label = manifest.label if given.label == THE_LABEL else given.label
     is_remote = any("://" in path for path in (folder, *(shard.root or "" for shard in manifest.shards)))
     shuffle = given.shuffle or ("blocks" if is_remote else "global")
-    given = replace(given, shuffle=shuffle, text=given.text or default_form(manifest))
-    pack = chosen_pack(manifest, given)
+    is_packed = len(manifest.packs) == 1 and {*manifest.packs[0].features} == manifest.features.keys()
+    given = replace(given, shuffle=shuffle, text=given.text or ("packed" if is_packed else "padded"))
+    pack = _pack(manifest, given, label)
     features = _features(manifest, given, label, pack)
     shards, chosen = _shards(folder, manifest, given.split, pack)
     if pack is None:
         _check_forms(given, features, manifest)
     else:
-        check_lists(features)
+        for name, description in features.items():
+            if {part.dtype for part in lists_of(description.parts()).values()} != {"int64"}:
+                raise DatasetError(f"'{name}' is no list of int64, and its rows cannot be packed: {ADVICE}")
     records = sum(end - first for first, end in chosen)
     lanes = lanes_for(given.host_count) if given.shuffle == "blocks" and not given.balance else 0
     request = Request(
@@ -125,6 +138,30 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
     )
     _check_batches(request)
     return request
+
+
+def lists_of(parts: Mapping[str, Stored]) -> dict[str, Stored]:
+    """Returns the parts that are lists: a text's `length` is one number a record."""
+    return {name: part for name, part in parts.items() if part.shape is None}
+
+
+def _pack(manifest: Manifest, given: ReadOptions, label: str | None) -> Pack | None:
+    """Returns the pack to read; None if the rows are records. Raises: DatasetError: no pack has such rows."""
+    if given.text != "packed" or not manifest.packs:
+        return None
+    fits = [pack for pack in manifest.packs if given.text_length in (None, pack.length)]
+    if len(fits) != 1:
+        lengths = f"text_length {' or '.join(str(pack.length) for pack in manifest.packs)}, got {given.text_length}"
+        raise DatasetError(f"text='packed' reads rows of {lengths}; text='padded' reads records")
+    [pack] = fits
+    others = [name for name in (*(given.features or ()), label) if name is not None and name not in pack.features]
+    if others:
+        absent = f"'{others[0]}' is not in the packed rows, of several records' {', '.join(pack.features)}"
+        raise DatasetError(f"{absent}: leave it out of features, with label=None")
+    for name in ("with_key", "balance"):
+        if getattr(given, name):
+            raise DatasetError(f"{name} is for records, and a packed row joins several: leave it out")
+    return pack
 
 
 def of_host(request: Request) -> Request:

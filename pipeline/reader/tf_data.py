@@ -26,8 +26,9 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.reader.batches import BATCHES_AHEAD, Batch, BatchSource, SplitSource, in_structure
+from recordmill.pipeline.reader.batches import BATCHES_AHEAD, BatchSource, SplitSource
 from recordmill.pipeline.reader.request import Request
+from recordmill.pipeline.reader.rows import Batch, in_structure
 from recordmill.pipeline.reader.steps import FOR_EVER, Passes
 from recordmill.pipeline.reader.workers import AHEAD as AHEAD_OF_WORKER
 from recordmill.pipeline.reader.workers import default_workers

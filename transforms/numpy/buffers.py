@@ -1,4 +1,4 @@
-"""Memory for batches: page-aligned, and reused after the last view of a batch is gone.
+"""Memory for batches: page-aligned, reused after the last view of a batch is gone, and shared between processes.
 
 A large array has its own anonymous memory map. After the array and all its views are gone, the map waits for the next
 array of about its size, which saves the kernel clearing new pages. The alignment lets TensorFlow use an array without a
@@ -10,8 +10,12 @@ copy.
 
 import math
 import mmap as maps
+import os
+import tempfile
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from mmap import mmap
 from typing import Any, ClassVar, TypeAlias
@@ -113,3 +117,70 @@ def _give_back(owner: "weakref.ref[BatchMemory]", memory: mmap | memoryview) -> 
     pool = owner()
     if pool is not None:  # else the map ends here
         pool._keep(memory)
+
+
+ADDRESSES = 1 << 40  # 1 TiB of addresses: pages are allocated when written
+
+
+def new_file() -> int:
+    """Returns the descriptor of a new file in memory, or else of a temporary one; the caller closes it."""
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create("recordmill-batches", os.MFD_CLOEXEC)
+    else:  # macOS
+        with tempfile.TemporaryFile() as made:
+            file = os.dup(made.fileno())
+    os.ftruncate(file, ADDRESSES)
+    return file
+
+
+class SharedMemory:
+    """A file in memory, mapped by two processes: a worker takes blocks of it, its parent shows them as arrays.
+
+    It is anonymous: the kernel frees it when both have ended, however they end. /dev/shm is avoided, as containers
+    often give it only 64 MiB. It is one map, because each of Python's maps holds a file descriptor.
+
+    >>> memory = SharedMemory(new_file())
+    >>> block = memory.take(4096)
+    >>> memory.array(memory.offset(block), 4096).nbytes
+    4096
+    """
+
+    def __init__(self, file: int) -> None:
+        self._map = mmap(file, ADDRESSES)
+        self._start = _address(self._map)
+        self._end = 0
+        # Offsets of free blocks, by size. As in `BatchMemory`, locks could deadlock.
+        self._free: defaultdict[int, list[int]] = defaultdict(list)
+
+    def take(self, size: int) -> memoryview:
+        """Returns a page-aligned block; dropping it frees its pages. Only blocks of the same size reuse its place."""
+        free = self._free[size]
+        try:
+            offset = free.pop()
+        except IndexError:
+            offset, self._end = self._end, self._end + _pages(size)
+        block = memoryview(self._map)[offset : offset + size]
+        weakref.finalize(block, self._give_back, offset, size).atexit = False
+        return block
+
+    def offset(self, buffer: Any) -> int | None:
+        """Returns a buffer's offset in this memory; None if elsewhere."""
+        offset = _address(buffer) - self._start
+        return offset if 0 <= offset < ADDRESSES else None
+
+    def array(self, offset: int, size: int) -> npt.NDArray[np.uint8]:
+        """Returns a view of the memory: uint8 [size]."""
+        return np.frombuffer(self._map, np.uint8, size, offset)
+
+    def _give_back(self, offset: int, size: int) -> None:
+        with suppress(OSError, AttributeError):  # not on every system: the pages stay for the next block
+            self._map.madvise(maps.MADV_REMOVE, offset, _pages(size))
+        self._free[size].append(offset)
+
+
+def _pages(size: int) -> int:
+    return -(-size // maps.PAGESIZE) * maps.PAGESIZE
+
+
+def _address(buffer: Any) -> int:
+    return int(np.frombuffer(buffer, np.uint8).__array_interface__["data"][0])
