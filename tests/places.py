@@ -102,7 +102,7 @@ WRITERS = {
     "pipeline/private_folder": "_TemporaryFiles.remove _new_folder _remove_dead",
     "pipeline/reader/block_cache": (
         "BlockCache._keep BlockCache._locked BlockCache._opened BlockCache._shrink BlockCache.cached BlockCache.drop "
-        "BlockCache.fetch _check_own _mark _open _write"
+        "BlockCache.fetch _check_own _mark _open"
     ),
     "pipeline/reader/keras_input": "TrainingCheckpoint._save",
     "pipeline/reader/notebook": "data_url",
@@ -117,6 +117,7 @@ WRITERS = {
         "LocalStore._within LocalStore.copy LocalStore.create LocalStore.delete LocalStore.locked LocalStore.remove "
         "LocalStore.reveal LocalStore.stage LocalStore.write LocalStore.write_if _delete _remove_empty _replace"
     ),
+    "transforms/numpy/buffers": "new_file",
     "transforms/tensorflow/transform_graph": "export_serving",
 }
 """The functions that write, by module."""

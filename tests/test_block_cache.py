@@ -172,10 +172,10 @@ def test_a_full_disk_costs_a_part_of_the_cache(tmp_path: Path) -> None:
     for number in range(4):
         read(cache, number, asked)
 
-    def full(descriptor: int, data: bytes) -> None:
+    def full(descriptor: int, size: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with constants(block_cache, _write=full):
+    with constants(os, ftruncate=full):
         read(cache, 4, asked)
     assert len(kept(tmp_path)) == 1  # 0.9 of half of four
     read(cache, 4, asked)

@@ -70,7 +70,10 @@ class FrameWalk:
         data, start, position = memoryview(buffer), 0, 0  # a piece of the file, its offset, the next record's position
         while start + len(data) < self._size:
             rest = data[position:]
-            start, position, wanted = start + min(position, len(data)), max(0, position - len(data)), self._wanted(rest)
+            start, position = start + min(position, len(data)), max(0, position - len(data))
+            length = _length(rest[:HEADER_BYTES])
+            of_first = 0 if length is None else min(HEADER_BYTES + length + FOOTER_BYTES, self._size) - len(rest)
+            wanted = max(BLOCK, of_first)  # a block, or the rest of the first record
             if len(buffer) < len(rest) + wanted:
                 grown = bytearray(len(rest) + wanted)
                 grown[: len(rest)] = rest
@@ -85,13 +88,11 @@ class FrameWalk:
             self._taken += read
             spans, position = self._cut(data, start, position)
             yield self._checked(data, start, spans)
-        self._end(start + position)
-
-    def _wanted(self, data: memoryview) -> int:
-        """The number of bytes to read next: a block, or the rest of the data's first record."""
-        length = _length(data[:HEADER_BYTES])
-        rest = 0 if length is None else min(HEADER_BYTES + length + FOOTER_BYTES, self._size) - len(data)
-        return max(BLOCK, rest)
+        if start + position < self._size:
+            rest = self._size - start - position
+            message = f"the file ends inside the header, after {rest:,} of {HEADER_BYTES} bytes"
+            self._lose(start + position, message)
+        self.offsets.append(self._size)
 
     def _cut(self, data: memoryview, start: int, position: int) -> tuple[Pieces, int]:
         """Finds the records from a position on; also returns the position of the one after them."""
@@ -140,7 +141,7 @@ class FrameWalk:
         self._report(self._number, offset, message)
 
     def _after(self, offset: int) -> int:
-        """The offset of the index's next record; without one, the file's end."""
+        """Returns the offset of the index's next record; without one, the file's end."""
         number = int(np.searchsorted(self._index, offset, side="right"))
         if number >= len(self._index):
             if len(self._index) < 2 and self._size > offset:
@@ -149,12 +150,6 @@ class FrameWalk:
         self.offsets.append(offset)
         self._number = number
         return int(self._index[number])
-
-    def _end(self, offset: int) -> None:
-        if offset < self._size:
-            rest = self._size - offset
-            self._lose(offset, f"the file ends inside the header, after {rest:,} of {HEADER_BYTES} bytes")
-        self.offsets.append(self._size)
 
     def _checked(self, data: memoryview, start: int, spans: Pieces) -> FrameBatch:
         """Returns the records with correct checksums of their data, and reports the others."""

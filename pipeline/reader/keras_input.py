@@ -303,8 +303,7 @@ def restore_training(folder: str | Path, model: Any, train: AnyInput) -> tuple[A
 
 def load_state(folder: str | Path) -> State:
     """Returns the input's state of the last checkpoint. Raises: DatasetError if missing."""
-    state: State = _read(folder)["input"]
-    return state
+    return dict(_read(folder)["input"])
 
 
 def _seeds(model: Any) -> list[Any]:

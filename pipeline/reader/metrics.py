@@ -8,8 +8,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from operator import sub
+from typing import Any, NamedTuple
 
 from recordmill.transforms.contract.stored import Ragged, arrays_of
 
@@ -58,8 +58,7 @@ class Counters:
         return counts
 
 
-@dataclass(frozen=True)
-class Figures:
+class Figures(NamedTuple):
     """Measurements up to a moment, or between two moments."""
 
     seconds: float
@@ -70,13 +69,8 @@ class Figures:
 
     def since(self, earlier: "Figures") -> "Figures":
         """Returns the measurements between two moments."""
-        return Figures(
-            self.seconds - earlier.seconds,
-            self.batches - earlier.batches,
-            self.rows - earlier.rows,
-            self.waited - earlier.waited,
-            {name: count - earlier.counts.get(name, 0) for name, count in self.counts.items()},
-        )
+        counts = {name: count - earlier.counts.get(name, 0) for name, count in self.counts.items()}
+        return Figures(*map(sub, self[:4], earlier[:4]), counts)
 
     @property
     def rows_per_second(self) -> float:
@@ -135,11 +129,9 @@ class Meter:
         self.batches += 1
         self.rows += len(first.splits) - 1 if isinstance(first, Ragged) else len(first)
         if self._first is None:
-            self._first = self._now()
+            self._first = Figures(self._clock(), self.batches, self.rows, self._waited, self._counters.totals())
 
     def figures(self) -> Figures:
         """Returns the measurements since the first batch, which is not counted."""
-        return self._now().since(self._first or self._now())
-
-    def _now(self) -> Figures:
-        return Figures(self._clock(), self.batches, self.rows, self._waited, self._counters.totals())
+        now = Figures(self._clock(), self.batches, self.rows, self._waited, self._counters.totals())
+        return now.since(self._first or now)

@@ -66,20 +66,18 @@ class Permutation:
 
     def __call__(self, numbers: Integers) -> Integers:
         """Permutes numbers of 0..n-1: int64 of the same shape, [rows]."""
-        result = self._network(numbers.astype(np.uint64)).astype(np.int64)
+        given = numbers.astype(np.uint64)
+        high, low = given >> self._shift, given & self._low
+        for first, second in zip(self._keys[::2], self._keys[1::2], strict=True):
+            high = high ^ (scramble(low ^ first) & self._high)
+            low = low ^ (scramble(high ^ second) & self._low)
+        result = ((high << self._shift) | low).astype(np.int64)
         outside = np.flatnonzero(result >= self._size)
         if len(outside):
             is_one = len(self._size) == len(self._key) == 1
             again = self if is_one else Permutation(self._size[outside], self._key[outside])
             result[outside] = again(result[outside])
         return result
-
-    def _network(self, numbers: _U64) -> _U64:
-        high, low = numbers >> self._shift, numbers & self._low
-        for first, second in zip(self._keys[::2], self._keys[1::2], strict=True):
-            high = high ^ (scramble(low ^ first) & self._high)
-            low = low ^ (scramble(high ^ second) & self._low)
-        return (high << self._shift) | low
 
 
 RECORDS, BLOCKS, WITHIN, BATCHES, CLASSES, OF_CLASS, GROUP = range(1, 8)
@@ -244,23 +242,20 @@ class Ahead(Order):
     def __init__(self, order: Order, chunk: int = CHUNK) -> None:
         self.size = order.size
         self._order, self._chunk = order, chunk
-        self._kept: dict[tuple[int, int], Integers] = {}
+        self._chunks: dict[tuple[int, int], Integers] = {}
 
     def __call__(self, epoch: int, positions: Integers) -> Integers:
         if not len(positions):
             return positions
-        first, last = int(positions.min()) // self._chunk, int(positions.max()) // self._chunk
-        chunks = [self._of(epoch, number) for number in range(first, last + 1)]
+        first, last, chunks = int(positions.min()) // self._chunk, int(positions.max()) // self._chunk, []
+        for number in range(first, last + 1):
+            if (chunk := self._chunks.get((epoch, number))) is None:
+                start = number * self._chunk
+                chunk = self._order(epoch, np.arange(start, min(start + self._chunk, self.size)))
+                # One assignment: threads see whole chunks. Several, as threads work side by side.
+                self._chunks = {**dict(list(self._chunks.items())[-3:]), (epoch, number): chunk}
+            chunks.append(chunk)
         return (chunks[0] if len(chunks) == 1 else np.concatenate(chunks))[positions - first * self._chunk]
-
-    def _of(self, epoch: int, number: int) -> Integers:
-        kept = self._kept.get((epoch, number))
-        if kept is None:
-            start = number * self._chunk
-            kept = self._order(epoch, np.arange(start, min(start + self._chunk, self.size)))
-            # One assignment: threads see whole chunks. Several, as threads work side by side.
-            self._kept = {**dict(list(self._kept.items())[-3:]), (epoch, number): kept}
-        return kept
 
 
 class Selected:

@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES, frame_head, frame_tails, record_length
@@ -22,8 +21,6 @@ from recordmill.pipeline.reader.local_shards import Frame, LocalShards, Numbers,
 from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.remote_shards import RemoteShards
 from recordmill.transforms.contract.stored import RowError
-
-Offsets = npt.NDArray[np.uint64]
 
 __all__ = ["Numbers", "RecordPlace", "Records", "ShardFile"]
 
@@ -68,7 +65,11 @@ class Records:
         self._chooses = any(shard.kept for shard in self._shards)
         self._files: LocalShards | RemoteShards = LocalShards(self._shards)
         if any("://" in path for shard in self._shards for path, _ in shard.sizes()):
-            self._files = RemoteShards(self._shards, self._cuts(), cache or BlockCache(), counters or Counters())
+            cuts = None if blocks is None else list[Numbers]()  # each shard's first records of blocks, from 0
+            for first, end in zip(self._firsts[:-1], self._firsts[1:], strict=True) if blocks is not None else ():
+                within = blocks[slice(*np.searchsorted(blocks, (first, end)))] - first
+                cuts.append(np.union1d([0], within))
+            self._files = RemoteShards(self._shards, cuts, cache or BlockCache(), counters or Counters())
 
     def __len__(self) -> int:
         return int(self._firsts[-1])
@@ -133,7 +134,13 @@ class Records:
         for shard, rows in by_shard(shards):
             index = np.frombuffer(self._files.index(shard), np.uint64)
             starts[rows], ends[rows] = index[records[rows]], index[records[rows] + 1]
-        self._check_spans(shards, starts, ends)
+        # Unsigned: for descending offsets the difference is wrong, but the first condition has caught them.
+        possible = (starts <= ends) & (ends - starts >= HEADER_BYTES + FOOTER_BYTES) & (ends <= self._bytes[shards])
+        if not possible.all():
+            row = int(np.argmin(possible))
+            file = self._shards[shards[row]]
+            place = f"{file.index} places it at bytes {starts[row]:,} to {ends[row]:,}"
+            raise RowError(row, f"{place}, impossible in a file of {file.bytes:,} bytes: {file.advice}")
         return (ends - starts).astype(np.int64) - (HEADER_BYTES + FOOTER_BYTES)
 
     def pieces(self, rows: Numbers) -> PackIndex:
@@ -206,22 +213,6 @@ class Records:
                 records[of_shard] = self._files.kept(shard)[records[of_shard]]
         return shards, records
 
-    def _cuts(self) -> list[Numbers] | None:
-        """Returns the first records of each shard's blocks, by their numbers in the shard: 0, and more."""
-        if self._blocks is None:
-            return None
-        bounds = zip(self._firsts[:-1], self._firsts[1:], strict=True)
-        return [np.union1d([0], self._blocks[slice(*np.searchsorted(self._blocks, both))] - both[0]) for both in bounds]
-
-    def _check_spans(self, shards: Numbers, starts: Offsets, ends: Offsets) -> None:
-        # Unsigned: for descending offsets the difference is wrong, but the first condition has caught them.
-        possible = (starts <= ends) & (ends - starts >= HEADER_BYTES + FOOTER_BYTES) & (ends <= self._bytes[shards])
-        if not possible.all():
-            row = int(np.argmin(possible))
-            shard = self._shards[shards[row]]
-            place = f"{shard.index} places it at bytes {starts[row]:,} to {ends[row]:,}"
-            raise RowError(row, f"{place}, impossible in a file of {shard.bytes:,} bytes: {shard.advice}")
-
     def _damage(self, frame: Frame) -> str | None:
         """Describes a record's damage; None if intact."""
         head, data, tail = bytes(frame[:HEADER_BYTES]), frame[HEADER_BYTES:-FOOTER_BYTES], bytes(frame[-FOOTER_BYTES:])
@@ -230,6 +221,5 @@ class Records:
             return f"its header says {length:,} bytes, the index {len(data):,}: {advice}"
         if record_length(head) is None:
             return f"the checksum of its length is wrong: {advice}"
-        return (
-            f"the checksum of its data ({length:,} bytes) is wrong: {advice}" if tail != frame_tails([data]) else None
-        )
+        is_intact = tail == frame_tails([data])
+        return None if is_intact else f"the checksum of its data ({length:,} bytes) is wrong: {advice}"

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -41,12 +42,9 @@ class RemoteShards:
         """Takes each shard's first records of blocks, ascending from 0; None to read records alone."""
         self._shards, self._cuts, self._cache, self._counters = list(shards), cuts, cache, counters
         self._advice = shards[0].advice
-        self._indexes: dict[int, memoryview] = {}
-        self._kept: dict[int, Numbers] = {}
-        self._kept_cuts: dict[int, Numbers] = {}
-        self._packs: dict[int, PackIndex] = {}
-        self._pools: dict[str, ThreadPoolExecutor] = {}
-        self._process = os.getpid()
+        self._indexes, self._packs = dict[int, memoryview](), dict[int, PackIndex]()
+        self._kept, self._cuts_in_index = dict[int, Numbers](), dict[int, Numbers]()
+        self._process, self._pools = os.getpid(), dict[str, ThreadPoolExecutor]()
 
     def index(self, shard: int) -> memoryview:
         self._load([shard])
@@ -61,8 +59,7 @@ class RemoteShards:
 
     def pack(self, shard: int) -> PackIndex:
         if shard not in self._packs:
-            described = self._shards[shard].pack
-            assert described is not None  # noqa: S101 - for mypy
+            described: Any = self._shards[shard].pack
             block = Block(described.file, 0, described.bytes, "", described.sha256)
             data = self._cache.read(block, [(0, described.bytes)], self._fetch)[0]
             self._packs[shard] = PackIndex.of_bytes(data, described)
@@ -128,10 +125,8 @@ class RemoteShards:
         """See `LocalShards`. Reads all indexes, as records are read in any order."""
         with ThreadPoolExecutor(CONNECTIONS) as threads:
             self._shards = list(threads.map(self._tagged, self._shards))
-        self._load(range(len(self._shards)))
-        packed = [number for number, shard in enumerate(self._shards) if shard.pack is not None]
-        with ThreadPoolExecutor(CONNECTIONS) as threads:
-            list(threads.map(self.pack, packed))
+            self._load(range(len(self._shards)))
+            list(threads.map(self.pack, (number for number, shard in enumerate(self._shards) if shard.pack)))
         return self._shards
 
     def _tagged(self, shard: ShardFile) -> ShardFile:
@@ -153,7 +148,7 @@ class RemoteShards:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def close(self) -> None:
-        for read in (self._indexes, self._kept, self._kept_cuts, self._packs):
+        for read in (self._indexes, self._kept, self._cuts_in_index, self._packs):
             read.clear()
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
@@ -184,20 +179,14 @@ class RemoteShards:
 
     def _block(self, shard: int, record: int, span: Block) -> Block:
         """Returns the block of a record; the record alone if the index is damaged."""
-        cuts, file = self._cuts_of(shard), self._shards[shard]
+        file, cuts = self._shards[shard], self._cuts_in_index.get(shard)
+        if cuts is None:
+            cuts = (self._cuts or [])[shard]
+            cuts = self._cuts_in_index[shard] = self.kept(shard)[cuts] if file.kept else cuts
         number = int(np.searchsorted(cuts, record, side="right"))
         end = cuts[number] if number < len(cuts) else file.indexed
         block = self._range(shard, int(cuts[number - 1]), int(end))
         return block if self._possible(shard, block) and block.start <= span.start and span.end <= block.end else span
-
-    def _cuts_of(self, shard: int) -> Numbers:
-        """Returns the first records of a shard's blocks, by their numbers in the index."""
-        assert self._cuts is not None  # noqa: S101 - for mypy
-        if not self._shards[shard].kept:
-            return self._cuts[shard]
-        if shard not in self._kept_cuts:
-            self._kept_cuts[shard] = self.kept(shard)[self._cuts[shard]]
-        return self._kept_cuts[shard]
 
     def _load(self, shards: Sequence[int]) -> None:
         missing = [shard for shard in shards if shard not in self._indexes]

@@ -130,9 +130,13 @@ def step_of(state: Any, order: Mapping[str, Any], folder: "Folder | None" = None
             raise DatasetError(f"this Recordmill lacks the state's order of blocks (lanes): {remedy}")
         found = state.get(name, mine if name == "label" else None)  # earlier states lack the label of `balance`
         if name != "lanes" and found != mine:
-            advice = _version_advice(found, folder) if name == "version" else _ADVICE.get(name, _SAME)
+            same = "give the input the same arguments"
+            if name == "version":
+                same = _version_advice(found, folder)
+            elif name == "global_batch_size":
+                same = "batch_size times the number of hosts must stay the same"
             both = f"{cut(repr(found))}, this input's is {cut(repr(mine))}"
-            raise DatasetError(f"the state is of another {name.replace('_', ' ')}: {both}; {advice}")
+            raise DatasetError(f"the state is of another {name.replace('_', ' ')}: {both}; {same}")
     return int(state["step"])
 
 
@@ -140,10 +144,6 @@ def lanes_of(state: Mapping[str, Any]) -> int:
     """Returns the lanes of a state's order; 0 if it has none."""
     lanes = state.get("lanes", 0)
     return lanes if isinstance(lanes, int) else 0
-
-
-_SAME = "give the input the same arguments"
-_ADVICE = {"global_batch_size": "batch_size times the number of hosts must stay the same"}
 
 
 def _version_advice(version: Any, folder: "Folder | None") -> str:

@@ -125,7 +125,11 @@ class VersionFiles:
     def located(self, shard: Shard) -> list[tuple["VersionFiles", str]]:
         """Returns the folder and the inner path of a shard's file, and of each index. Raises: DatasetError."""
         file, index, _, packs = shard_paths(str(self.folder), shard)
-        return [(_files_at(place.root), place.file) for place in (file, index, *packs)]
+        found = []
+        for place in (file, index, *packs):
+            folder = RemotePath(place.root) if "://" in place.root else Path(place.root)
+            found.append((VersionFiles(folder), place.file))
+        return found
 
     def read(self, path: str, most: int = -1) -> bytes:
         """Reads a whole file, or its first `most` bytes. Raises: DatasetError as `open`."""
@@ -141,7 +145,3 @@ class VersionFiles:
             store, folder = open_object(str(self.folder))
             names = (name.removeprefix(folder).lstrip("/") for name in store.names(folder))
             return sorted(name for name in names if name and not name.endswith("/"))  # no console's folder markers
-
-
-def _files_at(root: str) -> VersionFiles:
-    return VersionFiles(RemotePath(root) if "://" in root else Path(root))
