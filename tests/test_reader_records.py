@@ -20,7 +20,7 @@ from recordmill.pipeline.reader import local_shards
 from recordmill.pipeline.reader.block_cache import Block
 from recordmill.pipeline.reader.local_shards import COPIED, reading
 from recordmill.pipeline.reader.records import RecordPlace, Records, ShardFile
-from recordmill.pipeline.reader.remote_shards import GAP, together
+from recordmill.pipeline.reader.remote import GAP, together
 from recordmill.transforms.contract.stored import RowError
 from tests.constants import constants
 from tests.memory_store import MemoryStore, memory_store

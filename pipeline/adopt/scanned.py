@@ -22,7 +22,7 @@ from recordmill.pipeline.dataset.placement import hash_keys
 from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, compression_of, record_length
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.reader import wire
-from recordmill.pipeline.reader.frame_walk import FrameWalk
+from recordmill.pipeline.reader.records import FrameWalk
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.versions.base import Base
 

@@ -12,6 +12,7 @@ import numpy as np
 from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.options import ReadOptions
 from recordmill.pipeline.reader.parsing import parse
@@ -90,10 +91,11 @@ class SplitSource(BatchSource):
     def __init__(self, request: Request) -> None:
         self.request, self.given = request, request.given
         self.advice = request.shards[0].advice if request.shards else ADVICE
-        self.threads = request.threads
-        self.of_epoch, self.batch_records = request.steps.of_epoch, request.batch_records
+        self.of_epoch, images = request.steps.of_epoch, images_of(request.features)
+        self.threads = self.given.threads or (cores() if images else 1)  # else two would compete for Python's lock
+        records, rows = (sum(getattr(shard, of) for shard in request.shards) for of in ("records", "rows"))
+        self.batch_records = self.given.batch_size * records // max(1, rows)
         together = max(1, min(MOST_TOGETHER, BYTES_TOGETHER // max(1, request.batch_bytes)))
-        images = images_of(request.features)
         self.steps_together = 1 if images else together
         self.decodes = any(request.features[name].is_image_file for name in images)
         self.element_spec = element_spec(request)
@@ -139,8 +141,11 @@ def element_spec(request: Request) -> Any:
     augment = {name: Augment(changes, np.zeros((0, 0))) for name, changes in request.augment.items()}
     ready = finished(request, columns, augment)
     draws = [np.zeros((0, mixture.lanes)) for mixture in request.mixtures]
+    given = request.given
+    is_full = (given.drop_remainder or given.pad) and (given.on_error == "raise" or request.refills)
+    rows = given.batch_size if is_full and (given.text != "packed" or request.pack) else None
     try:
-        return mapped(partial(_spec, rows=request.rows), structured(request, ready, draws, np.zeros(0, np.float32)))
+        return mapped(partial(_spec, rows=rows), structured(request, ready, draws, np.zeros(0, np.float32)))
     except ValueError as error:
         raise DatasetError(str(error)) from None
 

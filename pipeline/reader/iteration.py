@@ -1,4 +1,4 @@
-"""Iterations over batches: as NumPy arrays, from which all other forms come, with progress, and on a device.
+"""Iterations over batches as NumPy arrays, from which all other forms come: with progress, and with a state.
 
 >>> next(Iteration(iter([1]), close=int))
 1
@@ -11,25 +11,29 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack
 from copy import copy
 from itertools import count, takewhile
 from operator import index
 from typing import Any, Self, TextIO, TypeAlias
 
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, version_folder
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.json_values import check_format
 from recordmill.pipeline.parallel import in_order
 from recordmill.pipeline.reader.batches import BATCHES_AHEAD, Batches, BatchSource
 from recordmill.pipeline.reader.metrics import SKIPPED, Meter
+from recordmill.pipeline.reader.order import Passes
+from recordmill.pipeline.reader.remote import Folder
 from recordmill.pipeline.reader.rows import Batch, too_many
-from recordmill.pipeline.reader.steps import FORMAT, Passes, State, lanes_of, step_of
-from recordmill.pipeline.reader.version_files import Folder
 from recordmill.pipeline.reader.workers import default_workers, in_processes
-from recordmill.transforms.contract.stored import Ragged, mapped
+from recordmill.pipeline.safe_text import cut
 
 LOG = logging.getLogger("recordmill")
+FORMAT = 1  # of a state
+State: TypeAlias = dict[str, Any]
+"""A position for a checkpoint, of strings, numbers and None: `{'format': 1, 'dataset': 'emoji', 'step': 1200, …}`."""
 _AT_EXIT = threading.Event()
 # Before Python's pools end, and long before threads of TensorFlow could wait for Python, and Python for them.
 threading._register_atexit(_AT_EXIT.set)  # type: ignore[attr-defined]
@@ -175,6 +179,50 @@ def _state(source: BatchSource, step: int) -> State:
     return {"format": FORMAT, **source.order_facts(), "step": step, "epoch": epoch, "records": source.consumed(step)}
 
 
+def step_of(state: Any, order: Mapping[str, Any], folder: Folder | None = None) -> int:
+    """Returns the step of a state for an input with the facts `order`; the numbers of hosts and lanes may differ.
+
+    The state's version is looked for beside the input's `folder`.
+    Raises: DatasetError: the state is invalid, or of another dataset, version, order or global batch size.
+    """
+    check_format(state, FORMAT, "the state")
+    if not isinstance(state, Mapping) or not isinstance(state.get("step"), int) or state["step"] < 0:
+        raise DatasetError(f"this is not a state of an input, as `state()` gives it: {cut(repr(state), 100)}")
+    for name, mine in order.items():
+        if name == "lanes" and _lanes_of(state) < 1:
+            remedy = f"restart its epoch, set_epoch({state.get('epoch')!r})"
+            raise DatasetError(f"this Recordmill lacks the state's order of blocks (lanes): {remedy}")
+        found = state.get(name, mine if name == "label" else None)  # earlier states lack the label of `balance`
+        if name != "lanes" and found != mine:
+            remedy = "give the input the same arguments"
+            if name == "version":
+                remedy = _version_advice(found, folder)
+            elif name == "global_batch_size":
+                remedy = "batch_size times the number of hosts must stay the same"
+            both = f"{cut(repr(found))}, this input's is {cut(repr(mine))}"
+            raise DatasetError(f"the state is of another {name.replace('_', ' ')}: {both}; {remedy}")
+    return int(state["step"])
+
+
+def _lanes_of(state: Mapping[str, Any]) -> int:
+    """Returns the lanes of a state's order; 0 if it has none."""
+    lanes = state.get("lanes", 0)
+    return lanes if isinstance(lanes, int) else 0
+
+
+def _version_advice(version: Any, folder: Folder | None) -> str:
+    """Returns the remedy for the state of another version, which may be there or removed."""
+    if folder is None or folder.parent.name != VERSIONS_FOLDER or not isinstance(version, str):
+        return "open that version: open_dataset(PATH, VERSION)"
+    output = folder.parent.parent
+    if (version_folder(output, version) / MANIFEST_FILE).is_file():
+        return f"go on with that version: open_dataset({str(output)!r}, {version!r})"
+    return (
+        f"{output} has lost that version and its order (`recordmill versions prune`): restart the state's epoch, "
+        "set_epoch(state['epoch']); `with dataset.held():` keeps a version while a program reads it"
+    )
+
+
 class NumpyInput:
     """Batches of a split, or of a mixture, as NumPy arrays; the first iteration opens the files.
 
@@ -208,13 +256,13 @@ class NumpyInput:
         Raises:
             DatasetError: a shard is missing or has another size; during the iteration, DamagedRecordError.
         """
-        batches = self.begin(self.source)
+        batches = self._begin(self.source)
         self._latest = batches.meter
         return batches
 
     __iter__ = as_numpy
 
-    def begin(self, source: BatchSource) -> NumpyBatches:
+    def _begin(self, source: BatchSource) -> NumpyBatches:
         """Begins the next iteration over a source like this input's, apart from `state`."""
         batches = NumpyBatches(source, self.passes.begin())
         self.meter = batches.meter
@@ -246,7 +294,7 @@ class NumpyInput:
             DatasetError: the state is of another dataset, version (perhaps pruned), order or global batch size.
         """
         step = step_of(state, self.source.order_facts(), self.folder)
-        return type(self)(self.source.starting_at(step, lanes_of(state)), self.folder)
+        return type(self)(self.source.starting_at(step, _lanes_of(state)), self.folder)
 
 
 def with_progress(batches: NumpyBatches, every: float = 10.0, out: TextIO | None = None) -> Iterator[Any]:
@@ -281,68 +329,3 @@ def with_progress(batches: NumpyBatches, every: float = 10.0, out: TextIO | None
 
     made = shown()
     return Iteration(made, made.close)
-
-
-Place: TypeAlias = Callable[[Batch], Any]  # puts the arrays of a batch on a device; called in a thread
-
-
-class OnDevice:
-    """An input with batches on a device: each is copied there while the model works on the one before.
-
-    PyTorch and JAX differ only in how they place a batch (`torch_data`, `Input.as_jax`).
-    """
-
-    def __init__(self, given: NumpyInput, place: Place, receive: Place = lambda placed: placed) -> None:
-        """Takes an input, a function that places a batch, and one that the model's thread calls on the placed batch."""
-        self._input, self._place, self._receive = given, place, receive
-        self._latest: PlacedBatches | None = None
-
-    def __len__(self) -> int:
-        """The batches of an iteration from an epoch's start. Raises: TypeError if endless."""
-        return len(self._input)
-
-    def __iter__(self) -> "PlacedBatches":
-        """Begins an iteration: of the next epoch, or of all `epochs`."""
-        self._latest = PlacedBatches(self._input.as_numpy(), self._place, self._receive)
-        return self._latest
-
-    def set_epoch(self, epoch: int) -> None:
-        """Makes the next iteration give this epoch, from 0."""
-        self._input.set_epoch(epoch)
-
-    def state_dict(self) -> State:
-        """Returns the position after the latest iteration's batches: JSON, under 1 KB."""
-        start = self._input.source.given.start_step
-        return self._input.state(start if self._latest is None else self._latest.step)
-
-    def load_state_dict(self, state: State) -> None:
-        """Makes the next iteration resume at a state. Raises: DatasetError as `Input.resume`."""
-        self._input, self._latest = self._input.resume(state), None
-
-
-class PlacedBatches(Iteration):
-    """One iteration over batches on a device; `step` is that of the next batch, counted from epoch 0."""
-
-    def __init__(self, batches: NumpyBatches, place: Place, receive: Place) -> None:
-        self.step = batches.step
-        self._receive = receive
-        pool, ending = ThreadPoolExecutor(1, "recordmill-place"), ExitStack()
-        ending.callback(batches.close)
-        ending.callback(pool.shutdown, cancel_futures=True)
-        super().__init__(batches, ending.close)
-
-        def ahead() -> tuple[Any, int]:
-            return place(next(batches)), batches.step
-
-        self._begin: Callable[[], Future[tuple[Any, int]]] = lambda: pool.submit(ahead)
-        self._ahead = self._begin()
-
-    def _next(self) -> Any:
-        placed, step = self._ahead.result()
-        self._ahead, self.step = self._begin(), step
-        return self._receive(placed)
-
-
-def placed(function: Callable[[Any], Any], batch: Any) -> Any:
-    """Applies a function to each array of a batch; a `Ragged` holds two."""
-    return mapped(lambda each: Ragged(*map(function, each)) if isinstance(each, Ragged) else function(each), batch)

@@ -30,10 +30,9 @@ import keras
 from recordmill.pipeline.dataset.paths import write_atomically
 from recordmill.pipeline.errors import DatasetError, listed
 from recordmill.pipeline.reader.batches import SplitSource, element_spec, fitting, named
-from recordmill.pipeline.reader.iteration import NumpyBatches, NumpyInput
+from recordmill.pipeline.reader.iteration import NumpyBatches, NumpyInput, State
 from recordmill.pipeline.reader.request import Request
 from recordmill.pipeline.reader.rows import Batch
-from recordmill.pipeline.reader.steps import State
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.stored import ArraySpec
 
@@ -57,8 +56,12 @@ def inputs_of(
     elif wanted is None:
         return dict
     names = "" if wanted is None else _names(wanted)
-    if isinstance(names, str) and names not in given:
-        names = _only(names, given, giver, remedy)
+    if isinstance(names, str) and names not in given:  # the single feature, parts not counted
+        features = [each for each in given if not any(each.startswith(f"{other}_") for other in given)]
+        if len(features) != 1:
+            takes = f"'{names}'" if names else "one input"
+            raise DatasetError(f"the model takes {takes}, and {giver} has {listed(features)}: {remedy}")
+        [names] = features
     for name, tensor in zip(keras.tree.flatten(names), keras.tree.flatten(wanted), strict=True):
         if name not in given:
             raise DatasetError(f"the model takes '{name}', and {giver} has {listed(sorted(given))}: {remedy}")
@@ -73,15 +76,6 @@ def _names(wanted: Any, key: str | None = None) -> Any:
     if isinstance(wanted, Mapping):
         return {name: _names(each, name) for name, each in wanted.items()}
     return tuple(map(_names, wanted)) if isinstance(wanted, list | tuple) else key or wanted.name
-
-
-def _only(name: str, given: Mapping[str, ArraySpec], giver: str, remedy: str) -> str:
-    """Returns the single feature, parts not counted. Raises: DatasetError: there are several."""
-    features = [each for each in given if not any(each.startswith(f"{other}_") for other in given)]
-    if len(features) == 1:
-        return features[0]
-    takes = f"'{name}'" if name else "one input"
-    raise DatasetError(f"the model takes {takes}, and {giver} has {listed(features)}: {remedy}")
 
 
 def _fits(given: ArraySpec, wanted: Any) -> bool:

@@ -128,10 +128,11 @@ class Meter:
         first, *_ = *arrays_of(batch), ()
         self.batches += 1
         self.rows += len(first.splits) - 1 if isinstance(first, Ragged) else len(first)
-        if self._first is None:
-            self._first = Figures(self._clock(), self.batches, self.rows, self._waited, self._counters.totals())
+        self._first = self._first or self._now()
 
     def figures(self) -> Figures:
         """Returns the measurements since the first batch, which is not counted."""
-        now = Figures(self._clock(), self.batches, self.rows, self._waited, self._counters.totals())
-        return now.since(self._first or now)
+        return self._now().since(self._first or self._now())
+
+    def _now(self) -> Figures:
+        return Figures(self._clock(), self.batches, self.rows, self._waited, self._counters.totals())

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from recordmill.pipeline.errors import DatasetError, did_you_mean, listed
-from recordmill.pipeline.reader.steps import FOR_EVER
+from recordmill.pipeline.reader.order import FOR_EVER
 from recordmill.transforms.contract.stored import FinishOptions
 
 if TYPE_CHECKING:

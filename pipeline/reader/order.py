@@ -1,15 +1,21 @@
-"""Orders of a split's records, as functions of (seed, epoch, position).
+"""Steps of an epoch, and orders of a split's records, as functions of (seed, epoch, position).
 
-An order computes the records at any positions of any epoch, without reading or buffering. Random numbers and
-permutations are pure functions: a resumed run needs no history, and every machine gets the same.
+A step is a batch on every host. Steps count across epochs: step 250, at 100 steps per epoch, is the 51st batch of
+epoch 2. All hosts together read `global_batch` records per step, in disjoint parts. An order computes the records at
+any positions of any epoch, without reading or buffering. Random numbers and permutations are pure functions: a resumed
+run needs no history, and every machine gets the same.
 
+>>> Steps(records=10, batch_size=2, host_index=1, host_count=2, drop_remainder=False).positions(2).tolist()
+[]
 >>> GlobalShuffle(5, seed=1)(epoch=0, positions=np.arange(5)).tolist()
 [2, 4, 1, 3, 0]
 >>> sorted(Permutation(10, key=combine(1, 0))(np.arange(10)).tolist())
 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
 """
 
+import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -271,3 +277,87 @@ class Selected:
     def __call__(self, numbers: Integers) -> Integers:
         """Returns the records of numbers 0..size-1."""
         return numbers + self._shift[np.searchsorted(self._ends, numbers, side="right")]
+
+
+FOR_EVER = -1  # epochs of an endless input
+
+
+@dataclass(frozen=True)
+class Steps:
+    """An epoch's positions, divided into steps."""
+
+    records: int  # positions of an epoch
+    batch_size: int  # records of a host's batch
+    host_index: int = 0
+    host_count: int = 1
+    drop_remainder: bool = True  # leaves out the incomplete global batch at an epoch's end
+    lanes: int = 0
+    """The lanes of the order (`order.Lanes`): hosts take every `host_count`-th position; 0: each host takes a slice of
+    the global batch."""
+
+    @property
+    def global_batch(self) -> int:
+        """Records per step, on all hosts together."""
+        return self.batch_size * self.host_count
+
+    @property
+    def of_epoch(self) -> int:
+        """Steps of an epoch: the same on every host."""
+        full = self.records // self.global_batch
+        return full if self.drop_remainder else -(-self.records // self.global_batch)
+
+    def positions(self, step: int) -> Integers:
+        """Returns this host's positions in a step of an epoch, 0..of_epoch-1: int64, at most `batch_size` of them."""
+        start, host = step * self.global_batch, self.host_index
+        if self.lanes:
+            return np.arange(start + host, min(start + self.global_batch, self.records), self.host_count)
+        start += host * self.batch_size
+        return np.arange(start, min(start + self.batch_size, self.records))
+
+    def consumed(self, step: int) -> int:
+        """Counts the records read by all hosts together before a step, counted from epoch 0."""
+        if not self.of_epoch:
+            return 0
+        epoch, in_epoch = divmod(step, self.of_epoch)
+        of_epoch = min(self.of_epoch * self.global_batch, self.records)
+        return epoch * of_epoch + in_epoch * self.global_batch
+
+
+class Passes:
+    """The steps of each iteration over an input: one epoch, the next one each time, or all `epochs`."""
+
+    def __init__(self, of_epoch: int, epochs: int | None, start: int) -> None:
+        """Takes the steps of an epoch, `epochs` as in `training_input`, and the first step."""
+        self._of_epoch, self._epochs, self._start = of_epoch, epochs, start
+        self._next = start
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next iteration give this epoch, from `start` on at the earliest."""
+        self._next = max(self._start, epoch * self._of_epoch)
+
+    def begin(self) -> range:
+        """Begins an iteration, and returns its steps."""
+        steps = self.upcoming
+        if self._epochs is None and self._of_epoch:
+            self._next = steps.stop
+        return steps
+
+    @property
+    def upcoming(self) -> range:
+        """The steps of the next iteration; endless in practice if `epochs` is -1."""
+        if not self._of_epoch:
+            return range(0)
+        if self._epochs == FOR_EVER:
+            return range(self._start, sys.maxsize)
+        if self._epochs is not None:
+            return range(self._start, min(self._epochs * self._of_epoch, sys.maxsize))
+        return range(self._next, (self._next // self._of_epoch + 1) * self._of_epoch)
+
+    @property
+    def steps(self) -> int | None:
+        """The steps of an iteration from an epoch's start; None if endless."""
+        if self._epochs is None:
+            return self._of_epoch
+        if self._epochs == FOR_EVER:
+            return None if self._of_epoch else 0
+        return len(self.upcoming)

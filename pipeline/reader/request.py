@@ -8,15 +8,12 @@ import numpy as np
 
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.manifest_parts import Pack
-from recordmill.pipeline.dataset.packs import rows_together
 from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.dataset.version import parts_to_parse
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.options import THE_LABEL, ReadOptions, ranges
-from recordmill.pipeline.reader.order import BLOCK_BYTES, Selected, lanes_for
+from recordmill.pipeline.reader.order import Selected, Steps, lanes_for
 from recordmill.pipeline.reader.records import ShardFile
-from recordmill.pipeline.reader.steps import Steps
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds import boxes, category, image, mask, read_descriptions, text
 from recordmill.transforms.contract.kinds.base import Description
@@ -64,23 +61,10 @@ class Request:
         return self.steps.batch_size * self.bytes // max(1, self.steps.records)
 
     @property
-    def block_bytes(self) -> int:
-        """The bytes of a block of neighbours in a shuffle by blocks: of packed rows several groups."""
-        if self.pack is None:
-            return BLOCK_BYTES
-        return 4 * rows_together(self.pack.length) * max(1, self.bytes // max(1, self.steps.records))
-
-    @property
     def bytes(self) -> int:
         """The bytes of the records to read, by the shards' mean size of a row."""
         rows = sum(shard.rows for shard in self.shards)
         return sum(shard.bytes for shard in self.shards) * self.steps.records // max(1, rows)
-
-    @property
-    def batch_records(self) -> int:
-        """The records of a batch, about: a packed row joins several."""
-        rows = sum(shard.rows for shard in self.shards)
-        return self.given.batch_size * sum(shard.records for shard in self.shards) // max(1, rows)
 
     @property
     def is_remote(self) -> bool:
@@ -88,20 +72,9 @@ class Request:
         return any("://" in path for shard in self.shards for path, _ in shard.sizes())
 
     @property
-    def threads(self) -> int:
-        """The threads that make batches; without images, two would compete for Python's lock."""
-        return self.given.threads or (cores() if images_of(self.features) else 1)
-
-    @property
     def refills(self) -> bool:
         """Whether another record replaces a damaged one: with `pad`, and on several hosts in training."""
         return self.steps.host_count > 1 if self.given.pad is None else self.given.pad
-
-    @property
-    def rows(self) -> int | None:
-        """The rows of a batch; None if variable."""
-        full = (self.given.drop_remainder or self.given.pad) and (self.given.on_error == "raise" or self.refills)
-        return self.given.batch_size if full and (self.given.text != "packed" or self.pack) else None
 
 
 def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.packs import PackIndex
+from recordmill.pipeline.dataset.packs import PackIndex, rows_together
 from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader import order as orders
@@ -203,7 +203,11 @@ class Rows:
         elif given.shuffle == "global":
             made = orders.GlobalShuffle(steps.records, given.seed)
         elif steps.lanes:
-            made = orders.Lanes(steps.records, given.seed, self.request.bytes, steps.lanes, self.request.block_bytes)
+            total, pack = self.request.bytes, self.request.pack
+            block = orders.BLOCK_BYTES
+            if pack is not None:  # several groups of rows
+                block = 4 * rows_together(pack.length) * max(1, total // max(1, steps.records))
+            made = orders.Lanes(steps.records, given.seed, total, steps.lanes, block)
         else:
             return orders.Order(steps.records)
         if given.text != "bucketed":

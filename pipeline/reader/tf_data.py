@@ -27,9 +27,9 @@ import tensorflow as tf
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.batches import BATCHES_AHEAD, BatchSource, SplitSource
+from recordmill.pipeline.reader.order import FOR_EVER, Passes
 from recordmill.pipeline.reader.request import Request
 from recordmill.pipeline.reader.rows import Batch, in_structure
-from recordmill.pipeline.reader.steps import FOR_EVER, Passes
 from recordmill.pipeline.reader.workers import AHEAD as AHEAD_OF_WORKER
 from recordmill.pipeline.reader.workers import default_workers
 from recordmill.pipeline.safe_text import cut
@@ -187,8 +187,6 @@ BUFFER_BYTES = 256 << 20  # 256 MiB of records in the shuffle buffer at most
 BUFFER_RECORDS = 100_000
 FILES_AT_ONCE = 16  # interleaved; few are enough, as shards are shuffled
 
-Piece = tuple[str, int, int]  # a file, the records to skip at its beginning, and the records to take
-
 
 @tf.autograph.experimental.do_not_convert  # AutoGraph writes files and runs them
 def native_tf_data(source: BatchSource) -> tf.data.Dataset:
@@ -232,8 +230,8 @@ def native_tf_data(source: BatchSource) -> tf.data.Dataset:
     return _counted(batches, steps, ticks if steps else endless).prefetch(tf.data.AUTOTUNE)
 
 
-def _of_host(request: Request) -> Iterator[Piece]:
-    """Yields the pieces of files for this host: an equal, contiguous part of the records."""
+def _of_host(request: Request) -> Iterator[tuple[str, int, int]]:
+    """Yields this host's pieces, an equal, contiguous part of the records: a file, records to skip, records to take."""
     steps = request.steps
     first, end = (steps.records * host // steps.host_count for host in (steps.host_index, steps.host_index + 1))
     passed = 0  # records of the ranges before

@@ -310,7 +310,14 @@ class Maker:
             _BatchPickler(stream, protocol=5, buffer_callback=outside).dump(self._batches(step))
             pickled = stream.getvalue()
         except Exception as error:
-            pickled, pieces, failed = _pickled_error(error), [], True
+            note, failed = "In a worker process:\n" + "".join(traceback.format_exception(error)), True
+            try:
+                pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+            except Exception:  # the parent could not unpickle it: its message alone
+                error = RuntimeError(f"{type(error).__name__}: {error}")
+            if not isinstance(error, DatasetError):  # its message is enough
+                error.add_note(note)
+            pickled, pieces = pickle.dumps(error), []
         return Answer(pickled, pieces, failed, getattr(self._batches, "counters", Counters()).take())
 
     def _left_outside(self, buffer: pickle.PickleBuffer, pieces: list[Piece]) -> bool:
@@ -331,18 +338,6 @@ class Maker:
         self._held[number] = array
         pieces.append((number, offset, len(array)))
         return False
-
-
-def _pickled_error(error: Exception) -> bytes:
-    """Pickles an exception, or its message alone if the parent could not unpickle it."""
-    note = "In a worker process:\n" + "".join(traceback.format_exception(error))
-    try:
-        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
-    except Exception:
-        error = RuntimeError(f"{type(error).__name__}: {error}")
-    if not isinstance(error, DatasetError):  # its message is enough
-        error.add_note(note)
-    return pickle.dumps(error)
 
 
 def main(pipe: int, file: int) -> None:

@@ -13,7 +13,7 @@ from recordmill.dataset import open_dataset
 from recordmill.pipeline.dataset.file_names import shown_paths
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
 from recordmill.pipeline.parallel import cores
-from recordmill.pipeline.reader.version_files import VersionFiles
+from recordmill.pipeline.reader.remote import VersionFiles
 from recordmill.pipeline.verify import files as checks
 from recordmill.pipeline.verify.report import Findings, Verification
 from recordmill.pipeline.verify.shards import CheckedShard, check_shards, shard_numbers, split_layout

@@ -96,21 +96,16 @@ class Batch:
 
     def images(self, name: str, description: ReadImages) -> ImageReader:
         """Returns the reader of a feature's images."""
-        lying = [
-            _lying(each, self.places[feature])
-            for feature, each in self.features.items()
-            if isinstance(each, PlacesDescription) and each.image == name
-        ]
+        lying = list[Callable[[int], Lying]]()  # from a row to its objects, to be moved in place
+        for feature, rows in self.places.items():
+            each = self.features[feature]
+            if isinstance(each, PlacesDescription) and each.image == name:
+                moved: Any = MovedBoxes
+                if isinstance(each, KeypointsDescription):
+                    moved = partial(MovedKeypoints, partners=each.partners)
+                lying.append(lambda row, moved=moved, rows=rows: moved(rows.row(row)))
         dtype = None if description.is_mask else self.options.dtype
         return ImageReader(name, description, dtype, self.augment.get(name), lying, self.empty)
-
-
-def _lying(description: PlacesDescription, rows: Ragged) -> Callable[[int], Lying]:
-    """Returns a function from a row to its objects, to be moved in place."""
-    moved: Callable[[Array], Lying] = MovedBoxes
-    if isinstance(description, KeypointsDescription):
-        moved = partial(MovedKeypoints, partners=description.partners)
-    return lambda row: moved(rows.row(row))
 
 
 def _objects(name: str, description: PlacesDescription, column: Any) -> Ragged:
@@ -179,23 +174,17 @@ def _labels(batch: Batch, name: str, description: TokenLabelsDescription) -> Par
 
 def _categories(batch: Batch, name: str, description: CategoriesDescription) -> Parts:
     rows: Any = batch.columns[name]
-    if description.read == "multi_hot":
-        return {"": _multi_hot(name, rows, description.vocabulary_size, batch.empty)}
-    return _padded(batch, description, rows)
-
-
-def _multi_hot(name: str, rows: Ragged, size: int, empty: Empty) -> Array:
-    """Returns 1 at each id of a row, else 0: float32 [rows, size]. Skips negative ids."""
-    lengths = rows.lengths()
+    if description.read != "multi_hot":
+        return _padded(batch, description, rows)
+    lengths, size = rows.lengths(), description.vocabulary_size
     of_row = np.repeat(np.arange(len(lengths)), lengths)
-    wrong = np.flatnonzero(rows.values >= size)
-    if len(wrong):
-        raise RowError(int(of_row[wrong[0]]), f"'{name}' holds the id {rows.values[wrong[0]]}, of {size} ids")
-    hot = empty((len(lengths), size), np.float32)
+    for wrong in np.flatnonzero(rows.values >= size)[:1]:
+        raise RowError(int(of_row[wrong]), f"'{name}' holds the id {rows.values[wrong]}, of {size} ids")
+    hot = batch.empty((len(lengths), size), np.float32)
     hot.fill(0)
     known = rows.values >= 0
     hot[of_row[known], rows.values[known]] = 1
-    return hot
+    return {"": hot}
 
 
 def _arrays(batch: Batch, name: str, description: ArrayDescription) -> Parts:
