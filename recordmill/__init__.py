@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.build.images.transcode import decodable
     from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.errors import DatasetError, UserError
-    from recordmill.pipeline.reader.input import Input
-    from recordmill.pipeline.reader.iteration import with_progress
+    from recordmill.pipeline.reader.input import Input, with_progress
     from recordmill.pipeline.reader.mix import mix
     from recordmill.pipeline.reader.options import ReadOptions
     from recordmill.pipeline.reader.rows import DamagedRecordError
@@ -80,7 +79,7 @@ def _load(name: str) -> Any:
             from recordmill import dataset as module
         case "open_tfrecords":
             from recordmill.pipeline.adopt import adopt as module
-        case "Input":
+        case "Input" | "with_progress":
             from recordmill.pipeline.reader import input as module
         case "ReadOptions":
             from recordmill.pipeline.reader import options as module
@@ -88,8 +87,6 @@ def _load(name: str) -> Any:
             from recordmill.pipeline.reader import rows as module
         case "mix":
             from recordmill.pipeline.reader import mix as module
-        case "with_progress":
-            from recordmill.pipeline.reader import iteration as module
         case "ArraySpec" | "Ragged":
             from recordmill.transforms.contract import stored as module
         case "DatasetError" | "UserError":

@@ -7,12 +7,11 @@
 >>> train.resume(state)  # doctest: +SKIP
 """
 
-from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+import sys
+from collections.abc import Generator, Iterator
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TextIO
 
 import numpy as np
 
@@ -20,14 +19,12 @@ from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader.batches import SplitSource, fitting
 from recordmill.pipeline.reader.block_cache import BlockCache
-from recordmill.pipeline.reader.iteration import Iteration, NumpyBatches, NumpyInput, State
+from recordmill.pipeline.reader.iteration import Iteration, NumpyBatches, NumpyInput, OnDevice, placed
 from recordmill.pipeline.reader.notebook import input_html
 from recordmill.pipeline.reader.options import ReadOptions
 from recordmill.pipeline.reader.records import Records
 from recordmill.pipeline.reader.remote import Folder
 from recordmill.pipeline.reader.request import make_request, of_host
-from recordmill.pipeline.reader.rows import Batch
-from recordmill.transforms.contract.stored import Ragged, mapped
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -104,7 +101,7 @@ class Input(NumpyInput):
 
         return as_torch(self, device)
 
-    def as_jax(self, sharding: Any = None) -> "OnDevice":
+    def as_jax(self, sharding: Any = None) -> OnDevice:
         """Returns the batches as JAX arrays; the next one is put on the device while the model works.
 
         Without `jax_enable_x64` JAX makes int32 of int64; values beyond raise DatasetError. Strings stay NumPy arrays.
@@ -163,66 +160,35 @@ def check_installed(module: str, name: str, package: str = "") -> None:
         raise DatasetError(f'{name} is not installed: pip install "{package or module}"')
 
 
-Place: TypeAlias = Callable[[Batch], Any]  # puts the arrays of a batch on a device; called in a thread
+def with_progress(batches: NumpyBatches, every: float = 10.0, out: TextIO | None = None) -> Iterator[Any]:
+    """Returns the batches, and prints every few seconds how fast they come and how long they were waited for.
 
+    >>> for features, label in with_progress(train.as_numpy()):  # doctest: +SKIP
+    ...     ...
+    step 1,200 · 3,512 rows/s · waited for input 2 % of the time · making batches is mostly decoding (75 %)
 
-class OnDevice:
-    """An input with batches on a device: each is copied there while the model works on the one before.
-
-    PyTorch and JAX differ only in how they place a batch (`torch_data`, `Input.as_jax`).
+    Args:
+        batches: the iterator that `as_numpy` gave.
+        every: seconds between two lines, at least.
+        out: the file to write to, by default stderr; on a terminal each line replaces the one before.
     """
+    out = out or sys.stderr
+    in_place = out.isatty()
 
-    def __init__(self, given: NumpyInput, place: Place, receive: Place = lambda placed: placed) -> None:
-        """Takes an input, a function that places a batch, and one that the model's thread calls on the placed batch."""
-        self._input, self._place, self._receive = given, place, receive
-        self._latest: PlacedBatches | None = None
+    def shown() -> Generator[Any, None, None]:
+        last, is_open = batches.meter.figures(), False
+        try:
+            for batch in batches:
+                now = batches.meter.figures()
+                if (window := now.since(last)).seconds >= every:
+                    last, is_open = now, in_place
+                    line = window.line(batches.step)
+                    out.write(f"\r{line}\x1b[K" if in_place else f"{line}\n")  # K clears the rest of a longer line
+                    out.flush()
+                yield batch
+        finally:
+            if is_open:
+                out.write("\n")
 
-    def __len__(self) -> int:
-        """The batches of an iteration from an epoch's start. Raises: TypeError if endless."""
-        return len(self._input)
-
-    def __iter__(self) -> "PlacedBatches":
-        """Begins an iteration: of the next epoch, or of all `epochs`."""
-        self._latest = PlacedBatches(self._input.as_numpy(), self._place, self._receive)
-        return self._latest
-
-    def set_epoch(self, epoch: int) -> None:
-        """Makes the next iteration give this epoch, from 0."""
-        self._input.set_epoch(epoch)
-
-    def state_dict(self) -> State:
-        """Returns the position after the latest iteration's batches: JSON, under 1 KB."""
-        start = self._input.source.given.start_step
-        return self._input.state(start if self._latest is None else self._latest.step)
-
-    def load_state_dict(self, state: State) -> None:
-        """Makes the next iteration resume at a state. Raises: DatasetError as `Input.resume`."""
-        self._input, self._latest = self._input.resume(state), None
-
-
-class PlacedBatches(Iteration):
-    """One iteration over batches on a device; `step` is that of the next batch, counted from epoch 0."""
-
-    def __init__(self, batches: NumpyBatches, place: Place, receive: Place) -> None:
-        self.step = batches.step
-        self._receive = receive
-        pool, ending = ThreadPoolExecutor(1, "recordmill-place"), ExitStack()
-        ending.callback(batches.close)
-        ending.callback(pool.shutdown, cancel_futures=True)
-        super().__init__(batches, ending.close)
-
-        def ahead() -> tuple[Any, int]:
-            return place(next(batches)), batches.step
-
-        self._begin: Callable[[], Future[tuple[Any, int]]] = lambda: pool.submit(ahead)
-        self._ahead = self._begin()
-
-    def _next(self) -> Any:
-        placed, step = self._ahead.result()
-        self._ahead, self.step = self._begin(), step
-        return self._receive(placed)
-
-
-def placed(function: Callable[[Any], Any], batch: Any) -> Any:
-    """Applies a function to each array of a batch; a `Ragged` holds two."""
-    return mapped(lambda each: Ragged(*map(function, each)) if isinstance(each, Ragged) else function(each), batch)
+    made = shown()
+    return Iteration(made, made.close)

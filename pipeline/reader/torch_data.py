@@ -7,8 +7,7 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.reader.input import OnDevice, PlacedBatches, placed
-from recordmill.pipeline.reader.iteration import NumpyInput
+from recordmill.pipeline.reader.iteration import NumpyInput, OnDevice, PlacedBatches, placed
 
 
 class TorchBatches(OnDevice, IterableDataset):  # type: ignore[misc]  # Any, if torch is not installed
