@@ -70,7 +70,8 @@ class Figures(NamedTuple):
     def since(self, earlier: "Figures") -> "Figures":
         """Returns the measurements between two moments."""
         counts = {name: count - earlier.counts.get(name, 0) for name, count in self.counts.items()}
-        return Figures(*map(sub, self[:4], earlier[:4]), counts)
+        seconds, batches, rows, waited = map(sub, self[:4], earlier[:4])
+        return Figures(seconds, batches, rows, waited, counts)
 
     @property
     def rows_per_second(self) -> float:

@@ -223,7 +223,7 @@ def _check_meaning(folders: Sequence[Any], sources: Sequence[SplitSource]) -> No
         for name, mine in first.items():
             others = _meaning(folder, source.request, name)
             for field in {**mine, **others}:
-                values = [others.get(field), mine.get(field)]
+                values: list[Any] = [others.get(field), mine.get(field)]
                 if values[0] == values[1]:
                     continue
                 if all(isinstance(value, list | tuple) for value in values):  # the first that differs

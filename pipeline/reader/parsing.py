@@ -302,7 +302,14 @@ def _filled(held: StoredAs, stored: Stored, column: Ragged) -> Any:
     for row in np.flatnonzero((lengths != size) & ((lengths > 0) | (not held.optional)))[:1].tolist():
         raise RowError(row, f"feature '{held.names[0]}' holds {lengths[row]} values, expected {size}")
     present = lengths > 0
-    absent = _absent(held, stored, size, int(np.argmin(present))) if not present.all() else [0] * size
+    absent: list[Any] = [0] * size
+    if not present.all():  # the default, or the kind's blank
+        absent = [stored.of and stored.of.blank] * size
+        if held.default:
+            absent = [each.encode(errors="surrogateescape") if isinstance(each, str) else each for each in held.default]
+        if len(absent) != size or any(isinstance(each, bytes) != (held.dtype == "bytes") for each in absent):
+            lacks = f"the record lacks '{held.names[0]}', and nothing stands for it: adopt the files again"
+            raise RowError(int(np.argmin(present)), lacks)
     if held.dtype != "bytes":
         filled = np.empty((len(lengths), size), column.values.dtype)
         filled[...] = absent
@@ -313,13 +320,3 @@ def _filled(held: StoredAs, stored: Stored, column: Ragged) -> Any:
     if shape == ():
         return [row[0] for row in rows]
     return np.array(rows, object).reshape(len(rows), *shape)
-
-
-def _absent(held: StoredAs, stored: Stored, size: int, row: int) -> list[Any]:
-    """Returns the default or the kind's blank for a row's absent values. Raises: RowError: neither fits."""
-    values: list[Any] = [stored.of and stored.of.blank] * size
-    if held.default:
-        values = [each.encode(errors="surrogateescape") if isinstance(each, str) else each for each in held.default]
-    if len(values) != size or any(isinstance(each, bytes) != (held.dtype == "bytes") for each in values):
-        raise RowError(row, f"the record lacks '{held.names[0]}', and nothing stands for it: adopt the files again")
-    return values

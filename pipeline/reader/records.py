@@ -71,10 +71,11 @@ class Records:
         self._chooses = any(shard.kept for shard in self._shards)
         self._files: LocalShards | RemoteShards = LocalShards(self._shards)
         if any("://" in path for shard in self._shards for path, _ in shard.sizes()):
-            cuts = None if blocks is None else list[Numbers]()  # each shard's first records of blocks, from 0
-            for first, end in zip(self._firsts[:-1], self._firsts[1:], strict=True) if blocks is not None else ():
-                within = blocks[slice(*np.searchsorted(blocks, (first, end)))] - first
-                cuts.append(np.union1d([0], within))
+            cuts = None
+            if blocks is not None:  # each shard's first records of blocks, from 0
+                bounds = zip(self._firsts[:-1], self._firsts[1:], strict=True)
+                within = [blocks[slice(*np.searchsorted(blocks, both))] - both[0] for both in bounds]
+                cuts = [np.union1d([0], of_shard) for of_shard in within]
             self._files = RemoteShards(self._shards, cuts, cache or BlockCache(), counters or Counters())
 
     def __len__(self) -> int:
@@ -301,8 +302,8 @@ class FrameWalk:
             spans, position = self._cut(data, start, position)
             yield self._checked(data, start, spans)
         if start + position < self._size:
-            rest = self._size - start - position
-            message = f"the file ends inside the header, after {rest:,} of {HEADER_BYTES} bytes"
+            left = self._size - start - position
+            message = f"the file ends inside the header, after {left:,} of {HEADER_BYTES} bytes"
             self._lose(start + position, message)
         self.offsets.append(self._size)
 

@@ -67,7 +67,12 @@ class BatchMemory:
             return np.empty(shape, dtype)
         if size > LARGE and size > free_bytes():  # the system would end the process when it is filled
             raise MemoryError(f"{size:,} bytes")
-        memory = self._take(1 << (size - 1).bit_length())  # untouched pages are free
+        mapped = 1 << (size - 1).bit_length()  # untouched pages are free
+        memory: mmap | memoryview
+        try:
+            memory = self._spare[mapped].pop()
+        except LookupError:
+            memory = type(self).new_map(mapped)
         # All views keep this array alive: NumPy's chain of bases ends at an array on a foreign buffer.
         root = np.frombuffer(memory, np.uint8, size)
         weakref.finalize(root, _give_back, weakref.ref(self), memory).atexit = False
@@ -77,18 +82,6 @@ class BatchMemory:
         """Frees waiting memory; memory in use goes with its arrays. `empty` still works."""
         self._closed = True
         self._spare.clear()
-
-    def _take(self, size: int) -> mmap | memoryview:
-        try:
-            return self._spare[size].pop()
-        except LookupError:
-            return type(self).new_map(size)
-
-    def _keep(self, memory: mmap | memoryview) -> None:
-        if not self._closed:
-            waiting = self._spare.setdefault(len(memory), [])
-            if len(waiting) < max(SPARE, SPARE_BYTES // len(memory)):
-                waiting.append(memory)
 
 
 def pixels_read_soon(shape: Sequence[int]) -> Array:
@@ -115,8 +108,10 @@ def _keep_freed_memory() -> None:
 
 def _give_back(owner: "weakref.ref[BatchMemory]", memory: mmap | memoryview) -> None:
     pool = owner()
-    if pool is not None:  # else the map ends here
-        pool._keep(memory)
+    if pool is not None and not pool._closed:  # else the map ends here
+        waiting = pool._spare.setdefault(len(memory), [])
+        if len(waiting) < max(SPARE, SPARE_BYTES // len(memory)):
+            waiting.append(memory)
 
 
 ADDRESSES = 1 << 40  # 1 TiB of addresses: pages are allocated when written

@@ -103,7 +103,11 @@ class Batch:
                 moved: Any = MovedBoxes
                 if isinstance(each, KeypointsDescription):
                     moved = partial(MovedKeypoints, partners=each.partners)
-                lying.append(lambda row, moved=moved, rows=rows: moved(rows.row(row)))
+
+                def objects(row: int, moved: Any = moved, rows: Ragged = rows) -> Any:
+                    return moved(rows.row(row))
+
+                lying.append(objects)
         dtype = None if description.is_mask else self.options.dtype
         return ImageReader(name, description, dtype, self.augment.get(name), lying, self.empty)
 
@@ -173,9 +177,9 @@ def _labels(batch: Batch, name: str, description: TokenLabelsDescription) -> Par
 
 
 def _categories(batch: Batch, name: str, description: CategoriesDescription) -> Parts:
-    rows: Any = batch.columns[name]
     if description.read != "multi_hot":
-        return _padded(batch, description, rows)
+        return _list(batch, name, description)
+    rows: Any = batch.columns[name]
     lengths, size = rows.lengths(), description.vocabulary_size
     of_row = np.repeat(np.arange(len(lengths)), lengths)
     for wrong in np.flatnonzero(rows.values >= size)[:1]:

@@ -181,7 +181,7 @@ def normalizer(described: Pixels, dtype: "np.dtype[Any]") -> Normalize:
         to_float(pixels, numbers)
         out[...] = numbers.astype(dtype)
 
-    in_order = rounded_each
+    in_order: Normalize = rounded_each
     if described.are_as_stored:
         in_order = as_stored
     elif dtype == np.float32:
