@@ -75,18 +75,6 @@ def test_threads_and_processes_make_the_same_batches(dataset: Dataset) -> None:
         assert_equal(tuple(first), tuple(other))
 
 
-@pytest.mark.parametrize("shuffle", ["global", "blocks"])
-def test_the_seed_and_the_epoch_make_the_order(dataset: Dataset, shuffle: str) -> None:
-    def epochs(seed: int) -> list[list[str]]:
-        given = dataset.training_input(batch_size=3, seed=seed, shuffle=shuffle, drop_remainder=False, with_key=True)
-        return [flat(keys(given.as_numpy())) for _ in range(3)]
-
-    first = epochs(1)
-    assert epochs(1) == first
-    assert len({tuple(epoch) for epoch in [*first, *epochs(2), TRAIN]}) == 7
-    assert all(sorted(epoch) == TRAIN for epoch in first)
-
-
 def test_epochs_in_one_iteration_are_those_of_several(dataset: Dataset, form: Any) -> None:
     several = dataset.training_input(batch_size=3, with_key=True)
     one = dataset.training_input(batch_size=3, epochs=3, with_key=True)
