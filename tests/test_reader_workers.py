@@ -142,7 +142,6 @@ def test_nothing_is_left_when_the_iterator_ends(end: Callable[[Any], Any]) -> No
 SCRIPT = """
 import sys
 from recordmill.pipeline.reader.workers import in_processes
-from tests.test_reader_input import assert_equal
 from tests.worker_batches import Each
 
 class Mine:
