@@ -18,7 +18,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.private_folder import private_temporary_files
 from recordmill.pipeline.reader.batches import SplitSource
 from recordmill.pipeline.reader.input import Input
-from recordmill.pipeline.reader.keras_data import inputs_of, served_features
+from recordmill.pipeline.reader.keras_input import inputs_of, served_features
 from recordmill.pipeline.reader.options import evaluation_options
 from recordmill.pipeline.reader.request import Request, make_request
 from recordmill.pipeline.verify.files import serving_model

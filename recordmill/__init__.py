@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.build.images.transcode import decodable
     from recordmill.pipeline.build.run_options import RunOptions
     from recordmill.pipeline.errors import DatasetError, UserError
-    from recordmill.pipeline.reader.input import Input
-    from recordmill.pipeline.reader.iteration import with_progress
+    from recordmill.pipeline.reader.input import Input, with_progress
     from recordmill.pipeline.reader.mix import mix
     from recordmill.pipeline.reader.options import ReadOptions
     from recordmill.pipeline.reader.rows import DamagedRecordError
@@ -72,8 +71,7 @@ MODULES = {
     "pipeline.build.images.transcode": ("decodable",),
     "pipeline.build.run_options": ("RunOptions",),
     "pipeline.errors": ("DatasetError", "UserError"),
-    "pipeline.reader.input": ("Input",),
-    "pipeline.reader.iteration": ("with_progress",),
+    "pipeline.reader.input": ("Input", "with_progress"),
     "pipeline.reader.mix": ("mix",),
     "pipeline.reader.options": ("ReadOptions",),
     "pipeline.reader.rows": ("DamagedRecordError",),

@@ -21,7 +21,7 @@ from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.json_values import Count, read_as
 from recordmill.pipeline.reader.options import ReadOptions, evaluation_options, ranges, training_options
-from recordmill.pipeline.reader.steps import Steps
+from recordmill.pipeline.reader.order import Steps
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.inspection.records import Record
     from recordmill.pipeline.reader.batches import RowSource
     from recordmill.pipeline.reader.input import Input
-    from recordmill.pipeline.reader.version_files import Folder
+    from recordmill.pipeline.reader.remote import Folder
     from recordmill.transforms.numpy.augment.base import Augmentation
     from recordmill.transforms.numpy.tokenizers import TextTokenizer
 
@@ -75,7 +75,7 @@ def open_dataset(
 def _folder(path: str) -> "Folder":
     scheme, mark, rest = path.partition("://")
     if mark and scheme not in ("file", "local"):
-        from recordmill.pipeline.reader.version_files import RemotePath
+        from recordmill.pipeline.reader.remote import RemotePath
 
         return RemotePath(path.removesuffix("/"))
     return Path(rest if mark else path).absolute()  # reading checks a local folder's links, whatever its name
@@ -92,7 +92,7 @@ def _find_key(folder: "Folder", manifest: Manifest, key: str | bytes) -> list[tu
 
 def _find(folder: "Folder", wanted: str, *, is_named: bool) -> str:
     """Returns the full name of a wanted version. Raises: DatasetError: it is missing."""
-    from recordmill.pipeline.reader.version_files import readable
+    from recordmill.pipeline.reader.remote import readable
     from recordmill.pipeline.versions.listing import find, list_versions
 
     with readable(str(folder)):

@@ -10,7 +10,7 @@
 from typing import TYPE_CHECKING, Any
 
 from recordmill.pipeline.reader.input import check_installed
-from recordmill.pipeline.reader.keras_callback import InputSpeed, TrainingCheckpoint, load_state, restore_training
+from recordmill.pipeline.reader.keras_input import InputSpeed, TrainingCheckpoint, load_state, restore_training
 
 if TYPE_CHECKING:
     from recordmill.dataset import Dataset

@@ -98,11 +98,10 @@ WRITERS = {
     "pipeline/private_folder": "_TemporaryFiles.remove _new_folder _remove_dead",
     "pipeline/reader/block_cache": (
         "BlockCache._keep BlockCache._locked BlockCache._opened BlockCache._shrink BlockCache.cached BlockCache.drop "
-        "BlockCache.fetch _check_own _mark _open _write"
+        "BlockCache.fetch _check_own _mark _open"
     ),
-    "pipeline/reader/keras_callback": "TrainingCheckpoint._save",
+    "pipeline/reader/keras_input": "TrainingCheckpoint._save",
     "pipeline/reader/notebook": "data_url",
-    "pipeline/reader/worker_process": "new_file",
     "pipeline/servable": "Servable.save",
     "pipeline/spec/model": "write_schema",
     "pipeline/verify/parity": "with_parity",
@@ -114,6 +113,7 @@ WRITERS = {
         "LocalStore._within LocalStore.copy LocalStore.create LocalStore.delete LocalStore.locked LocalStore.remove "
         "LocalStore.reveal LocalStore.stage LocalStore.write LocalStore.write_if _delete _remove_empty _replace"
     ),
+    "transforms/numpy/buffers": "new_file",
     "transforms/tensorflow/transform_graph": "export_serving",
 }
 """The functions that write, by module."""

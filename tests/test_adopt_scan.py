@@ -17,7 +17,7 @@ from recordmill import UserError
 from recordmill.pipeline.adopt import files as listing
 from recordmill.pipeline.adopt.files import AdoptError
 from recordmill.pipeline.adopt.scanned import DAMAGED, NAMED, FeatureFacts, Scanned, read_scan, scan_file
-from recordmill.pipeline.reader import frame_walk
+from recordmill.pipeline.reader import records as record_files
 from recordmill.pipeline.sources.files import LocalFiles
 from tests import tfrecords
 from tests.messages import raises
@@ -157,7 +157,7 @@ def test_damaged_records_are_named_up_to_a_limit(tmp_path: Path) -> None:
 
 @pytest.mark.nightly
 def test_memory_is_flat_however_many_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frame_walk, "BLOCK", 1 << 17)  # 128 KiB: many blocks in a small file
+    monkeypatch.setattr(record_files, "BLOCK", 1 << 17)  # 128 KiB: many blocks in a small file
     some = b"".join(tfrecords.framed(tfrecords.example(tfrecords.row(number))) for number in range(1000))
     peaks = []
     for times in (10, 40):

@@ -188,7 +188,7 @@ def test_a_bucket_gives_each_byte_once_and_the_records_of_a_folder(tmp_path: Pat
         rows = remote.training_input(**options, cache=tmp_path / "cache").as_numpy()
         read = [batch["id"].tolist() for batch in rows]
         assert read == [batch["id"].tolist() for batch in local.training_input(**options).as_numpy()]
-        fetched = rows._batches.counters.counts[FETCHED]
+        fetched = rows._counters.counts[FETCHED]
 
         assert size - 9 * 8 * 31_000 < fetched < 1.01 * size
         with raises(DatasetError, f"{url}/old", "files="):

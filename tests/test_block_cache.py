@@ -172,10 +172,10 @@ def test_a_full_disk_costs_a_part_of_the_cache(tmp_path: Path) -> None:
     for number in range(4):
         read(cache, number, asked)
 
-    def full(descriptor: int, data: bytes) -> None:
+    def full(descriptor: int, size: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    with constants(block_cache, _write=full):
+    with constants(os, ftruncate=full):
         read(cache, 4, asked)
     assert len(kept(tmp_path)) == 1  # 0.9 of half of four
     read(cache, 4, asked)
@@ -214,16 +214,12 @@ def test_files_that_are_not_the_caches_stay(tmp_path: Path) -> None:
     assert (tmp_path / FOLDER / MARK).read_bytes().startswith(b"Signature: 8a477f597d28d172789f06886806bc55\n")
 
 
-@pytest.mark.parametrize(
-    "harm",
-    [
-        lambda folder: folder.symlink_to(folder.parent / "outside"),
-        lambda folder: folder.mkdir() or (folder / "model.pt").write_bytes(b"mine"),
-        lambda folder: folder.mkdir(0o755),
-        lambda folder: folder.write_bytes(b"mine"),
-    ],
-    ids=["a link", "files", "open to others", "a file"],
-)
+@pytest.mark.parametrize("harm", [
+    lambda folder: folder.symlink_to(folder.parent / "outside"),
+    lambda folder: folder.mkdir() or (folder / "model.pt").write_bytes(b"mine"),
+    lambda folder: folder.mkdir(0o755),
+    lambda folder: folder.write_bytes(b"mine"),
+], ids=["a link", "files", "open to others", "a file"])  # fmt: skip
 def test_a_foreign_folder_is_refused(harm: Callable[[Path], None], tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     harm(tmp_path / FOLDER)
@@ -233,15 +229,11 @@ def test_a_foreign_folder_is_refused(harm: Callable[[Path], None], tmp_path: Pat
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    "harm",
-    [
-        lambda mark: mark.unlink(),
-        lambda mark: mark.unlink() or mark.symlink_to(mark.parents[1]),
-        lambda mark: (mark.parents[1] / "copy").hardlink_to(mark),
-    ],
-    ids=["removed", "a link", "a second name"],
-)
+@pytest.mark.parametrize("harm", [
+    lambda mark: mark.unlink(),
+    lambda mark: mark.unlink() or mark.symlink_to(mark.parents[1]),
+    lambda mark: (mark.parents[1] / "copy").hardlink_to(mark),
+], ids=["removed", "a link", "a second name"])  # fmt: skip
 def test_a_lost_mark_is_restored(harm: Callable[[Path], None], tmp_path: Path) -> None:
     """As `rm -rf` of the folder does it while trainings go on, or a backup by hard links."""
     asked: list[Block] = []

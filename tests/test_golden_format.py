@@ -25,7 +25,7 @@ from recordmill.pipeline.dataset.manifest_parts import read_report
 from recordmill.pipeline.dataset.profile import read_profiles
 from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.json_values import read_as
-from recordmill.pipeline.reader.steps import step_of
+from recordmill.pipeline.reader.iteration import step_of
 from recordmill.pipeline.versions import acts
 from recordmill.pipeline.versions.files import needs_of
 from recordmill.pipeline.versions.forgotten import read_forgotten

@@ -42,24 +42,21 @@ def decoded(data: bytes, **keys) -> np.ndarray:
     return decode(tf.constant(data), options(**keys).pixel_options).numpy()
 
 
-@pytest.mark.parametrize(
-    ("data", "mode"),
-    [
-        (saved(), "RGB"),
-        (saved(quality=30, progressive=True, subsampling=0), "RGB"),
-        (saved(PIXELS[..., 0]), "RGB"),
-        (saved(PIXELS[..., 0]), "L"),
-        (saved(form="PNG"), "RGB"),
-        (animated("PNG"), "RGB"),
-        (saved(form="WEBP"), "RGB"),
-        (saved(form="WEBP"), "L"),
-        (saved(form="WEBP", lossless=False, quality=60), "RGB"),
-        (saved(form="BMP"), "RGB"),
-        (saved(form="BMP"), "L"),
-        (bmp(RANDOM.integers(0, 256, 12 * 5, np.uint8).tobytes(), -5, 4, 24), "RGB"),
-        (bmp(RANDOM.integers(0, 256, 12 * 5, np.uint8).tobytes(), 5, 3, 24, head=124), "RGB"),
-    ],
-)
+@pytest.mark.parametrize(("data", "mode"), [
+    (saved(), "RGB"),
+    (saved(quality=30, progressive=True, subsampling=0), "RGB"),
+    (saved(PIXELS[..., 0]), "RGB"),
+    (saved(PIXELS[..., 0]), "L"),
+    (saved(form="PNG"), "RGB"),
+    (animated("PNG"), "RGB"),
+    (saved(form="WEBP"), "RGB"),
+    (saved(form="WEBP"), "L"),
+    (saved(form="WEBP", lossless=False, quality=60), "RGB"),
+    (saved(form="BMP"), "RGB"),
+    (saved(form="BMP"), "L"),
+    (bmp(RANDOM.integers(0, 256, 12 * 5, np.uint8).tobytes(), -5, 4, 24), "RGB"),
+    (bmp(RANDOM.integers(0, 256, 12 * 5, np.uint8).tobytes(), 5, 3, 24, head=124), "RGB"),
+])  # fmt: skip
 def test_it_is_what_pillow_decodes(data, mode):
     np.testing.assert_array_equal(decoded(data, channels=len(mode)), opened(data, mode))
 
@@ -162,27 +159,24 @@ def graph(channels: int) -> Callable[[tf.Tensor], tf.Tensor]:
 
 
 @pytest.mark.first(16)
-@pytest.mark.parametrize(
-    ("data", "fact"),
-    [
-        (saved()[:-400], "Invalid JPEG data"),
-        (saved()[:100], "Invalid JPEG data"),
-        (saved(form="PNG")[:-60], "Invalid PNG data"),
-        (PNG, "Invalid PNG"),
-        (PNG + chunk(b"IHDR", bytes(13)), "Invalid PNG"),
-        (saved(form="GIF"), "empty"),
-        (saved(form="TIFF"), "empty"),
-        (saved(form="WEBP")[:-60], "WebP"),
-        (animated("WEBP"), "empty"),
-        (saved(form="BMP")[:-60], "size should match"),
-        (saved(PIXELS[..., 0], "BMP"), "empty"),
-        (saved(Picture.fromarray(PIXELS).convert("RGBA"), "BMP"), "empty"),
-        (bmp(bytes(84 * 18), 18, 27, 24, compression=3), "empty"),
-        (b"BM", "empty"),
-        (b"RIFF", "empty"),
-        (b"", "empty"),
-    ],
-)
+@pytest.mark.parametrize(("data", "fact"), [
+    (saved()[:-400], "Invalid JPEG data"),
+    (saved()[:100], "Invalid JPEG data"),
+    (saved(form="PNG")[:-60], "Invalid PNG data"),
+    (PNG, "Invalid PNG"),
+    (PNG + chunk(b"IHDR", bytes(13)), "Invalid PNG"),
+    (saved(form="GIF"), "empty"),
+    (saved(form="TIFF"), "empty"),
+    (saved(form="WEBP")[:-60], "WebP"),
+    (animated("WEBP"), "empty"),
+    (saved(form="BMP")[:-60], "size should match"),
+    (saved(PIXELS[..., 0], "BMP"), "empty"),
+    (saved(Picture.fromarray(PIXELS).convert("RGBA"), "BMP"), "empty"),
+    (bmp(bytes(84 * 18), 18, 27, 24, compression=3), "empty"),
+    (b"BM", "empty"),
+    (b"RIFF", "empty"),
+    (b"", "empty"),
+])  # fmt: skip
 @pytest.mark.parametrize("channels", [1, 3])
 def test_what_cannot_be_decoded_is_an_error_of_the_graph(data, fact, channels):
     with raises(tf.errors.InvalidArgumentError, fact):
@@ -199,26 +193,23 @@ def photo(height: int, width: int) -> np.ndarray:
 
 
 @pytest.mark.first(15)
-@pytest.mark.parametrize(
-    ("sides", "keys", "ratio"),
-    [
-        ((512, 768), {"size": (64, 64)}, 4),
-        ((512, 768), {"size": (128, 192)}, 2),
-        ((512, 768), {"size": (32, 48), "fit": "stretch", "resize": "area"}, 8),
-        ((512, 768), {"size": (32, 32), "fit": "crop"}, 8),
-        ((512, 768), {"size": (64, 64), "fit": "crop", "shorter_side": 80}, 2),
-        ((512, 768), {"size": None, "shorter_side": 64}, 4),
-        ((512, 768), {"size": (64, 64), "channels": 1}, 4),
-        ((512, 768), {"size": (60, 61), "fit": "crop"}, 1),  # the box is no whole number of reduced pixels
-        ((512, 770), {"size": (64, 64)}, 2),
-        ((511, 768), {"size": (64, 64)}, 1),
-        ((512, 768), {"size": (200, 200), "fit": "stretch"}, 1),
-        ((512, 768), {"size": (64, 64), "resize": "bilinear"}, 1),
-        ((512, 768), {"size": (64, 64), "dct_scaling": False}, 1),
-        ((512, 768), {"size": None, "fit": "none"}, 1),
-        ((128, 248), {"size": (8, 8)}, 1),
-    ],
-)
+@pytest.mark.parametrize(("sides", "keys", "ratio"), [
+    ((512, 768), {"size": (64, 64)}, 4),
+    ((512, 768), {"size": (128, 192)}, 2),
+    ((512, 768), {"size": (32, 48), "fit": "stretch", "resize": "area"}, 8),
+    ((512, 768), {"size": (32, 32), "fit": "crop"}, 8),
+    ((512, 768), {"size": (64, 64), "fit": "crop", "shorter_side": 80}, 2),
+    ((512, 768), {"size": None, "shorter_side": 64}, 4),
+    ((512, 768), {"size": (64, 64), "channels": 1}, 4),
+    ((512, 768), {"size": (60, 61), "fit": "crop"}, 1),  # the box is no whole number of reduced pixels
+    ((512, 770), {"size": (64, 64)}, 2),
+    ((511, 768), {"size": (64, 64)}, 1),
+    ((512, 768), {"size": (200, 200), "fit": "stretch"}, 1),
+    ((512, 768), {"size": (64, 64), "resize": "bilinear"}, 1),
+    ((512, 768), {"size": (64, 64), "dct_scaling": False}, 1),
+    ((512, 768), {"size": None, "fit": "none"}, 1),
+    ((128, 248), {"size": (8, 8)}, 1),
+])  # fmt: skip
 @pytest.mark.parametrize("orientation", [1, 6])
 def test_a_photo_is_reduced_where_nobody_sees_it(sides, keys, ratio, orientation):
     keys = options(**keys).pixel_options

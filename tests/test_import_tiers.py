@@ -36,15 +36,14 @@ READING = modules(
     "pipeline.dataset", "pipeline.versions", "pipeline.reader",
     "pipeline.verify", "pipeline.rows", "pipeline.inspection", "pipeline.facts", "pipeline.adopt",
     "transforms.contract", "transforms.numpy",
-    but=("pipeline.reader.tf_data", "pipeline.reader.keras_callback", "pipeline.reader.keras_data",
-         "pipeline.reader.torch_data", "pipeline.facts.page",
+    but=("pipeline.reader.tf_data", "pipeline.reader.keras_input", "pipeline.reader.torch_data", "pipeline.facts.page",
          "pipeline.facts.contents", "pipeline.dataset.arrow_tables",
          "pipeline.verify.parity"),
 )  # fmt: skip
 LIGHT = modules("pipeline.facts", "pipeline.sources", "pipeline.spec", "pipeline.init", "pipeline.forecast",
     "pipeline.export", "pipeline.cli", but=("pipeline.forecast.rehearsal",))  # fmt: skip
-GRAPHS = modules("transforms.tensorflow", "pipeline.reader.tf_data", "pipeline.reader.keras_callback",
-    "pipeline.reader.keras_data", but=("transforms.tensorflow.transform_graph",))  # fmt: skip
+GRAPHS = modules("transforms.tensorflow", "pipeline.reader.tf_data", "pipeline.reader.keras_input",
+    but=("transforms.tensorflow.transform_graph",))  # fmt: skip
 TRANSFORM = modules("transforms.tensorflow.transform_graph")
 JOB = modules("pipeline.build", "pipeline.forecast", but=("pipeline.build.beam", "pipeline.build.make_version"))
 FRAMEWORKS = ["apache_beam", "tensorflow_transform", "tfx_bsl", "tensorflow"]
@@ -159,7 +158,7 @@ INSIDE_FUNCTIONS = {
     "recordmill.pipeline.compare.distributions": "Arrow",
     "recordmill.pipeline.forecast.forecast": "TensorFlow",
     "recordmill.pipeline.reader.wire": "protobuf",
-    "recordmill.pipeline.reader.keras_data": "JAX",
+    "recordmill.pipeline.reader.keras_input": "JAX",
     "recordmill.pipeline.reader.input": "TensorFlow, Keras, PyTorch and JAX",
     "recordmill.pipeline.reader.local_shards": "`resource`, which Windows does not have",
     "recordmill.pipeline.parallel": "`fcntl`, which Windows does not have",

@@ -11,7 +11,7 @@ import pytest
 
 from recordmill import Dataset, Input
 from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.pipeline.reader.keras_callback import FILE, InputSpeed, TrainingCheckpoint, load_state, restore_training
+from recordmill.pipeline.reader.keras_input import FILE, InputSpeed, TrainingCheckpoint, load_state, restore_training
 from tests import hand_made
 from tests.messages import raises
 

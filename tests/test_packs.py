@@ -36,17 +36,14 @@ def pieces(index: PackIndex) -> list[list[tuple[int, int, int]]]:
     return [each[start:end] for start, end in zip(index.splits, index.splits[1:], strict=False)]
 
 
-@pytest.mark.parametrize(
-    ("lengths", "split", "rows"),
-    [
-        ([], False, []),
-        ([0, 0], False, []),
-        ([4, 0, 4], False, [[(0, 0, 4)], [(2, 0, 4)]]),
-        ([9], False, [[(0, 0, 4)]]),
-        ([9, 3], True, [[(0, 0, 4)], [(0, 4, 4)], [(0, 8, 1), (1, 0, 3)]]),
-        ([1, 3, 2, 2], False, [[(0, 0, 1), (1, 0, 3)], [(2, 0, 2), (3, 0, 2)]]),  # 2 fits 2 better than 1
-    ],
-)
+@pytest.mark.parametrize(("lengths", "split", "rows"), [
+    ([], False, []),
+    ([0, 0], False, []),
+    ([4, 0, 4], False, [[(0, 0, 4)], [(2, 0, 4)]]),
+    ([9], False, [[(0, 0, 4)]]),
+    ([9, 3], True, [[(0, 0, 4)], [(0, 4, 4)], [(0, 8, 1), (1, 0, 3)]]),
+    ([1, 3, 2, 2], False, [[(0, 0, 1), (1, 0, 3)], [(2, 0, 2), (3, 0, 2)]]),  # 2 fits 2 better than 1
+])  # fmt: skip
 def test_rows(lengths: list[int], split: bool, rows: list[Any]) -> None:
     assert pieces(pack(np.array(lengths, np.int64), 4, split=split)) == rows
 
@@ -72,14 +69,11 @@ def test_records_are_left_out_of_their_rows(lengths: list[int], width: int, gone
     assert pieces(before.without(gone, len(lengths))) == [row for row in rows if row]
 
 
-@pytest.mark.parametrize(
-    ("pack", "index"),
-    [
-        (Pack(8, ("text",)), PackFile(9, "x", "0" * 64, 0, 0, 0)),
-        (Pack(0, ("text",)), None),
-        (Pack(8, ("texts",)), None),
-    ],
-)
+@pytest.mark.parametrize(("pack", "index"), [
+    (Pack(8, ("text",)), PackFile(9, "x", "0" * 64, 0, 0, 0)),
+    (Pack(0, ("text",)), None),
+    (Pack(8, ("texts",)), None),
+])  # fmt: skip
 def test_a_manifest_of_other_packs_is_refused(pack: Pack, index: PackFile | None, tmp_path: Path) -> None:
     file = published.write_version(tmp_path, packs=(pack,)) / "dataset.json"
     manifest = json.loads(file.read_text())
@@ -311,32 +305,26 @@ def test_a_text_alone_is_packed_by_default(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("options", "facts"),
-    [
-        ({"length": 9}, ("text_length 8 or 32 or 64", "9")),
-        ({"features": ["tag"]}, ("'tag'", "ids, mask")),
-        ({"label": "tag"}, ("'tag'", "label=None")),
-        ({"with_key": True}, ("with_key",)),
-    ],
-)
+@pytest.mark.parametrize(("options", "facts"), [
+    ({"length": 9}, ("text_length 8 or 32 or 64", "9")),
+    ({"features": ["tag"]}, ("'tag'", "ids, mask")),
+    ({"label": "tag"}, ("'tag'", "label=None")),
+    ({"with_key": True}, ("with_key",)),
+])  # fmt: skip
 def test_what_rows_do_not_hold(options: dict[str, Any], facts: tuple[str, ...], dataset: Dataset) -> None:
     with raises(DatasetError, *facts):
         packed(dataset, **options)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "facts"),
-    [
-        ("length: 32", "length: 8", ("pack", "8")),
-        ("[mask, ids]", "[mask, tag]", ("'tag'", "text", "raw")),
-        ("[mask, ids]", "[mask, idz]", ("'idz'", "ids")),
-        ("[mask, ids]", "[mask, mask]", ("'mask'", "once")),
-        ("mask: -100", "text: 5", ("'text'",)),
-        ("mask: {{kind: raw, ", "mask: {{kind: raw, max_length: 5, ", ("features.mask.max_length",)),
-        ("tag:", "ids_segments:", ("'ids_segments'", "rename")),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "facts"), [
+    ("length: 32", "length: 8", ("pack", "8")),
+    ("[mask, ids]", "[mask, tag]", ("'tag'", "text", "raw")),
+    ("[mask, ids]", "[mask, idz]", ("'idz'", "ids")),
+    ("[mask, ids]", "[mask, mask]", ("'mask'", "once")),
+    ("mask: -100", "text: 5", ("'text'",)),
+    ("mask: {{kind: raw, ", "mask: {{kind: raw, max_length: 5, ", ("features.mask.max_length",)),
+    ("tag:", "ids_segments:", ("'ids_segments'", "rename")),
+])  # fmt: skip
 def test_wrong_packs(old: str, new: str, facts: tuple[str, ...]) -> None:
     assert old in SPEC
     with raises(SpecError, *facts):

@@ -160,31 +160,28 @@ NO_EXAMPLE = ("tf.train.Example",)
 GOOD = record(x=(INTS, [7]))
 
 
-@pytest.mark.parametrize(
-    ("bad", "parts", "facts"),
-    [
-        (record(y=(INTS, [1])), ONE, ("'x'", "missing")),
-        (b"", ONE, ("'x'", "missing")),
-        (field(0x0A, entry("x", b"")), ONE, ("'x'", "missing")),
-        (record(x=(FLOATS, [1.0])), ONE, ("'x'", "floats", "expected int64")),
-        (record(x=(BYTES, [b"1"])), MANY, ("'x'", "bytes", "expected int64")),
-        (record(x=(INTS, [1, 2, 3])), ONE, ("'x'", "3 values", "expected 1")),
-        (record(x=(INTS, [])), ONE, ("'x'", "0 values", "expected 1")),
-        (record(x=(BYTES, [b"a", b"b"])), {"x": Stored("bytes")}, ("'x'", "2 values", "expected 1")),
-        (record(x=(INTS, [1])), {"x": Stored("int64", (2, 2))}, ("'x'", "1 values", "expected 4")),
-        (field(0x0A, entry("x", field(INTS, field(0x0A, b"\x01\x80")))), ONE, ("int64", "ends inside a number")),
-        (field(0x0A, entry("x", field(INTS, field(0x0A, b"\x80" * 10 + b"\1")))), ONE, ("int64", "11 bytes")),
-        (field(0x0A, entry("x", field(FLOATS, field(0x0A, b"123")))), {"x": Stored("float32")}, ("floats", "4 bytes")),
-        (GOOD[:-1], ONE, NO_EXAMPLE),
-        (GOOD + b"\x0a", ONE, NO_EXAMPLE),
-        (b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", ONE, NO_EXAMPLE),
-        (b"\x0b" * 200, ONE, NO_EXAMPLE),
-        (b"\x0b\x14", ONE, NO_EXAMPLE),
-        (b"\x0f", ONE, NO_EXAMPLE),
-        (b"\x00\x00", ONE, NO_EXAMPLE),
-        (b"\xff", ONE, NO_EXAMPLE),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("bad", "parts", "facts"), [
+    (record(y=(INTS, [1])), ONE, ("'x'", "missing")),
+    (b"", ONE, ("'x'", "missing")),
+    (field(0x0A, entry("x", b"")), ONE, ("'x'", "missing")),
+    (record(x=(FLOATS, [1.0])), ONE, ("'x'", "floats", "expected int64")),
+    (record(x=(BYTES, [b"1"])), MANY, ("'x'", "bytes", "expected int64")),
+    (record(x=(INTS, [1, 2, 3])), ONE, ("'x'", "3 values", "expected 1")),
+    (record(x=(INTS, [])), ONE, ("'x'", "0 values", "expected 1")),
+    (record(x=(BYTES, [b"a", b"b"])), {"x": Stored("bytes")}, ("'x'", "2 values", "expected 1")),
+    (record(x=(INTS, [1])), {"x": Stored("int64", (2, 2))}, ("'x'", "1 values", "expected 4")),
+    (field(0x0A, entry("x", field(INTS, field(0x0A, b"\x01\x80")))), ONE, ("int64", "ends inside a number")),
+    (field(0x0A, entry("x", field(INTS, field(0x0A, b"\x80" * 10 + b"\1")))), ONE, ("int64", "11 bytes")),
+    (field(0x0A, entry("x", field(FLOATS, field(0x0A, b"123")))), {"x": Stored("float32")}, ("floats", "4 bytes")),
+    (GOOD[:-1], ONE, NO_EXAMPLE),
+    (GOOD + b"\x0a", ONE, NO_EXAMPLE),
+    (b"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", ONE, NO_EXAMPLE),
+    (b"\x0b" * 200, ONE, NO_EXAMPLE),
+    (b"\x0b\x14", ONE, NO_EXAMPLE),
+    (b"\x0f", ONE, NO_EXAMPLE),
+    (b"\x00\x00", ONE, NO_EXAMPLE),
+    (b"\xff", ONE, NO_EXAMPLE),
+])  # fmt: skip
 def test_what_is_wrong_is_said_of_the_first_such_row(
     bad: bytes, parts: dict[str, Stored], facts: tuple[str, ...]
 ) -> None:

@@ -138,16 +138,13 @@ def test_an_array_is_an_image_of_8_bits(array: Any) -> None:
     assert np.array_equal(opened(npy(array)), array[..., 0] if array.shape[2:] == (1,) else array)
 
 
-@pytest.mark.parametrize(
-    ("array", "options"),
-    [
-        (RGB[..., 0].astype(np.uint16) * 200, {"pixel": "uint16", "channels": 1}),
-        (RGB[..., 0].astype(np.int32), {"pixel": "uint16", "channels": 1}),
-        (RGB / np.float32(3), {"pixel": "float32", "channels": 3}),
-        (np.concatenate([RGB, RGB[..., :1]], -1), {"pixel": "uint8", "channels": 4}),
-        (np.tile(RGB[:1], 3)[..., :8], {"pixel": "uint8", "channels": 8}),
-    ],
-)
+@pytest.mark.parametrize(("array", "options"), [
+    (RGB[..., 0].astype(np.uint16) * 200, {"pixel": "uint16", "channels": 1}),
+    (RGB[..., 0].astype(np.int32), {"pixel": "uint16", "channels": 1}),
+    (RGB / np.float32(3), {"pixel": "float32", "channels": 3}),
+    (np.concatenate([RGB, RGB[..., :1]], -1), {"pixel": "uint8", "channels": 4}),
+    (np.tile(RGB[:1], 3)[..., :8], {"pixel": "uint8", "channels": 8}),
+])  # fmt: skip
 def test_an_array_is_a_deep_image(array: Any, options: dict[str, Any]) -> None:
     wanted = planes(array.reshape(-1, 7, options["channels"]).astype(options["pixel"]))
     assert np.array_equal(opened(npy(array), **options), wanted)
@@ -194,14 +191,11 @@ def test_arrays_beside_photos_are_no_rows(tmp_path: Path) -> None:
     assert [file.path for file in source.list_inputs(FILES, {"image": IMAGE})] == ["a.png"]
 
 
-@pytest.mark.parametrize(
-    ("options", "facts"),
-    [
-        ({"shape": [28]}, ("shape",)),
-        ({"shape": [28, 28, 4]}, ("3 `channels`", "[28, 28, 4]")),
-        ({"shape": [28, 28, 28], "channels": 4}, ("4 `channels`", "[28, 28, 28]")),
-    ],
-)
+@pytest.mark.parametrize(("options", "facts"), [
+    ({"shape": [28]}, ("shape",)),
+    ({"shape": [28, 28, 4]}, ("3 `channels`", "[28, 28, 4]")),
+    ({"shape": [28, 28, 28], "channels": 4}, ("4 `channels`", "[28, 28, 28]")),
+])  # fmt: skip
 def test_a_wrong_shape_is_refused(options: dict[str, Any], facts: tuple[str, ...]) -> None:
     with raises(ValidationError, *facts):
         ImageFeature(kind="image", size=28, **options)
@@ -245,16 +239,13 @@ def test_init_takes_no_embedding_for_an_image(tmp_path: Path) -> None:
 FLOATS = (GREY / 255).round(6)
 
 
-@pytest.mark.parametrize(
-    ("form", "images", "dtype"),
-    [
-        (lambda image: image.tolist(), GREY, "uint8"),
-        (lambda image: ",".join(map(str, image.ravel())), GREY, "uint8"),
-        (str, GREY, "uint8"),
-        (lambda image: " ".join(map(str, image.ravel())), FLOATS, "float32"),
-        (lambda image: " ".join(map(str, image.ravel())), GREY * np.int64(9), "uint16"),
-    ],
-)
+@pytest.mark.parametrize(("form", "images", "dtype"), [
+    (lambda image: image.tolist(), GREY, "uint8"),
+    (lambda image: ",".join(map(str, image.ravel())), GREY, "uint8"),
+    (str, GREY, "uint8"),
+    (lambda image: " ".join(map(str, image.ravel())), FLOATS, "float32"),
+    (lambda image: " ".join(map(str, image.ravel())), GREY * np.int64(9), "uint16"),
+])  # fmt: skip
 def test_init_reads_images_in_cells(tmp_path: Path, form: Any, images: Any, dtype: str) -> None:
     spec = written(write_cells(tmp_path / "a.csv", [str(form(image)) for image in images]))
     image: Any = spec.features["pixels"]

@@ -1,8 +1,6 @@
 """Records that cannot be read: named, or left out one by one, in every form and from every process."""
 
-import json
 import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,15 +8,11 @@ import numpy as np
 import pytest
 
 from recordmill import DamagedRecordError, Dataset, DatasetError, mix, open_dataset
-from recordmill.pipeline.reader.input import Input
 from tests import hand_made
 from tests.messages import assert_names, raises
+from tests.test_reader_input import FORMS
 
 SHARD = "hand-train.tfrecord-00001-of-00004"  # rows 4, 5 and 6
-FORMS: dict[str, Callable[[Input], Any]] = {
-    "numpy": lambda given: given.as_numpy(),
-    "tf.data": lambda given: given.as_tf_data().as_numpy_iterator(),
-}
 
 
 @pytest.fixture
@@ -164,14 +158,3 @@ def test_verify_finds_what_sizes_do_not(folder: Path) -> None:
     with raises(DatasetError, SHARD, "SHA-256", "expected", "build again"):
         dataset.training_input(batch_size=2, verify=True)
     assert len(dataset.training_input("validation", batch_size=2, verify=True)) == 2
-
-
-@pytest.mark.parametrize("missing", [1, -1])
-def test_records_that_do_not_match_the_manifest_are_found(missing: int, folder: Path) -> None:
-    text = (folder / "dataset.json").read_text()
-    manifest = json.loads(text)
-    manifest["splits"]["validation"]["shards"][1]["records"] += missing
-    manifest["splits"]["validation"]["records"] += missing
-    (folder / "dataset.json").write_text(json.dumps(manifest))
-    with raises(DatasetError, "hand-validation.index-00001-of-00002", "24 bytes"):
-        open_dataset(folder).evaluation_input("validation", batch_size=2)

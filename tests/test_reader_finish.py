@@ -28,7 +28,6 @@ IMAGE = {
 }  # fmt: skip
 VARYING = {"length": "varying", "max_length": None}
 TAGS = {"kind": "categories", "stored": "int64"}
-TEXT = {"kind": "text", **VARYING, "padding_id": 7}
 
 
 def described(features: Mapping[str, Any]) -> dict[str, Description]:
@@ -53,11 +52,6 @@ def columns(features: Mapping[str, Any], rows: Mapping[str, Sequence[Any]]) -> d
         else:
             found[name] = np.array(rows[name], DTYPES[stored.dtype]).reshape(-1, *stored.shape)
     return found
-
-
-def ids(*numbers: int) -> bytes:
-    """A row of a text that the build packed."""
-    return np.array(numbers, "<i4").tobytes()
 
 
 def _values(values: Sequence[Any], dtype: str) -> Any:
@@ -128,16 +122,11 @@ def test_boxes_move_with_their_image_and_others_stay() -> None:
     assert stored["boxes"].values.tolist() == box + other  # what was read is left alone
 
 
-@pytest.mark.parametrize(
-    ("description", "rows", "row", "facts"),
-    [
-        ({"kind": "boxes", "image": "y"}, {"x": [[0] * 4, [0] * 3]}, 1, ("'x'", "3 numbers")),
-        ({**TAGS, "read": "multi_hot", "vocabulary_size": 2}, {"x": [[1], [], [0, 2]]}, 2, ("'x'", "id 2", "of 2")),
-        ({**TEXT, "packed": 4}, {"x": [ids(1), ids(1, 2)], "x_lengths": [[1], [1, 2]]}, 1, ("'x'", "2 ids", "3")),
-        ({**IMAGE, "encoding": "raw"}, {"x": [PIXELS[0].tobytes(), b"abc"]}, 1, ("'x'", "3 bytes", "105")),
-    ],
-    ids=["boxes", "multi_hot", "packed", "raw"],
-)  # fmt: skip
+@pytest.mark.parametrize(("description", "rows", "row", "facts"), [
+    ({"kind": "boxes", "image": "y"}, {"x": [[0] * 4, [0] * 3]}, 1, ("'x'", "3 numbers")),
+    ({**TAGS, "read": "multi_hot", "vocabulary_size": 2}, {"x": [[1], [], [0, 2]]}, 2, ("'x'", "id 2", "of 2")),
+    ({**IMAGE, "encoding": "raw"}, {"x": [PIXELS[0].tobytes(), b"abc"]}, 1, ("'x'", "3 bytes", "105")),
+], ids=["boxes", "multi_hot", "raw"])  # fmt: skip
 def test_a_row_that_is_not_what_was_stored_is_named(
     description: dict[str, Any], rows: dict[str, list[Any]], row: int, facts: tuple[str, ...]
 ) -> None:

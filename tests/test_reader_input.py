@@ -57,11 +57,11 @@ def assert_equal(left: Any, right: Any) -> None:
         for name in left:
             assert_equal(left[name], right[name])
     elif isinstance(left, tuple):
-        assert len(left) == len(right)
+        assert (type(left), len(left)) == (type(right), len(right))
         for mine, other in zip(left, right, strict=True):
             assert_equal(mine, other)
     else:
-        assert left.dtype == right.dtype
+        assert getattr(left, "dtype", None) == getattr(right, "dtype", None)
         np.testing.assert_array_equal(left, right)
 
 
@@ -73,18 +73,6 @@ def test_threads_and_processes_make_the_same_batches(dataset: Dataset) -> None:
     assert len(first) == 10
     for other in others:
         assert_equal(tuple(first), tuple(other))
-
-
-@pytest.mark.parametrize("shuffle", ["global", "blocks"])
-def test_the_seed_and_the_epoch_make_the_order(dataset: Dataset, shuffle: str) -> None:
-    def epochs(seed: int) -> list[list[str]]:
-        given = dataset.training_input(batch_size=3, seed=seed, shuffle=shuffle, drop_remainder=False, with_key=True)
-        return [flat(keys(given.as_numpy())) for _ in range(3)]
-
-    first = epochs(1)
-    assert epochs(1) == first
-    assert len({tuple(epoch) for epoch in [*first, *epochs(2), TRAIN]}) == 7
-    assert all(sorted(epoch) == TRAIN for epoch in first)
 
 
 def test_epochs_in_one_iteration_are_those_of_several(dataset: Dataset, form: Any) -> None:
@@ -186,12 +174,6 @@ def test_a_state_keeps_its_lanes_and_one_of_the_order_before_is_refused(dataset:
             dataset.training_input(batch_size=7, shuffle="blocks").resume({**state, "lanes": old})
 
 
-def test_a_state_of_another_seed_is_refused(dataset: Dataset) -> None:
-    state = dataset.training_input(batch_size=3).state(step=2)
-    with raises(DatasetError, "seed: 0", "1"):
-        dataset.training_input(batch_size=3, seed=1).resume(state)
-
-
 @pytest.mark.first(10)
 @pytest.mark.parametrize("records", [0, 1, 2, 3, 7])
 @pytest.mark.parametrize("hosts", [1, 2, 3])
@@ -287,18 +269,6 @@ def test_another_label_or_none(dataset: Dataset, form: Any) -> None:
     assert features["category"].tolist() == [0, 1]
     alone = next(iter(form(dataset.evaluation_input("train", batch_size=2, label=None, features=["count"]))))
     assert alone["count"].tolist() == [0, -1]
-
-
-def test_texts_as_they_are_asked_for(dataset: Dataset) -> None:
-    def text(**options: Any) -> dict[str, Any]:
-        given = dataset.evaluation_input("train", batch_size=3, features=["text"], label=None, **options)
-        return next(given.as_numpy())
-
-    assert text()["text"].tolist() == [[0, 0, 0], [3, 0, 0], [4, 5, 0]]
-    assert text(text_length="longest")["text"].tolist() == [[0, 0], [3, 0], [4, 5]]
-    assert text(text_length=1)["text"].tolist() == [[0], [3], [4]]
-    masked = text(text_length=2, masks=True)
-    assert masked["text_mask"].tolist() == [[False, False], [True, False], [True, True]]
 
 
 def test_packed_texts_have_any_number_of_rows(dataset: Dataset, form: Any) -> None:

@@ -12,7 +12,7 @@ import pytest
 from recordmill import DamagedRecordError, Dataset, DatasetError, Input, mix, with_progress
 from recordmill.pipeline.reader.batches import fitting
 from recordmill.pipeline.reader.iteration import Iteration, OnDevice
-from recordmill.pipeline.reader.keras_data import KerasBatches
+from recordmill.pipeline.reader.keras_input import KerasBatches
 from recordmill.transforms.contract.stored import Ragged
 from tests import hand_made
 from tests.messages import assert_names, raises

@@ -18,9 +18,9 @@ from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.reader import local_shards
 from recordmill.pipeline.reader.block_cache import Block
-from recordmill.pipeline.reader.local_shards import COPIED, unreadable
+from recordmill.pipeline.reader.local_shards import COPIED, reading
 from recordmill.pipeline.reader.records import RecordPlace, Records, ShardFile
-from recordmill.pipeline.reader.remote_shards import GAP, together
+from recordmill.pipeline.reader.remote import GAP, together
 from recordmill.transforms.contract.stored import RowError
 from tests.constants import constants
 from tests.memory_store import MemoryStore, memory_store
@@ -283,5 +283,5 @@ def test_how_often_a_store_is_asked(remote: list[ShardFile]) -> None:
 
 
 def test_too_many_open_files_have_their_own_remedy() -> None:
-    error = unreadable("a.tfrecord", OSError(errno.EMFILE, "Too many open files"))
-    assert_names(error, "a.tfrecord", "Too many open files", "`ulimit -n`")
+    with raises(DatasetError, "a.tfrecord", "Too many open files", "`ulimit -n`"), reading("a.tfrecord"):
+        raise OSError(errno.EMFILE, "Too many open files")

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from recordmill import open_dataset
 from recordmill.pipeline.dataset.manifest import DatasetError
+from recordmill.pipeline.reader.iteration import step_of
 from recordmill.pipeline.reader.options import ranges
-from recordmill.pipeline.reader.steps import Passes, Steps, step_of
+from recordmill.pipeline.reader.order import Passes, Steps
 from tests.hand_made import FEATURES, write_dataset
 from tests.messages import raises
 

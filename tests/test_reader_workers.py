@@ -22,12 +22,13 @@ import pytest
 
 from recordmill.pipeline.dataset.manifest import DatasetError
 from recordmill.pipeline.reader import workers as worker_module
-from recordmill.pipeline.reader.worker_process import Maker, SharedMemory, new_file
-from recordmill.pipeline.reader.workers import default_workers, in_processes, pickled_task
-from recordmill.transforms.contract.stored import ArraySpec, Ragged
+from recordmill.pipeline.reader.workers import Maker, default_workers, in_processes, pickled_task
+from recordmill.transforms.contract.stored import ArraySpec, Ragged, arrays_of
+from recordmill.transforms.numpy.buffers import SharedMemory, new_file
 from tests.constants import constants
 from tests.forked import wait_until_ended
 from tests.messages import assert_names, raises
+from tests.test_reader_input import assert_equal
 from tests.worker_batches import LARGE, Damaged, Each, ManyThings, Pids
 
 ROOT = Path(__file__).parents[1]
@@ -37,28 +38,12 @@ def made(batches: Any, steps: int, workers: int = 1) -> list[Any]:
     return [batch for _, batch in in_processes(batches, iter(range(steps)), workers)]
 
 
-def assert_same(found: Any, expected: Any) -> None:
-    assert type(found) is type(expected)
-    if isinstance(expected, dict):
-        assert list(found) == list(expected)
-        for name in expected:
-            assert_same(found[name], expected[name])
-    elif isinstance(expected, tuple):
-        for one, other in zip(found, expected, strict=True):
-            assert_same(one, other)
-    elif isinstance(expected, np.ndarray):
-        assert found.dtype == expected.dtype
-        assert found.flags.writeable
-        np.testing.assert_array_equal(found, expected)
-    else:
-        assert found == expected
-
-
 def test_the_batches_are_those_that_would_be_made_here() -> None:
     here = ManyThings()
     for step, batch in in_processes(ManyThings(), iter([5, 0, 3, 1]), workers=2):
-        assert_same(batch, here(step))
+        assert_equal(batch, here(step))
         assert isinstance(batch[0]["ragged"], Ragged)
+        assert all(each.flags.writeable for each in arrays_of(batch) if isinstance(each, np.ndarray))
 
 
 def test_steps_come_in_their_order_of_all_workers_and_a_few_ahead() -> None:

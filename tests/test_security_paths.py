@@ -14,7 +14,7 @@ from recordmill import open_dataset
 from recordmill.pipeline.cli.show import print_dataset
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, read_latest, read_manifest, version_folder
 from recordmill.pipeline.dataset.paths import check_inner, locate, open_file, read_inner
-from recordmill.pipeline.reader.version_files import RemotePath
+from recordmill.pipeline.reader.remote import RemotePath
 from recordmill.pipeline.sources import paths
 from recordmill.pipeline.sources.formats import reader_of
 from recordmill.pipeline.sources.options import JsonLines

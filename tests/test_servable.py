@@ -207,17 +207,14 @@ def test_a_batch_without_a_label_is_no_pair(dataset: Dataset) -> None:
     assert model.predict(read.as_tf_data(model), verbose=0).shape == (ROWS, 3)
 
 
-@pytest.mark.parametrize(
-    ("make", "options", "facts"),
-    [
-        (lambda: of_list(sound=IMAGE), {}, ["'sound'", "a_tags, a_tags_length, image, text, "]),
-        (lambda: of_list(image=TEXT), {}, ["'image'", "int64 of shape (None, 4)", "float32 of shape (4, 8, 8"]),
-        (lambda: of_list(weight=((), "int64")), {}, ["'weight'", "int64", "float32"]),
-        (lambda: of_one(None), {}, ["'keras_tensor", "a_tags, image, text, weight"]),
-        (sequential, {}, ["one input", "a_tags, image, text, weight", "features="]),
-        (lambda: of_list(text=TEXT), {"text": "ragged"}, ["'text' as int64"]),
-    ],
-)
+@pytest.mark.parametrize(("make", "options", "facts"), [
+    (lambda: of_list(sound=IMAGE), {}, ["'sound'", "a_tags, a_tags_length, image, text, "]),
+    (lambda: of_list(image=TEXT), {}, ["'image'", "int64 of shape (None, 4)", "float32 of shape (4, 8, 8"]),
+    (lambda: of_list(weight=((), "int64")), {}, ["'weight'", "int64", "float32"]),
+    (lambda: of_one(None), {}, ["'keras_tensor", "a_tags, image, text, weight"]),
+    (sequential, {}, ["one input", "a_tags, image, text, weight", "features="]),
+    (lambda: of_list(text=TEXT), {"text": "ragged"}, ["'text' as int64"]),
+])  # fmt: skip
 def test_an_input_refuses_a_model_of_something_else(
     make: Callable[[], Any], options: Tensors, facts: list[str], dataset: Dataset
 ) -> None:
@@ -226,13 +223,10 @@ def test_an_input_refuses_a_model_of_something_else(
         train.as_tf_data(make())
 
 
-@pytest.mark.parametrize(
-    ("make", "options", "facts"),
-    [
-        (lambda: of_list(image=SMALL), {"augment": [CenterCrop(4)]}, ["'image'", "(None, 8, 8, 3)", "`servable`"]),
-        (lambda: of_list(key=((), "string"), text=TEXT), {"with_key": True}, ["'key'", "a served row", "a_tags"]),
-    ],
-)
+@pytest.mark.parametrize(("make", "options", "facts"), [
+    (lambda: of_list(image=SMALL), {"augment": [CenterCrop(4)]}, ["'image'", "(None, 8, 8, 3)", "`servable`"]),
+    (lambda: of_list(key=((), "string"), text=TEXT), {"with_key": True}, ["'key'", "a served row", "a_tags"]),
+])  # fmt: skip
 def test_an_input_warns_of_what_no_served_row_has(
     make: Callable[[], Any], options: Tensors, facts: list[str], dataset: Dataset
 ) -> None:

@@ -15,7 +15,7 @@ import pytest
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, read_manifest
 from recordmill.pipeline.dataset.tfrecord import frame
 from recordmill.pipeline.graphs import UnsafeGraphError
-from recordmill.pipeline.reader import frame_walk as walk
+from recordmill.pipeline.reader import records as walk
 from recordmill.pipeline.verify import verify as whole
 from recordmill.pipeline.verify.files import serving_model
 from recordmill.pipeline.verify.report import MOST

@@ -17,8 +17,8 @@ from recordmill.pipeline.compare.diff import diff
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.export.export import export
 from recordmill.pipeline.forget import forget
-from recordmill.pipeline.reader.frame_walk import FrameBatch
 from recordmill.pipeline.reader.parsing import parse
+from recordmill.pipeline.reader.records import FrameBatch
 from recordmill.pipeline.rows import KEY_ALONE, open_records
 from recordmill.pipeline.spec.model import SpecError, load_spec, parse_spec
 from recordmill.pipeline.verify.verify import RecordChecks, verify

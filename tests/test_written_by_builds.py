@@ -10,7 +10,7 @@ import pytest
 
 from recordmill import RunOptions, UserError, build, load_spec, open_dataset
 from recordmill.pipeline.cli import commands
-from recordmill.pipeline.reader.keras_callback import TrainingCheckpoint
+from recordmill.pipeline.reader.keras_input import TrainingCheckpoint
 from tests.places import BUILDS, place_of
 from tests.tables import write_jsonl
 from tests.test_written_places import ADVICE, BUILDING, by_default, changed, check_harmless, plant

@@ -46,7 +46,7 @@ from recordmill.pipeline.dataset.paths import check_name
 from recordmill.pipeline.errors import ExitCode, did_you_mean, listed
 from recordmill.pipeline.parallel import cores, in_order
 from recordmill.pipeline.reader import wire
-from recordmill.pipeline.reader.frame_walk import FrameWalk
+from recordmill.pipeline.reader.records import FrameWalk
 from recordmill.pipeline.safe_text import cut
 from recordmill.pipeline.sources.files import LocalFiles, StoreFiles
 from recordmill.pipeline.versions import leases, publishing

@@ -29,7 +29,7 @@ from recordmill.pipeline.dataset.tfrecord import HEADER_BYTES, compression_of, r
 from recordmill.pipeline.errors import UserError, listed
 from recordmill.pipeline.json_values import parse_json
 from recordmill.pipeline.reader import wire
-from recordmill.pipeline.reader.frame_walk import FrameWalk
+from recordmill.pipeline.reader.records import FrameWalk
 from recordmill.pipeline.sources.files import Files
 from recordmill.pipeline.versions.base import Base
 from recordmill.transforms.contract import image_header

@@ -23,7 +23,7 @@ from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
 from recordmill.pipeline.dataset.placement import hash_keys
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES
 from recordmill.pipeline.dataset.version import DatasetVersion, parts_to_parse
-from recordmill.pipeline.reader import parsing, version_files, wire
+from recordmill.pipeline.reader import parsing, remote, wire
 from recordmill.pipeline.reader.local_shards import AdoptedFile, ShardFile, kept_numbers, place_key
 from recordmill.transforms.contract.stored import KEY, RowError
 
@@ -140,7 +140,7 @@ class _Opened(NamedTuple):
 @contextmanager
 def _opened(dataset: DatasetVersion, shard: Shard) -> Iterator[_Opened]:
     try:
-        (files, path), (indexes, index), *_ = version_files.VersionFiles(dataset.folder).located(shard)
+        (files, path), (indexes, index), *_ = remote.VersionFiles(dataset.folder).located(shard)
         described = ShardFile.of(str(dataset.folder), shard)
         offsets = np.frombuffer(indexes.read(index, described.sizes()[1][1] + 1), "<u8").astype(np.int64)
         with files.open(path) as (file, size):
@@ -157,7 +157,7 @@ def _opened(dataset: DatasetVersion, shard: Shard) -> Iterator[_Opened]:
                 check_content(described.file, size, shard.sample, lambda start, length: data[start : start + length])
             numbers = np.arange(shard.records)
             if shard.kept is not None:
-                bits = version_files.VersionFiles(dataset.folder).read(shard.kept, described.kept_size + 1)
+                bits = remote.VersionFiles(dataset.folder).read(shard.kept, described.kept_size + 1)
                 numbers = kept_numbers(described, bits)
             is_held = bool(parts_to_parse(dataset.manifest, {}))
             places = None if is_held else [place_key(described, number) for number in numbers.tolist()]

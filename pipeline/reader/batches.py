@@ -5,27 +5,21 @@ from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from operator import index
-from typing import Any, Protocol, Self, TypeAlias
+from typing import Any, Protocol, Self
 
 import numpy as np
 
 from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.reader import packed
+from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.options import ReadOptions
-from recordmill.pipeline.reader.order import Integers
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.request import Request, images_of
-from recordmill.pipeline.reader.rows import Chosen, Rows
+from recordmill.pipeline.reader.rows import Batch, Rows, finished, packed_columns, structured
 from recordmill.transforms.contract.stored import KEY, ArraySpec, Ragged, mapped
 from recordmill.transforms.numpy.augment.chain import Augment
-from recordmill.transforms.numpy.features import finish
-
-Batch: TypeAlias = Any
-"""`(features, label)`, or `features` alone; with `pad`, `(features, label, weight)`, or `(features, weight)`."""
-
 
 BATCHES_AHEAD = 2  # ready or in the making, besides one per thread: evens out slow batches
 
@@ -67,58 +61,6 @@ class BatchSource(Protocol):
         """Returns the same source from another step on; `lanes` replaces the order's number of lanes, if any."""
 
 
-class SplitBatches(Batches):
-    """The batches of a split."""
-
-    def __init__(self, rows: Rows) -> None:
-        self.rows, self.counters = rows, rows.counters
-
-    def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
-        chosen = [choose(self.rows, step) for step in steps]
-        self.rows.read_ahead(steps[0])
-        return [self._batch(*each) for each in zip(chosen, self.rows.read(chosen), strict=True)]
-
-    def read(self, chosen: Chosen) -> Batch:
-        """Returns the batch of given records. Raises: DamagedRecordError."""
-        return self._batch(chosen, *self.rows.read([chosen]))
-
-    def _batch(self, chosen: Chosen, read: tuple[dict[str, Any], Integers]) -> Batch | None:
-        ready, kept = read
-        if not len(kept) and len(chosen.positions) and self.rows.request.steps.host_count == 1:
-            return None
-        chosen = chosen.keep(kept)
-        return structured(self.rows.request, ready, self.rows.mixed(chosen), chosen.weights)
-
-    def close(self) -> None:
-        self.rows.close()
-
-
-def choose(rows: Rows, step: int) -> Chosen:
-    """Returns a step's records; `pad` fills the batch with the split's first record."""
-    request = rows.request
-    epoch, in_epoch = divmod(step, request.steps.of_epoch)
-    positions = request.steps.positions(in_epoch)
-    if not request.given.pad:
-        return rows.choose(epoch, positions)
-    chosen = rows.choose(epoch, np.pad(positions, (0, request.given.batch_size - len(positions))))
-    chosen.weights[len(positions) :] = 0
-    return chosen
-
-
-def structured(request: Request, ready: dict[str, Any], draws: Sequence[Any], weights: Any) -> Batch:
-    """Separates the label from the features, and applies the batch's mixtures."""
-    label = None if request.label is None else ready.pop(request.label)
-    for mixture, drawn in zip(request.mixtures, draws, strict=True):
-        ready, label = mixture.apply(ready, label, drawn)
-    return in_structure(request, ready, label, weights)
-
-
-def in_structure(request: Request, features: Any, label: Any, weights: Any) -> Batch:
-    """Joins the parts of a batch: arrays or tensors."""
-    parts = [features, *([label] if request.label is not None else []), *([weights] if request.given.pad else [])]
-    return tuple(parts) if len(parts) > 1 else features
-
-
 def named(batch: Batch) -> Iterator[tuple[str, Any]]:
     """Yields the arrays of a batch, or their specs, with their names for messages."""
     features, *others = (batch,) if isinstance(batch, dict) else batch
@@ -149,11 +91,11 @@ class SplitSource(BatchSource):
     def __init__(self, request: Request) -> None:
         self.request, self.given = request, request.given
         self.advice = request.shards[0].advice if request.shards else ADVICE
-        self.threads = request.threads
-        self.of_epoch, self.batch_records = request.steps.of_epoch, request.batch_records
-        of_batch = request.steps.batch_size * request.bytes // max(1, request.steps.records)
-        together = max(1, min(MOST_TOGETHER, BYTES_TOGETHER // max(1, of_batch)))
-        images = images_of(request.features)
+        self.of_epoch, images = request.steps.of_epoch, images_of(request.features)
+        self.threads = self.given.threads or (cores() if images else 1)  # else two would compete for Python's lock
+        records, rows = (sum(getattr(shard, of) for shard in request.shards) for of in ("records", "rows"))
+        self.batch_records = self.given.batch_size * records // max(1, rows)
+        together = max(1, min(MOST_TOGETHER, BYTES_TOGETHER // max(1, request.batch_bytes)))
         self.steps_together = 1 if images else together
         self.decodes = any(image.is_image_file for image in images.values())
         self.element_spec = element_spec(request)
@@ -179,14 +121,10 @@ class SplitSource(BatchSource):
     def consumed(self, step: int) -> int:
         return self.request.steps.consumed(step)
 
-    def open(self) -> SplitBatches:
-        return SplitBatches(self.rows())
-
-    def rows(self, counters: Counters | None = None) -> Rows:
+    def open(self, counters: Counters | None = None) -> Rows:
         """Opens the records; reads all labels once if the order depends on them."""
         rows = Rows(self.request, self._labels, counters)
-        if self.given.balance:
-            self._labels = rows.labels
+        self._labels = rows.labels
         return rows
 
     def starting_at(self, step: int, lanes: int = 0) -> Self:
@@ -197,18 +135,17 @@ class SplitSource(BatchSource):
 
 def element_spec(request: Request) -> Any:
     """Returns the structure of a batch, read off an empty one, where variable sides are 0. Raises: DatasetError."""
-    parts = {name: part for name, part in request.parts.items() if name != KEY}
-    parts = parts if request.packing is None else packed.lists_of(parts)
-    columns = parse([], parts) | ({KEY: []} if request.given.with_key else {})
+    columns = parse([], {name: part for name, part in request.stored.items() if name != KEY})
+    columns = columns if request.packing is None else packed_columns(PackIndex.none(), columns)
+    columns |= {KEY: []} if request.given.with_key else {}
     augment = {name: Augment(changes, np.zeros((0, 0))) for name, changes in request.augment.items()}
-    ready: dict[str, Any]
-    if request.packing is not None:
-        ready = packed.arrays(request.packing, request.features, packed.columns(PackIndex.none(), columns), np.empty)
-    else:
-        ready = finish(request.features, columns, request.given, augment=augment)
+    ready = finished(request, columns, augment)
     draws = [np.zeros((0, mixture.lanes)) for mixture in request.mixtures]
+    given = request.given
+    is_full = (given.drop_remainder or given.pad) and (given.on_error == "raise" or request.refills)
+    rows = given.batch_size if is_full and (given.text != "packed" or request.pack) else None
     try:
-        return mapped(partial(_spec, rows=request.rows), structured(request, ready, draws, np.zeros(0, np.float32)))
+        return mapped(partial(_spec, rows=rows), structured(request, ready, draws, np.zeros(0, np.float32)))
     except ValueError as error:
         raise DatasetError(str(error)) from None
 
@@ -232,7 +169,7 @@ class RowSource:
             if getattr(source.given, name) != value:
                 raise DatasetError(f"{name} is for batches, and rows come one by one: leave it out")
         self._request, self._find = source.request, find
-        self._batches = source.open()
+        self._rows = source.open()
 
     def __len__(self) -> int:
         return self._request.steps.records
@@ -245,8 +182,8 @@ class RowSource:
     def __getitems__(self, numbers: Sequence[int]) -> list[Any]:
         """Returns several rows, read together; PyTorch's `DataLoader` calls it."""
         positions = range(len(self))
-        chosen = self._batches.rows.choose(0, np.array([positions[index(each)] for each in numbers], np.int64))
-        batch = self._batches.read(chosen)
+        chosen = self._rows.choose(0, np.array([positions[index(each)] for each in numbers], np.int64))
+        batch = self._rows.batch(chosen, *self._rows.read([chosen])[0])
         return [mapped(partial(_row, number=row), batch) for row in range(len(numbers))]
 
     def number_of(self, key: str | bytes) -> int:

@@ -110,10 +110,9 @@ class BlockCache:
         """Reads spans of a cached block; None if missing."""
         try:
             descriptor = _open(None, f"{self.folder}/{block.name}", os.O_RDONLY)
-        except _NotOursError as error:
-            self._warn(block.name, error)
-            return None
-        except OSError:
+        except OSError as error:
+            if isinstance(error, _NotOursError):
+                self._warn(block.name, error)
             return None
         try:
             status = os.fstat(descriptor)
@@ -158,7 +157,9 @@ class BlockCache:
 
     def _keep(self, folder: int, descriptor: int, data: bytes, name: str) -> None:
         try:
-            _write(descriptor, data)
+            os.ftruncate(descriptor, 0)
+            with open(descriptor, "wb", closefd=False) as file:
+                file.write(data)
             os.rename(f"{name}{PART}", name, src_dir_fd=folder, dst_dir_fd=folder)
         except FileNotFoundError:  # the cache was removed meanwhile
             pass
@@ -211,11 +212,16 @@ class BlockCache:
 
     def _shrink(self, folder: int, share: float = 1.0) -> None:
         """Evicts the least recently used blocks beyond the limit, or beyond a share of the present size."""
-        files = sorted(_files(folder))
+        files = list[tuple[float, int, str]]()  # each file's time of use, size and name
+        with os.scandir(folder) as entries:
+            for entry in (each for each in entries if NAME.fullmatch(each.name)):
+                with suppress(FileNotFoundError):
+                    status = entry.stat(follow_symlinks=False)
+                    files.append((status.st_mtime, status.st_size, entry.name))
         total = sum(size for _, size, _ in files)
         room = min(_half(folder, total) if self._most is None else self._most, int(total * share))
         self._until_look = room // SHARE
-        for used, size, name in files if total > room else []:
+        for used, size, name in sorted(files) if total > room else []:
             if total <= room * LESS:
                 return
             if not name.endswith(PART) or time.time() - used > STALE_SECONDS:
@@ -278,20 +284,3 @@ def _has(folder: int, name: str) -> bool:
 def _lock(folder: int, name: str) -> int | None:
     """Opens and locks a file; None if another process holds the lock, or renamed the file meanwhile."""
     return take_lock(_open(folder, name, os.O_RDWR | os.O_CREAT), name, folder)
-
-
-def _files(folder: int) -> Iterator[tuple[float, int, str]]:
-    """Yields each file's time of use, size and name."""
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if NAME.fullmatch(entry.name):
-                with suppress(FileNotFoundError):
-                    status = entry.stat(follow_symlinks=False)
-                    yield status.st_mtime, status.st_size, entry.name
-
-
-def _write(descriptor: int, data: bytes) -> None:
-    os.ftruncate(descriptor, 0)
-    view, written = memoryview(data), 0
-    while written < len(view):
-        written += os.pwrite(descriptor, view[written:], written)

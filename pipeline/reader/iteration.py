@@ -1,4 +1,4 @@
-"""Iterations over batches: as NumPy arrays, from which all other forms come, with progress, and on a device.
+"""Iterations over batches: as NumPy arrays, from which all other forms come, with a state, and on a device.
 
 >>> next(Iteration(iter([1]), close=int))
 1
@@ -8,29 +8,33 @@ import _thread
 import gc
 import logging
 import os
-import sys
 import threading
 import weakref
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from copy import copy
-from dataclasses import dataclass
-from functools import partial
 from itertools import count, takewhile
 from operator import index
-from typing import Any, Self, TextIO, TypeAlias
+from typing import Any, Self, TypeAlias
 
+from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, version_folder
 from recordmill.pipeline.errors import DatasetError
+from recordmill.pipeline.json_values import check_format
 from recordmill.pipeline.parallel import in_order
-from recordmill.pipeline.reader.batches import BATCHES_AHEAD, Batch, Batches, BatchSource
+from recordmill.pipeline.reader.batches import BATCHES_AHEAD, Batches, BatchSource
 from recordmill.pipeline.reader.metrics import SKIPPED, Meter
-from recordmill.pipeline.reader.rows import too_many
-from recordmill.pipeline.reader.steps import FORMAT, Passes, State, lanes_of, step_of
-from recordmill.pipeline.reader.version_files import Folder
+from recordmill.pipeline.reader.order import Passes
+from recordmill.pipeline.reader.remote import Folder
+from recordmill.pipeline.reader.rows import Batch, too_many
 from recordmill.pipeline.reader.workers import default_workers, in_processes
+from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.stored import Ragged, mapped
 
 LOG = logging.getLogger("recordmill")
+FORMAT = 1  # of a state
+State: TypeAlias = dict[str, Any]
+"""A position for a checkpoint, of strings, numbers and None: `{'format': 1, 'dataset': 'emoji', 'step': 1200, …}`."""
 _AT_EXIT = threading.Event()
 # Before Python's pools end, and long before threads of TensorFlow could wait for Python, and Python for them.
 threading._register_atexit(_AT_EXIT.set)  # type: ignore[attr-defined]
@@ -101,30 +105,24 @@ def _close_in(process: int, made: Iterator[Any], close: Callable[[], None]) -> N
         close()
 
 
-@dataclass
-class Position:
-    """The position of an iteration, kept by the input after the iteration is gone."""
-
-    step: int
-
-
 class NumpyBatches(Iteration):
     """One iteration over an input: NumPy batches, made ahead in threads or processes; `meter` measures it."""
 
     def __init__(self, source: BatchSource, steps: range) -> None:
-        self.source = source
-        self._batches, self._stop = source.open(), steps.stop
-        made = _made(source, self._batches, steps)
-        super().__init__(made, partial(_close, made, self._batches))
-        self.position = Position(steps.start)
-        self.meter = Meter(self._batches.counters)
+        self.source, self._stop = source, steps.stop
+        batches, ending = source.open(), ExitStack()
+        ending.callback(batches.close)
+        made = _made(source, batches, steps)
+        ending.callback(made.close)
+        super().__init__(made, ending.close)
+        self._counters, self.meter = batches.counters, Meter(batches.counters, step=steps.start)
 
     def _next(self) -> Batch:
         batch = None
         while batch is None:  # skips steps without an intact record
             with self.meter.waiting():
                 step, batch = next(self._made)
-            self.position.step = step + 1
+            self.meter.step = step + 1
             if self.skipped > self.source.given.max_skipped:
                 raise too_many(self.skipped, self.source.given.max_skipped, self.source.advice)
         self.meter.count(batch)
@@ -145,12 +143,12 @@ class NumpyBatches(Iteration):
     @property
     def step(self) -> int:
         """The step of the next batch, counted from the first of epoch 0."""
-        return self.position.step
+        return self.meter.step
 
     @property
     def skipped(self) -> int:
         """The number of damaged records left out."""
-        return int(self._batches.counters.counts[SKIPPED])
+        return int(self._counters.counts[SKIPPED])
 
     def state(self) -> State:
         """Returns the state after the batches given out so far."""
@@ -177,14 +175,53 @@ def _made(source: BatchSource, batches: Batches, steps: range) -> Generator[tupl
         made.close()
 
 
-def _close(made: Generator[Any, None, None], batches: Batches) -> None:
-    made.close()
-    batches.close()
-
-
 def _state(source: BatchSource, step: int) -> State:
     epoch = step // source.of_epoch if source.of_epoch else 0
     return {"format": FORMAT, **source.order_facts(), "step": step, "epoch": epoch, "records": source.consumed(step)}
+
+
+def step_of(state: Any, order: Mapping[str, Any], folder: Folder | None = None) -> int:
+    """Returns the step of a state for an input with the facts `order`; the numbers of hosts and lanes may differ.
+
+    The state's version is looked for beside the input's `folder`.
+    Raises: DatasetError: the state is invalid, or of another dataset, version, order or global batch size.
+    """
+    check_format(state, FORMAT, "the state")
+    if not isinstance(state, Mapping) or not isinstance(state.get("step"), int) or state["step"] < 0:
+        raise DatasetError(f"this is not a state of an input, as `state()` gives it: {cut(repr(state), 100)}")
+    for name, mine in order.items():
+        if name == "lanes" and _lanes_of(state) < 1:
+            remedy = f"restart its epoch, set_epoch({state.get('epoch')!r})"
+            raise DatasetError(f"this Recordmill lacks the state's order of blocks (lanes): {remedy}")
+        found = state.get(name, mine if name == "label" else None)  # earlier states lack the label of `balance`
+        if name != "lanes" and found != mine:
+            remedy = "give the input the same arguments"
+            if name == "version":
+                remedy = _version_advice(found, folder)
+            elif name == "global_batch_size":
+                remedy = "batch_size times the number of hosts must stay the same"
+            both = f"{cut(repr(found))}, this input's is {cut(repr(mine))}"
+            raise DatasetError(f"the state is of another {name.replace('_', ' ')}: {both}; {remedy}")
+    return int(state["step"])
+
+
+def _lanes_of(state: Mapping[str, Any]) -> int:
+    """Returns the lanes of a state's order; 0 if it has none."""
+    lanes = state.get("lanes", 0)
+    return lanes if isinstance(lanes, int) else 0
+
+
+def _version_advice(version: Any, folder: Folder | None) -> str:
+    """Returns the remedy for the state of another version, which may be there or removed."""
+    if folder is None or folder.parent.name != VERSIONS_FOLDER or not isinstance(version, str):
+        return "open that version: open_dataset(PATH, VERSION)"
+    output = folder.parent.parent
+    if (version_folder(output, version) / MANIFEST_FILE).is_file():
+        return f"go on with that version: open_dataset({str(output)!r}, {version!r})"
+    return (
+        f"{output} has lost that version and its order (`recordmill versions prune`): restart the state's epoch, "
+        "set_epoch(state['epoch']); `with dataset.held():` keeps a version while a program reads it"
+    )
 
 
 class NumpyInput:
@@ -201,7 +238,7 @@ class NumpyInput:
     def __init__(self, source: BatchSource, folder: Folder | None = None) -> None:
         self.source, self.folder = source, folder
         self.passes = Passes(source.of_epoch, source.given.epochs, source.given.start_step)
-        self._latest: Position | None = None
+        self._latest: Meter | None = None
         self.batches_per_epoch = source.of_epoch
         self.element_spec = source.element_spec
         self.meter: Meter | None = None
@@ -212,10 +249,6 @@ class NumpyInput:
             raise TypeError("an input with epochs=-1 is endless, and has no length")
         return self.passes.steps
 
-    def __iter__(self) -> NumpyBatches:
-        """Begins an iteration over NumPy batches."""
-        return self.as_numpy()
-
     def as_numpy(self) -> NumpyBatches:
         """Begins an iteration over batches of NumPy arrays: the next epoch, or all `epochs`.
 
@@ -225,10 +258,13 @@ class NumpyInput:
             DatasetError: a shard is missing or has another size; during the iteration, DamagedRecordError.
         """
         batches = self._begin(self.source)
-        self._latest = batches.position
+        self._latest = batches.meter
         return batches
 
+    __iter__ = as_numpy
+
     def _begin(self, source: BatchSource) -> NumpyBatches:
+        """Begins the next iteration over a source like this input's, apart from `state`."""
         batches = NumpyBatches(source, self.passes.begin())
         self.meter = batches.meter
         return batches
@@ -259,40 +295,7 @@ class NumpyInput:
             DatasetError: the state is of another dataset, version (perhaps pruned), order or global batch size.
         """
         step = step_of(state, self.source.order_facts(), self.folder)
-        return type(self)(self.source.starting_at(step, lanes_of(state)), self.folder)
-
-
-def with_progress(batches: NumpyBatches, every: float = 10.0, out: TextIO | None = None) -> Iterator[Any]:
-    """Returns the batches, and prints every few seconds how fast they come and how long they were waited for.
-
-    >>> for features, label in with_progress(train.as_numpy()):  # doctest: +SKIP
-    ...     ...
-    step 1,200 · 3,512 rows/s · waited for input 2 % of the time · making batches is mostly decoding (75 %)
-
-    Args:
-        batches: the iterator that `as_numpy` gave.
-        every: seconds between two lines, at least.
-        out: the file to write to, by default stderr; on a terminal each line replaces the one before.
-    """
-    shown = _shown(batches, every, out or sys.stderr)
-    return Iteration(shown, shown.close)
-
-
-def _shown(batches: NumpyBatches, every: float, out: TextIO) -> Generator[Any, None, None]:
-    in_place, is_open = out.isatty(), False
-    last = batches.meter.figures()
-    try:
-        for batch in batches:
-            now = batches.meter.figures()
-            if (window := now.since(last)).seconds >= every:
-                last, is_open = now, in_place
-                line = window.line(batches.step)
-                out.write(f"\r{line}\x1b[K" if in_place else f"{line}\n")  # K clears the rest of a longer line
-                out.flush()
-            yield batch
-    finally:
-        if is_open:
-            out.write("\n")
+        return type(self)(self.source.starting_at(step, _lanes_of(state)), self.folder)
 
 
 Place: TypeAlias = Callable[[Batch], Any]  # puts the arrays of a batch on a device; called in a thread
@@ -338,8 +341,10 @@ class PlacedBatches(Iteration):
     def __init__(self, batches: NumpyBatches, place: Place, receive: Place) -> None:
         self.step = batches.step
         self._receive = receive
-        pool = ThreadPoolExecutor(1, "recordmill-place")
-        super().__init__(batches, partial(_end, pool, batches))
+        pool, ending = ThreadPoolExecutor(1, "recordmill-place"), ExitStack()
+        ending.callback(batches.close)
+        ending.callback(pool.shutdown, cancel_futures=True)
+        super().__init__(batches, ending.close)
 
         def ahead() -> tuple[Any, int]:
             return place(next(batches)), batches.step
@@ -351,11 +356,6 @@ class PlacedBatches(Iteration):
         placed, step = self._ahead.result()
         self._ahead, self.step = self._begin(), step
         return self._receive(placed)
-
-
-def _end(pool: ThreadPoolExecutor, batches: NumpyBatches) -> None:
-    pool.shutdown(cancel_futures=True)
-    batches.close()
 
 
 def placed(function: Callable[[Any], Any], batch: Any) -> Any:

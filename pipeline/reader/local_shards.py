@@ -10,10 +10,10 @@ import errno
 import hashlib
 import mmap
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -125,7 +125,7 @@ class AdoptedFile:
 
     def __init__(self, shard: ShardFile) -> None:
         """Opens the file. Raises: DatasetError as `check`, or it is behind a link now."""
-        with _readable(shard.file, shard.advice):
+        with reading(shard.file, shard.advice):
             self._file = open_file(real_place(shard.file.removesuffix(f"/{shard.name}"), shard.name))
         self.shard, self._number = shard, self._file.fileno()
         self.check()
@@ -167,15 +167,36 @@ class LocalShards:
     """The bytes of a split's shards, numbered; `RemoteShards` has the same methods."""
 
     def __init__(self, shards: Sequence[ShardFile]) -> None:
-        self._shards = shards
-        # No methods: a cache of a method would keep `self` alive.
-        self.index = lru_cache(_most_open())(lambda number: _map_index(shards[number]))
-        """Returns the index of a shard with records: uint64 [records + 1]. Raises: DatasetError, as `frames`."""
-        self.kept = lru_cache(None)(lambda number: kept_numbers(shards[number], _read_kept(shards[number])))
-        """Returns the numbers in the index of a split's records, of a shard with `kept`. Raises: DatasetError."""
-        self.pack = lru_cache(_most_open())(lambda number: _map_pack(shards[number]))
-        """Returns the index of packed rows of a shard with `pack`. Raises: DatasetError."""
-        self._mapped = lru_cache(_most_open())(partial(_map_shard, shards, self.index))
+        self._shards, opened = shards, lru_cache(_most_open())
+
+        @opened  # no methods: a cache of a method would keep `self` alive
+        def index(number: int) -> memoryview:
+            """Returns the index of a shard with records: uint64 [records + 1]. Raises: DatasetError, as `frames`."""
+            return memoryview(_map(*shards[number].sizes()[1], shards[number].advice)).cast("Q")
+
+        @lru_cache(None)
+        def kept(number: int) -> Numbers:
+            """Returns the numbers in the index of a split's records, of a shard with `kept`. Raises: DatasetError."""
+            shard = shards[number]
+            with reading(shard.kept, shard.advice), open_file(shard.kept) as file:
+                return kept_numbers(shard, file.read(shard.kept_size + 1))
+
+        @opened
+        def pack(number: int) -> PackIndex:
+            """Returns the index of packed rows of a shard with `pack`. Raises: DatasetError."""
+            described: Any = shards[number].pack
+            return PackIndex.of_bytes(_map(described.file, described.bytes), described)
+
+        @opened
+        def mapped(number: int) -> tuple[Any, Any, Any]:
+            """Returns a shard's index, and its file twice: slices of a map are copies, of the array views."""
+            if shards[number].name and hasattr(os, "pread"):  # Windows lets nobody cut a mapped file
+                adopted = AdoptedFile(shards[number])
+                return index(number), adopted, adopted
+            file = _map(*shards[number].sizes()[0])
+            return index(number), file, np.frombuffer(file, np.uint8)
+
+        self.index, self.kept, self.pack, self._mapped = index, kept, pack, mapped
 
     def intact(self, shards: Numbers, records: Numbers) -> list[bytes | memoryview] | None:
         """Reads the data of many records; None if one is damaged, or `frames` is as fast. Raises: as `frames`."""
@@ -218,7 +239,7 @@ class LocalShards:
         checked = list[ShardFile]()
         for number, shard in enumerate(self._shards):
             for path, expected in shard.sizes():
-                with _readable(path, shard.advice):
+                with reading(path, shard.advice):
                     check_size(path, file_bytes(path), expected, shard.advice)
             is_other = shard.name and seen_as(os.stat(shard.file)) != shard.seen
             checked.append(AdoptedFile(shard).shard if is_other else shard)
@@ -229,7 +250,7 @@ class LocalShards:
     def sha256(self, shard: int) -> str:
         """Returns a shard's SHA-256 in hex. Raises: DatasetError."""
         path = self._shards[shard].file
-        with _readable(path, self._shards[shard].advice), open_file(path) as file:
+        with reading(path, self._shards[shard].advice), open_file(path) as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def close(self) -> None:
@@ -245,14 +266,6 @@ def check_size(path: str, found: int, expected: int, advice: str = ADVICE) -> No
         raise DatasetError(f"{path} holds {found:,} bytes, expected {expected:,}{since}: {advice}")
 
 
-def unreadable(path: str, error: Exception, advice: str = ADVICE) -> DatasetError:
-    """Returns the error for a missing or unreadable file."""
-    if isinstance(error, FileNotFoundError):
-        return DatasetError(f"{path} is missing: {advice}")
-    advice = "raise the limit, `ulimit -n`" if getattr(error, "errno", None) == errno.EMFILE else advice
-    return DatasetError(f"{path} cannot be read ({getattr(error, 'strerror', None) or error}): {advice}")
-
-
 def _most_open() -> int:
     """Returns the most shards to keep open: two maps each, in half of the process' file descriptors."""
     with suppress(ImportError):  # Windows
@@ -262,15 +275,6 @@ def _most_open() -> int:
         if allowed != resource.RLIM_INFINITY:
             return max(1, min(allowed // 4, MOST_OPEN))
     return MOST_OPEN
-
-
-def _map_shard(shards: Sequence[ShardFile], index: Callable[[int], memoryview], number: int) -> tuple[Any, Any, Any]:
-    """Returns a shard's index, and its file twice: slices of a map are copies, of the array views."""
-    if shards[number].name and hasattr(os, "pread"):  # Windows lets nobody cut a mapped file
-        adopted = AdoptedFile(shards[number])
-        return index(number), adopted, adopted
-    file = _map(*shards[number].sizes()[0])
-    return index(number), file, np.frombuffer(file, np.uint8)
 
 
 def by_shard(shards: Numbers) -> list[tuple[int, Numbers]]:
@@ -300,30 +304,20 @@ def _intact(index: memoryview, file: Any, array: Any, records: Numbers) -> list[
     return data if heads == b"".join(map(frame_head, map(len, data))) and tails == frame_tails(data) else None
 
 
-def _map_pack(shard: ShardFile) -> PackIndex:
-    assert shard.pack is not None  # noqa: S101 - for mypy
-    return PackIndex.of_bytes(_map(shard.pack.file, shard.pack.bytes), shard.pack)
-
-
-def _read_kept(shard: ShardFile) -> bytes:
-    with _readable(shard.kept, shard.advice), open_file(shard.kept) as file:
-        return file.read(shard.kept_size + 1)
-
-
-def _map_index(shard: ShardFile) -> memoryview:
-    return memoryview(_map(*shard.sizes()[1], shard.advice)).cast("Q")
-
-
 def _map(path: str, expected: int, advice: str = ADVICE) -> mmap.mmap:
-    with _readable(path, advice), open_file(path) as file:
+    with reading(path, advice), open_file(path) as file:
         # Before mapping: reading beyond the file's end would kill the process.
         check_size(path, os.fstat(file.fileno()).st_size, expected, advice)
         return mmap.mmap(file.fileno(), expected, access=mmap.ACCESS_READ)
 
 
 @contextmanager
-def _readable(path: str, advice: str = ADVICE) -> Iterator[None]:
+def reading(path: str, advice: str = ADVICE) -> Iterator[None]:
+    """Turns the system's errors into DatasetError."""
     try:
         yield
+    except FileNotFoundError:
+        raise DatasetError(f"{path} is missing: {advice}") from None
     except OSError as error:
-        raise unreadable(path, error, advice) from None
+        advice = "raise the limit, `ulimit -n`" if error.errno == errno.EMFILE else advice
+        raise DatasetError(f"{path} cannot be read ({error.strerror or error}): {advice}") from None

@@ -8,8 +8,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from operator import sub
+from typing import Any, NamedTuple
 
 from recordmill.transforms.contract.stored import Ragged, arrays_of
 
@@ -58,13 +58,7 @@ class Counters:
         return counts
 
 
-def counters_of(batches: Any) -> Counters:
-    """Returns `batches.counters`, or new ones if missing."""
-    return getattr(batches, "counters", None) or Counters()
-
-
-@dataclass(frozen=True)
-class Figures:
+class Figures(NamedTuple):
     """Measurements up to a moment, or between two moments."""
 
     seconds: float
@@ -75,13 +69,9 @@ class Figures:
 
     def since(self, earlier: "Figures") -> "Figures":
         """Returns the measurements between two moments."""
-        return Figures(
-            self.seconds - earlier.seconds,
-            self.batches - earlier.batches,
-            self.rows - earlier.rows,
-            self.waited - earlier.waited,
-            {name: count - earlier.counts.get(name, 0) for name, count in self.counts.items()},
-        )
+        counts = {name: count - earlier.counts.get(name, 0) for name, count in self.counts.items()}
+        seconds, batches, rows, waited = map(sub, self[:4], earlier[:4])
+        return Figures(seconds, batches, rows, waited, counts)
 
     @property
     def rows_per_second(self) -> float:
@@ -103,10 +93,10 @@ class Figures:
 
     def line(self, step: int) -> str:
         """Returns the figures as a line of text."""
-        waited = f"waited for input {_percent(self.waited_share)} of the time"
+        waited = f"waited for input {round(100 * self.waited_share)} % of the time"
         parts = [f"step {step:,}", f"{self.rows_per_second:,.0f} rows/s", waited]
         if longest := self.longest_stage:
-            parts.append(f"making batches is mostly {longest[0]} ({_percent(longest[1])})")
+            parts.append(f"making batches is mostly {longest[0]} ({round(100 * longest[1])} %)")
         if self.counts.get(REQUESTS):
             fetched, requests, retries = (self.counts.get(name, 0) for name in (FETCHED, REQUESTS, RETRIES))
             repeated = f", {retries:,.0f} of them repeated" if retries else ""
@@ -115,16 +105,15 @@ class Figures:
 
 
 class Meter:
-    """Measures one loop over batches: `batches` and `rows` count what was given out."""
+    """Measures one loop over batches: `batches` and `rows` count what was given out; `step` is the next batch's."""
 
-    def __init__(self, counters: Counters | None = None, clock: Callable[[], float] = time.perf_counter) -> None:
-        """Takes the counters of the batches' maker, and a clock in seconds."""
-        self._counters = counters or Counters()
-        self._clock = clock
+    def __init__(
+        self, counters: Counters | None = None, clock: Callable[[], float] = time.perf_counter, step: int = 0
+    ) -> None:
+        """Takes the counters of the batches' maker, a clock in seconds, and the step of the first batch."""
+        self._counters, self._clock, self.step = counters or Counters(), clock, step
         self._first: Figures | None = None
-        self._waited = 0.0
-        self.batches = 0
-        self.rows = 0
+        self._waited, self.batches, self.rows = 0.0, 0, 0
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
@@ -136,11 +125,11 @@ class Meter:
             self._waited += self._clock() - start
 
     def count(self, batch: Any) -> None:
-        """Counts a batch, and the rows in its first array."""
+        """Counts a batch, and the rows in its first array, or its ragged lists."""
+        first, *_ = *arrays_of(batch), ()
         self.batches += 1
-        self.rows += _rows(batch)
-        if self._first is None:
-            self._first = self._now()
+        self.rows += len(first.splits) - 1 if isinstance(first, Ragged) else len(first)
+        self._first = self._first or self._now()
 
     def figures(self) -> Figures:
         """Returns the measurements since the first batch, which is not counted."""
@@ -148,13 +137,3 @@ class Meter:
 
     def _now(self) -> Figures:
         return Figures(self._clock(), self.batches, self.rows, self._waited, self._counters.totals())
-
-
-def _percent(share: float) -> str:
-    return f"{round(100 * share)} %"
-
-
-def _rows(batch: Any) -> int:
-    """Returns the length of a batch's first array, or its number of ragged lists."""
-    first, *_ = *arrays_of(batch), ()
-    return len(first.splits) - 1 if isinstance(first, Ragged) else len(first)

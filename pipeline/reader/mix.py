@@ -15,16 +15,16 @@ import numpy as np
 
 from recordmill.pipeline.dataset.version import read_vocabulary
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.reader.batches import Batch, Batches, BatchSource, SplitSource, structured
+from recordmill.pipeline.reader.batches import Batches, BatchSource, SplitSource
 from recordmill.pipeline.reader.input import Input
 from recordmill.pipeline.reader.metrics import Counters
 from recordmill.pipeline.reader.options import ReadOptions
 from recordmill.pipeline.reader.order import Integers, permuted
 from recordmill.pipeline.reader.request import Request
-from recordmill.pipeline.reader.rows import Chosen, Rows
+from recordmill.pipeline.reader.rows import Batch, Chosen, Rows, structured
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.base import Description
-from recordmill.transforms.contract.stored import Ragged
+from recordmill.transforms.contract.stored import Ragged, positions_of, splits_of
 
 MIXED = 201  # the purpose of a block's permutation; `order` has others
 BLOCK = 10_000  # records in which the shares are exact, at most
@@ -57,7 +57,11 @@ def mix(
     Raises:
         DatasetError: the inputs do not fit, their values differ in meaning, or a value is out of range.
     """
-    sources = [_split_source(each) for each in inputs]
+    sources = list[SplitSource]()
+    for each in inputs:
+        if not isinstance(each, Input) or not isinstance(each.source, SplitSource):
+            raise DatasetError(f"mix takes inputs of `training_input`, got {cut(repr(each))}")
+        sources.append(each.source)
     _check(sources, weights)
     _check_meaning([each.folder for each in inputs], sources)
     given = replace(
@@ -116,7 +120,7 @@ class MixedSource(BatchSource):
 
     def open(self) -> "MixedBatches":
         counters = Counters()
-        return MixedBatches([source.rows(counters) for source in self.sources], self.quotas, self.given.seed)
+        return MixedBatches([source.open(counters) for source in self.sources], self.quotas, self.given.seed)
 
     def starting_at(self, step: int, lanes: int = 0) -> Self:
         sources = [source.starting_at(source.given.start_step, lanes) for source in self.sources]
@@ -138,11 +142,18 @@ class MixedBatches(Batches):
         start = step * steps.global_batch + steps.host_index * steps.batch_size
         positions = np.arange(start, start + steps.batch_size)
         sources, ranks = drawn(positions, self._quotas, self._seed)
-        parts = [part for source, rows in enumerate(self.rows) for part in _read(rows, sources == source, ranks)]
-        order = np.argsort(np.concatenate([in_batch for in_batch, _ in parts]), kind="stable")
+        places, parts = list[Integers](), list[dict[str, Any]]()  # in the batch
+        for source, rows in enumerate(self.rows):
+            in_batch = np.flatnonzero(sources == source)
+            epochs, of_epoch = np.divmod(ranks[in_batch], rows.request.steps.records)
+            for epoch in np.unique(epochs).tolist():
+                [(ready, intact)] = rows.read([rows.choose(epoch, of_epoch[epochs == epoch])])
+                places.append(in_batch[epochs == epoch][intact])
+                parts.append(ready)
+        order = np.argsort(np.concatenate(places), kind="stable")
         if not len(order):
             return None
-        ready = merged([ready for _, ready in parts], order, self.rows[0].request.features)
+        ready = merged(parts, order, self.rows[0].request.features)
         first = positions[: len(order)]
         draws = self.rows[0].mixed(Chosen(0, first, first, np.ones(len(first), np.float32)))
         return structured(self.rows[0].request, ready, draws, None)
@@ -162,53 +173,25 @@ def drawn(positions: Integers, quotas: Sequence[int], seed: int) -> tuple[Intege
     return sources, blocks * own + slots - (ends[sources] - own)
 
 
-def _read(rows: Rows, mine: Any, ranks: Integers) -> list[tuple[Integers, dict[str, Any]]]:
-    """Reads the rows of one input, per epoch: (positions in the batch, arrays)."""
-    in_batch = np.flatnonzero(mine)
-    epochs, positions = np.divmod(ranks[in_batch], rows.request.steps.records)
-    parts = []
-    for epoch in np.unique(epochs).tolist():
-        of_epoch = epochs == epoch
-        ((ready, kept),) = rows.read([rows.choose(epoch, positions[of_epoch])])
-        parts.append((in_batch[of_epoch][kept], ready))
-    return parts
-
-
 def merged(parts: Sequence[dict[str, Any]], order: Integers, features: Mapping[str, Description]) -> dict[str, Any]:
-    """Concatenates several dictionaries of arrays, and reorders the rows."""
-    padding = {name: description.padding for name, description in features.items()}
-    return {
-        name: _ragged([part[name] for part in parts], order)
-        if isinstance(parts[0][name], Ragged)
-        else _stacked([part[name] for part in parts], padding.get(name, 0))[order]
-        for name in parts[0]
-    }
-
-
-def _stacked(arrays: Sequence[Any], padding: Any) -> Any:
-    """Concatenates arrays, padded to the largest."""
-    largest = np.max([array.shape[1:] for array in arrays], 0).astype(int).tolist() if arrays[0].ndim > 1 else []
-
-    def filled(array: Any) -> Any:
-        if [*array.shape[1:]] == largest:
-            return array
-        full = np.full((len(array), *largest), padding, array.dtype)
-        full[tuple(map(slice, array.shape))] = array
-        return full
-
-    return np.concatenate([filled(array) for array in arrays])
-
-
-def _ragged(parts: Sequence[Ragged], order: Integers) -> Ragged:
-    lists = [row for part in parts for row in np.split(part.values, part.splits[1:-1])]
-    chosen = [lists[row] for row in order.tolist()]
-    return Ragged(np.concatenate(chosen), np.cumsum([0, *(len(row) for row in chosen)]))
-
-
-def _split_source(given: Input) -> SplitSource:
-    if not isinstance(given, Input) or not isinstance(given.source, SplitSource):
-        raise DatasetError(f"mix takes inputs of `training_input`, got {cut(repr(given))}")
-    return given.source
+    """Concatenates several dictionaries of arrays, padded to the largest, and reorders the rows."""
+    result = dict[str, Any]()
+    for name in parts[0]:
+        arrays = [part[name] for part in parts]
+        if isinstance(arrays[0], Ragged):
+            lengths = np.concatenate([array.lengths() for array in arrays])
+            values = positions_of(splits_of(lengths)[:-1][order], lengths[order])
+            joined = np.concatenate([array.values for array in arrays])
+            result[name] = Ragged(joined[values], splits_of(lengths[order]))
+            continue
+        padding = features[name].padding if name in features else 0
+        largest = np.max([array.shape[1:] for array in arrays], 0).astype(int).tolist() if arrays[0].ndim > 1 else []
+        for number, array in enumerate(arrays):
+            if [*array.shape[1:]] != largest:
+                arrays[number] = np.full((len(array), *largest), padding, array.dtype)
+                arrays[number][tuple(map(slice, array.shape))] = array
+        result[name] = np.concatenate(arrays)[order]
+    return result
 
 
 def _check(sources: Sequence[SplitSource], weights: Sequence[float]) -> None:
@@ -240,9 +223,16 @@ def _check_meaning(folders: Sequence[Any], sources: Sequence[SplitSource]) -> No
         for name, mine in first.items():
             others = _meaning(folder, source.request, name)
             for field in {**mine, **others}:
-                values = [others.get(field), mine.get(field)]
-                if values[0] != values[1]:
-                    raise DatasetError(_differs(name, field, values, [folder, folders[0]]))
+                values: list[Any] = [others.get(field), mine.get(field)]
+                if values[0] == values[1]:
+                    continue
+                if all(isinstance(value, list | tuple) for value in values):  # the first that differs
+                    place = next(n for n, (one, other) in enumerate(zip_longest(*values)) if one != other)
+                    field, values = f"{field}[{place}]", [[*value, None][place] for value in values]
+                there = f"{cut(repr(values[0]))} in {folder}, {cut(repr(values[1]))} in {folders[0]}"
+                same = "one `classes`, `vocabulary` or `boundaries`, and `normalize: none` where figures are learned"
+                differs = f"'{name}' means something else: its {field} is {there}"
+                raise DatasetError(f"{differs}; build both with {same}, or read without '{name}'")
 
 
 def _meaning(folder: Any, request: Request, name: str) -> dict[str, Any]:
@@ -253,13 +243,3 @@ def _meaning(folder: Any, request: Request, name: str) -> dict[str, Any]:
     if request.given.dtype in ("uint8", "uint16"):  # pixels as stored
         meaning = {field: value for field, value in meaning.items() if field not in ("offset", "scale")}
     return meaning if pack is None else {**meaning, "padding": pack.padding.get(name, description.padding)}
-
-
-def _differs(name: str, field: str, values: Sequence[Any], folders: Sequence[Any]) -> str:
-    """Names the field that differs, its value in each folder, of lists the first that differs, and the remedy."""
-    if all(isinstance(value, list | tuple) for value in values):
-        place = next(n for n, (one, other) in enumerate(zip_longest(*values)) if one != other)
-        field, values = f"{field}[{place}]", [[*value, None][place] for value in values]
-    there = ", ".join(f"{cut(repr(value))} in {folder}" for value, folder in zip(values, folders, strict=True))
-    same = "one `classes`, `vocabulary` or `boundaries`, and `normalize: none` where figures are learned"
-    return f"'{name}' means something else: its {field} is {there}; build both with {same}, or read without '{name}'"

@@ -29,22 +29,17 @@ FAST = 1  # PNG compression: takes a third of the time of the usual 6
 
 def input_html(request: Request | None, element_spec: Any, batches: int) -> str:
     """Shows an input's arrays, and the first images, augmented by the first epoch; no `request` for a mixture."""
-    arrays = table(["array", "shape", "dtype"], _arrays(element_spec))
+    features, *others = (element_spec,) if isinstance(element_spec, dict) else element_spec
+    arrays = table(
+        ["array", "shape", "dtype"],
+        (
+            (name, str([size if size is not None else "…" for size in spec.shape]), spec.dtype)
+            for name, spec in (*features.items(), *zip(("label", "weight"), others, strict=False))
+        ),
+    )
     what = "an input" if request is None else f"{request.dataset} {request.version}, {request.given.split}"
     images = "" if request is None else "".join(_input_images(request))
     return f"<div><b>{html_text(what)}</b>, {batches:,} batches an epoch{arrays}{images}</div>"
-
-
-def _arrays(spec: Any, name: str = "") -> Iterator[Sequence[str]]:
-    """Yields name, shape and dtype of each array of a batch."""
-    if isinstance(spec, dict):
-        for inner, each in spec.items():
-            yield from _arrays(each, inner)
-    elif hasattr(spec, "dtype"):
-        yield name, str([size if size is not None else "…" for size in spec.shape]), spec.dtype
-    else:
-        for part, each in zip(("features", "label", "weight"), spec, strict=False):
-            yield from _arrays(each, part)
 
 
 def _input_images(request: Request) -> Iterator[str]:

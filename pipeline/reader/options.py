@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from recordmill.pipeline.errors import DatasetError, did_you_mean, listed
-from recordmill.pipeline.reader.steps import FOR_EVER
+from recordmill.pipeline.reader.order import FOR_EVER
 from recordmill.transforms.contract.stored import FinishOptions
 
 if TYPE_CHECKING:
@@ -155,19 +155,17 @@ def ranges(expression: str, records: Mapping[str, int]) -> list[tuple[str, int, 
     Shares are rounded to the nearest record, half to even: `train[:80%]` and `train[80%:]` are complementary. Numbers
     stop at the split's end; negative ones count from there. Raises: DatasetError: invalid, or an unknown split.
     """
-    return [_range(part.strip(), expression, records) for part in expression.split("+")]
-
-
-def _range(part: str, expression: str, records: Mapping[str, int]) -> tuple[str, int, int]:
-    match = _ONE.fullmatch(part)
-    if match is None:
-        raise DatasetError(f"the split '{expression}' cannot be read at '{part}': {FORM}")
-    name = match["name"]
-    if name not in records:
-        raise DatasetError(f"there is no split '{name}'{did_you_mean(name, records)}; there are: {listed(records)}")
-    size = records[name]
-    first = _record(match["first"] or "0", size, expression)
-    return name, first, max(first, _record(match["end"] or "100%", size, expression))
+    found = list[tuple[str, int, int]]()
+    for part in map(str.strip, expression.split("+")):
+        match = _ONE.fullmatch(part)
+        if match is None:
+            raise DatasetError(f"the split '{expression}' cannot be read at '{part}': {FORM}")
+        name = match["name"]
+        if name not in records:
+            raise DatasetError(f"there is no split '{name}'{did_you_mean(name, records)}; there are: {listed(records)}")
+        first = _record(match["first"] or "0", records[name], expression)
+        found.append((name, first, max(first, _record(match["end"] or "100%", records[name], expression))))
+    return found
 
 
 def _record(written: str, size: int, expression: str) -> int:

@@ -1,15 +1,21 @@
-"""Orders of a split's records, as functions of (seed, epoch, position).
+"""Steps of an epoch, and orders of a split's records, as functions of (seed, epoch, position).
 
-An order computes the records at any positions of any epoch, without reading or buffering. Random numbers and
-permutations are pure functions: a resumed run needs no history, and every machine gets the same.
+A step is a batch on every host. Steps count across epochs: step 250, at 100 steps per epoch, is the 51st batch of
+epoch 2. All hosts together read `global_batch` records per step, in disjoint parts. An order computes the records at
+any positions of any epoch, without reading or buffering. Random numbers and permutations are pure functions: a resumed
+run needs no history, and every machine gets the same.
 
+>>> Steps(records=10, batch_size=2, host_index=1, host_count=2, drop_remainder=False).positions(2).tolist()
+[]
 >>> GlobalShuffle(5, seed=1)(epoch=0, positions=np.arange(5)).tolist()
 [2, 4, 1, 3, 0]
 >>> sorted(Permutation(10, key=combine(1, 0))(np.arange(10)).tolist())
 [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]
 """
 
+import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -66,20 +72,18 @@ class Permutation:
 
     def __call__(self, numbers: Integers) -> Integers:
         """Permutes numbers of 0..n-1: int64 of the same shape, [rows]."""
-        result = self._network(numbers.astype(np.uint64)).astype(np.int64)
+        given = numbers.astype(np.uint64)
+        high, low = given >> self._shift, given & self._low
+        for first, second in zip(self._keys[::2], self._keys[1::2], strict=True):
+            high = high ^ (scramble(low ^ first) & self._high)
+            low = low ^ (scramble(high ^ second) & self._low)
+        result = ((high << self._shift) | low).astype(np.int64)
         outside = np.flatnonzero(result >= self._size)
         if len(outside):
             is_one = len(self._size) == len(self._key) == 1
             again = self if is_one else Permutation(self._size[outside], self._key[outside])
             result[outside] = again(result[outside])
         return result
-
-    def _network(self, numbers: _U64) -> _U64:
-        high, low = numbers >> self._shift, numbers & self._low
-        for first, second in zip(self._keys[::2], self._keys[1::2], strict=True):
-            high = high ^ (scramble(low ^ first) & self._high)
-            low = low ^ (scramble(high ^ second) & self._low)
-        return (high << self._shift) | low
 
 
 RECORDS, BLOCKS, WITHIN, BATCHES, CLASSES, OF_CLASS, GROUP = range(1, 8)
@@ -244,23 +248,20 @@ class Ahead(Order):
     def __init__(self, order: Order, chunk: int = CHUNK) -> None:
         self.size = order.size
         self._order, self._chunk = order, chunk
-        self._kept: dict[tuple[int, int], Integers] = {}
+        self._chunks: dict[tuple[int, int], Integers] = {}
 
     def __call__(self, epoch: int, positions: Integers) -> Integers:
         if not len(positions):
             return positions
-        first, last = int(positions.min()) // self._chunk, int(positions.max()) // self._chunk
-        chunks = [self._of(epoch, number) for number in range(first, last + 1)]
+        first, last, chunks = int(positions.min()) // self._chunk, int(positions.max()) // self._chunk, []
+        for number in range(first, last + 1):
+            if (chunk := self._chunks.get((epoch, number))) is None:
+                start = number * self._chunk
+                chunk = self._order(epoch, np.arange(start, min(start + self._chunk, self.size)))
+                # One assignment: threads see whole chunks. Several, as threads work side by side.
+                self._chunks = {**dict(list(self._chunks.items())[-3:]), (epoch, number): chunk}
+            chunks.append(chunk)
         return (chunks[0] if len(chunks) == 1 else np.concatenate(chunks))[positions - first * self._chunk]
-
-    def _of(self, epoch: int, number: int) -> Integers:
-        kept = self._kept.get((epoch, number))
-        if kept is None:
-            start = number * self._chunk
-            kept = self._order(epoch, np.arange(start, min(start + self._chunk, self.size)))
-            # One assignment: threads see whole chunks. Several, as threads work side by side.
-            self._kept = {**dict(list(self._kept.items())[-3:]), (epoch, number): kept}
-        return kept
 
 
 class Selected:
@@ -276,3 +277,87 @@ class Selected:
     def __call__(self, numbers: Integers) -> Integers:
         """Returns the records of numbers 0..size-1."""
         return numbers + self._shift[np.searchsorted(self._ends, numbers, side="right")]
+
+
+FOR_EVER = -1  # epochs of an endless input
+
+
+@dataclass(frozen=True)
+class Steps:
+    """An epoch's positions, divided into steps."""
+
+    records: int  # positions of an epoch
+    batch_size: int  # records of a host's batch
+    host_index: int = 0
+    host_count: int = 1
+    drop_remainder: bool = True  # leaves out the incomplete global batch at an epoch's end
+    lanes: int = 0
+    """The lanes of the order (`order.Lanes`): hosts take every `host_count`-th position; 0: each host takes a slice of
+    the global batch."""
+
+    @property
+    def global_batch(self) -> int:
+        """Records per step, on all hosts together."""
+        return self.batch_size * self.host_count
+
+    @property
+    def of_epoch(self) -> int:
+        """Steps of an epoch: the same on every host."""
+        full = self.records // self.global_batch
+        return full if self.drop_remainder else -(-self.records // self.global_batch)
+
+    def positions(self, step: int) -> Integers:
+        """Returns this host's positions in a step of an epoch, 0..of_epoch-1: int64, at most `batch_size` of them."""
+        start, host = step * self.global_batch, self.host_index
+        if self.lanes:
+            return np.arange(start + host, min(start + self.global_batch, self.records), self.host_count)
+        start += host * self.batch_size
+        return np.arange(start, min(start + self.batch_size, self.records))
+
+    def consumed(self, step: int) -> int:
+        """Counts the records read by all hosts together before a step, counted from epoch 0."""
+        if not self.of_epoch:
+            return 0
+        epoch, in_epoch = divmod(step, self.of_epoch)
+        of_epoch = min(self.of_epoch * self.global_batch, self.records)
+        return epoch * of_epoch + in_epoch * self.global_batch
+
+
+class Passes:
+    """The steps of each iteration over an input: one epoch, the next one each time, or all `epochs`."""
+
+    def __init__(self, of_epoch: int, epochs: int | None, start: int) -> None:
+        """Takes the steps of an epoch, `epochs` as in `training_input`, and the first step."""
+        self._of_epoch, self._epochs, self._start = of_epoch, epochs, start
+        self._next = start
+
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next iteration give this epoch, from `start` on at the earliest."""
+        self._next = max(self._start, epoch * self._of_epoch)
+
+    def begin(self) -> range:
+        """Begins an iteration, and returns its steps."""
+        steps = self.upcoming
+        if self._epochs is None and self._of_epoch:
+            self._next = steps.stop
+        return steps
+
+    @property
+    def upcoming(self) -> range:
+        """The steps of the next iteration; endless in practice if `epochs` is -1."""
+        if not self._of_epoch:
+            return range(0)
+        if self._epochs == FOR_EVER:
+            return range(self._start, sys.maxsize)
+        if self._epochs is not None:
+            return range(self._start, min(self._epochs * self._of_epoch, sys.maxsize))
+        return range(self._next, (self._next // self._of_epoch + 1) * self._of_epoch)
+
+    @property
+    def steps(self) -> int | None:
+        """The steps of an iteration from an epoch's start; None if endless."""
+        if self._epochs is None:
+            return self._of_epoch
+        if self._epochs == FOR_EVER:
+            return None if self._of_epoch else 0
+        return len(self.upcoming)

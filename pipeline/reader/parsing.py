@@ -25,7 +25,7 @@ import numpy.typing as npt
 from recordmill.pipeline.reader import wire
 from recordmill.pipeline.reader.wire import FIRST, SECOND, Int64s, Malformed, windows
 from recordmill.transforms.contract.kinds.base import StoredAs
-from recordmill.transforms.contract.stored import Column, Ragged, RowError, Stored
+from recordmill.transforms.contract.stored import Column, Ragged, RowError, Stored, positions_of, splits_of
 
 LIMIT = 1 << 14  # bytes of a record or a feature, with tag and length: a length has at most two bytes
 _SHORT = 127  # bytes of a name: its length has one byte
@@ -130,14 +130,10 @@ def _head(tag: int, size: int) -> tuple[bytes, int]:
     raise _Differ
 
 
-def _totals() -> Int64s:
-    """Returns the size of a field with its tag, by the two bytes of its length; 0 for longer ones."""
-    high, low = np.ogrid[:256, :256]
-    long = np.where((high > 0) & (high < 128), 3 + (low & 127) + (high << 7), 0)
-    return np.where(low < 128, 2 + low, np.where(long < LIMIT, long, 0)).ravel()
-
-
-_TOTALS = _totals()
+_HIGH, _LOW = np.ogrid[:256, :256]
+_LONG = np.where((_HIGH > 0) & (_HIGH < 128), 3 + (_LOW & 127) + (_HIGH << 7), 0)
+_TOTALS = np.where(_LOW < 128, 2 + _LOW, np.where(_LONG < LIMIT, _LONG, 0)).ravel()
+"""The size of a field with its tag, by the two bytes of its length; 0 for longer ones."""
 _RECORD = _Heads()
 _heads_of = lru_cache(_LAYOUTS)(_Heads)
 
@@ -171,13 +167,16 @@ def parse(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored]) ->
         RowError: the first record that is not an Example, lacks a value, or has one of another type or shape.
     """
     if any(stored.held for stored in parts.values()):
-        return _held_columns(parts, parse(records, _held_features(parts)), len(records))
+        features = parse(records, _held_features(parts))
+        return {part: _held_column(part, stored, features, len(records)) for part, stored in parts.items()}
     try:
-        return _columns(_walked(records, parts) or _scanned(records, parts), parts)
+        values = _walked(records, parts) or _scanned(records, parts)
+        return {name: _column(name, values[name], stored) for name, stored in parts.items()}
     except Malformed:
         for row, record in enumerate(records):
             try:
-                _columns(_scanned([record], parts), parts)
+                for name, each in _scanned([record], parts).items():
+                    _column(name, each, parts[name])
             except Malformed as error:
                 raise RowError(row, str(error)) from None
         raise
@@ -202,19 +201,15 @@ def _cut(joined: bytes, spans: Spans, stored: Stored) -> _Values:
     if stored.dtype == "bytes":
         return _Values(_slices(memoryview(joined), spans), spans.present.astype(np.int64))
     sizes = spans.ends - spans.starts
-    short = sizes.sum() <= SHORT * len(sizes)
-    return _Values([_gathered(joined, spans.starts, sizes)] if short else _slices(joined, spans), sizes)
+    if sizes.sum() > SHORT * len(sizes):
+        return _Values(_slices(joined, spans), sizes)
+    # By index: faster than slicing if spans are short.
+    gathered = np.frombuffer(joined, np.uint8)[positions_of(spans.starts, sizes)].tobytes()
+    return _Values([gathered], sizes)
 
 
 def _slices(joined: _Buffer, spans: Spans) -> list[_Buffer]:
     return [joined[start:end] for start, end in zip(spans.starts.tolist(), spans.ends.tolist(), strict=True)]
-
-
-def _gathered(joined: bytes, starts: Int64s, sizes: Int64s) -> bytes:
-    """Gathers the bytes of all spans by index: faster than slicing if spans are short."""
-    before = np.cumsum(sizes) - sizes
-    offsets = np.arange(sizes.sum()) + np.repeat(starts - before, sizes)
-    return np.frombuffer(joined, np.uint8)[offsets].tobytes()
 
 
 def _scanned(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored]) -> dict[str, _Values]:
@@ -235,15 +230,11 @@ def _scanned(records: Sequence[bytes | memoryview], parts: Mapping[str, Stored])
     return gathered
 
 
-def _columns(values: Mapping[str, _Values], parts: Mapping[str, Stored]) -> dict[str, Column]:
-    return {name: _column(name, values[name], stored) for name, stored in parts.items()}
-
-
 def _column(name: str, values: _Values, stored: Stored) -> Column:
     data: Any
     data, counts = values if stored.dtype == "bytes" else _numbers(values, stored.dtype)
     if stored.shape is None:
-        return Ragged(data, np.concatenate([[0], np.cumsum(counts)]))
+        return Ragged(data, splits_of(counts))
     expected = math.prod(stored.shape)
     if (counts != expected).any():
         raise Malformed(f"feature '{name}' holds {counts[counts != expected][0]} values, expected {expected}")
@@ -274,15 +265,11 @@ def _held_features(parts: Mapping[str, Stored]) -> dict[str, Stored]:
     return features
 
 
-def _held_columns(parts: Mapping[str, Stored], features: Mapping[str, Column], rows: int) -> dict[str, Column]:
-    """Makes the parts' columns from those of `_held_features`.
+def _held_column(part: str, stored: Stored, features: Mapping[str, Column], rows: int) -> Column:
+    """Makes a part's column from those of `_held_features`.
 
     Raises: RowError: a record has another number of values than its part, or the four lists of boxes differ in length.
     """
-    return {part: _held_column(part, stored, features, rows) for part, stored in parts.items()}
-
-
-def _held_column(part: str, stored: Stored, features: Mapping[str, Column], rows: int) -> Column:
     held = stored.held or StoredAs((part,), stored.dtype)
     if not held.names:
         return np.ones(rows, np.int64)
@@ -315,7 +302,14 @@ def _filled(held: StoredAs, stored: Stored, column: Ragged) -> Any:
     for row in np.flatnonzero((lengths != size) & ((lengths > 0) | (not held.optional)))[:1].tolist():
         raise RowError(row, f"feature '{held.names[0]}' holds {lengths[row]} values, expected {size}")
     present = lengths > 0
-    absent = _absent(held, stored, size, int(np.argmin(present))) if not present.all() else [0] * size
+    absent: list[Any] = [0] * size
+    if not present.all():  # the default, or the kind's blank
+        absent = [stored.of and stored.of.blank] * size
+        if held.default:
+            absent = [each.encode(errors="surrogateescape") if isinstance(each, str) else each for each in held.default]
+        if len(absent) != size or any(isinstance(each, bytes) != (held.dtype == "bytes") for each in absent):
+            lacks = f"the record lacks '{held.names[0]}', and nothing stands for it: adopt the files again"
+            raise RowError(int(np.argmin(present)), lacks)
     if held.dtype != "bytes":
         filled = np.empty((len(lengths), size), column.values.dtype)
         filled[...] = absent
@@ -326,13 +320,3 @@ def _filled(held: StoredAs, stored: Stored, column: Ragged) -> Any:
     if shape == ():
         return [row[0] for row in rows]
     return np.array(rows, object).reshape(len(rows), *shape)
-
-
-def _absent(held: StoredAs, stored: Stored, size: int, row: int) -> list[Any]:
-    """Returns the default or the kind's blank for a row's absent values. Raises: RowError: neither fits."""
-    values: list[Any] = [stored.of and stored.of.blank] * size
-    if held.default:
-        values = [each.encode(errors="surrogateescape") if isinstance(each, str) else each for each in held.default]
-    if len(values) != size or any(isinstance(each, bytes) != (held.dtype == "bytes") for each in values):
-        raise RowError(row, f"the record lacks '{held.names[0]}', and nothing stands for it: adopt the files again")
-    return values

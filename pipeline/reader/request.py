@@ -8,15 +8,12 @@ import numpy as np
 
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.manifest_parts import Pack
-from recordmill.pipeline.dataset.packs import rows_together
+from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.dataset.version import parts_to_parse
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.reader.options import THE_LABEL, ReadOptions, ranges
-from recordmill.pipeline.reader.order import BLOCK_BYTES, Selected, lanes_for
-from recordmill.pipeline.reader.packed import check_lists, chosen_pack, default_form
+from recordmill.pipeline.reader.order import Selected, Steps, lanes_for
 from recordmill.pipeline.reader.records import ShardFile
-from recordmill.pipeline.reader.steps import Steps
 from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
@@ -54,11 +51,14 @@ class Request:
         return self.pack if self.given.text == "packed" else None
 
     @property
-    def block_bytes(self) -> int:
-        """The bytes of a block of neighbours in a shuffle by blocks: of packed rows several groups."""
-        if self.pack is None:
-            return BLOCK_BYTES
-        return 4 * rows_together(self.pack.length) * max(1, self.bytes // max(1, self.steps.records))
+    def stored(self) -> Mapping[str, Stored]:
+        """The parts to parse of a batch's records: of packed rows the lists."""
+        return self.parts if self.packing is None else lists_of(self.parts)
+
+    @property
+    def batch_bytes(self) -> int:
+        """The bytes of a batch's records, about."""
+        return self.steps.batch_size * self.bytes // max(1, self.steps.records)
 
     @property
     def bytes(self) -> int:
@@ -67,31 +67,14 @@ class Request:
         return sum(shard.bytes for shard in self.shards) * self.steps.records // max(1, rows)
 
     @property
-    def batch_records(self) -> int:
-        """The records of a batch, about: a packed row joins several."""
-        rows = sum(shard.rows for shard in self.shards)
-        return self.given.batch_size * sum(shard.records for shard in self.shards) // max(1, rows)
-
-    @property
     def is_remote(self) -> bool:
         """Whether the shards are URLs."""
         return any("://" in path for shard in self.shards for path, _ in shard.sizes())
 
     @property
-    def threads(self) -> int:
-        """The threads that make batches; without images, two would compete for Python's lock."""
-        return self.given.threads or (cores() if images_of(self.features) else 1)
-
-    @property
     def refills(self) -> bool:
         """Whether another record replaces a damaged one: with `pad`, and on several hosts in training."""
         return self.steps.host_count > 1 if self.given.pad is None else self.given.pad
-
-    @property
-    def rows(self) -> int | None:
-        """The rows of a batch; None if variable."""
-        full = (self.given.drop_remainder or self.given.pad) and (self.given.on_error == "raise" or self.refills)
-        return self.given.batch_size if full and (self.given.text != "packed" or self.pack) else None
 
 
 def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request:
@@ -99,14 +82,17 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
     label = manifest.label if given.label == THE_LABEL else given.label
     is_remote = any("://" in path for path in (folder, *(shard.root or "" for shard in manifest.shards)))
     shuffle = given.shuffle or ("blocks" if is_remote else "global")
-    given = replace(given, shuffle=shuffle, text=given.text or default_form(manifest))
-    pack = chosen_pack(manifest, given)
+    is_packed = len(manifest.packs) == 1 and {*manifest.packs[0].features} == manifest.features.keys()
+    given = replace(given, shuffle=shuffle, text=given.text or ("packed" if is_packed else "padded"))
+    pack = _pack(manifest, given, label)
     features = _features(manifest, given, label, pack)
     shards, chosen = _shards(folder, manifest, given.split, pack)
     if pack is None:
         _check_forms(given, features, manifest)
     else:
-        check_lists(features)
+        for name, description in features.items():
+            if {part.dtype for part in lists_of(description.parts()).values()} != {"int64"}:
+                raise DatasetError(f"'{name}' is no list of int64, and its rows cannot be packed: {ADVICE}")
     records = sum(end - first for first, end in chosen)
     lanes = lanes_for(given.host_count) if given.shuffle == "blocks" and not given.balance else 0
     request = Request(
@@ -125,6 +111,30 @@ def make_request(folder: str, manifest: Manifest, given: ReadOptions) -> Request
     )
     _check_batches(request)
     return request
+
+
+def lists_of(parts: Mapping[str, Stored]) -> dict[str, Stored]:
+    """Returns the parts that are lists: a text's `length` is one number a record."""
+    return {name: part for name, part in parts.items() if part.shape is None}
+
+
+def _pack(manifest: Manifest, given: ReadOptions, label: str | None) -> Pack | None:
+    """Returns the pack to read; None if the rows are records. Raises: DatasetError: no pack has such rows."""
+    if given.text != "packed" or not manifest.packs:
+        return None
+    fits = [pack for pack in manifest.packs if given.text_length in (None, pack.length)]
+    if len(fits) != 1:
+        lengths = f"text_length {' or '.join(str(pack.length) for pack in manifest.packs)}, got {given.text_length}"
+        raise DatasetError(f"text='packed' reads rows of {lengths}; text='padded' reads records")
+    [pack] = fits
+    others = [name for name in (*(given.features or ()), label) if name is not None and name not in pack.features]
+    if others:
+        absent = f"'{others[0]}' is not in the packed rows, of several records' {', '.join(pack.features)}"
+        raise DatasetError(f"{absent}: leave it out of features, with label=None")
+    for name in ("with_key", "balance"):
+        if getattr(given, name):
+            raise DatasetError(f"{name} is for records, and a packed row joins several: leave it out")
+    return pack
 
 
 def of_host(request: Request) -> Request:

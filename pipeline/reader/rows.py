@@ -1,36 +1,52 @@
-"""Records of one dataset, by their positions in an epoch, as model-ready arrays.
+"""Batches of one dataset's records, by their positions in an epoch: read, parsed, and made model-ready.
 
-An unreadable row is an error with its place, or, with `on_error="skip"`, left out and counted.
+An unreadable row is an error with its place, or, with `on_error="skip"`, left out and counted. Packed rows join the
+lists of several records, by the index that the build made; the first of their features has the parts `segments` and
+`positions`, each value's record in the row and place in it.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
+from recordmill.pipeline.dataset.packs import PackIndex, rows_together
 from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.reader import order as orders
-from recordmill.pipeline.reader import packed
 from recordmill.pipeline.reader.block_cache import BlockCache
 from recordmill.pipeline.reader.metrics import SKIPPED, Counters
 from recordmill.pipeline.reader.order import Integers
 from recordmill.pipeline.reader.parsing import parse
 from recordmill.pipeline.reader.records import Records
-from recordmill.pipeline.reader.request import Request, images_of
-from recordmill.transforms.contract.stored import KEY, Bytes, Column, Ragged, RowError
+from recordmill.pipeline.reader.request import Request, images_of, lists_of
+from recordmill.transforms.contract.stored import (
+    KEY,
+    Bytes,
+    Column,
+    Ragged,
+    RowError,
+    part_name,
+    positions_of,
+    splits_of,
+)
 from recordmill.transforms.numpy.augment.chain import Augment, lanes, parameters
-from recordmill.transforms.numpy.buffers import BatchMemory
+from recordmill.transforms.numpy.buffers import Array, BatchMemory, Empty
 from recordmill.transforms.numpy.features import finish
+from recordmill.transforms.numpy.texts import packed_rows, padded
 
 LOG = logging.getLogger("recordmill")
 AUGMENT, CAPTIONS, MIXTURES = 101, 501, 1001  # domain separators of random numbers, besides those in `order`
 AHEAD_BYTES = 256 << 20  # 256 MiB of records: the next block of every lane
-AT_ONCE = 1024  # records planned together by `read_ahead`
+AT_ONCE = 1024  # records planned together by `_read_ahead`
 LABELS_AT_ONCE = 65_536  # labels read together, for `balance`
+LENGTHS = "@lengths"  # the column with the numbers of values of a packed row's pieces
+
+Batch: TypeAlias = Any
+"""`(features, label)`, or `features` alone; with `pad`, `(features, label, weight)`, or `(features, weight)`."""
 
 
 class DamagedRecordError(DatasetError):
@@ -61,52 +77,74 @@ class Chosen(NamedTuple):
 
 
 class Rows:
-    """The records of a request. Pickles, and opens its files in the reading process."""
+    """The batches of a request, and any of its rows. Pickles, and opens its files in the reading process."""
 
     def __init__(self, request: Request, labels: Integers | None = None, counters: Counters | None = None) -> None:
-        """Takes a request, the records' labels if known, and the counters."""
-        self.request = request
-        self._labels = labels
-        self.memory = BatchMemory()
-        self._stored = request.parts if request.packing is None else packed.lists_of(request.parts)
+        """Takes a request, the records' labels if known, int64 [records], and the counters.
+
+        Reads all labels for `balance` if they are unknown. Raises: DatasetError, DamagedRecordError: it cannot.
+        """
+        self.request, self.counters, self.memory = request, counters or Counters(), BatchMemory()
         self._selected = orders.Selected(request.ranges)
-        self.counters = counters or Counters()
-        self._cache = BlockCache(request.given.cache, request.given.cache_bytes)
-        self.records = Records(request.shards, self._blocks(), self._cache, self.counters)
+        cache = BlockCache(request.given.cache, request.given.cache_bytes)
+        self.records = Records(request.shards, self._blocks(cache), cache, self.counters)
         self._planned, self._planning = range(0), threading.Lock()
         self._stage = "decoding" if images_of(request.features) else "finishing"
-        self._order: orders.Order | None = None
-        self._lock = threading.Lock()
+        self.labels = self._read_labels() if labels is None and request.given.balance else labels
+        self.order = self._made_order()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Rows, (self.request, self._labels, self.counters)
+        return Rows, (self.request, self.labels, self.counters)
+
+    def __call__(self, steps: Sequence[int]) -> list[Batch | None]:
+        """Returns the batches of steps, counted from epoch 0; None if all records of a batch are damaged."""
+        chosen = [self._of_step(step) for step in steps]
+        self._read_ahead(steps[0])
+        return [self.batch(each, *read) for each, read in zip(chosen, self.read(chosen), strict=True)]
+
+    def batch(self, chosen: Chosen, ready: dict[str, Any], intact: Integers) -> Batch | None:
+        """Returns the batch of what `read` gave."""
+        if not len(intact) and len(chosen.positions) and self.request.steps.host_count == 1:
+            return None
+        chosen = chosen.keep(intact)
+        return structured(self.request, ready, self.mixed(chosen), chosen.weights)
 
     def choose(self, epoch: int, positions: Integers) -> Chosen:
         """Returns the records at positions of an epoch."""
         numbers = self._selected(self.order(epoch, positions))
         return Chosen(epoch, positions, numbers, np.ones(len(positions), np.float32))
 
-    def read_ahead(self, step: int) -> None:
+    def _of_step(self, step: int) -> Chosen:
+        """Returns a step's records; `pad` fills the batch with the split's first record."""
+        steps, given = self.request.steps, self.request.given
+        epoch, in_epoch = divmod(step, steps.of_epoch)
+        positions = steps.positions(in_epoch)
+        if not given.pad:
+            return self.choose(epoch, positions)
+        chosen = self.choose(epoch, np.pad(positions, (0, given.batch_size - len(positions))))
+        chosen.weights[len(positions) :] = 0
+        return chosen
+
+    def _read_ahead(self, step: int) -> None:
         """Begins to fetch the blocks of the epoch's steps from `step` on, `AHEAD_BYTES` ahead."""
         steps, request = self.request.steps, self.request
         if not request.is_remote or not self._planning.acquire(blocking=False):
             return
         try:
-            of_step = max(1, steps.batch_size * request.bytes // max(1, steps.records))
             epoch, at_once = step // steps.of_epoch, -(-AT_ONCE // steps.batch_size)
             first = self._planned.stop if step in self._planned else step
-            last = min((epoch + 1) * steps.of_epoch, step + max(1, AHEAD_BYTES // of_step), first + 4 * at_once)
+            ahead = max(1, AHEAD_BYTES // max(1, request.batch_bytes))
+            last = min((epoch + 1) * steps.of_epoch, step + ahead, first + 4 * at_once)
             if last - first >= at_once or last % steps.of_epoch == 0 and first < last:
                 positions = [steps.positions(each % steps.of_epoch) for each in range(first, last)]
                 numbers = self.choose(epoch, np.concatenate(positions)).numbers
-                packed = request.packing is not None
-                self.records.fetch_ahead(self.records.pieces(numbers).records if packed else numbers)
+                self.records.fetch_ahead(self.records.pieces(numbers).records if request.packing else numbers)
                 self._planned = range(step, last)
         finally:
             self._planning.release()
 
     def read(self, batches: Sequence[Chosen]) -> list[tuple[dict[str, Any], Integers]]:
-        """Returns each batch's model-ready arrays by part, and the positions of the rows kept.
+        """Returns each batch's model-ready arrays by part, and the positions of its intact rows.
 
         All batches are read and parsed together: for small records in a third of the time. Raises: DamagedRecordError.
         """
@@ -115,37 +153,24 @@ class Rows:
         except RowError:  # found below, batch by batch
             columns = None
         ends = np.cumsum([0, *(len(chosen.positions) for chosen in batches)]).tolist()
-        parts = zip(batches, ends, ends[1:], strict=False)
         return [
             self._read_one(chosen, columns and {name: _part(column, *span) for name, column in columns.items()})
-            for chosen, *span in parts
+            for chosen, *span in zip(batches, ends, ends[1:], strict=False)
         ]
 
     def _read_one(self, chosen: Chosen, columns: dict[str, Column] | None) -> tuple[dict[str, Any], Integers]:
-        if columns is not None:
-            try:
-                return self._finished(chosen, columns), np.arange(len(chosen.positions))
-            except RowError:  # found below, row by row
-                pass
-        return self.without_damaged(chosen, lambda good: self._finished(good, self._columns(good)))
+        """Returns a batch without its damaged rows, if these may be skipped; `columns` are parsed already.
 
-    def payloads(self, numbers: Integers) -> Bytes:
-        """Reads records, serialized. Raises: RowError."""
-        with self.counters.timed("reading"):
-            return self.records.read(numbers)
-
-    def without_damaged(self, chosen: Chosen, make: Callable[[Chosen], Any]) -> tuple[Any, Integers]:
-        """Calls `make` with records, without those that raise RowError if these may be skipped.
-
-        In batches of fixed size the record at the next position replaces it, with weight 0.
+        In batches of fixed size the record at the next position replaces a damaged one, with weight 0.
         """
         rows = np.arange(len(chosen.positions))
         most = self.request.given.max_skipped
         for _ in range(len(rows) + most + 1):
+            good = chosen.keep(rows)
             try:
-                return make(chosen.keep(rows)), rows
+                return self._finished(good, self._columns(good) if columns is None else columns), rows
             except RowError as error:
-                row = rows[error.row]
+                row, columns = rows[error.row], None
                 if chosen.weights[row]:
                     self._blame(int(chosen.numbers[row]), error)
                 if not self.request.refills:
@@ -156,24 +181,12 @@ class Rows:
                 chosen.numbers[row] = self.choose(chosen.epoch, chosen.positions[[row]]).numbers[0]
         raise too_many(len(rows) + most + 1, most, self.request.shards[0].advice)
 
-    def parameters(self, chosen: Chosen) -> dict[str, npt.NDArray[np.float64]]:
-        """Draws each augmented feature's parameters: float64 [rows, numbers]; a mask moves with its image."""
-        changes = self.request.augment
-        if not changes:
-            return {}
-        drawn = self._draws(chosen, AUGMENT, max(map(lanes, changes.values())))
-        return {name: parameters(some, drawn[:, : lanes(some)]) for name, some in changes.items()}
-
-    def mixed(self, chosen: Chosen) -> tuple[npt.NDArray[np.float64], ...]:
+    def mixed(self, chosen: Chosen) -> list[npt.NDArray[np.float64]]:
         """Draws the random numbers of the batch's mixtures: float64 [rows, lanes] each."""
-        mixtures = enumerate(self.request.mixtures)
-        return tuple(self._draws(chosen, MIXTURES + number, mixture.lanes) for number, mixture in mixtures)
+        mixtures = enumerate(self.request.mixtures, MIXTURES)
+        return [self._drawn(chosen, purpose, mixture.lanes) for purpose, mixture in mixtures]
 
-    def shares(self, chosen: Chosen) -> npt.NDArray[np.float64] | float:
-        """Draws the number in [0, 1) that chooses each row's text, [rows]; 0.0 without random texts."""
-        return self._draws(chosen, CAPTIONS, 1)[:, 0] if self.request.given.captions == "random" else 0.0
-
-    def _draws(self, chosen: Chosen, purpose: int, lanes: int) -> npt.NDArray[np.float64]:
+    def _drawn(self, chosen: Chosen, purpose: int, lanes: int) -> npt.NDArray[np.float64]:
         """Draws random numbers per row, float64 [rows, lanes], 0 to 1."""
         return orders.uniform(orders.combine(self.request.given.seed, purpose, chosen.epoch), chosen.positions, lanes)
 
@@ -182,67 +195,54 @@ class Rows:
         self.records.close()
         self.memory.close()
 
-    @property
-    def order(self) -> orders.Order:
-        """The order of the records, made on first use: `balance` reads all labels."""
-        if self._order is None:
-            with self._lock:
-                if self._order is None:
-                    self._order = self._make_order()
-        return self._order
-
-    def _make_order(self) -> orders.Order:
+    def _made_order(self) -> orders.Order:
         given, steps = self.request.given, self.request.steps
         made: orders.Order
-        if given.balance:
+        if self.labels is not None:
             made = orders.Balanced(self.labels, given.seed)
         elif given.shuffle == "global":
             made = orders.GlobalShuffle(steps.records, given.seed)
         elif steps.lanes:
-            made = orders.Lanes(steps.records, given.seed, self.request.bytes, steps.lanes, self.request.block_bytes)
+            total, pack = self.request.bytes, self.request.pack
+            block = orders.BLOCK_BYTES
+            if pack is not None:  # several groups of rows
+                block = 4 * rows_together(pack.length) * max(1, total // max(1, steps.records))
+            made = orders.Lanes(steps.records, given.seed, total, steps.lanes, block)
         else:
             return orders.Order(steps.records)
         if given.text != "bucketed":
             return orders.Ahead(made)
-        window = steps.global_batch * orders.Bucketed.WINDOW
-        sizes = lambda positions: self.records.sizes(self._selected(positions))  # noqa: E731
-        return orders.Ahead(orders.Bucketed(made, given.seed, steps.global_batch, sizes), window)
+        window, records, selected = steps.global_batch * orders.Bucketed.WINDOW, self.records, self._selected
+        bucketed = orders.Bucketed(
+            made, given.seed, steps.global_batch, lambda positions: records.sizes(selected(positions))
+        )
+        return orders.Ahead(bucketed, window)
 
-    def _blocks(self) -> Integers | None:
+    def _blocks(self, cache: BlockCache) -> Integers | None:
         """Returns the first record of each block of remote files; None to read records alone.
 
         Blocks pay if neighbours are read at about the same time, or if all blocks fit into the cache.
         """
-        given = self.request.given
-        if not self.request.is_remote:
+        request, given = self.request, self.request.given
+        if not request.is_remote:
             return None
-        if (given.shuffle == "global" or given.balance) and self.request.bytes > self._cache.room():
+        if (given.shuffle == "global" or given.balance) and request.bytes > cache.room():
             return None
-        if self.request.packing is not None:  # records of a group of rows, in any order
-            shards = self.request.shards
-            records, total = sum(shard.records for shard in shards), sum(shard.bytes for shard in shards)
+        if request.packing is not None:  # records of a group of rows, in any order
+            records, total = (sum(getattr(shard, of) for shard in request.shards) for of in ("records", "bytes"))
             return np.arange(0, records, max(1, records * orders.BLOCK_BYTES // max(1, total)))
-        lanes = self.request.steps.lanes or orders.lanes_for(1)
-        begin = self._selected(orders.Lanes(self._selected.size, given.seed, self.request.bytes, lanes).begins())
-        return np.unique(np.concatenate([begin, np.ravel(self.request.ranges)]))
-
-    @property
-    def labels(self) -> Integers:
-        """The label of each record, int64 [records]; read once."""
-        if self._labels is None:
-            self._labels = self._read_labels()
-        return self._labels
+        lanes = request.steps.lanes or orders.lanes_for(1)
+        begin = self._selected(orders.Lanes(self._selected.size, given.seed, request.bytes, lanes).begins())
+        return np.unique(np.concatenate([begin, np.ravel(request.ranges)]))
 
     def _read_labels(self) -> Integers:
-        label, size = self.request.label, self._selected.size
-        assert label is not None  # noqa: S101 - the request was checked
-        parts = [np.zeros(0, np.int64)]
-        stored = {label: self._stored[label]}
+        label: Any = self.request.label  # the request was checked
+        parts, size = [np.zeros(0, np.int64)], self._selected.size
         for start in range(0, size, LABELS_AT_ONCE):
-            positions = np.arange(start, min(start + LABELS_AT_ONCE, size))
-            numbers = self._selected(positions)
+            numbers = self._selected(np.arange(start, min(start + LABELS_AT_ONCE, size)))
             try:
-                parts.append(np.asarray(parse(self.payloads(numbers), stored)[label]))
+                column = parse(self._payloads(numbers), {label: self.request.stored[label]})[label]
+                parts.append(np.asarray(column))
             except RowError as error:
                 self._blame(int(numbers[error.row]), error, may_skip=False)
         return np.concatenate(parts)
@@ -257,37 +257,41 @@ class Rows:
         LOG.warning("%s; it is left out", message)
         self.counters.add({SKIPPED: 1})
 
-    def _columns(self, chosen: Chosen) -> dict[str, Column]:
-        if self.request.packing is not None:
-            return self._packed_columns(chosen)
-        payloads = self.payloads(chosen.numbers)
-        with self.counters.timed("parsing"):
-            columns = parse(payloads, self._stored)
-            if self.request.given.with_key and KEY not in columns:
-                columns[KEY] = self.records.keys(chosen.numbers)
-            return columns
+    def _payloads(self, numbers: Integers) -> Bytes:
+        with self.counters.timed("reading"):
+            return self.records.read(numbers)
 
-    def _packed_columns(self, chosen: Chosen) -> dict[str, Column]:
+    def _columns(self, chosen: Chosen) -> dict[str, Column]:
+        """Reads and parses rows. Raises: RowError: a row, or a record of a packed one, is damaged."""
+        if self.request.packing is None:
+            payloads = self._payloads(chosen.numbers)
+            with self.counters.timed("parsing"):
+                columns = parse(payloads, self.request.stored)
+                if self.request.given.with_key and KEY not in columns:
+                    columns[KEY] = self.records.keys(chosen.numbers)
+                return columns
         pieces = self.records.pieces(chosen.numbers)
         try:
-            payloads = self.payloads(pieces.records)
+            payloads = self._payloads(pieces.records)
             with self.counters.timed("parsing"):
-                return packed.columns(pieces, parse(payloads, self._stored))
+                return packed_columns(pieces, parse(payloads, self.request.stored))
         except RowError as error:
             row = int(np.searchsorted(pieces.splits, error.row, side="right")) - 1
             where = self.records.where(int(pieces.records[error.row]))
             raise RowError(row, f"{where}: {error.message}") from error
 
     def _finished(self, chosen: Chosen, columns: dict[str, Column]) -> dict[str, Any]:
-        request = self.request
-        drawn = self.parameters(chosen).items()
-        augment = {name: Augment(request.augment[name], values, name in request.masks) for name, values in drawn}
-        shares, memory = self.shares(chosen), self.memory
+        """Makes columns model-ready; a mask's changes have the same random numbers as its image's."""
+        request, changed, augment = self.request, self.request.augment, dict[str, Augment]()
+        if changed:
+            drawn = self._drawn(chosen, AUGMENT, max(map(lanes, changed.values())))
+            for name, changes in changed.items():
+                values = parameters(changes, drawn[:, : lanes(changes)])
+                augment[name] = Augment(changes, values, name in request.masks)
+        shares = self._drawn(chosen, CAPTIONS, 1)[:, 0] if request.given.captions == "random" else 0.0
         try:
             with self.counters.timed(self._stage):
-                if request.packing is not None:
-                    return packed.arrays(request.packing, request.features, columns, memory.empty)
-                return finish(request.features, columns, request.given, augment=augment, shares=shares, memory=memory)
+                return finished(request, columns, augment, shares, self.memory)
         except MemoryError as error:
             remedy = "take a smaller batch_size, fewer threads, or fewer features"
             batch = f"a batch of {len(chosen.positions)} records"
@@ -299,3 +303,68 @@ def _part(column: Column, start: int, end: int) -> Column:
         return column[start:end]
     first, last = column.splits[start], column.splits[end]
     return Ragged(column.values[first:last], column.splits[start : end + 1] - first)
+
+
+def finished(
+    request: Request,
+    columns: Mapping[str, Column],
+    augment: Mapping[str, Augment],
+    shares: Any = 0.0,
+    memory: BatchMemory | None = None,
+) -> dict[str, Any]:
+    """Makes columns of a request's rows model-ready, by part: see `finish`."""
+    if request.packing is not None:
+        return _packed_arrays(request, columns, np.empty if memory is None else memory.empty)
+    return finish(request.features, columns, request.given, augment=augment, shares=shares, memory=memory)
+
+
+def packed_columns(pieces: PackIndex, records: Mapping[str, Column]) -> dict[str, Column]:
+    """Makes the columns of packed rows from those of their pieces' records, in order.
+
+    Raises: RowError: a record, counted over all pieces, is shorter than its piece, or its lists differ in length.
+    """
+    made: dict[str, Column] = {LENGTHS: Ragged(pieces.sizes, pieces.splits)}
+    ends, known = pieces.firsts + pieces.sizes, None
+    splits = splits_of(pieces.sizes)
+    for name, column in records.items():
+        assert isinstance(column, Ragged)  # noqa: S101 - `lists_of`
+        lengths = column.lengths()
+        known = lengths if known is None else known
+        for row in np.flatnonzero((ends > lengths) | (lengths != known))[:1].tolist():
+            taken = f"a packed row takes {pieces.sizes[row]} from {pieces.firsts[row]} on, of {known[row]}"
+            raise RowError(row, f"'{name}' holds {lengths[row]} values: {taken}")
+        values = column.values
+        if splits[-1] < len(values):  # pieces, or cut
+            values = values[positions_of(column.splits[:-1] + pieces.firsts, pieces.sizes)]
+        made[name] = Ragged(values, splits[pieces.splits])
+    return made
+
+
+def _packed_arrays(request: Request, columns: Mapping[str, Any], empty: Empty) -> dict[str, Array]:
+    """Pads the lists of packed rows, [rows, length]. Raises: RowError: a row has more values than `length`."""
+    pack, ready = request.pack, dict[str, Array]()
+    assert pack is not None  # noqa: S101 - for mypy
+    for number, (name, description) in enumerate(request.features.items()):
+        for part in lists_of(description.parts()):
+            padding = 0 if part else pack.padding.get(name, description.padding)
+            column = columns[part_name(name, part)]
+            if number or part:
+                ready[part_name(name, part)] = padded(column, pack.length, padding, empty)
+                continue
+            made = packed_rows(name, column, columns[LENGTHS], pack.length, padding, empty)
+            ready |= {part_name(name, each): values for each, values in made.items()}
+    return ready
+
+
+def structured(request: Request, ready: dict[str, Any], draws: Sequence[Any], weights: Any) -> Batch:
+    """Separates the label from the features, and applies the batch's mixtures."""
+    label = None if request.label is None else ready.pop(request.label)
+    for mixture, drawn in zip(request.mixtures, draws, strict=True):
+        ready, label = mixture.apply(ready, label, drawn)
+    return in_structure(request, ready, label, weights)
+
+
+def in_structure(request: Request, features: Any, label: Any, weights: Any) -> Batch:
+    """Joins the parts of a batch: arrays or tensors."""
+    parts = [features, *([label] if request.label is not None else []), *([weights] if request.given.pad else [])]
+    return tuple(parts) if len(parts) > 1 else features

@@ -26,9 +26,10 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.reader.batches import BATCHES_AHEAD, Batch, BatchSource, SplitSource, in_structure
+from recordmill.pipeline.reader.batches import BATCHES_AHEAD, BatchSource, SplitSource
+from recordmill.pipeline.reader.order import FOR_EVER, Passes
 from recordmill.pipeline.reader.request import Request
-from recordmill.pipeline.reader.steps import FOR_EVER, Passes
+from recordmill.pipeline.reader.rows import Batch, in_structure
 from recordmill.pipeline.reader.workers import AHEAD as AHEAD_OF_WORKER
 from recordmill.pipeline.reader.workers import default_workers
 from recordmill.pipeline.safe_text import cut
@@ -65,7 +66,10 @@ def in_groups(
 
     `specs` are those of a batch's arrays, and `structured` makes an element from its tensors, in the same order.
     """
-    are_small = [_is_small(spec) for spec in specs]
+    # Copies of all batches' arrays cost less than TensorFlow's call per array.
+    are_small = [
+        spec.shape.is_fully_defined() and spec.shape.num_elements() * max(1, spec.dtype.size) < SMALL for spec in specs
+    ]
 
     def filled(group: Any) -> tuple[tuple[Any, ...], int]:
         if isinstance(group, Exception):
@@ -90,11 +94,6 @@ def in_groups(
         lambda: map(filled, _grouped(_going_on(begin()), most)), output_signature=signature
     )
     return groups.prefetch(1).flat_map(elements)
-
-
-def _is_small(spec: tf.TensorSpec) -> bool:
-    """Whether copies of all batches' arrays cost less than TensorFlow's call per array."""
-    return spec.shape.is_fully_defined() and spec.shape.num_elements() * max(1, spec.dtype.size) < SMALL
 
 
 def _going_on(batches: Any) -> Iterator[Arrays | Exception]:
@@ -132,9 +131,27 @@ Begin: TypeAlias = Callable[[BatchSource], Any]  # begins the next iteration ove
 
 @tf.autograph.experimental.do_not_convert  # AutoGraph writes files and runs them
 def as_tf_data(source: BatchSource, passes: Passes, begin: Begin) -> tf.data.Dataset:
-    """Returns an input's batches; see `Input.as_tf_data`."""
-    batches = _generated(_for_tf_data(source), begin)
-    if _is_whole(source):  # Keras shows its progress by the number of batches
+    """Returns an input's batches; see `Input.as_tf_data`. Ragged lists travel as pairs of values and splits."""
+    source, given = copy(source), source.given
+    if source.threads == 1 and not given.workers:  # TensorFlow's thread: two would compete for Python's lock
+        source.threads = 0
+    spec = source.element_spec
+    specs = mapped(_tensor_spec, spec)
+    # A call does not wait for more batches than a fast reader has ready.
+    workers = default_workers(source, source.of_epoch) if given.workers is None else given.workers
+    ready = AHEAD_OF_WORKER * workers if workers else source.threads + BATCHES_AHEAD if source.threads else 1
+    batches = in_groups(
+        lambda: begin(source),
+        tf.nest.flatten(specs),
+        lambda tensors: tf.nest.pack_sequence_as(specs, tensors),
+        min(MOST_TOGETHER, ready * source.steps_together),
+    )
+    if any(array.ragged for array in arrays_of(spec)):
+        batches = batches.map(lambda *batch: mapped(_tensor, spec, batch if len(batch) > 1 else batch[0]))
+    # All iterations have the same length? Resuming shortens the first, and `on_error="skip"` any.
+    is_sure = given.on_error == "raise" or given.host_count > 1 or given.pad is True
+    if is_sure and (given.epochs is not None or given.start_step % max(1, source.of_epoch) == 0):
+        # Keras shows its progress by the number of batches.
         count = tf.data.INFINITE_CARDINALITY if passes.steps is None else passes.steps
         batches = _counted(batches, count, tf.data.Dataset.from_tensors("").repeat())
     options = tf.data.Options()
@@ -148,43 +165,11 @@ def in_structure_of(batches: tf.data.Dataset, for_model: Callable[..., Batch]) -
     return batches.map(for_model)
 
 
-def _for_tf_data(source: BatchSource) -> BatchSource:
-    """Replaces a single thread by TensorFlow's: two would compete for Python's lock."""
-    source = copy(source)
-    if source.threads == 1 and not source.given.workers:
-        source.threads = 0
-    return source
-
-
-def _generated(source: BatchSource, begin: Begin) -> tf.data.Dataset:
-    """Returns the batches of a source; ragged lists travel as pairs of values and splits."""
-    spec = source.element_spec
-    specs = mapped(_tensor_spec, spec)
-    batches = in_groups(
-        lambda: begin(source),
-        tf.nest.flatten(specs),
-        lambda tensors: tf.nest.pack_sequence_as(specs, tensors),
-        min(MOST_TOGETHER, _ready(source)),
-    )
-    if not any(array.ragged for array in arrays_of(spec)):
-        return batches
-    return batches.map(lambda *batch: mapped(_tensor, spec, batch if len(batch) > 1 else batch[0]))
-
-
 def _counted(batches: tf.data.Dataset, count: int, ticks: tf.data.Dataset) -> tf.data.Dataset:
     """Declares the number of batches; `ticks`, two a step, end a pipeline that ignores endless errors."""
     assert_, most = tf.data.experimental.assert_cardinality, count if count < 0 else 2 * count + 2
     pairs = tf.data.Dataset.zip((batches.apply(assert_(count)), ticks.take(most).apply(assert_(most))))
     return pairs.map(lambda batch, _: batch)
-
-
-def _ready(source: BatchSource) -> int:
-    """Counts the batches that a fast reader has ready: a call does not wait for more."""
-    workers, threads = source.given.workers, source.threads
-    if workers is None:
-        workers = default_workers(source, source.of_epoch)
-    made = AHEAD_OF_WORKER * workers if workers else threads + BATCHES_AHEAD if threads else 1
-    return made * source.steps_together
 
 
 def _tensor_spec(spec: ArraySpec) -> Any:
@@ -198,18 +183,9 @@ def _tensor(spec: ArraySpec, value: Any) -> Any:
     return tf.RaggedTensor.from_row_splits(*value, validate=False) if spec.ragged else value
 
 
-def _is_whole(source: BatchSource) -> bool:
-    """Whether all iterations have the same length: resuming shortens the first, and `on_error="skip"` any."""
-    given = source.given
-    is_sure = given.on_error == "raise" or given.host_count > 1 or given.pad is True
-    return is_sure and (given.epochs is not None or given.start_step % max(1, source.of_epoch) == 0)
-
-
 BUFFER_BYTES = 256 << 20  # 256 MiB of records in the shuffle buffer at most
 BUFFER_RECORDS = 100_000
 FILES_AT_ONCE = 16  # interleaved; few are enough, as shards are shuffled
-
-Piece = tuple[str, int, int]  # a file, the records to skip at its beginning, and the records to take
 
 
 @tf.autograph.experimental.do_not_convert  # AutoGraph writes files and runs them
@@ -239,7 +215,13 @@ def native_tf_data(source: BatchSource) -> tf.data.Dataset:
         buffer = min(request.steps.records, BUFFER_BYTES // mean, BUFFER_RECORDS)
         records = records.shuffle(max(1, buffer), given.seed)
     batches = records.batch(given.batch_size, given.drop_remainder).take(request.steps.of_epoch)
-    batches = batches.map(lambda serialized: _model_ready(request, serialized), num_parallel_calls=tf.data.AUTOTUNE)
+
+    def model_ready(serialized: tf.Tensor) -> Any:
+        features = parse(request.features, serialized, with_key=given.with_key, options=given)
+        label = None if request.label is None else features.pop(request.label)
+        return in_structure(request, features, label, None)
+
+    batches = batches.map(model_ready, num_parallel_calls=tf.data.AUTOTUNE)
     steps = request.steps.of_epoch
     if given.epochs == FOR_EVER:
         batches, steps = batches.repeat(), tf.data.INFINITE_CARDINALITY if steps else 0
@@ -248,48 +230,26 @@ def native_tf_data(source: BatchSource) -> tf.data.Dataset:
     return _counted(batches, steps, ticks if steps else endless).prefetch(tf.data.AUTOTUNE)
 
 
-def _of_host(request: Request) -> Iterator[Piece]:
-    """Yields the pieces of files for this host: an equal, contiguous part of the records."""
+def _of_host(request: Request) -> Iterator[tuple[str, int, int]]:
+    """Yields this host's pieces, an equal, contiguous part of the records: a file, records to skip, records to take."""
     steps = request.steps
     first, end = (steps.records * host // steps.host_count for host in (steps.host_index, steps.host_index + 1))
     passed = 0  # records of the ranges before
     for start, stop in request.ranges:
         low, high = max(start, start + first - passed), min(stop, start + end - passed)
         passed += stop - start
-        yield from _pieces_between(request, low, high)
-
-
-def _pieces_between(request: Request, low: int, high: int) -> Iterator[Piece]:
-    """Yields the pieces of files with the records `low` to `high`, numbered over all shards."""
-    before = 0
-    for shard in request.shards:
-        skip, until = max(0, low - before), min(shard.records, high - before)
-        if skip < until:
-            yield shard.file, skip, until - skip
-        before += shard.records
-
-
-def _model_ready(request: Request, serialized: tf.Tensor) -> Any:
-    given = request.given
-    features = parse(request.features, serialized, with_key=given.with_key, options=given)
-    label = None if request.label is None else features.pop(request.label)
-    return in_structure(request, features, label, None)
+        before = 0  # records of the shards before
+        for shard in request.shards:
+            skip, until = max(0, low - before), min(shard.records, high - before)
+            if skip < until:
+                yield shard.file, skip, until - skip
+            before += shard.records
 
 
 def _check_native(request: Request) -> None:
-    given = request.given
-    for name, asked, instead in _refused(request):
-        if asked:
-            raise DatasetError(f"as_tf_data(native=True) lacks {name}={cut(repr(getattr(given, name)))}: {instead}")
-    schemes = {shard.file.partition("://")[0] for shard in request.shards if "://" in shard.file}
-    for scheme in schemes - set(tf.io.gfile.get_registered_schemes()):
-        raise DatasetError(f"TensorFlow here does not read {scheme}://: leave native=True out, or copy the version")
-
-
-def _refused(request: Request) -> Sequence[tuple[str, bool, str]]:
     given, exact = request.given, "leave native=True out to keep the exact order"
     uneven = not given.drop_remainder and given.host_count > 1
-    return (
+    refused = (
         ("start_step", given.start_step > 0, exact),
         ("balance", given.balance, exact),
         ("pad", bool(given.pad), "leave native=True out, or take pad=False on one host"),
@@ -299,5 +259,15 @@ def _refused(request: Request) -> Sequence[tuple[str, bool, str]]:
         ("augment", bool(request.augment or request.mixtures), "augment in the model, by Keras' layers for images"),
         ("threads", given.threads is not None, "tf.data tunes its own threads, leave it out"),
         ("workers", bool(given.workers), "tf.data uses its own threads, leave it out"),
-        ("drop_remainder", uneven, "hosts would have different numbers of batches; leave native=True out"),
+        (
+            "drop_remainder",
+            uneven,
+            "hosts would have different numbers of batches; leave native=True out",
+        ),
     )
+    for name, asked, instead in refused:
+        if asked:
+            raise DatasetError(f"as_tf_data(native=True) lacks {name}={cut(repr(getattr(given, name)))}: {instead}")
+    schemes = {shard.file.partition("://")[0] for shard in request.shards if "://" in shard.file}
+    for scheme in schemes - set(tf.io.gfile.get_registered_schemes()):
+        raise DatasetError(f"TensorFlow here does not read {scheme}://: leave native=True out, or copy the version")

@@ -7,7 +7,7 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from recordmill.pipeline.errors import DatasetError
-from recordmill.pipeline.reader.iteration import NumpyInput, OnDevice, Place, PlacedBatches, placed
+from recordmill.pipeline.reader.iteration import NumpyInput, OnDevice, PlacedBatches, placed
 
 
 class TorchBatches(OnDevice, IterableDataset):  # type: ignore[misc]  # Any, if torch is not installed
@@ -22,20 +22,18 @@ class TorchBatches(OnDevice, IterableDataset):  # type: ignore[misc]  # Any, if 
 
 
 def as_torch(given: NumpyInput, device: Any) -> TorchBatches:
-    """Returns an input's batches on a device; see `Input.as_torch`."""
+    """Returns an input's batches on a device; see `Input.as_torch`.
+
+    To CUDA they are copied from pinned memory in a stream beside the model's, which waits for it.
+    """
     device = torch.device("cpu" if device is None else device)
-    if device.type == "cuda":
-        return TorchBatches(given, *_through_pinned_memory(device))
-    return TorchBatches(given, lambda batch: placed(lambda array: _moved(_tensor(array), device), batch))
-
-
-def _through_pinned_memory(device: torch.device) -> tuple[Place, Place]:
-    """Returns a copy to the device in a stream beside the model's, and the model's wait for it."""
+    if device.type != "cuda":
+        return TorchBatches(given, lambda batch: placed(lambda array: _tensor(array, device), batch))
     beside = torch.cuda.Stream(device)
 
     def place(batch: Any) -> Any:
         with torch.cuda.stream(beside):
-            return placed(lambda array: _moved(_tensor(array), device, pinned=True), batch)
+            return placed(lambda array: _tensor(array, device, pinned=True), batch)
 
     def receive(batch: Any) -> Any:
         models = torch.cuda.current_stream(device)
@@ -44,19 +42,14 @@ def _through_pinned_memory(device: torch.device) -> tuple[Place, Place]:
         placed(lambda value: value.record_stream(models) if isinstance(value, torch.Tensor) else None, batch)
         return batch
 
-    return place, receive
+    return TorchBatches(given, place, receive)
 
 
-def _tensor(array: Any) -> Any:
-    """Makes a tensor of an array without a copy; a list of an array of strings."""
+def _tensor(array: Any, device: torch.device, *, pinned: bool = False) -> Any:
+    """Makes a tensor of an array, on the CPU without a copy; a list of an array of strings."""
     if array.dtype == object:
         return array.tolist()
-    if array.dtype.name == "bfloat16":
-        return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
-    return torch.from_numpy(array)
-
-
-def _moved(value: Any, device: torch.device, *, pinned: bool = False) -> Any:
-    if not isinstance(value, torch.Tensor):
-        return value
-    return value.pin_memory().to(device, non_blocking=True) if pinned else value.to(device)
+    is_bfloat16 = array.dtype.name == "bfloat16"
+    tensor = torch.from_numpy(array.view(np.int16) if is_bfloat16 else array)
+    tensor = tensor.view(torch.bfloat16) if is_bfloat16 else tensor
+    return tensor.pin_memory().to(device, non_blocking=True) if pinned else tensor.to(device)

@@ -109,7 +109,17 @@ class _OtherForm(Exception):
 
 def scan(record: bytes | memoryview, names: Collection[bytes]) -> Lists:
     """Returns the features of these names that have a list. Raises: Malformed: not an Example, or needs protobuf."""
-    return _read(record, lambda data: _scan(data, names))
+
+    def found(data: memoryview) -> Lists:
+        lists, entries = Lists(), _entries(data)
+        if len({entry[0] for entry in entries}) < len(entries):  # the last of two counts
+            raise _OtherForm
+        for name, start, stop in entries:
+            if start < stop and name in names:
+                lists[name] = data[start], _chunks(data, start, stop)
+        return lists
+
+    return _read(record, found)
 
 
 def is_one_field(record: bytes | memoryview) -> bool:
@@ -152,17 +162,6 @@ def _read(record: bytes | memoryview, read: Callable[[memoryview], Result]) -> R
     if in_form is None:
         raise Malformed("it is not a tf.train.Example")
     return read(memoryview(in_form))
-
-
-def _scan(data: memoryview, names: Collection[bytes]) -> Lists:
-    lists: Lists = {}
-    entries = _entries(data)
-    if len({entry[0] for entry in entries}) < len(entries):  # the last of two counts
-        raise _OtherForm
-    for name, start, stop in entries:
-        if start < stop and name in names:
-            lists[name] = data[start], _chunks(data, start, stop)
-    return lists
 
 
 def _entries(data: memoryview) -> list[tuple[bytes, int, int]]:

@@ -1,9 +1,11 @@
 """Batches made in worker processes, past Python's lock: the same batches, in the same order.
 
 A worker is a plain `python -c` with a pipe, not `multiprocessing`: a fork is unsafe beside TensorFlow's or JAX's
-threads, and `spawn` imports the user's script again, which then needs a guard. Batches are in shared memory, reused
-when the parent has dropped the last view. A worker owns nothing that outlives it: it is killed in the end, and ends by
-itself when its parent is killed.
+threads, and `spawn` imports the user's script again, which then needs a guard. It makes the batch of each requested
+step. Pickle protocol 5 (PEP 574) keeps arrays out of its stream: an answer is a few bytes and the arrays' places in
+shared memory, without a copy. The worker keeps the arrays that the parent uses; each request lists those that the
+parent has dropped. A worker owns nothing that outlives it: it is killed in the end, and ends by itself when its parent
+is killed.
 """
 
 import io
@@ -14,23 +16,25 @@ import pickle
 import signal
 import subprocess
 import sys
+import traceback
 import weakref
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import cycle
+from functools import partial
+from itertools import count, cycle
 from multiprocessing.connection import Connection
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from recordmill.pipeline.errors import DatasetError
 from recordmill.pipeline.parallel import cores, free_bytes, in_order, waiting_pair
 from recordmill.pipeline.reader.batches import BatchSource
-from recordmill.pipeline.reader.metrics import counters_of
-from recordmill.pipeline.reader.worker_process import Answer, SharedMemory, new_file
+from recordmill.pipeline.reader.metrics import Counters
 from recordmill.transforms.contract.stored import ArraySpec, arrays_of
+from recordmill.transforms.numpy.buffers import SMALL, BatchMemory, SharedMemory, new_file
 
 LOG = logging.getLogger("recordmill")
 Made = TypeVar("Made")
@@ -46,7 +50,7 @@ COMMAND = """
 import signal, sys
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's
 pipe, file, *sys.path = sys.argv[1:]
-from recordmill.pipeline.reader.worker_process import main
+from recordmill.pipeline.reader.workers import main
 main(int(pipe), int(file))
 """
 
@@ -83,9 +87,13 @@ def _by_processes(
     try:
         with ThreadPoolExecutor(1) as starter:  # a process starts in 10 ms, and is ready after 300
             started = starter.submit(_start, pool, workers, task)
-            if threads:
-                until = iter(lambda: None if _are_decided(started, pool) else next(steps, None), None)
-                yield from _in_threads(make, until, threads)
+            if threads:  # until each process is ready, has ended, or cannot be started
+
+                def undecided() -> Any:
+                    ready = started.done() and (started.exception() or all(worker.is_decided() for worker in pool))
+                    return None if ready else next(steps, None)
+
+                yield from _in_threads(make, iter(undecided, None), threads)
             started.result()
         for worker in pool:
             if worker.ended:
@@ -117,11 +125,6 @@ def _start(pool: list["_Worker"], workers: int, task: bytes) -> None:
         raise _no_start(error) from None
 
 
-def _are_decided(started: "Future[None]", pool: Sequence["_Worker"]) -> bool:
-    """Whether each process is ready, has ended, or cannot be started."""
-    return started.done() and (bool(started.exception()) or all(worker.is_decided() for worker in pool))
-
-
 def default_workers(source: BatchSource, steps: int) -> int:
     """Returns the default number of processes for an iteration: 0 for threads alone.
 
@@ -143,7 +146,7 @@ def _bytes(spec: ArraySpec) -> int:
 
 def _in_turn(make: Callable[[Asked], Made], steps: Iterator[Asked], pool: list["_Worker"]) -> Pairs[Asked, Made]:
     """Asks the workers in turn: the batches come in the steps' order."""
-    counters = counters_of(make)
+    counters = getattr(make, "counters", Counters())
     asked: deque[tuple[Asked, _Worker]] = deque()
 
     def oldest() -> tuple[Asked, Made]:
@@ -233,7 +236,11 @@ class _Worker:
             answer: Answer = self._pipe.recv()
         except (EOFError, ConnectionError):
             raise self._died() from None
-        views = [self._view(*piece) for piece in answer.pieces]
+        views = []
+        for number, offset, size in answer.pieces:
+            views.append(self._memory.array(offset, size))
+            # The collector may call it at any point in any thread: one atomic operation, no lock.
+            weakref.finalize(views[-1], self._dropped.append, number).atexit = False
         batch = pickle.loads(answer.pickled, buffers=views)  # noqa: S301 - our own process'
         if answer.failed:
             raise batch
@@ -245,12 +252,6 @@ class _Worker:
         self._process.kill()
         self._process.wait()
 
-    def _view(self, number: int, offset: int, size: int) -> object:
-        view = self._memory.array(offset, size)
-        # The collector may call it at any point in any thread: one atomic operation, no lock.
-        weakref.finalize(view, self._dropped.append, number).atexit = False
-        return view
-
     def _died(self) -> DatasetError:
         status = self._process.wait()
         if status >= 0:
@@ -261,3 +262,93 @@ class _Worker:
 
 _MEMORY = "out of memory? take fewer workers, or a smaller batch_size"
 _DEATHS: dict[int, str] = {signal.SIGKILL: _MEMORY, signal.SIGBUS: _MEMORY}
+
+
+class _BatchPickler(pickle.Pickler):
+    def reducer_override(self, value: Any) -> Any:
+        # NumPy copies arrays of other packages' types, such as bfloat16, into the stream.
+        if isinstance(value, np.ndarray) and value.dtype.isbuiltin == 2:
+            return np.ndarray.view, (value.view(f"u{value.itemsize}"), value.dtype)
+        return NotImplemented
+
+
+Piece: TypeAlias = tuple[int, int, int]  # an array of a batch in the shared memory: its number, offset and size
+
+
+class Answer(NamedTuple):
+    """A batch, or an exception, in the pipe."""
+
+    pickled: bytes
+    pieces: list[Piece]
+    failed: bool
+    counters: dict[str, float]  # the worker's counts since its last answer; see `Counters`
+
+
+class Maker:
+    """Makes answers to requests."""
+
+    def __init__(self, task: bytes, memory: SharedMemory) -> None:
+        self._task = task
+        self._batches: Any = None
+        with suppress(Exception):  # the first answer raises it
+            self._batches = pickle.loads(task)  # noqa: S301 - the parent's
+        self._memory = memory
+        self._copies = BatchMemory()
+        self._held: dict[int, Any] = {}
+        self._numbers = count()
+
+    def answer(self, step: int, dropped: list[int]) -> Answer:
+        """Makes the batch of a step; an exception is also an answer."""
+        for number in dropped:
+            del self._held[number]
+        pieces: list[Piece] = []
+        failed = False
+        try:
+            if self._batches is None:
+                self._batches = pickle.loads(self._task)  # noqa: S301 - the parent's
+            stream, outside = io.BytesIO(), partial(self._left_outside, pieces=pieces)
+            _BatchPickler(stream, protocol=5, buffer_callback=outside).dump(self._batches(step))
+            pickled = stream.getvalue()
+        except Exception as error:
+            note, failed = "In a worker process:\n" + "".join(traceback.format_exception(error)), True
+            try:
+                pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+            except Exception:  # the parent could not unpickle it: its message alone
+                error = RuntimeError(f"{type(error).__name__}: {error}")
+            if not isinstance(error, DatasetError):  # its message is enough
+                error.add_note(note)
+            pickled, pieces = pickle.dumps(error), []
+        return Answer(pickled, pieces, failed, getattr(self._batches, "counters", Counters()).take())
+
+    def _left_outside(self, buffer: pickle.PickleBuffer, pieces: list[Piece]) -> bool:
+        """Keeps a large array out of the stream; returns True to pickle a buffer with the rest."""
+        raw = buffer.raw()
+        if raw.nbytes < SMALL:
+            return True
+        array = np.frombuffer(raw, np.uint8)
+        offset = self._memory.offset(array)
+        if offset is None:
+            copy = self._copies.empty(array.shape, array.dtype)
+            copy[:] = array
+            array = copy
+            offset = self._memory.offset(array)
+        if offset is None:
+            return True
+        number = next(self._numbers)
+        self._held[number] = array
+        pieces.append((number, offset, len(array)))
+        return False
+
+
+def main(pipe: int, file: int) -> None:
+    """Answers requests until the parent ends or closes the pipe; the first message is the task."""
+    memory = SharedMemory(file)
+    BatchMemory.new_map = memory.take
+    with Connection(pipe) as parent:
+        try:
+            maker = Maker(parent.recv_bytes(), memory)
+            parent.send_bytes(b"ready")
+            while True:
+                parent.send(maker.answer(*parent.recv()))
+        except (EOFError, ConnectionError):
+            return

@@ -16,7 +16,7 @@ from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Ma
 from recordmill.pipeline.dataset.paths import ADVICE
 from recordmill.pipeline.graphs import MODEL_FILE, Checked, UnsafeGraphError, check_model
 from recordmill.pipeline.json_values import parse_json
-from recordmill.pipeline.reader.version_files import RemotePath, VersionFiles
+from recordmill.pipeline.reader.remote import RemotePath, VersionFiles
 from recordmill.pipeline.verify.report import Findings
 from recordmill.pipeline.versions.forgotten import FORGOTTEN, LEARNED_OF
 from recordmill.transforms.contract.kinds import read_descriptions

@@ -30,7 +30,7 @@ from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.reader.parsing import parse
-from recordmill.pipeline.reader.version_files import VersionFiles
+from recordmill.pipeline.reader.remote import VersionFiles
 from recordmill.pipeline.rows import StoredRow, find_records, rejects_of
 from recordmill.pipeline.sources.files import StoreFiles
 from recordmill.pipeline.spec.model import Spec

@@ -22,10 +22,10 @@ from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.placement import Layout, hash_keys, shard_of
 from recordmill.pipeline.dataset.version import parts_to_parse
 from recordmill.pipeline.parallel import cores
-from recordmill.pipeline.reader.frame_walk import FrameBatch, FrameWalk, Offsets, ReportDamage
 from recordmill.pipeline.reader.local_shards import ShardFile, kept_numbers
 from recordmill.pipeline.reader.parsing import SMALL, parse, walk
-from recordmill.pipeline.reader.version_files import VersionFiles
+from recordmill.pipeline.reader.records import FrameBatch, FrameWalk, Offsets, ReportDamage
+from recordmill.pipeline.reader.remote import VersionFiles
 from recordmill.pipeline.reader.wire import Malformed, names_of
 from recordmill.pipeline.verify import files as checks
 from recordmill.pipeline.verify.report import Findings, Verification, shown

@@ -1,4 +1,4 @@
-"""Memory for batches: page-aligned, and reused after the last view of a batch is gone.
+"""Memory for batches: page-aligned, reused after the last view of a batch is gone, and shared between processes.
 
 A large array has its own anonymous memory map. After the array and all its views are gone, the map waits for the next
 array of about its size, which saves the kernel clearing new pages. The alignment lets TensorFlow use an array without a
@@ -10,8 +10,12 @@ copy.
 
 import math
 import mmap as maps
+import os
+import tempfile
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from mmap import mmap
 from typing import Any, ClassVar, TypeAlias
@@ -63,7 +67,12 @@ class BatchMemory:
             return np.empty(shape, dtype)
         if size > LARGE and size > free_bytes():  # the system would end the process when it is filled
             raise MemoryError(f"{size:,} bytes")
-        memory = self._take(1 << (size - 1).bit_length())  # untouched pages are free
+        mapped = 1 << (size - 1).bit_length()  # untouched pages are free
+        memory: mmap | memoryview
+        try:
+            memory = self._spare[mapped].pop()
+        except LookupError:
+            memory = type(self).new_map(mapped)
         # All views keep this array alive: NumPy's chain of bases ends at an array on a foreign buffer.
         root = np.frombuffer(memory, np.uint8, size)
         weakref.finalize(root, _give_back, weakref.ref(self), memory).atexit = False
@@ -73,18 +82,6 @@ class BatchMemory:
         """Frees waiting memory; memory in use goes with its arrays. `empty` still works."""
         self._closed = True
         self._spare.clear()
-
-    def _take(self, size: int) -> mmap | memoryview:
-        try:
-            return self._spare[size].pop()
-        except LookupError:
-            return type(self).new_map(size)
-
-    def _keep(self, memory: mmap | memoryview) -> None:
-        if not self._closed:
-            waiting = self._spare.setdefault(len(memory), [])
-            if len(waiting) < max(SPARE, SPARE_BYTES // len(memory)):
-                waiting.append(memory)
 
 
 def pixels_read_soon(shape: Sequence[int]) -> Array:
@@ -111,5 +108,74 @@ def _keep_freed_memory() -> None:
 
 def _give_back(owner: "weakref.ref[BatchMemory]", memory: mmap | memoryview) -> None:
     pool = owner()
-    if pool is not None:  # else the map ends here
-        pool._keep(memory)
+    if pool is not None and not pool._closed:  # else the map ends here
+        waiting = pool._spare.setdefault(len(memory), [])
+        if len(waiting) < max(SPARE, SPARE_BYTES // len(memory)):
+            waiting.append(memory)
+
+
+ADDRESSES = 1 << 40  # 1 TiB of addresses: pages are allocated when written
+
+
+def new_file() -> int:
+    """Returns the descriptor of a new file in memory, or else of a temporary one; the caller closes it."""
+    if hasattr(os, "memfd_create"):
+        file = os.memfd_create("recordmill-batches", os.MFD_CLOEXEC)
+    else:  # macOS
+        with tempfile.TemporaryFile() as made:
+            file = os.dup(made.fileno())
+    os.ftruncate(file, ADDRESSES)
+    return file
+
+
+class SharedMemory:
+    """A file in memory, mapped by two processes: a worker takes blocks of it, its parent shows them as arrays.
+
+    It is anonymous: the kernel frees it when both have ended, however they end. /dev/shm is avoided, as containers
+    often give it only 64 MiB. It is one map, because each of Python's maps holds a file descriptor.
+
+    >>> memory = SharedMemory(new_file())
+    >>> block = memory.take(4096)
+    >>> memory.array(memory.offset(block), 4096).nbytes
+    4096
+    """
+
+    def __init__(self, file: int) -> None:
+        self._map = mmap(file, ADDRESSES)
+        self._start = _address(self._map)
+        self._end = 0
+        # Offsets of free blocks, by size. As in `BatchMemory`, locks could deadlock.
+        self._free: defaultdict[int, list[int]] = defaultdict(list)
+
+    def take(self, size: int) -> memoryview:
+        """Returns a page-aligned block; dropping it frees its pages. Only blocks of the same size reuse its place."""
+        free = self._free[size]
+        try:
+            offset = free.pop()
+        except IndexError:
+            offset, self._end = self._end, self._end + _pages(size)
+        block = memoryview(self._map)[offset : offset + size]
+        weakref.finalize(block, self._give_back, offset, size).atexit = False
+        return block
+
+    def offset(self, buffer: Any) -> int | None:
+        """Returns a buffer's offset in this memory; None if elsewhere."""
+        offset = _address(buffer) - self._start
+        return offset if 0 <= offset < ADDRESSES else None
+
+    def array(self, offset: int, size: int) -> npt.NDArray[np.uint8]:
+        """Returns a view of the memory: uint8 [size]."""
+        return np.frombuffer(self._map, np.uint8, size, offset)
+
+    def _give_back(self, offset: int, size: int) -> None:
+        with suppress(OSError, AttributeError):  # not on every system: the pages stay for the next block
+            self._map.madvise(maps.MADV_REMOVE, offset, _pages(size))
+        self._free[size].append(offset)
+
+
+def _pages(size: int) -> int:
+    return -(-size // maps.PAGESIZE) * maps.PAGESIZE
+
+
+def _address(buffer: Any) -> int:
+    return int(np.frombuffer(buffer, np.uint8).__array_interface__["data"][0])

@@ -172,24 +172,18 @@ def _labels(batch: Batch, name: str, description: TokenLabelsDescription) -> Par
 
 
 def _categories(batch: Batch, name: str, description: CategoriesDescription) -> Parts:
+    if description.read != "multi_hot":
+        return _list(batch, name, description)
     rows: Any = batch.columns[name]
-    if description.read == "multi_hot":
-        return {"": _multi_hot(name, rows, description.vocabulary_size, batch.empty)}
-    return _padded(batch, description, rows)
-
-
-def _multi_hot(name: str, rows: Ragged, size: int, empty: Empty) -> Array:
-    """Returns 1 at each id of a row, else 0: float32 [rows, size]. Skips negative ids."""
-    lengths = rows.lengths()
+    lengths, size = rows.lengths(), description.vocabulary_size
     of_row = np.repeat(np.arange(len(lengths)), lengths)
-    wrong = np.flatnonzero(rows.values >= size)
-    if len(wrong):
-        raise RowError(int(of_row[wrong[0]]), f"'{name}' holds the id {rows.values[wrong[0]]}, of {size} ids")
-    hot = empty((len(lengths), size), np.float32)
+    for wrong in np.flatnonzero(rows.values >= size)[:1]:
+        raise RowError(int(of_row[wrong]), f"'{name}' holds the id {rows.values[wrong]}, of {size} ids")
+    hot = batch.empty((len(lengths), size), np.float32)
     hot.fill(0)
     known = rows.values >= 0
     hot[of_row[known], rows.values[known]] = 1
-    return hot
+    return {"": hot}
 
 
 def _arrays(batch: Batch, name: str, description: ArrayDescription) -> Parts:

@@ -94,10 +94,14 @@ def decode_original(data: Data, options: PixelOptions, orientation: int) -> Arra
     Raises: DecodeError: another format, or a damaged file.
     """
     if data[:3] == JPEG:
-        pixels = _original_jpeg(data, options, orientation)
+        height, width, is_ink = _jpeg_header(data)
+        sides = (width, height) if is_transposed(orientation) else (height, width)
+        ratio = 1 if is_ink else _reduction(sides, options)
+        pixels = without_ink(inks(data)) if is_ink else jpeg(data, options.channels, ratio=ratio)
     else:
-        rgb = _on_background(_opened(data, FORMATS), options.background, data)
-        pixels = rgb if options.channels == 3 else grey(rgb)
+        pixels = _on_background(_opened(data, FORMATS), options.background, data)
+    if pixels.shape[2] != options.channels:
+        pixels = grey(pixels)
     return np.ascontiguousarray(upright(pixels, orientation))
 
 
@@ -182,15 +186,6 @@ def without_ink(ink: Array) -> Array:
     return rgb
 
 
-def _original_jpeg(data: Data, options: PixelOptions, orientation: int) -> Array:
-    height, width, is_ink = _jpeg_header(data)
-    if not is_ink:
-        sides = (width, height) if is_transposed(orientation) else (height, width)
-        return jpeg(data, options.channels, ratio=_reduction(sides, options))
-    rgb = without_ink(inks(data))
-    return rgb if options.channels == 3 else grey(rgb)
-
-
 def _jpeg_header(data: Data) -> tuple[int, int, bool]:
     """Returns a JPEG's height and width, and whether it is of CMYK."""
     try:
@@ -241,7 +236,17 @@ def _on_background(image: Image.Image, background: Sequence[int], data: Data) ->
     """Lays an image's alpha on the background: uint8 [h, w, 3]."""
     if not image.has_transparency_data:
         return _eight_bits(image)
-    colours, alpha = _colours_and_alpha(image, data[DEPTH] if image.format == "PNG" else 8)
+    clear, depth = image.info.get("transparency"), data[DEPTH] if image.format == "PNG" else 8
+    if clear is None or image.mode == "P" or depth in (1, 8):
+        rgba = np.asarray(image.convert("RGBA")).astype(np.int32)
+        colours, alpha = rgba[..., :3], rgba[..., 3:]
+    # Pillow compares this PNG's transparent colour with 8-bit pixels, which these were not.
+    elif image.mode == "RGB":
+        raise DecodeError("it is a PNG of 16 bits with a clear colour, which TensorFlow alone decodes: `store: png`")
+    else:
+        samples = np.asarray(image)[..., np.newaxis].astype(np.int32)
+        key = clear if depth == 16 else clear * (255 // (2**depth - 1))
+        colours, alpha = _eight_bits(image).astype(np.int32), np.where(samples == key, 0, 255)
     behind = np.array(background, np.int32)
     return (((colours - behind) * alpha + 255 * behind + 127) // 255).astype(np.uint8)
 
@@ -250,20 +255,6 @@ def _eight_bits(image: Image.Image) -> Array:
     if not image.mode.startswith("I;16"):
         return np.asarray(image.convert("RGB"))
     return np.repeat((np.asarray(image) >> 8).astype(np.uint8)[..., np.newaxis], 3, -1)
-
-
-def _colours_and_alpha(image: Image.Image, depth: int) -> tuple[Array, Array]:
-    """Returns colours, int32 [h, w, 3], and alpha, int32 [h, w, 1], of an image with `depth` bits a sample."""
-    clear = image.info.get("transparency")
-    if clear is None or image.mode == "P" or depth in (1, 8):
-        rgba = np.asarray(image.convert("RGBA")).astype(np.int32)
-        return rgba[..., :3], rgba[..., 3:]
-    # Pillow compares this PNG's transparent colour with 8-bit pixels, which these were not.
-    if image.mode == "RGB":
-        raise DecodeError("it is a PNG of 16 bits with a clear colour, which TensorFlow alone decodes: `store: png`")
-    samples = np.asarray(image)[..., np.newaxis].astype(np.int32)
-    key = clear if depth == 16 else clear * (255 // (2**depth - 1))
-    return _eight_bits(image).astype(np.int32), np.where(samples == key, 0, 255)
 
 
 def _channels(image: Image.Image) -> Array:

@@ -10,8 +10,9 @@ most one level (`pixels`, `augment.movements`).
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -138,13 +139,12 @@ class ImageReader:
 
     def _prepared(self, rows: Iterable[int], files: Bytes, turns: Iterable[int]) -> list[_Image]:
         """Cuts all JPEGs before decoding any: each step's code then stays in the processor's cache."""
-        return [self._image(*image) for image in zip(rows, files, turns, strict=True)]
-
-    def _image(self, row: int, data: Data, turn: int) -> _Image:
-        if self._augment is None:
-            return _Image(row, data, turn, [], None)
-        changes = acting(self._augment.changes, self._parameters[row])
-        return _Image(row, data, turn, changes, self._cut(data, changes))
+        images = list[_Image]()
+        for row, data, turn in zip(rows, files, turns, strict=True):
+            changes = [] if self._augment is None else acting(self._augment.changes, self._parameters[row])
+            part = None if self._augment is None else self._cut(data, changes)
+            images.append(_Image(row, data, turn, changes, part))
+        return images
 
     def _cut(self, data: Data, changes: Sequence[Acting]) -> JpegPart | None:
         """Cuts out the part of a JPEG for the first crop; None if the whole image is needed."""
@@ -169,19 +169,14 @@ class ImageReader:
         """Decodes and augments one image: [height, width, channels] of `pixel`, in `out` if it can be."""
         if self._augment is None:
             return self._whole(image, out if out is not None else self._scratch)
-        part = self._part(image.part)
-        pixels = self._whole(image, self._scratch) if part is None else part
+        pixels: Any = None
+        if image.part is not None:
+            with suppress(DecodeError):  # decoding the whole image gives a better error
+                cut = jpeg(image.part.data, self._stored[2], self._scratch, most=self._description.most_pixels)
+                pixels = ImagePart(cut, *image.part[1:])
+        pixels = self._whole(image, self._scratch) if pixels is None else pixels
         lying, outside = [of(image.row) for of in self._lying], self._description.padding
         return apply_acting(pixels, lying, image.changes, out, mask=self._augment.mask, outside=outside)
-
-    def _part(self, part: JpegPart | None) -> ImagePart | None:
-        if part is None:
-            return None
-        try:
-            pixels = jpeg(part.data, self._stored[2], self._scratch, most=self._description.most_pixels)
-        except DecodeError:  # decoding the whole image gives a better error
-            return None
-        return ImagePart(pixels, *part[1:])
 
     def _whole(self, image: _Image, out: Array | None) -> Array:
         try:

@@ -44,20 +44,18 @@ def resize(pixels: Array, options: PixelOptions) -> Array:
     goal = placed((pixels.shape[0], pixels.shape[1]), options)
     if options.size is None or options.fit != "crop":
         pixels = scale(pixels, goal.scaled, options.resize, options.antialias)
-        return _framed(pixels, goal, options) if options.size is not None and options.fit == "pad" else pixels
+        if options.size is None or options.fit != "pad":
+            return pixels
+        framed = np.empty((*goal.output, options.channels), pixels.dtype)
+        framed[...] = padding_levels(options)
+        _cut(framed, goal.offset, goal.scaled)[...] = pixels
+        return framed
     pixels = scale(_cut(pixels, goal.start, goal.box), goal.scaled, options.resize, options.antialias)
     return _cut(pixels, (-goal.offset[0], -goal.offset[1]), goal.output)
 
 
 def _cut(pixels: Array, start: Sides, size: Sides) -> Array:
     return pixels[start[0] : start[0] + size[0], start[1] : start[1] + size[1]]
-
-
-def _framed(pixels: Array, goal: Placement, options: PixelOptions) -> Array:
-    framed = np.empty((*goal.output, options.channels), pixels.dtype)
-    framed[...] = padding_levels(options)
-    _cut(framed, goal.offset, goal.scaled)[...] = pixels
-    return framed
 
 
 def scale(pixels: Array, size: Sides, method: str, antialias: bool, out: Array | None = None) -> Array:
@@ -74,22 +72,20 @@ def scale(pixels: Array, size: Sides, method: str, antialias: bool, out: Array |
     if method == "nearest":
         rows, columns = (_nearest(*each) for each in zip(sides, size, strict=True))
         return pixels[rows].take(columns, 1)  # both at once take three times as long and more
-    if opencv.takes(pixels) and (way := _by_opencv(method, antialias, sides, size)) is not None:
+    is_area = method == "area" and size[0] <= sides[0] and size[1] <= sides[1]
+    if opencv.takes(pixels) and (is_area or method == "bilinear" and not antialias):  # within one level of TensorFlow
         out = np.empty((*size, pixels.shape[2]), np.uint8) if out is None else out
+        way = opencv.cv2.INTER_AREA if is_area else opencv.cv2.INTER_LINEAR
         opencv.cv2.resize(pixels, size[::-1], dst=out, interpolation=way)
         return out
-    high, wide = (_weights(method, antialias, *each) for each in zip(sides, size, strict=True))
+    high, wide = (
+        _area(*each) if method == "area" else _kernel(*KERNELS[method], antialias, *each)
+        for each in zip(sides, size, strict=True)
+    )
     sums = _summed(np.swapaxes(_summed(pixels, high), 0, 1), wide)
     if pixels.dtype != np.float32:
         sums = np.clip(np.rint(sums), 0, np.iinfo(pixels.dtype).max).astype(pixels.dtype)
     return np.swapaxes(sums, 0, 1)
-
-
-def _by_opencv(method: str, antialias: bool, sides: Sides, size: Sides) -> int | None:
-    """Returns OpenCV's method if it differs from TensorFlow's by at most one level."""
-    if method == "area" and size[0] <= sides[0] and size[1] <= sides[1]:
-        return int(opencv.cv2.INTER_AREA)
-    return int(opencv.cv2.INTER_LINEAR) if method == "bilinear" and not antialias else None
 
 
 @lru_cache(maxsize=64)
@@ -108,10 +104,6 @@ def _summed(pixels: Array, weights: Weights) -> Array:
     for positions, shares in zip(*(part.T for part in weights), strict=True):
         sums += pixels[positions] * shares[:, np.newaxis, np.newaxis]
     return sums
-
-
-def _weights(method: str, antialias: bool, source: int, target: int) -> Weights:
-    return _area(source, target) if method == "area" else _kernel(*KERNELS[method], antialias, source, target)
 
 
 def _area(source: int, target: int) -> Weights:
@@ -178,27 +170,35 @@ def normalizer(described: Pixels, dtype: "np.dtype[Any]") -> Normalize:
 
     Its argument may already be the result. The order `bgr` swaps red and blue first.
     """
-    in_order = _in_order(described, dtype)
-    return in_order if described.channel_order == "rgb" else lambda pixels, out: in_order(_reversed(pixels), out)
-
-
-def _in_order(described: Pixels, dtype: "np.dtype[Any]") -> Normalize:
-    if described.are_as_stored:
-        return _as_they_are
     to_float = _float32(described.offset, described.scale)
-    if dtype == np.float32:
-        return to_float
-    is_byte = described.pixel == "uint8"
-    return _rounded(to_float, dtype, described.shape[2]) if is_byte else _rounded_each(to_float, dtype)
 
+    def as_stored(pixels: Array, out: Array) -> None:
+        if pixels is not out:
+            out[...] = pixels
 
-def _reversed(pixels: Array) -> Array:
-    """Copies pixels with red and blue swapped."""
-    if opencv.cv2 is None or not pixels.size:
-        return np.ascontiguousarray(pixels[..., ::-1])
-    rows = pixels.reshape(-1, *pixels.shape[-2:])  # several images, one below the other
-    result: Array = opencv.cv2.cvtColor(rows, opencv.cv2.COLOR_RGB2BGR).reshape(pixels.shape)
-    return result
+    def rounded_each(pixels: Array, out: Array) -> None:
+        numbers = np.empty(out.shape, np.float32)
+        to_float(pixels, numbers)
+        out[...] = numbers.astype(dtype)
+
+    in_order: Normalize = rounded_each
+    if described.are_as_stored:
+        in_order = as_stored
+    elif dtype == np.float32:
+        in_order = to_float
+    elif described.pixel == "uint8":
+        in_order = _rounded(to_float, dtype, described.shape[2])
+    if described.channel_order == "rgb":
+        return in_order
+
+    def reversed_first(pixels: Array, out: Array) -> None:
+        if opencv.cv2 is None or not pixels.size:
+            in_order(np.ascontiguousarray(pixels[..., ::-1]), out)
+        else:
+            rows = pixels.reshape(-1, *pixels.shape[-2:])  # several images, one below the other
+            in_order(opencv.cv2.cvtColor(rows, opencv.cv2.COLOR_RGB2BGR).reshape(pixels.shape), out)
+
+    return reversed_first
 
 
 def for_people(pixels: Array) -> Array:
@@ -224,11 +224,6 @@ def black_and_white(pixels: Array) -> Array:
     return bounds
 
 
-def _as_they_are(pixels: Array, out: Array) -> None:
-    if pixels is not out:
-        out[...] = pixels
-
-
 def _float32(offset: Sequence[float], scale: Sequence[float]) -> Normalize:
     @lru_cache(maxsize=8)
     def rows(width: int) -> tuple[Array, Array]:
@@ -241,15 +236,6 @@ def _float32(offset: Sequence[float], scale: Sequence[float]) -> Normalize:
         out[...] = pixels
         out -= offsets
         out *= scales
-
-    return normalize
-
-
-def _rounded_each(to_float: Normalize, dtype: "np.dtype[Any]") -> Normalize:
-    def normalize(pixels: Array, out: Array) -> None:
-        numbers = np.empty(out.shape, np.float32)
-        to_float(pixels, numbers)
-        out[...] = numbers.astype(dtype)
 
     return normalize
 

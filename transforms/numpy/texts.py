@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recordmill.transforms.contract.kinds.text import TextDescription, TextsDescription, TokenLabelsDescription
-from recordmill.transforms.contract.stored import Bytes, FinishOptions, Ragged, RowError, positions_of, splits_of
+from recordmill.transforms.contract.stored import FinishOptions, Ragged, RowError, positions_of, splits_of
 from recordmill.transforms.numpy.buffers import Array, Empty
 
 Shares: TypeAlias = npt.NDArray[np.float64] | float  # in [0, 1): one a row, or one for all
@@ -46,7 +46,11 @@ def texts(
         stored = {"": one_text(description, stored, shares)}
     ids, padding, length = stored[""], description.padding_id, options.length_of(description.max_length)
     if description.packed is not None:
-        return packed_rows(name, unpacked(name, ids), stored["lengths"], description.packed, padding, empty)
+        sizes = np.fromiter(map(len, ids), np.int64, len(ids))  # int32 in bytes
+        for row in np.flatnonzero(sizes % ID.itemsize)[:1].tolist():
+            raise RowError(row, f"'{name}' has {sizes[row]} bytes, not ids of {ID.itemsize} bytes each")
+        ids = Ragged(np.frombuffer(b"".join(ids), ID), splits_of(sizes // ID.itemsize))
+        return packed_rows(name, ids, stored["lengths"], description.packed, padding, empty)
     aligned = {part: stored[part] for part in description.aligned}
     if options.text == "packed":
         if length is None:
@@ -153,16 +157,6 @@ def first_fit(texts: Ragged, length: int) -> tuple[Ragged, Ragged]:
     order, texts_of_row = np.array(taken, np.int64), np.array(ends)
     ids = texts.values[positions_of(texts.splits[order], lengths[order])]
     return Ragged(ids, splits_of(lengths[order])[texts_of_row]), Ragged(lengths[order], texts_of_row)
-
-
-def unpacked(name: str, encoded: Bytes) -> Ragged:
-    """Returns the ids of rows packed by the build, int32 in bytes. Raises: RowError."""
-    sizes = np.fromiter(map(len, encoded), np.int64, len(encoded))
-    wrong = np.flatnonzero(sizes % ID.itemsize)
-    if len(wrong):
-        row = int(wrong[0])
-        raise RowError(row, f"'{name}' has {sizes[row]} bytes, not ids of {ID.itemsize} bytes each")
-    return Ragged(np.frombuffer(b"".join(encoded), ID), splits_of(sizes // ID.itemsize))
 
 
 def packed_rows(name: str, ids: Ragged, lengths: Ragged, width: int, padding: int, empty: Empty) -> dict[str, Array]:

@@ -43,6 +43,8 @@ MOST_BYTES = 128 << 20  # 128 MiB: four times the largest of published files
 MOST_PIECES = 1 << 22  # 4,194,304: ids, and commas of a file; half a gigabyte of memory
 MOST_GROWTH = 64  # times; of published files, 12
 LENGTHENING = ("content", "prepend", "continuing_subword_prefix", "end_of_word_suffix")
+JOINS = {"ByteLevel": "byte_level", "WordPiece": "wordpiece", "Metaspace": "characters", "ByteFallback": "characters"}
+"""The ways from pieces to a text, by decoder."""
 FAILS = "has no token for a part of the text, or fails at it"
 NO_TEXT = "the tokenizer cannot decode these ids: give those that it made"
 COMPONENTS = """BPE BPEDecoder BertNormalizer BertPreTokenizer BertProcessing ByteFallback ByteLevel CTC
@@ -131,19 +133,16 @@ class TextTokenizer:
         for name, (token, place) in tokens.items():
             ids = around[place]
             if isinstance(token, str):
-                ids.insert(0 if name == "begin" else len(ids), self._id_of(token, name, ids, where))
+                known = {piece: id_ for id_, piece in self._library.pieces.items()}
+                if token not in known:
+                    raise UserError(f"{where} has no token {token!r} for `{name}`{did_you_mean(token, known)}")
+                if known[token] in ids:
+                    raise UserError(f"{where} adds {token!r} itself: leave `{name}` out")
+                ids.insert(0 if name == "begin" else len(ids), known[token])
         self.around = tuple(np.array(ids, np.int64) for ids in around)
         self.before, self.after = self.around[0], self.around[-1]
         if options.max_length is not None and options.max_length <= (added := sum(map(len, around))):
             raise UserError(f"{where} adds {added} ids to each text: `max_length` should be {added + 1} or more")
-
-    def _id_of(self, token: str, name: str, around: Sequence[int], where: str) -> int:
-        ids = {piece: id_ for id_, piece in self._library.pieces.items()}
-        if token not in ids:
-            raise UserError(f"{where} has no token {token!r} for `{name}`{did_you_mean(token, ids)}")
-        if ids[token] in around:
-            raise UserError(f"{where} adds {token!r} itself: leave `{name}` out")
-        return ids[token]
 
     @property
     def special(self) -> SpecialIds:
@@ -183,9 +182,8 @@ class TextTokenizer:
         """
         before, after = ([id_ if fill is None else fill for id_ in ids.tolist()] for ids in (self.before, self.after))
         rows = [[*before, *ids, *after] for ids in tokens] if before or after else tokens
-        lengths = np.fromiter(map(len, rows), np.int64, len(rows))
-        values = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
-        return Encoded(self._cut(Ragged(values, splits_of(lengths))), lengths)
+        whole = _joined(rows)
+        return Encoded(self._cut(whole), whole.lengths())
 
     def decode(self, ids: Sequence[int] | Ids) -> str:
         """Returns the text of ids, without padding and the ids around it; separators of a pair stay."""
@@ -202,6 +200,11 @@ class TextTokenizer:
         surplus = np.repeat(np.maximum(lengths - most, 0), lengths)
         kept = (positions < outer) | (positions >= outer + surplus)
         return Ragged(rows.values[kept], splits_of(np.minimum(lengths, most)))
+
+
+def _joined(rows: Sequence[Sequence[int]]) -> Ragged:
+    splits = splits_of(np.fromiter(map(len, rows), np.int64, len(rows)))
+    return Ragged(np.fromiter(chain.from_iterable(rows), np.int64, int(splits[-1])), splits)
 
 
 class PairError(UserError):
@@ -239,11 +242,8 @@ class PairTokenizer(TextTokenizer):
     def encode_batch(self, texts: Sequence[Text]) -> Encoded:
         """Returns the ids of pairs, also of none. Raises: PairError: a pair cannot be stored."""
         tokens = self.tokens(texts)
-        rows = [self.join(first, second) for first, second in tokens]
-        splits = splits_of(np.fromiter(map(len, rows), np.int64, len(rows)))
-        values = np.fromiter(chain.from_iterable(rows), np.int64, int(splits[-1]))
         whole = [len(first) + len(second) + self._added for first, second in tokens]
-        return Encoded(Ragged(values, splits), np.array(whole, np.int64))
+        return Encoded(_joined([self.join(first, second) for first, second in tokens]), np.array(whole, np.int64))
 
     def join(self, first: list[int], second: list[int]) -> list[int]:
         """Returns a pair's ids as they are stored.
@@ -299,7 +299,9 @@ def _huggingface(data: bytes, options: TokenizerOptions, where: str) -> Library:
         pieces = {id_: piece for piece, id_ in tokenizer.get_vocab(with_added_tokens=True).items()}
         _check_ids([*pieces, padding or 0])
         ids = {piece: id_ for id_, piece in pieces.items()}
-        model, joins = described["model"], _joins(described.get("decoder") or {})
+        model, decoder = described["model"], described.get("decoder") or {}
+        decoders = {each.get("type") for each in (decoder, *decoder.get("decoders", ()))}
+        joins = next((joins for kind, joins in JOINS.items() if kind in decoders), "whitespace")
         special = [each["content"] for each in described.get("added_tokens") or [] if each.get("special")]
         plain = tokenizer.normalizer.normalize_str("a b") if tokenizer.normalizer else "a b"
         cuts = tokenizer.pre_tokenizer is not None and len(tokenizer.pre_tokenizer.pre_tokenize_str(plain)) > 1
@@ -397,13 +399,6 @@ def _parts_around(inner: Sequence[list[int]], ids: list[int]) -> list[list[int]]
     return [*parts, ids]
 
 
-def _joins(decoder: Mapping[str, Any]) -> str:
-    """Names the way from pieces to a text."""
-    kinds = {each.get("type") for each in (decoder, *decoder.get("decoders", ()))}
-    return next((joins for kind, joins in JOINS.items() if kind in kinds), "whitespace")
-
-
-JOINS = {"ByteLevel": "byte_level", "WordPiece": "wordpiece", "Metaspace": "characters", "ByteFallback": "characters"}
 CL100K = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]"
     r"|\s+(?!\S)|\s"

@@ -1,4 +1,7 @@
-"""Shards in an object store, read by ranges.
+"""Versions at a URL, such as `s3://bucket/out/emoji`: their paths, their files, and their shards, read by ranges.
+
+`RemotePath` has the methods of `pathlib.Path` that a dataset needs: one code reads local and remote folders. It caches
+nothing, so it sees a version published meanwhile. The store's client is that of builds, loaded at its first use.
 
 Records are read by blocks, cached on a local disk; or alone, in as few requests as their offsets allow. An index is
 read whole at its first use, and kept.
@@ -9,23 +12,156 @@ import os
 import time
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from recordmill.pipeline.dataset.adopted_files import check_content
+from recordmill.pipeline.dataset.file_names import shard_paths
+from recordmill.pipeline.dataset.manifest import Shard
 from recordmill.pipeline.dataset.packs import PackIndex
-from recordmill.pipeline.dataset.paths import ADVICE, open_file
-from recordmill.pipeline.errors import FORBIDDEN, DatasetError, status_of
+from recordmill.pipeline.dataset.paths import ADVICE, Location, check_place, locate, open_file
+from recordmill.pipeline.errors import FORBIDDEN, NOT_FOUND, DatasetError, ExitCode, code_of, status_of
 from recordmill.pipeline.reader.block_cache import Block, BlockCache
 from recordmill.pipeline.reader.local_shards import COPIED, Frame, Numbers, ShardFile, check_size, kept_numbers
 from recordmill.pipeline.reader.metrics import CACHED, FETCHED, REQUESTS, RETRIES, WAITED, Counters
-from recordmill.pipeline.reader.version_files import readable
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import open_object, open_stream
 from recordmill.pipeline.versions.stores.parts import Part
+
+
+@dataclass(frozen=True)
+class RemotePath:
+    """A URL without a trailing slash."""
+
+    url: str
+
+    def __str__(self) -> str:
+        return self.url
+
+    def __truediv__(self, inner: str) -> "RemotePath":
+        """Returns the URL of a file or folder in this folder."""
+        return RemotePath(f"{self.url}/{inner}")
+
+    @property
+    def name(self) -> str:
+        """The last part of the URL."""
+        return self.url.rpartition("/")[2]
+
+    @property
+    def parent(self) -> "RemotePath":
+        """The folder that holds this."""
+        return RemotePath(self.url.rpartition("/")[0])
+
+    def is_file(self) -> bool:
+        """Whether the object exists. Raises: DatasetError if the store does not answer."""
+        # S3 answers Forbidden for an absent object if the user may not list the bucket.
+        with readable(self.url, FORBIDDEN, NOT_FOUND), suppress(FileNotFoundError):
+            store, name = open_object(self.url)
+            try:
+                return store.size(name) >= 0
+            except OutputError as error:
+                if status_of(error) == FORBIDDEN and self.name in store.children(name.rpartition("/")[0]):
+                    raise DatasetError(f"{error}; it is there: ask for the right to read it") from None
+                raise
+        return False
+
+    def is_dir(self) -> bool:
+        """Whether the folder holds anything. Raises: DatasetError if the store does not answer."""
+        with readable(self.url, NOT_FOUND):
+            store, name = open_object(self.url)
+            return bool(store.children(name))
+        return False
+
+    def read_bytes(self, most: int | None = None) -> bytes:
+        """Returns the object's content, or its first bytes. Raises: DatasetError if missing or unreadable."""
+        with readable(self.url):
+            store, name = open_object(self.url)
+            return store.range(name, 0, most).data
+
+
+Folder: TypeAlias = Path | RemotePath  # the folder of a dataset or of a version
+
+
+class UnansweredError(DatasetError):
+    """A store did not answer, was too busy, or wants newer credentials: a retry may succeed."""
+
+    exit_code = ExitCode.TRY_AGAIN
+
+
+@contextmanager
+def readable(url: str, *absent: int, advice: str = ADVICE) -> Iterator[None]:
+    """Turns a store's errors, which may hold secrets, into DatasetError; suppresses the statuses `absent`."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise DatasetError(f"{url} is missing: {advice}") from None
+    except OutputError as error:
+        if status_of(error) not in absent:
+            kind = UnansweredError if code_of(error) is ExitCode.TRY_AGAIN else DatasetError
+            raise kind(str(error)) from None
+
+
+class VersionFiles:
+    """A version's folder, local or at a URL."""
+
+    def __init__(self, folder: Location) -> None:
+        self.folder = folder
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[tuple[BufferedReader, int]]:
+        """Opens a file: (file, size). Raises: DatasetError: missing, unreadable, not plain, or outside the folder."""
+        if isinstance(self.folder, Path):
+            try:
+                file = open_file(locate(str(self.folder), path))
+            except FileNotFoundError:
+                raise DatasetError("the file is missing") from None
+            except OSError as error:
+                raise DatasetError(f"the file cannot be read: {error.strerror}") from None
+            opened = file, os.fstat(file.fileno()).st_size
+        else:
+            check_place(str(self.folder), path)
+            with readable(str(self.folder / path)):
+                stream = open_stream(str(self.folder / path))
+                opened = stream, stream.seek(0, os.SEEK_END)
+                stream.seek(0)
+        with opened[0]:
+            try:
+                with readable(str(self.folder / path)):
+                    yield opened
+            except OSError as error:
+                raise DatasetError(f"the file cannot be read: {error.strerror or error}") from None
+
+    def located(self, shard: Shard) -> list[tuple["VersionFiles", str]]:
+        """Returns the folder and the inner path of a shard's file, and of each index. Raises: DatasetError."""
+        file, index, _, packs = shard_paths(str(self.folder), shard)
+        found = []
+        for place in (file, index, *packs):
+            folder = RemotePath(place.root) if "://" in place.root else Path(place.root)
+            found.append((VersionFiles(folder), place.file))
+        return found
+
+    def read(self, path: str, most: int = -1) -> bytes:
+        """Reads a whole file, or its first `most` bytes. Raises: DatasetError as `open`."""
+        with self.open(path) as (file, _):
+            return file.read(most)
+
+    def listing(self) -> list[str]:
+        """Lists all files, and links to folders, by sorted relative paths. Raises: DatasetError."""
+        if isinstance(self.folder, Path):
+            paths = (path for path in self.folder.rglob("*") if path.is_symlink() or not path.is_dir())
+            return sorted(str(path.relative_to(self.folder)) for path in paths)
+        with readable(str(self.folder)):
+            store, folder = open_object(str(self.folder))
+            names = (name.removeprefix(folder).lstrip("/") for name in store.names(folder))
+            return sorted(name for name in names if name and not name.endswith("/"))  # no console's folder markers
+
 
 PAUSES = (0.1, 0.5, 2.0)  # seconds before each retry, beside those of the store's client
 CONNECTIONS = 32  # at once
@@ -41,12 +177,9 @@ class RemoteShards:
         """Takes each shard's first records of blocks, ascending from 0; None to read records alone."""
         self._shards, self._cuts, self._cache, self._counters = list(shards), cuts, cache, counters
         self._advice = shards[0].advice
-        self._indexes: dict[int, memoryview] = {}
-        self._kept: dict[int, Numbers] = {}
-        self._kept_cuts: dict[int, Numbers] = {}
-        self._packs: dict[int, PackIndex] = {}
-        self._pools: dict[str, ThreadPoolExecutor] = {}
-        self._process = os.getpid()
+        self._indexes, self._packs = dict[int, memoryview](), dict[int, PackIndex]()
+        self._kept, self._cuts_in_index = dict[int, Numbers](), dict[int, Numbers]()
+        self._process, self._pools = os.getpid(), dict[str, ThreadPoolExecutor]()
 
     def index(self, shard: int) -> memoryview:
         self._load([shard])
@@ -61,8 +194,7 @@ class RemoteShards:
 
     def pack(self, shard: int) -> PackIndex:
         if shard not in self._packs:
-            described = self._shards[shard].pack
-            assert described is not None  # noqa: S101 - for mypy
+            described: Any = self._shards[shard].pack
             block = Block(described.file, 0, described.bytes, "", described.sha256)
             data = self._cache.read(block, [(0, described.bytes)], self._fetch)[0]
             self._packs[shard] = PackIndex.of_bytes(data, described)
@@ -72,37 +204,28 @@ class RemoteShards:
         """Leaves the records to `frames`."""
 
     def frames(self, shards: Sequence[int], records: Sequence[int]) -> list[Frame]:
-        spans = self._spans(shards, records)
+        spans, parts = self._spans(shards, records), dict[int, bytes]()
         rows = [row for row, shard in enumerate(shards) if self._possible(shard, spans[row])]
-        frames: list[Frame] = [b""] * len(spans)
-        possible = [spans[row] for row in rows]
         if self._cuts is None:
-            parts = together(possible, self._fetch)
-        else:
-            parts = self._from_blocks([self._block(shards[row], records[row], spans[row]) for row in rows], possible)
-        for row, data in zip(rows, parts, strict=True):
-            frames[row] = data if len(data) <= COPIED else np.frombuffer(data, np.uint8)
-        return frames
-
-    def _from_blocks(self, blocks: Sequence[Block], spans: Sequence[Block]) -> list[bytes]:
-        """Reads spans from their blocks; fetches missing blocks in parallel."""
+            parts.update(zip(rows, together([spans[row] for row in rows], self._fetch), strict=True))
+            rows = []
         rows_of: defaultdict[Block, list[int]] = defaultdict(list)
-        for row, block in enumerate(blocks):
-            rows_of[block].append(row)
-        parts = [b""] * len(spans)
+        for row in rows:
+            rows_of[self._block(shards[row], records[row], spans[row])].append(row)
 
         def read(block: Block) -> list[bytes]:
             return self._cache.read(block, [spans[row][1:3] for row in rows_of[block]], self._fetch)
 
-        missing = [block for block in rows_of if not self._cache.has(block)]
-        with self._counters.timed(WAITED):
-            fetched = dict(zip(missing, self._pool("now").map(read, missing), strict=True)) if missing else {}
-        for block, rows in rows_of.items():
-            for row, data in zip(rows, fetched.get(block) or read(block), strict=True):
-                parts[row] = data
-        here = [row for block, rows in rows_of.items() if block not in fetched for row in rows]
-        self._counters.add({CACHED: sum(len(parts[row]) for row in here)})
-        return parts
+        missing, fetched = [block for block in rows_of if not self._cache.has(block)], dict[Block, list[bytes]]()
+        if missing:
+            with self._counters.timed(WAITED):
+                fetched.update(zip(missing, self._pool("now").map(read, missing), strict=True))
+        for block, of_block in rows_of.items():
+            data = fetched.get(block) or read(block)
+            parts.update(zip(of_block, data, strict=True))
+            self._counters.add({CACHED: 0 if block in fetched else sum(map(len, data))})
+        found = (parts.get(row, b"") for row in range(len(spans)))
+        return [data if len(data) <= COPIED else np.frombuffer(data, np.uint8) for data in found]
 
     def fetch_ahead(self, shards: Sequence[int], records: Sequence[int]) -> None:
         """Begins to fetch the records' missing blocks, if records are read by blocks."""
@@ -128,10 +251,8 @@ class RemoteShards:
         """See `LocalShards`. Reads all indexes, as records are read in any order."""
         with ThreadPoolExecutor(CONNECTIONS) as threads:
             self._shards = list(threads.map(self._tagged, self._shards))
-        self._load(range(len(self._shards)))
-        packed = [number for number, shard in enumerate(self._shards) if shard.pack is not None]
-        with ThreadPoolExecutor(CONNECTIONS) as threads:
-            list(threads.map(self.pack, packed))
+            self._load(range(len(self._shards)))
+            list(threads.map(self.pack, (number for number, shard in enumerate(self._shards) if shard.pack)))
         return self._shards
 
     def _tagged(self, shard: ShardFile) -> ShardFile:
@@ -153,7 +274,7 @@ class RemoteShards:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def close(self) -> None:
-        for read in (self._indexes, self._kept, self._kept_cuts, self._packs):
+        for read in (self._indexes, self._kept, self._cuts_in_index, self._packs):
             read.clear()
         for pool in self._pools.values():
             pool.shutdown(wait=False, cancel_futures=True)
@@ -184,20 +305,14 @@ class RemoteShards:
 
     def _block(self, shard: int, record: int, span: Block) -> Block:
         """Returns the block of a record; the record alone if the index is damaged."""
-        cuts, file = self._cuts_of(shard), self._shards[shard]
+        file, cuts = self._shards[shard], self._cuts_in_index.get(shard)
+        if cuts is None:
+            cuts = (self._cuts or [])[shard]
+            cuts = self._cuts_in_index[shard] = self.kept(shard)[cuts] if file.kept else cuts
         number = int(np.searchsorted(cuts, record, side="right"))
         end = cuts[number] if number < len(cuts) else file.indexed
         block = self._range(shard, int(cuts[number - 1]), int(end))
         return block if self._possible(shard, block) and block.start <= span.start and span.end <= block.end else span
-
-    def _cuts_of(self, shard: int) -> Numbers:
-        """Returns the first records of a shard's blocks, by their numbers in the index."""
-        assert self._cuts is not None  # noqa: S101 - for mypy
-        if not self._shards[shard].kept:
-            return self._cuts[shard]
-        if shard not in self._kept_cuts:
-            self._kept_cuts[shard] = self.kept(shard)[self._cuts[shard]]
-        return self._kept_cuts[shard]
 
     def _load(self, shards: Sequence[int]) -> None:
         missing = [shard for shard in shards if shard not in self._indexes]
