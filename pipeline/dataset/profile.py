@@ -14,11 +14,11 @@ Also the lengths of texts in ids, and the share of padding in batches.
 """
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,7 @@ MOST_NAMES = 1 << 10  # distinct ids counted
 MOST_ROWS = 1 << 50  # of one value: the sum fits int64
 COUNTS = ("rows", "missing", "tokens", "unknown")  # fields that add up
 LOST = range(32)  # bits that a histogram may cut off
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -111,13 +112,18 @@ Profile = Mapping[str, FeatureProfile]  # by feature
 Profiles = Mapping[str, Profile]  # by split
 
 
+def gathered(several: Iterable[Mapping[str, Value]]) -> dict[str, list[Value]]:
+    """Gathers the values of each name."""
+    values = defaultdict[str, list[Value]](list)
+    for each in several:
+        for name, value in each.items():
+            values[name].append(value)
+    return values
+
+
 def add_up(profiles: Iterable[Profile]) -> dict[str, FeatureProfile]:
     """Adds up profiles with the same features."""
-    several: dict[str, list[FeatureProfile]] = {}
-    for profile in profiles:
-        for name, feature in profile.items():
-            several.setdefault(name, []).append(feature)
-    return {name: _sum(features) for name, features in several.items()}
+    return {name: _sum(features) for name, features in gathered(profiles).items()}
 
 
 def _sum(features: list[FeatureProfile]) -> FeatureProfile:
@@ -143,14 +149,6 @@ def _added_ids(features: list[FeatureProfile]) -> dict[int, int] | None:
             return None
         total.update(feature.ids)
     return dict(total) if len(total) <= MOST_NAMES else None
-
-
-def by_split(reports: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, FeatureProfile]]:
-    """Adds up the profiles in shards' reports, by `split`."""
-    several: dict[str, list[Profile]] = {}
-    for report in reports:
-        several.setdefault(report["split"], []).append(profile_of_json(report.get("profile", {})))
-    return {split: add_up(profiles) for split, profiles in several.items()}
 
 
 def profile_to_json(profile: Profile) -> dict[str, Any]:

@@ -12,9 +12,10 @@ from typing import NamedTuple
 from recordmill.pipeline.build.base import live_analysis
 from recordmill.pipeline.build.base.live_analysis import LiveAnalysis, Names
 from recordmill.pipeline.build.run_options import RunOptions
+from recordmill.pipeline.dataset.counts import ShardReport, SpanReport
 from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, span_file, span_of_file
-from recordmill.pipeline.dataset.manifest import Manifest, Shard, version_folder
-from recordmill.pipeline.dataset.manifest_parts import MOST_BYTES, Report, read_report
+from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, version_folder
+from recordmill.pipeline.dataset.manifest_parts import MOST_BYTES
 from recordmill.pipeline.dataset.paths import read_checked
 from recordmill.pipeline.dataset.placement import Layout
 from recordmill.pipeline.errors import DatasetError, UserError
@@ -102,7 +103,7 @@ def _span_fault(spec: Spec, base: Base, frozen: bool, options: RunOptions) -> st
 class KeptSpan(NamedTuple):
     """A span that a build keeps."""
 
-    report: Report  # rows by source, rejects by reason, duplicates, and the reports of the shards
+    report: SpanReport
     rejected: bytes  # the lines of rejected rows
 
 
@@ -122,7 +123,7 @@ def read_spans(output: str, base: Manifest, spans: Iterable[str]) -> dict[str, K
                 read_checked(folder, name, base.files[name]["sha256"], MOST_BYTES) if name in base.files else b""
                 for name in names
             )
-            kept[span] = KeptSpan(read_report(report), rejected)
+            kept[span] = KeptSpan(SpanReport.of_bytes(report), rejected)
         except ValueError as error:
             raise OutputError(
                 f"the span {span} cannot be kept, since the live version is damaged ({error}): build with --compact, "
@@ -131,9 +132,9 @@ def read_spans(output: str, base: Manifest, spans: Iterable[str]) -> dict[str, K
     return kept
 
 
-def shards_by_group(kept: Mapping[str, KeptSpan], layout: Layout) -> dict[int, Report]:
+def shards_by_group(kept: Mapping[str, KeptSpan], layout: Layout) -> dict[int, ShardReport]:
     """Returns the reports of kept shards by group in a new layout, without empty shards."""
-    reports = (zip(layout.groups_of_span(name), span.report["shards"], strict=True) for name, span in kept.items())
+    reports = (zip(layout.groups_of_span(name), span.report.shards, strict=True) for name, span in kept.items())
     return {group: report for group, report in chain.from_iterable(reports) if report is not None}
 
 
@@ -147,7 +148,7 @@ def kept_shards(base: Manifest, spans: Collection[str], layout: Layout) -> dict[
     return dict(chain.from_iterable(pairs))
 
 
-def add_up_duplicates(entries: Iterable[Report]) -> Report:
+def add_up_duplicates(entries: Iterable[Json]) -> Json:
     """Adds up the manifest's entries on duplicates within spans, at least one."""
     first, *others = entries
     total = json.loads(json.dumps(first))
@@ -157,7 +158,7 @@ def add_up_duplicates(entries: Iterable[Report]) -> Report:
     return dict(total)
 
 
-def _add(total: Report, more: Report) -> None:
+def _add(total: Json, more: Json) -> None:
     for name in ("groups", "rows"):
         total[name] += more[name]
     _add_counts(total["within"], more["within"])

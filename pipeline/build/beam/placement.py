@@ -103,7 +103,7 @@ def _read_shard(planned: PlannedBuild, column: str, near: bool, group: int) -> I
     if contents is not None:
         columns = () if column == "high" else ("hash", "sample")
         rows = find.all_take_part(fingerprints(contents, *columns, near=near))
-        buckets = planned.bucket_range(planned.layout.span_of_group(group))
+        buckets = planned.bucket_range(planned.layout.span_of_group(group) or "")
         yield from steps.send(planned, by_hash(rows, column, len(buckets), buckets.start))
 
 

@@ -159,8 +159,8 @@ def write_counts(folder: str, count: Callable[..., Counts], planned: PlannedBuil
     return counts.groups
 
 
-def manifest_entry(planned: PlannedBuild, span: str | None = None) -> Json:
-    """Returns the manifest's entry on duplicates, from the counts of a build, or of one span."""
+def manifest_entry(planned: PlannedBuild, span: str) -> Json:
+    """Returns the manifest's entry on duplicates within a span, from the counts of a build."""
     options, splits, workspace = planned.duplicates, planned.layout.splits, planned.workspace
     buckets = planned.bucket_range(span)
     contents = partial(fingerprints.contents_of_shard, workspace)

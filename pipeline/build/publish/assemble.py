@@ -22,10 +22,11 @@ from recordmill.pipeline.build.analysis.tokenizers import tokenizer
 from recordmill.pipeline.build.base import live_analysis
 from recordmill.pipeline.build.base.inherited import files_of, kept_shards
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS, input_specs
-from recordmill.pipeline.build.context.reports import asked_of_stores, shard_of
+from recordmill.pipeline.build.context.reports import asked_of_stores
 from recordmill.pipeline.build.results.results import Results
 from recordmill.pipeline.build.summaries.look import STATISTICS, full_buckets
-from recordmill.pipeline.build.worker.build_shard import write_empty_shard
+from recordmill.pipeline.build.worker.build_shard import write_shard
+from recordmill.pipeline.dataset.counts import ShardReport
 from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, renamed, span_file, vocabulary_name
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, Split, index_bytes
 from recordmill.pipeline.dataset.paths import path_within
@@ -159,7 +160,7 @@ def take_over(results: Results, output: str, assembled: str, version: str, on_no
 def write_span_files(results: Results, assembled: Path) -> None:
     """Writes the reports and the rejected rows of new spans."""
     for span in results.plan.spans.built:
-        files = {REPORT: json.dumps(results.span_report(span)).encode(), REJECTED: results.rejected_of(span)}
+        files = {REPORT: results.span_report(span).to_bytes(), REJECTED: results.rejected_of(span)}
         for name, data in files.items():
             if data:
                 path_within(assembled, span_file(span, name)).write_bytes(data)
@@ -212,26 +213,26 @@ def _vocabularies(results: Results, described: dict[str, Description]) -> dict[s
     }
 
 
-def _shard_reports(results: Results, assembled: Path) -> dict[int, dict[str, Any]]:
+def _shard_reports(results: Results, assembled: Path) -> dict[int, ShardReport]:
     """Writes the empty shards; returns the reports of all new shards, by group."""
     layout, reports = results.context.layout, results.built
-    shard_files = [path for report in reports.values() for path in shard_of(report).paths]
+    shard_files = [path for report in reports.values() for path in report.files.paths]
     clear(assembled, {SERVING_FOLDER, *shard_files})  # a killed worker may have left others
     for group in range(layout.groups):
         if group not in reports and layout.span_of_group(group) not in results.kept:
-            reports[group] = write_empty_shard(results.context, *layout.shard_of_group(group))
+            reports[group] = write_shard(results.context, group)
     return reports
 
 
-def _inventory(assembled: Path, reports: Collection[Mapping[str, Any]], taken: TakenOver) -> dict[str, dict[str, Any]]:
+def _inventory(assembled: Path, reports: Collection[ShardReport], taken: TakenOver) -> dict[str, dict[str, Any]]:
     """Lists the version's files; indexes by their shards' reports, because they may be in a bucket."""
     indexes = {
-        report["index"]: {"bytes": index_bytes(report["records"]), "sha256": report["index_sha256"]}
+        report.files.index: {"bytes": index_bytes(report.files.records), "sha256": report.index_sha256}
         for report in reports
     }
-    packs = (pack for report in reports for pack in shard_of(report).packs)
+    packs = (pack for report in reports for pack in report.files.packs)
     indexes |= {pack.file: {"bytes": pack.bytes, "sha256": pack.sha256} for pack in packs}
-    shards = [*(report["file"] for report in reports), *(shard.file for shard in taken.shards.values())]
+    shards = [shard.file for shard in (*(report.files for report in reports), *taken.shards.values())]
     return inventory(str(assembled), shards, {**indexes, **taken.entries})
 
 
@@ -245,34 +246,30 @@ def clear(folder: Path, but: Collection[str] = ()) -> None:
 
 
 def _list_shards(
-    results: Results, reports: Mapping[int, dict[str, Any]], taken: TakenOver, classes: int
+    results: Results, reports: Mapping[int, ShardReport], taken: TakenOver, classes: int
 ) -> dict[str, Split]:
     layout, splits = results.context.layout, {}
     for split in layout.splits:
-        labels = results.sums.labels[split]
+        counts = results.counts_of(split)
+        labels = counts.labels
         shards = []
         for shard in range(layout.shards[split]):
             group = layout.group(split, shard)
-            shards.append(taken.shards.get(group) or shard_of(reports[group], layout.span_of_group(group)))
+            shards.append(taken.shards.get(group) or replace(reports[group].files, span=layout.span_of_group(group)))
         if classes and labels and not labels.keys() <= set(range(classes)):
             raise UserError(
                 f"labels are ids from 0 to {classes - 1}, `preprocessing` made {min(labels)} to {max(labels)}"
             )
-        counts = tuple(labels[label] for label in range(classes)) if classes else None
-        splits[split] = Split(tuple(shards), counts, source_rows=_rows(results, split))
+        by_class = tuple(labels.get(label, 0) for label in range(classes)) if classes else None
+        rows = None if results.context.windowed is None else sum(counts.written.values())
+        splits[split] = Split(tuple(shards), by_class, source_rows=rows)
     return splits
 
 
-def _rows(results: Results, split: str) -> int | None:
-    """Counts a split's rows, if some are several records."""
-    if results.context.windowed is None:
-        return None
-    shards = (report for report in results.shards.values() if report["split"] == split)
-    return sum(shard["records"] - shard["more_windows"] for shard in shards)
-
-
 def _write_profile(results: Results, assembled: Path) -> None:
-    path_within(assembled, FILE).write_text(to_text(results.sums.profiles()), encoding="ascii")
+    path_within(assembled, FILE).write_text(
+        to_text({split: counts.profile for split, counts in results.counts.items()}), encoding="ascii"
+    )
     learned = results.plan.frozen.learned_profile if results.plan.frozen else None
     if learned is not None:
         path_within(assembled, live_analysis.LEARNED_PROFILE).write_bytes(learned)
@@ -318,7 +315,7 @@ def _manifest(
             "source_key": plan.rows_key,
             live_analysis.KEPT_NAMES: {name: len(words) for name, words in plan.given.inherited.names.items()},
             "inputs_sha256": plan.inputs_sha256,
-            "shard_inputs_sha256": [results.shards[group]["inputs_sha256"] for group in sorted(results.shards)],
+            "shard_inputs_sha256": [results.shards[group].inputs_sha256 for group in sorted(results.shards)],
             **(plan.keys.provenance if plan.spans.spans else {}),
             **({"user_code": plan.given.code.to_json()} if plan.given.code else {}),
             **({live_analysis.FEATURE_FILES: dict(plan.given.feature_files)} if plan.given.feature_files else {}),

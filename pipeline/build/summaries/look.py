@@ -25,10 +25,11 @@ from recordmill.pipeline.build.context.arrow_files import of_bytes, split, to_by
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import chunk_step
 from recordmill.pipeline.build.summaries.numbers import Moments, PixelSums, Quantiles
-from recordmill.pipeline.build.summaries.summary import Fold, Summary, add_tables, add_up, of_file, to_file
+from recordmill.pipeline.build.summaries.summary import Summary, add_tables, add_up, fold_of, of_file, to_file
 from recordmill.pipeline.build.summaries.words import TokenizerWords, Vocabularies
 from recordmill.pipeline.compare.distributions import statistics_drift
 from recordmill.pipeline.dataset.arrow_tables import read_table
+from recordmill.pipeline.dataset.counts import Counts, Fold
 from recordmill.pipeline.dataset.file_names import SPANS
 from recordmill.pipeline.dataset.paths import read_checked
 from recordmill.pipeline.sources.faults import Reject
@@ -195,13 +196,13 @@ class PartialSums:
 
     def __init__(self, summaries: Sequence[Summary[Any]]) -> None:
         self._summaries = {summary.name: summary for summary in summaries}
-        self._folds = dict[tuple[str | None, str], Fold]()
+        self._folds = dict[tuple[str | None, str], Fold[pa.Table]]()
 
     def add(self, sums: Sums, span: str | None = None) -> Iterator[tuple[str, bytes]]:
         """Adds the sums of a span's chunk; yields as `flush` after `FLUSH_ROWS` distinct rows."""
         for name, table in sums.items():
-            self._folds.setdefault((span, name), Fold(self._summaries[name])).add(table)
-        if sum(fold.rows for fold in self._folds.values()) > FLUSH_ROWS:
+            self._folds.setdefault((span, name), fold_of(self._summaries[name])).add(table)
+        if sum(fold.size for fold in self._folds.values()) > FLUSH_ROWS:
             yield from self.flush()
 
     def flush(self) -> Iterator[tuple[str, bytes]]:
@@ -243,17 +244,17 @@ def _learning(planned: PlannedBuild) -> list[Vocabularies | TokenizerWords | Mom
     return [kind(planned) for kind in (Vocabularies, TokenizerWords, Moments, Quantiles, PixelSums)]
 
 
-def rows_behind(planned: PlannedBuild, shards: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Counts shards' rejected rows among those that each feature learned from; only features with any.
+def rows_behind(planned: PlannedBuild, counts: Mapping[str, Counts]) -> dict[str, int]:
+    """Counts the splits' rejected rows among those that each feature learned from; only features with any.
 
     Classes of the label are learned from all splits, all else from `train`. An undecodable image has no pixels.
     """
     features = planned.analyzed.union(*(summary.features for summary in _learning(planned)))
     behind, measured = Counter[str](), planned.measured_images()
-    for shard, name in product(shards, (name for name in planned.features if name in features)):
-        if shard["split"] == "train" or (name == planned.schema.label and planned.open_label()):
-            own = shard.get("at_fault", {}).get(planned.schema.features[name], 0) if name in measured else 0
-            behind[name] += shard["rejected"] - own
+    for (of, each), name in product(counts.items(), (name for name in planned.features if name in features)):
+        if of == "train" or (name == planned.schema.label and planned.open_label()):
+            own = each.at_fault.get(planned.schema.features[name], 0) if name in measured else 0
+            behind[name] += each.rejected - own
     return dict(+behind)
 
 

@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from recordmill.pipeline.build.context import reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.reports import LOOK_REPORTS, Progress, chunk_step, write_report
+from recordmill.pipeline.build.context.reports import LOOK_REPORTS, ChunkReport, Progress, chunk_step, write_report
 from recordmill.pipeline.build.summaries.look import Look, Sums
-from recordmill.pipeline.build.summaries.summary import Fold, Summary
+from recordmill.pipeline.build.summaries.summary import Summary, fold_of
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.build.worker.packing import ImageSpill, Packed, pack
 from recordmill.pipeline.errors import UserError
@@ -56,15 +56,12 @@ class ChunkReader:
     def _read(self, chunk: Chunk, on_block: OnBlock, *, packs: bool = True) -> Iterator[tuple[int, Packed]]:
         planned, step = self._planned, chunk_step(chunk.index)
         progress = Progress(planned.progress, step) if packs else look_progress(planned, chunk)
-        read, positions, duplicates, forgotten = 0, 0, 0, 0
-        rejects, groups, waiting = list[Reject](), Counter[int](), list[pa.Table]()
+        counts, rejects, groups, waiting = Counter[str](), list[Reject](), Counter[int](), list[pa.Table]()
         images = None if packs else planned.measured_images()
         with ImageSpill(planned.scratch) as spill:
             for rows, bad, dropped, covered, left_out in keyed_blocks(planned, chunk, images):
-                read += rows.num_rows + len(bad) + dropped + left_out
-                duplicates += dropped
-                forgotten += left_out
-                positions += covered
+                counts.update(positions=covered, rejected=len(bad), duplicates=dropped, forgotten=left_out)
+                counts["read"] += rows.num_rows + len(bad) + dropped + left_out
                 rejects += bad
                 if len(rejects) > REJECTS.most:
                     raise UserError(f"{chunk.file}: {REJECTS.beyond(len(rejects))}: are these its rows?")
@@ -81,16 +78,9 @@ class ChunkReader:
         progress.add(chunks=1)
         progress.write()
         folder, bad_rows = ("reports", "rejects") if packs else (LOOK_REPORTS, LOOK_REPORTS)
-        report = {
-            "read": read,
-            "positions": positions,
-            "rejected": len(rejects),
-            "duplicates": duplicates,
-            "forgotten": forgotten,
-            "rejects": reports.write_rejects(planned.workspace, f"{bad_rows}/{step}", rejects),
-            "groups": {str(group): count for group, count in sorted(groups.items())},
-        }
-        write_report(planned.workspace, f"{folder}/{step}", report)
+        left = reports.write_rejects(planned.workspace, f"{bad_rows}/{step}", rejects)
+        report = ChunkReport(**counts, rejects=left, groups=dict(sorted(groups.items())))
+        write_report(planned.workspace, f"{folder}/{step}", vars(report))
 
     def _unbuilt(self, rows: pa.Table) -> pa.Table:
         """Keeps the rows of unfinished shards, with the columns for building."""
@@ -161,7 +151,7 @@ class ChunkSums:
         self._by_size = dict[int, list[Summary[Any]]]()
         for summary in look.summaries:
             self._by_size.setdefault(summary.rows_at_once, []).append(summary)
-        self._sums = {each.name: Fold(each) for summaries in self._by_size.values() for each in summaries}
+        self._sums = {each.name: fold_of(each) for summaries in self._by_size.values() for each in summaries}
         self._missing: list[Reject] = []  # of missing files, which may come back
 
     def add(self, rows: pa.Table, rejects: list[Reject]) -> Iterator[int]:
