@@ -17,7 +17,7 @@ import pyarrow as pa
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
-from recordmill.pipeline.safe_text import count
+from recordmill.pipeline.safe_text import count, cut
 from recordmill.pipeline.sources import batches, faults, source_reader
 from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.transforms.contract import image_facts, image_header
@@ -139,28 +139,31 @@ class ColumnView:
     names: Mapping[str, int] = field(default_factory=dict)  # rows by name, the most frequent first
     losses: Mapping[str, int] = field(default_factory=dict)  # built images or values by loss (`contract.image_facts`)
 
+    def __str__(self) -> str:
+        facts = [self.kind if self.column == self.name else f"{self.kind} of {cut(self.column)}", *self.facts]
+        facts += [f"{self.missing:.1%} missing"] if self.missing else []
+        return ", ".join([*facts, *([f"such as {' | '.join(self.examples)}"] if self.examples else [])])
 
-def column_views(planned: PlannedBuild, sample: RowSample) -> list[ColumnView]:
-    """Describes all features with a column."""
-    return [_view(name, column, planned, sample) for name, column in planned.schema.features.items()]
 
-
-def _view(name: str, column: str, planned: PlannedBuild, sample: RowSample) -> ColumnView:
-    options, optional = planned.features[name], planned.schema.columns[column].optional
+def view_of(name: str, planned: PlannedBuild, sample: RowSample) -> ColumnView:
+    """Describes a feature with a column."""
+    options, column = planned.features[name], planned.schema.features[name]
+    is_optional, counts = planned.schema.columns[column].optional, sample.counts.get(name, {})
     values = sample.column(name).to_pylist()
-    present = [value for value in values if not optional or (value not in (None, b"", []) and value == value)]  # no NaN
-    missing, counts = 1 - len(present) / len(values) if values else 0.0, sample.counts.get(name, {})
-    facts, examples, names = list[str](), dict[str, None](), list[tuple[Any, int]]()
+    is_there = (value not in (None, b"", []) and value == value for value in values)  # no NaN
+    present = [value for value, there in zip(values, is_there, strict=True) if there or not is_optional]
+    missing, names = 1 - len(present) / len(values) if values else 0.0, list[tuple[Any, int]]()
     if isinstance(options, image.ImageOptions):
-        facts += _image_facts(sample.headers[name], counts)
+        facts, examples = [*_image_facts(sample.headers[name], counts)], list[str]()
     else:
         flat = [each for value in present for each in (value if isinstance(value, list) else [value])]
         names = Counter(flat).most_common() if isinstance(options, category.NameOptions) else []
-        facts += _value_facts(present, flat, names)
-        examples = dict.fromkeys(map(_shown, [value for value, _ in names[:EXAMPLES]] or flat[: 1 << 10]))
+        facts = [*_value_facts(present, flat, names)]
+        shown = [value for value, _ in names[:EXAMPLES]] or flat[: 1 << 10]
+        examples = [*dict.fromkeys(map(_shown, shown))][:EXAMPLES]
     facts += filter(None, [sample.contents.get(name)])
     by_name, lost = {_text(value): rows for value, rows in names}, counts.get("losses", {})
-    return ColumnView(name, options.kind, column, missing, tuple(facts), tuple(examples)[:EXAMPLES], by_name, lost)
+    return ColumnView(name, options.kind, column, missing, tuple(facts), tuple(examples), by_name, lost)
 
 
 def _value_facts(rows: Sequence[Any], values: Sequence[Any], names: Sequence[tuple[Any, int]]) -> Iterator[str]:

@@ -16,7 +16,7 @@ shortest example is `look.RowsSeen`.
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
@@ -97,6 +97,12 @@ def add_up(tables: Sequence[pa.Table], keys: Sequence[str], values: Mapping[str,
     """
     added = pa.concat_tables(tables).group_by(list(keys)).aggregate(list(values.items()))
     return added.select([*keys, *(f"{name}_{way}" for name, way in values.items())]).rename_columns([*keys, *values])
+
+
+def by_feature(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Yields each feature with its rows."""
+    for feature in table["feature"].unique().to_pylist():
+        yield feature, table.filter(pc.equal(table["feature"], feature))
 
 
 def fold_of(summary: Summary[Any]) -> Fold[pa.Table]:

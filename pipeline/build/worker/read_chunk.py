@@ -58,6 +58,7 @@ class ChunkReader:
         progress = Progress(planned.progress, step) if packs else look_progress(planned, chunk)
         counts, rejects, groups, waiting = Counter[str](), list[Reject](), Counter[int](), list[pa.Table]()
         images = None if packs else planned.measured_images()
+        scratch = None if planned.inline else planned.scratch
         with ImageSpill(planned.scratch) as spill:
             for rows, bad, dropped, covered, left_out in keyed_blocks(planned, chunk, images):
                 counts.update(positions=covered, rejected=len(bad), duplicates=dropped, forgotten=left_out)
@@ -67,14 +68,14 @@ class ChunkReader:
                     raise UserError(f"{chunk.file}: {REJECTS.beyond(len(rejects))}: are these its rows?")
                 if packs:
                     groups.update(rows["@group"].to_pylist())
-                    waiting.append(self._spilled(self._unbuilt(rows), spill))
+                    waiting.append(self._spilled(rows.drop_columns(["@unit"]), spill))
                 progress.add(read=len(bad) + dropped + left_out, refused=len(bad), left_out=dropped + left_out)
                 for count in on_block(rows, bad):
                     progress.add(read=count)
                 if sum(table.nbytes for table in waiting) >= planned.pack_bytes:
-                    yield from self._pack(waiting)
+                    yield from pack(waiting, scratch)
                     waiting = []
-        yield from self._pack(waiting)
+        yield from pack(waiting, scratch)
         progress.add(chunks=1)
         progress.write()
         folder, bad_rows = ("reports", "rejects") if packs else (LOOK_REPORTS, LOOK_REPORTS)
@@ -82,28 +83,18 @@ class ChunkReader:
         report = ChunkReport(**counts, rejects=left, groups=dict(sorted(groups.items())))
         write_report(planned.workspace, f"{folder}/{step}", vars(report))
 
-    def _unbuilt(self, rows: pa.Table) -> pa.Table:
-        """Keeps the rows of unfinished shards, with the columns for building."""
-        groups, rows = self._groups, rows.drop_columns(["@unit"])
-        return rows if groups is None else rows.filter(pc.is_in(rows["@group"], pa.array(sorted(groups), pa.int64())))
-
     def _spilled(self, rows: pa.Table, spill: ImageSpill) -> pa.Table:
-        """Moves images' bytes out of the rows, unless the runner shuffles the rows themselves."""
-        planned = self._planned
-        if planned.inline:
-            return rows
+        """Keeps the rows of unfinished shards; moves images' bytes out of them, unless the runner shuffles the rows."""
+        planned, groups = self._planned, self._groups
+        if groups is not None:
+            rows = rows.filter(pc.is_in(rows["@group"], pa.array(sorted(groups), pa.int64())))
         moved: dict[str, pa.ChunkedArray] = {}
-        for name in (name for name, each in planned.images().items() if each.is_reference):
+        for name in [] if planned.inline else [name for name, each in planned.images().items() if each.is_reference]:
             column = planned.schema.features[name]
             if column not in moved:
                 moved[column] = spill.move(rows[name])
             rows = rows.set_column(rows.schema.get_field_index(name), name, moved[column])
         return rows
-
-    def _pack(self, tables: list[pa.Table]) -> Iterator[tuple[int, Packed]]:
-        if tables:
-            scratch = None if self._planned.inline else self._planned.scratch
-            yield from pack(pa.concat_tables(tables), scratch)
 
 
 def look_progress(planned: PlannedBuild, chunk: Chunk) -> Progress:
@@ -126,21 +117,15 @@ class LookReader:
 
     def read(self, chunk: Chunk) -> Sums:
         """Returns a chunk's sums; reuses those of an earlier attempt."""
-        look = self._look
-        if (kept := look.read_sums(chunk)) is not None:
-            self._count_kept(chunk)
-            return kept
-        sums = ChunkSums(look, chunk)
-        self._reader.look(chunk, sums.add)
-        return sums.write()
-
-    def _count_kept(self, chunk: Chunk) -> None:
-        planned = self._look.planned
-        if not planned.inline:
-            return
+        look, planned = self._look, self._look.planned
+        if (kept := look.read_sums(chunk)) is None:
+            sums = ChunkSums(look, chunk)
+            self._reader.look(chunk, sums.add)
+            return sums.write()
         report = reports.read_report(planned.workspace, f"{LOOK_REPORTS}/{chunk_step(chunk.index)}")
-        if report is not None:
+        if planned.inline and report is not None:
             look_progress(planned, chunk).add(read=report["read"], refused=report["rejected"], chunks=1)
+        return kept
 
 
 class ChunkSums:
