@@ -14,7 +14,7 @@ from recordmill.pipeline.build.context import reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import unpack_graph
 from recordmill.pipeline.build.context.reports import ChunkReport
-from recordmill.pipeline.build.duplicates.counts import manifest_entry
+from recordmill.pipeline.build.duplicates.decisions import manifest_entry
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.summaries.look import rows_behind
 from recordmill.pipeline.compare.distributions import profile_drift
