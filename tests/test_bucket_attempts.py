@@ -44,7 +44,7 @@ def build_shard(run: Run, group: int, records: list[bytes]) -> None:
     with ShardWriter(f"{group}.tfrecord", f"{group}.index", run.shards.create) as writer:
         writer.write(records)
     files = Shard(f"{group}.tfrecord", writer.bytes, writer.records, writer.sha256, f"{group}.index")
-    report = ShardReport("train", group, files, "", Counts(written={0: len(records)}))
+    report = ShardReport("train", group, files, "", Counts(written_by_source={0: len(records)}))
     write_report(run.workspace, f"reports/{shard_step(group)}", report.to_json())
 
 

@@ -18,10 +18,11 @@ def report(number: int) -> ShardReport:
     ids = {id_: numbers.randrange(1, 9) for id_ in sorted(numbers.sample(range(50), 5))}
     histogram = Histogram.of(np.array(numbers.sample(range(999), 4), np.float32))
     counts = Counts(
-        written={0: 8, 1: 1},
+        written_by_source={0: 8, 1: 1},
         more_windows=2,
-        labels=ids,
-        facts={("losses", "image 16 bits"): 3, ("profiles", "image sRGB"): 1},
+        label_counts=ids,
+        profiles={"image sRGB": 1},
+        losses={"image 16 bits": 3},
         lengths={"text": measure_lengths(np.array([number, 4], np.int64))},
         profile={"age": FeatureProfile(9, 1, histogram), "kind": FeatureProfile(9, ids=ids, tokens=8)},
         rejected=1,
@@ -45,7 +46,7 @@ def test_the_sums_are_those_of_all_reports_at_once_in_any_order() -> None:
     assert {split: written(counts) for split, counts in by_split(reports).items()} == {
         split: written(counts) for split, counts in expected.items()
     }
-    assert (expected["train"].rejected, expected["train"].written) == (39, {0: 39 * 8, 1: 39})
+    assert (expected["train"].rejected, expected["train"].written_by_source) == (39, {0: 39 * 8, 1: 39})
     assert expected["train"].lengths["text"]["longest"] == 190
     assert expected["train"].statistics["image"] == {"losses": {"16 bits": 39 * 3}, "profiles": {"sRGB": 39}}
 
@@ -66,4 +67,4 @@ def test_reports_are_the_same_from_json() -> None:
 
 def test_a_small_report_has_no_counts_by_value() -> None:
     small = report(3).small.counts
-    assert (small.labels, small.profile, small.written) == ({}, {}, {0: 8, 1: 1})
+    assert (small.label_counts, small.profile, small.written_by_source) == ({}, {}, {0: 8, 1: 1})

@@ -56,7 +56,7 @@ def shard(run: Path, group: int, rejects: str | None = None) -> None:
     (run / f"version/{group}.tfrecord").write_bytes(b"x" * group)
     (run / f"version/{group}.index").write_bytes(bytes(8 * 3))
     files = Shard(f"{group}.tfrecord", group, 2, "", f"{group}.index")
-    report = ShardReport("train", group, files, "", Counts(written={0: 2}), rejects)
+    report = ShardReport("train", group, files, "", Counts(written_by_source={0: 2}), rejects)
     write_report(LocalStore(str(run)), f"reports/{shard_step(group)}", report.to_json())
 
 

@@ -234,7 +234,7 @@ class _Attempt:
         return published
 
     def _note_ids(self, results: Results, features: Mapping[str, Description]) -> None:
-        labels = Counts.sum(results.counts.values()).labels
+        labels = Counts.sum(results.counts.values()).label_counts
         kept = {} if self.plan.frozen else self.plan.given.inherited.names  # a frozen analysis is of other rows
         notes = list(names_gone(kept, self.plan.spec.label, results.statistics, labels))
         with suppress(UserError):  # the live version may be damaged

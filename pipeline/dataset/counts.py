@@ -3,14 +3,14 @@
 They are whole numbers, and add up exactly in any order. A shard's report is JSON in the build's workspace; a version
 keeps it in the report of a span (`spans/<span>/report.json`), which holds the reports of its shards.
 
->>> Counts.sum([Counts(labels={0: 2, 7: 1}), Counts(labels={7: 3}, rejected=1)]).labels
+>>> Counts.sum([Counts(label_counts={0: 2, 7: 1}), Counts(label_counts={7: 3}, rejected=1)]).label_counts
 Counter({7: 4, 0: 2})
 """
 
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Generic, TypeVar
 
@@ -22,6 +22,7 @@ from recordmill.pipeline.json_values import read_as
 from recordmill.transforms.contract.image_facts import COUNTS
 
 Part = TypeVar("Part")
+TOTALS = ("written_by_source", "label_counts", *COUNTS, "at_fault")  # the fields of `Counts` by key
 TOGETHER = 64  # counts added up at once: some 2 MiB; those of 65,536 shards would take 7 GB
 
 
@@ -54,13 +55,15 @@ class Fold(Generic[Part]):
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts of some rows, and of their records."""
+    """Counts of some rows, and of their records, by the names and in the order of their JSON."""
 
-    written: Mapping[int, int] = field(default_factory=dict)  # rows in records, by source
+    written_by_source: Mapping[int, int] = field(default_factory=dict)  # rows in records
     more_windows: int | None = None  # records beyond the first of each row; None where no text is cut into windows
-    labels: Mapping[int, int] = field(default_factory=dict)  # records of each class, by id
-    facts: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """Numbers of images and values by each of `COUNTS`, by feature and name: `("profiles", "image Display P3")`."""
+    label_counts: Mapping[int, int] = field(default_factory=dict)  # records of each class, by id
+    transcoded: Mapping[str, int] = field(default_factory=dict)
+    """The first of `image_facts.COUNTS`: numbers of images and values, by feature and name: `image GIF`."""
+    profiles: Mapping[str, int] = field(default_factory=dict)
+    losses: Mapping[str, int] = field(default_factory=dict)
     lengths: Mapping[str, Lengths] = field(default_factory=dict)  # of each text, in ids
     profile: Profile = field(default_factory=dict)
     rejected: int = 0
@@ -69,39 +72,43 @@ class Counts:
     @classmethod
     def sum(cls, several: Iterable["Counts"]) -> "Counts":
         """Adds up any number of counts."""
-        parts = [*several]
+        parts, totals = [*several], {name: Counter[Any]() for name in TOTALS}
+        for name, total in totals.items():
+            for each in parts:
+                total.update(getattr(each, name))
         windows = [each.more_windows for each in parts if each.more_windows is not None]
         lengths = profile.gathered(each.lengths for each in parts)
         return cls(
-            written=_total(each.written for each in parts),
+            **totals,
             more_windows=sum(windows) if windows else None,
-            labels=_total(each.labels for each in parts),
-            facts=_total(each.facts for each in parts),
             lengths={name: profile.add_up_lengths(several) for name, several in lengths.items()},
             profile=profile.add_up(each.profile for each in parts),
             rejected=sum(each.rejected for each in parts),
-            at_fault=_total(each.at_fault for each in parts),
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns the counts as JSON, some with numbers for keys."""
+        json = {name: value for name, value in vars(self).items() if value is not None}
+        totals = {name: dict(sorted(json[name].items())) for name in TOTALS}
+        return json | totals | {"profile": profile.profile_to_json(self.profile)}
+
+    @classmethod
+    def of_json(cls, json: Mapping[str, Any]) -> "Counts":
+        """Reads them back, also those of an earlier Recordmill. Raises: DatasetError: the profile is invalid."""
+        given = {each.name: json[each.name] for each in fields(cls) if each.name in json}
+        for name in given.keys() & {"written_by_source", "label_counts"}:
+            given[name] = {int(number): count for number, count in given[name].items()}
+        return cls(**given | {"profile": profile.profile_of_json(json.get("profile", {}))})
 
     @property
     def statistics(self) -> dict[str, dict[str, Any]]:
         """The part of `statistics` of `dataset.json` that records are counted for: by feature, each of `COUNTS`."""
         found = dict[str, dict[str, Any]]()
-        for (count, which), number in sorted(self.facts.items(), key=lambda fact: fact[0][::-1]):
+        every = ((which, count, number) for count in COUNTS for which, number in getattr(self, count).items())
+        for which, count, number in sorted(every):
             feature, _, name = which.partition(" ")
             found.setdefault(feature, {}).setdefault(count, {})[name] = number
         return found
-
-
-def _total(several: Iterable[Mapping[Any, int]]) -> Counter[Any]:
-    total = Counter[Any]()
-    for each in several:
-        total.update(each)
-    return total
-
-
-def _by_number(counts: Mapping[str, int]) -> dict[int, int]:
-    return {int(number): count for number, count in counts.items()}
 
 
 @dataclass(frozen=True)
@@ -117,49 +124,29 @@ class ShardReport:
     inputs_sha256: str = ""  # the digest of its keys and image files
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the report as JSON, with numbers for keys."""
-        files, counts = self.files, self.counts
-        facts = {
-            which: sorted((of, n) for (count, of), n in counts.facts.items() if count == which) for which in COUNTS
-        }
+        """Returns the report as JSON, some with numbers for keys."""
+        files = self.files
         return {
             **{"split": self.split, "shard": self.number, "file": files.file, "index": files.index},
             "packs": [pack.to_json() for pack in files.packs],
             **{"bytes": files.bytes, "records": files.records, "sha256": files.sha256},
-            "index_sha256": self.index_sha256,
-            "written_by_source": dict(sorted(counts.written.items())),
-            **({} if counts.more_windows is None else {"more_windows": counts.more_windows}),
-            "label_counts": dict(sorted(counts.labels.items())),
-            **{which: dict(found) for which, found in facts.items()},
-            "lengths": counts.lengths,
-            "profile": profile.profile_to_json(counts.profile),
-            **{"rejected": counts.rejected, "at_fault": dict(sorted(counts.at_fault.items()))},
+            **{"index_sha256": self.index_sha256, **self.counts.to_json()},
             **{"rejects": self.rejects, "inputs_sha256": self.inputs_sha256},
         }
 
     @classmethod
     def of_json(cls, json: Mapping[str, Any]) -> "ShardReport":
-        """Reads a report, also one of an earlier Recordmill. Raises: DatasetError: its profile is invalid."""
+        """Reads it back, as `Counts.of_json`."""
         packs = tuple(read_as(json.get("packs", []), list[PackFile], "packs"))
         given = {what: json.get(what, "") for what in ("file", "bytes", "records", "sha256", "index")}
-        files = Shard(**given, packs=packs)
-        counts = Counts(
-            written=_by_number(json.get("written_by_source", {})),
-            more_windows=json.get("more_windows"),
-            labels=_by_number(json.get("label_counts", {})),
-            facts={(which, of): number for which in COUNTS for of, number in json.get(which, {}).items()},
-            lengths=json.get("lengths", {}),
-            profile=profile.profile_of_json(json.get("profile", {})),
-            rejected=json["rejected"],
-            at_fault=json.get("at_fault", {}),
-        )
-        named = {name: json.get(name, "") for name in ("index_sha256", "inputs_sha256")}
-        return cls(json["split"], json.get("shard", 0), files, counts=counts, rejects=json.get("rejects"), **named)
+        digests = {name: json.get(name, "") for name in ("index_sha256", "inputs_sha256")}
+        files, counts = Shard(**given, packs=packs), Counts.of_json(json)
+        return cls(json["split"], json.get("shard", 0), files, counts=counts, rejects=json.get("rejects"), **digests)
 
     @property
     def small(self) -> "ShardReport":
         """The report without the counts by class and value, which fill the memory if all shards keep theirs."""
-        return replace(self, counts=replace(self.counts, labels={}, profile={}))
+        return replace(self, counts=replace(self.counts, label_counts={}, profile={}))
 
 
 def by_split(reports: Iterable[ShardReport]) -> dict[str, Counts]:

@@ -104,7 +104,7 @@ def _build(sample: RowSample, context: PlannedBuild, rows: pa.Table) -> None:
         if sum(each.width * each.height for of in sample.headers.values() for each in of) > MOST_PIXELS:
             break
     counts = totals.counts
-    written, sample.late, sample.counts = sum(counts.written.values()), totals.rejects, counts.statistics
+    written, sample.late, sample.counts = sum(counts.written_by_source.values()), totals.rejects, counts.statistics
     sample.built_rows = written + counts.rejected
     sample.records = None if counts.more_windows is None else written + counts.more_windows
     sample.contents |= {name: _words(sum(counts, Counter[str]())) for name, counts in builder.seen.items()}

@@ -294,7 +294,7 @@ def finished_work(run: Run, chunks: int) -> Kept | None:
         "refused": sum(chunk.rejected for chunk in finished),
         "left_out": sum(chunk.duplicates + chunk.forgotten for chunk in finished),
         "analyzed": 1,
-        "written": sum(built.written.values()),
+        "written": sum(built.written_by_source.values()),
         "dropped": built.rejected,
     }
     return Kept(analysis["export"], shards, groups, wanted, counts)

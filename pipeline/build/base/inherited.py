@@ -100,8 +100,8 @@ def _span_fault(spec: Spec, base: Base, frozen: bool, options: RunOptions) -> st
     return "" if holds_sums and not options.spans else "`analysis: refresh` learns a graph of all rows"
 
 
-class KeptSpan(NamedTuple):
-    """A span that a build keeps."""
+class SpanFiles(NamedTuple):
+    """The small files of a span, which a later build reads if it keeps the span."""
 
     report: SpanReport
     rejected: bytes  # the lines of rejected rows
@@ -113,9 +113,9 @@ def files_of(base: Manifest, spans: Iterable[str]) -> list[str]:
     return [path for path in base.files if span_of_file(path) in chosen]
 
 
-def read_spans(output: str, base: Manifest, spans: Iterable[str]) -> dict[str, KeptSpan]:
+def read_spans(output: str, base: Manifest, spans: Iterable[str]) -> dict[str, SpanFiles]:
     """Reads the reports of spans of a version. Raises: OutputError: a file is missing or damaged."""
-    folder, kept = version_folder(open_location(output), base.version), dict[str, KeptSpan]()
+    folder, kept = version_folder(open_location(output), base.version), dict[str, SpanFiles]()
     for span in spans:
         names = [span_file(span, name) for name in (REPORT, REJECTED)]
         try:
@@ -123,7 +123,7 @@ def read_spans(output: str, base: Manifest, spans: Iterable[str]) -> dict[str, K
                 read_checked(folder, name, base.files[name]["sha256"], MOST_BYTES) if name in base.files else b""
                 for name in names
             )
-            kept[span] = KeptSpan(SpanReport.of_bytes(report), rejected)
+            kept[span] = SpanFiles(SpanReport.of_bytes(report), rejected)
         except ValueError as error:
             raise OutputError(
                 f"the span {span} cannot be kept, since the live version is damaged ({error}): build with --compact, "
@@ -132,7 +132,7 @@ def read_spans(output: str, base: Manifest, spans: Iterable[str]) -> dict[str, K
     return kept
 
 
-def shards_by_group(kept: Mapping[str, KeptSpan], layout: Layout) -> dict[int, ShardReport]:
+def shards_by_group(kept: Mapping[str, SpanFiles], layout: Layout) -> dict[int, ShardReport]:
     """Returns the reports of kept shards by group in a new layout, without empty shards."""
     reports = (zip(layout.groups_of_span(name), span.report.shards, strict=True) for name, span in kept.items())
     return {group: report for group, report in chain.from_iterable(reports) if report is not None}

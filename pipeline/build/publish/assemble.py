@@ -24,7 +24,7 @@ from recordmill.pipeline.build.base.inherited import files_of, kept_shards
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS, input_specs
 from recordmill.pipeline.build.context.reports import asked_of_stores
 from recordmill.pipeline.build.results.results import Results
-from recordmill.pipeline.build.summaries.look import STATISTICS, full_buckets
+from recordmill.pipeline.build.summaries.look import full_buckets
 from recordmill.pipeline.build.worker.build_shard import write_shard
 from recordmill.pipeline.dataset.counts import ShardReport
 from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, renamed, span_file, vocabulary_name
@@ -160,7 +160,7 @@ def take_over(results: Results, output: str, assembled: str, version: str, on_no
 def write_span_files(results: Results, assembled: Path) -> None:
     """Writes the reports and the rejected rows of new spans."""
     for span in results.plan.spans.built:
-        files = {REPORT: results.span_report(span).to_bytes(), REJECTED: results.rejected_of(span)}
+        files = {REPORT: results.spans[span].report.to_bytes(), REJECTED: results.spans[span].rejected}
         for name, data in files.items():
             if data:
                 path_within(assembled, span_file(span, name)).write_bytes(data)
@@ -191,7 +191,7 @@ def assemble(
             path_within(assembled, file).write_bytes(data)
     spec = results.plan.spec
     if spec.summaries:
-        for file, data in full_buckets(results.context.workspace, STATISTICS):
+        for file, data in full_buckets(results.context.workspace):
             path_within(assembled, file).write_bytes(data)
     _write_profile(results, assembled)
     rejects = _write_rejects(results, assembled)
@@ -251,7 +251,7 @@ def _list_shards(
     layout, splits = results.context.layout, {}
     for split in layout.splits:
         counts = results.counts_of(split)
-        labels = counts.labels
+        labels = counts.label_counts
         shards = []
         for shard in range(layout.shards[split]):
             group = layout.group(split, shard)
@@ -261,7 +261,7 @@ def _list_shards(
                 f"labels are ids from 0 to {classes - 1}, `preprocessing` made {min(labels)} to {max(labels)}"
             )
         by_class = tuple(labels.get(label, 0) for label in range(classes)) if classes else None
-        rows = None if results.context.windowed is None else sum(counts.written.values())
+        rows = None if results.context.windowed is None else sum(counts.written_by_source.values())
         splits[split] = Split(tuple(shards), by_class, source_rows=rows)
     return splits
 
@@ -306,7 +306,7 @@ def _manifest(
         trial=plan.limit or 0,
         duplicates=results.duplicates,
         drift=results.drift,
-        spans=results.spans,
+        spans=results.span_entries,
         spec=live_analysis.published_spec(plan.spec),
         provenance={
             "built_at": f"{now:%Y-%m-%dT%H:%M:%SZ}",

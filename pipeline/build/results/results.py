@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from recordmill.pipeline.build.attempt.reject_limits import RejectLimits, RejectPlaces, by_frequency, leave
-from recordmill.pipeline.build.base.inherited import KeptSpan, add_up_duplicates, shards_by_group
+from recordmill.pipeline.build.base.inherited import SpanFiles, add_up_duplicates, shards_by_group
 from recordmill.pipeline.build.base.live_analysis import published_path
 from recordmill.pipeline.build.context import reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
@@ -86,7 +86,7 @@ class Results:
     export: str  # the folder of the analysis's export
     statistics: dict[str, Json]  # the results of the analysis, by feature
     drift: Json  # the manifest's entry on the rows' distance from a frozen analysis; empty without one
-    kept: Mapping[str, KeptSpan] = field(default_factory=dict)  # the kept spans; `shards` includes their shards
+    kept: Mapping[str, SpanFiles] = field(default_factory=dict)  # the kept spans; `shards` includes their shards
 
     @property
     def built(self) -> dict[int, ShardReport]:
@@ -98,11 +98,6 @@ class Results:
         """Returns the counts of a split, maybe without shards."""
         return self.counts.get(split, Counts())
 
-    @property
-    def _spans(self) -> list[str]:
-        """The version's spans; without spans all rows are one, ""."""
-        return [*self.plan.spans.spans] or [""]
-
     @cached_property
     def rejects(self) -> list[Reject]:
         """All rejects of the job, by source, file and position."""
@@ -111,20 +106,47 @@ class Results:
         return sorted(rejects, key=lambda reject: (reject.chunk, reject.position, reject.column or ""))
 
     @cached_property
+    def spans(self) -> dict[str, SpanFiles]:
+        """The version's spans, kept ones and those of the job; without spans all rows are one, ""."""
+        sources, rejects = defaultdict[str, dict[str, Counter[str]]](dict), defaultdict[str, list[Reject]](list)
+        parts = list[Counter[str]]()  # of the plan's sources; after --compact several of one span
+        for part in self.plan.sources:
+            none = Counter(dict.fromkeys((*COUNTED, FORGOTTEN), 0))
+            parts.append(sources[part.span or ""].setdefault(str(part.index), none))
+        for chunk, report in zip(self.plan.chunks, self.chunks, strict=True):
+            parts[chunk.source].update(read=report.read, duplicates=report.duplicates, forgotten=report.forgotten)
+        for shard in self.built.values():
+            for source, written in shard.counts.written_by_source.items():
+                parts[source]["written"] += written
+        for reject in self.rejects:
+            source = self.plan.chunks[reject.chunk].source
+            parts[source]["rejected"] += 1
+            rejects[self.plan.sources[source].span or ""].append(reject)
+        spans = dict[str, SpanFiles]()
+        for span in [*self.plan.spans.spans] or [""]:
+            if span in self.kept:
+                spans[span] = self.kept[span]
+                continue
+            reasons = dict(by_frequency(Counter(reject.reason for reject in rejects[span])))
+            shards = [self.shards.get(group) for group in self.context.layout.groups_of_span(span)]
+            shards = [shard and replace(shard, rejects=None) for shard in shards]
+            report = SpanReport(sources[span], reasons, manifest_entry(self.context, span), shards)
+            spans[span] = SpanFiles(report, self.places.lines(rejects[span]))
+        return spans
+
+    @property
     def reasons(self) -> dict[str, int]:
         """The number of rejects by reason, the most frequent first."""
-        reasons = Counter(reject.reason for reject in self.rejects)
-        for span in self.kept.values():
+        reasons = Counter[str]()
+        for span in self.spans.values():
             reasons.update(span.report.reasons)
         return dict(by_frequency(reasons))
 
     def by_source(self) -> list[Json]:
         """Counts rows read, written, rejected and dropped as duplicates, for each source of the spec."""
         counts = [Counter[str]() for _ in self.plan.spec.source]
-        for part, rows in zip(self.plan.sources, self._by_part, strict=True):
-            counts[part.index].update(rows)
-        for index, more in (each for span in self.kept.values() for each in span.report.sources.items()):
-            counts[int(index)].update(more)
+        for index, rows in (each for span in self.spans.values() for each in span.report.sources.items()):
+            counts[int(index)].update(rows)
         return [
             {"format": source.format, "path": published_path(source.path)} | {name: rows[name] for name in self.counted}
             for source, rows in zip(self.plan.spec.source, counts, strict=True)
@@ -135,62 +157,18 @@ class Results:
         """The names of the counts in the manifest; `forgotten` only with a list of forgotten keys."""
         return (*COUNTED, FORGOTTEN) if self.plan.given.inherited.forgotten.keys else COUNTED
 
-    @cached_property
-    def _by_part(self) -> list[dict[str, int]]:
-        """Rows read, written, rejected and dropped as duplicates, for each of the plan's sources."""
-        counts = [dict.fromkeys((*COUNTED, FORGOTTEN), 0) for _ in self.plan.sources]
-        for chunk, report in zip(self.plan.chunks, self.chunks, strict=True):
-            for name in ("read", "duplicates", FORGOTTEN):
-                counts[chunk.source][name] += getattr(report, name)
-        for shard in self.built.values():
-            for source, written in shard.counts.written.items():
-                counts[source]["written"] += written
-        for reject in self.rejects:
-            counts[self.plan.chunks[reject.chunk].source]["rejected"] += 1
-        return counts
-
-    @cached_property
+    @property
     def duplicates(self) -> Json:
         """The manifest's entry on duplicates; with spans, on those within each span."""
-        kept = self.kept
-        return add_up_duplicates(
-            kept[span].report.duplicates if span in kept else manifest_entry(self.context, span) for span in self._spans
-        )
+        return add_up_duplicates(span.report.duplicates for span in self.spans.values())
 
-    def span_report(self, span: str) -> SpanReport:
-        """Returns the report of a span built by the job; later versions keep it with the span."""
-        sources = dict[str, Counter[str]]()
-        for index, rows in self._by_span[span]:  # after --compact, parts of several spans
-            sources.setdefault(str(index), Counter(dict.fromkeys(rows, 0))).update(rows)
-        reasons = Counter(reject.reason for reject in self._rejects_of[span])
-        shards = [self.shards.get(group) for group in self.context.layout.groups_of_span(span)]
-        shards = [shard and replace(shard, rejects=None) for shard in shards]
-        return SpanReport(sources, dict(by_frequency(reasons)), manifest_entry(self.context, span), shards)
-
-    @cached_property
-    def _by_span(self) -> Mapping[str, list[tuple[int, dict[str, int]]]]:
-        """The counts of the plan's sources by span, each with its number in the spec."""
-        parts = defaultdict[str, list[tuple[int, dict[str, int]]]](list)
-        for part, rows in zip(self.plan.sources, self._by_part, strict=True):
-            parts[part.span or ""].append((part.index, rows))
-        return parts
-
-    @cached_property
-    def _rejects_of(self) -> Mapping[str, list[Reject]]:
-        rejects = defaultdict[str, list[Reject]](list)
-        for reject in self.rejects:
-            rejects[self.plan.sources[self.plan.chunks[reject.chunk].source].span or ""].append(reject)
-        return rejects
-
-    @cached_property
-    def spans(self) -> dict[str, Span]:
+    @property
+    def span_entries(self) -> dict[str, Span]:
         """The manifest's entries on the version's spans, with their rows."""
         entries = dict(self.plan.spans.spans)
         for name, span in self.plan.spans.built.items():
-            parts = [rows for _, rows in self._by_span[name]]
-            entries[name] = replace(
-                span, rows={what: sum(rows.get(what, 0) for rows in parts) for what in self.counted}
-            )
+            parts = self.spans[name].report.sources.values()
+            entries[name] = replace(span, rows={what: sum(rows[what] for rows in parts) for what in self.counted})
         return entries
 
     @property
@@ -202,15 +180,10 @@ class Results:
         behind = rows_behind(self.context, self.counts)
         return {"in_statistics": max(behind.values(), default=0), "learned_from": behind}
 
-    @cached_property
+    @property
     def rejects_jsonl(self) -> bytes:
         """The published file of rejects: one JSON object a line, span by span."""
-        kept = self.kept
-        return b"".join(kept[span].rejected if span in kept else self.rejected_of(span) for span in self._spans)
-
-    def rejected_of(self, span: str) -> bytes:
-        """Returns the lines of a span built by the job."""
-        return self.places.lines(self._rejects_of[span])
+        return b"".join(span.rejected for span in self.spans.values())
 
     @cached_property
     def places(self) -> RejectPlaces:
@@ -218,7 +191,7 @@ class Results:
         return RejectPlaces(self.plan, [report.positions for report in self.chunks])
 
 
-def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, KeptSpan] = MappingProxyType({})) -> Results:
+def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, SpanFiles] = MappingProxyType({})) -> Results:
     """Reads a finished job's reports and reconciles them; adds those of the kept spans.
 
     Raises: ReconcileError: rows were lost or counted twice. TooManyRejectsError: more rows were rejected than the spec

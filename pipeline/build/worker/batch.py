@@ -51,7 +51,7 @@ class RowBatch:
     """About how many bytes of memory the images take in the graph."""
     rejects: list[Reject] = field(default_factory=list)
     facts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Facts of all loaded images (`Counts.facts`)."""
+    """Numbers of all loaded images by each of `image_facts.COUNTS`, by feature and name."""
     whole: dict[str, bytes] = field(default_factory=dict)
     """The digests of local files read whole, by `whole_file`."""
 

@@ -45,6 +45,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.parallel import in_order
 from recordmill.pipeline.sources.faults import Fault, Faults, Reject
 from recordmill.transforms.contract.bounds import WINDOWS
+from recordmill.transforms.contract.image_facts import COUNTS
 from recordmill.transforms.contract.kinds.mask import MaskOptions
 from recordmill.transforms.contract.kinds.text import WINDOW_PARTS, Window
 from recordmill.transforms.contract.stored import KEY, Ragged, part_name, positions_of, splits_of
@@ -80,7 +81,7 @@ class ShardBuilder:
         def built() -> Iterator[BuiltBatch]:
             for batch in self.built(rows):
                 yield batch
-                progress.add(written=sum(batch.counts.written.values()), dropped=len(batch.rejects))
+                progress.add(written=sum(batch.counts.written_by_source.values()), dropped=len(batch.rejects))
 
         report = write_shard(context, group, built(), duplicates)
         progress.write()
@@ -110,11 +111,12 @@ class ShardBuilder:
         if (windowed := self._context.windowed) is not None:
             stored, of_rows = expand(stored, *windowed)
             keys, lengths = [keys[row] for row in of_rows.tolist()], self._all_lengths(stored)
+        facts = batch.facts + shard_report.lost_values(self._context.features, batch.rows)
         counts = Counts(
-            written=Counter(batch.rows["@source"].to_pylist()),
+            written_by_source=Counter(batch.rows["@source"].to_pylist()),
             more_windows=None if windowed is None else len(keys) - batch.rows.num_rows,
-            labels=Counter(self._labels(stored)),
-            facts=batch.facts + shard_report.lost_values(self._context.features, batch.rows),
+            label_counts=Counter(self._labels(stored)),
+            **{of: {name: n for (count, name), n in facts.items() if count == of} for of in COUNTS},
             profile=profile,
         )
         return BuiltBatch(

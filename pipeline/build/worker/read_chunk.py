@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from recordmill.pipeline.build.context import reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import LOOK_REPORTS, ChunkReport, Progress, chunk_step, write_report
-from recordmill.pipeline.build.summaries.look import Look, Sums
+from recordmill.pipeline.build.summaries.look import FOLDER, Look, Sums
 from recordmill.pipeline.build.summaries.summary import Summary, fold_of
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.build.worker.packing import ImageSpill, Packed, pack
@@ -161,7 +161,7 @@ class ChunkSums:
     def write(self) -> Sums:
         """Writes the sums, without empty ones, after the rejects of missing files, which may come back."""
         look = self._look
-        reports.write_rejects(look.planned.workspace, f"{look.folder}/{chunk_step(self._chunk.index)}", self._missing)
+        reports.write_rejects(look.planned.workspace, f"{FOLDER}/{chunk_step(self._chunk.index)}", self._missing)
         added = {name: fold.sum() for name, fold in self._sums.items()}
         sums = {name: table for name, table in added.items() if table}
         look.write_sums(self._chunk, sums)
