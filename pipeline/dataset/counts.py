@@ -159,7 +159,7 @@ def by_split(reports: Iterable[ShardReport]) -> dict[str, Counts]:
 
 @dataclass(frozen=True)
 class SpanReport:
-    """What a later version must know of a span that it keeps."""
+    """The facts of a span that a later version needs to keep it."""
 
     sources: Mapping[str, Mapping[str, int]]  # the fates of the rows of each source of the spec, by its number
     reasons: Mapping[str, int]  # the number of rejects by reason

@@ -127,28 +127,20 @@ def add_up(profiles: Iterable[Profile]) -> dict[str, FeatureProfile]:
 
 
 def _sum(features: list[FeatureProfile]) -> FeatureProfile:
-    measures = dict.fromkeys(name for feature in features for name in feature.appearance)
     total: dict[str, Any] = {name: sum(getattr(each, name) for each in features) for name in COUNTS}
-    histogram, ids = _merged(feature.histogram for feature in features), _added_ids(features)
-    appearance = {name: _merged(each.appearance.get(name) for each in features) for name in measures}
+    histograms = [each.histogram for each in features if each.histogram is not None]
+    every, ids = [each.ids for each in features], Counter[int]()
+    for each_ids in every:
+        ids.update(each_ids or {})
     return FeatureProfile(
-        **total, histogram=histogram, ids=ids, appearance={name: each for name, each in appearance.items() if each}
+        **total,
+        histogram=Histogram.merged(histograms, MOST_VALUES) if histograms else None,
+        ids=None if None in every or len(ids) > MOST_NAMES else dict(ids),  # a part or the sum has too many
+        appearance={
+            name: Histogram.merged(several, MOST_VALUES)
+            for name, several in gathered(each.appearance for each in features).items()
+        },
     )
-
-
-def _merged(histograms: Iterable[Histogram | None]) -> Histogram | None:
-    there = [histogram for histogram in histograms if histogram is not None]
-    return Histogram.merged(there, MOST_VALUES) if there else None
-
-
-def _added_ids(features: list[FeatureProfile]) -> dict[int, int] | None:
-    """Adds up the counts of ids; None if a part or the sum has too many."""
-    total: Counter[int] = Counter()
-    for feature in features:
-        if feature.ids is None:
-            return None
-        total.update(feature.ids)
-    return dict(total) if len(total) <= MOST_NAMES else None
 
 
 def profile_to_json(profile: Profile) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What becomes of duplicates: rows to leave out, or units to move to another split; and their counts.
+"""Decisions on duplicates: rows to leave out, or units to move to another split; and counts of duplicates.
 
 Decisions are a small file for each chunk: a worker only reads its chunk's; none holds those on all rows.
 

@@ -106,7 +106,7 @@ def by_feature(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def fold_of(summary: Summary[Any]) -> Fold[pa.Table]:
-    """Returns what adds up tables of a summary as they come."""
+    """Returns an empty fold of a summary's tables."""
     return Fold(summary.add, FOLD_ROWS, lambda table: table.num_rows + TABLE_ROWS)
 
 

@@ -49,9 +49,7 @@ class KeyedBlock(NamedTuple):
 
     rows: pa.Table
     rejects: list[Reject]
-    dropped: int  # rows left out as duplicates
-    positions: int  # that the block covers in the source
-    forgotten: int  # rows, including rejects, that `recordmill versions forget` keeps out
+    counts: Mapping[str, int]  # the first fields of `ChunkReport`
 
 
 def keyed_blocks(planned: PlannedBuild, chunk: Chunk, images: Collection[str] | None = None) -> Iterator[KeyedBlock]:
@@ -75,9 +73,11 @@ def keyed_blocks(planned: PlannedBuild, chunk: Chunk, images: Collection[str] | 
                 stays[row] = not forgotten.holds(rows["@key"][row].as_py())
             rows = rows.filter(pa.array(stays))
             rejects = [each for each in rejects if not forgotten.holds((each.key or "").encode("utf-8", "replace"))]
-        left_out = count - rows.num_rows - len(rejects)
-        rows, repeated, duplicates = (rows, [], 0) if dropped is None else leave_out(dropped, rows)
-        yield KeyedBlock(rows, rejects + repeated, duplicates, block.positions, left_out)
+        counts = {"read": count, "positions": block.positions, "forgotten": count - rows.num_rows - len(rejects)}
+        if dropped is not None:
+            rows, repeated, counts["duplicates"] = leave_out(dropped, rows)
+            rejects += repeated
+        yield KeyedBlock(rows, rejects, {**counts, "rejected": len(rejects)})
 
 
 def key_rows(

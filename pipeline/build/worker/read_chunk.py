@@ -60,16 +60,16 @@ class ChunkReader:
         images = None if packs else planned.measured_images()
         scratch = None if planned.inline else planned.scratch
         with ImageSpill(planned.scratch) as spill:
-            for rows, bad, dropped, covered, left_out in keyed_blocks(planned, chunk, images):
-                counts.update(positions=covered, rejected=len(bad), duplicates=dropped, forgotten=left_out)
-                counts["read"] += rows.num_rows + len(bad) + dropped + left_out
+            for rows, bad, more in keyed_blocks(planned, chunk, images):
+                counts.update(more)
+                left_out = more["read"] - rows.num_rows - len(bad)
                 rejects += bad
                 if len(rejects) > REJECTS.most:
                     raise UserError(f"{chunk.file}: {REJECTS.beyond(len(rejects))}: are these its rows?")
                 if packs:
                     groups.update(rows["@group"].to_pylist())
                     waiting.append(self._spilled(rows.drop_columns(["@unit"]), spill))
-                progress.add(read=len(bad) + dropped + left_out, refused=len(bad), left_out=dropped + left_out)
+                progress.add(read=len(bad) + left_out, refused=len(bad), left_out=left_out)
                 for count in on_block(rows, bad):
                     progress.add(read=count)
                 if sum(table.nbytes for table in waiting) >= planned.pack_bytes:

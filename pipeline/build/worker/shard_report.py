@@ -58,7 +58,7 @@ class BuiltBatch(NamedTuple):
 
 
 class ShardTotals:
-    """What the batches of a shard add up to."""
+    """Sums of the batches of a shard."""
 
     def __init__(self, context: PlannedBuild, rejects: Iterable[Reject] = ()) -> None:
         self._context, self._counts = context, Fold(Counts.sum)
