@@ -113,8 +113,8 @@ class Results:
         for part in self.plan.sources:
             none = Counter(dict.fromkeys((*COUNTED, FORGOTTEN), 0))
             parts.append(sources[part.span or ""].setdefault(str(part.index), none))
-        for chunk, report in zip(self.plan.chunks, self.chunks, strict=True):
-            parts[chunk.source].update(read=report.read, duplicates=report.duplicates, forgotten=report.forgotten)
+        for chunk, of in zip(self.plan.chunks, self.chunks, strict=True):
+            parts[chunk.source].update(read=of.read, duplicates=of.duplicates, forgotten=of.forgotten)
         for shard in self.built.values():
             for source, written in shard.counts.written_by_source.items():
                 parts[source]["written"] += written

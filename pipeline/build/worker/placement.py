@@ -197,7 +197,8 @@ def cut_strata(planned: PlannedBuild) -> Strata:
     """Returns for each class the upper bounds of the splits' ranges of hashes, of all buckets; the last is 2**64."""
     of_class: dict[bytes, dict[int, int]] = defaultdict(dict)  # the number of hashes in each bucket
     for name in sorted(planned.workspace.sizes(f"{BUCKETS}/counts")):
-        for row in read_table(planned.workspace, name).to_pylist():
+        counts: pa.Table = read_table(planned.workspace, name)
+        for row in counts.to_pylist():
             of_class[row["class"]][int(PurePath(name).stem)] = row["count"]
     shares = [round(weight * 1_000_000) for weight in planned.layout.weights.values()]  # exact on every machine
     total, inside = sum(shares), defaultdict[int, list[Cut]](list)
@@ -210,7 +211,7 @@ def cut_strata(planned: PlannedBuild) -> Strata:
                 inside[list(buckets)[place]].append(Cut(of, split, rank - (ends[place - 1] if place else 0)))
     strata = {of.decode(): [END] * len(shares) for of in sorted(of_class)}
     for bucket, places in inside.items():
-        table = read_table(planned.workspace, f"{BUCKETS}/rows/{bucket:04d}.arrow")
+        table: pa.Table = read_table(planned.workspace, f"{BUCKETS}/rows/{bucket:04d}.arrow")
         names, hashes = table["class"].to_pylist(), table["hash"].to_numpy()
         starts = {of: start for start, of in reversed(list(enumerate(names)))}
         for cut in places:
