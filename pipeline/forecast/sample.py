@@ -18,7 +18,7 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.safe_text import count, cut
-from recordmill.pipeline.sources import batches, faults, source_reader
+from recordmill.pipeline.sources import batches, faults
 from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.transforms.contract import image_facts, image_header
 from recordmill.transforms.contract.kinds import category, image
@@ -108,22 +108,18 @@ def take_sample(plan: BuildPlan, planned: PlannedBuild) -> RowSample:
     chunks = plan.chunks if whole else batches.spread(plan.chunks, CHUNKS)
     sample = RowSample(is_all=len(chunks) == len(plan.chunks))
     for chunk in chunks:
-        sample.is_all &= _read(sample, planned, chunk, whole=whole)
+        rows, before = 0, sample.held
+        sample.is_all &= before < HELD_BYTES
+        for block in keyed_blocks(planned, chunk) if before < HELD_BYTES else ():
+            sample.tables.append(block.rows)
+            sample.rejects += block.rejects
+            sample.held += block.rows.nbytes + REJECT_BYTES * len(block.rejects)
+            rows += block.rows.num_rows + len(block.rejects)
+            is_enough = not whole and (rows >= CHUNK_ROWS or sample.held - before >= CHUNK_BYTES)
+            if is_enough or sample.held >= HELD_BYTES:
+                sample.is_all = False
+                break
     return sample
-
-
-def _read(sample: RowSample, planned: PlannedBuild, chunk: source_reader.Chunk, *, whole: bool) -> bool:
-    """Adds a chunk's rows, all or the first ones; returns whether these are all."""
-    rows, held = 0, sample.held
-    for block in keyed_blocks(planned, chunk) if held < HELD_BYTES else ():
-        sample.tables.append(block.rows)
-        sample.rejects += block.rejects
-        sample.held += block.rows.nbytes + REJECT_BYTES * len(block.rejects)
-        rows += block.rows.num_rows + len(block.rejects)
-        is_enough = not whole and (rows >= CHUNK_ROWS or sample.held - held >= CHUNK_BYTES)
-        if is_enough or sample.held >= HELD_BYTES:
-            return False
-    return held < HELD_BYTES
 
 
 @dataclass(frozen=True)

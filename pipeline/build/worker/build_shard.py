@@ -236,10 +236,8 @@ def write_shard(
             totals.add(batch)
     for given, several in zip(context.packs, totals.packed, strict=True):
         counts = np.concatenate(several)
-        made, name = (
-            pack(counts, given.length, split=given.split),
-            pack_name(context.name, split, given.length, number, shards),
-        )
+        made = pack(counts, given.length, split=given.split)
+        name = pack_name(context.name, split, given.length, number, shards)
         with context.shards.create(name) as output:
             output.write(made.to_bytes())
         packs.append(made.describe(given.length, name, *given.lost(counts)))
