@@ -199,7 +199,7 @@ class DuplicatePair(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Counts:
+class ClusterCounts:
     """Counts of the clusters of some complete buckets."""
 
     groups: int = 0  # clusters
@@ -212,7 +212,7 @@ class Counts:
     seconds: Sequence[DuplicatePair] = ()  # the lowest 5 clusters, each with its second row
 
     @classmethod
-    def sum(cls, several: Iterable["Counts"]) -> "Counts":
+    def sum(cls, several: Iterable["ClusterCounts"]) -> "ClusterCounts":
         """Adds up counts, in any order."""
         parts, within, across = [*several], Counter[int](), Counter[tuple[int, int]]()
         for each in parts:
@@ -229,7 +229,7 @@ class Counts:
         return vars(self) | {"within": [*self.within.items()], "across": [*self.across.items()]}
 
     @classmethod
-    def of_json(cls, json: Json) -> "Counts":
+    def of_json(cls, json: Json) -> "ClusterCounts":
         """Reads a bucket's report."""
         pairs = ([DuplicatePair(*pair) for pair in json[name]] for name in ("astride", "seconds"))
         across = {(earlier, later): count for (earlier, later), count in json["across"]}
@@ -244,13 +244,13 @@ class Counts:
         return list(chosen.values())
 
 
-def count_keys(rows: pa.Table) -> Counts:
+def count_keys(rows: pa.Table) -> ClusterCounts:
     """Counts repeated keys: in finished shards these are keys in several splits, as a split has a key once."""
     found = find_equal(pairs(rows, "hash", "sample"))
-    return Counts(int((found.rows == found.names).sum()))
+    return ClusterCounts(int((found.rows == found.names).sum()))
 
 
-def count(members: pa.Table) -> Counts:
+def count(members: pa.Table) -> ClusterCounts:
     """Counts the members of whole clusters (`find.members`)."""
     taking = taking_part(members)
     rows, names, splits = (values(taking, name) for name in ("row", "name", "split"))
@@ -272,7 +272,7 @@ def count(members: pa.Table) -> Counts:
 
     groups = int((starts == np.arange(len(starts))).sum())
     within, across = +Counter(within), +Counter(across)  # without zeros
-    return Counts(groups, len(rows) - groups, within, across, as_pairs(astride), as_pairs(second))
+    return ClusterCounts(groups, len(rows) - groups, within, across, as_pairs(astride), as_pairs(second))
 
 
 def outline(members: pa.Table) -> pa.Table:
@@ -284,16 +284,18 @@ def outline(members: pa.Table) -> pa.Table:
     return pa.table({"name": names[starts], "rows": counts, "second": values(taking, "row")[starts + 1], "to": to})
 
 
-def count_moved(outlines: pa.Table, joined: pa.Table | None) -> Counts:
+def count_moved(outlines: pa.Table, joined: pa.Table | None) -> ClusterCounts:
     """Counts clusters after the moves, each within one split."""
     final = final_splits(outlines, joined).sort_by("name")
     names, rows, splits = values(final, "name"), values(final, "rows") - 1, values(final, "to")
     within = {split: int(rows[splits == split].sum()) for split in np.unique(splits).tolist()}
     lowest = zip(*(each[:EXAMPLES].tolist() for each in (names, splits, values(final, "second"), splits)), strict=True)
-    return Counts(len(names), int(rows.sum()), within, seconds=[DuplicatePair(*pair) for pair in lowest])
+    return ClusterCounts(len(names), int(rows.sum()), within, seconds=[DuplicatePair(*pair) for pair in lowest])
 
 
-def write_counts(folder: str, count: Callable[..., Counts], planned: PlannedBuild, bucket: int, *given: Any) -> int:
+def write_counts(
+    folder: str, count: Callable[..., ClusterCounts], planned: PlannedBuild, bucket: int, *given: Any
+) -> int:
     """Writes a bucket's counts, made by a function; returns the number of clusters."""
     counts = count(*given)
     reports.write_report(planned.workspace, f"{folder}/{bucket:04d}", counts.to_json())
@@ -317,13 +319,15 @@ def manifest_entry(planned: PlannedBuild, span: str) -> Json:
     return entry
 
 
-def read_counts(workspace: Store, name: str, buckets: range | None = None) -> Counts:
+def read_counts(workspace: Store, name: str, buckets: range | None = None) -> ClusterCounts:
     """Adds up the reports `NAME/0003.json` of some buckets, by default all."""
     names = [each for each in workspace.sizes(name) if buckets is None or int(PurePath(each).stem) in buckets]
-    return Counts.sum(Counts.of_json(json.loads(data)) for _, data in workspace.read_all(names) if data is not None)
+    return ClusterCounts.sum(
+        ClusterCounts.of_json(json.loads(data)) for _, data in workspace.read_all(names) if data is not None
+    )
 
 
-def published(counts: Counts, names: Sequence[str], contents: Contents) -> Json:
+def published(counts: ClusterCounts, names: Sequence[str], contents: Contents) -> Json:
     """Makes the manifest's entry of counts, with the splits' names.
 
     Returns:
@@ -364,7 +368,7 @@ def shown_key(key: bytes) -> str:
     return printable(key.decode("utf-8", "replace")).replace("\n", "\\n").replace("\t", "\\t")[:MAX_KEY]
 
 
-def refusal(planned: PlannedBuild, chunks: Sequence[Chunk], counts: Counts, contents: Contents) -> str:
+def refusal(planned: PlannedBuild, chunks: Sequence[Chunk], counts: ClusterCounts, contents: Contents) -> str:
     """Makes the message of `fail`, with the first pairs' keys and files; `contents` reads a chunk's contents."""
     entry = published(counts, planned.layout.splits, contents)
     across = f"; {message}" if (message := leaks(entry)) else ""
