@@ -26,7 +26,7 @@ from recordmill.pipeline.build.context.reports import asked_of_stores
 from recordmill.pipeline.build.results.results import Results
 from recordmill.pipeline.build.summaries.look import full_buckets
 from recordmill.pipeline.build.worker.build_shard import write_shard
-from recordmill.pipeline.dataset.counts import ShardReport
+from recordmill.pipeline.dataset.counts import Counts, ShardReport
 from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, renamed, span_file, vocabulary_name
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, Split, index_bytes
 from recordmill.pipeline.dataset.paths import path_within
@@ -250,7 +250,7 @@ def _list_shards(
 ) -> dict[str, Split]:
     layout, splits = results.context.layout, {}
     for split in layout.splits:
-        counts = results.counts_of(split)
+        counts = results.counts.get(split, Counts())
         labels = counts.label_counts
         shards = []
         for shard in range(layout.shards[split]):

@@ -94,10 +94,6 @@ class Results:
         span_of = self.context.layout.span_of_group
         return {group: report for group, report in self.shards.items() if span_of(group) not in self.kept}
 
-    def counts_of(self, split: str) -> Counts:
-        """Returns the counts of a split, maybe without shards."""
-        return self.counts.get(split, Counts())
-
     @cached_property
     def rejects(self) -> list[Reject]:
         """All rejects of the job, by source, file and position."""
