@@ -107,7 +107,7 @@ def _build(sample: RowSample, context: PlannedBuild, rows: pa.Table) -> None:
     written, sample.late, sample.counts = sum(counts.written_by_source.values()), totals.rejects, counts.statistics
     sample.built_rows = written + counts.rejected
     sample.records = None if counts.more_windows is None else written + counts.more_windows
-    sample.contents |= {name: _words(sum(counts, Counter[str]())) for name, counts in builder.seen.items()}
+    sample.contents |= {name: _words(sum(several, Counter[str]())) for name, several in builder.seen.items()}
     for each, lengths in zip(context.packs, totals.packed, strict=True):
         made = pack(np.concatenate(lengths), each.length, split=each.split)
         count = len(made.splits) - 1
