@@ -49,22 +49,14 @@ def test_the_sums_are_those_of_all_reports_at_once_in_any_order() -> None:
     assert (expected["train"].rejected, expected["train"].written_by_source) == (39, {0: 39 * 8, 1: 39})
     assert expected["train"].lengths["text"]["longest"] == 190
     assert expected["train"].statistics["image"] == {"losses": {"16 bits": 39 * 3}, "profiles": {"sRGB": 39}}
-
-
-def test_no_report_has_no_sums() -> None:
     assert (by_split([]), Counts.sum([])) == ({}, Counts())
 
 
 def test_reports_are_the_same_from_json() -> None:
-    for shard in (report(3), replace(report(3).small, counts=Counts())):
+    for shard in (report(3), report(3).small):
         again = ShardReport.of_json(json.loads(json.dumps(shard.to_json())))
         assert json.dumps(again.to_json()) == json.dumps(shard.to_json())
         assert replace(again, counts=Counts()) == replace(shard, counts=Counts())
     span = SpanReport({"0": {"read": 9}}, {"wrong_type": 1}, {}, [report(1), None])
     data = span.to_bytes()
     assert SpanReport.of_bytes(data).to_bytes() == data
-
-
-def test_a_small_report_has_no_counts_by_value() -> None:
-    small = report(3).small.counts
-    assert (small.label_counts, small.profile, small.written_by_source) == ({}, {}, {0: 8, 1: 1})
