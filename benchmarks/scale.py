@@ -28,7 +28,7 @@ from recordmill.pipeline.build.context.build_context import ChunkPages
 from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.plan.plan import make_plan
 from recordmill.pipeline.build.summaries.summary import add_up
-from recordmill.pipeline.build.worker.shard_report import ShardSums
+from recordmill.pipeline.dataset.counts import Counts, ShardReport, by_split
 from recordmill.pipeline.dataset.file_names import shard_file
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Manifest, Shard, Split
 from recordmill.pipeline.dataset.placement import Layout, hash_keys
@@ -121,17 +121,20 @@ def reports(shards: int, folder: Path) -> Task:
         "label": {"rows": 900, "missing": 0, "ids": ids, "tokens": 900, "unknown": 0},
         "price": {"rows": 900, "missing": 0, "histogram": histogram},
     }
-    facts = {
-        "file": shard_file("photos", "train", "tfrecord", 1, shards),
-        "bytes": 1 << 27,
-        "records": 900,
-        "sha256": "0" * 64,
-    }
-    report = json.dumps({"split": "train", **facts, "label_counts": ids, "profile": profile})
+    file = shard_file("photos", "train", "tfrecord", 1, shards)
+    facts = {"file": file, "bytes": 1 << 27, "records": 900, "sha256": "0" * 64}
+    report = json.dumps({"split": "train", "rejected": 0, **facts, "label_counts": ids, "profile": profile})
 
-    def task() -> tuple[ShardSums, list[dict[str, object]]]:
-        sums = ShardSums()
-        return sums, [sums.add(json.loads(report)) for _ in range(shards)]
+    def task() -> tuple[dict[str, Counts], list[ShardReport]]:
+        small = list[ShardReport]()
+
+        def read() -> Iterator[ShardReport]:
+            for _ in range(shards):
+                each = ShardReport.of_json(json.loads(report))
+                small.append(each.small)
+                yield each
+
+        return by_split(read()), small
 
     return task
 

@@ -9,7 +9,9 @@ import boto3
 import pytest
 
 from recordmill.pipeline.build.attempt.attempts import Run, begin
-from recordmill.pipeline.build.context.reports import chunk_step, read_report, shard_step, write_report
+from recordmill.pipeline.build.context.reports import ChunkReport, chunk_step, read_report, shard_step, write_report
+from recordmill.pipeline.dataset.counts import Counts, ShardReport
+from recordmill.pipeline.dataset.manifest import Shard
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.versions import leases
 from recordmill.pipeline.versions.prune import prune, sweep
@@ -41,21 +43,14 @@ def again(output: str, folder: Path, **changes: Any) -> Run:
 def build_shard(run: Run, group: int, records: list[bytes]) -> None:
     with ShardWriter(f"{group}.tfrecord", f"{group}.index", run.shards.create) as writer:
         writer.write(records)
-    sums = {"rejected": 0, "written_by_source": {"0": len(records)}, "rejects": None, "packs": []}
-    report = {"file": f"{group}.tfrecord", "index": f"{group}.index", **writer.report(), **sums}
-    write_report(run.workspace, f"reports/{shard_step(group)}", report)
+    files = Shard(f"{group}.tfrecord", writer.bytes, writer.records, writer.sha256, f"{group}.index")
+    report = ShardReport("train", group, files, "", Counts(written_by_source={0: len(records)}))
+    write_report(run.workspace, f"reports/{shard_step(group)}", report.to_json())
 
 
 def work(run: Run, *groups: int, analyzed: bool = True) -> None:
     for number, rows in enumerate(GROUPS):
-        report = {
-            "read": 3,
-            "rejected": 0,
-            "duplicates": 0,
-            "forgotten": 0,
-            "groups": {str(group): n for group, n in rows.items()},
-        }
-        write_report(run.workspace, f"reports/{chunk_step(number)}", report)
+        write_report(run.workspace, f"reports/{chunk_step(number)}", vars(ChunkReport(read=3, groups=rows)))
     if analyzed:
         run.workspace.write("analysis/export.1.tar", b"graph")
         write_report(run.workspace, "reports/analysis", {"export": "analysis/export.1.tar"})

@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recordmill.pipeline.build.duplicates import decisions, find
-from recordmill.pipeline.build.duplicates.counts import Counts, add_up, count, count_moved, outline
-from recordmill.pipeline.build.duplicates.decisions import dropped
+from recordmill.pipeline.build.duplicates.decisions import ClusterCounts, count, count_moved, dropped, outline
 from recordmill.pipeline.build.duplicates.find import follow_firsts, members
 from recordmill.pipeline.build.duplicates.fingerprints import BUCKET, by_hash, fingerprints, numbered, parts_of, values
 from tests import duplicates_in_memory as oracle
@@ -121,7 +120,7 @@ def test_the_counts_are_those_of_all_rows_at_once(
 ) -> None:
     rows = data.draw(rows_of())
     counted = [count(table) for table in clusters(rows, Shuffle(seed, buckets), distance)]
-    found = add_up(Counts.of_json(counts.to_json()) for counts in counted[::-1])
+    found = ClusterCounts.sum(ClusterCounts.of_json(counts.to_json()) for counts in counted[::-1])
     expected = oracle.counted(oracle.clusters(rows, distance))
     assert {name: getattr(found, name) for name in ("groups", "rows", "within", "across")} | {
         "pairs": found.pairs()
@@ -167,7 +166,7 @@ def test_the_units_that_move_are_the_same_and_each_chunk_has_its_own(
     }
     assert sorted(column(by_chunk, "chunk", "unit", "split")) == sorted(expected)
 
-    after = add_up(count_moved(outline(table), joined) for table in tables)
+    after = ClusterCounts.sum(count_moved(outline(table), joined) for table in tables)
     of_all = oracle.clusters(rows, distance)
     to = oracle.new_splits(of_all)
     assert {

@@ -17,8 +17,7 @@ from recordmill.pipeline.build.beam.runners import make_runner
 from recordmill.pipeline.build.context.arrow_files import read_table, write_table
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema
 from recordmill.pipeline.build.context.reports import chunk_step
-from recordmill.pipeline.build.duplicates.counts import count, count_keys, published
-from recordmill.pipeline.build.duplicates.decisions import leave_out
+from recordmill.pipeline.build.duplicates.decisions import count, count_keys, leave_out, published
 from recordmill.pipeline.build.duplicates.find import DuplicatesError, all_take_part, members
 from recordmill.pipeline.build.duplicates.fingerprints import (
     content_features,

@@ -31,7 +31,7 @@ from recordmill.pipeline.build.context.reports import (
 )
 from recordmill.pipeline.build.images.read import PixelMeter
 from recordmill.pipeline.build.summaries import look, summary
-from recordmill.pipeline.build.summaries.look import PartialSums, full_buckets, learned
+from recordmill.pipeline.build.summaries.look import FOLDER, PartialSums, full_buckets, learned
 from recordmill.pipeline.build.summaries.numbers import PixelSums
 from recordmill.pipeline.build.summaries.words import NO_WORD, TokenizerWords, Vocabularies, VocabularyOptions, counted
 from recordmill.pipeline.build.worker.read_chunk import ChunkSums
@@ -234,7 +234,7 @@ def test_the_bucket_files_hold_all_sums_and_the_reduced_ones_what_the_driver_nee
     look, chunks = look_of(tmp_path, many)
     look_at(look, chunks)
     (words,) = (summary for summary in look.summaries if summary.name == "vocabularies")
-    folder = Path(look.planned.workspace.url, look.folder, "vocabularies")
+    folder = Path(look.planned.workspace.url, FOLDER, "vocabularies")
     full, reduced = (sum(file.stat().st_size for file in folder.glob(f"{name}-*")) for name in ("bucket", "reduced"))
     assert len(list(folder.glob("bucket-*"))) > 1
     assert reduced < full
@@ -247,7 +247,7 @@ def test_the_files_of_a_version_are_the_same_whatever_the_chunks(tmp_path: Path)
         (tmp_path / str(chunk_bytes)).mkdir()
         look, chunks = look_of(tmp_path / str(chunk_bytes), chunk_bytes=chunk_bytes)
         look_at(look, chunks[::-1], workers)
-        files.append(dict(full_buckets(look.planned.workspace, look.name)))
+        files.append(dict(full_buckets(look.planned.workspace)))
     assert files[0] == files[1]
     words = [of_bytes(data) for name, data in files[0].items() if name.startswith("summaries/vocabularies/")]
     colors = pa.concat_tables(words).filter(pc.field("feature") == "color")
@@ -259,7 +259,7 @@ def test_a_chunk_is_read_once_and_a_damaged_file_never_counts(tmp_path: Path) ->
     look_at(look, chunks)
     (tmp_path / "train.jsonl").write_text("this is read by nobody")
     assert learned(look, look_at(look, chunks)) == FOUND
-    file = Path(look.planned.workspace.url, look.folder, "chunk-000000.arrow")
+    file = Path(look.planned.workspace.url, FOLDER, "chunk-000000.arrow")
     file.write_bytes(file.read_bytes()[:-1])
     assert learned(look, look_at(look, chunks)) != FOUND
 
@@ -271,7 +271,7 @@ def test_another_looks_files_never_count(tmp_path: Path) -> None:
     assert look.read_sums(replace(chunks[0], bytes=1)) is None
     assert replace(look, summaries=look.summaries[:1]).read_sums(chunks[0]) is None
     assert look.read_done() is not None
-    file = Path(look.planned.workspace.url, look.folder, "done.arrow")
+    file = Path(look.planned.workspace.url, FOLDER, "done.arrow")
     file.write_bytes(file.read_bytes() + b"x")
     assert look.read_done() is None
 

@@ -12,7 +12,6 @@ from PIL import Image
 
 from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
 from recordmill.pipeline.build.summaries.look import (
-    STATISTICS,
     KeptSums,
     Look,
     PartialSums,
@@ -80,7 +79,7 @@ def look_at(look: Look, chunks: Iterable[Chunk]) -> Sums:
 
 def published(look: Look, folder: Path) -> dict[str, str]:
     """Writes a look's buckets as in a version; returns their digests by path."""
-    files = dict(full_buckets(look.planned.workspace, STATISTICS))
+    files = dict(full_buckets(look.planned.workspace))
     for file, data in files.items():
         (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_bytes(data)

@@ -12,10 +12,8 @@ from recordmill.pipeline.dataset.profile import (
     FILE,
     FeatureProfile,
     add_up,
-    by_split,
     pixel_moments,
     profile_of_json,
-    profile_to_json,
     read_profiles,
     to_text,
 )
@@ -53,8 +51,7 @@ def test_too_many_ids_are_not_counted_by_whatever_way_they_came_together() -> No
 
 def test_a_version_keeps_them_by_split(tmp_path: Path) -> None:
     counted = profile([1.0, 2.5], {3: 2})
-    reports = [{"split": "train", "profile": profile_to_json(counted)}, {"split": "test", "profile": {}}]
-    splits = by_split([*reports, reports[0]])
+    splits = {"train": add_up([counted, counted]), "test": {}}
     assert splits["train"]["age"].missing == 2
     assert read_profiles(tmp_path) is None
     (tmp_path / FILE).parent.mkdir()

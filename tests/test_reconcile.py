@@ -4,24 +4,21 @@ from typing import Any
 
 import pytest
 
-from recordmill.pipeline.build.context.reports import take_groups
 from recordmill.pipeline.build.results.results import (
     ReconcileError,
     check_look,
     check_shards,
     check_sources,
 )
+from recordmill.pipeline.dataset.counts import Counts, ShardReport
+from recordmill.pipeline.dataset.manifest import Shard
 from tests.messages import raises
 
 EXPECTED = {0: 5, 4: 1}
 
 
-def shard(records: int, rejected: int = 0) -> dict[str, Any]:
-    return {"records": records, "rejected": rejected, "shard": 1, "split": "train"}
-
-
-def test_a_chunk_reports_its_take_groups() -> None:
-    assert take_groups({"groups": {"0": 3, "4": 1}}) == {0: 3, 4: 1}
+def shard(records: int, rejected: int = 0) -> ShardReport:
+    return ShardReport("train", 1, Shard("", 0, records, "", ""), "", Counts(rejected=rejected))
 
 
 def test_shards_of_all_rows_pass() -> None:

@@ -24,6 +24,7 @@ from recordmill.pipeline.build.plan.planned_build import planned_build
 from recordmill.pipeline.build.summaries.look import rows_behind
 from recordmill.pipeline.build.worker.batch import BatchTransformer, RowBatch, StoredGraph
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
+from recordmill.pipeline.dataset.counts import Counts
 from recordmill.pipeline.sources.encoded import Inflated
 from recordmill.pipeline.sources.faults import REASONS, Reject
 from recordmill.pipeline.sources.files import OutOfMemoryError, is_machine_fault
@@ -192,7 +193,7 @@ def test_a_good_row_whose_graph_fails_once_is_kept_and_a_bad_one_is_not(
 ) -> None:
     failing = graph(INVALID, *failures)  # the whole batch, then row by row
     kept, stored = transformer(failing)(batch)
-    (reject,) = kept.totals.rejects
+    (reject,) = kept.rejects
     assert kept.rows["@key"].to_pylist() == [b"a", b"c"]
     assert stored == {"image": [b"good", b"good"]}
     assert (reject.reason, reject.key, reject.column) == ("undecodable_image", "b", "photo")
@@ -292,8 +293,8 @@ def test_late_rejects_are_counted_by_the_features_that_learned_from_them(
     text = f"name: e\nsource: {{format: jsonl, path: {tmp_path}/r.jsonl}}\nfeatures: {{{features}}}\n{label}"
     plan = make_plan(parse_spec(text), BeamFiles())
     planned = planned_build(plan, str(tmp_path), BeamFiles(), inline=True, threads=1)
-    shards = [{"split": "train", "rejected": 3, "at_fault": {"i": 2}}, {"split": "test", "rejected": 5}]
-    assert rows_behind(planned, [*shards, {"split": "train", "rejected": 1}]) == behind
+    counts = {"train": Counts(rejected=4, at_fault={"i": 2}), "test": Counts(rejected=5)}
+    assert rows_behind(planned, counts) == behind
 
 
 SECRET = "SECRET7"

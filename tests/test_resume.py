@@ -15,7 +15,9 @@ from recordmill.pipeline.build.attempt.attempts import Run, begin
 from recordmill.pipeline.build.attempt.failures import DiskError
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.context.reports import FOLDERS, chunk_step, shard_step, write_report
+from recordmill.pipeline.build.context.reports import FOLDERS, ChunkReport, chunk_step, shard_step, write_report
+from recordmill.pipeline.dataset.counts import Counts, ShardReport
+from recordmill.pipeline.dataset.manifest import Shard
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.spec.model import parse_spec
@@ -34,19 +36,8 @@ def work_done(folder: str, finished: tuple[int, ...] = (0, 1, 3), *, analyzed: b
     """Leaves what an attempt leaves that has come so far."""
     run = Path(folder)
     for number in range(read):
-        groups = {str(group): rows for group, rows in GROUPS[number].items()}
-        write_report(
-            LocalStore(str(run)),
-            f"reports/{chunk_step(number)}",
-            {
-                "groups": groups,
-                "rejects": None,
-                "read": sum(groups.values()),
-                "rejected": 0,
-                "duplicates": 0,
-                "forgotten": 0,
-            },
-        )
+        report = ChunkReport(sum(GROUPS[number].values()), groups=GROUPS[number])
+        write_report(LocalStore(str(run)), f"reports/{chunk_step(number)}", vars(report))
     if analyzed:
         LocalStore(str(run)).write("analysis/export.1.tar", b"graph")
         write_report(LocalStore(str(run)), "reports/analysis", {"export": "analysis/export.1.tar"})
@@ -64,9 +55,9 @@ def work_done(folder: str, finished: tuple[int, ...] = (0, 1, 3), *, analyzed: b
 def shard(run: Path, group: int, rejects: str | None = None) -> None:
     (run / f"version/{group}.tfrecord").write_bytes(b"x" * group)
     (run / f"version/{group}.index").write_bytes(bytes(8 * 3))
-    report = {"file": f"{group}.tfrecord", "index": f"{group}.index", "bytes": group, "records": 2, "rejects": rejects}
-    report |= {"rejected": 0, "written_by_source": {"0": 2}, "sha256": "", "packs": []}
-    write_report(LocalStore(str(run)), f"reports/{shard_step(group)}", report)
+    files = Shard(f"{group}.tfrecord", group, 2, "", f"{group}.index")
+    report = ShardReport("train", group, files, "", Counts(written_by_source={0: 2}), rejects)
+    write_report(LocalStore(str(run)), f"reports/{shard_step(group)}", report.to_json())
 
 
 def again(building: Path, **changes: Any) -> Run:

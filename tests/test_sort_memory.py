@@ -23,7 +23,7 @@ def test_a_shards_rows_are_held_three_times_beside_what_came(pool: pa.MemoryPool
     for _ in range(16):
         data = pa.array([random.bytes(500_000) for _ in range(4)], pa.binary())
         rows = pa.table({"@group": np.zeros(4, np.int64), "@hash": random.integers(0, 1 << 62, 4), "data": data})
-        packed += [each for _, each in pack(rows, None)]
+        packed += [each for _, each in pack([rows], None)]
         size += rows.nbytes
     assert sum(len(each.data or b"") for each in packed) < 1.05 * size  # of noise
     del rows, data

@@ -5,7 +5,6 @@ A build may end at any moment; the next one of the same spec and inputs continue
 
 import hashlib
 import os
-from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +36,7 @@ from recordmill.pipeline.compare.distributions import drift_lines
 from recordmill.pipeline.compare.figures import breach_lines
 from recordmill.pipeline.compare.gate import gate_entry
 from recordmill.pipeline.compare.versions import id_changes, names_gone
+from recordmill.pipeline.dataset.counts import Counts
 from recordmill.pipeline.dataset.manifest import LATEST_FILE
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.sources.faults import Reject
@@ -208,7 +208,7 @@ class _Attempt:
 
     def _changes_of_ids(self, results: Results, features: Described) -> list[str]:
         """Says which names are gone, how far the rows drifted, and which ids changed."""
-        labels = sum(results.sums.labels.values(), Counter[int]())
+        labels = Counts.sum(results.counts.values()).label_counts
         kept = {} if self.plan.frozen else self.plan.given.inherited.names  # a frozen analysis is of other rows
         notes = list(names_gone(kept, self.plan.spec.label, results.statistics, labels))
         with suppress(UserError):  # the live version may be damaged

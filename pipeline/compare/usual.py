@@ -22,6 +22,7 @@ from typing import Any
 from recordmill.pipeline.compare.figures import SLACK, Figure
 from recordmill.pipeline.compare.versions import ComparedVersion, SpanProfile
 from recordmill.pipeline.dataset import arrow_tables, manifest_parts, profile
+from recordmill.pipeline.dataset.counts import SpanReport, by_split
 from recordmill.pipeline.dataset.file_names import REPORT, span_file
 from recordmill.pipeline.dataset.manifest import DatasetError, Location, Manifest
 from recordmill.pipeline.dataset.paths import read_inner
@@ -179,9 +180,11 @@ def _profile(folder: Location, manifest: Manifest, span: str) -> SpanProfile:
     """Reads a span's profile. Raises: DatasetError: its report or sums are broken."""
     path = span_file(span, REPORT)
     try:
-        report = manifest_parts.read_report(read_inner(folder, path, manifest_parts.MOST_BYTES))
-        profiles = profile.by_split(filter(None, report["shards"]))
-        return SpanProfile(profiles, _pixels(folder, manifest, span_file(span, PIXELS)))
+        report = SpanReport.of_bytes(read_inner(folder, path, manifest_parts.MOST_BYTES))
+        counts = by_split(filter(None, report.shards))
+        return SpanProfile(
+            {split: each.profile for split, each in counts.items()}, _pixels(folder, manifest, span_file(span, PIXELS))
+        )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DatasetError(f"{folder / path} is broken ({error}): build again") from None
 

@@ -144,7 +144,7 @@ class Manifest(Written):
     files: Mapping[InnerPath, Json] = field(default_factory=dict)
     """`bytes` and `sha256` of every file except the shards and this one, by path."""
     duplicates: Json = field(default_factory=dict)
-    """Rows of equal content, within and across splits (`pipeline.build.duplicates.counts`)."""
+    """Rows of equal content, within and across splits (`pipeline.build.duplicates.decisions`)."""
     spans: Mapping[SpanName, Span] = field(default_factory=dict)
     """The spans by name, in the order of their shards; empty for a build without spans."""
     drift: Json = field(default_factory=dict)

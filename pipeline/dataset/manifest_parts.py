@@ -166,9 +166,9 @@ Report = dict[str, Any]
 
 
 _SHARD = _object(
-    split=SplitName, records=Count, rejected=Count, at_fault=NotRequired[Counts],
-    transcoded=Counts, profiles=NotRequired[Counts], losses=NotRequired[Counts],
-    lengths=dict[str, _LENGTHS], label_counts=NotRequired[Counts],
+    split=SplitName, records=Count, rejected=Count, transcoded=Counts, lengths=dict[str, _LENGTHS],
+    **dict.fromkeys(("at_fault", "profiles", "losses", "label_counts", "written_by_source"), NotRequired[Counts]),
+    more_windows=NotRequired[Count], inputs_sha256=NotRequired[Sha256], packs=NotRequired[list[PackFile]],
 )  # fmt: skip
 """The parts of a span's shard read by a later build; `profile` reads its profile."""
 _SPAN = _object(sources=dict[str, _ROWS], reasons=Counts, duplicates=_DUPLICATES, shards=list[_SHARD | None])
@@ -183,7 +183,8 @@ def read_report(data: bytes) -> Report:
         raise DatasetError("it has no shards")
     without = [shard and {name: value for name, value in shard.items() if name != "profile"} for shard in shards]
     read_as({**report, "shards": without}, _SPAN, "it")
-    ids = chain(report["sources"], *(shard.get("label_counts", ()) for shard in shards if shard))
+    numbered = (shard.get(name, ()) for shard in shards if shard for name in ("label_counts", "written_by_source"))
+    ids = chain(report["sources"], *numbered)
     if not all(map(str.isdecimal, ids)):
         raise DatasetError("it has sources or labels without numbers")
     return dict(report)

@@ -132,7 +132,7 @@ class Layout:
 
     @cached_property
     def _rows(self) -> dict[str, int]:
-        return {name: row for row, name in enumerate(self.spans)}
+        return {name: row for row, name in enumerate(self.spans or [""])}
 
     @cached_property
     def _counts(self) -> Numbers:
@@ -177,7 +177,7 @@ class Layout:
         return list(self.spans)[self._cell(group)[0]] if self.spans else None
 
     def groups_of_span(self, span: str) -> range:
-        """Returns the groups of a span, split by split."""
+        """Returns the groups of a span, split by split; without spans of "", all."""
         row, splits = self._rows[span], len(self.splits)
         return range(int(self._first_group[row * splits]), int(self._first_group[(row + 1) * splits]))
 

@@ -14,11 +14,11 @@ Also the lengths of texts in ids, and the share of padding in batches.
 """
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -35,6 +35,7 @@ MOST_NAMES = 1 << 10  # distinct ids counted
 MOST_ROWS = 1 << 50  # of one value: the sum fits int64
 COUNTS = ("rows", "missing", "tokens", "unknown")  # fields that add up
 LOST = range(32)  # bits that a histogram may cut off
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -106,38 +107,35 @@ Profile = Mapping[str, FeatureProfile]  # by feature
 Profiles = Mapping[str, Profile]  # by split
 
 
+def gathered(several: Iterable[Mapping[str, Value]]) -> dict[str, list[Value]]:
+    """Gathers the values of each name."""
+    values = defaultdict[str, list[Value]](list)
+    for each in several:
+        for name, value in each.items():
+            values[name].append(value)
+    return values
+
+
 def add_up(profiles: Iterable[Profile]) -> dict[str, FeatureProfile]:
     """Adds up profiles with the same features."""
-    several: dict[str, list[FeatureProfile]] = {}
-    for profile in profiles:
-        for name, feature in profile.items():
-            several.setdefault(name, []).append(feature)
-    return {name: _sum(features) for name, features in several.items()}
+    return {name: _sum(features) for name, features in gathered(profiles).items()}
 
 
 def _sum(features: list[FeatureProfile]) -> FeatureProfile:
-    measures = dict.fromkeys(name for feature in features for name in feature.appearance)
     total: dict[str, Any] = {name: sum(getattr(each, name) for each in features) for name in COUNTS}
-    histogram, ids = _merged(feature.histogram for feature in features), Counter[int]()
-    for feature in features:
-        ids.update(feature.ids or ())
-    is_counted = len(ids) <= MOST_NAMES and all(feature.ids is not None for feature in features)
-    appearance = {name: _merged(each.appearance.get(name) for each in features) for name in measures}
-    known = {name: each for name, each in appearance.items() if each}
-    return FeatureProfile(**total, histogram=histogram, ids=dict(ids) if is_counted else None, appearance=known)
-
-
-def _merged(histograms: Iterable[Histogram | None]) -> Histogram | None:
-    there = [histogram for histogram in histograms if histogram is not None]
-    return Histogram.merged(there, MOST_VALUES) if there else None
-
-
-def by_split(reports: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, FeatureProfile]]:
-    """Adds up the profiles in shards' reports, by `split`."""
-    several: dict[str, list[Profile]] = {}
-    for report in reports:
-        several.setdefault(report["split"], []).append(profile_of_json(report.get("profile", {})))
-    return {split: add_up(profiles) for split, profiles in several.items()}
+    histograms = [each.histogram for each in features if each.histogram is not None]
+    every, ids = [each.ids for each in features], Counter[int]()
+    for each_ids in every:
+        ids.update(each_ids or {})
+    return FeatureProfile(
+        **total,
+        histogram=Histogram.merged(histograms, MOST_VALUES) if histograms else None,
+        ids=None if None in every or len(ids) > MOST_NAMES else dict(ids),  # a part or the sum has too many
+        appearance={
+            name: Histogram.merged(several, MOST_VALUES)
+            for name, several in gathered(each.appearance for each in features).items()
+        },
+    )
 
 
 def profile_to_json(profile: Profile) -> dict[str, Any]:

@@ -132,8 +132,3 @@ class ShardWriter:
         """Returns `bytes` and `sha256` of the index, for the manifest."""
         data = self._index_data()
         return {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-
-    def report(self) -> dict[str, Any]:
-        """Returns a shard's facts for the manifest."""
-        index = self.index_entry()["sha256"]
-        return {"bytes": self.bytes, "records": self.records, "sha256": self.sha256, "index_sha256": index}

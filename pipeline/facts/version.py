@@ -187,7 +187,7 @@ ARE_IN, ARE_LIKE = ("is also in", "are also in"), ("looks like one of", "look li
 
 
 def leaks(counts: Counts, verbs: tuple[str, str] = ARE_IN) -> str:
-    """Describes rows shared by splits, if any; `counts` are those of `pipeline.build.duplicates.counts.published`."""
+    """Describes rows shared by splits, if any; `counts` as `pipeline.build.duplicates.decisions.published` makes."""
     across = counts.get("across", {}).items()
     pairs = [(first, other, rows) for first, later in across for other, rows in later.items()]
     return ", ".join(f"{count(rows, 'row')} of {other} {verbs[rows > 1]} {first}" for first, other, rows in pairs)

@@ -8,7 +8,7 @@ import itertools
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -25,7 +25,7 @@ from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.compare.versions import compare_ids, first_few, ids_of
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.errors import ExitCode
-from recordmill.pipeline.forecast.sample import ColumnView, PackForecast, RowSample, column_views, take_sample
+from recordmill.pipeline.forecast.sample import ColumnView, PackForecast, RowSample, take_sample, view_of
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.safe_text import count, cut
 from recordmill.pipeline.sources.faults import DUPLICATE
@@ -127,25 +127,33 @@ def forecast(
     folder = os.path.join(build_folders.building_folder(output or ".", options.work), plan.build_key[:16], "run")
     inline, isolated = options.runner != "local", options.isolated
     planned = planned_build(plan, folder, files, inline=inline, threads=cores(), isolated=isolated)
-    return _forecast(plan, planned, output, live)
-
-
-def _forecast(
-    plan: BuildPlan, planned: PlannedBuild, output: str | None, live: tuple[Location, Manifest] | None
-) -> Forecast:
     sample = take_sample(plan, planned)
     if sample.good:
         from recordmill.pipeline.forecast.rehearsal import rehearse  # four seconds of CPU
 
         rehearse(sample, planned, plan.frozen)
-    columns, of_split = column_views(planned, sample), sample.of_split([*plan.spec.splits])
+    return _forecast(plan, planned, sample, output, live)
+
+
+def _forecast(
+    plan: BuildPlan,
+    planned: PlannedBuild,
+    sample: RowSample,
+    output: str | None,
+    live: tuple[Location, Manifest] | None,
+) -> Forecast:
+    columns = [view_of(name, planned, sample) for name in planned.schema.features]
+    of_split = sample.of_split([*plan.spec.splits])
     warned = [
         *_space(plan, planned, output),
         *_endings(plan, sample, of_split),
-        *map(Warned, _row_warnings(sample, of_split)),
-        *map(Warned, _column_warnings(plan.spec, sample, columns)),
+        *map(Warned, _row_warnings(plan.spec, sample, of_split, columns)),
         *map(Warned, _id_warnings(plan.spec, *live) if live else ()),
     ]
+    free = None
+    if output is None or is_local(output):
+        folder = Path(output or ".").absolute()
+        free = shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
     largest = max((each.width * each.height for each in chain.from_iterable(sample.headers.values())), default=0)
     scale = 1.0 if sample.is_all else max(1.0, plan.rows / max(1, sample.rows))  # the sample may exceed a guess
     of_all = scale * len(sample.firsts) / max(1, sample.built_rows)
@@ -162,7 +170,7 @@ def _forecast(
         splits={name: SplitForecast(round(n * scale), plan.layout.shards[name]) for name, n in of_split.items()},
         shard_bytes=plan.expected_bytes,
         scratch_bytes=0 if planned.inline else plan.scratch_bytes,
-        free_bytes=_free(output) if output is None or is_local(output) else None,
+        free_bytes=free,
         memory_bytes=PROCESS_BYTES + cores() * largest * PIXEL_BYTES,
         spans_read=tuple(plan.spans.built),
         spans_kept=tuple(plan.spans.kept),
@@ -181,36 +189,23 @@ def _forecast(
     )
 
 
-def _free(output: str | None) -> int:
-    folder = Path(output or ".").absolute()
-    return shutil.disk_usage(next(path for path in (folder, *folder.parents) if path.exists())).free
-
-
 def _time(plan: BuildPlan, output: str) -> BuildTime | None:
-    """Scales the time of this output's latest complete build on this machine."""
-    entry = next(reversed([*_whole_builds(history.read_history(output))]), None)
-    if entry is None:
-        return None
-    rows, seconds = entry["rows"]["read"], entry["seconds"]
-    how = f"the build of {entry.get('ended_at')} on this machine: {rows:,} rows in {seconds:,.0f} s"
-    return BuildTime(plan.rows / rows * seconds, how)
-
-
-def _whole_builds(entries: Iterable[history.Entry]) -> Iterator[history.Entry]:
-    """Yields the builds that read and wrote all their rows in the recorded seconds.
+    """Scales the time of this output's latest build on this machine that read and wrote all its rows in that time.
 
     A version made live again has all rows, but wrote none; a resumed build has all rows, but only the last attempt's
     seconds.
     """
-    left: dict[str | None, bool] = {}
-    for entry in entries:
+    time, left = None, dict[str | None, bool]()
+    for entry in history.read_history(output):
         is_here = entry.get("host") == os.uname().nodename and entry.get("runner") == "local"
         is_whole = entry.get("end") == "published" and entry.get("stages", {}).get("write") and not entry.get("spans")
-        has_figures = entry.get("rows", {}).get("read") and entry.get("seconds")
-        if is_here and is_whole and has_figures and not left.get(entry.get("build_key")):
-            yield entry
+        rows, seconds, key = entry.get("rows", {}).get("read"), entry.get("seconds"), entry.get("build_key")
+        if is_here and is_whole and rows and seconds and not left.get(key):
+            how = f"the build of {entry.get('ended_at')} on this machine: {rows:,} rows in {seconds:,.0f} s"
+            time = BuildTime(plan.rows / rows * seconds, how)
         if entry.get("end") != DRY_RUN:
-            left[entry.get("build_key")] = entry.get("end") in UNFINISHED
+            left[key] = entry.get("end") in UNFINISHED
+    return time
 
 
 def _space(plan: BuildPlan, planned: PlannedBuild, output: str | None) -> Iterator[Warned]:
@@ -240,7 +235,9 @@ def _endings(plan: BuildPlan, sample: RowSample, of_split: Mapping[str, int]) ->
         yield Warned("no row is in 'train': nothing would be built", ExitCode.ERROR)
 
 
-def _row_warnings(sample: RowSample, of_split: Mapping[str, int]) -> Iterator[str]:
+def _row_warnings(
+    spec: Spec, sample: RowSample, of_split: Mapping[str, int], columns: Sequence[ColumnView]
+) -> Iterator[str]:
     for name, number in of_split.items():
         if not number and sample.good >= (1 if sample.is_all else ENOUGH):
             yield f"the split '{name}' is empty" + ("" if sample.is_all else f" in a sample of {sample.good:,} rows")
@@ -250,9 +247,6 @@ def _row_warnings(sample: RowSample, of_split: Mapping[str, int]) -> Iterator[st
         shown = key.decode("utf-8", "replace")
         several = f"{len(doubled):,} key{'s' * (len(doubled) > 1)} of several rows, such as '{shown}' in {rows:,}"
         yield f"{several}: all but the first are rejected"
-
-
-def _column_warnings(spec: Spec, sample: RowSample, columns: Sequence[ColumnView]) -> Iterator[str]:
     for view in columns:
         yield from (f"'{view.name}': {line}" for line in image_facts.loss_lines(view.losses))
         if view.missing == 1 and sample.rows:
@@ -282,8 +276,7 @@ def _id_warnings(spec: Spec, folder: Location, live: Manifest) -> Iterator[str]:
 def _moved_ids(
     name: str, feature: category.NamedClasses, folder: Location, live: Manifest, *, is_label: bool
 ) -> Iterator[str]:
-    given = feature.with_classes().given_classes
-    if given is None:
+    if (given := feature.with_classes().given_classes) is None:
         return
     now = dict(zip(given, itertools.count(0 if is_label else 1 + feature.oov_buckets)))
     changes = compare_ids(ids_of(folder, kinds.read_description(live.features[name]), name), now)
@@ -301,12 +294,27 @@ def lines_of(forecast: Forecast) -> Iterator[str]:
     if forecast.spans_kept:
         yield f"spans: {len(forecast.spans_read):,} are read, {len(forecast.spans_kept):,} are kept"
     yield ""
-    yield from _splits(forecast)
-    yield ""
-    yield from _columns(forecast)
-    yield ""
-    yield from _rejects(forecast)
-    yield from _needs(forecast)
+    width = max(map(len, forecast.splits))
+    for name, split in forecast.splits.items():
+        about = "" if forecast.sample_is_all else "about "
+        yield f"  {name:<{width}}  {about}{split.rows:,} rows in {count(split.shards, 'shard')}"
+    if forecast.records is not None:
+        yield f"windows: about {count(forecast.records, 'record')}"
+    for pack in forecast.packs:
+        yield f"packed: about {count(pack.rows, 'row')} of {pack.length:,} ids, {pack.filled:.0%} filled"
+    which = "all" if forecast.sample_is_all else "a sample of"
+    yield from ("", f"in {which} {forecast.sampled_rows:,} rows:")
+    names = [cut(view.name) for view in forecast.columns]
+    width = max(map(len, names), default=0)
+    yield from (f"  {name:<{width}}  {view}" for name, view in zip(names, forecast.columns, strict=True))
+    yield from ("", *_rejects(forecast))
+    free = "" if forecast.free_bytes is None else f"; {size(forecast.free_bytes)} are free"
+    yield f"disk: about {size(forecast.shard_bytes)} of shards and {size(forecast.scratch_bytes)} of scratch{free}"
+    yield f"memory: about {size(forecast.memory_bytes)}"
+    if forecast.time is None:
+        yield "time: unknown until a build of this output ends here; time a trial by `recordmill build --limit 1000`"
+    else:
+        yield f"time: about {duration(forecast.time.seconds)} ({forecast.time.how})"
     yield from ["", *_warnings(forecast)] if forecast.warnings else []
 
 
@@ -320,35 +328,6 @@ def _warnings(forecast: Forecast) -> Iterator[str]:
     return (f"WARNING: {warning}" for warning in forecast.warnings)
 
 
-def _splits(forecast: Forecast) -> Iterator[str]:
-    width = max(map(len, forecast.splits))
-    for name, split in forecast.splits.items():
-        about = "" if forecast.sample_is_all else "about "
-        yield f"  {name:<{width}}  {about}{split.rows:,} rows in {count(split.shards, 'shard')}"
-    if forecast.records is not None:
-        yield f"windows: about {count(forecast.records, 'record')}"
-    for pack in forecast.packs:
-        yield f"packed: about {count(pack.rows, 'row')} of {pack.length:,} ids, {pack.filled:.0%} filled"
-
-
-def _columns(forecast: Forecast) -> Iterator[str]:
-    which = "all" if forecast.sample_is_all else "a sample of"
-    yield f"in {which} {forecast.sampled_rows:,} rows:"
-    names = [cut(view.name) for view in forecast.columns]
-    width = max(map(len, names), default=0)
-    for name, view in zip(names, forecast.columns, strict=True):
-        yield f"  {name:<{width}}  {', '.join(_facts(view))}"
-
-
-def _facts(view: ColumnView) -> Iterator[str]:
-    yield view.kind if view.column == view.name else f"{view.kind} of {cut(view.column)}"
-    yield from view.facts
-    if view.missing:
-        yield f"{view.missing:.1%} missing"
-    if view.examples:
-        yield f"such as {' | '.join(view.examples)}"
-
-
 def _rejects(forecast: Forecast) -> Iterator[str]:
     counts = [(forecast.rejects, f"{forecast.sampled_rows:,} rows")]
     if forecast.built_rejects is not None:
@@ -356,16 +335,6 @@ def _rejects(forecast: Forecast) -> Iterator[str]:
     for rejects, of in counts:
         reasons = ", ".join(f"{rows:,} {reason}" for reason, rows in rejects.items())
         yield f"rejected: {sum(rejects.values()):,} of {of} ({reasons})" if rejects else f"rejected: none of {of}"
-
-
-def _needs(forecast: Forecast) -> Iterator[str]:
-    free = "" if forecast.free_bytes is None else f"; {size(forecast.free_bytes)} are free"
-    yield f"disk: about {size(forecast.shard_bytes)} of shards and {size(forecast.scratch_bytes)} of scratch{free}"
-    yield f"memory: about {size(forecast.memory_bytes)}"
-    if forecast.time is None:
-        yield "time: unknown until a build of this output ends here; time a trial by `recordmill build --limit 1000`"
-    else:
-        yield f"time: about {duration(forecast.time.seconds)} ({forecast.time.how})"
 
 
 def duration(seconds: float) -> str:

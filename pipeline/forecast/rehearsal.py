@@ -22,13 +22,12 @@ from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import install_user_code
 from recordmill.pipeline.build.images.read import UNDECODABLE, Loaded, image_reader
-from recordmill.pipeline.build.results.results import add_facts
 from recordmill.pipeline.build.summaries.look import learned, statistics_look
 from recordmill.pipeline.build.texts.chat import canonical
 from recordmill.pipeline.build.texts.encode import encoded_name
 from recordmill.pipeline.build.worker.batch import ImageBytes, ImageLoader, RowBatch
-from recordmill.pipeline.build.worker.build_shard import BuiltBatch, ShardBuilder
-from recordmill.pipeline.build.worker.shard_report import ShardTotals, Stored
+from recordmill.pipeline.build.worker.build_shard import ShardBuilder
+from recordmill.pipeline.build.worker.shard_report import BuiltBatch, ShardTotals, Stored
 from recordmill.pipeline.dataset.packs import pack
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.forecast.sample import PackForecast, RowSample
@@ -100,19 +99,17 @@ def _with_graph(given: PlannedBuild, rows: pa.Table, frozen: LiveAnalysis | None
 
 
 def _build(sample: RowSample, context: PlannedBuild, rows: pa.Table) -> None:
-    builder, totals, ids = _Counting(context, sample), ShardTotals(), [[np.zeros(0, np.int64)] for _ in context.packs]
+    builder, totals = _Counting(context, sample), ShardTotals(context)
     for built in builder.built(rows, measured=0):
-        totals.add(built.totals)
-        for lengths, more in zip(ids, built.packed, strict=True):
-            lengths.append(more)
+        totals.add(built)
         if sum(each.width * each.height for of in sample.headers.values() for each in of) > MOST_PIXELS:
             break
-    written, sample.late = totals.written.total(), totals.rejects
-    sample.built_rows = written + len(sample.late)
-    sample.records = written + totals.more_windows if context.windowed else None
-    add_facts(sample.counts, [{what: {of: number}} for (what, of), number in totals.facts.items()])
-    sample.contents |= {name: _words(sum(counts, Counter[str]())) for name, counts in builder.seen.items()}
-    for each, lengths in zip(context.packs, ids, strict=True):
+    counts = totals.counts
+    written, sample.late, sample.counts = sum(counts.written_by_source.values()), totals.rejects, counts.statistics
+    sample.built_rows = written + counts.rejected
+    sample.records = None if counts.more_windows is None else written + counts.more_windows
+    sample.contents |= {name: _words(sum(several, Counter[str]())) for name, several in builder.seen.items()}
+    for each, lengths in zip(context.packs, totals.packed, strict=True):
         made = pack(np.concatenate(lengths), each.length, split=each.split)
         count = len(made.splits) - 1
         sample.packs.append(PackForecast(each.length, count, float(made.sizes.sum()) / max(1, count * each.length)))

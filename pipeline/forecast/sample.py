@@ -17,8 +17,8 @@ import pyarrow as pa
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
-from recordmill.pipeline.safe_text import count
-from recordmill.pipeline.sources import batches, faults, source_reader
+from recordmill.pipeline.safe_text import count, cut
+from recordmill.pipeline.sources import batches, faults
 from recordmill.pipeline.sources.options import ImageFolder
 from recordmill.transforms.contract import image_facts, image_header
 
@@ -107,22 +107,18 @@ def take_sample(plan: BuildPlan, planned: PlannedBuild) -> RowSample:
     chunks = plan.chunks if whole else batches.spread(plan.chunks, CHUNKS)
     sample = RowSample(is_all=len(chunks) == len(plan.chunks))
     for chunk in chunks:
-        sample.is_all &= _read(sample, planned, chunk, whole=whole)
+        rows, before = 0, sample.held
+        sample.is_all &= before < HELD_BYTES
+        for block in keyed_blocks(planned, chunk) if before < HELD_BYTES else ():
+            sample.tables.append(block.rows)
+            sample.rejects += block.rejects
+            sample.held += block.rows.nbytes + REJECT_BYTES * len(block.rejects)
+            rows += block.rows.num_rows + len(block.rejects)
+            is_enough = not whole and (rows >= CHUNK_ROWS or sample.held - before >= CHUNK_BYTES)
+            if is_enough or sample.held >= HELD_BYTES:
+                sample.is_all = False
+                break
     return sample
-
-
-def _read(sample: RowSample, planned: PlannedBuild, chunk: source_reader.Chunk, *, whole: bool) -> bool:
-    """Adds a chunk's rows, all or the first ones; returns whether these are all."""
-    rows, held = 0, sample.held
-    for block in keyed_blocks(planned, chunk) if held < HELD_BYTES else ():
-        sample.tables.append(block.rows)
-        sample.rejects += block.rejects
-        sample.held += block.rows.nbytes + REJECT_BYTES * len(block.rejects)
-        rows += block.rows.num_rows + len(block.rejects)
-        is_enough = not whole and (rows >= CHUNK_ROWS or sample.held - held >= CHUNK_BYTES)
-        if is_enough or sample.held >= HELD_BYTES:
-            return False
-    return held < HELD_BYTES
 
 
 @dataclass(frozen=True)
@@ -138,28 +134,31 @@ class ColumnView:
     names: Mapping[str, int] = field(default_factory=dict)  # rows by name, the most frequent first
     losses: Mapping[str, int] = field(default_factory=dict)  # built images or values by loss (`contract.image_facts`)
 
+    def __str__(self) -> str:
+        facts = [self.kind if self.column == self.name else f"{self.kind} of {cut(self.column)}", *self.facts]
+        facts += [f"{self.missing:.1%} missing"] if self.missing else []
+        return ", ".join([*facts, *([f"such as {' | '.join(self.examples)}"] if self.examples else [])])
 
-def column_views(planned: PlannedBuild, sample: RowSample) -> list[ColumnView]:
-    """Describes all features with a column."""
-    return [_view(name, column, planned, sample) for name, column in planned.schema.features.items()]
 
-
-def _view(name: str, column: str, planned: PlannedBuild, sample: RowSample) -> ColumnView:
-    options, optional = planned.features[name], planned.schema.columns[column].optional
+def view_of(name: str, planned: PlannedBuild, sample: RowSample) -> ColumnView:
+    """Describes a feature with a column."""
+    options, column = planned.features[name], planned.schema.features[name]
+    is_optional, counts = planned.schema.columns[column].optional, sample.counts.get(name, {})
     values = sample.column(name).to_pylist()
-    present = [value for value in values if not optional or (value not in (None, b"", []) and value == value)]  # no NaN
-    missing, counts = 1 - len(present) / len(values) if values else 0.0, sample.counts.get(name, {})
-    facts, examples, names = list[str](), dict[str, None](), list[tuple[Any, int]]()
+    is_there = (value not in (None, b"", []) and value == value for value in values)  # no NaN
+    present = [value for value, there in zip(values, is_there, strict=True) if there or not is_optional]
+    missing, names = 1 - len(present) / len(values) if values else 0.0, list[tuple[Any, int]]()
     if options.is_image:
-        facts += _image_facts(sample.headers[name], counts)
+        facts, examples = [*_image_facts(sample.headers[name], counts)], list[str]()
     else:
         flat = [each for value in present for each in (value if isinstance(value, list) else [value])]
         names = Counter(flat).most_common() if options.counts == "names" else []
-        facts += _value_facts(present, flat, names)
-        examples = dict.fromkeys(map(_shown, [value for value, _ in names[:EXAMPLES]] or flat[: 1 << 10]))
+        facts = [*_value_facts(present, flat, names)]
+        shown = [value for value, _ in names[:EXAMPLES]] or flat[: 1 << 10]
+        examples = [*dict.fromkeys(map(_shown, shown))][:EXAMPLES]
     facts += filter(None, [sample.contents.get(name)])
     by_name, lost = {_text(value): rows for value, rows in names}, counts.get("losses", {})
-    return ColumnView(name, options.kind, column, missing, tuple(facts), tuple(examples)[:EXAMPLES], by_name, lost)
+    return ColumnView(name, options.kind, column, missing, tuple(facts), tuple(examples), by_name, lost)
 
 
 def _value_facts(rows: Sequence[Any], values: Sequence[Any], names: Sequence[tuple[Any, int]]) -> Iterator[str]:

@@ -29,9 +29,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from recordmill.pipeline.build.context import reports
+from recordmill.pipeline.build.context.reports import ChunkReport
+from recordmill.pipeline.dataset.counts import Counts, ShardReport
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER
 from recordmill.pipeline.dataset.paths import attempt_name, is_unfinished, locate
 from recordmill.pipeline.sources.faults import Reject
@@ -44,7 +45,6 @@ from recordmill.pipeline.versions.stores.open_store import is_local, open_bucket
 PLAN = build_folders.PLAN_FILE.removesuffix(".json")
 """The first report of an attempt: a digest of its chunks, and in a bucket the version's name."""
 PASSES = ("placement", "look")  # the folders of the jobs before the writing one: every file in them is finished
-Report = dict[str, Any]
 Piece = tuple[int, str, int]  # a chunk's source, file and bytes
 
 
@@ -53,7 +53,7 @@ class Kept:
     """The finished work of an earlier attempt."""
 
     export: str  # the archive of the transform graph's export
-    shards: dict[int, dict[str, Any]]  # the reports of finished shards, by group
+    shards: dict[int, ShardReport]  # finished, by group
     groups: frozenset[int]  # without finished shards
     chunks: frozenset[int]  # with rows of these groups
     counts: Mapping[str, int] = field(default_factory=dict)  # progress of the finished steps
@@ -64,12 +64,12 @@ class Kept:
     @property
     def bytes(self) -> int:
         """The size of the finished shards in bytes."""
-        return sum(shard["bytes"] for shard in self.shards.values())
+        return sum(shard.files.bytes for shard in self.shards.values())
 
     @cached_property
     def files(self) -> set[str]:
         """The names of the finished shards' files."""
-        return {path for shard in self.shards.values() for path in reports.shard_of(shard).paths}
+        return {path for shard in self.shards.values() for path in shard.files.paths}
 
     @cached_property
     def unfinished(self) -> set[str]:
@@ -275,31 +275,26 @@ def begin(
 def finished_work(run: Run, chunks: int) -> Kept | None:
     """Returns the finished work of an attempt; None unless all chunks were read."""
     analysis = reports.read_report(run.workspace, f"reports/{reports.ANALYSIS}")
-    steps, read, expected = list(map(reports.chunk_step, range(chunks))), list[Report](), Counter[int]()
-    for report in filter(None, reports.read_reports(run.workspace, steps)):
-        read.append(report)
-        expected.update(reports.take_groups(report))
+    read, expected = list[ChunkReport](), Counter[int]()
+    for chunk in filter(None, reports.read_chunks(run.workspace, chunks)):
+        read.append(replace(chunk, groups={}))
+        expected.update(chunk.groups)
     if analysis is None or len(read) < chunks or analysis["export"] not in run.workspace.names("analysis"):
         return None
-    sizes = run.shards.sizes()
-    read_shards = zip(expected, reports.read_reports(run.workspace, map(reports.shard_step, expected)), strict=True)
-    whole = ((group, report) for group, report in read_shards if report)
-    shards = {group: report for group, report in whole if reports.shard_of(report).sizes.items() <= sizes.items()}
+    sizes, found = run.shards.sizes(), zip(expected, reports.read_shards(run.workspace, expected), strict=True)
+    shards = {group: shard.small for group, shard in found if shard and shard.files.sizes.items() <= sizes.items()}
     groups = frozenset(expected.keys() - shards.keys())
-    again = enumerate(reports.read_reports(run.workspace, steps)) if groups else ()  # together they fill the memory
-    wanted = frozenset(chunk for chunk, report in again if report and groups & reports.take_groups(report).keys())
-    finished = [report for chunk, report in enumerate(read) if chunk not in wanted]
-    return Kept(analysis["export"], shards, groups, wanted, _counts(finished, list(shards.values())))
-
-
-def _counts(chunks: list[Report], shards: list[Report]) -> dict[str, int]:
-    """Returns the counters of finished chunks and shards, as `worker.read_chunk` and `build_shard` count."""
-    return {
-        "chunks": len(chunks),
-        "read": sum(chunk["read"] for chunk in chunks),
-        "refused": sum(chunk["rejected"] for chunk in chunks),
-        "left_out": sum(chunk["duplicates"] + chunk["forgotten"] for chunk in chunks),
+    again = enumerate(reports.read_chunks(run.workspace, chunks)) if groups else ()  # together they fill the memory
+    wanted = frozenset(number for number, chunk in again if chunk and groups & chunk.groups.keys())
+    finished = [chunk for number, chunk in enumerate(read) if number not in wanted]
+    built = Counts.sum(shard.counts for shard in shards.values())
+    counts = {  # as `worker.read_chunk` and `build_shard` count
+        "chunks": len(finished),
+        "read": sum(chunk.read for chunk in finished),
+        "refused": sum(chunk.rejected for chunk in finished),
+        "left_out": sum(chunk.duplicates + chunk.forgotten for chunk in finished),
         "analyzed": 1,
-        "written": sum(sum(shard["written_by_source"].values()) for shard in shards),
-        "dropped": sum(shard["rejected"] for shard in shards),
+        "written": sum(built.written_by_source.values()),
+        "dropped": built.rejected,
     }
+    return Kept(analysis["export"], shards, groups, wanted, counts)

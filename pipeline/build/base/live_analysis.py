@@ -21,9 +21,10 @@ from typing import Any, NamedTuple
 
 from recordmill.pipeline import VERSION
 from recordmill.pipeline.build.run_options import RunOptions
+from recordmill.pipeline.dataset.counts import ShardReport, SpanReport
 from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, span_file, span_of_file
-from recordmill.pipeline.dataset.manifest import Location, Manifest, Shard, version_folder
-from recordmill.pipeline.dataset.manifest_parts import MOST_BYTES, Report, read_report
+from recordmill.pipeline.dataset.manifest import Json, Location, Manifest, Shard, version_folder
+from recordmill.pipeline.dataset.manifest_parts import MOST_BYTES
 from recordmill.pipeline.dataset.paths import read_checked
 from recordmill.pipeline.dataset.placement import Layout
 from recordmill.pipeline.dataset.profile import FILE as PROFILE
@@ -330,16 +331,16 @@ def _span_fault(spec: Spec, base: Base, frozen: bool, options: RunOptions) -> st
     return "" if holds_sums and not options.spans else "`analysis: refresh` learns a graph of all rows"
 
 
-class KeptSpan(NamedTuple):
-    """A span that a build keeps."""
+class SpanFiles(NamedTuple):
+    """The small files of a span, which a later build reads if it keeps the span."""
 
-    report: Report  # rows by source, rejects by reason, duplicates, and the reports of the shards
+    report: SpanReport
     rejected: bytes  # the lines of rejected rows
 
 
-def read_spans(output: str, base: Manifest, spans: Iterable[str]) -> dict[str, KeptSpan]:
+def read_spans(output: str, base: Manifest, spans: Iterable[str]) -> dict[str, SpanFiles]:
     """Reads the reports of spans of a version. Raises: OutputError: a file is missing or damaged."""
-    folder, kept = version_folder(open_location(output), base.version), dict[str, KeptSpan]()
+    folder, kept = version_folder(open_location(output), base.version), dict[str, SpanFiles]()
     for span in spans:
         names = [span_file(span, name) for name in (REPORT, REJECTED)]
         try:
@@ -347,7 +348,7 @@ def read_spans(output: str, base: Manifest, spans: Iterable[str]) -> dict[str, K
                 read_checked(folder, name, base.files[name]["sha256"], MOST_BYTES) if name in base.files else b""
                 for name in names
             )
-            kept[span] = KeptSpan(read_report(report), rejected)
+            kept[span] = SpanFiles(SpanReport.of_bytes(report), rejected)
         except ValueError as error:
             raise OutputError(
                 f"the span {span} cannot be kept, since the live version is damaged ({error}): build with --compact, "
@@ -356,9 +357,9 @@ def read_spans(output: str, base: Manifest, spans: Iterable[str]) -> dict[str, K
     return kept
 
 
-def shards_by_group(kept: Mapping[str, KeptSpan], layout: Layout) -> dict[int, Report]:
+def shards_by_group(kept: Mapping[str, SpanFiles], layout: Layout) -> dict[int, ShardReport]:
     """Returns the reports of kept shards by group in a new layout, without empty shards."""
-    reports = (zip(layout.groups_of_span(name), span.report["shards"], strict=True) for name, span in kept.items())
+    reports = (zip(layout.groups_of_span(name), span.report.shards, strict=True) for name, span in kept.items())
     return {group: report for group, report in chain.from_iterable(reports) if report is not None}
 
 
@@ -372,10 +373,10 @@ def kept_shards(base: Manifest, spans: Collection[str], layout: Layout) -> dict[
     return dict(chain.from_iterable(pairs))
 
 
-def add_up_duplicates(entries: Iterable[Report]) -> Report:
+def add_up_duplicates(entries: Iterable[Json]) -> Json:
     """Adds up the manifest's entries on duplicates within spans, at least one."""
     first, *others = entries
-    total: Report = json.loads(json.dumps(first))
+    total: dict[str, Any] = json.loads(json.dumps(first))
     for entry in others:
         _add(total, {"keys_across": entry["keys_across"], "exact": entry["exact"]})
         examples = total["exact"]["examples"]

@@ -23,7 +23,7 @@ from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.steps import Keep, Send, Step, composite
 from recordmill.pipeline.build.context.build_context import PlannedBuild, RowDecisions
 from recordmill.pipeline.build.context.reports import read_report, write_report
-from recordmill.pipeline.build.duplicates import counts, decisions, find
+from recordmill.pipeline.build.duplicates import decisions, find
 from recordmill.pipeline.build.duplicates.fingerprints import BUCKET, by_hash, contents_of_shard, fingerprints, to_one
 from recordmill.pipeline.build.worker import placement
 from recordmill.pipeline.build.worker.packing import Packed
@@ -78,7 +78,7 @@ def CountDuplicates(groups: beam.PCollection, planned: PlannedBuild) -> None:
     if duplicates.near and duplicates.action == "keep":  # otherwise the placement has counted them
         _count(groups, planned, "Near", duplicates.distance)
     if planned.schema.keys_may_cross:
-        write = partial(counts.write_counts, f"{counts.COUNTS}/keys", counts.count_keys)
+        write = partial(decisions.write_counts, f"{decisions.COUNTS}/keys", decisions.count_keys)
         _ = (
             groups
             | "ReadKeys" >> beam.ParDo(Step(planned, partial(_read_shard, planned, "hash", False)))
@@ -88,7 +88,7 @@ def CountDuplicates(groups: beam.PCollection, planned: PlannedBuild) -> None:
 
 
 def _count(groups: beam.PCollection, planned: PlannedBuild, name: str, distance: int | None) -> None:
-    write = partial(counts.write_counts, f"{counts.COUNTS}/{name.lower()}", counts.count)
+    write = partial(decisions.write_counts, f"{decisions.COUNTS}/{name.lower()}", decisions.count)
     _ = (
         groups
         | f"Read{name}" >> beam.ParDo(Step(planned, partial(_read_shard, planned, "high", distance is not None)))
@@ -103,7 +103,7 @@ def _read_shard(planned: PlannedBuild, column: str, near: bool, group: int) -> I
     if contents is not None:
         columns = () if column == "high" else ("hash", "sample")
         rows = find.all_take_part(fingerprints(contents, *columns, near=near))
-        buckets = planned.bucket_range(planned.layout.span_of_group(group))
+        buckets = planned.bucket_range(planned.layout.span_of_group(group) or "")
         yield from steps.send(planned, by_hash(rows, column, len(buckets), buckets.start))
 
 
@@ -141,11 +141,11 @@ def _resolve(planned: PlannedBuild, chunks: Sequence[Chunk], runner: Runner) -> 
             | "ResolveDuplicates" >> ResolveDuplicates(planned)
         )
     action, contents = planned.duplicates.action, partial(placement.contents_of_chunk, planned)
-    found = counts.read_counts(planned.workspace, f"{FOLDER}/counts")
+    found = decisions.read_counts(planned.workspace, f"{FOLDER}/counts")
     if action == "fail" and found.groups:
-        raise find.DuplicatesError(counts.refusal(planned, chunks, found, contents))
+        raise find.DuplicatesError(decisions.refusal(planned, chunks, found, contents))
     if planned.hashed_images():
-        write_report(planned.workspace, counts.NEAR, counts.published(found, planned.layout.splits, contents))
+        write_report(planned.workspace, decisions.NEAR, decisions.published(found, planned.layout.splits, contents))
     if action == "drop":
         return replace(planned, decisions=replace(planned.decisions, dropped=decisions.DROPPED))
     if action == "same_split":
@@ -169,7 +169,9 @@ def ResolveDuplicates(chunks: beam.PCollection, planned: PlannedBuild) -> None:
         chosen = found | "ChooseDropped" >> beam.ParDo(Send(planned, decisions.dropped, _by_chunk))
         _write(planned, chosen, decisions.DROPPED, "position")
     elif planned.duplicates.action == "fail":
-        _ = found | "Count" >> beam.ParDo(Keep(planned, partial(counts.write_counts, f"{FOLDER}/counts", counts.count)))
+        _ = found | "Count" >> beam.ParDo(
+            Keep(planned, partial(decisions.write_counts, f"{FOLDER}/counts", decisions.count))
+        )
     else:
         _move(planned, found, read[UNITS])
 
@@ -201,8 +203,8 @@ def _move(planned: PlannedBuild, found: beam.PCollection, of_chunks: beam.PColle
     by_chunk = together | "FindMovesOfChunks" >> beam.ParDo(Step(planned, spread))
     _write(planned, by_chunk, decisions.MOVED, "unit")
     if planned.hashed_images():
-        count_joined = partial(counts.write_counts, f"{FOLDER}/counts", partial(with_joined, counts.count_moved))
-        outlines = found | "Outline" >> beam.ParDo(Send(planned, counts.outline))
+        count_joined = partial(decisions.write_counts, f"{FOLDER}/counts", partial(with_joined, decisions.count_moved))
+        outlines = found | "Outline" >> beam.ParDo(Send(planned, decisions.outline))
         _ = outlines | "CountMoved" >> beam.ParDo(Keep(planned, count_joined), joined)
 
 

@@ -119,7 +119,7 @@ class Keep(Step):
 
 def send(planned: PlannedBuild, table: pa.Table) -> Iterator[tuple[int, Packed]]:
     """Packs rows by their buckets."""
-    return pack(table, None if planned.inline else planned.scratch)
+    return pack([table], None if planned.inline else planned.scratch)
 
 
 def rows_of(packed: Packed | Iterable[Packed]) -> pa.Table:

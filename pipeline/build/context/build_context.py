@@ -173,11 +173,9 @@ class PlannedBuild:
         """Returns the number of buckets for comparing rows, each of about a shard's size."""
         return min(MAX_BUCKETS, self.layout.groups)
 
-    def bucket_range(self, span: str | None) -> range:
+    def bucket_range(self, span: str) -> range:
         """Returns the buckets of a span's records: spans share none, since each is counted alone."""
-        if span is None:
-            return range(self.buckets())
-        spans = list(self.layout.spans)
+        spans = list(self.layout.spans) or [""]
         count = max(1, self.buckets() // len(spans))
         return range(spans.index(span) * count, (spans.index(span) + 1) * count)
 

@@ -17,13 +17,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import pyarrow as pa
 
 from recordmill.pipeline.build.runners.job import JobFailedError
-from recordmill.pipeline.dataset.manifest import Shard
-from recordmill.pipeline.dataset.manifest_parts import PackFile
+from recordmill.pipeline.dataset.counts import ShardReport
 from recordmill.pipeline.dataset.paths import attempt_name
 from recordmill.pipeline.errors import ExitCode, UserError, code_of
 from recordmill.pipeline.sources.faults import DUPLICATE, Fault, Reject
@@ -42,12 +42,6 @@ def chunk_step(index: int) -> str:
     return f"chunk-{index:06d}"
 
 
-def shard_of(report: Mapping[str, Any], span: str | None = None) -> Shard:
-    """Returns the shard of a report, as the manifest has it."""
-    given = {what: report[what] for what in ("file", "bytes", "records", "sha256", "index")}
-    return Shard(**given, span=span, packs=tuple(PackFile(**pack) for pack in report["packs"]))
-
-
 def shard_step(group: int) -> str:
     """Names the step of building one shard, and its reports."""
     return f"shard-{group:06d}"
@@ -64,15 +58,40 @@ def read_report(workspace: Store, name: str) -> dict[str, Any] | None:
     return None if data is None else json.loads(data)
 
 
-def read_reports(workspace: Store, steps: Iterable[str]) -> Iterator[dict[str, Any] | None]:
-    """Reads the reports of steps in their order; None for one that does not exist."""
+@dataclass(frozen=True)
+class ChunkReport:
+    """A read chunk: its rows, by what became of them."""
+
+    read: int = 0
+    positions: int = 0  # that it covers in its source
+    rejected: int = 0
+    duplicates: int = 0
+    forgotten: int = 0
+    rejects: str | None = None  # the file of its rejects
+    groups: Mapping[int, int] = field(default_factory=dict)
+    """The number of rows packed for each group: those of all chunks fill the memory."""
+
+    @classmethod
+    def of_json(cls, json: Mapping[str, Any]) -> Self:
+        """Reads the JSON of its fields."""
+        return cls(**{**json, "groups": {int(group): count for group, count in json["groups"].items()}})
+
+
+def read_chunks(workspace: Store, count: int) -> Iterator[ChunkReport | None]:
+    """Reads the reports of chunks 0 to `count` - 1; None for one that does not exist."""
+    for report in _read_reports(workspace, map(chunk_step, range(count))):
+        yield None if report is None else ChunkReport.of_json(report)
+
+
+def read_shards(workspace: Store, groups: Iterable[int]) -> Iterator[ShardReport | None]:
+    """Reads the reports of the shards of groups, in their order; None for one that does not exist."""
+    for report in _read_reports(workspace, map(shard_step, groups)):
+        yield None if report is None else ShardReport.of_json(report)
+
+
+def _read_reports(workspace: Store, steps: Iterable[str]) -> Iterator[dict[str, Any] | None]:
     for _, data in workspace.read_all([f"reports/{step}.json" for step in steps]):
         yield None if data is None else json.loads(data)
-
-
-def take_groups(chunk: dict[str, Any]) -> dict[int, int]:
-    """Pops the number of rows packed for each group from a chunk's report: those of all chunks fill the memory."""
-    return {int(group): count for group, count in chunk.pop("groups").items()}
 
 
 class Progress:

@@ -1,16 +1,25 @@
-"""Decisions on duplicates: rows to leave out, or units to move to another split; a small file for each chunk.
+"""Decisions on duplicates: rows to leave out, or units to move to another split; and counts of duplicates.
 
-A worker only reads its chunk's decisions; none holds those on all rows.
+Decisions are a small file for each chunk: a worker only reads its chunk's; none holds those on all rows.
 
 `same_split` moves all rows of a cluster, and of all clusters linked by units, into the first row's split. A unit stays
 in one split: a key, or with `split_by: {group: …}` a group. One process joins clusters that share units, and only holds
 these; if keys decide the split, it holds none. Everything else is local to a bucket:
 
     members ─▶ incidences ─ by unit ─▶ shared ─▶ join_clusters ─▶ moves of each bucket of units ─ by chunk ─▶ files
+
+Counts, within and across splits, are for the manifest and the error of `fail`. Each bucket's are a report in the
+workspace, such as `digests/counts/exact/0003.json`.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import combinations
+from pathlib import PurePath
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,12 +27,32 @@ import pyarrow as pa
 
 from recordmill.pipeline.build.context import arrow_files, reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.duplicates.find import Components, firsts, in_runs, taking_part
-from recordmill.pipeline.build.duplicates.fingerprints import Numbers, look_up, parts_of, replaced, values
+from recordmill.pipeline.build.duplicates.find import Components, find_equal, firsts, in_runs, taking_part
+from recordmill.pipeline.build.duplicates.fingerprints import (
+    Numbers,
+    Rows,
+    content_features,
+    contents_of_shard,
+    look_up,
+    pairs,
+    parts_of,
+    replaced,
+    values,
+)
+from recordmill.pipeline.facts.version import leaks
+from recordmill.pipeline.safe_text import printable
 from recordmill.pipeline.sources.faults import Reject
+from recordmill.pipeline.sources.source_reader import Chunk
+from recordmill.pipeline.versions.stores.base import Store
 
 Splits = npt.NDArray[np.int64]
 DROPPED, MOVED = "decisions/dropped", "decisions/moved"  # folders of the chunks' files
+EXAMPLES = 5
+COUNTS = "digests/counts"  # the folder of record counts, by bucket
+NEAR = "reports/duplicates"  # the report on lookalike images, if the placement counted them
+MAX_KEY = 100
+Contents = Callable[[int], pa.Table]  # reads a contents file by number
+Json = dict[str, Any]
 BEST = ("hash", "sample", "to")  # of a cluster's first row: the key's hashes, the split
 
 
@@ -158,3 +187,202 @@ def moves_of_chunks(moved: pa.Table, units: pa.Table) -> pa.Table:
     found = np.unique(np.stack([values(units, "chunk")[inside].astype(np.uint64), wanted[inside]], axis=1), axis=0)
     split = values(moved, "split")[np.searchsorted(targets, found[:, 1])]
     return pa.table({"chunk": found[:, 0].astype(np.int64), "unit": found[:, 1], "split": split})
+
+
+class DuplicatePair(NamedTuple):
+    """A cluster's first row and another one, with the indexes of both splits."""
+
+    first: int
+    first_split: int
+    second: int
+    second_split: int
+
+
+@dataclass(frozen=True)
+class ClusterCounts:
+    """Counts of the clusters of some complete buckets."""
+
+    groups: int = 0  # clusters
+    rows: int = 0  # rows, without each cluster's first
+    within: Mapping[int, int] = field(default_factory=dict)  # rows by split, without each cluster's first there
+    across: Mapping[tuple[int, int], int] = field(default_factory=dict)
+    """By earlier and later split, the later's rows with duplicates in the earlier."""
+    astride: Sequence[DuplicatePair] = ()
+    """The lowest 5 clusters in several splits, each with its first row of another split."""
+    seconds: Sequence[DuplicatePair] = ()  # the lowest 5 clusters, each with its second row
+
+    @classmethod
+    def sum(cls, several: Iterable["ClusterCounts"]) -> "ClusterCounts":
+        """Adds up counts, in any order."""
+        parts, within, across = [*several], Counter[int](), Counter[tuple[int, int]]()
+        for each in parts:
+            within.update(each.within)
+            across.update(each.across)
+        astride, seconds = (
+            sorted(pair for each in parts for pair in getattr(each, name))[:EXAMPLES] for name in ("astride", "seconds")
+        )
+        numbers = sum(each.groups for each in parts), sum(each.rows for each in parts)
+        return cls(*numbers, within, across, astride, seconds)
+
+    def to_json(self) -> Json:
+        """Makes a bucket's report."""
+        return vars(self) | {"within": [*self.within.items()], "across": [*self.across.items()]}
+
+    @classmethod
+    def of_json(cls, json: Json) -> "ClusterCounts":
+        """Reads a bucket's report."""
+        pairs = ([DuplicatePair(*pair) for pair in json[name]] for name in ("astride", "seconds"))
+        across = {(earlier, later): count for (earlier, later), count in json["across"]}
+        return cls(json["groups"], json["rows"], dict(json["within"]), across, *pairs)
+
+    def pairs(self) -> list[DuplicatePair]:
+        """Chooses up to 5 pairs of different clusters; those of two splits come first."""
+        chosen: dict[int, DuplicatePair] = {}
+        for pair in [*self.astride, *self.seconds]:
+            if len(chosen) < EXAMPLES:
+                chosen.setdefault(pair.first, pair)
+        return list(chosen.values())
+
+
+def count_keys(rows: pa.Table) -> ClusterCounts:
+    """Counts repeated keys: in finished shards these are keys in several splits, as a split has a key once."""
+    found = find_equal(pairs(rows, "hash", "sample"))
+    return ClusterCounts(int((found.rows == found.names).sum()))
+
+
+def count(members: pa.Table) -> ClusterCounts:
+    """Counts the members of whole clusters (`find.members`)."""
+    taking = taking_part(members)
+    rows, names, splits = (values(taking, name) for name in ("row", "name", "split"))
+    starts = np.searchsorted(names, names)
+    of_split = {split: starts[splits == split] for split in np.unique(splits).tolist()}
+    within = {split: len(clusters) - len(np.unique(clusters)) for split, clusters in of_split.items()}
+    across = {
+        (earlier, later): int(np.isin(of_split[later], of_split[earlier]).sum())
+        for earlier, later in combinations(of_split, 2)
+    }
+    astride = np.flatnonzero(splits != splits[starts])
+    astride = astride[np.unique(names[astride], return_index=True)[1]]
+    second = np.flatnonzero(np.arange(len(names)) == starts + 1)
+
+    def as_pairs(indexes: Rows) -> list[DuplicatePair]:
+        chosen = indexes[:EXAMPLES]
+        columns = rows[starts[chosen]], splits[starts[chosen]], rows[chosen], splits[chosen]
+        return [DuplicatePair(*pair) for pair in zip(*(column.tolist() for column in columns), strict=True)]
+
+    groups = int((starts == np.arange(len(starts))).sum())
+    within, across = +Counter(within), +Counter(across)  # without zeros
+    return ClusterCounts(groups, len(rows) - groups, within, across, as_pairs(astride), as_pairs(second))
+
+
+def outline(members: pa.Table) -> pa.Table:
+    """Summarizes clusters for counting once each is in one split: `name`, `rows`, the `second` row, and `to`."""
+    taking = taking_part(members)
+    names = values(taking, "name")
+    starts, counts = np.unique(names, return_index=True, return_counts=True)[1:]
+    to = values(taking, "split")[firsts(taking)[starts]]
+    return pa.table({"name": names[starts], "rows": counts, "second": values(taking, "row")[starts + 1], "to": to})
+
+
+def count_moved(outlines: pa.Table, joined: pa.Table | None) -> ClusterCounts:
+    """Counts clusters after the moves, each within one split."""
+    final = final_splits(outlines, joined).sort_by("name")
+    names, rows, splits = values(final, "name"), values(final, "rows") - 1, values(final, "to")
+    within = {split: int(rows[splits == split].sum()) for split in np.unique(splits).tolist()}
+    lowest = zip(*(each[:EXAMPLES].tolist() for each in (names, splits, values(final, "second"), splits)), strict=True)
+    return ClusterCounts(len(names), int(rows.sum()), within, seconds=[DuplicatePair(*pair) for pair in lowest])
+
+
+def write_counts(
+    folder: str, count: Callable[..., ClusterCounts], planned: PlannedBuild, bucket: int, *given: Any
+) -> int:
+    """Writes a bucket's counts, made by a function; returns the number of clusters."""
+    counts = count(*given)
+    reports.write_report(planned.workspace, f"{folder}/{bucket:04d}", counts.to_json())
+    return counts.groups
+
+
+def manifest_entry(planned: PlannedBuild, span: str) -> Json:
+    """Returns the manifest's entry on duplicates within a span, from the counts of a build."""
+    options, splits, workspace = planned.duplicates, planned.layout.splits, planned.workspace
+    buckets = planned.bucket_range(span)
+    contents = partial(contents_of_shard, workspace)
+    content = content_features(planned.features, planned.schema)
+    entry: Json = {"action": options.action, "content": content}
+    entry["keys_across"] = read_counts(workspace, f"{COUNTS}/keys", buckets).groups
+    entry["exact"] = published(read_counts(workspace, f"{COUNTS}/exact", buckets), splits, contents)
+    if options.near:
+        counted = reports.read_report(workspace, NEAR) or published(
+            read_counts(workspace, f"{COUNTS}/near"), splits, contents
+        )
+        entry["near"] = {"distance": options.distance, **counted}
+    return entry
+
+
+def read_counts(workspace: Store, name: str, buckets: range | None = None) -> ClusterCounts:
+    """Adds up the reports `NAME/0003.json` of some buckets, by default all."""
+    names = [each for each in workspace.sizes(name) if buckets is None or int(PurePath(each).stem) in buckets]
+    return ClusterCounts.sum(
+        ClusterCounts.of_json(json.loads(data)) for _, data in workspace.read_all(names) if data is not None
+    )
+
+
+def published(counts: ClusterCounts, names: Sequence[str], contents: Contents) -> Json:
+    """Makes the manifest's entry of counts, with the splits' names.
+
+    Returns:
+        `groups`: contents with several rows. `rows`: all but the first of each. `within`: by split, all but the first
+        there. `across`: by earlier and later split, the later's rows with duplicates in the earlier. `examples`: up to
+        5 pairs of rows, of two splits if possible.
+    """
+    across, examples = dict[str, dict[str, int]](), counts.pairs()
+    for (earlier, later), number in sorted(counts.across.items()):
+        across.setdefault(names[earlier], {})[names[later]] = number
+    keys = keys_of([row for pair in examples for row in (pair.first, pair.second)], contents)
+
+    def example(row: int, split: int) -> Json:
+        return {"split": names[split], "key": shown_key(keys[row])}
+
+    return {
+        "groups": counts.groups,
+        "rows": counts.rows,
+        "within": {names[split]: number for split, number in sorted(counts.within.items())},
+        "across": across,
+        "examples": [[example(*pair[:2]), example(*pair[2:])] for pair in examples],
+    }
+
+
+def keys_of(rows: Sequence[int], contents: Contents) -> dict[int, bytes]:
+    """Looks up a few rows' keys in the contents files."""
+    keys: dict[int, bytes] = {}
+    files, _ = parts_of(np.array(rows, np.int64))
+    for file in np.unique(files).tolist():
+        table = contents(file)
+        table = table.filter(pa.array(np.isin(values(table, "row"), rows)))
+        keys |= dict(zip(table["row"].to_pylist(), table["key"].to_pylist(), strict=True))
+    return keys
+
+
+def shown_key(key: bytes) -> str:
+    """Returns a key for a message: one line, cut at 100 characters."""
+    return printable(key.decode("utf-8", "replace")).replace("\n", "\\n").replace("\t", "\\t")[:MAX_KEY]
+
+
+def refusal(planned: PlannedBuild, chunks: Sequence[Chunk], counts: ClusterCounts, contents: Contents) -> str:
+    """Makes the message of `fail`, with the first pairs' keys and files; `contents` reads a chunk's contents."""
+    entry = published(counts, planned.layout.splits, contents)
+    across = f"; {message}" if (message := leaks(entry)) else ""
+    rows = [(pair.first, pair.second) for pair in counts.pairs()]
+    keys = keys_of([row for pair in rows for row in pair], contents)
+    names = dict[int, str]()
+    for row, key in keys.items():
+        number, position = (int(part) for part in parts_of(np.array(row, np.int64)))
+        file = planned.readers[chunks[number].source].locate(chunks[number], position)[0]
+        name = shown_key(key)
+        names[row] = f"'{name}'" if name == file else f"'{name}' of {shown_key(file.encode())}"
+    shown = "".join(f"\n  {names[first]} and {names[second]}" for first, second in rows)
+    alike = ", or look like one" if planned.hashed_images() else ""
+    return (
+        f"{counts.rows:,} rows are equal to another one{alike}, in {counts.groups:,} groups{across}. "
+        f"The first pairs:{shown}\nTake them out of the source, or give `duplicates: drop`, `same_split` or `keep`"
+    )

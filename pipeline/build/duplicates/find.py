@@ -141,18 +141,15 @@ class Task:
 
 def tasks(distance: int, rows: int, part_rows: int = PART_ROWS) -> list[Task]:
     """Lists the tasks for a number of looks."""
-    parts = max(1, -(-rows // part_rows))
-    return [Task(mask, part, parts) for mask in _masks(distance, _agreeing(rows, distance)) for part in range(parts)]
 
-
-def _agreeing(rows: int, distance: int) -> int:
-    """Returns how many bands must agree: few need few sorts, but match by chance. Sorting a row costs two pairs."""
-
-    def cost(agreeing: int) -> float:
+    def cost(
+        agreeing: int,
+    ) -> float:  # few agreeing bands need few sorts, which cost two pairs a row, but match by chance
         bits = 64 * agreeing / (distance + agreeing)
         return math.comb(distance + agreeing, agreeing) * rows * (2 + rows / 2 / 2**bits)
 
-    return min(range(1, 5), key=cost)
+    parts, agreeing = max(1, -(-rows // part_rows)), min(range(1, 5), key=cost)
+    return [Task(mask, part, parts) for mask in _masks(distance, agreeing) for part in range(parts)]
 
 
 def _masks(distance: int, agreeing: int) -> Iterator[int]:
@@ -205,21 +202,18 @@ def find_links(looks: Iterable[pa.Table], distance: int, task: Task) -> pa.Table
 
 
 def _alike(shapes: Numbers, colours: Numbers, distance: int, mask: np.uint64) -> Iterator[tuple[Rows, Rows]]:
-    for first, second in _candidates(shapes[:, 0] & mask):
+    """Yields pairs of lookalikes among those with equal masked bits: neighbours in their order, then so on."""
+    masked = shapes[:, 0] & mask
+    order = np.argsort(masked)
+    ordered, start, step = masked[order], np.arange(len(order)), 1
+    while len(start := start[start + step < len(order)]):
+        start = start[ordered[start] == ordered[start + step]]
+        first, second = order[start], order[start + step]
         near = (_ones(shapes[first] ^ shapes[second]) <= distance).all(axis=1)
         first, second = first[near], second[near]
         one, other = (colours[pair].view(np.uint8).astype(np.int16) for pair in (first, second))
         near = (np.abs(one - other) <= COLOUR_DISTANCE).all(axis=1)
         yield first[near], second[near]
-
-
-def _candidates(masked: Numbers) -> Iterator[tuple[Rows, Rows]]:
-    order = np.argsort(masked)
-    ordered = masked[order]
-    first, step = np.arange(len(order)), 1
-    while len(first := first[first + step < len(order)]):
-        first = first[ordered[first] == ordered[first + step]]
-        yield order[first], order[first + step]
         step += 1
 
 

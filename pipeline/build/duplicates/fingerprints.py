@@ -52,13 +52,9 @@ def content_features(features: Mapping[str, Feature], schema: RowSchema) -> list
     named = [name for name in schema.features if features[name].is_content]
     key = set(schema.key or ()) | {schema.content_key}
     chosen = named or [name for name, column in schema.features.items() if column not in key]
-    first = {(schema.features[name], _most_images(features[name])): name for name in reversed(chosen)}
+    most = {name: getattr(each, "max_length", None) for name, each in features.items() if each.is_image}  # of a list
+    first = {(schema.features[name], most.get(name)): name for name in reversed(chosen)}
     return [name for name in chosen if name in first.values()]
-
-
-def _most_images(options: Feature) -> int | None:
-    """Returns the most images read of a sequence; None for other kinds."""
-    return getattr(options, "max_length", None) if options.is_image else None
 
 
 def digest_rows(rows: pa.Table, names: Sequence[str], images: Mapping[str, Sequence[bytes]]) -> list[bytes]:

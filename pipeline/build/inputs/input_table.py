@@ -18,6 +18,7 @@ from contextlib import suppress
 from functools import cached_property
 from heapq import merge
 from itertools import groupby, islice, repeat
+from operator import itemgetter
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -199,7 +200,7 @@ class TableInMaking:
         settle(groups)
         self._ended = threading.Event()
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="inputs")
-        self._early = self._pool.submit(lambda: [list(self._without_images(group)) for group in groups])
+        self._early = self._pool.submit(self._digest)
 
     def __enter__(self) -> "TableInMaking":
         return self
@@ -210,10 +211,17 @@ class TableInMaking:
 
     def finish(self, by_job: FileDigests) -> None:
         """Waits until every file is digested; reads the images without a digest from the job."""
-        for source, early in enumerate(self._early.result()):
-            files = zip(self._groups[source].files, early, strict=True)
+        for source, (group, early) in enumerate(zip(self._groups, self._early.result(), strict=True)):
+            path, files = group.of.reader.input_path(self._files), zip(group.files, early, strict=True)
             while block := list(islice(files, ROWS_AT_A_TIME)):
-                self._blocks.append(self._block(source, block, by_job))
+                digests, rows = by_job.find([f"{source}/{file.path}" for file, _ in block]), list[tuple[object, ...]]()
+                for (file, sha256), late in zip(block, digests, strict=True):
+                    modified = self._times.modified(file._replace(path=path(file.path)))
+                    name = group.of.index, group.of.name, encoded(file.path), file.bytes
+                    digest = sha256 or late or self._sha256(path(file.path))
+                    rows.append((*name, modified, file.modified, digest, file.seen))
+                columns = zip(zip(*rows, strict=True), SCHEMA, strict=True)
+                self._blocks.append(pa.table([pa.array(values, field.type) for values, field in columns], SCHEMA))
 
     def feather(self) -> bytes:
         """Returns the finished table, the content of `inputs.arrow`."""
@@ -221,25 +229,17 @@ class TableInMaking:
         pa.feather.write_feather(pa.concat_tables(self._blocks), sink, compression="zstd")
         return sink.getvalue().to_pybytes()
 
-    def _without_images(self, group: Group) -> Iterator[Digest]:
-        path = group.of.reader.input_path(self._files)
-        known = self._remembered.sha256(group) if self._remembered else [None] * len(group.files)
-        for file, digest in zip(group.files, known, strict=True):
-            is_left = digest is not None or is_image(file.path) or self._ended.is_set()
-            yield digest if is_left else self._sha256(path(file.path))
-
-    def _block(self, source: int, files: Sequence[tuple[FileInfo, Digest]], by_job: FileDigests) -> pa.Table:
-        group = self._groups[source]
-        path = group.of.reader.input_path(self._files)
-        digests = by_job.find([f"{source}/{file.path}" for file, _ in files])
-        rows = list[tuple[object, ...]]()
-        for (file, early), late in zip(files, digests, strict=True):
-            modified = self._times.modified(file._replace(path=path(file.path)))
-            sha256 = early or late or self._sha256(path(file.path))
-            name = group.of.index, group.of.name, encoded(file.path), file.bytes
-            rows.append((*name, modified, file.modified, sha256, file.seen))
-        columns = zip(*rows, strict=True)
-        return pa.table([pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)], SCHEMA)
+    def _digest(self) -> list[list[Digest]]:
+        """Digests the files of each group, until the work ends; None for images, and what is left."""
+        early = list[list[Digest]]()
+        for group in self._groups:
+            path = group.of.reader.input_path(self._files)
+            known = self._remembered.sha256(group) if self._remembered else [None] * len(group.files)
+            early.append([])
+            for file, digest in zip(group.files, known, strict=True):
+                is_left = digest is not None or is_image(file.path) or self._ended.is_set()
+                early[-1].append(digest if is_left else self._sha256(path(file.path)))
+        return early
 
     def _sha256(self, path: str) -> Digest:
         return None if "://" in path else file_sha256(self._files, path)
@@ -299,19 +299,13 @@ class Listings(Files):
                 now = again.match(pattern)
             except OSError:
                 now = ()
-            yield from _differences(before, now)
-
-
-def _differences(before: Sequence[FileInfo], now: Sequence[FileInfo]) -> Iterator[tuple[str, str]]:
-    both = merge(
-        ((file, "is gone") for file in before), ((file, "is new") for file in now), key=lambda pair: pair[0].path
-    )
-    for path, pairs in groupby(both, key=lambda pair: pair[0].path):
-        (file, difference), *others = pairs
-        if not others:
-            yield path, difference
-        elif others[0][0] != file:
-            yield path, "is another"
+            gone, new = ((file.path, file, "is gone") for file in before), ((file.path, file, "is new") for file in now)
+            for path, same in groupby(merge(gone, new, key=itemgetter(0)), key=itemgetter(0)):
+                (_, file, difference), *others = same
+                if not others:
+                    yield path, difference
+                elif others[0][1] != file:
+                    yield path, "is another"
 
 
 def take_times(

@@ -99,19 +99,18 @@ def list_groups(spec: Spec, files: Files, only: Sequence[str] = ()) -> list[Grou
 
 def list_spans(sources: Iterable[SpanSource], files: Files, *, again: bool = False) -> dict[str, ListedSpan]:
     """Lists the files of spans, by name; leaves out spans without files of rows. Raises: SourceError."""
-    by_name = dict[str, list[SpanSource]]()
+    by_name = dict[str, list[Group]]()
     for each in sources:
-        by_name.setdefault(each.name or "", []).append(each)
-    spans = {name: _list_span(of_span, files, again) for name, of_span in by_name.items()}
-    return {name: span for name, span in spans.items() if span.sources}
-
-
-def _list_span(sources: Sequence[SpanSource], files: Files, again: bool) -> ListedSpan:
-    listed = (Group(each, each.listed(files, again=again)) for each in sources)
-    groups = [group for group in listed if group.of.name == BASE or _has_rows(group)]
-    sizes = [file.bytes for group in groups for file in group.files]
-    digest = digest_of((each.of.index, each.files) for each in groups)
-    return ListedSpan(tuple(group.of for group in groups), len(sizes), sum(sizes), digest)
+        group, of_span = Group(each, each.listed(files, again=again)), by_name.setdefault(each.name or "", [])
+        if each.name == BASE or _has_rows(group):
+            of_span.append(group)
+    spans = dict[str, ListedSpan]()
+    for name, groups in by_name.items():
+        sizes = [file.bytes for group in groups for file in group.files]
+        if groups:
+            digest = digest_of((each.of.index, each.files) for each in groups)
+            spans[name] = ListedSpan(tuple(group.of for group in groups), len(sizes), sum(sizes), digest)
+    return spans
 
 
 def _has_rows(group: Group) -> bool:
@@ -215,7 +214,10 @@ def _by_added(whole: Sequence[SpanSource], files: Files, base: Manifest, inputs:
         if not _are_rows_of_files(each, listed):
             yield each
             continue
-        row = _stem if isinstance(each.source, options.ImageFolder) else str
+        is_folder = isinstance(
+            each.source, options.ImageFolder
+        )  # an image and its captions share what is before `.jpg`
+        row = (lambda path: posixpath.splitext(path)[0]) if is_folder else str
         known = inputs.filter(pc.equal(inputs["source"], each.index))
         paths = (path.decode("utf-8", "surrogateescape") for path in known["path"].to_pylist())
         span_of = dict(zip(map(row, paths), known["span"].to_pylist(), strict=True))
@@ -235,11 +237,6 @@ def _are_rows_of_files(each: SpanSource, listed: Sequence[FileInfo]) -> bool:
         return False
     has_images = any(column.type is ColumnType.IMAGE for column in each.columns.values())
     return isinstance(source, options.ArchiveOptions) or (isinstance(source, options.TableOptions) and not has_images)
-
-
-def _stem(path: str) -> str:
-    """Returns a path without its ending: an image and its captions share it."""
-    return posixpath.splitext(path)[0]
 
 
 class OnlyFiles(Files):

@@ -1,10 +1,10 @@
 """Assembles a version in the build's folder, with the files of kept spans, and describes it."""
 
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ from recordmill.pipeline.build.analysis.tokenizers import tokenizer
 from recordmill.pipeline.build.base import live_analysis
 from recordmill.pipeline.build.base.live_analysis import kept_shards
 from recordmill.pipeline.build.context.graph import GRAPH_FOLDERS
-from recordmill.pipeline.build.context.reports import shard_of
 from recordmill.pipeline.build.publish.described import Described, tfds_files, tft_files
 from recordmill.pipeline.build.results.results import Results
-from recordmill.pipeline.build.summaries.look import STATISTICS, full_buckets
-from recordmill.pipeline.build.worker.build_shard import write_empty_shard
+from recordmill.pipeline.build.summaries.look import full_buckets
+from recordmill.pipeline.build.worker.build_shard import write_shard
 from recordmill.pipeline.dataset import profile
+from recordmill.pipeline.dataset.counts import Counts
 from recordmill.pipeline.dataset.file_names import REJECTED, REPORT, renamed, span_file, span_of_file
 from recordmill.pipeline.dataset.manifest import Json, Manifest, Shard, Split, index_bytes
 from recordmill.pipeline.dataset.paths import path_within
@@ -53,15 +53,14 @@ def assemble(
     assembled, layout = Path(results.context.assembled), results.context.layout
     version = version or publishing.version_name(results.plan.build_key)
     reports = results.built
-    clear(assembled, {SERVING_FOLDER, *(path for each in reports.values() for path in shard_of(each).paths)})
+    clear(assembled, {SERVING_FOLDER, *(path for each in reports.values() for path in each.files.paths)})
     for group in range(layout.groups):
         if group not in reports and layout.span_of_group(group) not in results.kept:
-            reports[group] = write_empty_shard(results.context, *layout.shard_of_group(group))
-    shards = {group: shard_of(report, layout.span_of_group(group)) for group, report in reports.items()}
+            reports[group] = write_shard(results.context, group)
+    shards = {group: replace(each.files, span=layout.span_of_group(group)) for group, each in reports.items()}
     known: dict[str, Json] = {}  # files that need not be read: they may be in a bucket
     for group, shard in shards.items():
-        digest = reports[group]["index_sha256"]
-        known[shard.index] = {"bytes": index_bytes(shard.records), "sha256": digest}
+        known[shard.index] = {"bytes": index_bytes(shard.records), "sha256": reports[group].index_sha256}
         known |= {pack.file: {"bytes": pack.bytes, "sha256": pack.sha256} for pack in shard.packs}
     kept, entries_of_kept = _take_over(results, output, version, on_note)
     shards, known = shards | kept, known | entries_of_kept
@@ -113,15 +112,16 @@ def _files(
     for owner in sorted(set(context.models.values())):
         yield from tokenizer(context, owner).files(owner).items()
     if plan.spec.summaries:
-        yield from full_buckets(context.workspace, STATISTICS)
-    yield profile.FILE, profile.to_text(results.sums.profiles()).encode("ascii")
+        yield from full_buckets(context.workspace)
+    profiles = {split: counts.profile for split, counts in results.counts.items()}
+    yield profile.FILE, profile.to_text(profiles).encode("ascii")
     if plan.frozen is not None and (learned := plan.frozen.learned_profile) is not None:
         yield live_analysis.LEARNED_PROFILE, learned
     if results.rejects_jsonl:
         yield REJECTS_FILE, results.rejects_jsonl
     for span in plan.spans.built:
-        yield span_file(span, REPORT), json.dumps(results.span_report(span)).encode()
-        if rejected := results.rejected_of(span):
+        yield span_file(span, REPORT), results.spans[span].report.to_bytes()
+        if rejected := results.spans[span].rejected:
             yield span_file(span, REJECTED), rejected
     yield from tfds_files(described, words)
     yield from tft_files(results, described)
@@ -133,17 +133,17 @@ def _splits(results: Results, shards: Mapping[int, Shard], classes: int) -> Iter
 
     Raises: UserError: the user's function made labels without a class.
     """
-    layout, reports = results.context.layout, results.shards.values()
+    layout = results.context.layout
     for split in layout.splits:
-        labels, rows = results.sums.labels[split], None
+        of_all = results.counts.get(split, Counts())
+        labels = of_all.label_counts
         if classes and labels and not labels.keys() <= set(range(classes)):
             raise UserError(
                 f"labels are ids from 0 to {classes - 1}, `preprocessing` made {min(labels)} to {max(labels)}"
             )
-        if results.context.windowed is not None:
-            rows = sum(each["records"] - each["more_windows"] for each in reports if each["split"] == split)
+        rows = None if results.context.windowed is None else sum(of_all.written_by_source.values())
         of_split = tuple(shards[layout.group(split, shard)] for shard in range(layout.shards[split]))
-        counts = tuple(labels[label] for label in range(classes)) if classes else None
+        counts = tuple(labels.get(label, 0) for label in range(classes)) if classes else None
         yield split, Split(of_split, counts, source_rows=rows)
 
 
@@ -162,7 +162,7 @@ def _manifest(
         "source_key": plan.rows_key,
         live_analysis.KEPT_NAMES: {name: len(words) for name, words in plan.given.inherited.names.items()},
         "inputs_sha256": plan.inputs_sha256,
-        "shard_inputs_sha256": [results.shards[group]["inputs_sha256"] for group in sorted(results.shards)],
+        "shard_inputs_sha256": [results.shards[group].inputs_sha256 for group in sorted(results.shards)],
         **(plan.keys.provenance if plan.spans.spans else {}),
         **({"user_code": plan.given.code.to_json()} if plan.given.code else {}),
         **({live_analysis.FEATURE_FILES: dict(plan.given.feature_files)} if plan.given.feature_files else {}),
@@ -185,7 +185,7 @@ def _manifest(
         trial=plan.limit or 0,
         duplicates=results.duplicates,
         drift=results.drift,
-        spans=results.spans,
+        spans=results.span_entries,
         spec=live_analysis.published_spec(plan.spec),
         files=files,
         provenance=provenance,

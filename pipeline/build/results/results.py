@@ -1,29 +1,34 @@
 """Reads and reconciles the reports of a finished job."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from recordmill.pipeline.build.attempt.failures import RejectLimits, RejectPlaces, by_frequency, leave
-from recordmill.pipeline.build.base.live_analysis import KeptSpan, add_up_duplicates, published_path, shards_by_group
+from recordmill.pipeline.build.base.live_analysis import (
+    SpanFiles,
+    add_up_duplicates,
+    published_path,
+    shards_by_group,
+)
 from recordmill.pipeline.build.context import reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import unpack_graph
-from recordmill.pipeline.build.duplicates.counts import manifest_entry
+from recordmill.pipeline.build.context.reports import ChunkReport
+from recordmill.pipeline.build.duplicates.decisions import manifest_entry
 from recordmill.pipeline.build.plan.plan import BuildPlan
 from recordmill.pipeline.build.summaries.look import rows_behind
-from recordmill.pipeline.build.worker.shard_report import ShardSums
 from recordmill.pipeline.compare.distributions import profile_drift
-from recordmill.pipeline.dataset.manifest import Span
-from recordmill.pipeline.dataset.profile import Lengths, Profiles, add_up_lengths
+from recordmill.pipeline.dataset.counts import Counts, ShardReport, SpanReport, by_split
+from recordmill.pipeline.dataset.manifest import Json, Span
+from recordmill.pipeline.dataset.profile import Profile
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.faults import Reject
-from recordmill.transforms.contract.image_facts import COUNTS
 
-Report = dict[str, Any]
+Report = TypeVar("Report")
 COUNTED = ("read", "written", "rejected", "duplicates")
 """The counts of rows: the first is the sum of the others and FORGOTTEN."""
 FORGOTTEN = "forgotten"
@@ -33,14 +38,14 @@ class ReconcileError(UserError):
     """Rows were lost or counted twice; the message gives the place and the numbers."""
 
 
-def check_shards(expected: Mapping[int, int], shards: Mapping[int, Mapping[str, Any]]) -> None:
+def check_shards(expected: Mapping[int, int], shards: Mapping[int, ShardReport]) -> None:
     """Checks by group that every packed row is a record, some windows or a reject. Raises: ReconcileError."""
     for group, rows in expected.items():
         if group not in shards:
             raise ReconcileError(f"{rows} rows were read for shard group {group}, and the shard was not built")
         shard = shards[group]
-        where = f"shard {shard['shard']} of {shard['split']}"
-        built = shard["records"] - shard.get("more_windows", 0) + shard["rejected"]
+        where = f"shard {shard.number} of {shard.split}"
+        built = shard.files.records - (shard.counts.more_windows or 0) + shard.counts.rejected
         if built != rows:
             raise ReconcileError(
                 f"{rows} rows were read for {where}, {built} came out of it: the runner lost or repeated rows"
@@ -78,17 +83,17 @@ class Results:
 
     plan: BuildPlan
     context: PlannedBuild
-    chunks: list[Report]
-    shards: dict[int, Report]
-    """By group; groups without rows are missing. Without spans, a report lacks the counts in `sums`."""
-    sums: ShardSums  # the sums of all shards
+    chunks: list[ChunkReport]
+    shards: dict[int, ShardReport]
+    """By group; groups without rows are missing. Without spans they are small."""
+    counts: Mapping[str, Counts]  # of all shards, by split
     export: str  # the folder of the analysis's export
-    statistics: dict[str, Report]  # the results of the analysis, by feature
-    drift: Report  # the manifest's entry on the rows' distance from a frozen analysis; empty without one
-    kept: Mapping[str, KeptSpan] = field(default_factory=dict)  # the kept spans; `shards` includes their shards
+    statistics: dict[str, Json]  # the results of the analysis, by feature
+    drift: Json  # the manifest's entry on the rows' distance from a frozen analysis; empty without one
+    kept: Mapping[str, SpanFiles] = field(default_factory=dict)  # the kept spans; `shards` includes their shards
 
     @property
-    def built(self) -> dict[int, Report]:
+    def built(self) -> dict[int, ShardReport]:
         """The reports of the job's own shards, by group."""
         span_of = self.context.layout.span_of_group
         return {group: report for group, report in self.shards.items() if span_of(group) not in self.kept}
@@ -96,24 +101,51 @@ class Results:
     @cached_property
     def rejects(self) -> list[Reject]:
         """All rejects of the job, by source, file and position."""
-        names = [report["rejects"] for report in [*self.chunks, *self.built.values()] if report["rejects"]]
-        rejects = reports.read_rejects(self.context.workspace, names)
+        names = [*(chunk.rejects for chunk in self.chunks), *(shard.rejects for shard in self.built.values())]
+        rejects = reports.read_rejects(self.context.workspace, filter(None, names))
         return sorted(rejects, key=lambda reject: (reject.chunk, reject.position, reject.column or ""))
 
     @cached_property
+    def spans(self) -> dict[str, SpanFiles]:
+        """The version's spans, kept ones and those of the job; without spans all rows are one, ""."""
+        sources, rejects = defaultdict[str, dict[str, Counter[str]]](dict), defaultdict[str, list[Reject]](list)
+        parts = list[Counter[str]]()  # of the plan's sources; after --compact several of one span
+        for part in self.plan.sources:
+            none = Counter(dict.fromkeys((*COUNTED, FORGOTTEN), 0))
+            parts.append(sources[part.span or ""].setdefault(str(part.index), none))
+        for chunk, of in zip(self.plan.chunks, self.chunks, strict=True):
+            parts[chunk.source].update(read=of.read, duplicates=of.duplicates, forgotten=of.forgotten)
+        for shard in self.built.values():
+            for source, written in shard.counts.written_by_source.items():
+                parts[source]["written"] += written
+        for reject in self.rejects:
+            source = self.plan.chunks[reject.chunk].source
+            parts[source]["rejected"] += 1
+            rejects[self.plan.sources[source].span or ""].append(reject)
+        spans = dict[str, SpanFiles]()
+        for span in [*self.plan.spans.spans] or [""]:
+            if span in self.kept:
+                spans[span] = self.kept[span]
+                continue
+            reasons = dict(by_frequency(Counter(reject.reason for reject in rejects[span])))
+            shards = [self.shards.get(group) for group in self.context.layout.groups_of_span(span)]
+            shards = [shard and replace(shard, rejects=None) for shard in shards]
+            report = SpanReport(sources[span], reasons, manifest_entry(self.context, span), shards)
+            spans[span] = SpanFiles(report, self.places.lines(rejects[span]))
+        return spans
+
+    @property
     def reasons(self) -> dict[str, int]:
         """The number of rejects by reason, the most frequent first."""
-        reasons = Counter(reject.reason for reject in self.rejects)
-        for span in self.kept.values():
-            reasons.update(span.report["reasons"])
+        reasons = Counter[str]()
+        for span in self.spans.values():
+            reasons.update(span.report.reasons)
         return dict(by_frequency(reasons))
 
-    def by_source(self) -> list[Report]:
+    def by_source(self) -> list[Json]:
         """Counts rows read, written, rejected and dropped as duplicates, for each source of the spec."""
         counts = [Counter[str]() for _ in self.plan.spec.source]
-        for part, rows in zip(self.plan.sources, self._by_part, strict=True):
-            counts[part.index].update(rows)
-        for index, rows in (each for span in self.kept.values() for each in span.report["sources"].items()):
+        for index, rows in (each for span in self.spans.values() for each in span.report.sources.items()):
             counts[int(index)].update(rows)
         return [
             {"format": source.format, "path": published_path(source.path)} | {name: rows[name] for name in self.counted}
@@ -125,137 +157,83 @@ class Results:
         """The names of the counts in the manifest; `forgotten` only with a list of forgotten keys."""
         return (*COUNTED, FORGOTTEN) if self.plan.given.inherited.forgotten.keys else COUNTED
 
-    @cached_property
-    def _by_part(self) -> list[dict[str, int]]:
-        """Rows read, written, rejected and dropped as duplicates, for each of the plan's sources."""
-        counts = [dict.fromkeys((*COUNTED, FORGOTTEN), 0) for _ in self.plan.sources]
-        for chunk, report in zip(self.plan.chunks, self.chunks, strict=True):
-            for name in ("read", "duplicates", FORGOTTEN):
-                counts[chunk.source][name] += report[name]
-        for shard in self.built.values():
-            for source, written in shard["written_by_source"].items():
-                counts[int(source)]["written"] += written
-        for reject in self.rejects:
-            counts[self.plan.chunks[reject.chunk].source]["rejected"] += 1
-        return counts
-
-    @cached_property
-    def duplicates(self) -> Report:
+    @property
+    def duplicates(self) -> Json:
         """The manifest's entry on duplicates; with spans, on those within each span."""
-        if not self.plan.spec.has_spans:
-            return manifest_entry(self.context)
-        kept, spans = self.kept, self.plan.spans.spans
-        return add_up_duplicates(
-            kept[span].report["duplicates"] if span in kept else manifest_entry(self.context, span) for span in spans
-        )
+        return add_up_duplicates(span.report.duplicates for span in self.spans.values())
 
-    def span_report(self, span: str) -> Report:
-        """Returns the report of a span built by the job; later versions keep it with the span."""
-        sources = dict[str, Counter[str]]()
-        for index, rows in self._by_span[span]:  # after --compact, parts of several spans
-            sources.setdefault(str(index), Counter(dict.fromkeys(rows, 0))).update(rows)
-        reasons = Counter(reject.reason for reject in self._rejects_of[span])
-        groups = self.context.layout.groups_of_span(span)
-        shards = [self.shards[group] | {"rejects": None} if group in self.shards else None for group in groups]
-        return {
-            "sources": sources,
-            "reasons": dict(by_frequency(reasons)),
-            "duplicates": manifest_entry(self.context, span),
-            "shards": shards,
-        }
-
-    @cached_property
-    def _by_span(self) -> Mapping[str | None, list[tuple[int, dict[str, int]]]]:
-        """The counts of the plan's sources by span, each with its number in the spec."""
-        parts = defaultdict[str | None, list[tuple[int, dict[str, int]]]](list)
-        for part, rows in zip(self.plan.sources, self._by_part, strict=True):
-            parts[part.span].append((part.index, rows))
-        return parts
-
-    @cached_property
-    def _rejects_of(self) -> Mapping[str | None, list[Reject]]:
-        rejects = defaultdict[str | None, list[Reject]](list)
-        for reject in self.rejects:
-            rejects[self.plan.sources[self.plan.chunks[reject.chunk].source].span].append(reject)
-        return rejects
-
-    @cached_property
-    def spans(self) -> dict[str, Span]:
+    @property
+    def span_entries(self) -> dict[str, Span]:
         """The manifest's entries on the version's spans, with their rows."""
         entries = dict(self.plan.spans.spans)
         for name, span in self.plan.spans.built.items():
-            parts = [rows for _, rows in self._by_span[name]]
-            entries[name] = replace(
-                span, rows={what: sum(rows.get(what, 0) for rows in parts) for what in self.counted}
-            )
+            parts = self.spans[name].report.sources.values()
+            entries[name] = replace(span, rows={what: sum(rows[what] for rows in parts) for what in self.counted})
         return entries
 
     @property
-    def in_statistics(self) -> Report:
+    def in_statistics(self) -> Json:
         """The manifest's entries on rejected rows among those that were learned from."""
         if self.plan.frozen is not None:
             rejects = self.plan.frozen.manifest.rejects
             return {name: rejects[name] for name in ("in_statistics", "learned_from") if name in rejects}
-        behind = rows_behind(self.context, self.shards.values())
+        behind = rows_behind(self.context, self.counts)
         return {"in_statistics": max(behind.values(), default=0), "learned_from": behind}
 
-    @cached_property
+    @property
     def rejects_jsonl(self) -> bytes:
         """The published file of rejects: one JSON object a line, span by span."""
-        if not self.plan.spec.has_spans:
-            return self.rejected_of(None)
-        spans, kept = self.plan.spans.spans, self.kept
-        return b"".join(kept[span].rejected if span in kept else self.rejected_of(span) for span in spans)
-
-    def rejected_of(self, span: str | None) -> bytes:
-        """Returns the lines of a span built by the job; None for all rows of a spec without spans."""
-        return self.places.lines(self._rejects_of[span])
+        return b"".join(span.rejected for span in self.spans.values())
 
     @cached_property
     def places(self) -> RejectPlaces:
         """The places of rejected rows."""
-        return RejectPlaces(self.plan, [report["positions"] for report in self.chunks])
+        return RejectPlaces(self.plan, [report.positions for report in self.chunks])
 
 
-def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, KeptSpan] = MappingProxyType({})) -> Results:
+def collect(plan: BuildPlan, context: PlannedBuild, kept: Mapping[str, SpanFiles] = MappingProxyType({})) -> Results:
     """Reads a finished job's reports and reconciles them; adds those of the kept spans.
 
     Raises: ReconcileError: rows were lost or counted twice. TooManyRejectsError: more rows were rejected than the spec
     allows. NothingToPublishError: the train split is empty.
     """
-    steps = [reports.chunk_step(chunk.index) for chunk in plan.chunks]
-    chunks, expected = list[Report](), Counter[int]()
-    for step, report in zip(steps, reports.read_reports(context.workspace, steps), strict=True):
-        chunks.append(_needed(step, report))
-        expected.update(reports.take_groups(chunks[-1]))
+    chunks, expected, shards = list[ChunkReport](), Counter[int](), dict[int, ShardReport]()
+    for number, chunk in enumerate(reports.read_chunks(context.workspace, len(plan.chunks))):
+        read = _needed(reports.chunk_step(number), chunk)
+        chunks.append(replace(read, groups={}))
+        expected.update(read.groups)
     groups = sorted(expected)
-    shards, sums = dict[int, Report](), ShardSums()
-    for group, report in zip(
-        groups, reports.read_reports(context.workspace, map(reports.shard_step, groups)), strict=True
-    ):
-        if report is not None:
-            rest = sums.add(report)
-            shards[group] = report if plan.spec.has_spans else rest  # a later version keeps spans with their counts
+
+    def built() -> Iterator[ShardReport]:
+        for group, report in zip(groups, reports.read_shards(context.workspace, groups), strict=True):
+            if report is not None:
+                shards[group] = report if plan.spec.has_spans else report.small  # a later version keeps spans' counts
+                yield report
+
+    of_job = by_split(built())
     check_shards(expected, shards)
-    built = sums.profiles()
-    for group, report in shards_by_group(kept, plan.layout).items():
-        sums.add(report)
-        shards[group] = report
-    analysis = _needed(reports.ANALYSIS, next(reports.read_reports(context.workspace, [reports.ANALYSIS])))
-    export = unpack_graph(context.workspace, analysis["export"])
+    of_spans = shards_by_group(kept, plan.layout)
+    shards = dict(sorted({**shards, **of_spans}.items()))
+    both = of_job, by_split(of_spans.values())
+    splits = dict.fromkeys(shard.split for shard in shards.values())
+    counts = {split: Counts.sum(each[split] for each in both if split in each) for split in splits}
+    analysis = _needed(reports.ANALYSIS, reports.read_report(context.workspace, f"reports/{reports.ANALYSIS}"))
     if analysis["rows"] is not None:  # there was a look
         packed = Counter[str]()
         for group, rows in expected.items():
             packed[plan.layout.shard_of_group(group)[0]] += rows
         check_look(analysis["rows"], packed)
-    statistics = analysis["statistics"]
-    add_facts(statistics, shards.values())
-    _add_lengths(statistics, [shard for shard in shards.values() if shard["split"] == "train"])
-    drift, shards = _drift(plan, analysis, built), dict(sorted(shards.items()))
-    results = Results(plan, context, chunks, shards, sums, export, statistics, drift, kept)
+    statistics, train = analysis["statistics"], counts.get("train", Counts())
+    for feature, found in Counts.sum(counts.values()).statistics.items():
+        statistics.setdefault(feature, {}).update(found)
+    for feature, lengths in train.lengths.items():
+        statistics.setdefault(feature, {})["lengths"] = lengths
+    drift = _drift(plan, analysis, of_job["train"].profile if "train" in of_job else {})
+    export = unpack_graph(context.workspace, analysis["export"])
+    results = Results(plan, context, chunks, shards, counts, export, statistics, drift, kept)
     check_sources(results.by_source())
     RejectLimits(plan, context)()
-    if not any(shard["records"] for shard in shards.values() if shard["split"] == "train"):
+    if not any(shard.files.records for shard in shards.values() if shard.split == "train"):
         left = leave(results.rejects, results.places, context.workspace) if results.rejects else []
         raise NothingToPublishError(". ".join([_why_nothing(results), *left]))
     return results
@@ -267,37 +245,17 @@ def _needed(name: str, report: Report | None) -> Report:
     return report
 
 
-def add_facts(statistics: dict[str, Report], shards: Iterable[Report]) -> None:
-    """Adds what shards counted of images and values, by feature, each of `COUNTS`, and name."""
-    total: Counter[tuple[str, str]] = Counter()
-    for shard in shards:
-        for count in COUNTS:
-            total.update({(which, count): images for which, images in shard.get(count, {}).items()})
-    for (which, count), images in sorted(total.items()):
-        feature, _, name = which.partition(" ")
-        statistics.setdefault(feature, {}).setdefault(count, {})[name] = images
-
-
-def _add_lengths(statistics: dict[str, Report], shards: Sequence[Report]) -> None:
-    measured: dict[str, list[Lengths]] = {}
-    for shard in shards:
-        for feature, lengths in shard["lengths"].items():
-            measured.setdefault(feature, []).append(lengths)
-    for feature, several in measured.items():
-        statistics.setdefault(feature, {})["lengths"] = add_up_lengths(several)
-
-
-def _drift(plan: BuildPlan, analysis: Report, built: Profiles) -> Report:
+def _drift(plan: BuildPlan, analysis: Json, built: Profile) -> Json:
     if plan.frozen is None:
         return {}
     features, learned = analysis["drift"], plan.frozen.profiles or {}
-    for name, figures in profile_drift(learned.get("train", {}), built.get("train", {})).items():
+    for name, figures in profile_drift(learned.get("train", {}), built).items():
         features[name] = features.get(name, {}) | figures
     return {"against": plan.frozen.learned_in, "rows": analysis["rows"] or {}, "features": features}
 
 
 def _why_nothing(results: Results) -> str:
-    read = sum(report["read"] for report in results.chunks)
+    read = sum(report.read for report in results.chunks)
     if not read:
         return "the source holds no rows"
     if not results.reasons:

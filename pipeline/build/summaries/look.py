@@ -25,10 +25,11 @@ from recordmill.pipeline.build.context.arrow_files import of_bytes, split, to_by
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import chunk_step
 from recordmill.pipeline.build.summaries.numbers import Moments, PixelSums, Quantiles
-from recordmill.pipeline.build.summaries.summary import Fold, Summary, add_tables, add_up, of_file, to_file
+from recordmill.pipeline.build.summaries.summary import Summary, add_tables, add_up, fold_of, of_file, to_file
 from recordmill.pipeline.build.summaries.words import TokenizerWords, Vocabularies
 from recordmill.pipeline.compare.distributions import statistics_drift
 from recordmill.pipeline.dataset.arrow_tables import read_table
+from recordmill.pipeline.dataset.counts import Counts, Fold
 from recordmill.pipeline.dataset.file_names import SPANS
 from recordmill.pipeline.dataset.paths import read_checked
 from recordmill.pipeline.sources.faults import Reject
@@ -40,7 +41,8 @@ FLUSH_ROWS = 250_000  # distinct rows of sums that a worker keeps before it pass
 FULL = re.compile(r"(?<![^/])([^/]++)/bucket-(\d{3})\.arrow$")
 REDUCED = re.compile(r"(?<![^/])([^/]++)/reduced-(\d+)\.arrow$")
 Sums = Mapping[str, pa.Table]  # a table for each summary with rows, by its name
-STATISTICS = "statistics"  # the look's name
+FOLDER = "look/statistics"  # in the workspace
+DONE = "done"
 MEASURED = (Moments, Quantiles, PixelSums)
 """The summaries of numbers and images; their results are statistics by feature."""
 
@@ -68,30 +70,21 @@ class KeptSums:
 class Look:
     """A look, as sent to its workers."""
 
-    name: str
     planned: PlannedBuild
     summaries: Sequence[Summary[Any]]
     kept: KeptSums | None = None  # the sums of kept spans
 
-    @property
-    def folder(self) -> str:
-        """The folder of the look's files in the workspace."""
-        return f"look/{self.name}"
-
-    def _file(self, name: str) -> str:
-        return f"{self.folder}/{name}.arrow"
-
     def read_sums(self, chunk: Chunk) -> Sums | None:
         """Reads an earlier attempt's sums of a chunk; None if missing or damaged."""
-        return of_file(self.planned.workspace.read(self._file(chunk_step(chunk.index))), self._subject(chunk))
+        return of_file(self.planned.workspace.read(_file(chunk_step(chunk.index))), self._subject(chunk))
 
     def write_sums(self, chunk: Chunk, sums: Sums) -> None:
         """Writes a chunk's sums."""
-        self.planned.workspace.write(self._file(chunk_step(chunk.index)), to_file(sums, self._subject(chunk)))
+        self.planned.workspace.write(_file(chunk_step(chunk.index)), to_file(sums, self._subject(chunk)))
 
     def _subject(self, chunk: Chunk) -> str:
         names = [summary.name for summary in self.summaries]
-        return repr((self.name, names, chunk.index, chunk.source, chunk.file, chunk.bytes))
+        return repr((names, chunk.index, chunk.source, chunk.file, chunk.bytes))
 
     def merge(self, key: str, parts: Iterable[bytes]) -> None:
         """Adds up a bucket of all rows, `<summary>/<bucket>`; writes it and its reduced form."""
@@ -108,7 +101,7 @@ class Look:
         """Adds up a bucket of the read and the kept spans; writes it as `merge`."""
         summary, kept = self._summary(key), self.kept.tables(key) if self.kept else ()
         keys = (f"{SPANS}/{span}/{key}" for span in sorted(filter(None, spans)))
-        read = add_tables(summary, (self._read(self._file(_bucket(each)), each) for each in keys))
+        read = add_tables(summary, (self._read(_file(_bucket(each)), each) for each in keys))
         whole = self._write(key, add_tables(summary, [*([read] if read else []), *kept]))
         learned = whole if not summary.of_read_rows and (self.kept is None or self.kept.count) else read
         if learned is not None:
@@ -125,24 +118,24 @@ class Look:
     def _write(self, key: str, table: pa.Table | None) -> pa.Table:
         assert table is not None, key  # noqa: S101 - a bucket has a part
         table = _sorted(table)
-        self.planned.workspace.write(self._file(_bucket(key)), to_file({key.split("/")[-2]: table}, key))
+        self.planned.workspace.write(_file(_bucket(key)), to_file({key.split("/")[-2]: table}, key))
         return table
 
     def _write_reduced(self, key: str, summary: Summary[Any], table: pa.Table) -> None:
         name, bucket = key.split("/")
         file = to_file({name: summary.reduce(table)}, key)
-        self.planned.workspace.write(self._file(f"{name}/reduced-{bucket}"), file)
+        self.planned.workspace.write(_file(f"{name}/reduced-{bucket}"), file)
 
     def read_done(self) -> Sums | None:
         """Reads the reduced buckets of a finished look, by summary and bucket; None if it is unfinished."""
-        return of_file(self.planned.workspace.read(self._file("done")), self.name)
+        return of_file(self.planned.workspace.read(_file(DONE)), DONE)
 
     def finish(self) -> Sums:
         """Reads the reduced buckets after the look's job, and commits it."""
-        files = sorted(self.planned.workspace.sizes(self.folder))
+        files = sorted(self.planned.workspace.sizes(FOLDER))
         keys = {file: "/".join(match.groups()) for file in files if (match := REDUCED.search(file))}
         done = {key: self._read(file, key) for file, key in keys.items()}
-        self.planned.workspace.write(self._file("done"), to_file(done, self.name))
+        self.planned.workspace.write(_file(DONE), to_file(done, DONE))
         return done
 
     def sums_of(self, rows: pa.Table) -> Sums:
@@ -161,15 +154,14 @@ class Look:
         return next((each.result(tables) for each in self.summaries if each.name == name), default)
 
 
-def full_buckets(workspace: Store, look: str) -> Iterator[tuple[str, bytes]]:
-    """Yields the buckets of a finished look as Arrow streams, with their paths in a version.
+def full_buckets(workspace: Store) -> Iterator[tuple[str, bytes]]:
+    """Yields the buckets of the finished look as Arrow streams, with their paths in a version.
 
     Paths are `summaries/moments/bucket-003.arrow` for all rows, `spans/2026-11-20/summaries/…` for a span's.
     """
-    folder = f"look/{look}/"
-    names = [name for name in sorted(workspace.names(folder[:-1])) if FULL.search(name)]
+    names = [name for name in sorted(workspace.names(FOLDER)) if FULL.search(name)]
     for name, data in workspace.read_all(names):
-        *span, summary, file = name[len(folder) :].split("/")
+        *span, summary, file = name.removeprefix(f"{FOLDER}/").split("/")
         tables = of_file(data, "/".join([*span, _key_of(name)]))
         assert tables is not None, name  # noqa: S101 - the look is committed
         yield "/".join([*span, SUMMARIES, summary, file]), to_bytes(tables[summary])
@@ -186,6 +178,10 @@ def _key_of(file: str) -> str:
     return "/".join(match.groups())
 
 
+def _file(name: str) -> str:
+    return f"{FOLDER}/{name}.arrow"
+
+
 def _bucket(key: str) -> str:
     return "/bucket-".join(key.rsplit("/", 1))
 
@@ -195,13 +191,13 @@ class PartialSums:
 
     def __init__(self, summaries: Sequence[Summary[Any]]) -> None:
         self._summaries = {summary.name: summary for summary in summaries}
-        self._folds = dict[tuple[str | None, str], Fold]()
+        self._folds = dict[tuple[str | None, str], Fold[pa.Table]]()
 
     def add(self, sums: Sums, span: str | None = None) -> Iterator[tuple[str, bytes]]:
         """Adds the sums of a span's chunk; yields as `flush` after `FLUSH_ROWS` distinct rows."""
         for name, table in sums.items():
-            self._folds.setdefault((span, name), Fold(self._summaries[name])).add(table)
-        if sum(fold.rows for fold in self._folds.values()) > FLUSH_ROWS:
+            self._folds.setdefault((span, name), fold_of(self._summaries[name])).add(table)
+        if sum(fold.size for fold in self._folds.values()) > FLUSH_ROWS:
             yield from self.flush()
 
     def flush(self) -> Iterator[tuple[str, bytes]]:
@@ -236,24 +232,24 @@ def statistics_look(planned: PlannedBuild, live: LiveAnalysis | None = None) -> 
     """Makes the look for a build to learn from; without summaries if nothing is to be learned."""
     needed = [summary for summary in _learning(planned) if summary.features]
     kept = KeptSums(open_store(str(live.folder)).url, live.summaries, count=not live.is_frozen) if live else None
-    return Look(STATISTICS, planned, [RowsSeen(planned), *needed] if needed else [], kept)
+    return Look(planned, [RowsSeen(planned), *needed] if needed else [], kept)
 
 
 def _learning(planned: PlannedBuild) -> list[Vocabularies | TokenizerWords | Moments | Quantiles | PixelSums]:
     return [kind(planned) for kind in (Vocabularies, TokenizerWords, Moments, Quantiles, PixelSums)]
 
 
-def rows_behind(planned: PlannedBuild, shards: Iterable[Mapping[str, Any]]) -> dict[str, int]:
-    """Counts shards' rejected rows among those that each feature learned from; only features with any.
+def rows_behind(planned: PlannedBuild, counts: Mapping[str, Counts]) -> dict[str, int]:
+    """Counts the splits' rejected rows among those that each feature learned from; only features with any.
 
     Classes of the label are learned from all splits, all else from `train`. An undecodable image has no pixels.
     """
     features = planned.analyzed.union(*(summary.features for summary in _learning(planned)))
     behind, measured = Counter[str](), planned.measured_images()
-    for shard, name in product(shards, (name for name in planned.features if name in features)):
-        if shard["split"] == "train" or (name == planned.schema.label and planned.open_label()):
-            own = shard.get("at_fault", {}).get(planned.schema.features[name], 0) if name in measured else 0
-            behind[name] += shard["rejected"] - own
+    for (of, each), name in product(counts.items(), (name for name in planned.features if name in features)):
+        if of == "train" or (name == planned.schema.label and planned.open_label()):
+            own = each.at_fault.get(planned.schema.features[name], 0) if name in measured else 0
+            behind[name] += each.rejected - own
     return dict(+behind)
 
 

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 
 from recordmill.pipeline.build.context.reports import reject_row
 from recordmill.pipeline.build.images.read import PixelMeter, image_reader
-from recordmill.pipeline.build.summaries.summary import Summary, add_up, prepared, train_rows
+from recordmill.pipeline.build.summaries.summary import Summary, add_up, by_feature, prepared, train_rows
 from recordmill.pipeline.dataset import profile
 from recordmill.pipeline.dataset.histogram import Histogram
 from recordmill.pipeline.dataset.profile import PIXEL_SUMS, pixel_moments
@@ -155,25 +155,20 @@ class Quantiles(Summary[dict[str, dict[str, Any]]]):
         return found
 
     def _merged(self, tables: Sequence[pa.Table]) -> dict[str, Histogram]:
-        whole = pa.concat_tables([HISTOGRAM_SCHEMA.empty_table(), *tables])
-        return {name: Histogram.merged(_parts(whole, name)) for name in self.features}
+        parts: dict[str, list[Histogram]] = {name: [] for name in self.features}
+        for feature, own in by_feature(pa.concat_tables([HISTOGRAM_SCHEMA.empty_table(), *tables])):
+            for lost in own["lost"].unique():
+                part = own.filter(pc.equal(own["lost"], lost))
+                parts[feature].append(Histogram(lost.as_py(), part["value"].to_numpy(), part["count"].to_numpy()))
+        return {name: Histogram.merged(several) for name, several in parts.items()}
 
 
 def _table(histograms: Mapping[str, Histogram]) -> pa.Table:
-    parts = [
-        pa.table(
-            [[name] * len(each.keys), np.full(len(each.keys), each.lost), each.keys, each.counts],
-            schema=HISTOGRAM_SCHEMA,
-        )
-        for name, each in histograms.items()
-    ]
-    return pa.concat_tables([HISTOGRAM_SCHEMA.empty_table(), *parts])
-
-
-def _parts(table: pa.Table, feature: str) -> list[Histogram]:
-    own = table.filter(pc.equal(table["feature"], feature))
-    parts = [own.filter(pc.equal(own["lost"], lost)) for lost in own["lost"].unique()]
-    return [Histogram(part["lost"][0].as_py(), part["value"].to_numpy(), part["count"].to_numpy()) for part in parts]
+    tables = [HISTOGRAM_SCHEMA.empty_table()]
+    for name, each in histograms.items():
+        columns = [[name] * len(each.keys), np.full(len(each.keys), each.lost), each.keys, each.counts]
+        tables.append(pa.table(columns, schema=HISTOGRAM_SCHEMA))
+    return pa.concat_tables(tables)
 
 
 class PixelSums(Summary[dict[str, dict[str, Any]]]):
@@ -205,14 +200,17 @@ class PixelSums(Summary[dict[str, dict[str, Any]]]):
             bad = dict[int, ImageError]()
             pixels, total, squares = meter.measure(sources, sampled[name].to_pylist(), bad.__setitem__)
             if self.features[name].planes:
-                total, squares = _halved(total, squares)
+                # High halves of squares are further channels: squares of 2 billion uint16 pixels overflow 64 bits.
+                total, squares = np.hstack([total, 0 * total]), np.hstack([squares & LOW, squares >> 32])
             column = self.planned.schema.features[name]
             faults = {row: Fault(error.reason, error.message, column, error.path) for row, error in bad.items()}
             rejects += [reject_row(sampled, row, fault) for row, fault in faults.items() if fault.path]
-            for level in np.unique(levels):
-                chosen = levels == level
-                sums = (each[chosen].sum(axis=0) for each in (pixels > 0, pixels, total, squares))
-                tables.append(_pixel_table(name, int(level), *sums))
+            for level in np.unique(levels).tolist():
+                images, *added = (each[levels == level].sum(axis=0) for each in (pixels > 0, pixels, total, squares))
+                channels = len(added[1])
+                same = ([value] * channels for value in (level, images, added[0]))
+                columns = [[name] * channels, np.arange(channels), *same, *added[1:]]
+                tables.append(pa.table(columns, schema=SCHEMA))
         return pa.concat_tables(tables)
 
     def add(self, tables: Sequence[pa.Table]) -> pa.Table:
@@ -228,14 +226,3 @@ class PixelSums(Summary[dict[str, dict[str, Any]]]):
             name: pixel_moments(added.filter(pc.equal(added["feature"], name)).to_pylist(), options.channels)
             for name, options in self.features.items()
         }
-
-
-def _halved(total: Whole, squares: Whole) -> tuple[Whole, Whole]:
-    """Sums high halves of squares as further channels: the squares of 2 billion uint16 pixels overflow 64 bits."""
-    return np.hstack([total, 0 * total]), np.hstack([squares & LOW, squares >> 32])
-
-
-def _pixel_table(feature: str, level: int, images: Any, pixels: Any, total: Any, squares: Any) -> pa.Table:
-    channels = len(total)
-    same = ([value] * channels for value in (level, images, pixels))
-    return pa.table([[feature] * channels, np.arange(channels), *same, total, squares], schema=SCHEMA)

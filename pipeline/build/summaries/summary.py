@@ -16,7 +16,7 @@ shortest example is `look.RowsSeen`.
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
@@ -29,6 +29,7 @@ import pyarrow.compute as pc
 from recordmill.pipeline.build.context.arrow_files import of_bytes, to_bytes
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import as_tensor
+from recordmill.pipeline.dataset.counts import Fold
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.transforms.tensorflow.features import KINDS
@@ -98,36 +99,23 @@ def add_up(tables: Sequence[pa.Table], keys: Sequence[str], values: Mapping[str,
     return added.select([*keys, *(f"{name}_{way}" for name, way in values.items())]).rename_columns([*keys, *values])
 
 
+def by_feature(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Yields each feature with its rows."""
+    for feature in table["feature"].unique().to_pylist():
+        yield feature, table.filter(pc.equal(table["feature"], feature))
+
+
+def fold_of(summary: Summary[Any]) -> Fold[pa.Table]:
+    """Returns an empty fold of a summary's tables."""
+    return Fold(summary.add, FOLD_ROWS, lambda table: table.num_rows + TABLE_ROWS)
+
+
 def add_tables(summary: Summary[Any], tables: Iterable[pa.Table]) -> pa.Table | None:
     """Adds up tables of a summary; returns None for no tables."""
-    fold = Fold(summary)
+    fold = fold_of(summary)
     for table in tables:
         fold.add(table)
     return fold.sum()
-
-
-class Fold:
-    """Adds up tables as they come, whenever as many rows wait as the sum has, or at least `FOLD_ROWS`."""
-
-    def __init__(self, summary: Summary[Any]) -> None:
-        self._summary = summary
-        self._tables: list[pa.Table] = []
-        self._waiting = 0
-        self.rows = 0  # the rows of the sum, without waiting tables
-
-    def add(self, table: pa.Table) -> None:
-        """Adds a table."""
-        self._tables.append(table)
-        self._waiting += table.num_rows + TABLE_ROWS
-        if self._waiting > max(FOLD_ROWS, self.rows):
-            self.sum()
-
-    def sum(self) -> pa.Table | None:
-        """Returns the sum of all tables; None for no tables."""
-        if self._waiting:
-            self._tables = [self._summary.add(self._tables)]
-            self._waiting, self.rows = 0, self._tables[0].num_rows
-        return self._tables[0] if self._tables else None
 
 
 def to_file(tables: Mapping[str, pa.Table], subject: str) -> bytes:

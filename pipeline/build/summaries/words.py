@@ -6,7 +6,7 @@ the counts alone, not from any order.
 
 import heapq
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,7 +17,16 @@ import pyarrow.compute as pc
 import tensorflow as tf
 
 from recordmill.pipeline.build.analysis.tokenizers import train, training_words
-from recordmill.pipeline.build.summaries.summary import BUCKETS, Buckets, Result, Summary, add_up, prepared, train_rows
+from recordmill.pipeline.build.summaries.summary import (
+    BUCKETS,
+    Buckets,
+    Result,
+    Summary,
+    add_up,
+    by_feature,
+    prepared,
+    train_rows,
+)
 from recordmill.pipeline.dataset.arrow_tables import WORDS
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.transforms.contract.kinds.base import Learned
@@ -102,12 +111,6 @@ class CountedWords(Summary[Result]):
         return np.fromiter(map(zlib.crc32, table["word"].to_pylist()), np.int64, table.num_rows) % BUCKETS
 
 
-def by_feature(table: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Yields each feature with its rows."""
-    for feature in table["feature"].unique().to_pylist():
-        yield feature, table.filter(pc.equal(table["feature"], feature))
-
-
 def counts_of(table: pa.Table) -> dict[bytes, int]:
     """Returns the counts of one feature's words."""
     return dict(zip(table["word"].to_pylist(), table["count"].to_pylist(), strict=True))
@@ -168,23 +171,21 @@ class Vocabularies(CountedWords[dict[str, Vocabulary]]):
 
     def result(self, tables: Sequence[pa.Table]) -> dict[str, Vocabulary]:
         rows = dict(by_feature(pa.concat_tables([CANDIDATES.empty_table(), *tables])))
-        none = CANDIDATES.empty_table()
-        return {name: _vocabulary(options, rows.get(name, none)) for name, options in self.options.items()}
-
-
-def _vocabulary(options: VocabularyOptions, rows: pa.Table) -> Vocabulary:
-    counts = counts_of(rows.filter(pc.is_valid(rows["word"])))
-    totals = rows.filter(pc.is_null(rows["word"]))
-    words = options.words(counts)
-    statistics = {
-        "words": len(words),
-        "distinct": sum(totals["distinct"].to_pylist()),
-        "tokens": sum(totals["count"].to_pylist()),
-        "known_tokens": sum(counts.get(word, 0) for word in words) if options.given is None else None,
-    }
-    if options.kept and options.given is None:
-        statistics["gone"] = [word.decode() for word in options.kept if word not in counts]
-    return Vocabulary(words, statistics)
+        found, none = dict[str, Vocabulary](), CANDIDATES.empty_table()
+        for name, options in self.options.items():
+            own = rows.get(name, none)
+            totals, counts = own.filter(pc.is_null(own["word"])), counts_of(own.filter(pc.is_valid(own["word"])))
+            words = options.words(counts)
+            statistics = {
+                "words": len(words),
+                "distinct": sum(totals["distinct"].to_pylist()),
+                "tokens": sum(totals["count"].to_pylist()),
+                "known_tokens": sum(counts.get(word, 0) for word in words) if options.given is None else None,
+            }
+            if options.kept and options.given is None:
+                statistics["gone"] = [word.decode() for word in options.kept if word not in counts]
+            found[name] = Vocabulary(words, statistics)
+        return found
 
 
 class TokenizerWords(CountedWords[dict[str, bytes]]):

@@ -4,6 +4,7 @@ Rejects only the rows with an image that cannot be loaded or decoded.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
@@ -15,15 +16,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import tensorflow as tf
 
-from recordmill.pipeline.build.context.build_context import AnyImage, PlannedBuild
+from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import as_tensor, input_specs, unpack_graph
 from recordmill.pipeline.build.context.reports import reject_row
 from recordmill.pipeline.build.images import read
 from recordmill.pipeline.build.images.read import UNDECODABLE, BuildImageReader, Loaded
 from recordmill.pipeline.build.images.transcode import as_jpeg
-from recordmill.pipeline.build.texts.encode import RowEncoder, encoded_name, graph_column
-from recordmill.pipeline.build.worker.shard_report import ShardTotals, Stored
-from recordmill.pipeline.sources.faults import Fault, Faults
+from recordmill.pipeline.build.texts.encode import encoded_name, graph_column
+from recordmill.pipeline.build.worker.shard_report import Stored
+from recordmill.pipeline.sources.faults import Fault, Faults, Reject
 from recordmill.pipeline.spec.features.image import ImageSequence
 from recordmill.pipeline.spec.features.mask import OfImage
 from recordmill.transforms.contract.image_header import ImageError
@@ -49,8 +50,11 @@ class RowBatch:
     """Perceptual hashes, by image feature compared by them (`pipeline.build.images.perceptual_hash`)."""
     needs: int
     """About how many bytes of memory the images take in the graph."""
-    totals: ShardTotals = field(default_factory=ShardTotals)
-    """The counts of all loaded rows, and the rejects."""
+    rejects: list[Reject] = field(default_factory=list)
+    facts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Numbers of all loaded images by each of `image_facts.COUNTS`, by feature and name."""
+    whole: dict[str, bytes] = field(default_factory=dict)
+    """The digests of local files read whole, by `whole_file`."""
 
     def without(self, faults: Faults) -> "RowBatch":
         """Rejects the rows at fault."""
@@ -59,7 +63,7 @@ class RowBatch:
         good = np.ones(self.rows.num_rows, bool)
         good[list(faults)] = False
         rejects = [reject_row(self.rows, row, fault) for row, fault in sorted(faults.items())]
-        return replace(self._keep(good), totals=replace(self.totals, rejects=self.totals.rejects + rejects))
+        return replace(self._keep(good), rejects=self.rejects + rejects)
 
     def each(self) -> Iterator["RowBatch"]:
         """Yields each row alone."""
@@ -126,13 +130,14 @@ class ImageLoader:
         images: dict[str, list[ImageBytes]] = {name: [] for name in self._images}
         files: dict[str, list[bytes]] = {name: [] for name in self._images}
         looks: dict[str, list[bytes]] = {name: [] for name in self._hashed}
-        good, totals, size, needs = list[bool](), ShardTotals(), 0, 0
+        rejects, facts, whole = list[Reject](), Counter[tuple[str, str]](), dict[str, bytes]()
+        good, size, needs = list[bool](), 0, 0
         columns = [rows[name].to_pylist() for name in ("@source", *self._images)]
         for row, (source, *references) in enumerate(zip(*columns, strict=True)):
             loaded = self._load_row(source, references, reader)
             good.append(not isinstance(loaded, Fault))
             if isinstance(loaded, Fault):
-                totals.rejects.append(reject_row(rows, row, loaded))
+                rejects.append(reject_row(rows, row, loaded))
                 continue
             for reference, (name, parts) in zip(references, loaded.items(), strict=True):
                 data = [part.data for part in parts]
@@ -140,15 +145,15 @@ class ImageLoader:
                 of_files = [part for part in parts if part.source]  # without further pages
                 digests = [hashlib.sha256(part.source).digest() for part in of_files]
                 files[name].append(b"".join(digests))
-                totals.whole |= {part.file: digest for part, digest in zip(of_files, digests, strict=True) if part.file}
+                whole |= {part.file: digest for part, digest in zip(of_files, digests, strict=True) if part.file}
                 if name in looks:
                     looks[name].append(read.perceptual_hash_of(parts, self._images[name]))
-                totals.facts.update((count, f"{name} {of}") for part in parts for count, of in part.counts)
+                facts.update((count, f"{name} {of}") for part in parts for count, of in part.counts)
                 size, needs = size + sum(map(len, data)), max(needs, *(part.needs for part in parts), 0)
             if size >= PART_BYTES:
                 break
         loaded_rows = rows.slice(0, len(good)).filter(pa.array(np.array(good)))
-        return RowBatch(loaded_rows, images, files, looks, needs + 2 * size, totals), len(good)
+        return RowBatch(loaded_rows, images, files, looks, needs + 2 * size, rejects, facts, whole), len(good)
 
     def _load_row(
         self, source: int, references: Sequence[bytes | list[bytes]], reader: BuildImageReader
@@ -158,24 +163,15 @@ class ImageLoader:
         for reference, (name, options) in zip(references, self._images.items(), strict=True):
             try:
                 beside = loaded.get(options.image, ()) if isinstance(options, OfImage) else ()
-                loaded[name] = _load(reader, source, reference, options, beside)
+                parts = [*reader.load_all(source, reference, options, beside)]
+                is_whole = isinstance(options, ImageSequence) and options.pages == "all"
+                if is_whole and options.length not in (None, len(parts)):
+                    message = f"the row has {len(parts)} pages, `length` allows {options.length}"
+                    raise ImageError("wrong_type", message)
+                loaded[name] = parts
             except ImageError as error:
                 return Fault(error.reason, error.message, self._columns[name], error.path)
         return loaded
-
-
-def _load(
-    reader: BuildImageReader,
-    source: int,
-    references: bytes | list[bytes],
-    options: AnyImage,
-    beside: Sequence[Loaded],
-) -> list[Loaded]:
-    """Loads a feature's images of one row: one or none, or any number from a list; `beside` is a mask's image."""
-    loaded = [*reader.load_all(source, references, options, beside)]
-    if isinstance(options, ImageSequence) and options.pages == "all" and options.length not in (None, len(loaded)):
-        raise ImageError("wrong_type", f"the row has {len(loaded)} pages, `length` allows {options.length}")
-    return loaded
 
 
 @lru_cache(maxsize=1)
@@ -221,18 +217,6 @@ def _each(change: Callable[[bytes], bytes], images: Any) -> Any:
     return tf.constant([change(data) for data in images.numpy().tolist()], tf.string, images.shape)
 
 
-class TextLoader:
-    """Encodes texts and chats of batches before the graph; may be called from several threads."""
-
-    def __init__(self, context: PlannedBuild) -> None:
-        self._encode = RowEncoder(context.features, context.learned, context.schema.named)
-
-    def __call__(self, batch: RowBatch) -> RowBatch:
-        """Returns the rows with their ids and the parts that come with them, and the rejects of the others."""
-        rows, faults = self._encode(batch.rows)
-        return replace(batch, rows=rows).without(faults)
-
-
 class BatchTransformer:
     """Transforms batches with a graph that may fail; may be called from several threads."""
 
@@ -274,16 +258,16 @@ class BatchTransformer:
             try:
                 self._stored(alone, UNDECODABLE)
             except UNDECODABLE:
-                column = self._undecodable_column(alone)
+                at_fault = (
+                    column
+                    for name, column in self._image_columns.items()
+                    for images in alone.images[name]  # of its one row
+                    if not all(
+                        self._is_decodable(name, data) for data in (images if isinstance(images, list) else [images])
+                    )
+                )
+                column = next(at_fault, None)
                 if column is None:  # an error of the user's function
                     raise
                 faults[row] = Fault("undecodable_image", MESSAGE, column)
         return batch.without(faults)
-
-    def _undecodable_column(self, alone: RowBatch) -> str | None:
-        """Returns the column of a row's first undecodable image; None if all decode."""
-        for name, column in self._image_columns.items():
-            (images,) = alone.images[name]
-            if not all(self._is_decodable(name, data) for data in (images if isinstance(images, list) else [images])):
-                return column
-        return None

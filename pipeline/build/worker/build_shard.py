@@ -28,20 +28,24 @@ from recordmill.pipeline.build.context.reports import Progress, reject_duplicate
 from recordmill.pipeline.build.duplicates.fingerprints import content_features, content_table, digest_rows
 from recordmill.pipeline.build.images.perceptual_hash import appearance
 from recordmill.pipeline.build.images.read import BuildImageReader, PixelMeter, image_reader, retry_alone
+from recordmill.pipeline.build.texts.encode import RowEncoder
 from recordmill.pipeline.build.worker import shard_report
-from recordmill.pipeline.build.worker.batch import BatchTransformer, ImageLoader, RowBatch, StoredGraph, TextLoader
+from recordmill.pipeline.build.worker.batch import BatchTransformer, ImageLoader, RowBatch, StoredGraph
 from recordmill.pipeline.build.worker.keyed_rows import unequal
 from recordmill.pipeline.build.worker.packing import Packed, unpack
-from recordmill.pipeline.build.worker.shard_report import Ids, ShardTotals, Stored
+from recordmill.pipeline.build.worker.shard_report import BuiltBatch, Ids, ShardTotals, Stored
+from recordmill.pipeline.dataset.counts import Counts, ShardReport
 from recordmill.pipeline.dataset.examples import examples
 from recordmill.pipeline.dataset.file_names import shard_file
-from recordmill.pipeline.dataset.manifest import Json
+from recordmill.pipeline.dataset.manifest import Shard
+from recordmill.pipeline.dataset.manifest_parts import PackFile
 from recordmill.pipeline.dataset.packs import pack
 from recordmill.pipeline.dataset.tfrecord import ShardWriter
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.parallel import in_order
 from recordmill.pipeline.sources.faults import Fault, Faults, Reject
 from recordmill.transforms.contract.bounds import WINDOWS
+from recordmill.transforms.contract.image_facts import COUNTS
 from recordmill.transforms.contract.kinds.text import WINDOW_PARTS, Window
 from recordmill.transforms.contract.stored import KEY, Ragged, part_name, positions_of, splits_of
 
@@ -51,15 +55,6 @@ ID_BYTES = 8
 MEASURED = 128  # rows of a shard: its first, by the hashes of their keys: a sample independent of batches and workers
 
 
-class BuiltBatch(NamedTuple):
-    """The records of a batch of rows: one a row, or a row's windows."""
-
-    records: list[bytes]
-    packed: list[Ids]
-    """The records' numbers of ids, by pack: int64 [records] each."""
-    totals: ShardTotals
-
-
 class ShardBuilder:
     """Builds shards with one transform graph."""
 
@@ -67,7 +62,10 @@ class ShardBuilder:
         self._context = context
         self._compared = content_features(context.features, context.schema)
         images, reader = context.images(), image_reader(context)
-        self._loader, self._encode = ImageLoader(context, reader), TextLoader(context)
+        self._loader, self._encode = (
+            ImageLoader(context, reader),
+            RowEncoder(context.features, context.learned, context.schema.named),
+        )
         meter = functools.cache(lambda name: PixelMeter(reader, images[name]))
         self._transform = BatchTransformer(
             StoredGraph(context),
@@ -75,29 +73,21 @@ class ShardBuilder:
             lambda name, data: meter(name).is_decodable(data),
         )
 
-    def build(self, group: int, packed: Iterable[Packed]) -> dict[str, Any]:
-        """Writes a shard of packed rows, and its report; returns the report."""
-        context = self._context
-        split, shard = context.layout.shard_of_group(group)
+    def build(self, group: int, packed: Iterable[Packed]) -> None:
+        """Writes a shard of packed rows, and its report."""
+        context, step = self._context, shard_step(group)
         rows, duplicates = drop_duplicates(unpack(packed).sort_by(ORDER))
-        progress = Progress(context.progress, shard_step(group))
+        progress = Progress(context.progress, step)
         progress.add(dropped=len(duplicates))
-        totals = ShardTotals(duplicates)
-        file, index = (_named(context, split, what, shard) for what in ("tfrecord", "index"))
-        packed_lengths: list[list[Ids]] = [[] for _ in context.packs]
-        with ShardWriter(file, index, context.shards.create) as writer:
-            for built in self.built(rows):
-                writer.write(built.records)
-                totals.add(built.totals)
-                progress.add(written=built.totals.written.total(), dropped=len(built.totals.rejects))
-                for lengths, more in zip(packed_lengths, built.packed, strict=True):
-                    lengths.append(more)
-        packs = write_packs(context, split, shard, packed_lengths)
+
+        def built() -> Iterator[BuiltBatch]:
+            for batch in self.built(rows):
+                yield batch
+                progress.add(written=sum(batch.counts.written_by_source.values()), dropped=len(batch.rejects))
+
+        report = write_shard(context, group, built(), duplicates)
         progress.write()
-        report = {"split": split, "shard": shard, "file": file, "index": index}
-        report |= {"packs": packs} | writer.report() | totals.report(context, group)
-        write_report(context.workspace, f"reports/{shard_step(group)}", report)
-        return report
+        write_report(context.workspace, f"reports/{step}", report.to_json())
 
     def built(self, rows: pa.Table, measured: int = MEASURED) -> Iterator[BuiltBatch]:
         """Yields the records of keyed rows by the batch, in order; measures the images of the first rows."""
@@ -108,7 +98,11 @@ class ShardBuilder:
 
     def _build(self, begun: tuple[pa.Table, BuildImageReader]) -> list[BuiltBatch]:
         """Builds the records of a batch; in several parts if its images are many bytes."""
-        return [self._built(*self._transform(self._encode(batch))) for batch in self._loader.batches(*begun)]
+        parts = list[BuiltBatch]()
+        for batch in self._loader.batches(*begun):
+            rows, faults = self._encode(batch.rows)
+            parts.append(self._built(*self._transform(replace(batch, rows=rows).without(faults))))
+        return parts
 
     def _built(self, batch: RowBatch, stored: Stored) -> BuiltBatch:
         batch, stored = self._aligned(batch, stored)
@@ -119,24 +113,34 @@ class ShardBuilder:
         if (windowed := self._context.windowed) is not None:
             stored, of_rows = expand(stored, *windowed)
             keys, lengths = [keys[row] for row in of_rows.tolist()], self._all_lengths(stored)
-        packed = [_counts(stored, each.features[:1])[:, 0] for each in self._context.packs]
-        totals = replace(
-            batch.totals,
-            written=Counter(batch.rows["@source"].to_pylist()),
-            more_windows=len(keys) - batch.rows.num_rows,
-            labels=Counter(self._labels(stored)),
-            facts=batch.totals.facts + shard_report.lost_values(self._context.features, batch.rows),
-            lengths={name: [each] for name, each in lengths.items()},
-            profile=shard_report.ProfileSum(profile),
-            digests=[batch.digest(batch.rows["@key"].to_pylist())],
-            contents=[content_table(batch.rows, digest_rows(batch.rows, self._compared, files), batch.looks)],
+        found = batch.facts + shard_report.lost_values(self._context.features, batch.rows)
+        facts: dict[str, Any] = {of: {name: n for (count, name), n in found.items() if count == of} for of in COUNTS}
+        counts = Counts(
+            written_by_source=Counter(batch.rows["@source"].to_pylist()),
+            more_windows=None if windowed is None else len(keys) - batch.rows.num_rows,
+            label_counts=Counter(self._labels(stored)),
+            **facts,
+            profile=profile,
         )
-        return BuiltBatch(encode(keys, stored), packed, totals)
+        return BuiltBatch(
+            records=encode(keys, stored),
+            counts=counts,
+            rejects=batch.rejects,
+            lengths=lengths,
+            packed=[_counts(stored, each.features[:1])[:, 0] for each in self._context.packs],
+            digest=batch.digest(batch.rows["@key"].to_pylist()),
+            whole=batch.whole,
+            contents=content_table(batch.rows, digest_rows(batch.rows, self._compared, files), batch.looks),
+        )
 
     def _all_lengths(self, stored: Stored) -> dict[str, Ids]:
         """Returns the numbers of ids by text; the user's function may leave texts out, or store no lists."""
-        texts = (name for name in self._context.texts() if isinstance(stored.get(name), tf.RaggedTensor))
-        return {name: _lengths(name, stored).numpy() for name in texts}
+        found = dict[str, Ids]()
+        for name in self._context.texts():
+            if isinstance(ids := stored.get(name), tf.RaggedTensor):
+                lengths = stored.get(part_name(name, "lengths"))  # of several texts a row
+                found[name] = (ids.row_lengths() if lengths is None else lengths.flat_values).numpy()
+        return found
 
     def _aligned(self, batch: RowBatch, stored: Stored) -> tuple[RowBatch, Stored]:
         """Rejects rows with lists of a pack that differ in length, and with too much in windows."""
@@ -182,12 +186,6 @@ def _counts(stored: Stored, features: Sequence[str], option: str = "pack") -> Id
     return np.stack([stored[name].row_lengths().numpy() for name in features], 1)
 
 
-def _lengths(name: str, stored: Stored) -> tf.Tensor:
-    """Returns the number of ids of each text, int64 [texts], row by row."""
-    ids, lengths = stored[name], stored.get(part_name(name, "lengths"))
-    return ids.row_lengths() if lengths is None else lengths.flat_values
-
-
 def drop_duplicates(rows: pa.Table) -> tuple[pa.Table, list[Reject]]:
     """Keeps the first by source, path and position of sorted rows with one key; returns the others as rejects."""
     if rows.num_rows < 2:
@@ -211,39 +209,42 @@ def encode(keys: Sequence[bytes], stored: Mapping[str, Any]) -> list[bytes]:
 
 
 def _column(stored: Any) -> Ragged:
-    """Returns a stored tensor, of shape [rows, …] or ragged, as a list of values a row."""
+    """Returns a stored tensor as a list of values a row."""
+    flat, splits = _flat(stored)
+    values = flat.numpy()
+    return Ragged(values.tolist() if values.dtype == object else values, splits)
+
+
+def _flat(stored: Any) -> tuple[tf.Tensor, Ids]:
+    """Returns the values of a stored tensor, of shape [rows, …] or ragged, and where each row's begin and end."""
     if isinstance(stored, tf.RaggedTensor):
-        values, splits = stored.values.numpy(), stored.row_splits.numpy()
-    else:
-        values = stored.numpy()
-        splits = np.arange(len(values) + 1) * math.prod(values.shape[1:])
-    return Ragged(values.ravel().tolist() if values.dtype == object else values.ravel(), splits)
+        return stored.values, stored.row_splits.numpy()
+    return tf.reshape(stored, [-1]), np.arange(len(stored) + 1) * math.prod(stored.shape[1:])
 
 
-def write_packs(context: PlannedBuild, split: str, shard: int, lengths: Sequence[Sequence[Ids]]) -> list[Json]:
-    """Packs a shard's records by their numbers of ids, for each pack; writes the indexes, and describes them."""
-    described = []
-    for given, several in zip(context.packs, lengths, strict=True):
-        counts = np.concatenate([np.zeros(0, np.int64), *several])
-        made = pack(counts, given.length, split=given.split)
-        name = _named(context, split, f"pack-{given.length}", shard)
-        with context.shards.create(name) as file:
-            file.write(made.to_bytes())
-        described.append(made.describe(given.length, name, *given.lost(counts)).to_json())
-    return described
+def write_shard(
+    context: PlannedBuild, group: int, batches: Iterable[BuiltBatch] = (), rejects: Iterable[Reject] = ()
+) -> ShardReport:
+    """Writes a shard of some batches, or of none; returns its report. `rejects` are further ones.
 
-
-def _named(context: PlannedBuild, split: str, what: str, shard: int) -> str:
-    return shard_file(context.name, split, what, shard, context.layout.shards[split])
-
-
-def write_empty_shard(context: PlannedBuild, split: str, shard: int) -> Json:
-    """Writes a shard without rows; returns its report."""
-    file, index = (_named(context, split, what, shard) for what in ("tfrecord", "index"))
+    Packs the records for each pack by their numbers of ids.
+    """
+    split, number = context.layout.shard_of_group(group)
+    totals, packs, shards = ShardTotals(context, rejects), list[PackFile](), context.layout.shards[split]
+    file, index = (shard_file(context.name, split, what, number, shards) for what in ("tfrecord", "index"))
     with ShardWriter(file, index, context.shards.create) as writer:
-        writer.write([])
-    packs = write_packs(context, split, shard, [[] for _ in context.packs])
-    return {"file": file, "index": index, "packs": packs, **writer.report()}
+        for batch in batches:
+            writer.write(batch.records)
+            totals.add(batch)
+    for given, several in zip(context.packs, totals.packed, strict=True):
+        counts = np.concatenate(several)
+        made = pack(counts, given.length, split=given.split)
+        name = shard_file(context.name, split, f"pack-{given.length}", number, shards)
+        with context.shards.create(name) as output:
+            output.write(made.to_bytes())
+        packs.append(made.describe(given.length, name, *given.lost(counts)))
+    files = Shard(file, writer.bytes, writer.records, writer.sha256, index, packs=tuple(packs))
+    return totals.report(group, files, writer.index_entry()["sha256"])
 
 
 class Windows(NamedTuple):
@@ -283,10 +284,7 @@ def too_much_in_windows(stored: Stored, names: Sequence[str], window: Window) ->
 
 def _bytes(stored: Any) -> Ids:
     """Returns the bytes of each row's values, without a copy of strings."""
-    if isinstance(stored, tf.RaggedTensor):
-        flat, splits = stored.values, stored.row_splits.numpy()
-    else:
-        flat, splits = tf.reshape(stored, [-1]), np.arange(len(stored) + 1) * math.prod(stored.shape[1:])
+    flat, splits = _flat(stored)
     sizes = tf.strings.length(flat).numpy() if flat.dtype == tf.string else np.full(len(flat), ID_BYTES)
     return np.diff(np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])[splits])
 

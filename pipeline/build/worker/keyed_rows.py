@@ -33,7 +33,6 @@ from recordmill.pipeline.sources.faults import REASONS, Fault, Faults, Reject
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.source_reader import Block, Chunk
 from recordmill.pipeline.sources.typing.arrays import interleaved, lengths, without
-from recordmill.pipeline.versions.forgotten import Forgotten
 from recordmill.transforms.contract.image_header import ImageError
 
 ReadImage = Callable[[int, bytes], bytes]
@@ -50,12 +49,7 @@ class KeyedBlock(NamedTuple):
 
     rows: pa.Table
     rejects: list[Reject]
-    dropped: int
-    """The number of rows left out as duplicates."""
-    positions: int
-    """The number of positions that the block covers in the source."""
-    forgotten: int
-    """The number of rows, including rejects, that `recordmill versions forget` keeps out."""
+    counts: Mapping[str, int]  # the first fields of `ChunkReport`
 
 
 def keyed_blocks(planned: PlannedBuild, chunk: Chunk, images: Collection[str] | None = None) -> Iterator[KeyedBlock]:
@@ -66,36 +60,24 @@ def keyed_blocks(planned: PlannedBuild, chunk: Chunk, images: Collection[str] | 
     schema, decisions, read_image = planned.schema, planned.decisions, ImageFiles.of(planned).read
     moved, dropped = (read_decisions(folder, planned, chunk.index) for folder in (decisions.moved, decisions.dropped))
     columns = schema.columns if images is None else schema.columns_for(images)
+    span, forgotten, most = planned.spans[chunk.source], planned.forgotten, int(planned.row_share * (1 << 64))
     for block in planned.readers[chunk.source].read(chunk, planned.files, columns, schema.source_key):
-        span = planned.spans[chunk.source]
         rows, rejects = key_rows(block, chunk, schema, planned.layout, read_image, decisions.strata, moved, span)
-        rows, rejects = _sampled(rows, rejects, planned.row_share)
-        rows, rejects, forgotten = _without_forgotten(rows, rejects, planned.forgotten)
-        rows, repeated, duplicates = (rows, [], 0) if dropped is None else leave_out(dropped, rows)
-        yield KeyedBlock(rows, rejects + repeated, duplicates, block.positions, forgotten)
-
-
-def _sampled(rows: pa.Table, rejects: list[Reject], share: float) -> tuple[pa.Table, list[Reject]]:
-    """Keeps a share of the rows by the hash of their keys, and of the rejects, which may lack keys, by their place."""
-    if share >= 1:
-        return rows, rejects
-    most = int(share * (1 << 64))
-    kept = [each for each in rejects if hash_key(b"%d/%d" % (each.chunk, each.position)).sample < most]
-    return rows.filter(pa.array(rows["@sample"].to_numpy() < np.uint64(most))), kept
-
-
-def _without_forgotten(
-    rows: pa.Table, rejects: list[Reject], forgotten: Forgotten
-) -> tuple[pa.Table, list[Reject], int]:
-    """Leaves out rows and rejects with forgotten keys; also returns their number."""
-    if not forgotten.keys:
-        return rows, rejects, 0
-    stays = np.ones(rows.num_rows, bool)
-    for row in forgotten.near(rows["@hash"].to_numpy()).tolist():
-        stays[row] = not forgotten.holds(rows["@key"][row].as_py())
-    rest = [each for each in rejects if not forgotten.holds((each.key or "").encode("utf-8", "replace"))]
-    count = rows.num_rows - int(stays.sum()) + len(rejects) - len(rest)
-    return rows.filter(pa.array(stays)), rest, count
+        if planned.row_share < 1:  # chosen by their keys, and rejects, which may lack keys, by their place
+            rows = rows.filter(pa.array(rows["@sample"].to_numpy() < np.uint64(most)))
+            rejects = [each for each in rejects if hash_key(b"%d/%d" % (each.chunk, each.position)).sample < most]
+        count = rows.num_rows + len(rejects)
+        if forgotten.keys:
+            stays = np.ones(rows.num_rows, bool)
+            for row in forgotten.near(rows["@hash"].to_numpy()).tolist():
+                stays[row] = not forgotten.holds(rows["@key"][row].as_py())
+            rows = rows.filter(pa.array(stays))
+            rejects = [each for each in rejects if not forgotten.holds((each.key or "").encode("utf-8", "replace"))]
+        counts = {"read": count, "positions": block.positions, "forgotten": count - rows.num_rows - len(rejects)}
+        if dropped is not None:
+            rows, repeated, counts["duplicates"] = leave_out(dropped, rows)
+            rejects += repeated
+        yield KeyedBlock(rows, rejects, {**counts, "rejected": len(rejects)})
 
 
 def key_rows(
@@ -115,7 +97,7 @@ def key_rows(
     """
     keying = RowKeys(block.table, chunk, schema, read_image)
     keys = keying.keys()
-    faults = keying.faults = keying.unequal_lists() | keying.unknown_labels() | keying.faults
+    keying.faults = keying.unequal_lists() | keying.unknown_labels() | keying.faults
     split_hashes, positions, samples = hash_keys([key or b"" for key in keys])
     units = keying.units(split_hashes)
     splits = keying.splits(units, layout, strata)
@@ -123,7 +105,7 @@ def key_rows(
         splits = move(moved, units, splits)
     column = schema.split_by.read_column if schema.split_by else None
     unknown = Fault("unknown_split", UNKNOWN_SPLIT, column)
-    faults |= {row: unknown for row in np.flatnonzero(splits < 0).tolist() if row not in faults}
+    faults = dict.fromkeys(np.flatnonzero(splits < 0).tolist(), unknown) | keying.faults
     columns = {
         "@group": layout.group_of(np.maximum(splits, 0), positions, span),
         "@split": splits,
@@ -135,8 +117,12 @@ def key_rows(
         "@position": block.table["@position"],
         "@unit": units,
     }
-    columns |= {name: keying.final(name, keying.column(name)) for name in schema.features}
-    rejects = [*keying.prefixed(block.rejects), *(keying.reject(row, keys[row]) for row in sorted(faults))]
+    columns |= {name: keying.feature(name) for name in schema.features}
+    prefix, places = keying.prefix.decode(), block.table["@position"]
+    rejects = [replace(each, key=prefix + each.key) if prefix and each.key else each for each in block.rejects]
+    for row, fault in sorted(faults.items()):
+        key = None if (given := keys[row]) is None else given.decode("utf-8", "replace")
+        rejects.append(fault.reject(chunk.index, places[row].as_py(), key))
     return without(pa.table(columns), faults), rejects
 
 
@@ -147,24 +133,25 @@ class RowKeys:
         self._table, self._chunk, self._schema, self._read_image = table, chunk, schema, read_image
         self.faults: Faults = {}
         is_default = schema.key is None and schema.content_key is None
-        self._prefix = schema.key_prefixes[chunk.source] if is_default and schema.key_prefixes else b""
+        self.prefix = schema.key_prefixes[chunk.source] if is_default and schema.key_prefixes else b""
+        """Begins each key of the source's own."""
 
     def keys(self) -> list[bytes | None]:
         """Returns each row's key; None for a row at fault."""
         schema = self._schema
         if schema.content_key is not None:
             column = schema.content_key
-            keys = [content_digest(value) for value in self.values(column, column, self._image)]
+            keys = [content_digest(value) for value in self._values(column, column, self._image)]
         elif schema.key is None:
-            return [self._prefix + key for key in self._table["@key"].to_pylist()]
+            return [self.prefix + key for key in self._table["@key"].to_pylist()]
         elif len(schema.key) == 1:
-            keys = self.values(schema.key[0], None, self.image_name)
+            keys = self._values(schema.key[0], None, self._image_name)
         else:
-            columns = [self.values(name, None, self.image_name) for name in schema.key]
+            columns = [self._values(name, None, self._image_name) for name in schema.key]
             keys = [join_key([part.decode() for part in parts]) for parts in zip(*columns, strict=True)]
         return [None if row in self.faults else key for row, key in enumerate(keys)]
 
-    def values(self, name: str, at_fault: str | None, of_image: Callable[[bytes], bytes]) -> list[bytes]:
+    def _values(self, name: str, at_fault: str | None, of_image: Callable[[bytes], bytes]) -> list[bytes]:
         """Returns a column as parts of keys; an unreadable image is a fault of the column `at_fault`."""
         column = self._table[name]
         if self._schema.columns[name].type is not ColumnType.IMAGE:
@@ -181,24 +168,19 @@ class RowKeys:
     def _image(self, reference: bytes) -> bytes:
         return b"" if self._read_image is None else self._read_image(self._chunk.source, reference)
 
-    def image_name(self, reference: bytes) -> bytes:
+    def _image_name(self, reference: bytes) -> bytes:
         """Returns the path of an image in its own file, else the digest of its bytes."""
         parsed = parse(reference)
         if parsed.data is None and parsed.length is None:
             return parsed.path.encode()
         return content_digest(parsed.data or self._image(reference))
 
-    def prefixed(self, rejects: Sequence[Reject]) -> list[Reject]:
-        """Returns the source's rejects with the source's key prefix."""
-        prefix = self._prefix.decode()
-        return [replace(each, key=prefix + each.key) if prefix and each.key else each for each in rejects]
-
     def units(self, hashes: Hashes) -> Hashes:
         """Returns the hashes that decide the rows' splits: those of the keys, or of the groups."""
         by = self._schema.split_by
         if by is None or by.group is None:
             return hashes
-        return hash_keys(self.values(by.group, by.read_column, self.image_name))[0]
+        return hash_keys(self._values(by.group, by.read_column, self._image_name))[0]
 
     def splits(self, units: Hashes, layout: Layout, strata: Strata | None) -> Splits:
         """Returns each row's split by its position in the layout; below 0 for an unknown one."""
@@ -246,24 +228,38 @@ class RowKeys:
             values = _each_object(values)
         return lengths(values) // self._schema.columns[column].multiple
 
-    def column(self, name: str) -> pa.ChunkedArray:
+    def feature(self, name: str) -> pa.ChunkedArray:
+        """Returns a feature's column in its final type, with missing values filled."""
+        column, kind = self._column(name), self._schema.final_type(name)
+        if not column.null_count:
+            return column.cast(kind)
+        fill = self._schema.fills.get(name)
+        if pa.types.is_list(column.type):
+            return pc.if_else(column.is_valid(), column, pa.scalar([], column.type)).cast(kind)
+        if fill != fill:  # NaN, which `fill_null` takes only in the column's own type
+            return column.fill_null(float("nan")).cast(kind)
+        return column.cast(kind).fill_null(fill)
+
+    def _column(self, name: str) -> pa.ChunkedArray:
         """Returns a feature's column; several as lists, or as JSON objects, null where the first is null.
 
         Single numbers become a list, with NaN for missing ones; lists are joined value by value.
         """
         fields, is_list = self._schema.fields.get(name), self._schema.drawn.get(name)
+        first = self._table[self._schema.features[name]]
         if fields is None or is_list is not None:
-            column = self._table[self._schema.features[name]] if fields is None else self._runs(fields)
+            column = first if fields is None else self._runs(fields)
             return pa.chunked_array([_each_object(column)]) if is_list else column
         if self._schema.columns[self._schema.features[name]].many:
-            lists = [self._table[column].combine_chunks() for column in fields.values()]
-            return pa.chunked_array([interleaved(lists)])
+            return pa.chunked_array([interleaved([self._table[each].combine_chunks() for each in fields.values()])])
         if self._schema.joins_numbers(name):
             numbers = np.stack([self._table[column].to_numpy() for column in fields.values()], 1)
             return pa.chunked_array([pa.FixedSizeListArray.from_arrays(numbers.ravel(), len(fields))])
-        cells = {field: self._json(column) for field, column in fields.items()}
-        rows = zip(self._table[self._schema.features[name]], zip(*cells.values(), strict=True), strict=True)
-        objects = [_object(dict(zip(cells, row, strict=True))) if first.is_valid else None for first, row in rows]
+        rows = zip(first, *map(self._json, fields.values()), strict=True)
+        objects = []  # JSON, without nulls
+        for value, *cells in rows:
+            parts = (f'"{field}":{cell}' for field, cell in zip(fields, cells, strict=True) if cell is not None)
+            objects.append("{" + ",".join(parts) + "}" if value.is_valid else None)
         return pa.chunked_array([objects], pa.string())
 
     def _runs(self, fields: Mapping[str, str]) -> pa.ChunkedArray:
@@ -280,23 +276,6 @@ class RowKeys:
             return values
         return [value if value is None else json.dumps(value, ensure_ascii=False) for value in values]
 
-    def final(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Returns a feature's column in its final type, with missing values filled."""
-        kind = self._schema.final_type(name)
-        if not column.null_count:
-            return column.cast(kind)
-        fill = self._schema.fills.get(name)
-        if pa.types.is_list(column.type):
-            return pc.if_else(column.is_valid(), column, pa.scalar([], column.type)).cast(kind)
-        if fill != fill:  # NaN, which `fill_null` takes only in the column's own type
-            return column.fill_null(float("nan")).cast(kind)
-        return column.cast(kind).fill_null(fill)
-
-    def reject(self, row: int, key: bytes | None) -> Reject:
-        """Makes the reject of a row at fault."""
-        fault, position = self.faults[row], self._table["@position"][row].as_py()
-        return fault.reject(self._chunk.index, position, None if key is None else key.decode("utf-8", "replace"))
-
 
 def unequal(group: Sequence[str], counts: npt.NDArray[np.int64], columns: Mapping[str, str]) -> Faults:
     """Finds rows with lists of different lengths, by their lengths of shape [rows, lists]."""
@@ -312,8 +291,3 @@ def unequal(group: Sequence[str], counts: npt.NDArray[np.int64], columns: Mappin
 def _each_object(rows: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Splits lists of objects, JSON, into lists of JSON, one object each."""
     return pa.array([row and [json.dumps([each]) for each in json.loads(row)] for row in rows.to_pylist()], LISTS)
-
-
-def _object(fields: dict[str, str | None]) -> str:
-    """Joins fields in JSON to an object, without nulls."""
-    return "{" + ",".join(f'"{name}":{value}' for name, value in fields.items() if value is not None) + "}"

@@ -7,7 +7,7 @@ shard.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -28,10 +28,11 @@ class Packed:
     batch: int = 0
 
 
-def pack(rows: pa.Table, scratch: str | None) -> Iterator[tuple[int, Packed]]:
+def pack(tables: Sequence[pa.Table], scratch: str | None) -> Iterator[tuple[int, Packed]]:
     """Packs keyed rows by `@group`: into a new file in the folder `scratch`, or inline if it is None."""
-    if not rows.num_rows:
+    if not sum(table.num_rows for table in tables):
         return
+    rows = pa.concat_tables(tables)
     parts = split(rows, rows["@group"].to_numpy())
     if scratch is None:
         yield from ((group, Packed(data=to_bytes(part))) for group, part in parts)
@@ -47,14 +48,14 @@ def pack(rows: pa.Table, scratch: str | None) -> Iterator[tuple[int, Packed]]:
 
 def unpack(packed: Iterable[Packed]) -> pa.Table:
     """Reads one or more batches back, in any order, as one table."""
-    return pa.concat_tables(map(_read, packed))
-
-
-def _read(packed: Packed) -> pa.Table:
-    if packed.data is not None:
-        return of_bytes(packed.data)
-    with pa.OSFile(packed.file) as file:  # not mapped: the pages of all scratch files would stay in memory
-        return pa.Table.from_batches([pa.ipc.open_file(file).get_batch(packed.batch)])
+    tables = list[pa.Table]()
+    for each in packed:
+        if each.data is not None:
+            tables.append(of_bytes(each.data))
+        else:
+            with pa.OSFile(each.file) as file:  # not mapped: the pages of all scratch files would stay in memory
+                tables.append(pa.Table.from_batches([pa.ipc.open_file(file).get_batch(each.batch)]))
+    return pa.concat_tables(tables)
 
 
 class ImageSpill:

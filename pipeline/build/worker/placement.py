@@ -7,14 +7,15 @@ Each class is cut by the splits' shares, exact to the row: counts by bucket firs
 bucket is a range of split hashes, so buckets in order hold rising hashes. A row's split follows from the keys of its
 class alone; the bounds replace those of all rows (`dataset.placement.split_bounds`).
 
-    class_hashes ─ by hash ─▶ distinct ─▶ a file, and class_counts ─▶ cuts ─▶ bounds, of the files with cuts
+    class_hashes ─ by hash ─▶ write_classes: distinct ones, and counts ─▶ cut_strata, of the files with cuts
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, partial
 from itertools import accumulate
+from pathlib import PurePath
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -97,9 +98,7 @@ class ContentReader:
         loaded: list[RowImages] = [({}, {})] * rows.num_rows
         if self._images:
             references = rows.select([*PLACE, *self._images]).to_pylist()
-            wanted = (
-                (row["@source"], row[name], options) for row in references for name, options in self._images.items()
-            )
+            wanted = ((row["@source"], row[name], each) for row in references for name, each in self._images.items())
             with (
                 self._reader.reading_ahead(read.arguments(wanted)) as reader,
                 ThreadPoolExecutor(self._planned.threads) as pool,
@@ -120,8 +119,9 @@ class ContentReader:
         try:
             for name, options in self._images.items():
                 source, references = row["@source"], read.kept(row[name], options)
-                images: Iterable[Loaded] = (self._load(reader, source, each, options) for each in references)
-                images = read.together(images)
+                images: Iterable[Loaded] = read.together(
+                    self._load(reader, source, each, options) for each in references
+                )
                 if name in self._hashed:  # one image; a sequence is never hashed, and read one by one
                     images = list(images)
                     looks[name] = read.perceptual_hash_of(images, options)
@@ -164,24 +164,6 @@ def strata_summary(planned: PlannedBuild, chunk: Chunk) -> dict[str, Summarize]:
     return {STRATA: lambda rows, rejects: class_hashes(rows, feature)}
 
 
-def write_classes(planned: PlannedBuild, bucket: int, table: pa.Table) -> int:
-    """Writes the distinct classes and hashes of a bucket, and their counts; returns the number of classes."""
-    found = distinct(table)
-    counts = class_counts(found)
-    write_table(planned.workspace, f"{BUCKETS}/rows/{bucket:04d}.arrow", found)
-    write_table(planned.workspace, f"{BUCKETS}/counts/{bucket:04d}.arrow", counts)
-    return int(counts.num_rows)
-
-
-def cut_strata(planned: PlannedBuild) -> Strata:
-    """Returns the bounds of each class, of all buckets."""
-    workspace = planned.workspace
-    names = sorted(workspace.sizes(f"{BUCKETS}/counts"))
-    counts = {int(name[-len("0000.arrow") :][:4]): read_table(workspace, name) for name in names}
-    weights = list(planned.layout.weights.values())
-    return bounds(counts, weights, lambda bucket: read_table(workspace, f"{BUCKETS}/rows/{bucket:04d}.arrow"))
-
-
 def class_hashes(rows: pa.Table, feature: str) -> pa.Table:
     """Returns `class` (binary), split `hash` (uint64) and `position` of keyed rows, one for each class of a row."""
     hashes, _, _ = hash_keys(rows["@key"].to_pylist())
@@ -192,16 +174,15 @@ def class_hashes(rows: pa.Table, feature: str) -> pa.Table:
     return pa.table({"class": classes, "hash": hashes, "position": positions})
 
 
-def distinct(table: pa.Table) -> pa.Table:
-    """Returns each class and hash once, by class and hash."""
+def write_classes(planned: PlannedBuild, bucket: int, table: pa.Table) -> int:
+    """Writes the distinct classes and hashes of a bucket, and their counts; returns the number of classes."""
     grouped = table.select(["class", "hash"]).group_by(["class", "hash"]).aggregate([])
-    return grouped.sort_by([("class", "ascending"), ("hash", "ascending")])
-
-
-def class_counts(table: pa.Table) -> pa.Table:
-    """Counts the hashes of each class: `class` and `count`."""
-    counts = table["class"].value_counts()
-    return pa.table({"class": counts.field("values"), "count": counts.field("counts")})
+    found = grouped.sort_by([("class", "ascending"), ("hash", "ascending")])
+    counts = found["class"].value_counts()
+    counted = pa.table({"class": counts.field("values"), "count": counts.field("counts")})
+    write_table(planned.workspace, f"{BUCKETS}/rows/{bucket:04d}.arrow", found)
+    write_table(planned.workspace, f"{BUCKETS}/counts/{bucket:04d}.arrow", counted)
+    return int(counted.num_rows)
 
 
 class Cut(NamedTuple):
@@ -212,38 +193,27 @@ class Cut(NamedTuple):
     rank: int
 
 
-def bounds(counts: Mapping[int, pa.Table], weights: Sequence[float], read: Callable[[int], pa.Table]) -> Strata:
-    """Returns for each class the upper bounds of the splits' ranges of hashes; the last is 2**64.
-
-    `counts` are the `class_counts` by bucket, `weights` the splits' shares; `read` reads a bucket's hashes.
-    """
-    strata, inside = cuts(counts, weights)
+def cut_strata(planned: PlannedBuild) -> Strata:
+    """Returns for each class the upper bounds of the splits' ranges of hashes, of all buckets; the last is 2**64."""
+    of_class: dict[bytes, dict[int, int]] = defaultdict(dict)  # the number of hashes in each bucket
+    for name in sorted(planned.workspace.sizes(f"{BUCKETS}/counts")):
+        counts: pa.Table = read_table(planned.workspace, name)
+        for row in counts.to_pylist():
+            of_class[row["class"]][int(PurePath(name).stem)] = row["count"]
+    shares = [round(weight * 1_000_000) for weight in planned.layout.weights.values()]  # exact on every machine
+    total, inside = sum(shares), defaultdict[int, list[Cut]](list)
+    for of, buckets in of_class.items():
+        ends = list(accumulate(buckets.values()))
+        for split, cumulated in enumerate(accumulate(shares)):
+            rank = (2 * ends[-1] * cumulated + total) // (2 * total)
+            place = int(np.searchsorted(ends, rank, side="right"))
+            if place < len(ends):
+                inside[list(buckets)[place]].append(Cut(of, split, rank - (ends[place - 1] if place else 0)))
+    strata = {of.decode(): [END] * len(shares) for of in sorted(of_class)}
     for bucket, places in inside.items():
-        table = read(bucket)
+        table: pa.Table = read_table(planned.workspace, f"{BUCKETS}/rows/{bucket:04d}.arrow")
         names, hashes = table["class"].to_pylist(), table["hash"].to_numpy()
-        starts = {name: start for start, name in reversed(list(enumerate(names)))}
+        starts = {of: start for start, of in reversed(list(enumerate(names)))}
         for cut in places:
             strata[cut.name.decode()][cut.split] = int(hashes[starts[cut.name] + cut.rank])
     return strata
-
-
-def cuts(counts: Mapping[int, pa.Table], weights: Sequence[float]) -> tuple[dict[str, list[int]], dict[int, list[Cut]]]:
-    """Returns the bounds of each class, still all 2**64, and the cuts by bucket, for arguments as of `bounds`."""
-    of_class: dict[bytes, dict[int, int]] = defaultdict(dict)
-    for bucket in sorted(counts):
-        for name, count in zip(*(column.to_pylist() for column in counts[bucket].columns), strict=True):
-            of_class[name][bucket] = count
-    inside: dict[int, list[Cut]] = defaultdict(list)
-    for name, buckets in of_class.items():
-        ends = list(accumulate(buckets.values()))
-        for split, rank in enumerate(_ranks(ends[-1], weights)):
-            place = int(np.searchsorted(ends, rank, side="right"))
-            if place < len(ends):
-                inside[list(buckets)[place]].append(Cut(name, split, rank - (ends[place - 1] if place else 0)))
-    return {name.decode(): [END] * len(weights) for name in sorted(of_class)}, inside
-
-
-def _ranks(count: int, weights: Sequence[float]) -> list[int]:
-    shares = [round(weight * 1_000_000) for weight in weights]  # integers: exact on every machine
-    total = sum(shares)
-    return [(2 * count * cumulated + total) // (2 * total) for cumulated in accumulate(shares)]

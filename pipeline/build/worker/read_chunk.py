@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 
 from recordmill.pipeline.build.context import reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
-from recordmill.pipeline.build.context.reports import LOOK_REPORTS, Progress, chunk_step, write_report
-from recordmill.pipeline.build.summaries.look import Look, Sums
-from recordmill.pipeline.build.summaries.summary import Fold, Summary
+from recordmill.pipeline.build.context.reports import LOOK_REPORTS, ChunkReport, Progress, chunk_step, write_report
+from recordmill.pipeline.build.summaries.look import FOLDER, Look, Sums
+from recordmill.pipeline.build.summaries.summary import Summary, fold_of
 from recordmill.pipeline.build.worker.keyed_rows import keyed_blocks
 from recordmill.pipeline.build.worker.packing import ImageSpill, Packed, pack
 from recordmill.pipeline.errors import UserError
@@ -56,64 +56,45 @@ class ChunkReader:
     def _read(self, chunk: Chunk, on_block: OnBlock, *, packs: bool = True) -> Iterator[tuple[int, Packed]]:
         planned, step = self._planned, chunk_step(chunk.index)
         progress = Progress(planned.progress, step) if packs else look_progress(planned, chunk)
-        read, positions, duplicates, forgotten = 0, 0, 0, 0
-        rejects, groups, waiting = list[Reject](), Counter[int](), list[pa.Table]()
+        counts, rejects, groups, waiting = Counter[str](), list[Reject](), Counter[int](), list[pa.Table]()
         images = None if packs else planned.measured_images()
+        scratch = None if planned.inline else planned.scratch
         with ImageSpill(planned.scratch) as spill:
-            for rows, bad, dropped, covered, left_out in keyed_blocks(planned, chunk, images):
-                read += rows.num_rows + len(bad) + dropped + left_out
-                duplicates += dropped
-                forgotten += left_out
-                positions += covered
+            for rows, bad, more in keyed_blocks(planned, chunk, images):
+                counts.update(more)
+                left_out = more["read"] - rows.num_rows - len(bad)
                 rejects += bad
                 if len(rejects) > REJECTS.most:
                     raise UserError(f"{chunk.file}: {REJECTS.beyond(len(rejects))}: are these its rows?")
                 if packs:
                     groups.update(rows["@group"].to_pylist())
-                    waiting.append(self._spilled(self._unbuilt(rows), spill))
-                progress.add(read=len(bad) + dropped + left_out, refused=len(bad), left_out=dropped + left_out)
+                    waiting.append(self._spilled(rows.drop_columns(["@unit"]), spill))
+                progress.add(read=len(bad) + left_out, refused=len(bad), left_out=left_out)
                 for count in on_block(rows, bad):
                     progress.add(read=count)
                 if sum(table.nbytes for table in waiting) >= planned.pack_bytes:
-                    yield from self._pack(waiting)
+                    yield from pack(waiting, scratch)
                     waiting = []
-        yield from self._pack(waiting)
+        yield from pack(waiting, scratch)
         progress.add(chunks=1)
         progress.write()
         folder, bad_rows = ("reports", "rejects") if packs else (LOOK_REPORTS, LOOK_REPORTS)
-        report = {
-            "read": read,
-            "positions": positions,
-            "rejected": len(rejects),
-            "duplicates": duplicates,
-            "forgotten": forgotten,
-            "rejects": reports.write_rejects(planned.workspace, f"{bad_rows}/{step}", rejects),
-            "groups": {str(group): count for group, count in sorted(groups.items())},
-        }
-        write_report(planned.workspace, f"{folder}/{step}", report)
-
-    def _unbuilt(self, rows: pa.Table) -> pa.Table:
-        """Keeps the rows of unfinished shards, with the columns for building."""
-        groups, rows = self._groups, rows.drop_columns(["@unit"])
-        return rows if groups is None else rows.filter(pc.is_in(rows["@group"], pa.array(sorted(groups), pa.int64())))
+        left = reports.write_rejects(planned.workspace, f"{bad_rows}/{step}", rejects)
+        report = ChunkReport(**counts, rejects=left, groups=dict(sorted(groups.items())))
+        write_report(planned.workspace, f"{folder}/{step}", vars(report))
 
     def _spilled(self, rows: pa.Table, spill: ImageSpill) -> pa.Table:
-        """Moves images' bytes out of the rows, unless the runner shuffles the rows themselves."""
-        planned = self._planned
-        if planned.inline:
-            return rows
+        """Keeps the rows of unfinished shards; moves images' bytes out of them, unless the runner shuffles the rows."""
+        planned, groups = self._planned, self._groups
+        if groups is not None:
+            rows = rows.filter(pc.is_in(rows["@group"], pa.array(sorted(groups), pa.int64())))
         moved: dict[str, pa.ChunkedArray] = {}
-        for name in (name for name, each in planned.images().items() if each.is_reference):
+        for name in [] if planned.inline else [name for name, each in planned.images().items() if each.is_reference]:
             column = planned.schema.features[name]
             if column not in moved:
                 moved[column] = spill.move(rows[name])
             rows = rows.set_column(rows.schema.get_field_index(name), name, moved[column])
         return rows
-
-    def _pack(self, tables: list[pa.Table]) -> Iterator[tuple[int, Packed]]:
-        if tables:
-            scratch = None if self._planned.inline else self._planned.scratch
-            yield from pack(pa.concat_tables(tables), scratch)
 
 
 def look_progress(planned: PlannedBuild, chunk: Chunk) -> Progress:
@@ -136,21 +117,15 @@ class LookReader:
 
     def read(self, chunk: Chunk) -> Sums:
         """Returns a chunk's sums; reuses those of an earlier attempt."""
-        look = self._look
-        if (kept := look.read_sums(chunk)) is not None:
-            self._count_kept(chunk)
-            return kept
-        sums = ChunkSums(look, chunk)
-        self._reader.look(chunk, sums.add)
-        return sums.write()
-
-    def _count_kept(self, chunk: Chunk) -> None:
-        planned = self._look.planned
-        if not planned.inline:
-            return
+        look, planned = self._look, self._look.planned
+        if (kept := look.read_sums(chunk)) is None:
+            sums = ChunkSums(look, chunk)
+            self._reader.look(chunk, sums.add)
+            return sums.write()
         report = reports.read_report(planned.workspace, f"{LOOK_REPORTS}/{chunk_step(chunk.index)}")
-        if report is not None:
+        if planned.inline and report is not None:
             look_progress(planned, chunk).add(read=report["read"], refused=report["rejected"], chunks=1)
+        return kept
 
 
 class ChunkSums:
@@ -161,7 +136,7 @@ class ChunkSums:
         self._by_size = dict[int, list[Summary[Any]]]()
         for summary in look.summaries:
             self._by_size.setdefault(summary.rows_at_once, []).append(summary)
-        self._sums = {each.name: Fold(each) for summaries in self._by_size.values() for each in summaries}
+        self._sums = {each.name: fold_of(each) for summaries in self._by_size.values() for each in summaries}
         self._missing: list[Reject] = []  # of missing files, which may come back
 
     def add(self, rows: pa.Table, rejects: list[Reject]) -> Iterator[int]:
@@ -186,7 +161,7 @@ class ChunkSums:
     def write(self) -> Sums:
         """Writes the sums, without empty ones, after the rejects of missing files, which may come back."""
         look = self._look
-        reports.write_rejects(look.planned.workspace, f"{look.folder}/{chunk_step(self._chunk.index)}", self._missing)
+        reports.write_rejects(look.planned.workspace, f"{FOLDER}/{chunk_step(self._chunk.index)}", self._missing)
         added = {name: fold.sum() for name, fold in self._sums.items()}
         sums = {name: table for name, table in added.items() if table}
         look.write_sums(self._chunk, sums)

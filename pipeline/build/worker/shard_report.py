@@ -1,20 +1,14 @@
-"""The report of a shard: counted batch by batch as it is built, and added up over all shards by the driver.
+"""The report of a shard: counted batch by batch as it is built.
 
 It includes the rows' profile (`pipeline.dataset.profile`).
-
->>> sums = ShardSums()
->>> sums.add({"split": "train", "label_counts": {"0": 2}, "profile": {}, "records": 2})
-{'split': 'train', 'records': 2}
->>> sums.labels["train"]
-Counter({0: 2})
 """
 
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,11 +22,12 @@ from recordmill.pipeline.build.context.reports import shard_step, write_rejects
 from recordmill.pipeline.build.duplicates.fingerprints import write_contents
 from recordmill.pipeline.build.texts.encode import encoded_name
 from recordmill.pipeline.dataset import profile as profiles
+from recordmill.pipeline.dataset.counts import Counts, Fold, ShardReport
 from recordmill.pipeline.dataset.histogram import Histogram
-from recordmill.pipeline.dataset.profile import FeatureProfile, Profile
+from recordmill.pipeline.dataset.manifest import Shard
+from recordmill.pipeline.dataset.profile import FeatureProfile
 from recordmill.pipeline.sources.faults import Reject
 from recordmill.pipeline.spec.features.feature import Feature
-from recordmill.transforms.contract.image_facts import COUNTS
 from recordmill.transforms.contract.kinds.base import Learned
 from recordmill.transforms.contract.kinds.text import IGNORED
 from recordmill.transforms.contract.kinds.values import SMALLEST, TINY
@@ -41,102 +36,65 @@ Ids = npt.NDArray[np.int64]
 Stored = Mapping[str, Any]
 """Stored tensors by feature."""
 Appearance = Mapping[str, npt.NDArray[np.float32]]
-TOGETHER = 64  # profiles added up at once: some 2 MiB
-LARGE = ("label_counts", "profile")
 
 
-class ProfileSum:
-    """Adds up profiles as they come, `TOGETHER` at a time: 65,536 shards' profiles would take 7 GB."""
+class BuiltBatch(NamedTuple):
+    """The records of a batch of rows, one a row or a row's windows; and what the shard's report needs of them."""
 
-    def __init__(self, *first: Profile) -> None:
-        self.parts = list(first)
-
-    def add(self, more: Iterable[Profile]) -> None:
-        """Adds profiles."""
-        self.parts += more
-        if len(self.parts) > TOGETHER:
-            self.parts = [self.sum()]
-
-    def sum(self) -> dict[str, FeatureProfile]:
-        """Returns the sum of all profiles."""
-        return profiles.add_up(self.parts)
-
-
-@dataclass
-class ShardTotals:
-    """Sums of a batch's rows, or of several batches'."""
-
-    rejects: list[Reject] = field(default_factory=list)
-    written: Counter[int] = field(default_factory=Counter)
-    """The number of rows in records, by source."""
-    more_windows: int = 0
-    """The records beyond the first of each row."""
-    labels: Counter[int] = field(default_factory=Counter)
-    """The records of each class, by id."""
-    facts: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Numbers of images and values by each of `COUNTS`, by feature and name: `("profiles", "image Display P3")`."""
-    lengths: dict[str, list[npt.NDArray[np.int64]]] = field(default_factory=dict)
-    """The number of ids of each record, by text."""
-    profile: ProfileSum = field(default_factory=ProfileSum)
-    digests: list[bytes] = field(default_factory=list)
-    """The digests of the batches' keys and image files."""
-    whole: dict[str, bytes] = field(default_factory=dict)
+    records: list[bytes]
+    counts: Counts
+    rejects: list[Reject]
+    lengths: dict[str, Ids]
+    """The number of ids of each record, by text: int64 [records]."""
+    packed: list[Ids]
+    """The records' numbers of ids, by pack: int64 [records] each."""
+    digest: bytes
+    """The digest of the rows' keys and image files."""
+    whole: dict[str, bytes]
     """The digests of local files read whole, by `whole_file`."""
-    contents: list[pa.Table] = field(default_factory=list)
+    contents: pa.Table
     """The rows' contents, to find duplicates (`pipeline.build.duplicates.fingerprints`)."""
 
-    def add(self, batch: "ShardTotals") -> None:
-        """Adds the sums of the next batch."""
+
+class ShardTotals:
+    """Sums of the batches of a shard."""
+
+    def __init__(self, context: PlannedBuild, rejects: Iterable[Reject] = ()) -> None:
+        self._context, self._counts = context, Fold(Counts.sum)
+        self._counts.add(Counts(more_windows=None if context.windowed is None else 0))
+        self.rejects = [*rejects]
+        self.packed: list[list[Ids]] = [[np.zeros(0, np.int64)] for _ in context.packs]
+        self._lengths, self._digest = defaultdict[str, list[Ids]](list), hashlib.sha256()
+        self._whole, self._contents = dict[str, bytes](), list[pa.Table]()
+
+    def add(self, batch: BuiltBatch) -> None:
+        """Adds the next batch."""
+        self._counts.add(batch.counts)
         self.rejects += batch.rejects
-        self.written.update(batch.written)
-        self.more_windows += batch.more_windows
-        self.labels.update(batch.labels)
-        self.facts.update(batch.facts)
+        for several, more in zip(self.packed, batch.packed, strict=True):
+            several.append(more)
         for name, lengths in batch.lengths.items():
-            self.lengths.setdefault(name, []).extend(lengths)
-        self.profile.add(batch.profile.parts)
-        self.digests += batch.digests
-        self.whole |= batch.whole
-        self.contents += batch.contents
+            self._lengths[name].append(lengths)
+        self._digest.update(batch.digest)
+        self._whole |= batch.whole
+        self._contents.append(batch.contents)
 
-    def report(self, context: PlannedBuild, group: int) -> dict[str, Any]:
-        """Writes the rejects, the contents and the files' digests; returns the rejects' file and the sums."""
-        write_file_digests(context.workspace, group, self.whole)
-        write_contents(context.workspace, group, self.contents)
-        return {
-            "written_by_source": {str(source): count for source, count in sorted(self.written.items())},
-            **({} if context.windowed is None else {"more_windows": self.more_windows}),
-            "label_counts": {str(label): count for label, count in sorted(self.labels.items())},
-            **{key: {of: n for (count, of), n in sorted(self.facts.items()) if count == key} for key in COUNTS},
-            "lengths": {
-                name: profiles.measure_lengths(np.concatenate(lengths)) for name, lengths in self.lengths.items()
-            },
-            "profile": profiles.profile_to_json(self.profile.sum()),
-            "rejected": len(self.rejects),
-            "at_fault": dict(sorted(Counter(reject.column for reject in self.rejects if reject.column).items())),
-            "rejects": write_rejects(context.workspace, f"rejects/{shard_step(group)}", self.rejects),
-            "inputs_sha256": hashlib.sha256(b"".join(self.digests)).hexdigest(),
-        }
+    @property
+    def counts(self) -> Counts:
+        """The counts of all rows, with the rejects'."""
+        lengths = {name: profiles.measure_lengths(np.concatenate(each)) for name, each in self._lengths.items()}
+        at_fault = Counter(reject.column for reject in self.rejects if reject.column)
+        counts = self._counts.sum() or Counts()
+        return replace(counts, lengths=lengths, rejected=len(self.rejects), at_fault=at_fault)
 
-
-class ShardSums:
-    """Sums of shards' reports."""
-
-    def __init__(self) -> None:
-        self.labels: defaultdict[str, Counter[int]] = defaultdict(Counter)
-        """The records of each class, by split and id."""
-        self._profiles: defaultdict[str, ProfileSum] = defaultdict(ProfileSum)
-
-    def add(self, report: Mapping[str, Any]) -> dict[str, Any]:
-        """Adds a report; returns it without the counts by class or value."""
-        split = report["split"]
-        self.labels[split].update({int(label): count for label, count in report.get("label_counts", {}).items()})
-        self._profiles[split].add([profiles.profile_of_json(report.get("profile", {}))])
-        return {name: value for name, value in report.items() if name not in LARGE}
-
-    def profiles(self) -> dict[str, dict[str, FeatureProfile]]:
-        """Returns the profile of each split with shards."""
-        return {split: profile.sum() for split, profile in self._profiles.items()}
+    def report(self, group: int, files: Shard, index_sha256: str) -> ShardReport:
+        """Writes the rejects, the contents and the files' digests; returns the report."""
+        workspace, step = self._context.workspace, shard_step(group)
+        write_file_digests(workspace, group, self._whole)
+        write_contents(workspace, group, self._contents)
+        rejects = write_rejects(workspace, f"rejects/{step}", self.rejects)
+        place = self._context.layout.shard_of_group(group)
+        return ShardReport(*place, files, index_sha256, self.counts, rejects, self._digest.hexdigest())
 
 
 def profile_of(
@@ -162,21 +120,23 @@ def _feature(
 ) -> FeatureProfile:
     options: Any = context.features[name]
     column = rows[name] if name in rows.column_names else None
-    missing = 0 if column is None else _missing(options, column)
+    counted = FeatureProfile(rows.num_rows, 0 if column is None else _missing(options, column))
     if options.counts == "numbers" and column is not None:
-        return FeatureProfile(rows.num_rows, missing, _histogram(_numbers(column)))
-    ids = _ids(stored.get(name))
-    if ids is not None and options.counts == "names":
+        return replace(counted, histogram=_histogram(_numbers(column)))
+    ids, learned = _ids(stored.get(name)), context.learned[name]
+    if ids is None:
+        return counted
+    if options.counts == "names":
         counts = dict(zip(*(each.tolist() for each in np.unique(ids, return_counts=True)), strict=True))
         few = counts if len(counts) <= profiles.MOST_NAMES else None
-        unknown = _unknown_names(options, context.learned[name], ids, missing)
-        return FeatureProfile(rows.num_rows, missing, None, few, len(ids), unknown)
-    if ids is not None and options.counts == "words" and name in lengths:
+        unknown = _unknown_names(options, learned, ids, counted.missing)
+        return replace(counted, ids=few, tokens=len(ids), unknown=unknown)
+    if options.counts == "words" and name in lengths:
+        first, buckets = options.special(learned).unknown, getattr(options, "oov_buckets", 1)
+        unknown = 0 if first is None else int(np.count_nonzero((ids >= first) & (ids < first + buckets)))
         histogram = _histogram(lengths[name].astype(np.float32))
-        return FeatureProfile(
-            rows.num_rows, missing, histogram, None, len(ids), _unknown_words(options, context.learned[name], ids)
-        )
-    return FeatureProfile(rows.num_rows, missing)
+        return replace(counted, histogram=histogram, tokens=len(ids), unknown=unknown)
+    return counted
 
 
 def _missing(options: Feature, column: pa.ChunkedArray) -> int:
@@ -229,8 +189,3 @@ def _unknown_names(options: Any, learned: Learned, ids: Ids, missing: int) -> in
     if not options.oov_buckets:  # unknown and missing names share the id 0
         return int(np.count_nonzero(ids == 0)) - missing
     return int(np.count_nonzero((ids > 0) & (ids <= options.oov_buckets)))
-
-
-def _unknown_words(options: Any, learned: Learned, ids: Ids) -> int:
-    first, buckets = options.special(learned).unknown, getattr(options, "oov_buckets", 1)
-    return 0 if first is None else int(np.count_nonzero((ids >= first) & (ids < first + buckets)))
