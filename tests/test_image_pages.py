@@ -85,7 +85,7 @@ def test_pages_are_pillows_frames_in_order(name):
     assert len(found) == len(wanted) == 4
     assert all(np.array_equal(pixels(page), frame) for page, frame in zip(found, wanted, strict=True))
     assert pages(FILES[name], max_length=3) == found[:3]
-    assert "further frames" not in losses(FILES[name], read_header(FILES[name]).format, feature())
+    assert "further frames" not in losses(FILES[name], read_header(FILES[name]).format, feature().pixel_options)
 
 
 @pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "BMP"])

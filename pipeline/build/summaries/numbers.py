@@ -200,17 +200,13 @@ class PixelSums(Summary[dict[str, dict[str, Any]]]):
             bad = dict[int, ImageError]()
             pixels, total, squares = meter.measure(sources, sampled[name].to_pylist(), bad.__setitem__)
             if self.features[name].planes:
-                # High halves of squares are further channels: squares of 2 billion uint16 pixels overflow 64 bits.
-                total, squares = np.hstack([total, 0 * total]), np.hstack([squares & LOW, squares >> 32])
+                total, squares = _halved(total, squares)
             column = self.planned.schema.features[name]
             faults = {row: Fault(error.reason, error.message, column, error.path) for row, error in bad.items()}
             rejects += [reject_row(sampled, row, fault) for row, fault in faults.items() if fault.path]
             for level in np.unique(levels).tolist():
-                images, *added = (each[levels == level].sum(axis=0) for each in (pixels > 0, pixels, total, squares))
-                channels = len(added[1])
-                same = ([value] * channels for value in (level, images, added[0]))
-                columns = [[name] * channels, np.arange(channels), *same, *added[1:]]
-                tables.append(pa.table(columns, schema=SCHEMA))
+                sums = (each[levels == level].sum(axis=0) for each in (pixels > 0, pixels, total, squares))
+                tables.append(_pixel_table(name, level, *sums))
         return pa.concat_tables(tables)
 
     def add(self, tables: Sequence[pa.Table]) -> pa.Table:
@@ -226,3 +222,14 @@ class PixelSums(Summary[dict[str, dict[str, Any]]]):
             name: pixel_moments(added.filter(pc.equal(added["feature"], name)).to_pylist(), options.channels)
             for name, options in self.features.items()
         }
+
+
+def _halved(total: Whole, squares: Whole) -> tuple[Whole, Whole]:
+    """Sums high halves of squares as further channels: the squares of 2 billion uint16 pixels overflow 64 bits."""
+    return np.hstack([total, 0 * total]), np.hstack([squares & LOW, squares >> 32])
+
+
+def _pixel_table(feature: str, level: int, images: Any, pixels: Any, total: Any, squares: Any) -> pa.Table:
+    channels = len(total)
+    same = ([value] * channels for value in (level, images, pixels))
+    return pa.table([[feature] * channels, np.arange(channels), *same, total, squares], schema=SCHEMA)
