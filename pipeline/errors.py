@@ -116,8 +116,8 @@ UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY_REQUESTS, SERVER_ERROR = 401, 403, 
 EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
 """S3's and STS's codes for renewable credentials; GCS answers 401."""
 NO_ANSWER = frozenset(
-    "ConnectionError ConnectTimeout CredentialRetrievalError HTTPClientError ReadTimeout RefreshError RetryError "
-    "SSOError TransportError gaierror".split()
+    """ConnectionError ConnectTimeout CredentialRetrievalError HTTPClientError ReadTimeout
+    RefreshError RetryError SSOError TransportError gaierror""".split()
 )
 """Base classes of errors without an answer or a new token: requests, botocore, google-api-core, google-auth, socket."""
 

@@ -11,7 +11,7 @@ Field numbers come from TensorFlow's `saved_model.proto`, `meta_graph.proto`, `g
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
 from recordmill.pipeline.dataset.paths import check_inner
@@ -36,27 +36,6 @@ class Node(NamedTuple):
     inputs: tuple[str, ...]  # the nodes that feed it, or that it waits for
     calls: tuple[str, ...]  # the functions in its attributes
     function: str | None  # the function that contains it; None in the graph itself
-
-
-class SavedModel(NamedTuple):
-    """All graphs of a model together."""
-
-    nodes: tuple[Node, ...]
-    assets: tuple[str, ...]  # the files that fill tables
-    fetched: frozenset[str]  # the nodes in signatures and collections, run by loading or serving
-
-
-def read_saved_model(data: bytes) -> SavedModel:
-    """Reads `saved_model.pb`. Raises: Malformed."""
-    nodes, assets, fetched = list[Node](), list[str](), set[str]()
-    for graph in _at(memoryview(data), _META_GRAPH):
-        nodes += [_node(node, None) for node in _at(graph, _NODES)]
-        for function in _at(graph, _FUNCTIONS):
-            (name, *_) = (*_texts(function, _FUNCTION_NAME), "")
-            nodes += [_node(node, name) for node in _at(function, _FUNCTION_NODES)]
-        assets += _texts(graph, _ASSETS)
-        fetched.update(_plain(name) for path in (_OUTPUTS, _COLLECTED) for name in _texts(graph, path))
-    return SavedModel(tuple(nodes), tuple(assets), frozenset(fetched))
 
 
 def _node(node: memoryview, function: str | None) -> Node:
@@ -214,28 +193,37 @@ class Checked(NamedTuple):
 
 def check_model(data: bytes) -> Checked:
     """Checks a SavedModel's operations, and that its tables' files are its own."""
+    nodes, assets = list[Node](), list[str]()  # the files that fill tables
+    fetched = set[str]()  # the nodes in signatures and collections, run by loading or serving
     try:
-        model = read_saved_model(data)
+        for graph in _at(memoryview(data), _META_GRAPH):
+            nodes += [_node(node, None) for node in _at(graph, _NODES)]
+            for function in _at(graph, _FUNCTIONS):
+                (name, *_) = (*_texts(function, _FUNCTION_NAME), "")
+                nodes += [_node(node, name) for node in _at(function, _FUNCTION_NODES)]
+            assets += _texts(graph, _ASSETS)
+            fetched.update(_plain(name) for path in (_OUTPUTS, _COLLECTED) for name in _texts(graph, path))
     except Malformed:
         return Checked(("the file is not a SavedModel",))
-    savers = {node.function for node in model.nodes if node.op in SAVING and _only_saves(model, data, node.function)}
-    refused = [node for node in model.nodes if node.op not in ALLOWED]
+    taken = {name for node in nodes if node.function is None for name in node.inputs} | fetched
+    saving = {node.function for node in nodes if node.op in SAVING}
+    savers = {function for function in saving if _only_saves(function, data, nodes, taken)}
+    refused = [node for node in nodes if node.op not in ALLOWED]
     foreign = Counter(node.op for node in refused if node.op not in SAVING or node.function not in savers)
     problems = [
         f"the operation {op!r}, {n} times, is not allowed in a published graph" for op, n in sorted(foreign.items())
     ]
-    for asset in model.assets:
+    for asset in assets:
         try:
             check_inner(asset)
         except DatasetError as error:
             problems.append(f"a table's file: {error}")
-    return Checked(tuple(problems), len(model.nodes))
+    return Checked(tuple(problems), len(nodes))
 
 
-def _only_saves(model: SavedModel, data: bytes, function: str | None) -> bool:
+def _only_saves(function: str | None, data: bytes, nodes: Sequence[Node], taken: Set[str]) -> bool:
     """Whether a function only saves or restores: named in its definition and in one unused node of the main graph."""
     if function is None or not function.startswith(SAVERS) or data.count(function.encode()) != 2:
         return False
-    callers = [node for node in model.nodes if function in node.calls]
-    taken = {name for node in model.nodes if node.function is None for name in node.inputs} | model.fetched
+    callers = [node for node in nodes if function in node.calls]
     return len(callers) == 1 and callers[0].function is None and callers[0].name not in taken

@@ -59,10 +59,8 @@ def texts(
         beside = {part: padded(each, length, 0, empty) for part, each in packed.items()}
         return packed_rows(name, *first_fit(ids, length), length, padding, empty) | beside
     if options.text == "ragged":
-        return {
-            **stored,
-            **{part: each if length is None else cut(each, length) for part, each in {"": ids, **aligned}.items()},
-        }
+        kept = {part: each if length is None else cut(each, length) for part, each in {"": ids, **aligned}.items()}
+        return {**stored, **kept}
     full = padded(ids, length, padding, empty)
     beside = {part: padded(each, full.shape[1], 0, empty) for part, each in aligned.items()}
     return {**stored, "": full, **beside, **({"mask": mask(ids, full.shape[1])} if options.masks else {})}

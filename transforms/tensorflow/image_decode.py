@@ -25,14 +25,7 @@ from functools import partial
 import tensorflow as tf
 
 from recordmill.transforms.contract.image_header import PNG
-from recordmill.transforms.contract.image_rules import (
-    is_transposed,
-    luma,
-    mirrored,
-    padding_levels,
-    placement,
-    upright,
-)
+from recordmill.transforms.contract.image_rules import is_transposed, luma, mirrored, padding_levels, placement, upright
 from recordmill.transforms.contract.kinds.image import SPARE, PixelOptions
 from recordmill.transforms.tensorflow import image_properties as properties
 
@@ -61,10 +54,6 @@ def decode(encoded: tf.Tensor, options: PixelOptions, orientation: tf.Tensor | N
     return tf.ensure_shape(image, [None, None, channels])
 
 
-def _jpeg(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> tf.Tensor:
-    return _upright(_jpeg_pixels(encoded, orientation, options), orientation)
-
-
 def _upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
     return tf.cond(orientation > 1, lambda: orient(image, orientation), lambda: image)
 
@@ -80,10 +69,10 @@ def orient(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.Reverse(tensor=transposed, dims=tf.stack([*mirrored(orientation), False]))
 
 
-def _jpeg_pixels(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> tf.Tensor:
+def _jpeg(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> tf.Tensor:
     channels = options.channels
     if options.reduced_from is None:
-        return _decode_jpeg(encoded, channels)
+        return _upright(_decode_jpeg(encoded, channels), orientation)
     shape = tf.io.extract_jpeg_shape(encoded)
 
     @tf.function(autograph=False, experimental_attributes=properties.APART)
@@ -91,11 +80,12 @@ def _jpeg_pixels(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptio
         ways = [partial(_decode_jpeg, encoded, channels, ratio) for ratio in RATIOS]
         return tf.switch_case(_reduction(shape, orientation, options), ways)
 
-    return tf.cond(
+    pixels = tf.cond(
         tf.reduce_max(shape[:2]) >= options.reduced_from,
         lambda: reduced(encoded, shape, orientation),
         lambda: _decode_jpeg(encoded, channels),
     )
+    return _upright(pixels, orientation)
 
 
 def _reduction(shape: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> tf.Tensor:
@@ -153,8 +143,7 @@ def _only(encoded: tf.Tensor, good: tf.Tensor) -> tf.Tensor:
 
 def _head(encoded: tf.Tensor, size: int) -> tf.Tensor:
     """Returns the first bytes as int32 [size]; zeros beyond the data's end."""
-    head = tf.io.decode_raw(tf.strings.substr(encoded, 0, size), tf.uint8, fixed_length=size)
-    return tf.cast(head, tf.int32)
+    return tf.cast(tf.io.decode_raw(tf.strings.substr(encoded, 0, size), tf.uint8, fixed_length=size), tf.int32)
 
 
 def _decode_png(encoded: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:

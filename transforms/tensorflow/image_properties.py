@@ -154,10 +154,8 @@ def _in_webp(encoded: tf.Tensor) -> tf.Tensor:
     def is_passed(head: tf.Tensor) -> tf.Tensor:
         return (head[0] != exif) & (head[0] != 0) & (head[1] >= 0)
 
-    def size(head: tf.Tensor) -> tf.Tensor:
-        return 8 + head[1] + head[1] % 2
-
-    offset, head = _walk(tf.constant(12, tf.int64), chunk, is_passed, size, MAX_SEGMENTS)
+    start = tf.constant(12, tf.int64)
+    offset, head = _walk(start, chunk, is_passed, lambda head: 8 + head[1] + head[1] % 2, MAX_SEGMENTS)
     announced = (head[0] == exif) & (flags & 8 > 0)
     payload = _piece(encoded, offset + 8, tf.where(announced, tf.minimum(head[1], MAX_EXIF), 0))
     named = tf.strings.substr(payload, 0, 6) == b"Exif\0\0"  # some programs write this name

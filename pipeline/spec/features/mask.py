@@ -202,8 +202,7 @@ class Masks(OfImage, ListFeature):
         """Checks the feature named by `image`: its size is that of all masks."""
         super().check(features)
         if self._image and self._image.size is None:
-            message = f"'{self.image}' keeps its images' sizes: masks of objects need its `size`"
-            raise WrongValueError(message, "image")
+            raise WrongValueError(f"'{self.image}' keeps its images' sizes: masks of objects need its `size`", "image")
         if self.draw and self.length:
             raise WrongValueError("is for lists of images: of drawn objects give `max_length`", "length")
 
