@@ -127,8 +127,7 @@ def code_of(error: BaseException) -> ExitCode:
     if isinstance(error, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
     code = getattr(error, "exit_code", ExitCode.ERROR)
-    causes = list(_causes(error))
-    if code is ExitCode.ERROR and any(map(_is_temporary, causes)):
+    if code is ExitCode.ERROR and any(map(_is_temporary, _causes(error))):
         return ExitCode.TRY_AGAIN
     return ExitCode(code)
 

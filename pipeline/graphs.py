@@ -210,9 +210,8 @@ def check_model(data: bytes) -> Checked:
     savers = {function for function in saving if _only_saves(function, data, nodes, taken)}
     refused = [node for node in nodes if node.op not in ALLOWED]
     foreign = Counter(node.op for node in refused if node.op not in SAVING or node.function not in savers)
-    problems = [
-        f"the operation {op!r}, {n} times, is not allowed in a published graph" for op, n in sorted(foreign.items())
-    ]
+    wrong = "is not allowed in a published graph"
+    problems = [f"the operation {op!r}, {n} times, {wrong}" for op, n in sorted(foreign.items())]
     for asset in assets:
         try:
             check_inner(asset)

@@ -121,9 +121,8 @@ class ImageReader:
         return batch, present[:, np.newaxis] * np.array(self._shape[:2], np.int64)
 
     def _of_any_size(self, encoded: Bytes, turns: Sequence[int]) -> tuple[Array, Array]:
-        nothing = np.zeros((0, 0, self._shape[2]), self._pixel)
+        nothing, padding = np.zeros((0, 0, self._shape[2]), self._pixel), self._description.padding
         images = self._prepared(range(len(encoded)), encoded, turns)
-        padding = self._description.padding
         read = [nothing if self._is_missing(image.data) else self._pixels(image) for image in images]
         sides = np.array([pixels.shape[:2] for pixels in read], np.int64).reshape(-1, 2)
         batch = self._empty((len(read), *sides.max(0, initial=0).tolist(), self._shape[2]), self._dtype)

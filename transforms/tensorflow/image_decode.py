@@ -80,11 +80,8 @@ def _jpeg(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> 
         ways = [partial(_decode_jpeg, encoded, channels, ratio) for ratio in RATIOS]
         return tf.switch_case(_reduction(shape, orientation, options), ways)
 
-    pixels = tf.cond(
-        tf.reduce_max(shape[:2]) >= options.reduced_from,
-        lambda: reduced(encoded, shape, orientation),
-        lambda: _decode_jpeg(encoded, channels),
-    )
+    is_large, whole = tf.reduce_max(shape[:2]) >= options.reduced_from, partial(_decode_jpeg, encoded, channels)
+    pixels = tf.cond(is_large, lambda: reduced(encoded, shape, orientation), whole)
     return _upright(pixels, orientation)
 
 
@@ -123,12 +120,8 @@ def libjpeg(encoded: tf.Tensor, channels: int, ratio: int = 1) -> tf.Tensor:
 def _other(
     encoded: tf.Tensor, orientation: tf.Tensor | None, channels: int, background: tuple[int, int, int]
 ) -> tf.Tensor:
-    rgb = properties.by_format(
-        encoded,
-        png=lambda: _decode_png(encoded, background),
-        webp=lambda: _decode_webp(encoded, background),
-        bmp=lambda: _decode_bmp(encoded),
-    )
+    png, webp = (partial(way, encoded, background) for way in (_decode_png, _decode_webp))
+    rgb = properties.by_format(encoded, png, webp, partial(_decode_bmp, encoded))
     turn = properties.other_orientation(encoded) if orientation is None else orientation
     return _upright(rgb if channels == 3 else _grey(rgb), turn)
 
@@ -152,9 +145,8 @@ def _decode_png(encoded: tf.Tensor, background: tuple[int, int, int]) -> tf.Tens
     depth, colour = head[24], head[25]
     # If `tRNS` occurs by chance, the slower branch gives the same pixels.
     opaque = (colour < PNG_ALPHA) & ~properties.contains(encoded, "tRNS")
-    return tf.cond(
-        opaque, lambda: tf.io.decode_png(encoded, channels=3), lambda: _with_alpha(encoded, depth, colour, background)
-    )
+    with_alpha = partial(_with_alpha, encoded, depth, colour, background)
+    return tf.cond(opaque, lambda: tf.io.decode_png(encoded, channels=3), with_alpha)
 
 
 def _with_alpha(encoded: tf.Tensor, depth: tf.Tensor, colour: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
@@ -175,11 +167,8 @@ def _with_alpha(encoded: tf.Tensor, depth: tf.Tensor, colour: tf.Tensor, backgro
 
 def _maybe_clear(image: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
     """Keeps three channels, lays four on the background: uint8 [h, w, 3]."""
-    return tf.cond(
-        tf.shape(image)[-1] == 4,
-        lambda: _on_background(image, image[..., 3], background),
-        lambda: tf.ensure_shape(image, [None, None, 3]),
-    )
+    opaque = partial(tf.ensure_shape, image, [None, None, 3])
+    return tf.cond(tf.shape(image)[-1] == 4, lambda: _on_background(image, image[..., 3], background), opaque)
 
 
 def _decode_webp(encoded: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:

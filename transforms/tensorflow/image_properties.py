@@ -11,6 +11,7 @@ never an error.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import tensorflow as tf
 
@@ -56,11 +57,8 @@ def stored_sides(encoded: tf.Tensor) -> tf.Tensor:
     Takes a string scalar, JPEG, PNG, WebP or BMP; other bytes give arbitrary sides. Raises:
     tf.errors.InvalidArgumentError: a JPEG is cut off inside its header.
     """
-    return tf.cond(
-        is_jpeg(encoded),
-        lambda: tf.cast(tf.io.extract_jpeg_shape(encoded)[:2], tf.int64),
-        lambda: _other_sides(encoded),
-    )
+    other = partial(_other_sides, encoded)
+    return tf.cond(is_jpeg(encoded), lambda: tf.cast(tf.io.extract_jpeg_shape(encoded)[:2], tf.int64), other)
 
 
 def _other_sides(encoded: tf.Tensor) -> tf.Tensor:

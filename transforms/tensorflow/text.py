@@ -189,10 +189,8 @@ def texts_features(description: kinds.TextsDescription, stored: Parts) -> Parts:
     lengths = stored["lengths"]
     most = description.max_texts if description.texts_per_row == "varying" else description.texts_per_row
     nested = lengths.with_flat_values(tf.RaggedTensor.from_row_lengths(stored[""].flat_values, lengths.flat_values))
-    padded = {
-        "": nested.to_tensor(default_value=description.padding_id, shape=[None, most, description.max_length]),
-        "lengths": lengths.to_tensor(shape=[None, most]),
-    }
+    ids = nested.to_tensor(default_value=description.padding_id, shape=[None, most, description.max_length])
+    padded = {"": ids, "lengths": lengths.to_tensor(shape=[None, most])}
     return padded | ({"length": lengths.row_lengths()} if description.texts_per_row == "varying" else {})
 
 

@@ -15,10 +15,7 @@ from recordmill.transforms.contract.kinds import text as kinds
 from recordmill.transforms.contract.kinds.base import NOTHING, Description, Learned, SpecialIds
 from recordmill.transforms.contract.kinds.text import MOST_LENGTH
 
-SHARED_ALIKE = (
-    *("tokenizer", "model_type", "special_tokens", "pattern"),
-    *("normalize", "case", "ngrams", "oov_buckets", "begin", "end"),
-)
+SHARED_ALIKE = "tokenizer model_type special_tokens pattern normalize case ngrams oov_buckets begin end".split()
 """Options that features with a shared vocabulary must agree on, because they decide the meaning of an id."""
 
 

@@ -97,10 +97,8 @@ class Pixels(base.Description):
                 stated = f"an image's `{name}` is {cut(repr(given))} in dataset.json"
                 raise DatasetError(f"{stated}; this release knows {', '.join(known)}: install a newer one")
         if any(not 0 < side <= MAX_SIDE for side in self.shape if side is not None):
-            raise DatasetError(
-                f"dataset.json states images of shape {list(self.shape)}; sides have at most {MAX_SIDE:,} pixels: "
-                "it is damaged, copy the version again"
-            )
+            stated = f"dataset.json states images of shape {list(self.shape)}; sides have at most {MAX_SIDE:,} pixels"
+            raise DatasetError(f"{stated}: it is damaged, copy the version again")
 
     @property
     def planes(self) -> int:

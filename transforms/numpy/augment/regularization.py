@@ -141,10 +141,8 @@ class BatchAugmentation(base.Checked, ABC):
     def check_label(self, shape: Sequence[int | None], dtype: str) -> None:
         """Refuses an integer label of anything but class ids. Raises: ValueError."""
         if "int" in dtype and (len(shape) != 1 or self.num_classes is None):
-            raise ValueError(
-                f"{self} cannot mix a label of {dtype} {list(shape)}: give num_classes for one class a row, "
-                "or read several as multi-hot"
-            )
+            remedy = "give num_classes for one class a row, or read several as multi-hot"
+            raise ValueError(f"{self} cannot mix a label of {dtype} {list(shape)}: {remedy}")
 
 
 @dataclass(frozen=True)
