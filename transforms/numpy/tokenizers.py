@@ -279,7 +279,6 @@ def _missing(package: str) -> UserError:
 
 
 def _huggingface(data: bytes, options: TokenizerOptions, where: str) -> Library:
-    """Reads a `tokenizer.json`."""
     try:
         from tokenizers import Tokenizer, pre_tokenizers
     except ImportError:

@@ -46,11 +46,9 @@ OF_THREE_CHANNELS = {
 """Statistics of the training data of model families: ImageNet, and CLIP (Radford et al. 2021)."""
 CAFFE_MEANS = (103.939, 116.779, 123.68)  # ImageNet's mean blue, green and red, as subtracted by Caffe's models
 RANGES = {"uint8": (0, 255), "uint16": (0, 65_535)}  # the least and largest pixel, by dtype
+_Named = Literal["zero_one", "minus_one_one", "dataset", "imagenet", "clip", "inception", "caffe", "none"]
 Normalize = Annotated[
-    Annotated[
-        Literal["zero_one", "minus_one_one", "dataset", "imagenet", "clip", "inception", "caffe", "none"], Tag("a name")
-    ]
-    | Annotated[Normalization, Tag("mean and std")],
+    Annotated[_Named, Tag("a name")] | Annotated[Normalization, Tag("mean and std")],
     Discriminator(lambda value: "mean and std" if isinstance(value, dict | Normalization) else "a name"),
 ]
 

@@ -15,10 +15,8 @@ from recordmill.transforms.contract.kinds import image as kinds
 from recordmill.transforms.contract.kinds.base import Description
 
 Value = Annotated[int, Field(ge=0, le=65_535)]
-Color = Annotated[
-    Annotated[Byte, Tag("a level")] | Annotated[tuple[Byte, Byte, Byte], Tag("a colour")],
-    Discriminator(lambda value: "a level" if isinstance(value, int) else "a colour"),
-]
+_LevelOrColor = Annotated[Byte, Tag("a level")] | Annotated[tuple[Byte, Byte, Byte], Tag("a colour")]
+Color = Annotated[_LevelOrColor, Discriminator(lambda value: "a level" if isinstance(value, int) else "a colour")]
 MaskClasses = Annotated[
     Annotated[Classes, Tag("names")]
     | Annotated[dict[Value, ClassName], Field(min_length=1), AfterValidator(distinct), Tag("names by value")],
