@@ -108,7 +108,9 @@ def _varint(data: memoryview, offset: int) -> tuple[int, int]:
 MODEL_FILE = "saved_model.pb"
 SAVERS = "__inference__traced_"  # TensorFlow's prefix of functions that save and restore variables
 
-_ARRAYS = """
+# Of arrays, numbers, lists, strings, TensorFlow Text, images, flow, tables and variables, in this order.
+ALLOWED = frozenset(
+    """
     Bitcast BroadcastArgs BroadcastTo Concat ConcatOffset ConcatV2 Const DepthToSpace Diag DiagPart EditDistance
     EnsureShape ExpandDims ExtractImagePatches Fill Gather GatherNd GatherV2 Identity IdentityN InvertPermutation
     ListDiff LowerBound MirrorPad OneHot OnesLike Pack Pad PadV2 Placeholder PlaceholderWithDefault Rank Reshape
@@ -116,8 +118,7 @@ _ARRAYS = """
     StridedSlice TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TensorScatterUpdate
     TensorStridedSliceUpdate Tile Transpose Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 Unpack UnravelIndex
     UpperBound Where ZerosLike DynamicPartition DynamicStitch ParallelDynamicStitch PreventGradient Snapshot
-"""
-_NUMBERS = """
+
     Abs AccumulateNV2 Acos Acosh Add AddN AddV2 All Angle Any ApproximateEqual ArgMax ArgMin Asin Asinh Atan Atan2
     Atanh BatchMatMulV2 BatchMatMulV3 Betainc BiasAdd Bincount BitwiseAnd BitwiseOr BitwiseXor Bucketize Cast Ceil
     ClipByValue Complex ComplexAbs Conj Cos Cosh Cross Cumprod Cumsum CumulativeLogsumexp DenseBincount Digamma Div
@@ -134,8 +135,7 @@ _NUMBERS = """
     StatelessRandomNormalV2 StatelessRandomUniform StatelessRandomUniformFullInt StatelessRandomUniformFullIntV2
     StatelessRandomUniformInt StatelessRandomUniformIntV2 StatelessRandomUniformV2 StatelessTruncatedNormal
     StatelessTruncatedNormalV2
-"""
-_LISTS = """
+
     DenseToDenseSetOperation DenseToSparseSetOperation EmptyTensorList RaggedBincount RaggedCross RaggedFillEmptyRows
     RaggedGather RaggedRange RaggedTensorFromVariant RaggedTensorToSparse RaggedTensorToTensor RaggedTensorToVariant
     SetSize SparseAdd SparseBincount SparseConcat SparseCross SparseCrossHashed SparseCrossV2 SparseFillEmptyRows
@@ -144,37 +144,31 @@ _LISTS = """
     SparseToSparseSetOperation TensorListConcatV2 TensorListElementShape TensorListFromTensor TensorListGather
     TensorListGetItem TensorListLength TensorListPopBack TensorListPushBack TensorListReserve TensorListResize
     TensorListScatterV2 TensorListSetItem TensorListSplit TensorListStack
-"""
-_STRINGS = """
+
     AsString DecodeBase64 DecodeRaw DecodePaddedRaw EncodeBase64 Fingerprint ParseTensor ReduceJoin RegexFullMatch
     RegexReplace SerializeTensor StaticRegexFullMatch StaticRegexReplace StringFormat StringJoin StringLength
     StringLower StringNGrams StringSplit StringSplitV2 StringStrip StringToHashBucket StringToHashBucketFast
     StringToHashBucketStrong StringToNumber StringUpper Substr UnicodeDecode UnicodeDecodeWithOffsets UnicodeEncode
     UnicodeScript UnicodeTranscode UnsortedSegmentJoin
-"""
-_TENSORFLOW_TEXT = """
+
     CaseFoldUTF8 FastBertNormalize FastWordpieceTokenizeWithOffsets NormalizeUTF8 NormalizeUTF8WithOffsetsMap
     RegexSplitWithOffsets SentencepieceDetokenizeOp SentencepieceIdToStringOp SentencepieceOp
     SentencepieceStringToIdOp SentencepieceTokenizeOp SentencepieceTokenizeWithOffsetsOp SentencepieceVocabSizeOp
     UnicodeScriptTokenizeWithOffsets WhitespaceTokenizeWithOffsets WordpieceTokenizeWithOffsets
-"""
-_IMAGES = """
+
     AdjustContrastv2 AdjustHue AdjustSaturation CombinedNonMaxSuppression CropAndResize DecodeAndCropJpeg DecodeBmp
     DecodeGif DecodeImage DecodeJpeg DecodePng DecodeWebP DrawBoundingBoxesV2 EncodeJpeg EncodeJpegVariableQuality
     EncodePng ExtractGlimpseV2 ExtractJpegShape HSVToRGB ImageProjectiveTransformV3 NonMaxSuppressionV3
     NonMaxSuppressionV4 NonMaxSuppressionV5 RGBToHSV ResizeArea ResizeBicubic ResizeBilinear ResizeNearestNeighbor
     ScaleAndTranslate
-"""
-_FLOW = """
+
     Assert Case ControlTrigger Enter Exit If LoopCond Merge NextIteration NoOp PartitionedCall StatefulPartitionedCall
     StatelessCase StatelessIf StatelessWhile Switch ToBool While
-"""
-_TABLES_AND_VARIABLES = """
+
     AssignVariableOp HashTableV2 InitializeTableFromTextFileV2 InitializeTableV2 LookupTableFindV2 LookupTableSizeV2
     ReadVariableOp VarHandleOp VarIsInitializedOp
-"""
-_KINDS = _ARRAYS, _NUMBERS, _LISTS, _STRINGS, _TENSORFLOW_TEXT, _IMAGES, _FLOW, _TABLES_AND_VARIABLES
-ALLOWED = frozenset(" ".join(_KINDS).split())
+""".split()
+)
 """Operations allowed anywhere in a graph."""
 SAVING = frozenset(["MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"])
 """Operations allowed only in functions that save and restore variables."""
