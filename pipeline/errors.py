@@ -116,8 +116,8 @@ UNAUTHORIZED, FORBIDDEN, NOT_FOUND, TOO_MANY_REQUESTS, SERVER_ERROR = 401, 403, 
 EXPIRED = {"ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired"}
 """S3's and STS's codes for renewable credentials; GCS answers 401."""
 NO_ANSWER = frozenset(
-    "ConnectionError ConnectTimeout CredentialRetrievalError HTTPClientError ReadTimeout RefreshError RetryError "
-    "SSOError TransportError gaierror".split()
+    """ConnectionError ConnectTimeout CredentialRetrievalError HTTPClientError ReadTimeout
+    RefreshError RetryError SSOError TransportError gaierror""".split()
 )
 """Base classes of errors without an answer or a new token: requests, botocore, google-api-core, google-auth, socket."""
 
@@ -127,8 +127,7 @@ def code_of(error: BaseException) -> ExitCode:
     if isinstance(error, KeyboardInterrupt):
         return ExitCode.INTERRUPTED
     code = getattr(error, "exit_code", ExitCode.ERROR)
-    causes = list(_causes(error))
-    if code is ExitCode.ERROR and any(map(_is_temporary, causes)):
+    if code is ExitCode.ERROR and any(map(_is_temporary, _causes(error))):
         return ExitCode.TRY_AGAIN
     return ExitCode(code)
 

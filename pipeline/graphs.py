@@ -11,7 +11,7 @@ Field numbers come from TensorFlow's `saved_model.proto`, `meta_graph.proto`, `g
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
 from recordmill.pipeline.dataset.paths import check_inner
@@ -36,27 +36,6 @@ class Node(NamedTuple):
     inputs: tuple[str, ...]  # the nodes that feed it, or that it waits for
     calls: tuple[str, ...]  # the functions in its attributes
     function: str | None  # the function that contains it; None in the graph itself
-
-
-class SavedModel(NamedTuple):
-    """All graphs of a model together."""
-
-    nodes: tuple[Node, ...]
-    assets: tuple[str, ...]  # the files that fill tables
-    fetched: frozenset[str]  # the nodes in signatures and collections, run by loading or serving
-
-
-def read_saved_model(data: bytes) -> SavedModel:
-    """Reads `saved_model.pb`. Raises: Malformed."""
-    nodes, assets, fetched = list[Node](), list[str](), set[str]()
-    for graph in _at(memoryview(data), _META_GRAPH):
-        nodes += [_node(node, None) for node in _at(graph, _NODES)]
-        for function in _at(graph, _FUNCTIONS):
-            (name, *_) = (*_texts(function, _FUNCTION_NAME), "")
-            nodes += [_node(node, name) for node in _at(function, _FUNCTION_NODES)]
-        assets += _texts(graph, _ASSETS)
-        fetched.update(_plain(name) for path in (_OUTPUTS, _COLLECTED) for name in _texts(graph, path))
-    return SavedModel(tuple(nodes), tuple(assets), frozenset(fetched))
 
 
 def _node(node: memoryview, function: str | None) -> Node:
@@ -129,7 +108,9 @@ def _varint(data: memoryview, offset: int) -> tuple[int, int]:
 MODEL_FILE = "saved_model.pb"
 SAVERS = "__inference__traced_"  # TensorFlow's prefix of functions that save and restore variables
 
-_ARRAYS = """
+# Of arrays, numbers, lists, strings, TensorFlow Text, images, flow, tables and variables, in this order.
+ALLOWED = frozenset(
+    """
     Bitcast BroadcastArgs BroadcastTo Concat ConcatOffset ConcatV2 Const DepthToSpace Diag DiagPart EditDistance
     EnsureShape ExpandDims ExtractImagePatches Fill Gather GatherNd GatherV2 Identity IdentityN InvertPermutation
     ListDiff LowerBound MirrorPad OneHot OnesLike Pack Pad PadV2 Placeholder PlaceholderWithDefault Rank Reshape
@@ -137,8 +118,7 @@ _ARRAYS = """
     StridedSlice TensorScatterAdd TensorScatterMax TensorScatterMin TensorScatterSub TensorScatterUpdate
     TensorStridedSliceUpdate Tile Transpose Unique UniqueV2 UniqueWithCounts UniqueWithCountsV2 Unpack UnravelIndex
     UpperBound Where ZerosLike DynamicPartition DynamicStitch ParallelDynamicStitch PreventGradient Snapshot
-"""
-_NUMBERS = """
+
     Abs AccumulateNV2 Acos Acosh Add AddN AddV2 All Angle Any ApproximateEqual ArgMax ArgMin Asin Asinh Atan Atan2
     Atanh BatchMatMulV2 BatchMatMulV3 Betainc BiasAdd Bincount BitwiseAnd BitwiseOr BitwiseXor Bucketize Cast Ceil
     ClipByValue Complex ComplexAbs Conj Cos Cosh Cross Cumprod Cumsum CumulativeLogsumexp DenseBincount Digamma Div
@@ -155,8 +135,7 @@ _NUMBERS = """
     StatelessRandomNormalV2 StatelessRandomUniform StatelessRandomUniformFullInt StatelessRandomUniformFullIntV2
     StatelessRandomUniformInt StatelessRandomUniformIntV2 StatelessRandomUniformV2 StatelessTruncatedNormal
     StatelessTruncatedNormalV2
-"""
-_LISTS = """
+
     DenseToDenseSetOperation DenseToSparseSetOperation EmptyTensorList RaggedBincount RaggedCross RaggedFillEmptyRows
     RaggedGather RaggedRange RaggedTensorFromVariant RaggedTensorToSparse RaggedTensorToTensor RaggedTensorToVariant
     SetSize SparseAdd SparseBincount SparseConcat SparseCross SparseCrossHashed SparseCrossV2 SparseFillEmptyRows
@@ -165,37 +144,31 @@ _LISTS = """
     SparseToSparseSetOperation TensorListConcatV2 TensorListElementShape TensorListFromTensor TensorListGather
     TensorListGetItem TensorListLength TensorListPopBack TensorListPushBack TensorListReserve TensorListResize
     TensorListScatterV2 TensorListSetItem TensorListSplit TensorListStack
-"""
-_STRINGS = """
+
     AsString DecodeBase64 DecodeRaw DecodePaddedRaw EncodeBase64 Fingerprint ParseTensor ReduceJoin RegexFullMatch
     RegexReplace SerializeTensor StaticRegexFullMatch StaticRegexReplace StringFormat StringJoin StringLength
     StringLower StringNGrams StringSplit StringSplitV2 StringStrip StringToHashBucket StringToHashBucketFast
     StringToHashBucketStrong StringToNumber StringUpper Substr UnicodeDecode UnicodeDecodeWithOffsets UnicodeEncode
     UnicodeScript UnicodeTranscode UnsortedSegmentJoin
-"""
-_TENSORFLOW_TEXT = """
+
     CaseFoldUTF8 FastBertNormalize FastWordpieceTokenizeWithOffsets NormalizeUTF8 NormalizeUTF8WithOffsetsMap
     RegexSplitWithOffsets SentencepieceDetokenizeOp SentencepieceIdToStringOp SentencepieceOp
     SentencepieceStringToIdOp SentencepieceTokenizeOp SentencepieceTokenizeWithOffsetsOp SentencepieceVocabSizeOp
     UnicodeScriptTokenizeWithOffsets WhitespaceTokenizeWithOffsets WordpieceTokenizeWithOffsets
-"""
-_IMAGES = """
+
     AdjustContrastv2 AdjustHue AdjustSaturation CombinedNonMaxSuppression CropAndResize DecodeAndCropJpeg DecodeBmp
     DecodeGif DecodeImage DecodeJpeg DecodePng DecodeWebP DrawBoundingBoxesV2 EncodeJpeg EncodeJpegVariableQuality
     EncodePng ExtractGlimpseV2 ExtractJpegShape HSVToRGB ImageProjectiveTransformV3 NonMaxSuppressionV3
     NonMaxSuppressionV4 NonMaxSuppressionV5 RGBToHSV ResizeArea ResizeBicubic ResizeBilinear ResizeNearestNeighbor
     ScaleAndTranslate
-"""
-_FLOW = """
+
     Assert Case ControlTrigger Enter Exit If LoopCond Merge NextIteration NoOp PartitionedCall StatefulPartitionedCall
     StatelessCase StatelessIf StatelessWhile Switch ToBool While
-"""
-_TABLES_AND_VARIABLES = """
+
     AssignVariableOp HashTableV2 InitializeTableFromTextFileV2 InitializeTableV2 LookupTableFindV2 LookupTableSizeV2
     ReadVariableOp VarHandleOp VarIsInitializedOp
-"""
-_KINDS = _ARRAYS, _NUMBERS, _LISTS, _STRINGS, _TENSORFLOW_TEXT, _IMAGES, _FLOW, _TABLES_AND_VARIABLES
-ALLOWED = frozenset(" ".join(_KINDS).split())
+""".split()
+)
 """Operations allowed anywhere in a graph."""
 SAVING = frozenset(["MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"])
 """Operations allowed only in functions that save and restore variables."""
@@ -214,28 +187,36 @@ class Checked(NamedTuple):
 
 def check_model(data: bytes) -> Checked:
     """Checks a SavedModel's operations, and that its tables' files are its own."""
+    nodes, assets = list[Node](), list[str]()  # the files that fill tables
+    fetched = set[str]()  # the nodes in signatures and collections, run by loading or serving
     try:
-        model = read_saved_model(data)
+        for graph in _at(memoryview(data), _META_GRAPH):
+            nodes += [_node(node, None) for node in _at(graph, _NODES)]
+            for function in _at(graph, _FUNCTIONS):
+                (name, *_) = (*_texts(function, _FUNCTION_NAME), "")
+                nodes += [_node(node, name) for node in _at(function, _FUNCTION_NODES)]
+            assets += _texts(graph, _ASSETS)
+            fetched.update(_plain(name) for path in (_OUTPUTS, _COLLECTED) for name in _texts(graph, path))
     except Malformed:
         return Checked(("the file is not a SavedModel",))
-    savers = {node.function for node in model.nodes if node.op in SAVING and _only_saves(model, data, node.function)}
-    refused = [node for node in model.nodes if node.op not in ALLOWED]
+    taken = {name for node in nodes if node.function is None for name in node.inputs} | fetched
+    saving = {node.function for node in nodes if node.op in SAVING}
+    savers = {function for function in saving if _only_saves(function, data, nodes, taken)}
+    refused = [node for node in nodes if node.op not in ALLOWED]
     foreign = Counter(node.op for node in refused if node.op not in SAVING or node.function not in savers)
-    problems = [
-        f"the operation {op!r}, {n} times, is not allowed in a published graph" for op, n in sorted(foreign.items())
-    ]
-    for asset in model.assets:
+    wrong = "is not allowed in a published graph"
+    problems = [f"the operation {op!r}, {n} times, {wrong}" for op, n in sorted(foreign.items())]
+    for asset in assets:
         try:
             check_inner(asset)
         except DatasetError as error:
             problems.append(f"a table's file: {error}")
-    return Checked(tuple(problems), len(model.nodes))
+    return Checked(tuple(problems), len(nodes))
 
 
-def _only_saves(model: SavedModel, data: bytes, function: str | None) -> bool:
+def _only_saves(function: str | None, data: bytes, nodes: Sequence[Node], taken: Set[str]) -> bool:
     """Whether a function only saves or restores: named in its definition and in one unused node of the main graph."""
     if function is None or not function.startswith(SAVERS) or data.count(function.encode()) != 2:
         return False
-    callers = [node for node in model.nodes if function in node.calls]
-    taken = {name for node in model.nodes if node.function is None for name in node.inputs} | model.fetched
+    callers = [node for node in nodes if function in node.calls]
     return len(callers) == 1 and callers[0].function is None and callers[0].name not in taken

@@ -28,7 +28,6 @@ from recordmill.pipeline.safe_text import cut
 WHOLE = range(-(2**63), 2**63)  # int64
 COUNTS = range(2**63)
 Count: TypeAlias = Annotated[int, COUNTS]  # a whole number from 0
-UNIONS = (types.UnionType, typing.Union)
 UNKNOWN_FIELDS = "unknown_fields"  # the field of a dataclass for JSON keys beyond its declared fields and properties
 MOST_CONTAINERS = 1 << 20  # lists and objects of a file: up to 232 bytes of memory each, for 3 bytes of text
 MOST_NESTED = 50  # far below Python's recursion limit of 1,000 calls
@@ -103,7 +102,7 @@ def _of_form(text: str, check: Callable[[str], str], what: str) -> str:
 @functools.cache
 def _options(hint: Any) -> tuple[tuple[Any, Any, tuple[Any, ...], bool], ...]:
     """Returns a hint's alternatives, each with its origin, its arguments, and whether it has fields."""
-    options = typing.get_args(hint) if typing.get_origin(hint) in UNIONS else (hint,)
+    options = typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
     return tuple(
         (each, typing.get_origin(each) or each, typing.get_args(each), is_dataclass(each) or typing.is_typeddict(each))
         for each in options

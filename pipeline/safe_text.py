@@ -133,7 +133,8 @@ def _end(match: re.Match[str] | None, otherwise: int) -> int:
 
 def _public(url: re.Match[str]) -> str:
     scheme, rest = url.groups()
-    return scheme + (_without_query(scheme, rest, HIDDEN) if "//" in scheme or _is_web(scheme) else rest)
+    is_url = "//" in scheme or scheme.lower().startswith("http")
+    return scheme + (_without_query(scheme, rest, HIDDEN) if is_url else rest)
 
 
 def _public_coded(url: re.Match[str]) -> str:
@@ -150,12 +151,8 @@ def _without_query(scheme: str, rest: str, hidden: str) -> str:
     return rest[: query.start()] + (hidden and f"?{hidden}{end}")
 
 
-def _is_web(scheme: str) -> bool:
-    return scheme.lower().startswith("http")
-
-
 def _query(scheme: str) -> re.Pattern[str]:
-    return WEB_QUERY if _is_web(scheme) else QUERY
+    return WEB_QUERY if scheme.lower().startswith("http") else QUERY
 
 
 def _secrets(url: str) -> Iterator[str]:

@@ -28,7 +28,6 @@ from recordmill.transforms.contract.kinds.image import Pixels
 from recordmill.transforms.contract.stored import LENGTHS, ArraySpec, part_name
 
 Tensors: TypeAlias = Mapping[str, tf.Tensor]
-Prepare: TypeAlias = Callable[[Tensors], Any]
 ACTIVATIONS = {"softmax": tf.nn.softmax, "sigmoid": tf.nn.sigmoid}
 PREPARE = "give `prepare`, which makes the one from the other"
 
@@ -43,7 +42,7 @@ class Servable(tf.Module):
         *,
         activation: Literal["softmax", "sigmoid"] | None = None,
         top: int | None = None,
-        prepare: Prepare | None = None,
+        prepare: Callable[[Tensors], Any] | None = None,
     ) -> None:
         """Loads the transform and joins it with the model: see `recordmill.keras.servable`."""
         super().__init__(name="servable")

@@ -39,31 +39,10 @@ if TYPE_CHECKING:
     from recordmill.transforms.contract.stored import ArraySpec, Ragged
 
 __all__ = [
-    "ArraySpec",
-    "DamagedRecordError",
-    "Dataset",
-    "DatasetError",
-    "GateBreachedError",
-    "Input",
-    "Published",
-    "Ragged",
-    "ReadOptions",
-    "RunOptions",
-    "Spec",
-    "UserError",
-    "__version__",
-    "build",
-    "decodable",
-    "load_spec",
-    "mix",
-    "open_dataset",
-    "open_tfrecords",
-    "parse_spec",
-    "serving_model",
-    "with_progress",
-]
-
-
+    "ArraySpec", "DamagedRecordError", "Dataset", "DatasetError", "GateBreachedError", "Input", "Published", "Ragged",
+    "ReadOptions", "RunOptions", "Spec", "UserError", "__version__", "build", "decodable", "load_spec", "mix",
+    "open_dataset", "open_tfrecords", "parse_spec", "serving_model", "with_progress",
+]  # fmt: skip
 MODULES = {
     "dataset": ("Dataset", "open_dataset"),
     "pipeline.adopt.adopt": ("open_tfrecords",),

@@ -252,9 +252,8 @@ class Dataset(DatasetVersion):
 
         described = self._description(feature).as_text
         if described is None or described.tokenizer not in LIBRARY_TOKENIZERS:
-            raise DatasetError(
-                f"the version's graph makes the ids of '{feature}': give its serving model the texts themselves"
-            )
+            remedy = "give its serving model the texts themselves"
+            raise DatasetError(f"the version's graph makes the ids of '{feature}': {remedy}")
         place, model = f"spec.features.{feature}", described.model or ""
         spec = read_as(self.manifest.spec.get("features", {}).get(feature), dict[str, Any], place)
         given = {**spec, "kind": described.kind, "tokenizer": described.tokenizer}

@@ -19,8 +19,8 @@ from recordmill.pipeline.sources.options import AnySource, SourceOptions, TableO
 from recordmill.pipeline.spec.features import AnyFeature
 from recordmill.pipeline.spec.features.feature import Feature
 from recordmill.pipeline.spec.features.text import Text, Texts, Tokenized
-from recordmill.pipeline.spec.messages import _models
 from recordmill.pipeline.spec.model import Spec, parse_spec
+from recordmill.pipeline.yaml_document import _models
 from tests import every_kind
 
 ROOT = Path(__file__).parents[1]

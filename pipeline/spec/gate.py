@@ -40,10 +40,8 @@ class FeatureGate(Options):
     """The share of names or words with another id than before."""
 
 
-Limits = Annotated[
-    Annotated[FeatureGate, Tag("limits")] | Annotated[Literal[False], Tag("false")],
-    Discriminator(lambda value: "false" if value is False else "limits"),
-]
+OR_FALSE = Discriminator(lambda value: "false" if value is False else "limits")
+Limits = Annotated[Annotated[FeatureGate, Tag("limits")] | Annotated[Literal[False], Tag("false")], OR_FALSE]
 
 
 class Gate(Options):
@@ -121,8 +119,5 @@ class Gate(Options):
                 raise WrongValueError(message, "gate", "features", name, rule)
 
 
-GateOrFalse = Annotated[
-    Annotated[Gate, Tag("limits")] | Annotated[Literal[False], Tag("false")],
-    Discriminator(lambda value: "false" if value is False else "limits"),
-]
+GateOrFalse = Annotated[Annotated[Gate, Tag("limits")] | Annotated[Literal[False], Tag("false")], OR_FALSE]
 """`gate: false` publishes every build."""

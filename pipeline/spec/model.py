@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import pydantic
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, StringConstraints, Tag
 
-from recordmill.pipeline import VERSION
+from recordmill.pipeline import VERSION, yaml_document
 from recordmill.pipeline.dataset.paths import MOST_CHARACTERS, NAME, write_atomically
 from recordmill.pipeline.errors import UserError, WrongValueError, did_you_mean
 from recordmill.pipeline.sources import options as sources
@@ -25,8 +25,7 @@ from recordmill.pipeline.spec.features.category import ListedClasses, NamedClass
 from recordmill.pipeline.spec.features.chat import Chat
 from recordmill.pipeline.spec.features.feature import Together, check_together
 from recordmill.pipeline.spec.gate import Gate, GateOrFalse
-from recordmill.pipeline.spec.messages import LANGUAGE, LINE, WEB_PAGE, explain
-from recordmill.pipeline.yaml_document import Options, SpecError, load_yaml, one_or_list
+from recordmill.pipeline.yaml_document import Options, SpecError, explain, load_yaml, one_or_list
 from recordmill.transforms.contract.kinds.base import argument_name
 
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$", max_length=MOST_CHARACTERS)]
@@ -48,7 +47,7 @@ Sources = Annotated[
     tuple[OneSource, ...], Field(min_length=1), BeforeValidator(one_or_list, OneSource | tuple[OneSource, ...])
 ]
 Text = Annotated[str, StringConstraints(min_length=1, max_length=100_000)]
-Line = Annotated[str, StringConstraints(pattern=LINE, max_length=1000)]
+Line = Annotated[str, StringConstraints(pattern=yaml_document.LINE, max_length=1000)]
 Reference = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")]
 Share = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 MOST_SHARDS = 1 << 16  # of a split: a manifest of more opens slowly, and one of four times as many is too large to read
@@ -70,11 +69,11 @@ class About(Options):
     """An SPDX identifier such as `CC-BY-4.0`, or the URL of a licence. Without it the card says unknown."""
     citation: Text | None = None
     """The work to cite, as BibTeX."""
-    homepage: Annotated[str, Field(pattern=WEB_PAGE, max_length=1000)] | None = None
+    homepage: Annotated[str, Field(pattern=yaml_document.WEB_PAGE, max_length=1000)] | None = None
     """The URL of a page about the dataset."""
     creators: tuple[Line, ...] = ()
     """The people or organizations behind it."""
-    languages: tuple[Annotated[str, Field(pattern=LANGUAGE)], ...] = ()
+    languages: tuple[Annotated[str, Field(pattern=yaml_document.LANGUAGE)], ...] = ()
     """The languages in the texts, such as `en` or `de-CH`."""
     tags: tuple[Line, ...] = ()
     """Search terms."""
@@ -113,8 +112,7 @@ DuplicatesOrAction = Annotated[
         lambda value: {"action": value} if isinstance(value, str) else value, rules.Action | rules.Duplicates
     ),
 ]
-SCHEMA_FILE = "dataset.schema.json"
-"""The schema's file beside a spec; the relative name is valid on every machine."""
+SCHEMA_FILE = "dataset.schema.json"  # the schema's file beside a spec; the relative name is valid on every machine
 EDITOR_LINE = f"# yaml-language-server: $schema={SCHEMA_FILE}\n"
 """The first line of a spec: tells the YAML language server of an editor the schema."""
 RESERVED = {
@@ -213,7 +211,15 @@ class Spec(Options):
         self._check_features()
         rules.check_splits(self.splits, self.shards, self.source, self.split_by)
         rules.check_split_by(self.split_by, self.splits, self.features)
-        self._check_label()
+        if self.label is not None:
+            if self.label not in self.features:
+                known = f"{', '.join(self.features)}{did_you_mean(self.label, self.features)}"
+                raise WrongValueError(f"unknown feature '{self.label}', known: {known}", "label")
+            if self.features[self.label].optional:
+                remedy = "remove `optional`, and rows without it are rejects, or the label"
+                message = f"'{self.label}' is the label, which is not optional: {remedy}"
+                raise WrongValueError(message, "features", self.label)
+            check_not_crossed(self.label, self.features)
         rules.check_duplicates(self.duplicates, self.split_by, self.source, self.features)
         if self.gate:
             self.gate.check(self.features, may_be_others=self.preprocessing is not None)
@@ -257,17 +263,6 @@ class Spec(Options):
                 if f"{name}_{part}" in self.features:
                     message = f"'{name}_{part}' holds the {part} of '{name}': rename the feature"
                     raise WrongValueError(message, "features", f"{name}_{part}")
-
-    def _check_label(self) -> None:
-        if self.label is None:
-            return
-        if self.label not in self.features:
-            known = f"{', '.join(self.features)}{did_you_mean(self.label, self.features)}"
-            raise WrongValueError(f"unknown feature '{self.label}', known: {known}", "label")
-        if self.features[self.label].optional:
-            what = "the label, which is not optional: remove `optional`, and rows without it are rejects, or the label"
-            raise WrongValueError(f"'{self.label}' is {what}", "features", self.label)
-        check_not_crossed(self.label, self.features)
 
     @property
     def has_spans(self) -> bool:

@@ -20,8 +20,7 @@ from recordmill.pipeline.spec.features.feature import Feature, feature_named
 from recordmill.pipeline.yaml_document import Options, one_or_list
 from recordmill.transforms.contract.kinds.text import MOST_LENGTH
 
-Places = npt.NDArray[np.int64]
-"""The index of each row's split in the spec's `splits`, shape [rows]; -1: none."""
+Places = npt.NDArray[np.int64]  # the index of each row's split in the spec's `splits`, shape [rows]; -1: none
 BEGINNING = datetime.min.replace(tzinfo=UTC)
 
 Instant = Annotated[
@@ -69,10 +68,6 @@ class SplitBy(Options):
             if instant(start) is None:
                 raise ValueError(f"`starts` of {split} should be a time in ISO 8601, got {start!r}")
         return self
-
-    def splits(self) -> list[str]:
-        """Lists the named splits."""
-        return [*(self.values or ()), *(self.starts or ())]
 
     @property
     def read_column(self) -> str | None:
@@ -150,7 +145,8 @@ def check_splits(
     named: list[tuple[str, tuple[str, ...]]]
     named = [(split, ("shards", split)) for split in (shards if isinstance(shards, Mapping) else ())]
     named += [(source.split, ("source",)) for source in sources if source.split is not None]
-    named += [(split, ("split_by",)) for split in (split_by.splits() if split_by else ())]
+    if split_by:
+        named += [(split, ("split_by",)) for split in (*(split_by.values or ()), *(split_by.starts or ()))]
     for split, path in named:
         if split not in splits:
             usual = SPLITS.get(split)
@@ -164,8 +160,7 @@ def check_split_by(split_by: SplitBy | None, splits: Mapping[str, float], featur
         return
     starts, by = split_by.starts, split_by.stratify
     if starts is not None and len(starts) != len(splits) - 1:
-        message = "`starts` needs a time for each split but one, which gets the earlier rows"
-        raise WrongValueError(message, "split_by")
+        raise WrongValueError("`starts` needs a time for each split but one, which gets the earlier rows", "split_by")
     if by is None:
         return
     feature = features.get(by)

@@ -13,7 +13,7 @@ sRGB, whatever its name, if it moves no colour by more than `TOLERANCE` levels. 
 import re
 import struct
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from itertools import takewhile
 from typing import Any
@@ -61,7 +61,7 @@ def foreign_profile(data: bytes, form: str) -> bytes:
     The header must be checked; `form` is as in `Header`. Raises: ImageError: `too_large`, a profile above any size in
     use; no other error, whatever the bytes.
     """
-    profile = FINDERS[form](data) if form in FINDERS else b""
+    profile = _profile_in(data, form)
     if len(profile) > MOST_BYTES:
         raise _too_large(form, MOST_BYTES)
     return profile if profile and profile_name(profile) != "sRGB" else b""
@@ -71,13 +71,28 @@ def _too_large(form: str, most: int) -> ImageError:
     return ImageError("too_large", f"the {form}'s colour profile has more than {most >> 20} MiB")
 
 
-def _of_jpeg(data: bytes) -> bytes:
-    """Joins the numbered pieces; a missing piece makes a broken profile."""
-    pieces = dict[int, bytes]()
-    for marker, offset, end in jpeg_segments(data):
-        if marker == APP2 and data[offset + 4 : offset + 16] == ICC_MARK and len(data) > offset + 18:
-            pieces.setdefault(data[offset + 16], data[offset + 18 : end])
-    return b"".join(pieces[number] for number in sorted(pieces)) or (BROKEN if pieces else b"")
+def _profile_in(data: bytes, form: str) -> bytes:
+    """Returns a file's profile, empty without one; of an AVIF or HEIF the first one, else its first code points."""
+    if form == "JPEG":  # numbered pieces; a missing piece makes a broken profile
+        pieces = dict[int, bytes]()
+        for marker, offset, end in jpeg_segments(data):
+            if marker == APP2 and data[offset + 4 : offset + 16] == ICC_MARK and len(data) > offset + 18:
+                pieces.setdefault(data[offset + 16], data[offset + 18 : end])
+        return b"".join(pieces[number] for number in sorted(pieces)) or (BROKEN if pieces else b"")
+    if form == "PNG":
+        return _of_png(data)
+    if form == "WebP":
+        has_profile = data[12:16] == b"VP8X" and data[20] & 0x20 and data[30:34] == b"ICCP"
+        return (data[38 : 38 + int.from_bytes(data[34:38], "little")] or BROKEN) if has_profile else b""
+    if form == "TIFF":
+        found = tiff_values(data, TIFF_TAG)
+        return found[TIFF_TAG].tobytes() or BROKEN if found else b""
+    if form not in ("AVIF", "HEIF"):
+        return b""
+    colours = [data[start:end] for name, start, end in leaf_boxes(data) if name == b"colr"]
+    profiles = (colour[4:] or BROKEN for colour in colours if colour[:4] in (b"prof", b"rICC"))
+    codes = (_of_code_points(colour[5], colour[7]) for colour in colours if colour[:4] == b"nclx" and len(colour) > 7)
+    return next(profiles, b"") or next(codes, b"")
 
 
 def _of_png(data: bytes) -> bytes:
@@ -101,35 +116,6 @@ def _of_code_points(primaries: int = 0, transfer: int = 0) -> bytes:
     return made_profile(PRIMARIES[CODED_PRIMARIES[primaries]], CODED_CURVES[transfer])
 
 
-def _of_webp(data: bytes) -> bytes:
-    has_profile = data[12:16] == b"VP8X" and data[20] & 0x20 and data[30:34] == b"ICCP"
-    return (data[38 : 38 + int.from_bytes(data[34:38], "little")] or BROKEN) if has_profile else b""
-
-
-def _of_tiff(data: bytes) -> bytes:
-    found = tiff_values(data, TIFF_TAG)
-    return found[TIFF_TAG].tobytes() or BROKEN if found else b""
-
-
-def _of_boxes(data: bytes) -> bytes:
-    """Returns the first profile of an AVIF or HEIF, else its first code points."""
-    colours = [data[start:end] for name, start, end in leaf_boxes(data) if name == b"colr"]
-    profiles = (colour[4:] or BROKEN for colour in colours if colour[:4] in (b"prof", b"rICC"))
-    codes = (_of_code_points(colour[5], colour[7]) for colour in colours if colour[:4] == b"nclx" and len(colour) > 7)
-    return next(profiles, b"") or next(codes, b"")
-
-
-FINDERS: Mapping[str, Callable[[bytes], bytes]] = {
-    "JPEG": _of_jpeg,
-    "PNG": _of_png,
-    "WebP": _of_webp,
-    "TIFF": _of_tiff,
-    "AVIF": _of_boxes,
-    "HEIF": _of_boxes,
-}
-"""The readers of profiles, by format."""
-
-
 def profile_name(profile: bytes) -> str:
     """Names a profile by its values: `sRGB`, another of `PRIMARIES`, `RGB`, `grey`, `CMYK`, or `broken`."""
     space = NAMES.get(profile[16:20]) if profile[36:40] == b"acsp" else None
@@ -142,7 +128,9 @@ def profile_name(profile: bytes) -> str:
 @np.errstate(all="ignore")  # hostile numbers overflow
 def _recognised(profile: bytes) -> str | None:
     """Names the primaries of a profile without tables; None if unknown, or if sRGB's have another curve."""
-    tags = _tags(profile)
+    count = min(MOST_TAGS, int.from_bytes(profile[128:132], "big"), (len(profile) - 132) // 12)
+    entries = (struct.unpack_from(">4sII", profile, 132 + 12 * number) for number in range(count))
+    tags = {name: profile[offset : offset + size] for name, offset, size in entries}
     if profile[20:24] != b"XYZ " or any(re.match(rb"[AD]2B\d", tag) for tag in tags):
         return None
     try:
@@ -158,12 +146,6 @@ def _recognised(profile: bytes) -> str | None:
     light, levels = (np.stack(np.meshgrid(*axes, indexing="ij"), -1) for axes in (curves, [LEVELS] * 3))
     linear = light @ np.linalg.solve(_matrix(PRIMARIES["sRGB"]), matrix).T
     return "sRGB" if _moved(linear, levels) <= TOLERANCE else None
-
-
-def _tags(profile: bytes) -> dict[bytes, bytes]:
-    count = min(MOST_TAGS, int.from_bytes(profile[128:132], "big"), (len(profile) - 132) // 12)
-    entries = (struct.unpack_from(">4sII", profile, 132 + 12 * number) for number in range(count))
-    return {name: profile[offset : offset + size] for name, offset, size in entries}
 
 
 def _fixed(tag: bytes, count: int, offset: int = 8) -> Array:

@@ -14,17 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from recordmill.transforms.contract import bounds, image_header
-from recordmill.transforms.contract.bounds import GIF_BLOCKS
+from recordmill.transforms.contract import bounds, image_header, image_parts
 from recordmill.transforms.contract.image_header import ImageError
-from recordmill.transforms.contract.image_parts import (
-    has_more_pages,
-    leaf_boxes,
-    png_chunks,
-    tiff_numbers,
-    tiff_pages,
-    tiff_values,
-)
 from recordmill.transforms.contract.kinds.array import header_of
 from recordmill.transforms.contract.kinds.image import MOST_BANDS, PIXEL_BYTES, PixelOptions
 from recordmill.transforms.contract.kinds.text import IGNORED
@@ -58,8 +49,7 @@ KEPT = {"further frames", "nodata values", "0 for white", *FRAMES.values()}  # l
 VOC = bytes.fromhex("000000 800000 008000 808000 000080 800080 008080 808080 400000 c00000")
 """The first colours of the palette of Pascal VOC, DAVIS and labelme; Windows' differs in the eighth or ninth."""
 
-PAGED = ("GIF", "PNG", "WebP", "TIFF", "AVIF")
-"""Formats of several pages or frames, for `pages: all`."""
+PAGED = ("GIF", "PNG", "WebP", "TIFF", "AVIF")  # formats of several pages or frames, for `pages: all`
 PALETTES = [0] * 128 + [6 << (flags & 7) for flags in range(128, 256)]  # bytes of a GIF's palette, by flags
 
 
@@ -68,8 +58,7 @@ def fact_lines(statistics: Mapping[str, Any]) -> Iterator[str]:
     for form, images in statistics.get("transcoded", {}).items():
         yield f"{images:,} {form} transcoded"
     for name, images in statistics.get("profiles", {}).items():
-        is_broken = name == "broken"
-        yield f"{images:,} with a broken colour profile" if is_broken else f"{images:,} {name} converted to sRGB"
+        yield f"{images:,} with a broken colour profile" if name == "broken" else f"{images:,} {name} converted to sRGB"
     yield from (what for what, _ in loss_words(statistics.get("losses", {})))
 
 
@@ -124,7 +113,7 @@ def _of_palette(colours: bytes, options: PixelOptions) -> str:
 def _png(data: bytes) -> Iterator[str | bytes]:
     depth, kind = (*data[24:26], 8, 0)[:2]
     yield from ["16 bits"] * (depth == 16) + ["alpha"] * (kind > 3)
-    for name, start, end in takewhile(lambda chunk: chunk[0] != b"IDAT", png_chunks(data)):
+    for name, start, end in takewhile(lambda chunk: chunk[0] != b"IDAT", image_parts.png_chunks(data)):
         if name == b"PLTE" and kind == 3:
             yield data[start:end]
         elif name == b"tRNS" and (kind != 3 or data[start:end].strip(b"\xff")):
@@ -138,7 +127,7 @@ def _gif(data: bytes) -> Iterator[str | bytes]:
     frames, is_inside = 0, False
     with suppress(IndexError):
         at = first = 13 + PALETTES[data[10]]
-        for _ in range(GIF_BLOCKS.most):
+        for _ in range(bounds.GIF_BLOCKS.most):
             if is_inside:
                 is_inside, at = data[at] > 0, at + 1 + data[at]
             elif data[at] == ord("!"):
@@ -166,19 +155,20 @@ def _bmp(data: bytes) -> Iterator[str | bytes]:
 
 
 def _tiff(data: bytes) -> Iterator[str | bytes]:
-    (bits, space, samples), tags = tiff_numbers(data, 258, 262, 277), tiff_values(data, 320, 338, NODATA)
+    bits, space, samples = image_parts.tiff_numbers(data, 258, 262, 277)
+    tags = image_parts.tiff_values(data, 320, 338, NODATA)
     extra = max(0, samples - {2: 3, 5: 4, 6: 3, 8: 3}.get(space, 1))  # after RGB, CMYK, YCbCr, Lab or grey
     alphas = min(extra, int(np.isin(tags.get(338, 2), (1, 2)).sum()))  # by default one is alpha, as in Pillow
     yield from [f"{bits} bits"] * (bits > 8) + ["alpha"] * (alphas > 0) + ["extra bands"] * (extra > alphas)
     nodata = bytes(tags.get(NODATA, b"")).strip(b"\0 ")  # a number as text
     yield from ["0 for white"] * is_from_white(data)
-    yield from ["further frames"] * has_more_pages(data) + ["nodata values"] * (nodata not in (b"", b"0"))
+    yield from ["further frames"] * image_parts.has_more_pages(data) + ["nodata values"] * (nodata not in (b"", b"0"))
     if space == 3 and 320 in tags:
         yield (tags[320][: tags[320].size // 3 * 3].reshape(3, -1).T >> 8).astype(np.uint8).tobytes()
 
 
 def _iso(data: bytes) -> Iterator[str | bytes]:
-    for name, start, end in leaf_boxes(data):
+    for name, start, end in image_parts.leaf_boxes(data):
         held = data[start:end].ljust(18, b"\0")
         yield from ["further frames"] * (name == b"tkhd")
         if name == b"auxC" and re.search(rb":auxiliary:alpha|:auxid:1\0", held):
@@ -191,7 +181,6 @@ def _iso(data: bytes) -> Iterator[str | bytes]:
 
 READERS = {"PNG": _png, "GIF": _gif, "WebP": _webp, "BMP": _bmp, "TIFF": _tiff, "AVIF": _iso, "HEIF": _iso}
 """By format; they yield names of losses, and RGB palettes."""
-
 
 COLOURS = {0: 1, 2: 3, 4: 2, 6: 4}  # the bands of a PNG by its colour type; 3 is a palette
 LOSSLESS = {1: "none", 5: "LZW", 8: "deflate", 32946: "deflate", 32773: "PackBits", 50000: "Zstandard"}
@@ -213,7 +202,7 @@ def numbers_of(data: bytes, form: str, at: int | None = None) -> tuple[str, int]
     ('uint16', 1)
     """
     if form == "PNG":
-        if data[25] not in COLOURS or any(kind == b"tRNS" for kind, *_ in png_chunks(data)):
+        if data[25] not in COLOURS or any(kind == b"tRNS" for kind, *_ in image_parts.png_chunks(data)):
             raise _unread("the PNG has a palette or a clear colour: save it without")
         return f"uint{data[24]}", COLOURS[data[25]]
     if form == "NPY":
@@ -222,14 +211,15 @@ def numbers_of(data: bytes, form: str, at: int | None = None) -> tuple[str, int]
         return "float32" if "f" in found.descr else whole, (*found.shape, 1)[2]
     if form != "TIFF":
         raise _unread(f"the file is {form}, and `dtype` and `bands` read the numbers of PNG, TIFF and NPY: convert it")
-    bits, code, colours, bands, kind = tiff_numbers(data, BITS, COMPRESSION, PHOTOMETRIC, BANDS, KIND, at=at)
+    wanted = BITS, COMPRESSION, PHOTOMETRIC, BANDS, KIND
+    bits, code, colours, bands, kind = image_parts.tiff_numbers(data, *wanted, at=at)
     if colours == PALETTE:
         raise _unread("the TIFF has a palette: save it without")
     if (code or 1) not in LOSSLESS:
         raise _unread(f"the TIFF has the compression {code}: save it with {', '.join(sorted({*LOSSLESS.values()}))}")
-    if at is None and has_more_pages(data):
+    if at is None and image_parts.has_more_pages(data):
         raise _unread("the TIFF has several pages: read them by `kind: image_sequence` with `pages: all`")
-    sizes = sum(sum(each.tolist()) for each in tiff_values(data, *SIZES, at=at).values())
+    sizes = sum(sum(each.tolist()) for each in image_parts.tiff_values(data, *SIZES, at=at).values())
     bounds.TIFF_SHARED.check(sizes - len(data))
     name = KINDS.get(kind or 1, "complex")
     dtype = f"{name}{16 if name == 'uint' and 8 < bits < 16 else bits or 1}"
@@ -238,7 +228,7 @@ def numbers_of(data: bytes, form: str, at: int | None = None) -> tuple[str, int]
 
 def is_from_white(data: bytes, at: int | None = None) -> bool:
     """Whether a TIFF's page has grey numbers without sign, 0 for white."""
-    found = tiff_values(data, PHOTOMETRIC, BANDS, KIND, at=at)
+    found = image_parts.tiff_values(data, PHOTOMETRIC, BANDS, KIND, at=at)
     return PHOTOMETRIC in found and all(each.max(initial=0) <= (tag != PHOTOMETRIC) for tag, each in found.items())
 
 
@@ -248,7 +238,8 @@ def deep_numbers(data: bytes, form: str) -> tuple[str, int] | None:
     A PNG of 16-bit colours counts as a picture: those are mostly exports of cameras and programs.
     """
     with suppress(ImageError):
-        kind, bands = numbers_of(data, form, next(tiff_pages(data), (0, None))[1] if form == "TIFF" else None)
+        page = next(image_parts.tiff_pages(data), (0, None))[1] if form == "TIFF" else None
+        kind, bands = numbers_of(data, form, page)
         is_picture = bands <= 4 and (kind == "uint8" or form == "PNG" and bands > 1)
         return (kind, bands) if kind in PIXEL_BYTES and bands <= MOST_BANDS and not is_picture else None
     return None

@@ -82,8 +82,7 @@ OTHERS = {
     rb"\s*(<\?xml[^>]*>\s*)?(<!--.*?-->\s*)?<svg": "SVG",
 }
 """Unsupported formats, for messages."""
-CHANNELS_LAST = "`np.moveaxis(array, 0, -1)` moves the channels of a file"
-"""The remedy for a NPY with channels first."""
+CHANNELS_LAST = "`np.moveaxis(array, 0, -1)` moves the channels of a file"  # the remedy for a NPY with channels first
 HEAD = 512  # bytes to search for OTHERS
 
 
@@ -322,14 +321,7 @@ def _npy(data: bytes) -> Read:
 
 
 READERS: Mapping[str, Callable[[bytes], Read]] = {
-    "JPEG": _jpeg,
-    "PNG": _png,
-    "GIF": _gif,
-    "BMP": _bmp,
-    "WebP": _webp,
-    "TIFF": _tiff,
-    "AVIF": _iso,
-    "HEIF": _iso,
+    "JPEG": _jpeg, "PNG": _png, "GIF": _gif, "BMP": _bmp, "WebP": _webp, "TIFF": _tiff, "AVIF": _iso, "HEIF": _iso,
     "NPY": _npy,
-}
+}  # fmt: skip
 """The readers of headers, by format (`FORMATS`)."""

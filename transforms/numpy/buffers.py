@@ -33,8 +33,6 @@ LARGE = 1 << 30  # 1 GiB
 SMALL = 64 << 10  # 64 KiB: below, C's allocator keeps pages
 STREAMED = 32  # bytes, see `pixels_read_soon`
 SPARE, SPARE_BYTES = 8, 32 << 20  # waiting maps of a size, or 32 MiB: more come from batches that a user collected
-
-
 # Private to the process, as unnamed maps are on Windows.
 PRIVATE = {"flags": maps.MAP_PRIVATE | maps.MAP_ANONYMOUS} if hasattr(maps, "MAP_PRIVATE") else {}
 

@@ -83,9 +83,17 @@ class Batch:
 
     @cached_property
     def places(self) -> dict[str, Ragged]:
-        """The writable objects of each feature of boxes or key points."""
-        places = {name: some for name, each in self.features.items() if (some := each.as_places)}
-        return {name: _objects(name, each, self.columns[name]) for name, each in places.items()}
+        """The writable objects of each feature of boxes or key points, float32 [objects, *shape]."""
+        places = dict[str, Ragged]()
+        for name, each in self.features.items():
+            if description := each.as_places:
+                column: Any = self.columns[name]
+                (values, splits), size = column, math.prod(description.shape)
+                for row in (np.flatnonzero(splits % size)[:1] - 1).tolist():
+                    held = f"{splits[row + 1] - splits[row]} numbers, not {description.kind} of {size}"
+                    raise RowError(row, f"'{name}' holds {held}")
+                places[name] = Ragged(np.array(values, np.float32).reshape(-1, *description.shape), splits // size)
+        return places
 
     def stored(self, name: str, description: Description) -> dict[str, Any]:
         """Returns a feature's columns, by part."""
@@ -105,17 +113,6 @@ def _lying(description: PlacesDescription, rows: Ragged) -> Callable[[int], Lyin
     if description.partners is not None:
         moved = partial(MovedKeypoints, partners=description.partners)
     return lambda row: moved(rows.row(row))
-
-
-def _objects(name: str, description: PlacesDescription, column: Any) -> Ragged:
-    """Returns writable objects of a description's shape, float32 [objects, *shape]."""
-    (values, splits), size = column, math.prod(description.shape)
-    wrong = np.flatnonzero(splits % size)
-    if len(wrong):
-        row = int(wrong[0]) - 1
-        held = f"{splits[row + 1] - splits[row]} numbers, not {description.kind} of {size}"
-        raise RowError(row, f"'{name}' holds {held}")
-    return Ragged(np.array(values, np.float32).reshape(-1, *description.shape), splits // size)
 
 
 def _values(batch: Batch, name: str, description: Description) -> Parts:
@@ -214,23 +211,10 @@ def _own(batch: Batch, name: str, description: OwnDescription) -> Parts:
 
 
 KINDS: Mapping[str, Callable[[Batch, str, Any], Parts]] = {
-    "image": _image,
-    "image_sequence": _image_sequence,
-    "mask": _image,
-    "masks": _image_sequence,
-    "boxes": _places,
-    "keypoints": _places,
-    "text": _text,
-    "texts": _text,
-    "pair": _text,
-    "chat": _text,
-    "token_labels": _labels,
-    "category": _values,
-    "categories": _categories,
-    "number": _values,
-    "numbers": _list,
-    "array": _arrays,
-    "raw": _raw,
-    "own": _own,
-}
+    "image": _image, "image_sequence": _image_sequence, "mask": _image, "masks": _image_sequence,
+    "boxes": _places, "keypoints": _places,
+    "text": _text, "texts": _text, "pair": _text, "chat": _text, "token_labels": _labels,
+    "category": _values, "categories": _categories, "number": _values, "numbers": _list,
+    "array": _arrays, "raw": _raw, "own": _own,
+}  # fmt: skip
 """By kind: the function of a batch, a feature's name and its description."""

@@ -20,7 +20,8 @@ from recordmill.transforms.contract.kinds.array import numpy_dtype
 from recordmill.transforms.contract.kinds.image import ImageDescription, ImageSequenceDescription, Pixels
 from recordmill.transforms.contract.stored import Bytes, Ragged, RowError
 from recordmill.transforms.numpy.augment.base import Acting, ImagePart, Lying, Shape
-from recordmill.transforms.numpy.augment.chain import Augment, acting, apply_acting, first_window, output_shape
+from recordmill.transforms.numpy.augment.chain import Augment, acting, apply_acting, output_shape
+from recordmill.transforms.numpy.augment.movements import Crop
 from recordmill.transforms.numpy.buffers import Array, Empty, pixels_read_soon
 from recordmill.transforms.numpy.image_decode import Data, DecodeError, decode, decode_original, decode_planes, jpeg
 from recordmill.transforms.numpy.jpeg_parts import JpegLayout, JpegPart, read_layout
@@ -108,26 +109,20 @@ class ImageReader:
 
     def _of_one_size(self, encoded: Bytes, turns: Sequence[int]) -> tuple[Array, Array]:
         batch = self._empty((len(encoded), *self._shape), self._dtype)  # type: ignore[arg-type] # no None
-        if not self._read_joined(batch, encoded):
+        size = math.prod(batch.shape[1:]) * self._pixel.itemsize
+        is_small = self._description.encoding == "raw" and self._augment is None and size <= SMALL
+        if is_small and all(len(data) == size for data in encoded):  # none is missing
+            joined = np.frombuffer(b"".join(encoded), self._pixel.newbyteorder("<"))
+            self._normalize(joined.reshape(batch.shape), batch)
+        else:
             for out, image in zip(batch, self._prepared(range(len(encoded)), encoded, turns), strict=True):
                 self._read_into(out, image)
         present = np.array([len(data) > 0 for data in encoded], np.int64)
         return batch, present[:, np.newaxis] * np.array(self._shape[:2], np.int64)
 
-    def _read_joined(self, batch: Array, encoded: Bytes) -> bool:
-        """Reads small raw images at once, if none is missing; returns whether it did."""
-        size = math.prod(batch.shape[1:]) * self._pixel.itemsize
-        if self._description.encoding != "raw" or self._augment is not None or size > SMALL:
-            return False
-        if any(len(data) != size for data in encoded):
-            return False
-        self._normalize(np.frombuffer(b"".join(encoded), self._pixel.newbyteorder("<")).reshape(batch.shape), batch)
-        return True
-
     def _of_any_size(self, encoded: Bytes, turns: Sequence[int]) -> tuple[Array, Array]:
-        nothing = np.zeros((0, 0, self._shape[2]), self._pixel)
+        nothing, padding = np.zeros((0, 0, self._shape[2]), self._pixel), self._description.padding
         images = self._prepared(range(len(encoded)), encoded, turns)
-        padding = self._description.padding
         read = [nothing if self._is_missing(image.data) else self._pixels(image) for image in images]
         sides = np.array([pixels.shape[:2] for pixels in read], np.int64).reshape(-1, 2)
         batch = self._empty((len(read), *sides.max(0, initial=0).tolist(), self._shape[2]), self._dtype)
@@ -153,8 +148,8 @@ class ImageReader:
         self._layout = layout = read_layout(data, self._layout)
         if layout is None or self._stored[:2] not in ((layout.height, layout.width), (None, None)):
             return None
-        window = first_window(changes, layout.height, layout.width)
-        return layout.part(data, window) if window is not None else None
+        first, values = changes[0] if changes else (None, ())
+        return layout.part(data, first.window(values, layout.height, layout.width)) if isinstance(first, Crop) else None
 
     def _read_into(self, out: Array, image: _Image) -> None:
         if self._is_missing(image.data):

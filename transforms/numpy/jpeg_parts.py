@@ -76,29 +76,21 @@ class JpegLayout:
         left -= left > 0 and min(right * step, self.width) - left * step < LEAST_WIDTH
         if (bottom - top) * (right - left) in (0, lines * columns):
             return None
-        bounds = _bounds(data, len(self.header), lines * columns)
-        if bounds is None:
+        scan = np.frombuffer(data, np.uint8)[len(self.header) :]
+        is_marker = np.zeros(-(-len(scan) // WORD) * WORD, np.bool_)
+        np.equal(scan[:-1], 0xFF, out=is_marker[: len(scan) - 1])
+        is_marker[: len(scan) - 1] &= scan[1:].view(np.bool_)  # other bytes of 255 are followed by 0
+        marks = _places(is_marker)
+        if len(marks) != lines * columns or scan.take(marks + 1).tobytes() != _markers(lines * columns):
             return None
+        bounds = np.empty(lines * columns + 1, np.int64)  # the offset of each segment, and the end
+        bounds[0] = len(self.header)
+        np.add(marks, len(self.header) + 2, out=bounds[1:])
         starts = bounds[:-1].reshape(lines, columns)[top:bottom, left]
         joined = _joined(self.header, data, starts, bounds[1:].reshape(lines, columns)[top:bottom, left:right])
         height, width = min(bottom * high, self.height) - top * high, min(right * step, self.width) - left * step
         struct.pack_into(">HH", joined, self.frame + 5, height, width)
         return JpegPart(memoryview(joined), top * high, left * step, self.height, self.width, window)
-
-
-def _bounds(data: bytes | memoryview, start: int, count: int) -> Offsets | None:
-    """Returns the offset of each segment, and the end; None if markers are out of order."""
-    scan = np.frombuffer(data, np.uint8)[start:]
-    is_marker = np.zeros(-(-len(scan) // WORD) * WORD, np.bool_)
-    np.equal(scan[:-1], 0xFF, out=is_marker[: len(scan) - 1])
-    is_marker[: len(scan) - 1] &= scan[1:].view(np.bool_)  # other bytes of 255 are followed by 0
-    marks = _places(is_marker)
-    if len(marks) != count or scan.take(marks + 1).tobytes() != _markers(count):
-        return None
-    bounds = np.empty(count + 1, np.int64)
-    bounds[0] = start
-    np.add(marks, start + 2, out=bounds[1:])
-    return bounds
 
 
 def _places(mask: npt.NDArray[np.bool_]) -> Offsets:
@@ -146,7 +138,7 @@ def read_layout(data: bytes | memoryview, latest: JpegLayout | None = None) -> J
     while offset < most and data[offset] == 0xFF:
         marker, length = data[offset + 1], int.from_bytes(data[offset + 2 : offset + 4], "big")
         if marker == SCAN:
-            return _of_scan(data, offset, length, frame, unit, interval)
+            break
         if marker == BASELINE and frame is None and offset + LONGEST_FRAME < most:
             frame, unit = offset, _unit(data, offset)
         elif marker == INTERVAL and length == 4:
@@ -154,7 +146,16 @@ def read_layout(data: bytes | memoryview, latest: JpegLayout | None = None) -> J
         elif marker not in SKIPPED:
             return None
         offset += 2 + length
-    return None
+    else:
+        return None
+    if frame is None or unit is None or not interval:
+        return None
+    height, width, components = struct.unpack_from(">HHB", data, frame + 5)
+    scan = offset + 2 + length
+    is_whole = length == 6 + 2 * components and data[offset + 4] == components and data[scan - 3 : scan] == WHOLE_SCAN
+    if not is_whole or not height or not width or -(-width // unit[1]) % interval:
+        return None
+    return JpegLayout(bytes(data[:scan]), height, width, unit, interval, frame)
 
 
 def _unit(data: bytes | memoryview, offset: int) -> tuple[int, int] | None:
@@ -167,16 +168,3 @@ def _unit(data: bytes | memoryview, offset: int) -> tuple[int, int] | None:
     factors = [data[offset + 11 + 3 * component] for component in range(3)]
     wide, high = factors[0] >> 4, factors[0] & 15
     return (BLOCK * high, BLOCK * wide) if wide in (1, 2) and high in (1, 2) and factors[1:] == [0x11] * 2 else None
-
-
-def _of_scan(
-    data: bytes | memoryview, offset: int, length: int, frame: int | None, unit: tuple[int, int] | None, interval: int
-) -> JpegLayout | None:
-    if frame is None or unit is None or not interval:
-        return None
-    height, width, components = struct.unpack_from(">HHB", data, frame + 5)
-    scan = offset + 2 + length
-    is_whole = length == 6 + 2 * components and data[offset + 4] == components and data[scan - 3 : scan] == WHOLE_SCAN
-    if not is_whole or not height or not width or -(-width // unit[1]) % interval:
-        return None
-    return JpegLayout(bytes(data[:scan]), height, width, unit, interval, frame)

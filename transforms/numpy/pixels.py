@@ -35,8 +35,7 @@ Sides = tuple[int, int]  # height and width in pixels, or y and x
 @lru_cache(maxsize=1024)
 def placed(sides: Sides, options: PixelOptions) -> Placement:
     """Places an image, in Python's integers; cached, as datasets have few sizes."""
-    pairs = placement(np.array(sides, np.int64), options)
-    return Placement(*(tuple(pair.tolist()) for pair in pairs))
+    return Placement(*(tuple(pair.tolist()) for pair in placement(np.array(sides, np.int64), options)))
 
 
 def resize(pixels: Array, options: PixelOptions) -> Array:

@@ -59,10 +59,8 @@ def texts(
         beside = {part: padded(each, length, 0, empty) for part, each in packed.items()}
         return packed_rows(name, *first_fit(ids, length), length, padding, empty) | beside
     if options.text == "ragged":
-        return {
-            **stored,
-            **{part: each if length is None else cut(each, length) for part, each in {"": ids, **aligned}.items()},
-        }
+        kept = {part: each if length is None else cut(each, length) for part, each in {"": ids, **aligned}.items()}
+        return {**stored, **kept}
     full = padded(ids, length, padding, empty)
     beside = {part: padded(each, full.shape[1], 0, empty) for part, each in aligned.items()}
     return {**stored, "": full, **beside, **({"mask": mask(ids, full.shape[1])} if options.masks else {})}
@@ -87,10 +85,8 @@ def all_texts(
         return {"": Ragged(of_text.values, of_text.splits[splits]), "lengths": lengths}
     most = description.texts_per_row if isinstance(description.texts_per_row, int) else description.max_texts
     each = padded(of_text, length, description.padding_id, np.empty)
-    result = {
-        "": padded(Ragged(each, splits), most, description.padding_id, empty),
-        "lengths": padded(lengths, most, 0, empty),
-    }
+    ids = padded(Ragged(each, splits), most, description.padding_id, empty)
+    result = {"": ids, "lengths": padded(lengths, most, 0, empty)}
     if description.texts_per_row == "varying":
         result["length"] = lengths.lengths()
     if options.masks:
@@ -176,11 +172,8 @@ def packed_rows(name: str, ids: Ragged, lengths: Ragged, width: int, padding: in
     def filled(values: Array, padding: int, dtype: type) -> Array:
         return _filled(Ragged(values, ids.splits), empty((len(ids.splits) - 1, width), dtype), padding)
 
-    return {
-        "": filled(ids.values, padding, np.int64),
-        "segments": filled(segments, 0, np.int32),
-        "positions": filled(positions, 0, np.int32),
-    }
+    full = filled(ids.values, padding, np.int64)
+    return {"": full, "segments": filled(segments, 0, np.int32), "positions": filled(positions, 0, np.int32)}
 
 
 def _check_rows(name: str, ids: Ragged, lengths: Ragged, width: int | None = None) -> None:

@@ -33,8 +33,7 @@ from recordmill.transforms.contract.stored import Ragged, splits_of
 
 Ids: TypeAlias = npt.NDArray[np.int64]
 Made = TypeVar("Made")
-Text: TypeAlias = str | Sequence[str]
-"""A text, or with `pretokenized` its words."""
+Text: TypeAlias = str | Sequence[str]  # a text, or with `pretokenized` its words
 Types: TypeAlias = tuple[tuple[int, ...], ...]
 NO_IDS: Ids = np.zeros(0, np.int64)
 PADDING = ("[PAD]", "<pad>", "<|pad|>", "<PAD>")
@@ -60,13 +59,10 @@ class Library:
 
     encode: Callable[[Sequence[Text]], list[list[int]]]
     decode: Callable[[Sequence[int]], str]
-    pieces: Mapping[int, str]
-    """By id; numbers without a piece are left out."""
+    pieces: Mapping[int, str]  # by id; numbers without a piece are left out
     special: SpecialIds
-    around: tuple[Ids, ...]
-    """The ids that the file puts before and after each text, of two as one also between them."""
-    joins: str
-    """The way from pieces to a text (`kinds.text.JOINED`)."""
+    around: tuple[Ids, ...]  # the ids that the file puts before and after each text, of two as one also between them
+    joins: str  # the way from pieces to a text (`kinds.text.JOINED`)
     offsets: Callable[[Sequence[Text]], list[Any]] | None = None
     """Returns the encodings of the package `tokenizers`, with places of tokens in their texts."""
     words: Callable[[str], list[tuple[str, tuple[int, int]]]] | None = None
@@ -78,10 +74,8 @@ class Library:
 class Encoded(NamedTuple):
     """Ids of texts."""
 
-    ids: Ragged
-    """int64; cut at `max_length`, with the ids before and after each text."""
-    lengths: Ids
-    """int64 [texts]: the number of ids before the cut."""
+    ids: Ragged  # int64; cut at `max_length`, with the ids before and after each text
+    lengths: Ids  # int64 [texts]: the number of ids before the cut
 
 
 class TokenizerError(UserError):
@@ -129,7 +123,8 @@ class TextTokenizer:
         self._library = LIBRARIES[options.tokenizer](data, options, where)
         self._options, self.words = options, self._library.words
         around = [ids.tolist() for ids in self._library.around]
-        tokens = {"begin": (options.begin, 0), "separator": (options.between, 1), "end": (options.end, -1)}
+        between = options.separator if options.kind == "pair" else None  # else of the source's cells
+        tokens = {"begin": (options.begin, 0), "separator": (between, 1), "end": (options.end, -1)}
         for name, (token, place) in tokens.items():
             ids = around[place]
             if isinstance(token, str):
@@ -254,9 +249,8 @@ class PairTokenizer(TextTokenizer):
         kept = self._kept(len(first), len(second))
         first, second = first[: kept[0]], second[: kept[1]]
         if self.separator_id in first:
-            raise PairError(
-                "separator_in_text", f"the first text holds {self.pieces[self.separator_id]}, which ends it"
-            )
+            separator = self.pieces[self.separator_id]
+            raise PairError("separator_in_text", f"the first text holds {separator}, which ends it")
         return [*before, *first, *between, *second, *after]
 
     def _kept(self, first: int, second: int) -> tuple[int, int]:
@@ -277,9 +271,7 @@ class PairTokenizer(TextTokenizer):
 
 def open_tokenizer(data: bytes, options: TokenizerOptions, where: str = "the model") -> TextTokenizer:
     """Opens the tokenizer of texts or pairs. Raises: UserError: as these."""
-    if options.kind == "pair":
-        return PairTokenizer(data, options, where)
-    return TextTokenizer(data, options, where)
+    return (PairTokenizer if options.kind == "pair" else TextTokenizer)(data, options, where)
 
 
 def _missing(package: str) -> UserError:
@@ -287,7 +279,6 @@ def _missing(package: str) -> UserError:
 
 
 def _huggingface(data: bytes, options: TokenizerOptions, where: str) -> Library:
-    """Reads a `tokenizer.json`."""
     try:
         from tokenizers import Tokenizer, pre_tokenizers
     except ImportError:
@@ -320,7 +311,8 @@ def _huggingface(data: bytes, options: TokenizerOptions, where: str) -> Library:
         return [[word if not word[:1].strip() or word in special else f" {word}" for word in text] for text in texts]
 
     encode, nothing = tokenizer.encode_batch_fast, ((NO_IDS,) * (options.joined + 1),)
-    around, *types = _around(tokenizer, where, options.joined) if options.adds_special else nothing
+    adds_special = options.special_tokens and options.kind != "chat"  # whose template has them
+    around, *types = _around(tokenizer, where, options.joined) if adds_special else nothing
     return Library(
         _guarded(f"{where} {FAILS}", lambda texts: [each.ids for each in encode(words(texts), **given)]),
         _guarded(NO_TEXT, lambda ids: str(tokenizer.decode(ids, skip_special_tokens=False))),
@@ -424,24 +416,6 @@ def _tiktoken(data: bytes, options: TokenizerOptions, where: str) -> Library:
         import tiktoken
     except ImportError:
         raise _missing("tiktoken") from None
-    ranks = _ranks(data, where)
-    pattern, end = ENCODINGS.get(options.pattern or "", (options.pattern or "", None))
-    specials = {"<|endoftext|>": end} if end is not None and end not in ranks.values() else {}
-    with _package(f"{where}: the `pattern` {cut(repr(pattern))} is wrong", shown=True):
-        tokenizer = tiktoken.Encoding("ranks", pat_str=pattern, mergeable_ranks=ranks, special_tokens=specials)
-    pieces = {id_: "".join(BYTE_CHARACTERS[byte] for byte in piece) for piece, id_ in ranks.items()}
-    pieces |= {id_: name for name, id_ in specials.items()}
-    return Library(
-        _guarded(f"{where} {FAILS}", partial(tokenizer.encode_ordinary_batch, num_threads=1)),
-        _guarded(NO_TEXT, tokenizer.decode),
-        pieces,
-        SpecialIds(padding=max(pieces) + 1, unknown=None, begin=None, end=None, first=0),
-        (NO_IDS,) * (options.joined + 1),
-        "byte_level",
-    )
-
-
-def _ranks(data: bytes, where: str) -> dict[bytes, int]:
     ranks = dict[bytes, int]()
     for number, line in enumerate(data.splitlines(), 1):
         try:
@@ -453,7 +427,20 @@ def _ranks(data: bytes, where: str) -> dict[bytes, int]:
             raise UserError(f"{where}, line {number}: should be {form}") from None
     if not {bytes([byte]) for byte in range(256)} <= ranks.keys() or len({*ranks.values()}) < len(ranks):
         raise UserError(f"{where} lacks the 256 single bytes, or has a rank twice: give a whole file of ranks")
-    return ranks
+    pattern, end = ENCODINGS.get(options.pattern or "", (options.pattern or "", None))
+    specials = {"<|endoftext|>": end} if end is not None and end not in ranks.values() else {}
+    with _package(f"{where}: the `pattern` {cut(repr(pattern))} is wrong", shown=True):
+        tokenizer = tiktoken.Encoding("ranks", pat_str=pattern, mergeable_ranks=ranks, special_tokens=specials)
+    pieces = {id_: "".join(BYTE_CHARACTERS[byte] for byte in each) for each, id_ in ranks.items()}
+    pieces |= {id_: name for name, id_ in specials.items()}
+    return Library(
+        _guarded(f"{where} {FAILS}", partial(tokenizer.encode_ordinary_batch, num_threads=1)),
+        _guarded(NO_TEXT, tokenizer.decode),
+        pieces,
+        SpecialIds(padding=max(pieces) + 1, unknown=None, begin=None, end=None, first=0),
+        (NO_IDS,) * (options.joined + 1),
+        "byte_level",
+    )
 
 
 LIBRARIES = {"huggingface": _huggingface, "tiktoken": _tiktoken}

@@ -48,8 +48,7 @@ def parse(
 
 def parse_spec(features: Features, *, with_key: bool = False) -> dict[str, Any]:
     """Returns the specs for `tf.io.parse_example` of the features and, on request, the row's key."""
-    stored = stored_features(features, with_key=with_key)
-    return {name: part_spec(part) for name, part in stored.items()}
+    return {name: part_spec(part) for name, part in stored_features(features, with_key=with_key).items()}
 
 
 def part_spec(stored: Layout) -> tf.io.FixedLenFeature | tf.io.RaggedFeature:
@@ -79,7 +78,10 @@ def model_features(
     for name, description in features.items():
         parts: Parts = {part: stored[part_name(name, part)] for part in description.parts()}
         if isinstance(description, ImageDescription | ImageSequenceDescription):
-            result = _images(description, parts, options)
+            dtype = description.dtype if description.is_mask else options.dtype or description.dtype
+            requested: Any = replace(description, dtype=dtype if dtype == description.pixel else "float32")
+            result = KINDS[description.kind].features(requested, parts)
+            result = {**result, "": tf.cast(result[""], dtype)} if dtype == "bfloat16" else result
         elif isinstance(description, TextDescription) and description.packed is None:
             result = _text(description, parts, options)
         elif isinstance(description, TokenLabelsDescription):
@@ -88,13 +90,6 @@ def model_features(
             result = KINDS[description.kind].features(description, parts)
         ready |= {part_name(name, part): tensor for part, tensor in result.items()}
     return ready
-
-
-def _images(description: ImageDescription | ImageSequenceDescription, parts: Parts, options: FinishOptions) -> Parts:
-    dtype = description.dtype if description.is_mask else options.dtype or description.dtype
-    requested: Any = replace(description, dtype=dtype if dtype == description.pixel else "float32")
-    ready = KINDS[description.kind].features(requested, parts)
-    return {**ready, "": tf.cast(ready[""], dtype)} if dtype == "bfloat16" else ready
 
 
 def _text(description: TextDescription | TokenLabelsDescription, parts: Parts, options: FinishOptions) -> Parts:

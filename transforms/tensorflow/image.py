@@ -17,7 +17,7 @@ gives Netpbm, `as_jpeg` the JPEG. Both encoders give files of the same pixels.
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -68,11 +68,17 @@ def stored_image(encoded: tf.Tensor, options: "Image") -> dict[str, tf.Tensor]:
         if options.planes:
             deep = _pixels(encoded, options)
             return {"": _to_raw(deep) if options.store == "raw" else _to_png(to_planes(deep))}
-        if options.store != "original":
-            return _encoded(encoded, options)
         turn = orientation(encoded)
-        whole = _after(decode(encoded, options.pixel_options, turn), encoded)
-        return {"": whole, "orientation": tf.cast(turn, tf.int64)}
+        if options.store == "original":
+            whole = _after(decode(encoded, options.pixel_options, turn), encoded)
+            return {"": whole, "orientation": tf.cast(turn, tf.int64)}
+        pixels = _pixels(encoded, options, turn)
+        encode: Callable[[], tf.Tensor] = lambda: unencoded(pixels, was_jpeg(encoded), options)  # noqa: E731
+        if options.store not in ("auto", "jpeg"):
+            return {"": encode()}
+        # A JPEG that fits keeps its bytes, to avoid compressing twice.
+        fits = tf.cond(is_jpeg(encoded) & (turn == 1), lambda: _fits(encoded, options), lambda: tf.constant(False))
+        return {"": tf.cond(fits, lambda: _after(pixels, encoded), encode)}
 
     if not options.optional:
         return way()
@@ -89,17 +95,6 @@ def image_spec(options: "Image") -> dict[str, tf.TensorSpec]:
 
 def _pixels(encoded: tf.Tensor, options: "Image", turn: tf.Tensor | None = None) -> tf.Tensor:
     return resize(decode(encoded, options.pixel_options, turn), options.pixel_options)
-
-
-def _encoded(encoded: tf.Tensor, options: "Image") -> dict[str, tf.Tensor]:
-    """Encodes the image at its size; a JPEG that fits keeps its bytes, to avoid compressing twice."""
-    turn = orientation(encoded)
-    pixels = _pixels(encoded, options, turn)
-    if options.store not in ("auto", "jpeg"):
-        return {"": unencoded(pixels, was_jpeg(encoded), options)}
-    fits = tf.cond(is_jpeg(encoded) & (turn == 1), lambda: _fits(encoded, options), lambda: tf.constant(False))
-    encode = lambda: unencoded(pixels, was_jpeg(encoded), options)  # noqa: E731 - a branch of the graph
-    return {"": tf.cond(fits, lambda: _after(pixels, encoded), encode)}
 
 
 def _fits(encoded: tf.Tensor, options: "Image") -> tf.Tensor:
@@ -187,50 +182,42 @@ def normalized_images(
     turns = tf.ones(tf.shape(stored), tf.int64) if turns is None else turns
     if None in description.shape:
         return _of_any_size(description, stored, turns)
-    pixels = _normalized(_of_one_size(description, stored, turns), description)
-    if description.optional:
-        pixels = tf.where(tf.reshape(stored != "", [-1, 1, 1, 1]), pixels, tf.cast(description.padding, pixels.dtype))
-    return {"": pixels}
-
-
-def _sizes(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) -> tf.Tensor:
-    """Reads images' heights and widths without decoding: int64 [n, 2]; zeros for a missing image."""
-
-    def read_size(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-        size = _sides(row[0], description.planes)
-        if description.encoding == "original":
-            size = placement(upright(size, row[1], tf), description.pixel_options, tf).output
-        return tf.where(row[0] == "", tf.zeros([2], tf.int64), size)
-
-    return tf.map_fn(read_size, (stored, turns), fn_output_signature=tf.TensorSpec([2], tf.int64))
-
-
-def _of_one_size(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) -> tf.Tensor:
-    """Decodes images of the description's size: [n, height, width, channels] of its `pixel`."""
     shape = list(description.shape)
     if description.encoding == "raw":
         dtype = tf.as_dtype(description.pixel)
         # A fixed length reads a missing image as zeros.
         length = math.prod(side or 0 for side in shape) * dtype.size if description.optional else None
-        return tf.reshape(tf.io.decode_raw(stored, dtype, fixed_length=length), [-1, *shape])
+        decoded = tf.reshape(tf.io.decode_raw(stored, dtype, fixed_length=length), [-1, *shape])
+    else:
 
-    def pixels(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-        return tf.ensure_shape(_or_zeros(description, row[0], shape, lambda: _decoded(description, *row)), shape)
+        def decode_one(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+            return tf.ensure_shape(_or_zeros(description, row, shape), shape)
 
-    return tf.map_fn(pixels, (stored, turns), fn_output_signature=tf.TensorSpec(shape, description.pixel))
+        signature = tf.TensorSpec(shape, description.pixel)
+        decoded = tf.map_fn(decode_one, (stored, turns), fn_output_signature=signature)
+    pixels = _normalized(decoded, description)
+    if description.optional:
+        pixels = tf.where(tf.reshape(stored != "", [-1, 1, 1, 1]), pixels, tf.cast(description.padding, pixels.dtype))
+    return {"": pixels}
 
 
 def _of_any_size(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) -> dict[str, tf.Tensor]:
     """Pads images to the largest; sizes are known before decoding."""
     channels = description.shape[2]
 
+    def read_size(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        size = _sides(row[0], description.planes)
+        if description.encoding == "original":
+            size = placement(upright(size, row[1], tf), description.pixel_options, tf).output
+        return tf.where(row[0] == "", tf.zeros([2], tf.int64), size)  # zeros for a missing image
+
     def padded(row: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
-        pixels = _or_zeros(description, row[0], [0, 0, channels], lambda: _decoded(description, *row))
+        pixels = _or_zeros(description, row, [0, 0, channels])
         after = tf.concat([largest - tf.shape(pixels, tf.int64)[:2], [0]], 0)
         sides = tf.stack([tf.zeros_like(after), after], 1)
         return tf.pad(_normalized(pixels, description), sides, constant_values=description.padding)
 
-    shape = _sizes(description, stored, turns)
+    shape = tf.map_fn(read_size, (stored, turns), fn_output_signature=tf.TensorSpec([2], tf.int64))
     largest = tf.reduce_max(tf.concat([tf.zeros([1, 2], tf.int64), shape], 0), 0)
     signature = tf.TensorSpec([None, None, channels], description.dtype)
     batch = tf.cond(
@@ -241,19 +228,17 @@ def _of_any_size(description: AnyImages, stored: tf.Tensor, turns: tf.Tensor) ->
     return {"": batch, "shape": shape}
 
 
-def _or_zeros(
-    description: AnyImages, stored: tf.Tensor, shape: list[int | None], pixels: Callable[[], tf.Tensor]
-) -> tf.Tensor:
+def _or_zeros(description: AnyImages, row: tuple[tf.Tensor, tf.Tensor], shape: list[int | None]) -> tf.Tensor:
     if not description.optional:
-        return pixels()
-    return tf.cond(stored == "", lambda: tf.zeros(shape, description.pixel), pixels)
+        return _decoded(description, *row)
+    zeros = lambda: tf.zeros(shape, description.pixel)  # noqa: E731 - a branch of the graph
+    return tf.cond(row[0] == "", zeros, lambda: _decoded(description, *row))
 
 
 def _decoded(description: AnyImages, stored: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
     """Decodes one stored image, not raw: [height, width, channels] of the description's `pixel`."""
     if description.planes:
-        pixels = decode_planes(stored, description.pixel, description.shape[2])
-        return tf.ensure_shape(pixels, description.shape)
+        return tf.ensure_shape(decode_planes(stored, description.pixel, description.shape[2]), description.shape)
     if description.encoding != "original":
         # TensorFlow's operation takes PNG too.
         return tf.ensure_shape(libjpeg(stored, description.shape[2]), description.shape)
@@ -267,13 +252,10 @@ def _normalized(pixels: tf.Tensor, description: AnyImages) -> tf.Tensor:
     if description.are_as_stored:
         return pixels
     width = pixels.shape[-2] or tf.shape(pixels)[-2]
-    offset, scale = (_row(numbers, width) for numbers in (description.offset, description.scale))
+    # The channels' numbers, for a row of pixels: broadcasting three numbers takes three times as long.
+    by_channel = (tf.constant([numbers], tf.float32) for numbers in (description.offset, description.scale))
+    offset, scale = (tf.tile(numbers, [width, 1]) for numbers in by_channel)
     return (tf.cast(pixels, tf.float32) - offset) * scale
-
-
-def _row(by_channel: tuple[float, ...], width: Any) -> tf.Tensor:
-    """Repeats the channels' numbers for a row of pixels: broadcasting three numbers takes three times as long."""
-    return tf.tile(tf.constant([by_channel], tf.float32), [width, 1])
 
 
 SIDE = 5  # digits of a side in a Netpbm's header
@@ -285,13 +267,11 @@ def unencoded(pixels: tf.Tensor, from_jpeg: tf.Tensor, options: "Image") -> tf.T
 
     Shapes are static for `raw`; `from_jpeg`, for `auto`, is `was_jpeg` of the source.
     """
-    ways = {
-        "auto": lambda: tf.cond(from_jpeg, lambda: _to_netpbm(pixels, options), lambda: _to_png(pixels)),
-        "jpeg": lambda: _to_netpbm(pixels, options),
-        "png": lambda: _to_png(pixels),
-        "raw": lambda: _to_raw(pixels),
-    }
-    return ways[options.store]()
+    if options.store == "raw":
+        return _to_raw(pixels)
+    if options.store == "auto":
+        return tf.cond(from_jpeg, lambda: _to_netpbm(pixels, options), lambda: _to_png(pixels))
+    return _to_netpbm(pixels, options) if options.store == "jpeg" else _to_png(pixels)
 
 
 def as_jpeg(images: tf.Tensor, options: "Image") -> tf.Tensor:

@@ -25,14 +25,7 @@ from functools import partial
 import tensorflow as tf
 
 from recordmill.transforms.contract.image_header import PNG
-from recordmill.transforms.contract.image_rules import (
-    is_transposed,
-    luma,
-    mirrored,
-    padding_levels,
-    placement,
-    upright,
-)
+from recordmill.transforms.contract.image_rules import is_transposed, luma, mirrored, padding_levels, placement, upright
 from recordmill.transforms.contract.kinds.image import SPARE, PixelOptions
 from recordmill.transforms.tensorflow import image_properties as properties
 
@@ -61,10 +54,6 @@ def decode(encoded: tf.Tensor, options: PixelOptions, orientation: tf.Tensor | N
     return tf.ensure_shape(image, [None, None, channels])
 
 
-def _jpeg(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> tf.Tensor:
-    return _upright(_jpeg_pixels(encoded, orientation, options), orientation)
-
-
 def _upright(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
     return tf.cond(orientation > 1, lambda: orient(image, orientation), lambda: image)
 
@@ -80,10 +69,10 @@ def orient(image: tf.Tensor, orientation: tf.Tensor) -> tf.Tensor:
     return tf.raw_ops.Reverse(tensor=transposed, dims=tf.stack([*mirrored(orientation), False]))
 
 
-def _jpeg_pixels(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> tf.Tensor:
+def _jpeg(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> tf.Tensor:
     channels = options.channels
     if options.reduced_from is None:
-        return _decode_jpeg(encoded, channels)
+        return _upright(_decode_jpeg(encoded, channels), orientation)
     shape = tf.io.extract_jpeg_shape(encoded)
 
     @tf.function(autograph=False, experimental_attributes=properties.APART)
@@ -91,11 +80,9 @@ def _jpeg_pixels(encoded: tf.Tensor, orientation: tf.Tensor, options: PixelOptio
         ways = [partial(_decode_jpeg, encoded, channels, ratio) for ratio in RATIOS]
         return tf.switch_case(_reduction(shape, orientation, options), ways)
 
-    return tf.cond(
-        tf.reduce_max(shape[:2]) >= options.reduced_from,
-        lambda: reduced(encoded, shape, orientation),
-        lambda: _decode_jpeg(encoded, channels),
-    )
+    is_large, whole = tf.reduce_max(shape[:2]) >= options.reduced_from, partial(_decode_jpeg, encoded, channels)
+    pixels = tf.cond(is_large, lambda: reduced(encoded, shape, orientation), whole)
+    return _upright(pixels, orientation)
 
 
 def _reduction(shape: tf.Tensor, orientation: tf.Tensor, options: PixelOptions) -> tf.Tensor:
@@ -133,12 +120,8 @@ def libjpeg(encoded: tf.Tensor, channels: int, ratio: int = 1) -> tf.Tensor:
 def _other(
     encoded: tf.Tensor, orientation: tf.Tensor | None, channels: int, background: tuple[int, int, int]
 ) -> tf.Tensor:
-    rgb = properties.by_format(
-        encoded,
-        png=lambda: _decode_png(encoded, background),
-        webp=lambda: _decode_webp(encoded, background),
-        bmp=lambda: _decode_bmp(encoded),
-    )
+    png, webp = (partial(way, encoded, background) for way in (_decode_png, _decode_webp))
+    rgb = properties.by_format(encoded, png, webp, partial(_decode_bmp, encoded))
     turn = properties.other_orientation(encoded) if orientation is None else orientation
     return _upright(rgb if channels == 3 else _grey(rgb), turn)
 
@@ -153,8 +136,7 @@ def _only(encoded: tf.Tensor, good: tf.Tensor) -> tf.Tensor:
 
 def _head(encoded: tf.Tensor, size: int) -> tf.Tensor:
     """Returns the first bytes as int32 [size]; zeros beyond the data's end."""
-    head = tf.io.decode_raw(tf.strings.substr(encoded, 0, size), tf.uint8, fixed_length=size)
-    return tf.cast(head, tf.int32)
+    return tf.cast(tf.io.decode_raw(tf.strings.substr(encoded, 0, size), tf.uint8, fixed_length=size), tf.int32)
 
 
 def _decode_png(encoded: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
@@ -163,9 +145,8 @@ def _decode_png(encoded: tf.Tensor, background: tuple[int, int, int]) -> tf.Tens
     depth, colour = head[24], head[25]
     # If `tRNS` occurs by chance, the slower branch gives the same pixels.
     opaque = (colour < PNG_ALPHA) & ~properties.contains(encoded, "tRNS")
-    return tf.cond(
-        opaque, lambda: tf.io.decode_png(encoded, channels=3), lambda: _with_alpha(encoded, depth, colour, background)
-    )
+    with_alpha = partial(_with_alpha, encoded, depth, colour, background)
+    return tf.cond(opaque, lambda: tf.io.decode_png(encoded, channels=3), with_alpha)
 
 
 def _with_alpha(encoded: tf.Tensor, depth: tf.Tensor, colour: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
@@ -186,11 +167,8 @@ def _with_alpha(encoded: tf.Tensor, depth: tf.Tensor, colour: tf.Tensor, backgro
 
 def _maybe_clear(image: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:
     """Keeps three channels, lays four on the background: uint8 [h, w, 3]."""
-    return tf.cond(
-        tf.shape(image)[-1] == 4,
-        lambda: _on_background(image, image[..., 3], background),
-        lambda: tf.ensure_shape(image, [None, None, 3]),
-    )
+    opaque = partial(tf.ensure_shape, image, [None, None, 3])
+    return tf.cond(tf.shape(image)[-1] == 4, lambda: _on_background(image, image[..., 3], background), opaque)
 
 
 def _decode_webp(encoded: tf.Tensor, background: tuple[int, int, int]) -> tf.Tensor:

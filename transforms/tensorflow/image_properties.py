@@ -11,6 +11,7 @@ never an error.
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import tensorflow as tf
 
@@ -56,11 +57,8 @@ def stored_sides(encoded: tf.Tensor) -> tf.Tensor:
     Takes a string scalar, JPEG, PNG, WebP or BMP; other bytes give arbitrary sides. Raises:
     tf.errors.InvalidArgumentError: a JPEG is cut off inside its header.
     """
-    return tf.cond(
-        is_jpeg(encoded),
-        lambda: tf.cast(tf.io.extract_jpeg_shape(encoded)[:2], tf.int64),
-        lambda: _other_sides(encoded),
-    )
+    other = partial(_other_sides, encoded)
+    return tf.cond(is_jpeg(encoded), lambda: tf.cast(tf.io.extract_jpeg_shape(encoded)[:2], tf.int64), other)
 
 
 def _other_sides(encoded: tf.Tensor) -> tf.Tensor:
@@ -154,10 +152,8 @@ def _in_webp(encoded: tf.Tensor) -> tf.Tensor:
     def is_passed(head: tf.Tensor) -> tf.Tensor:
         return (head[0] != exif) & (head[0] != 0) & (head[1] >= 0)
 
-    def size(head: tf.Tensor) -> tf.Tensor:
-        return 8 + head[1] + head[1] % 2
-
-    offset, head = _walk(tf.constant(12, tf.int64), chunk, is_passed, size, MAX_SEGMENTS)
+    start = tf.constant(12, tf.int64)
+    offset, head = _walk(start, chunk, is_passed, lambda head: 8 + head[1] + head[1] % 2, MAX_SEGMENTS)
     announced = (head[0] == exif) & (flags & 8 > 0)
     payload = _piece(encoded, offset + 8, tf.where(announced, tf.minimum(head[1], MAX_EXIF), 0))
     named = tf.strings.substr(payload, 0, 6) == b"Exif\0\0"  # some programs write this name

@@ -54,21 +54,17 @@ def moved_boxes(options: "Boxes", image: PixelOptions, boxes: tf.Tensor, sources
     `y_min, x_min, y_max, x_max`, 0..1, relative to the stored image.
     """
     boxes, (sides, turn) = tf.cast(boxes, tf.float64), (sources[:, :2], sources[:, 2])
-    ends = [_upright_points(options, points, sides, turn) for points in _corners(options.order, boxes)]
+    first, second = tf.unstack(tf.reshape(boxes, [-1, 2, 2]), axis=1)
+    if options.order != "tensorflow":
+        first, second = tf.reverse(first, [1]), tf.reverse(second, [1])
+    if options.order == "center":
+        first = first - second * 0.5
+    end = first + second if options.order in ("coco", "center") else second
+    points = first, tf.maximum(first, end)  # no end is before its start
+    ends = [_upright_points(options, each, sides, turn) for each in points]
     corners = tf.concat([_placed(corner(*ends), sides, image)[0] for corner in (tf.minimum, tf.maximum)], 1)
     is_box = tf.reduce_all(sides > 0, 1) & ~tf.reduce_any(tf.math.is_nan(tf.concat(ends, 1)), 1)
     return tf.cast(tf.where(is_box[:, tf.newaxis] & (corners >= LEAST), corners, tf.zeros_like(corners)), tf.float32)
-
-
-def _corners(order: str, boxes: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the start and end points y, x of boxes, each [boxes, 2], with no end before its start."""
-    first, second = tf.unstack(tf.reshape(boxes, [-1, 2, 2]), axis=1)
-    if order != "tensorflow":
-        first, second = tf.reverse(first, [1]), tf.reverse(second, [1])
-    if order == "center":
-        first = first - second * 0.5
-    end = first + second if order in ("coco", "center") else second
-    return first, tf.maximum(first, end)
 
 
 def moved_keypoints(options: "Keypoints", image: PixelOptions, objects: tf.Tensor, sources: tf.Tensor) -> tf.Tensor:

@@ -10,15 +10,8 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
+from recordmill.transforms.contract.kinds import text as kinds
 from recordmill.transforms.contract.kinds.base import SpecialIds
-from recordmill.transforms.contract.kinds.text import (
-    LOSS_MASK,
-    TYPES,
-    WINDOW_PARTS,
-    TextDescription,
-    TextsDescription,
-    TokenLabelsDescription,
-)
 from recordmill.transforms.tensorflow.kind import Context, Parts, Prepared, Statistics, Stored, cut
 from recordmill.transforms.tensorflow.tokenizers import clean, tokenize
 
@@ -69,7 +62,7 @@ def prepare(options: "Tokenized", column: tf.Tensor, context: Context) -> Prepar
 def prepare_chats(options: "Chat", column: tf.RaggedTensor, context: Context) -> Prepared:
     """Stores a chat's ids, ragged [rows, None], and a mask of zeros: a step before the graph makes both."""
     return Prepared(
-        lambda _: {"": tf.identity(column), LOSS_MASK: column.with_flat_values(tf.zeros_like(column.flat_values))}
+        lambda _: {"": tf.identity(column), kinds.LOSS_MASK: column.with_flat_values(tf.zeros_like(column.flat_values))}
     )
 
 
@@ -84,7 +77,7 @@ def prepare_pairs(options: "Pair", column: tf.RaggedTensor, context: Context) ->
     at = tf.where(since < 0, tf.minimum(place, before), before + 1 + more)
     types = tf.gather([*chain.from_iterable(context.learned.types)], at)
     types = column.with_flat_values(tf.cast(types, tf.int64))
-    return Prepared(lambda _: {"": tf.identity(column), TYPES: types})
+    return Prepared(lambda _: {"": tf.identity(column), kinds.TYPES: types})
 
 
 def prepare_labels(options: "TokenLabels", column: None, context: Context) -> Prepared:
@@ -102,7 +95,7 @@ def _hashed(tokens: tf.Tensor, buckets: int) -> tf.Tensor:
 def _with_lengths(ids: tf.RaggedTensor, options: "Tokenized") -> dict[str, Stored]:
     """Returns ids, and each text's length if it is wanted; with windows, the zeros of a single one."""
     lengths = ids.row_lengths()
-    windows = {} if options.windows is None else dict.fromkeys(WINDOW_PARTS, tf.zeros_like(lengths))
+    windows = {} if options.windows is None else dict.fromkeys(kinds.WINDOW_PARTS, tf.zeros_like(lengths))
     return {"": ids, **windows} | ({"length": lengths} if "length" in options.library_parts else {})
 
 
@@ -125,7 +118,7 @@ def surround(ids: tf.RaggedTensor, special: SpecialIds) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_row_splits(stitched, splits, validate=False)
 
 
-def features(description: TextDescription | TokenLabelsDescription, stored: Parts) -> Parts:
+def features(description: kinds.TextDescription | kinds.TokenLabelsDescription, stored: Parts) -> Parts:
     """Pads to int64 ids of shape [rows, max_length], by default the longest row's length.
 
     The part `length` (int64, shape [rows]) is unchanged. Packed rows are [rows, packed] wide; their parts `segments` (1
@@ -137,8 +130,16 @@ def features(description: TextDescription | TokenLabelsDescription, stored: Part
     if description.packed is None:
         beside = {part: stored[part].to_tensor(shape=[None, wide]) for part in description.aligned if part in stored}
         return {**stored, "": padded, **beside}
-    inner = {part: values.to_tensor(shape=[None, wide]) for part, values in _inside(stored["lengths"]).items()}
-    return {"": padded, **inner}
+    lengths = stored["lengths"]
+    each = lengths.flat_values
+    splits = tf.gather(tf.concat([[0], tf.cumsum(each)], axis=0), lengths.row_splits)
+    numbers = tf.range(1, tf.size(each, tf.int64) + 1) - tf.gather(lengths.row_starts(), lengths.value_rowids())
+    flat = {"segments": tf.repeat(numbers, each), "positions": tf.ragged.range(each).flat_values}
+    inner = {
+        part: tf.RaggedTensor.from_row_splits(tf.cast(values, tf.int32), splits, validate=False)
+        for part, values in flat.items()
+    }
+    return {"": padded, **{part: values.to_tensor(shape=[None, wide]) for part, values in inner.items()}}
 
 
 def unpacked(encoded: tf.Tensor) -> tf.RaggedTensor:
@@ -146,18 +147,6 @@ def unpacked(encoded: tf.Tensor) -> tf.RaggedTensor:
     ids = tf.io.decode_raw(tf.strings.reduce_join(encoded), tf.int32)
     lengths = tf.cast(tf.strings.length(encoded), tf.int64) // tf.int32.size
     return tf.RaggedTensor.from_row_lengths(tf.cast(ids, tf.int64), lengths, validate=False)
-
-
-def _inside(lengths: tf.RaggedTensor) -> Parts:
-    """Returns each packed id's document number in the row, from 1, and position in the document, from 0."""
-    each = lengths.flat_values
-    splits = tf.gather(tf.concat([[0], tf.cumsum(each)], axis=0), lengths.row_splits)
-    numbers = tf.range(1, tf.size(each, tf.int64) + 1) - tf.gather(lengths.row_starts(), lengths.value_rowids())
-    flat = {"segments": tf.repeat(numbers, each), "positions": tf.ragged.range(each).flat_values}
-    return {
-        part: tf.RaggedTensor.from_row_splits(tf.cast(values, tf.int32), splits, validate=False)
-        for part, values in flat.items()
-    }
 
 
 def prepare_texts(options: "Texts", column: tf.RaggedTensor, context: Context) -> Prepared:
@@ -190,7 +179,7 @@ def cut_each(stored: Parts, length: int) -> Parts:
     return {"": of_rows, "lengths": lengths.with_flat_values(kept.row_lengths())}
 
 
-def texts_features(description: TextsDescription, stored: Parts) -> Parts:
+def texts_features(description: kinds.TextsDescription, stored: Parts) -> Parts:
     """Pads all texts of each row; none may be longer than `max_length`.
 
     Returns int64 ids of shape [rows, texts, max_length], by default the longest of each; the part `lengths`,
@@ -200,14 +189,12 @@ def texts_features(description: TextsDescription, stored: Parts) -> Parts:
     lengths = stored["lengths"]
     most = description.max_texts if description.texts_per_row == "varying" else description.texts_per_row
     nested = lengths.with_flat_values(tf.RaggedTensor.from_row_lengths(stored[""].flat_values, lengths.flat_values))
-    padded = {
-        "": nested.to_tensor(default_value=description.padding_id, shape=[None, most, description.max_length]),
-        "lengths": lengths.to_tensor(shape=[None, most]),
-    }
+    ids = nested.to_tensor(default_value=description.padding_id, shape=[None, most, description.max_length])
+    padded = {"": ids, "lengths": lengths.to_tensor(shape=[None, most])}
     return padded | ({"length": lengths.row_lengths()} if description.texts_per_row == "varying" else {})
 
 
-def first_text(description: TextsDescription, stored: Parts) -> Parts:
+def first_text(description: kinds.TextsDescription, stored: Parts) -> Parts:
     """Returns each row's first text in the form of a single one; an empty text, with begin and end, if it has none."""
     ids, lengths = stored[""], stored["lengths"]
     ends = ids.row_starts() + tf.reduce_sum(lengths[:, :1], axis=1)

@@ -4,7 +4,7 @@ Words are runs of letters, marks, digits and underscores (Unicode categories L, 
 marks for vowels in Indic and Arabic scripts.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -130,20 +130,9 @@ def sentencepiece(text: tf.Tensor, options: "Tokenized", learned: Learned) -> tf
     return tf.cast(tokenizer.tokenize(text if options.model else single_spaces(text)), tf.int64)
 
 
-WORDS: Mapping[str, Callable[[tf.Tensor], tf.RaggedTensor]] = {
-    "words": words,
-    "whitespace": whitespace,
-    "characters": characters,
-    "bytes": bytes_of,
-}
-MODELS: Mapping[str, Callable[[tf.Tensor, "Tokenized", Learned], tf.RaggedTensor]] = {
-    "wordpiece": wordpiece,
-    "sentencepiece": sentencepiece,
-}
-LEARNS_FROM: Mapping[str, Callable[[tf.Tensor], tf.RaggedTensor]] = {
-    "wordpiece": wordpiece_words,
-    "sentencepiece": whitespace,
-}
+WORDS = {"words": words, "whitespace": whitespace, "characters": characters, "bytes": bytes_of}
+MODELS = {"wordpiece": wordpiece, "sentencepiece": sentencepiece}
+LEARNS_FROM = {"wordpiece": wordpiece_words, "sentencepiece": whitespace}
 """Splits texts into the words to train a model on."""
 
 

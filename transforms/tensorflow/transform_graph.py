@@ -37,10 +37,8 @@ if TYPE_CHECKING:
 class Preprocessing:
     """The function for tf.Transform."""
 
-    features: Mapping[str, "Feature"]
-    """Options by feature (`Spec.resolved_features`)."""
-    learned: Mapping[str, Learned] = field(default_factory=dict)
-    """Words, classes and models, by feature."""
+    features: Mapping[str, "Feature"]  # options by feature (`Spec.resolved_features`)
+    learned: Mapping[str, Learned] = field(default_factory=dict)  # words, classes and models, by feature
     vocabularies: Mapping[str, str] = field(default_factory=dict)
     """Paths of vocabularies, one word a line, by owning feature."""
     statistics: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -70,19 +68,15 @@ class Preprocessing:
         if owner in self.vocabularies:
             path, of = self.vocabularies[owner], f"{name}_vocabulary"  # a tensor would be read at every call
             return Statistics(lambda words, unknown: tft.apply_vocabulary(words, path, default_value=unknown, name=of))
-        found = self.statistics.get(name, {})
-        return number_statistics({key: found[key] for key in self.features[name].used_statistics if key in found})
-
-
-def number_statistics(found: Mapping[str, Any]) -> Statistics:
-    """Returns a number's statistics as constants of the graph; `found` are those in use, as in `dataset.json`."""
-    given = {name: found[name] for name in ("mean", "minimum", "median", "boundaries") if name in found}
-    if "variance" in found:
-        given["scale"] = 1 / math.sqrt(found["variance"]) if found["variance"] > 0 else 1.0
-    if "maximum" in found:
-        extent = found["maximum"] - found["minimum"]
-        given["range_scale"] = 1 / extent if extent > 0 else 1.0
-    return Statistics(**{name: tf.constant(value, tf.float64) for name, value in given.items()})
+        learned = self.statistics.get(name, {})
+        found = {key: learned[key] for key in self.features[name].used_statistics if key in learned}
+        given: dict[str, Any] = {key: found[key] for key in ("mean", "minimum", "median", "boundaries") if key in found}
+        if "variance" in found:
+            given["scale"] = 1 / math.sqrt(found["variance"]) if found["variance"] > 0 else 1.0
+        if "maximum" in found:
+            extent = found["maximum"] - found["minimum"]
+            given["range_scale"] = 1 / extent if extent > 0 else 1.0
+        return Statistics(**{key: tf.constant(value, tf.float64) for key, value in given.items()})
 
 
 class TransformGraph(tf.Module):

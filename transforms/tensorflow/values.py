@@ -8,7 +8,6 @@ Numbers are clipped, transformed, imputed by statistics of the train split, and 
 same bits in any batch. A missing number is NaN; statistics skip it. Statistics of lists cover all their numbers.
 """
 
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -58,9 +57,6 @@ def log1p(x: tf.Tensor) -> tf.Tensor:
     return log(y) + (x - (y - 1.0)) / y
 
 
-TRANSFORMS: Mapping[str, Callable[[tf.Tensor], tf.Tensor]] = {"log": log, "log1p": log1p}
-
-
 def prepare_numbers(options: "Number", column: tf.Tensor, context: Context) -> Prepared:
     """Stores a float32 or an int64 bucket id; with `indicator` also the part `missing`, int64 1 or 0."""
     values = transformed(options, column)
@@ -69,8 +65,12 @@ def prepare_numbers(options: "Number", column: tf.Tensor, context: Context) -> P
     def store(statistics: Statistics) -> Parts:
         if known is None:
             return {"": normalized(options, values, statistics)}
-        exact = tf.where(known, tf.cast(values, tf.float64), _imputed(options, statistics))
-        stored = {"": normalized(options, exact, statistics)}
+        exact = tf.cast(values, tf.float64)
+        if isinstance(options.impute, str):
+            imputed = statistics.mean if options.impute == "mean" else statistics.median
+        else:
+            imputed = tf.cast(transformed(options, tf.constant(options.impute, tf.float32)), tf.float64)
+        stored = {"": normalized(options, tf.where(known, exact, imputed), statistics)}
         return stored | {"missing": tf.cast(~known, tf.int64)} if options.indicator else stored
 
     if not options.learns:
@@ -88,7 +88,8 @@ def transformed(options: "ScaledFeature", values: tf.Tensor) -> tf.Tensor:
         values = tf.where(values > high, tf.constant(high, tf.float32), values)
     if options.transform == "none":
         return values
-    return tf.cast(TRANSFORMS[options.transform](tf.cast(values, tf.float64)), tf.float32)
+    transform = log if options.transform == "log" else log1p
+    return tf.cast(transform(tf.cast(values, tf.float64)), tf.float32)
 
 
 def normalized(options: "ScaledFeature", values: tf.Tensor, statistics: Statistics) -> tf.Tensor:
@@ -108,13 +109,6 @@ def normalized(options: "ScaledFeature", values: tf.Tensor, statistics: Statisti
 
 def _bucket(values: tf.Tensor, boundaries: tf.Tensor) -> tf.Tensor:
     return tf.searchsorted(boundaries, tf.cast(values, tf.float32), side="right", out_type=tf.int64)
-
-
-def _imputed(options: "Number", statistics: Statistics) -> tf.Tensor:
-    """Returns the replacement of a missing number, after the transform: a float64 scalar."""
-    if isinstance(options.impute, str):
-        return statistics.mean if options.impute == "mean" else statistics.median
-    return tf.cast(transformed(options, tf.constant(options.impute, tf.float32)), tf.float64)
 
 
 def prepare_names(options: "Category", column: tf.Tensor | None, context: Context) -> Prepared:
@@ -155,17 +149,13 @@ def _hashed(names: tf.Tensor, buckets: int) -> tf.Tensor:
 
 def list_features(description: CategoriesDescription, stored: Parts) -> Parts:
     """Returns padded ids and the part `length` (`kind.padded`), or float32 1s and 0s for `multi_hot`."""
-    if description.read == "multi_hot":
-        return {"": multi_hot(stored[""], description.vocabulary_size)}
-    return padded(description, stored[""], tf.constant(description.padding_id, tf.int64))
-
-
-def multi_hot(rows: tf.RaggedTensor, size: int) -> tf.Tensor:
-    """Returns 1 at each id of a row, else 0: float32 [rows, size]. Skips negative ids."""
-    values = tf.cast(rows.flat_values, tf.int64)
-    positions = tf.boolean_mask(tf.stack([rows.value_rowids(), values], axis=1), values >= 0)
+    rows = stored[""]
+    if description.read != "multi_hot":
+        return padded(description, rows, tf.constant(description.padding_id, tf.int64))
+    values, size = tf.cast(rows.flat_values, tf.int64), description.vocabulary_size
+    positions = tf.boolean_mask(tf.stack([rows.value_rowids(), values], axis=1), values >= 0)  # skips negative ids
     times = tf.scatter_nd(positions, tf.ones_like(positions[:, 0], tf.float32), [rows.nrows(), size])
-    return tf.ensure_shape(tf.minimum(times, 1.0), [None, size])
+    return {"": tf.ensure_shape(tf.minimum(times, 1.0), [None, size])}
 
 
 def prepare_raw(options: "Raw", column: Any, context: Context) -> Prepared:

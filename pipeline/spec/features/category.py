@@ -32,8 +32,7 @@ def distinct(names: Named) -> Named:
 
 
 ClassName = Annotated[str, AfterValidator(_one_line)]
-Classes = Annotated[tuple[ClassName, ...], Field(min_length=1), AfterValidator(distinct)]
-"""Class names, ordered by id."""
+Classes = Annotated[tuple[ClassName, ...], Field(min_length=1), AfterValidator(distinct)]  # class names, ordered by id
 DisplayedClasses = Annotated[dict[ClassName, ClassName], Field(min_length=1), AfterValidator(distinct)]
 """The displayed name of each class name in the data, ordered by id."""
 FRESH = "fresh"

@@ -26,10 +26,8 @@ Mean = Annotated[float, Field(allow_inf_nan=False)]
 Deviation = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 ENCODED_SHARE = {"auto": 0.35, "jpeg": 0.35, "png": 0.6, "raw": 1.0, "original": 0.15}
 """Estimated stored bytes per uint8 value, by encoding."""
-MAX_BYTES = 64 << 20
-"""64 MiB, as for a line of text."""
-OWN_SIDES = (480, 640)
-"""The height and width assumed for images that keep their size."""
+MAX_BYTES = 64 << 20  # 64 MiB, as for a line of text
+OWN_SIDES = (480, 640)  # the height and width assumed for images that keep their size
 
 
 class Normalization(Options):
@@ -46,15 +44,11 @@ OF_THREE_CHANNELS = {
     "clip": Normalization(mean=(0.48145466, 0.4578275, 0.40821073), std=(0.26862954, 0.26130258, 0.27577711)),
 }
 """Statistics of the training data of model families: ImageNet, and CLIP (Radford et al. 2021)."""
-CAFFE_MEANS = (103.939, 116.779, 123.68)
-"""ImageNet's mean blue, green and red, as subtracted by Caffe's models."""
-RANGES = {"uint8": (0, 255), "uint16": (0, 65_535)}
-"""The least and largest pixel, by dtype."""
+CAFFE_MEANS = (103.939, 116.779, 123.68)  # ImageNet's mean blue, green and red, as subtracted by Caffe's models
+RANGES = {"uint8": (0, 255), "uint16": (0, 65_535)}  # the least and largest pixel, by dtype
+_Named = Literal["zero_one", "minus_one_one", "dataset", "imagenet", "clip", "inception", "caffe", "none"]
 Normalize = Annotated[
-    Annotated[
-        Literal["zero_one", "minus_one_one", "dataset", "imagenet", "clip", "inception", "caffe", "none"], Tag("a name")
-    ]
-    | Annotated[Normalization, Tag("mean and std")],
+    Annotated[_Named, Tag("a name")] | Annotated[Normalization, Tag("mean and std")],
     Discriminator(lambda value: "mean and std" if isinstance(value, dict | Normalization) else "a name"),
 ]
 
@@ -144,7 +138,7 @@ class Image(Feature):
 
     @model_validator(mode="after")
     def _check(self) -> "Image":
-        for message, *path in (*self._wrong_size(), *self._wrong_pixels(), *self._wrong_numbers()):
+        for message, *path in (*self._wrong_size(), *self._wrong_pixels()):
             raise WrongValueError(message, *path)
         return self
 
@@ -192,8 +186,6 @@ class Image(Feature):
             yield f"has {len(self.bands)} bands for {self.channels} `channels`: omit one", "bands"
         if (self.planes or self.bands) and self.store in ("jpeg", "original"):
             yield f"`{self.store}` holds grey or RGB of 8 bits: store `png` or `raw`", "store"
-
-    def _wrong_numbers(self) -> Iterator[tuple[str, ...]]:
         if self.range is not None and (self.dtype == "uint8" or self.range[0] >= self.range[1]):
             wanted = "the least and the largest pixel of `dtype: uint16` or `float32`, such as [0, 4095]"
             yield f"should be {wanted}, got {list(self.range)}", "range"
@@ -316,9 +308,8 @@ class ImageSequence(Image, ListFeature):
         return value
 
     def describe(self, statistics: dict[str, Any]) -> Description:
-        return self._describe(
-            kinds.ImageSequenceDescription, "max_length", **self.pixels(statistics), length=self.read_length
-        )
+        given = {**self.pixels(statistics), "length": self.read_length}
+        return self._describe(kinds.ImageSequenceDescription, "max_length", **given)
 
 
 def image_named(name: str, features: Mapping[str, Feature], wanted: str, oriented: Literal["upright", "file"]) -> Image:

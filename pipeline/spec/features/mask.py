@@ -15,10 +15,8 @@ from recordmill.transforms.contract.kinds import image as kinds
 from recordmill.transforms.contract.kinds.base import Description
 
 Value = Annotated[int, Field(ge=0, le=65_535)]
-Color = Annotated[
-    Annotated[Byte, Tag("a level")] | Annotated[tuple[Byte, Byte, Byte], Tag("a colour")],
-    Discriminator(lambda value: "a level" if isinstance(value, int) else "a colour"),
-]
+_LevelOrColor = Annotated[Byte, Tag("a level")] | Annotated[tuple[Byte, Byte, Byte], Tag("a colour")]
+Color = Annotated[_LevelOrColor, Discriminator(lambda value: "a level" if isinstance(value, int) else "a colour")]
 MaskClasses = Annotated[
     Annotated[Classes, Tag("names")]
     | Annotated[dict[Value, ClassName], Field(min_length=1), AfterValidator(distinct), Tag("names by value")],
@@ -202,8 +200,7 @@ class Masks(OfImage, ListFeature):
         """Checks the feature named by `image`: its size is that of all masks."""
         super().check(features)
         if self._image and self._image.size is None:
-            message = f"'{self.image}' keeps its images' sizes: masks of objects need its `size`"
-            raise WrongValueError(message, "image")
+            raise WrongValueError(f"'{self.image}' keeps its images' sizes: masks of objects need its `size`", "image")
         if self.draw and self.length:
             raise WrongValueError("is for lists of images: of drawn objects give `max_length`", "length")
 

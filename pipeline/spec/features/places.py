@@ -76,7 +76,11 @@ class Boxes(Places):
             got = f"[{', '.join(self.columns)}]"
             raise WrongValueError(f"should name four columns, {', '.join(ORDERS[self.order])}, got {got}", "columns")
         for name, wanted in zip(self.columns, ORDERS[self.order], strict=False):
-            if _contradicts(name.lower(), wanted):
+            # A name tells another axis or end than wanted; unusual names tell nothing.
+            last = re.split("[./]", name.lower())[-1]
+            axis = BESIDE_AXIS.sub("", last)
+            has_other_end = any(end in last and end not in wanted for end in ("min", "max"))
+            if axis in ("x", "y") and (axis != wanted[0] or has_other_end):
                 order = f"`order: {self.order}`: {', '.join(ORDERS[self.order])}"
                 raise WrongValueError(f"name '{name}' in the place of {wanted} by {order}", "columns")
         return self
@@ -91,14 +95,6 @@ class Boxes(Places):
 
     def describe(self, statistics: dict[str, Any]) -> Description:
         return self._describe(BoxesDescription, "image", "max_length", stored="float32", length=self.read_length)
-
-
-def _contradicts(name: str, wanted: str) -> bool:
-    """Whether a name, in lower case, tells another axis or end than wanted; unusual names tell nothing."""
-    last = re.split("[./]", name)[-1]
-    axis = BESIDE_AXIS.sub("", last)
-    has_other_end = any(end in last and end not in wanted for end in ("min", "max"))
-    return axis in ("x", "y") and (axis != wanted[0] or has_other_end)
 
 
 Name = Annotated[str, Field(min_length=1)]

@@ -15,10 +15,7 @@ from recordmill.transforms.contract.kinds import text as kinds
 from recordmill.transforms.contract.kinds.base import NOTHING, Description, Learned, SpecialIds
 from recordmill.transforms.contract.kinds.text import MOST_LENGTH
 
-SHARED_ALIKE = (
-    *("tokenizer", "model_type", "special_tokens", "pattern"),
-    *("normalize", "case", "ngrams", "oov_buckets", "begin", "end"),
-)
+SHARED_ALIKE = "tokenizer model_type special_tokens pattern normalize case ngrams oov_buckets begin end".split()
 """Options that features with a shared vocabulary must agree on, because they decide the meaning of an id."""
 
 
@@ -74,17 +71,10 @@ def _form(value: Any) -> str:
 
 
 Size = Annotated[int, Field(ge=1, strict=True)]
-Vocabulary = Annotated[
-    Annotated[Size, Tag("a size")]
-    | Annotated[str, Tag("a file")]
-    | Annotated[SharedVocabulary, Tag("another feature")],
-    Discriminator(_form),
-]
-Widths = Annotated[
-    tuple[Annotated[int, Field(ge=1, le=16, strict=True)], ...],
-    Field(min_length=1),
-    BeforeValidator(number_or_list, int | tuple[int, ...]),
-]
+_Given = Annotated[Size, Tag("a size")] | Annotated[str, Tag("a file")]
+Vocabulary = Annotated[_Given | Annotated[SharedVocabulary, Tag("another feature")], Discriminator(_form)]
+_Width = Annotated[int, Field(ge=1, le=16, strict=True)]
+Widths = Annotated[tuple[_Width, ...], Field(min_length=1), BeforeValidator(number_or_list, int | tuple[int, ...])]
 
 
 class Tokenized(TextIds):

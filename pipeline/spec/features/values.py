@@ -125,11 +125,10 @@ class ScaledFeature(Feature):
 
     def scaling(self, statistics: dict[str, Any]) -> dict[str, Any]:
         """Returns the fields of the description for stored values and buckets."""
-        stored = {"stored": "int64" if self.is_bucket else "float32"}
         if not self.is_bucket:
-            return stored
+            return {"stored": "float32"}
         boundaries = tuple(statistics["boundaries"] if self.boundaries is None else self.boundaries)
-        return {**stored, "boundaries": boundaries, "buckets": len(boundaries) + 1}
+        return {"stored": "int64", "boundaries": boundaries, "buckets": len(boundaries) + 1}
 
 
 class Number(ScaledFeature):

@@ -8,25 +8,15 @@ from recordmill.pipeline.safe_text import cut
 from recordmill.transforms.contract.kinds.base import Description, Json
 
 DESCRIPTIONS: Mapping[str, str] = {
-    "image": "image.ImageDescription",
-    "image_sequence": "image.ImageSequenceDescription",
-    "mask": "image.MaskDescription",
-    "masks": "image.MasksDescription",
-    "boxes": "places.BoxesDescription",
-    "keypoints": "places.KeypointsDescription",
-    "text": "text.TextDescription",
-    "texts": "text.TextsDescription",
-    "pair": "text.PairDescription",
-    "chat": "text.ChatDescription",
-    "token_labels": "text.TokenLabelsDescription",
-    "category": "values.CategoryDescription",
-    "categories": "values.CategoriesDescription",
-    "number": "values.NumberDescription",
-    "numbers": "values.NumbersDescription",
-    "array": "array.ArrayDescription",
-    "raw": "values.RawDescription",
-    "own": "values.OwnDescription",
-}
+    "image": "image.ImageDescription", "image_sequence": "image.ImageSequenceDescription",
+    "mask": "image.MaskDescription", "masks": "image.MasksDescription",
+    "boxes": "places.BoxesDescription", "keypoints": "places.KeypointsDescription",
+    "text": "text.TextDescription", "texts": "text.TextsDescription", "pair": "text.PairDescription",
+    "chat": "text.ChatDescription", "token_labels": "text.TokenLabelsDescription",
+    "category": "values.CategoryDescription", "categories": "values.CategoriesDescription",
+    "number": "values.NumberDescription", "numbers": "values.NumbersDescription",
+    "array": "array.ArrayDescription", "raw": "values.RawDescription", "own": "values.OwnDescription",
+}  # fmt: skip
 """The classes of kinds, loaded when a dataset has one."""
 
 

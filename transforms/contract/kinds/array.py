@@ -45,12 +45,10 @@ class ArrayError(Exception):
 class Npy(NamedTuple):
     """The header of a `.npy` file."""
 
-    descr: str
-    """The type of the numbers or texts, such as `<f4`: one that NumPy knows."""
+    descr: str  # the type of the numbers or texts, such as `<f4`: one that NumPy knows
     shape: tuple[int, ...]
     is_fortran: bool
-    start: int
-    """The offset of the first number, in bytes."""
+    start: int  # the offset of the first number, in bytes
 
 
 def numpy_dtype(name: str, otherwise: str = "") -> "np.dtype[Any]":
@@ -115,9 +113,8 @@ class ArrayLayout:
         """Whether arrays of this shape are accepted: the layout's shape, or a flat list of all values."""
         if len(shape) == 1:
             return shape[0] % math.prod(self.inner) == 0 if self.is_ragged else shape[0] == math.prod(self.inner)
-        return len(shape) == len(self.shape) and all(
-            wanted in (None, side) for wanted, side in zip(self.shape, shape, strict=True)
-        )
+        sides = zip(self.shape, shape, strict=False)
+        return len(shape) == len(self.shape) and all(wanted in (None, side) for wanted, side in sides)
 
     def encode(self, array: npt.NDArray[Any]) -> bytes:
         """Returns an array's bytes. Raises: ArrayError: wrong shape or type, or a number out of range."""

@@ -24,13 +24,13 @@ Json = Mapping[str, Any]
 Value = TypeVar("Value")
 UNKNOWN = "[UNK]"  # the name of an unknown word or class
 OF_FORM = frozenset(
-    "stored stored_as encoding dtype shape options length max_length texts_per_row max_texts packed window keep_length "
-    "optional indicator impute train".split()
+    """stored stored_as encoding dtype shape options length max_length texts_per_row max_texts packed
+    window keep_length optional indicator impute train""".split()
 )
 """Fields of descriptions that do not change what a read value means; a batch's structure may."""
 OF_WORDS = frozenset(
-    "vocabulary vocabulary_size shown unknown_id first_id begin_id end_id oov_buckets tokenizer model joins "
-    "cross".split()
+    """vocabulary vocabulary_size shown unknown_id first_id begin_id end_id oov_buckets tokenizer model
+    joins cross""".split()
 )
 """Fields that say no more about ids than their words do."""
 

@@ -13,18 +13,14 @@ from recordmill.pipeline.safe_text import count, cut
 from recordmill.transforms.contract.kinds import base
 
 ENCODINGS = {"auto": "JPEG or PNG", "jpeg": "JPEG", "png": "PNG", "raw": "pixels", "original": "original files"}
-
 MAX_SIDE = 16_384  # the longest side of a scaled image, in pixels; `shorter_side` scales longer strips to this instead
-
 MOST_PIXELS = (1 << 29) // 3  # the most pixels to decode, 512 MiB of RGB: the limit of TensorFlow and Pillow
 LEAST_PIXELS = 1 << 20
 """Images up to this are always decoded: an error about the shape says more than one about the header."""
-PIXEL_BYTES = {"uint8": 1, "uint16": 2, "float32": 4}
-"""The types of pixels, with their bytes."""
+PIXEL_BYTES = {"uint8": 1, "uint16": 2, "float32": 4}  # the types of pixels, with their bytes
 KNOWN = {"pixel": (*PIXEL_BYTES,), "dtype": (*PIXEL_BYTES, "bfloat16"), "channel_order": ("rgb", "bgr")}
 """The values that a manifest may state of an image: NumPy parses no other type."""
-MOST_BANDS = 16
-"""The most channels of an image."""
+MOST_BANDS = 16  # the most channels of an image
 LARGE = 256  # pixels of the longer side: decoding a smaller JPEG costs less than the choice of a reduction
 SPARE = 2  # times the result's sides: with less, photos look different (docs/images.md)
 
@@ -55,12 +51,10 @@ class PixelOptions:
     pixel: str = base.left_out("uint8")
     padding: tuple[int, int, int] | None = base.left_out(None)
     """The colour around a padded image; None: `background`, as of earlier Recordmills."""
-    fill: float = base.left_out(0.0)
-    """The number around a padded deep image, in place of `background`."""
+    fill: float = base.left_out(0.0)  # the number around a padded deep image, in place of `background`
     bands: tuple[int, ...] | None = base.left_out(None)
     """The file's bands to take, from 1; None: all, one for each channel."""
-    pages: str = base.left_out("first")
-    """`all`: the pages or frames of each file are images of a sequence."""
+    pages: str = base.left_out("first")  # `all`: the pages or frames of each file are images of a sequence
 
     @property
     def planes(self) -> int:
@@ -91,12 +85,10 @@ class Pixels(base.Description):
     offset: tuple[float, ...]
     scale: tuple[float, ...]
     options: PixelOptions | None = base.left_out(None)  # of originals
-    is_mask: ClassVar[bool] = False
-    """Pixels are indices, not colours: they only move, and are never normalized or cast."""
+    is_mask: ClassVar[bool] = False  # pixels are indices, not colours: they only move, and are never normalized or cast
     channel_order: str = base.left_out("rgb")
     """`bgr` is the order after reading; images are stored and augmented as `rgb`."""
-    pixel: str = base.left_out("uint8")
-    """The type of a stored pixel: `uint8`, `uint16` or `float32`."""
+    pixel: str = base.left_out("uint8")  # the type of a stored pixel: `uint8`, `uint16` or `float32`
 
     def __post_init__(self) -> None:
         """Refuses an unknown type or channel order, and impossible sides. Raises: DatasetError."""
@@ -105,10 +97,8 @@ class Pixels(base.Description):
                 stated = f"an image's `{name}` is {cut(repr(given))} in dataset.json"
                 raise DatasetError(f"{stated}; this release knows {', '.join(known)}: install a newer one")
         if any(not 0 < side <= MAX_SIDE for side in self.shape if side is not None):
-            raise DatasetError(
-                f"dataset.json states images of shape {list(self.shape)}; sides have at most {MAX_SIDE:,} pixels: "
-                "it is damaged, copy the version again"
-            )
+            stated = f"dataset.json states images of shape {list(self.shape)}; sides have at most {MAX_SIDE:,} pixels"
+            raise DatasetError(f"{stated}: it is damaged, copy the version again")
 
     @property
     def planes(self) -> int:

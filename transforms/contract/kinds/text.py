@@ -59,19 +59,9 @@ class TokenizerOptions:
     truncate: str | None = None
 
     @property
-    def adds_special(self) -> bool:
-        """Whether a tokenizer.json adds its special tokens; a chat's template has them."""
-        return self.special_tokens and self.kind != "chat"
-
-    @property
     def joined(self) -> int:
         """The texts that one list of ids holds."""
         return 2 if self.kind == "pair" else 1
-
-    @property
-    def between(self) -> str | None:
-        """The token between the texts of a pair; several texts have a `separator` too, of the source's cells."""
-        return self.separator if self.kind == "pair" else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -243,7 +233,6 @@ JOINED: Mapping[str, Callable[[Sequence[str]], str]] = {
     "byte_level": _byte_level,
 }
 """Joins the words of a tokenizer to a text."""
-
 
 FIELDS = ("first", "second")
 TYPES = "token_types"

@@ -91,11 +91,7 @@ class CategoriesDescription(_Ids, _IdLists):
         return f"{self.stored} ids{' (multi-hot)' if self.read == 'multi_hot' else ''}"
 
 
-SCALED_BY: Mapping[str, Sequence[str]] = {
-    "none": (),
-    "z_score": ("mean", "variance"),
-    "min_max": ("minimum", "maximum"),
-}
+SCALED_BY = {"none": (), "z_score": ("mean", "variance"), "min_max": ("minimum", "maximum")}
 """The statistics used by each normalization."""
 UNTRANSFORMED: Mapping[str, Callable[[float], float]] = {"none": float, "log": math.exp, "log1p": math.expm1}
 EPSILON = 2.0**-23  # float32's step at 1: the remainder of a zero is smaller
@@ -180,11 +176,31 @@ MISSING: Mapping[str, Any] = {"bytes": b"", "int64": 0, "float32": math.nan}
 
 
 @dataclass(frozen=True, kw_only=True)
-class RawDescription(base.Description):
+class _Unchanged(base.Description):
+    stored: str
+
+    @property
+    def padding(self) -> Any:
+        return b"" if self.stored == "bytes" else 0
+
+    def decode(self, stored: Any, decoding: base.Decoding) -> Any:
+        """Returns the value, or a tensor as nested lists."""
+        if isinstance(stored, bytes | memoryview):
+            return bytes(stored)
+        if isinstance(stored, list):
+            return [bytes(each) for each in stored]
+        return _nested(stored.tolist()) if stored.dtype == np.float32 else stored.tolist()
+
+
+def _nested(numbers: Any) -> Any:
+    return [_nested(each) for each in numbers] if isinstance(numbers, list) else base.short(numbers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawDescription(_Unchanged):
     """A value a row, or a list."""
 
     kind: ClassVar[str] = "raw"
-    stored: str
     length: Count | str | None = base.left_out(None)  # values of every row, or `varying`; None: not a list
     max_length: Count | None = None
     optional: bool = base.left_out(False)  # a record may lack the value, which is then `blank`
@@ -199,15 +215,8 @@ class RawDescription(base.Description):
     def blank(self) -> Any:
         return MISSING[self.stored]
 
-    @property
-    def padding(self) -> Any:
-        return b"" if self.stored == "bytes" else 0
-
     def type_words(self) -> str:
         return self.stored if self.length is None else base.counted_words(self.stored, self.length, self.max_length)
-
-    def decode(self, stored: Any, decoding: base.Decoding) -> Any:
-        return _value(stored)
 
     def to_json(self) -> dict[str, Any]:
         written = super().to_json()
@@ -217,11 +226,10 @@ class RawDescription(base.Description):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OwnDescription(base.Description):
+class OwnDescription(_Unchanged):
     """A tensor of the user's own function."""
 
     kind: ClassVar[str] = "own"
-    stored: str
     shape: tuple[Count, ...] | None  # a row's shape; None: lists of varying length
 
     @classmethod
@@ -229,27 +237,7 @@ class OwnDescription(base.Description):
         shape = description["shape"]
         return {"": base.Stored(description["stored"], None if shape is None else tuple(shape))}
 
-    @property
-    def padding(self) -> Any:
-        return b"" if self.stored == "bytes" else 0
-
     def type_words(self) -> str:
         if self.shape is None:
             return base.counted_words(self.stored, "varying", None)
         return f"{self.stored} {base.sides_words(self.shape)}".strip()
-
-    def decode(self, stored: Any, decoding: base.Decoding) -> Any:
-        """Returns the tensor as a value or as nested lists."""
-        return _value(stored)
-
-
-def _value(stored: Any) -> Any:
-    if isinstance(stored, bytes | memoryview):
-        return bytes(stored)
-    if isinstance(stored, list):
-        return [bytes(each) for each in stored]
-    return _nested(stored.tolist()) if stored.dtype == np.float32 else stored.tolist()
-
-
-def _nested(numbers: Any) -> Any:
-    return [_nested(each) for each in numbers] if isinstance(numbers, list) else base.short(numbers)

@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from numbers import Real
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,17 +22,6 @@ from recordmill.transforms.numpy.augment.base import Fill, Floats, Movement, Pix
 UNIT = 2.0**20  # a map's numbers are integers of 1/UNIT: the last bit of a cosine varies by machine
 OPENCV_SIDE = 32_766  # the longest side, in pixels, that OpenCV maps
 Whole = npt.NDArray[np.int32 | np.int64]
-
-
-class Matrix(NamedTuple):
-    """The image's pixel for x, y of the result: a x + b y + left, c x + d y + top."""
-
-    a: float
-    b: float
-    c: float
-    d: float
-    left: float
-    top: float
 
 
 def affine_numbers(
@@ -60,13 +49,6 @@ class Affine(Movement):
     def acts(self, values: Values) -> bool:
         return tuple(values[:8]) != (1, 0, 0, 1, 0, 0, 0, 0)
 
-    def matrix(self, values: Values, height: int, width: int) -> Matrix:
-        """Returns the map from the result's pixels to those of an image of this size."""
-        a, b, c, d = self.linear(values, height, width)
-        x, y, right, down = _center(values, height, width)
-        from_x, from_y = 0.5 - x - right, 0.5 - y - down
-        return Matrix(a, b, c, d, a * from_x + b * from_y + x - 0.5, c * from_x + d * from_y + y - 0.5)
-
     def linear(self, values: Values, height: int, width: int) -> tuple[float, float, float, float]:
         """Returns a, b, c and d for an image of this size."""
         a, b, c, d = values[:4]
@@ -76,12 +58,50 @@ class Affine(Movement):
         """Interpolates each pixel between four, by their distances; in a mask takes the nearest, 0 outside."""
         pixels = pixels.copy() if pixels is out else pixels
         out = base.memory(out, pixels.shape, pixels.dtype)
-        x, y = positions(self.matrix(values, *pixels.shape[:2]), *pixels.shape[:2])
+        height, width, channels = pixels.shape
+        x, y = self._positions(values, height, width)
         if mask:
             out[...] = _at(_framed(pixels, 0), (x + 16) >> 5, (y + 16) >> 5)
-        else:
-            _between_four(pixels, x, y, base.fill_levels(self.fill, pixels.shape[2]), out)
+            return out
+        fill = base.fill_levels(self.fill, channels)
+        if opencv.takes(pixels) and max(height, width) <= OPENCV_SIDE:
+            first = np.empty((*x.shape, 2), np.int16)
+            for position, side, axis in ((x, width, 0), (y, height, 1)):
+                np.clip(position >> 5, -2, side, out=first[..., axis], casting="unsafe")
+            rest = y & 31
+            rest <<= 5
+            rest |= x & 31
+            way, border = opencv.cv2.INTER_LINEAR, opencv.cv2.BORDER_CONSTANT
+            opencv.cv2.remap(pixels, first, rest.astype(np.uint16), way, dst=out, borderMode=border, borderValue=fill)
+            return out
+        # Sums of four pixels by their shares, integers of 1/1024; whole pixels are rounded half up.
+        framed = _framed(pixels, fill)
+        is_whole = pixels.dtype != np.float32
+        sums: Any = np.full(out.shape, 512, np.int32) if is_whole else np.zeros(out.shape)
+        for down, rows in ((0, 32 - (y & 31)), (1, y & 31)):
+            for right, columns in ((0, 32 - (x & 31)), (1, x & 31)):
+                sums += _at(framed, (x >> 5) + right, (y >> 5) + down) * (rows * columns)[..., np.newaxis]
+        out[...] = sums >> 10 if is_whole else sums / 1024
         return out
+
+    def _positions(self, values: Values, height: int, width: int) -> tuple[Whole, Whole]:
+        """Returns the image's x and y for each result pixel, integers of 1/32 pixel, [height, width].
+
+        The pixel for x, y of the result is a x + b y + left, c x + d y + top.
+        """
+        a, b, c, d = self.linear(values, height, width)
+        x, y, right, down = _center(values, height, width)
+        from_x, from_y = 0.5 - x - right, 0.5 - y - down
+        left, top = a * from_x + b * from_y + x - 0.5, c * from_x + d * from_y + y - 0.5
+        dtype = np.int32 if max(height, width) <= 1 << 14 else np.int64
+        columns, rows = np.arange(width, dtype=np.float64), np.arange(height, dtype=np.float64)
+
+        def along(of_x: float, of_y: float, start: float) -> Whole:
+            of_row, of_column = (np.rint(each * 1024.0).astype(dtype) for each in (of_y * rows + start, of_x * columns))
+            position: Whole = np.add.outer(of_row + 16, of_column)
+            return np.right_shift(position, 5, out=position)
+
+        return along(a, b, left), along(c, d, top)
 
     def move_points(self, points: Floats, values: Values, height: int, width: int) -> Floats:
         a, b, c, d = self.linear(values, height, width)
@@ -97,41 +117,6 @@ def _center(values: Values, height: int, width: int) -> tuple[float, float, int,
     """Returns the centre's x and y, and the shift right and down, truncated to pixels."""
     right, down = values[4] * width + values[6], values[5] * height + values[7]
     return values[8] * width, values[8] * height, math.trunc(right), math.trunc(down)
-
-
-def positions(matrix: Matrix, height: int, width: int) -> tuple[Whole, Whole]:
-    """Returns the image's x and y for each result pixel, integers of 1/32 pixel, [height, width]."""
-    dtype = np.int32 if max(height, width) <= 1 << 14 else np.int64
-    columns, rows = np.arange(width, dtype=np.float64), np.arange(height, dtype=np.float64)
-
-    def along(of_x: float, of_y: float, start: float) -> Whole:
-        of_row, of_column = (np.rint(each * 1024.0).astype(dtype) for each in (of_y * rows + start, of_x * columns))
-        position: Whole = np.add.outer(of_row + 16, of_column)
-        return np.right_shift(position, 5, out=position)
-
-    return along(matrix.a, matrix.b, matrix.left), along(matrix.c, matrix.d, matrix.top)
-
-
-def _between_four(pixels: Pixels, x: Whole, y: Whole, fill: list[int], out: Pixels) -> None:
-    """Writes sums of four pixels by their shares, integers of 1/1024; whole pixels are rounded half up."""
-    height, width = pixels.shape[:2]
-    if opencv.takes(pixels) and max(height, width) <= OPENCV_SIDE:
-        first = np.empty((*x.shape, 2), np.int16)
-        for position, side, axis in ((x, width, 0), (y, height, 1)):
-            np.clip(position >> 5, -2, side, out=first[..., axis], casting="unsafe")
-        rest = y & 31
-        rest <<= 5
-        rest |= x & 31
-        way, border = opencv.cv2.INTER_LINEAR, opencv.cv2.BORDER_CONSTANT
-        opencv.cv2.remap(pixels, first, rest.astype(np.uint16), way, dst=out, borderMode=border, borderValue=fill)
-        return
-    framed = _framed(pixels, fill)
-    is_whole = pixels.dtype != np.float32
-    sums: Any = np.full(out.shape, 512, np.int32) if is_whole else np.zeros(out.shape)
-    for down, rows in ((0, 32 - (y & 31)), (1, y & 31)):
-        for right, columns in ((0, 32 - (x & 31)), (1, x & 31)):
-            sums += _at(framed, (x >> 5) + right, (y >> 5) + down) * (rows * columns)[..., np.newaxis]
-    out[...] = sums >> 10 if is_whole else sums / 1024
 
 
 def _framed(pixels: Pixels, fill: int | list[int]) -> Pixels:

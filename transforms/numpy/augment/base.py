@@ -144,12 +144,6 @@ class Movement(Augmentation):
         """Whether the result is a mirror image, where left and right change their meaning."""
         return False
 
-    def move_boxes(self, boxes: Floats, values: Values, height: int, width: int) -> Floats:
-        """Returns the upright boxes around moved corners, clipped: float64 [n, 4], y_min, x_min, y_max, x_max."""
-        corners = boxes[:, [0, 1, 0, 3, 2, 1, 2, 3]].reshape(-1, 2)
-        moved = np.clip(self.move_points(corners, values, height, width), 0, 1).reshape(-1, 4, 2)
-        return np.concatenate([moved.min(1), moved.max(1)], 1)
-
 
 NEAR = 2.0**-20  # a share of the image: rounding moves what touches an edge by about a billionth
 
@@ -162,8 +156,10 @@ class MovedBoxes:
         self._boxes, self._moved = boxes, np.clip(boxes.astype(np.float64), 0, 1)
 
     def move(self, change: Movement, values: Values, height: int, width: int) -> None:
-        """Moves them with an image of this size by a change with these parameters."""
-        self._moved = change.move_boxes(self._moved, values, height, width)
+        """Moves them with an image of this size by a change with these parameters: around moved corners, clipped."""
+        corners = self._moved[:, [0, 1, 0, 3, 2, 1, 2, 3]].reshape(-1, 2)
+        moved = np.clip(change.move_points(corners, values, height, width), 0, 1).reshape(-1, 4, 2)
+        self._moved = np.concatenate([moved.min(1), moved.max(1)], 1)
 
     def put(self) -> None:
         """Writes them back."""
@@ -194,8 +190,7 @@ class MovedKeypoints:
         self._points[...] = self._moved * (self._moved[..., 2:] > 0)
 
 
-Lying: TypeAlias = MovedBoxes | MovedKeypoints
-"""Places on an image, on their way through its changes."""
+Lying: TypeAlias = MovedBoxes | MovedKeypoints  # places on an image, on their way through its changes
 
 
 class Window(NamedTuple):
@@ -287,5 +282,4 @@ def part_window(values: Values, height: int, width: int) -> Window:
     root = math.sqrt(height * width)
     high = min(max(math.floor(values[0] * root + 0.5), 1), height)
     wide = min(max(math.floor(values[1] * root + 0.5), 1), width)
-    y = math.floor(values[2] * (height - high + 1))
-    return Window(y, math.floor(values[3] * (width - wide + 1)), high, wide)
+    return Window(math.floor(values[2] * (height - high + 1)), math.floor(values[3] * (width - wide + 1)), high, wide)

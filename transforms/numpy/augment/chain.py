@@ -19,7 +19,6 @@ import numpy.typing as npt
 
 from recordmill.transforms.numpy.augment import base
 from recordmill.transforms.numpy.augment.base import Acting, Augmentation, Floats, Lying, Movement, Pixels, Values
-from recordmill.transforms.numpy.augment.movements import Crop
 
 UserFunction: TypeAlias = Callable[[Pixels, np.random.Generator], Pixels]
 Boxes: TypeAlias = npt.NDArray[np.floating[Any]]
@@ -74,17 +73,14 @@ def check(augmentations: Sequence[Augmentation | UserFunction]) -> tuple[Augment
     """Turns changes and users' functions into changes. Raises: ValueError: not a list, or an invalid item."""
     if not isinstance(augmentations, Sequence):
         raise ValueError(f"augment is {augmentations!r}; give a list, such as [RandomResizedCrop(224), RandomFlip()]")
-    return tuple(_checked(each) for each in augmentations)
-
-
-def _checked(given: Any) -> Augmentation:
-    if isinstance(given, Augmentation):
-        return given
-    if isinstance(given, type) and issubclass(given, Augmentation):
-        raise ValueError(f"augment holds the class {given.__name__}; write {given.__name__}(...), with its options")
-    if not callable(given) or isinstance(given, type):
-        raise ValueError(f"augment holds {given!r}; give changes such as RandomFlip(), or functions (pixels, rng)")
-    return OwnFunction(given)
+    checked = list[Augmentation]()
+    for given in augmentations:
+        if isinstance(given, type) and issubclass(given, Augmentation):
+            raise ValueError(f"augment holds the class {given.__name__}; write {given.__name__}(...), with its options")
+        if not isinstance(given, Augmentation) and (not callable(given) or isinstance(given, type)):
+            raise ValueError(f"augment holds {given!r}; give changes such as RandomFlip(), or functions (pixels, rng)")
+        checked.append(given if isinstance(given, Augmentation) else OwnFunction(given))
+    return tuple(checked)
 
 
 def check_deep(augmentations: Sequence[Augmentation]) -> None:
@@ -132,12 +128,6 @@ def acting(augmentations: Sequence[Augmentation], row: Values) -> list[Acting]:
     return [acting for each, end in parts for acting in each.inside(row[end - each.numbers : end])]
 
 
-def first_window(changes: Sequence[Acting], height: int, width: int) -> base.Window | None:
-    """Returns the window of a leading crop, for an image of this size; None if all pixels are needed."""
-    first, values = changes[0] if changes else (None, ())
-    return first.window(values, height, width) if isinstance(first, Crop) else None
-
-
 def apply(
     pixels: Pixels,
     boxes: Boxes | None,
@@ -177,7 +167,7 @@ def apply_acting(
     mask: bool = False,
     outside: int = 0,
 ) -> Pixels:
-    """Changes one image as `apply`, or a part with all pixels of `first_window`, and in place what lies on it.
+    """Changes one image as `apply`, or a part with all pixels of a leading crop's window, and in place what lies on it.
 
     `outside` is the value that movements of a whole mask show outside the image; `out` is then left alone.
     """

@@ -39,8 +39,6 @@ LUMA = np.array([0.299, 0.587, 0.114])
 CHROMA = 0.492111 / 0.877283
 LUMA_16_BITS = np.array([luma(*row) for row in 65_536 * np.eye(3, dtype=np.int64)], np.float32)
 SAME_COLORS = (1.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)  # the identity map
-
-
 _RED, _BLUE = CHROMA * (np.array([0.0, 0.0, 1.0]) - LUMA), (LUMA - np.array([1.0, 0.0, 0.0])) / CHROMA
 QUARTER_TURN = np.stack([_RED, -(LUMA[0] * _RED + LUMA[2] * _BLUE) / LUMA[1], _BLUE])
 """The map that turns the chroma plane by 90 degrees, and luma to 0."""
@@ -73,8 +71,15 @@ class ColorJitter(Augmentation):
     def apply(self, pixels: Pixels, values: Values, out: Pixels | None = None) -> Pixels:
         """Maps the colours by `color_numbers`."""
         out = memory(out, pixels.shape)
-        offset = values[1] and values[1] * mean_grey(pixels)
-        starts = (2, 5, 8) if pixels.shape[2] == 3 else ()
+        (height, width, channels), offset = pixels.shape, 0.0
+        if values[1]:  # a share of the mean grey: the luma of the channels' sums by the pixels, rounded half up
+            if opencv.cv2 is not None:  # its float64 sums are exact for any image in memory
+                sums = [int(each) for each in opencv.cv2.sumElems(pixels)[:channels]]
+            else:
+                sums = [int(each) for each in pixels.sum((0, 1), dtype=np.int64)]
+            total = sums[0] if channels == 1 else luma(*sums)
+            offset = values[1] * int((2 * total + height * width) // (2 * height * width))
+        starts = (2, 5, 8) if channels == 3 else ()
         rows = [[*values[start : start + 3]] for start in starts] or [[values[0]]]
         if opencv.cv2 is not None:
             weights = np.array([[*row, offset + opencv.TIE] for row in rows], np.float32)
@@ -115,17 +120,6 @@ def color_numbers(brightness: Floats, contrast: Floats, saturation: Floats, hue:
     maps = rounded(np.reshape(brightness * contrast, (-1, 1, 1)) * maps)
     maps += np.eye(3) * (factor[:, np.newaxis] - maps.sum(2))[:, :, np.newaxis]
     return np.column_stack([factor, pivot, maps.reshape(-1, 9)])
-
-
-def mean_grey(pixels: Pixels) -> int:
-    """Returns an image's integer mean grey: the luma of the channels' sums by the pixels, rounded half up."""
-    height, width, channels = pixels.shape
-    if opencv.cv2 is not None:  # its float64 sums are exact for any image in memory
-        sums = [int(each) for each in opencv.cv2.sumElems(pixels)[:channels]]
-    else:
-        sums = [int(each) for each in pixels.sum((0, 1), dtype=np.int64)]
-    total = sums[0] if channels == 1 else luma(*sums)
-    return int((2 * total + height * width) // (2 * height * width))
 
 
 LEVELS = np.arange(256, dtype=np.uint8)
@@ -238,8 +232,6 @@ LARGEST_KERNEL = 99  # the middle tap takes all rounding: from 101 taps on it ca
 SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], np.float32)  # Pillow's `ImageFilter.SMOOTH`, times 13
 
 Levels = npt.NDArray[np.uint8 | np.int16]
-
-
 SIGMA = base.span(base.ABOVE_0, base.LARGEST, "in pixels, such as (0.1, 2.0), or one, such as 1.0", base.as_pair)
 
 

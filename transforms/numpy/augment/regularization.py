@@ -141,10 +141,8 @@ class BatchAugmentation(base.Checked, ABC):
     def check_label(self, shape: Sequence[int | None], dtype: str) -> None:
         """Refuses an integer label of anything but class ids. Raises: ValueError."""
         if "int" in dtype and (len(shape) != 1 or self.num_classes is None):
-            raise ValueError(
-                f"{self} cannot mix a label of {dtype} {list(shape)}: give num_classes for one class a row, "
-                "or read several as multi-hot"
-            )
+            remedy = "give num_classes for one class a row, or read several as multi-hot"
+            raise ValueError(f"{self} cannot mix a label of {dtype} {list(shape)}: {remedy}")
 
 
 @dataclass(frozen=True)
@@ -160,7 +158,12 @@ class MixUp(BatchAugmentation):
 
     def mix(self, batch: Array, parameters: Floats) -> Array:
         for row, other, share in zip(batch, _next(batch), parameters[:, 0].tolist(), strict=True):
-            blend(row, other, share)
+            if row.dtype == np.uint8 and opencv.cv2 is not None:
+                flat, others = row.reshape(len(row), -1), other.reshape(len(row), -1)
+                opencv.cv2.addWeighted(flat, share, others, 1 - share, opencv.TIE, dst=flat)
+                continue
+            mixed = row.astype(np.float32) * np.float32(share) + other.astype(np.float32) * np.float32(1 - share)
+            row[...] = mixed + np.float32(0.5) if row.dtype.kind == "u" else mixed
         return parameters[:, 0].astype(np.float32)
 
 
@@ -203,20 +206,6 @@ def symmetric_beta(alpha: float, first: Floats, second: Floats) -> Floats:
     power, cosine = first ** (1 / alpha), np.cos(2 * np.pi * second)
     squared = (1 - power) * cosine**2
     return 0.5 + np.copysign(0.5, cosine) * np.sqrt(squared / (power + squared))
-
-
-def blend(image: Array, other: Array, share: float) -> None:
-    """Makes `share` of an image and 1 - `share` of another, in place of the first.
-
-    Both have one shape, are contiguous, and uint8, rounded half up, or floats, computed in float32. Shares are integers
-    of 1/1024.
-    """
-    if image.dtype == np.uint8 and opencv.cv2 is not None:
-        flat, others = image.reshape(len(image), -1), other.reshape(len(image), -1)
-        opencv.cv2.addWeighted(flat, share, others, 1 - share, opencv.TIE, dst=flat)
-        return
-    mixed = image.astype(np.float32) * np.float32(share) + other.astype(np.float32) * np.float32(1 - share)
-    image[...] = mixed + np.float32(0.5) if image.dtype.kind == "u" else mixed
 
 
 def _next(batch: Array) -> list[Array]:
