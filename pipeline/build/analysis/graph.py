@@ -34,7 +34,6 @@ from recordmill.pipeline.spec.features.category import read_classes
 from recordmill.pipeline.spec.features.chat import Chat
 from recordmill.pipeline.spec.features.text import Tokenized
 from recordmill.pipeline.spec.features.text_ids import TextIds
-from recordmill.transforms.contract.kinds.base import Learned
 from recordmill.transforms.tensorflow.transform_graph import Preprocessing
 
 ANALYZED = "reports/analyzed"  # the report of the user's own analyzers: the export's name
@@ -53,28 +52,23 @@ class LearnedAnalysis:
 
 def complete(planned: PlannedBuild, models: Mapping[str, bytes] | None = None) -> PlannedBuild:
     """Returns the build with all words and models, trained `models` by owner. Raises: UserError: a file is invalid."""
-    learned = {name: _complete(planned, name, text, models or {}) for name, text in planned.texts().items()}
-    return replace(planned, learned={**planned.learned, **learned})
-
-
-def _complete(planned: PlannedBuild, name: str, text: TextIds, models: Mapping[str, bytes]) -> Learned:
-    known = planned.learned[name]
-    if name in planned.models:
-        owner = planned.models[name]
-        given = planned.texts()[owner]
-        if given.model is None and owner not in models:
-            return known
-        if isinstance(text, Chat):
-            known = with_template(text, partial(_read, planned))
-        data = models[owner] if given.model is None else _read(planned, given.model)
-        model = read_model(data, given, given.model or owner, padding=known.padding)
-        return replace(known, model=model.data, special=model.special, **model.of_pairs)
-    if isinstance(text, Tokenized) and isinstance(text.vocabulary, str):
-        try:
-            return replace(known, words=read_classes(text.vocabulary))
-        except ValueError as error:
-            raise UserError(str(error)) from None
-    return known
+    texts, learned, trained = planned.texts(), dict(planned.learned), models or {}
+    for name, text in texts.items():
+        if name in planned.models:
+            owner = planned.models[name]
+            given: TextIds = texts[owner]
+            if given.model is None and owner not in trained:
+                continue
+            known = with_template(text, partial(_read, planned)) if isinstance(text, Chat) else learned[name]
+            data = trained[owner] if given.model is None else _read(planned, given.model)
+            model = read_model(data, given, given.model or owner, padding=known.padding)
+            learned[name] = replace(known, model=model.data, special=model.special, **model.of_pairs)
+        elif isinstance(text, Tokenized) and isinstance(text.vocabulary, str):
+            try:
+                learned[name] = replace(learned[name], words=read_classes(text.vocabulary))
+            except ValueError as error:
+                raise UserError(str(error)) from None
+    return replace(planned, learned=learned)
 
 
 def _read(planned: PlannedBuild, path: str) -> bytes:

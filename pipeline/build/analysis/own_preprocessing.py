@@ -38,38 +38,31 @@ class OwnPreprocessing:
 
     def __init__(self, reference: str, label: str | None, code: UserCode | None, errors: Store) -> None:
         """Takes the workspace for a worker's errors (`context.reports`)."""
-        self._reference = reference
-        self._label = label
-        self._code = code
-        self._errors = errors
+        self._reference, self._label, self._code, self._errors = reference, label, code, errors
 
     def __call__(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the tensors to store. Raises: UserCodeError; PreprocessingError: some are invalid or missing."""
-        # tf.Transform calls it in workers that ran none of our steps.
-        with leaving_error(self._errors):
-            return self._call(inputs, outputs)
-
-    def _call(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
-        if self._code is not None:
-            self._code.install()
-        function = load(self._reference)
-        try:
-            outcome = function(dict(inputs), dict(outputs))
-        except UserError:
-            raise
-        except Exception as error:
-            raise blame(error, self._reference) from None
-        if not isinstance(outcome, dict) or not all(isinstance(name, str) for name in outcome):
-            got = type(outcome).__name__
-            raise PreprocessingError(f"{self._reference} should return a dict of tensors by name, got {got}")
-        if self._label is not None and self._label not in outcome:
-            raise PreprocessingError(f"{self._reference} returned no '{self._label}', the label")
-        if not outcome:
-            raise PreprocessingError(f"{self._reference} returned nothing to store")
-        for name, value in outcome.items():
-            if wrong := _why_not_stored(name, value):
-                raise PreprocessingError(f"{self._reference}: '{name}' {wrong}")
-        return outcome
+        with leaving_error(self._errors):  # tf.Transform calls it in workers that ran none of our steps
+            if self._code is not None:
+                self._code.install()
+            function = load(self._reference)
+            try:
+                outcome = function(dict(inputs), dict(outputs))
+            except UserError:
+                raise
+            except Exception as error:
+                raise blame(error, self._reference) from None
+            if not isinstance(outcome, dict) or not all(isinstance(name, str) for name in outcome):
+                got = type(outcome).__name__
+                raise PreprocessingError(f"{self._reference} should return a dict of tensors by name, got {got}")
+            if self._label is not None and self._label not in outcome:
+                raise PreprocessingError(f"{self._reference} returned no '{self._label}', the label")
+            if not outcome:
+                raise PreprocessingError(f"{self._reference} returned nothing to store")
+            for name, value in outcome.items():
+                if wrong := _why_not_stored(name, value):
+                    raise PreprocessingError(f"{self._reference}: '{name}' {wrong}")
+            return outcome
 
 
 def _why_not_stored(name: str, value: Any) -> str | None:

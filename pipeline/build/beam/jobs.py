@@ -143,6 +143,11 @@ def _make_graph(
     context: PlannedBuild, found: graph.LearnedAnalysis, chunks: Sequence[Chunk], runner: Runner, temp: str | None
 ) -> tuple[PlannedBuild, str]:
     """Makes the graph, by a separate job if the user's function has analyzers; returns the export's name."""
+
+    def read(chunk: Chunk) -> Iterator[pa.RecordBatch]:
+        for block in keyed_blocks(context, chunk, images=()):
+            yield from analysis_batches(context, columns, train_rows(context, block.rows))
+
     preprocessing = graph.make_preprocessing(context, found, context.scratch)
     columns = _analyzed_columns(context, preprocessing) if preprocessing.own else frozenset[str]()
     if not columns:
@@ -157,10 +162,22 @@ def _make_graph(
         probe_temp(context, temp, runner)
     folder = f"{(temp or context.scratch).rstrip('/')}/{attempt_name('recordmill')}"
     try:
-        return context, _analyze(context, found, columns, chunks, runner, folder)
+        preprocessing = graph.make_preprocessing(context, found, folder)
+        with runner.pipeline(context) as pipeline, tft_beam.Context(temp_dir=folder):
+            batches = (
+                pipeline
+                | "ListChunks" >> ListChunks(context.workspace, chunks)
+                | "ReadForAnalysis" >> beam.ParDo(WorkerStep(context, lambda: read))
+            )
+            saved_model, made = (batches, tensor_config(context)) | "Analyze" >> tft_beam.AnalyzeDataset(preprocessing)
+            metadata = beam.pvalue.AsSingleton(made.deferred_metadata)
+            _ = saved_model | "KeepExport" >> beam.Map(graph.keep_analyzed, metadata, context, folder)
     finally:
         with suppress(tf.errors.OpError):  # never made, or undeletable: the export is kept elsewhere
             tf.io.gfile.rmtree(folder)
+    report = read_report(context.workspace, graph.ANALYZED)
+    assert report is not None  # noqa: S101 - the job has ended
+    return context, str(report["export"])
 
 
 def _analyzed_columns(context: PlannedBuild, preprocessing: Preprocessing) -> frozenset[str]:
@@ -173,35 +190,6 @@ def _analyzed_columns(context: PlannedBuild, preprocessing: Preprocessing) -> fr
             "texts and categories only; `normalize: dataset` learns images' mean and variance"
         )
     return frozenset(own)
-
-
-def _analyze(
-    context: PlannedBuild,
-    found: graph.LearnedAnalysis,
-    columns: frozenset[str],
-    chunks: Sequence[Chunk],
-    runner: Runner,
-    temp: str,
-) -> str:
-    """Runs the user's own analyzers over the rows of the train split; returns the name of the export."""
-
-    def read(chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        for block in keyed_blocks(context, chunk, images=()):
-            yield from analysis_batches(context, columns, train_rows(context, block.rows))
-
-    preprocessing = graph.make_preprocessing(context, found, temp)
-    with runner.pipeline(context) as pipeline, tft_beam.Context(temp_dir=temp):
-        batches = (
-            pipeline
-            | "ListChunks" >> ListChunks(context.workspace, chunks)
-            | "ReadForAnalysis" >> beam.ParDo(WorkerStep(context, lambda: read))
-        )
-        saved_model, metadata = (batches, tensor_config(context)) | "Analyze" >> tft_beam.AnalyzeDataset(preprocessing)
-        metadata = beam.pvalue.AsSingleton(metadata.deferred_metadata)
-        _ = saved_model | "KeepExport" >> beam.Map(graph.keep_analyzed, metadata, context, temp)
-    report = read_report(context.workspace, graph.ANALYZED)
-    assert report is not None  # noqa: S101 - the job has ended
-    return str(report["export"])
 
 
 def run_job(context: PlannedBuild, chunks: Sequence[Chunk], finished: Sequence[int], runner: Runner) -> None:

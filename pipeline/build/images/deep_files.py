@@ -59,7 +59,7 @@ def read(
     """
     if header.format != "TIFF":
         held = _check(data, header.format, header.width, header.height, wanted)
-        image, exif = _png(data) if header.format == "PNG" else (_npy(data, wanted.pixel), b"")
+        image, exif = _png(data) if header.format == "PNG" else (npy(data, wanted.pixel), b"")
         yield _taken(image.reshape(header.height, header.width, held), wanted), exif
         return
     with import_module("tifffile").TiffFile(io.BytesIO(data)) as file:
@@ -109,7 +109,8 @@ def _png(data: bytes) -> tuple[Pixels, bytes]:
         return np.asarray(image), exif
 
 
-def _npy(data: bytes, pixel: str) -> Pixels:
+def npy(data: bytes, pixel: str) -> Pixels:
+    """Reads an array's numbers. Raises: ImageError: `unsupported_format`."""
     try:
         return npy_numbers(data, pixel)
     except ArrayError as error:

@@ -53,7 +53,12 @@ def answer(request: bytes, decoder: Decode, spare: int) -> bytes:
     head, _, data = request.partition(b"\n")
     options, seconds = json.loads(head)
     header, planes = read_header(data), max(1, wanted_pixels(options).planes)
-    _limit(seconds, spare + SPARE_BYTES + PIXEL_BYTES * header.width * header.height * planes)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    most = int(used.ru_utime + used.ru_stime) + seconds + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
+    if STATM.exists():
+        space = spare + SPARE_BYTES + PIXEL_BYTES * header.width * header.height * planes
+        resource.setrlimit(resource.RLIMIT_AS, (space, resource.RLIM_INFINITY))
     try:
         ready = decoder(data, options)
     except ImageError as error:
@@ -61,15 +66,6 @@ def answer(request: bytes, decoder: Decode, spare: int) -> bytes:
     except (MemoryError, tf.errors.ResourceExhaustedError):
         return REJECT + f"undecodable_image\0the {header.format} takes too much memory to decode".encode()
     return AS_IS if ready == data else PNG + ready
-
-
-def _limit(seconds: int, space: int) -> None:
-    """Limits the CPU time from now on, and the address space."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    most = int(used.ru_utime + used.ru_stime) + seconds + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
-    if STATM.exists():
-        resource.setrlimit(resource.RLIMIT_AS, (space, resource.RLIM_INFINITY))
 
 
 def serve(channel: socket.socket, decoder: Decode) -> None:

@@ -59,7 +59,7 @@ def local_findings() -> Iterator[SystemCheck]:
 def flink_findings(options: FlinkOptions) -> Iterator[SystemCheck]:
     """Checks Java, the job server's jar, the workers' program, and the cluster, if one is given."""
     yield _finding("java", lambda: f"{(java := flink_cluster.find_java())}, version {flink_cluster.java_version(java)}")
-    yield _finding("jar", lambda: _jar(options))
+    yield _finding("jar", lambda: f"{(jar := find_jar(options))}, sha256 {flink_cluster.digest(jar)}")
     yield _finding("workers", lambda: _workers(options))
     if not options.master:
         yield SystemCheck("cluster", "not looked at: no --flink-master")
@@ -73,11 +73,6 @@ def _finding(name: str, look: Callable[[], str]) -> SystemCheck:
         return SystemCheck(name, look())
     except UserError as error:
         return SystemCheck(name, str(error), is_ok=False)
-
-
-def _jar(options: FlinkOptions) -> str:
-    jar = find_jar(options)
-    return f"{jar}, sha256 {flink_cluster.digest(jar)}"
 
 
 def _workers(options: FlinkOptions) -> str:

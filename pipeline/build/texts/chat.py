@@ -101,7 +101,12 @@ def _message(place: int, message: Mapping[str, Any], known: Mapping[str, str]) -
     rest = {name: value for name, value in message.items() if name not in (role_key, text_key, *NOTATIONS[0])}
     content = _content(place, message.get(text_key))
     if role == CALL:
-        rest["tool_calls"], content = _calls(place, content), ""
+        try:
+            calls = json.loads(content or "")  # a call's name and arguments, or a list of these
+            functions = [{"name": call["name"], **call} for call in (calls if isinstance(calls, list) else [calls])]
+        except (KeyError, TypeError, ValueError, RecursionError):
+            raise ChatError("malformed_chat", f"message {place} should be JSON of `name` and `arguments`") from None
+        rest["tool_calls"], content = [{"type": "function", "function": function} for function in functions], ""
     elif isinstance(rest.get(CALL), Mapping) and not rest.get("tool_calls"):  # OpenAI's older notation
         rest["tool_calls"] = [{"type": "function", "function": rest.pop(CALL)}]
     if any(rest.get(name) not in (None, 0, 1) for name in TRAINED):
@@ -125,16 +130,6 @@ def _content(place: int, content: Any) -> str | None:
     if not all(isinstance(text, str) for text in texts):
         raise ChatError("malformed_chat", f"message {place} has content other than text")
     return "".join(map(str, texts))
-
-
-def _calls(place: int, text: str | None) -> list[Any]:
-    """Reads the value of ShareGPT's `function_call`: a call's name and arguments in JSON, or a list of these."""
-    try:
-        calls = json.loads(text or "")
-        functions = [{"name": call["name"], **call} for call in (calls if isinstance(calls, list) else [calls])]
-    except (KeyError, TypeError, ValueError, RecursionError):
-        raise ChatError("malformed_chat", f"message {place} should be JSON of `name` and `arguments`") from None
-    return [{"type": "function", "function": function} for function in functions]
 
 
 def _call(call: Any) -> Any:
@@ -240,7 +235,13 @@ class ChatEncoder:
 
         Raises: UserError: the template does not tell the assistant's text.
         """
-        rendered = [self._rendered(text) for text in texts]
+        rendered = list[tuple[str, Spans] | Fault]()
+        roles, train = self._options.roles, self._options.train
+        for text in texts:
+            try:
+                rendered.append(trained_spans(self._template, canonical(text, roles), train) if text else ("", []))
+            except ChatError as error:
+                rendered.append(Fault(error.reason, error.message))
         encodings = iter(self._tokenizer.encodings([each[0] for each in rendered if not isinstance(each, Fault)]))
         return [
             each if isinstance(each, Fault) else self._encoded(next(encodings), each[1], bool(text))
@@ -255,28 +256,14 @@ class ChatEncoder:
         parts = {"": [each.ids for each in good], LOSS_MASK: [each.loss_mask for each in good]}
         return {part: pa.array(lists, pa.list_(pa.int64())) for part, lists in parts.items()}, faults
 
-    def _rendered(self, text: str) -> tuple[str, Spans] | Fault:
-        if not text:
-            return "", []
-        try:
-            return trained_spans(self._template, canonical(text, self._options.roles), self._options.train)
-        except ChatError as error:
-            return Fault(error.reason, error.message)
-
     def _encoded(self, encoding: Any, spans: Spans, is_given: bool) -> EncodedChat | Fault:
-        mask, length = token_mask(encoding, spans), self._options.max_length
+        mask, place, length = [0] * len(encoding.ids), 0, self._options.max_length
+        for token, (start, end) in enumerate(encoding.offsets):  # 1 where it overlaps a span, as in Hugging Face
+            while place < len(spans) and spans[place][1] <= start:
+                place += 1
+            mask[token] = int(place < len(spans) and spans[place][0] < end)
         kept = slice(length) if length is None or self._options.truncate == "end" else slice(-length, None)
         if is_given and not any(mask[kept]):
             cut = f": `max_length` cuts all {sum(mask)} off" if any(mask) else ""
             return Fault("no_trainable_token", f"the chat has no token to train on{cut}")
         return EncodedChat(encoding.ids[kept], mask[kept])
-
-
-def token_mask(encoding: Any, spans: Spans) -> list[int]:
-    """Marks the tokens that overlap a span: 1, else 0; as `apply_chat_template` does."""
-    mask, place = [0] * len(encoding.ids), 0
-    for token, (start, end) in enumerate(encoding.offsets):
-        while place < len(spans) and spans[place][1] <= start:
-            place += 1
-        mask[token] = int(place < len(spans) and spans[place][0] < end)
-    return mask

@@ -111,9 +111,12 @@ class TextEncoder:
 
     def columns(self, column: pa.Array) -> tuple[Columns, Faults]:
         """Returns the ids of binary texts, and the parts that come with them; there are no faults."""
-        if isinstance(self._options, Texts):
-            return self._texts(column, self._options.max_texts), {}
-        return self._stored(self._tokenizer.encode_batch(_strings(column))), {}
+        if not isinstance(self._options, Texts):
+            return self._stored(self._tokenizer.encode_batch(_strings(column))), {}
+        kept = pc.list_slice(column, 0, self._options.max_texts, return_fixed_size_list=False)  # missing ones are empty
+        texts = splits_of(pc.list_value_length(kept).to_numpy())
+        ids = self._tokenizer.encode_batch(_strings(pc.list_flatten(kept))).ids
+        return {"": _lists(Ragged(ids.values, ids.splits[texts])), "lengths": _lists(Ragged(ids.lengths(), texts))}, {}
 
     def labelled(
         self, text: str, labels: Mapping[str, TokenLabels], rows: pa.Table
@@ -131,13 +134,6 @@ class TextEncoder:
     def _stored(self, encoded: Encoded) -> Columns:
         lengths = {"length": pa.array(encoded.lengths)} if "length" in self._options.library_parts else {}
         return {"": _lists(encoded.ids), **lengths}
-
-    def _texts(self, column: pa.Array, most: int | None) -> Columns:
-        """Encodes each of a row's texts; missing lists are empty."""
-        kept = pc.list_slice(column, 0, most, return_fixed_size_list=False)
-        texts = splits_of(pc.list_value_length(kept).to_numpy())
-        ids = self._tokenizer.encode_batch(_strings(pc.list_flatten(kept))).ids
-        return {"": _lists(Ragged(ids.values, ids.splits[texts])), "lengths": _lists(Ragged(ids.lengths(), texts))}
 
 
 class PairEncoder:

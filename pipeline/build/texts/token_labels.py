@@ -81,17 +81,16 @@ class Labeller:
 
         `cell` is a list with the tag of each word, or a JSON list of spans; an optional row without it has no labels.
         """
+        labels = [self._options.ignore] * len(encoding.ids)
+        if self._options.optional and not cell:
+            return labels
         tagged = self._by_span if self._options.spans else self._by_word
         try:
-            return self._labels(encoding, tagged(text, encoding, cell) if cell or not self._options.optional else ())
+            for tag, tokens in tagged(text, encoding, cell):
+                for token, each in zip(tokens, spread(tag, len(tokens), self._options.scheme), strict=True):
+                    labels[token] = self._ids[each]
         except TagsError as error:
             return error.fault
-
-    def _labels(self, encoding: Any, tagged: Iterable[tuple[str, Sequence[int]]]) -> list[int]:
-        labels = [self._options.ignore] * len(encoding.ids)
-        for tag, tokens in tagged:
-            for token, each in zip(tokens, spread(tag, len(tokens), self._options.scheme), strict=True):
-                labels[token] = self._ids[each]
         return labels
 
     def _by_word(
