@@ -17,8 +17,7 @@ from recordmill.pipeline.build.beam.jobs import learn
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.steps import UnreachableError
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.plan.plan import make_plan
-from recordmill.pipeline.build.plan.planned_build import planned_build
+from recordmill.pipeline.build.plan.plan import make_plan, planned_build
 from recordmill.pipeline.build.publish.described import with_own_features
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import LocalFiles

@@ -105,26 +105,32 @@ def make_graph(context: PlannedBuild, preprocessing: Preprocessing) -> str:
 
 
 def _keep_export(made: str, planned: PlannedBuild, temp: str) -> str:
-    """Stores the export of a local folder; returns its name. `temp` held the graph's files."""
-    _forget_folder(Path(made, "transform_fn"), temp)
+    """Stores the export of a local folder without the name of `temp`, which held the graph's files; returns its name.
+
+    TensorFlow names a table by its file's absolute path.
+    """
+    saved_model = Path(made, "transform_fn")
+    path = saved_model / "saved_model.pb"
+    model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    for each in (meta.graph_def for meta in model.meta_graphs):
+        for node in (*each.node, *(node for function in each.library.function for node in function.node_def)):
+            if "shared_name" in node.attr:
+                node.attr["shared_name"].s = node.attr["shared_name"].s.replace(temp.encode() + b"/", b"")
+    path.write_bytes(model.SerializeToString(deterministic=True))
+    (saved_model / "fingerprint.pb").unlink(missing_ok=True)  # optional, and outdated
     return graph.pack_graph(planned.workspace, made)
 
 
 def keep_analyzed(saved_model: str, metadata: object, planned: PlannedBuild, temp: str) -> None:
     """Stores and reports the export of the user's analyzers, in a worker; `WriteTransformFn` would fail on retries."""
     with tempfile.TemporaryDirectory(prefix="recordmill-") as made:
-        _download(saved_model, os.path.join(made, "transform_fn"))
+        for parent, _, names in tf.io.gfile.walk(saved_model):  # copied, local or at a URL of TensorFlow's
+            local = os.path.join(made, "transform_fn", parent[len(saved_model) :].strip("/"))
+            os.makedirs(local)
+            for name in names:
+                tf.io.gfile.copy(f"{parent.rstrip('/')}/{name}", os.path.join(local, name))
         metadata_io.write_metadata(metadata, os.path.join(made, "transformed_metadata"))
         reports.write_report(planned.workspace, ANALYZED, {"export": _keep_export(made, planned, temp)})
-
-
-def _download(folder: str, into: str) -> None:
-    """Copies a folder, local or at a URL of TensorFlow's, into a new local one."""
-    for parent, _, names in tf.io.gfile.walk(folder):
-        local = os.path.join(into, parent[len(folder) :].strip("/"))
-        os.makedirs(local)
-        for name in names:
-            tf.io.gfile.copy(f"{parent.rstrip('/')}/{name}", os.path.join(local, name))
 
 
 def report_analysis(planned: PlannedBuild, export: str, found: LearnedAnalysis) -> None:
@@ -140,18 +146,6 @@ def analyzed_columns(planned: PlannedBuild) -> frozenset[str]:
     report = reports.read_report(planned.workspace, f"reports/{reports.ANALYSIS}")
     assert report is not None  # noqa: S101 - the attempt keeps the export it names
     return frozenset(report["analyzed"])
-
-
-def _forget_folder(saved_model: Path, folder: str) -> None:
-    """Removes a folder from a SavedModel: TensorFlow names a table by its file's absolute path."""
-    path = saved_model / "saved_model.pb"
-    model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
-    for each in (meta.graph_def for meta in model.meta_graphs):
-        for node in (*each.node, *(node for function in each.library.function for node in function.node_def)):
-            if "shared_name" in node.attr:
-                node.attr["shared_name"].s = node.attr["shared_name"].s.replace(folder.encode() + b"/", b"")
-    path.write_bytes(model.SerializeToString(deterministic=True))
-    (saved_model / "fingerprint.pb").unlink(missing_ok=True)  # optional, and outdated
 
 
 def frozen_models(planned: PlannedBuild, live: LiveAnalysis) -> dict[str, bytes]:
@@ -174,21 +168,19 @@ def keep_graph(planned: PlannedBuild, live: LiveAnalysis) -> str:
         for name in graph.GRAPH_FOLDERS:
             os.mkdir(os.path.join(folder, name))
         for file in live.files:
-            if file.split("/")[0] in graph.GRAPH_FOLDERS:
-                path_within(folder, file).write_bytes(_safe(file, live.read(file)))
+            if file.split("/")[0] not in graph.GRAPH_FOLDERS:
+                continue
+            path, data, name = path_within(folder, file), live.read(file), file.rpartition("/")[2]
+            problems: Sequence[str] = ()
+            if name.startswith("saved_model."):
+                problems = check_model(data).problems if name == MODEL_FILE else ("TensorFlow might load it instead",)
+            for problem in problems:
+                raise UnsafeGraphError(
+                    f"the live version's graph is not taken over: {file}: {problem}; build once without `analysis: "
+                    "frozen`"
+                )
+            path.write_bytes(data)
         return graph.pack_graph(planned.workspace, folder)
-
-
-def _safe(file: str, data: bytes) -> bytes:
-    """Returns a file of the graph. Raises: UnsafeGraphError: TensorFlow should not load it."""
-    name = file.rpartition("/")[2]
-    if name.startswith("saved_model."):
-        problems = check_model(data).problems if name == MODEL_FILE else ("TensorFlow might load it instead",)
-        for problem in problems:
-            raise UnsafeGraphError(
-                f"the live version's graph is not taken over: {file}: {problem}; build once without `analysis: frozen`"
-            )
-    return data
 
 
 def learned_changes(planned: PlannedBuild, live: LiveAnalysis, found: LearnedAnalysis) -> Iterator[str]:

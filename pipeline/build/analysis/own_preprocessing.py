@@ -107,19 +107,14 @@ def analysis_batches(planned: PlannedBuild, analyzed: Collection[str], rows: pa.
     form, encoder = schema(planned), RowEncoder(looked, planned.learned, planned.schema.named)
     for start in range(0, rows.num_rows, BATCH):
         batch = encoder.good(rows.slice(start, BATCH))
-        columns = [
-            graph_column(batch, name).combine_chunks() if name in analyzed else _empty(planned, name, batch.num_rows)
-            for name in form.names
-        ]
-        yield pa.RecordBatch.from_arrays([*map(_lists, columns)], schema=form)
-
-
-def _empty(planned: PlannedBuild, name: str, rows: int) -> pa.Array:
-    kind = planned.graph_type(name)
-    return pa.repeat(pa.scalar([] if pa.types.is_list(kind) else EMPTY[kind], kind), rows)
-
-
-def _lists(values: pa.Array) -> pa.Array:
-    if pa.types.is_list(values.type):
-        return values
-    return pa.ListArray.from_arrays(pa.array(np.arange(len(values) + 1, dtype=np.int32)), values)
+        columns = list[pa.Array]()
+        for name in form.names:
+            if name in analyzed:
+                values = graph_column(batch, name).combine_chunks()
+            else:
+                kind = planned.graph_type(name)
+                values = pa.repeat(pa.scalar([] if pa.types.is_list(kind) else EMPTY[kind], kind), batch.num_rows)
+            if not pa.types.is_list(values.type):
+                values = pa.ListArray.from_arrays(pa.array(np.arange(len(values) + 1, dtype=np.int32)), values)
+            columns.append(values)
+        yield pa.RecordBatch.from_arrays(columns, schema=form)

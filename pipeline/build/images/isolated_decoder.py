@@ -68,22 +68,17 @@ def answer(request: bytes, decoder: Decode, spare: int) -> bytes:
     return AS_IS if ready == data else PNG + ready
 
 
-def serve(channel: socket.socket, decoder: Decode) -> None:
-    """Answers requests until the other end is closed."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    space = int(STATM.read_text().split()[0]) * resource.getpagesize() if STATM.exists() else 0
-    while True:
-        send(channel, answer(receive(channel), decoder, space))
-
-
 def fork(control: socket.socket, channel: socket.socket, decoder: Decode) -> int:
-    """Starts a process that serves a channel; returns its number."""
+    """Starts a process that answers a channel's requests until the other end is closed; returns its number."""
     pid = os.fork()
     if pid:
         return pid
     try:
         control.close()
-        serve(channel, decoder)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        space = int(STATM.read_text().split()[0]) * resource.getpagesize() if STATM.exists() else 0
+        while True:
+            send(channel, answer(receive(channel), decoder, space))
     except ConnectionError:
         pass
     finally:

@@ -248,7 +248,7 @@ def _of_image(data: bytes, max_pixels: int, colors: Colors | None, pixel: str) -
         if has_pages(data, header.format):
             raise ImageError("unsupported_format", "the mask has several pages or frames: save one, alone")
         image.load()
-        bits = data[24] if data.startswith(PNG) else _tags(image).get(BITS, (8,))[0]
+        bits = data[24] if data.startswith(PNG) else getattr(image, "tag_v2", {}).get(BITS, (8,))[0]
         if bits > 8 and len(image.getbands()) > 1:  # Pillow would cut them to 8
             raise ImageError("unsupported_format", f"the mask has {bits} bits a channel: save it as grey, one channel")
         found = _plain(image, bits, pixel) if colors is None else _of_colors(image, colors, pixel)
@@ -256,7 +256,7 @@ def _of_image(data: bytes, max_pixels: int, colors: Colors | None, pixel: str) -
 
 
 def _plain(image: Image.Image, bits: int, pixel: str) -> Values:
-    pixels, tags = np.asarray(image), _tags(image)
+    pixels, tags = np.asarray(image), getattr(image, "tag_v2", {})
     if tags.get(PHOTOMETRIC) == 0:
         raise ImageError("unsupported_format", "the TIFF counts from white, and libraries invert it: save it as PNG")
     if pixels.ndim == 2:
@@ -269,10 +269,6 @@ def _plain(image: Image.Image, bits: int, pixel: str) -> Values:
     if image.mode not in ("LA", "RGB", "RGBA") or (colours != colours[..., :1]).any():
         raise ImageError("unsupported_format", "the mask has colours: give `colors`, the colour of each class")
     return colours[..., 0].astype(pixel)
-
-
-def _tags(image: Image.Image) -> Mapping[int, Any]:
-    return getattr(image, "tag_v2", {})
 
 
 def _of_colors(image: Image.Image, colors: Colors, pixel: str) -> Values:

@@ -140,11 +140,9 @@ class BuildImageReader(ImageFiles):
         converts = options.color == "srgb" and not wanted.keeps_numbers
         header = image_header.check_header(data, options.max_pixels, stated)
         profile = color_profile.foreign_profile(data, header.format) if converts else b""
-        pixel_bytes = (
-            6 if header.format == "JPEG" and header.scans == 1 and not profile else 12 * max(1, options.planes)
-        )
+        is_sequential = header.format == "JPEG" and header.scans == 1 and not profile
         pixels = header.width * header.height
-        needs = pixels * pixel_bytes
+        needs = pixels * (6 if is_sequential else 12 * max(1, options.planes))
         lost = [("losses", name) for name in image_facts.losses(data, header.format, wanted, stated, options.oriented)]
         purpose = f"decode an image of {len(data):,} bytes"
         is_plain = header.in_graph and not profile and not wanted.keeps_numbers and wanted.pages == "first"

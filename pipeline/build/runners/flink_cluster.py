@@ -275,7 +275,10 @@ class JobServer:
         end = time.monotonic() + START_SECONDS
         while not listens(port):
             if (status := self._process.poll()) is not None:
-                raise RunnerError(f"Beam's job server ended at once, with status {status}: {self._reason()}")
+                text = self.log.read_bytes()[-LOG_BYTES:].decode(errors="replace")  # without rows: no job was submitted
+                errors = [line.strip() for line in text.splitlines() if "Error" in line or "Exception" in line]
+                reason = f"{cut(errors[0], 300)} ({self.log})" if errors else f"see {self.log}"
+                raise RunnerError(f"Beam's job server ended at once, with status {status}: {reason}")
             if time.monotonic() > end:
                 self.stop()
                 raise RunnerError(f"Beam's job server does not listen after {START_SECONDS:.0f} s: see {self.log}")
@@ -286,12 +289,6 @@ class JobServer:
         if self._process is not None:
             child_process.end([self._process])
             self._process = None
-
-    def _reason(self) -> str:
-        """Quotes the first error of the log, without rows, as no job was submitted yet."""
-        text = self.log.read_bytes()[-LOG_BYTES:].decode(errors="replace")
-        errors = [line.strip() for line in text.splitlines() if "Error" in line or "Exception" in line]
-        return f"{cut(errors[0], 300)} ({self.log})" if errors else f"see {self.log}"
 
 
 def listens(port: int) -> bool:

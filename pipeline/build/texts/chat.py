@@ -9,7 +9,7 @@ prefixes: a chat's text up to a turn begins the text of the whole chat, and the 
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -67,7 +67,17 @@ def canonical(text: str, roles: Mapping[str, str] | None = None) -> Chat:
     """
     given = json.loads(text)
     fields = given if isinstance(given, dict) else {"messages": given}
-    messages = fields["messages"] if "messages" in fields else list(_of_instruction(fields))
+    if "messages" in fields:
+        messages = fields["messages"]
+    else:
+        messages = []
+        for said in fields.get("history") or ():
+            if not isinstance(said, list) or len(said) != 2:
+                raise ChatError("malformed_chat", "`history` should have lists of a question and its answer")
+            messages += [{"role": "user", "content": said[0]}, {"role": "assistant", "content": said[1]}]
+        asked = [fields[name] for name in ("instruction", "input") if fields.get(name)]  # with a blank line between
+        messages.append({"role": "user", "content": "\n\n".join(asked)})
+        messages.append({"role": "assistant", "content": fields["output"]})
     before, known = fields.get("prompt") or [], {role: role for role in ROLES} | ALIASES | dict(roles or {})
     read = [_message(place, message, known) for place, message in enumerate([*before, *messages], 1)]
     if not read:
@@ -79,17 +89,6 @@ def canonical(text: str, roles: Mapping[str, str] | None = None) -> Chat:
     return Chat(read, fields.get("tools") or None)
 
 
-def _of_instruction(fields: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    """Yields the messages of Alpaca's fields: an input follows the instruction after a blank line."""
-    for said in fields.get("history") or ():
-        if not isinstance(said, list) or len(said) != 2:
-            raise ChatError("malformed_chat", "`history` should have lists of a question and its answer")
-        yield from ({"role": role, "content": text} for role, text in zip(("user", "assistant"), said, strict=True))
-    asked = [fields[name] for name in ("instruction", "input") if fields.get(name)]
-    yield {"role": "user", "content": "\n\n".join(asked)}
-    yield {"role": "assistant", "content": fields["output"]}
-
-
 def _message(place: int, message: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         raise ChatError("malformed_chat", f"message {place} is no object: give it a role and a text")
@@ -99,7 +98,13 @@ def _message(place: int, message: Mapping[str, Any], known: Mapping[str, str]) -
         # A role may be a person's name, and rejects hold no values.
         raise ChatError("malformed_chat", f"message {place} has an unknown role, or none: name it in `roles`")
     rest = {name: value for name, value in message.items() if name not in (role_key, text_key, *NOTATIONS[0])}
-    content = _content(place, message.get(text_key))
+    content = message.get(text_key)
+    if content is not None and not isinstance(content, str):  # OpenAI's parts of text are joined
+        parts = content if isinstance(content, list) else [content]
+        texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in parts]
+        if not all(isinstance(text, str) for text in texts):
+            raise ChatError("malformed_chat", f"message {place} has content other than text")
+        content = "".join(map(str, texts))
     if role == CALL:
         try:
             calls = json.loads(content or "")  # a call's name and arguments, or a list of these
@@ -119,17 +124,6 @@ def _message(place: int, message: Mapping[str, Any], known: Mapping[str, str]) -
     thought = next((rest[name] for name in REASONING if rest.get(name) is not None), None)
     named = {} if thought is None else dict.fromkeys(REASONING[:2], thought)  # as `apply_chat_template` does
     return {"role": known[role], **stated, **rest, **named}
-
-
-def _content(place: int, content: Any) -> str | None:
-    """Returns a message's text; OpenAI's parts of text are joined."""
-    if content is None or isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else [content]
-    texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in parts]
-    if not all(isinstance(text, str) for text in texts):
-        raise ChatError("malformed_chat", f"message {place} has content other than text")
-    return "".join(map(str, texts))
 
 
 def _call(call: Any) -> Any:
