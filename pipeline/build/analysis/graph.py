@@ -187,11 +187,11 @@ def learned_changes(planned: PlannedBuild, live: LiveAnalysis, found: LearnedAna
     """Yields a line for each change of the graph: both values, or numbers of words. Each changes every record."""
     for name, words in found.vocabularies.items():
         file = f"transform_fn/assets/{vocabulary_name(name)}"
-        if _digest(_lines(words)) != live.files.get(file):
+        if hashlib.sha256(_lines(words)).hexdigest() != live.files.get(file):
             new, lost, moved = compare_ids(_ids(live.read(file).splitlines()), _ids(words))
             yield f"{name}.vocabulary: {len(new):,} new, {len(lost):,} gone, {len(moved):,} with another id"
     for name, model in found.models.items():
-        if _digest(model) != live.files.get(model_file(planned, name)):
+        if hashlib.sha256(model).hexdigest() != live.files.get(model_file(planned, name)):
             yield f"{name}.tokenizer: retrained"
     for name, options in planned.features.items():
         before, now = live.statistics.get(name, {}), found.statistics.get(name, {})
@@ -206,7 +206,3 @@ def _ids(words: Sequence[bytes]) -> dict[str, int]:
 
 def _lines(words: Sequence[bytes]) -> bytes:
     return b"".join(word + b"\n" for word in words)
-
-
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()

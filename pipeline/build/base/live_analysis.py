@@ -14,7 +14,7 @@ import importlib.metadata
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
@@ -271,11 +271,6 @@ class Inherited:
     damaged: tuple[str, ...] = ()  # spans of `base` with missing files
     forgotten: Forgotten = field(default_factory=Forgotten)  # keys to leave out
     notes: tuple[str, ...] = ()  # lines for the user: what cannot be kept, and why
-
-    def with_spans(self, kept: tuple[str, ...]) -> LiveAnalysis | None:
-        """Returns the analysis for a build that keeps these spans; None if it learns everything."""
-        needed = self.analysis is not None and (self.analysis.is_frozen or kept)
-        return replace(self.analysis, spans=kept) if self.analysis and needed else None
 
 
 def inherit(

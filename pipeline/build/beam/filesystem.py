@@ -103,8 +103,7 @@ class _UrlStream(io.RawIOBase):
     """A stream of Beam with OSErrors for errors of any type: object stores notice a missing file only here."""
 
     def __init__(self, stream: Any, path: str) -> None:
-        self._stream = stream
-        self._path = path
+        self._stream, self._path = stream, path
 
     def readable(self) -> bool:
         return True

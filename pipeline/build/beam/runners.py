@@ -38,7 +38,7 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import DeadWorkerError, raising_left_error
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.build.runners import child_process, worker_environment
-from recordmill.pipeline.build.runners.doctor import SystemCheck, describe, versions
+from recordmill.pipeline.build.runners.doctor import SystemCheck, versions
 from recordmill.pipeline.build.runners.flink_cluster import EXCHANGES, FlinkCluster, option_names
 from recordmill.pipeline.build.runners.flink_job import FlinkJob, job_name
 from recordmill.pipeline.build.runners.job import RunnerError, watched
@@ -251,12 +251,12 @@ def worker_findings(options: RunOptions) -> list[SystemCheck]:
     except UserError as error:
         return [SystemCheck("worker", str(error), is_ok=False)]
     found = sorted({counter.key.metric.name for counter in answers})
-    return [SystemCheck("worker", text, text.startswith(describe(versions()))) for text in found] or [
+    return [SystemCheck("worker", text, text.startswith(versions())) for text in found] or [
         SystemCheck("worker", "no worker answered", is_ok=False)
     ]
 
 
 def answer(number: int) -> int:
     """Counts under the answer as the name."""
-    Metrics.counter(NAMESPACE, f"{describe(versions())}, {worker_environment.worker_threads()} threads").inc()
+    Metrics.counter(NAMESPACE, f"{versions()}, {worker_environment.worker_threads()} threads").inc()
     return number

@@ -59,7 +59,13 @@ def read(
     """
     if header.format != "TIFF":
         held = _check(data, header.format, header.width, header.height, wanted)
-        image, exif = _png(data) if header.format == "PNG" else (npy(data, wanted.pixel), b"")
+        if header.format == "PNG":
+            with Image.open(io.BytesIO(data), formats=["PNG"]) as file:
+                exif = file.info.get("exif", b"").removeprefix(image_parts.EXIF)
+                # Pillow would cut colours to 8 bits.
+                image = import_module("imagecodecs").png_decode(data) if package(data, "PNG") else np.asarray(file)
+        else:
+            image, exif = npy(data, wanted.pixel), b""
         yield _taken(image.reshape(header.height, header.width, held), wanted), exif
         return
     with import_module("tifffile").TiffFile(io.BytesIO(data)) as file:
@@ -99,14 +105,6 @@ def _taken(image: Pixels, wanted: PixelOptions) -> Pixels:
     if wanted.pixel == "float32" and not np.isfinite(taken).all():
         raise ImageError("unsupported_format", ArrayLayout(wanted.pixel, (1,)).out_of_range)
     return taken
-
-
-def _png(data: bytes) -> tuple[Pixels, bytes]:
-    with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
-        exif = image.info.get("exif", b"").removeprefix(image_parts.EXIF)
-        if package(data, "PNG"):  # Pillow would cut colours to 8 bits
-            return import_module("imagecodecs").png_decode(data), exif
-        return np.asarray(image), exif
 
 
 def npy(data: bytes, pixel: str) -> Pixels:

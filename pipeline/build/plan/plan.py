@@ -84,7 +84,8 @@ class BuildPlan:
     @cached_property
     def live(self) -> LiveAnalysis | None:
         """The analysis of the live version, if it is frozen or spans are kept."""
-        return self.given.inherited.with_spans(tuple(self.spans.kept))
+        analysis, kept = self.given.inherited.analysis, tuple(self.spans.kept)
+        return replace(analysis, spans=kept) if analysis and (analysis.is_frozen or kept) else None
 
     @property
     def frozen(self) -> LiveAnalysis | None:

@@ -22,14 +22,6 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 STOP_SECONDS = 5.0
 
 
-def die_with(parent: int) -> None:
-    """Asks the kernel to kill this process when its parent dies; ends it at once if the parent is dead already."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
 def work() -> None:
     """Works for the driver, as Beam's own worker, until the driver ends the job."""
     sys.path.append(str(Path(__file__).parents[4]))  # the package's folder, if it is not installed
@@ -52,7 +44,10 @@ def end(children: Sequence["subprocess.Popen[bytes]"]) -> None:
 
 
 if __name__ == "__main__":
-    die_with(int(sys.argv[1]))
+    if sys.platform == "linux":  # the kernel kills this process when its parent dies
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(sys.argv[1]):  # it is dead already
+        os._exit(1)
     if sys.argv[2:]:
         os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606 - the caller's own command
     work()

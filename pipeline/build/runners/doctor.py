@@ -33,20 +33,16 @@ class SystemCheck:
     is_ok: bool = True
 
 
-def versions() -> dict[str, str]:
-    """Reads the versions that driver and workers must have in common."""
-    python = ".".join(platform.python_version_tuple()[:2])
-    return {"python": python, "recordmill": VERSION, **{name: importlib.metadata.version(name) for name in PACKAGES}}
-
-
-def describe(found: dict[str, str]) -> str:
-    """Formats versions: `python 3.11, recordmill 0.1.0, …`."""
+def versions() -> str:
+    """Lists the versions that driver and workers must have in common: `python 3.11, recordmill 0.1.0, …`."""
+    found = {"python": ".".join(platform.python_version_tuple()[:2]), "recordmill": VERSION}
+    found |= {name: importlib.metadata.version(name) for name in PACKAGES}
     return ", ".join(f"{name} {version}" for name, version in found.items())
 
 
 def local_findings() -> Iterator[SystemCheck]:
     """Checks this environment and machine."""
-    yield SystemCheck("packages", describe(versions()))
+    yield SystemCheck("packages", versions())
     memory = psutil.virtual_memory()
     text = f"{cores()} cores, {memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB of memory available"
     yield SystemCheck("machine", text, memory.available >= WORKER_BYTES)

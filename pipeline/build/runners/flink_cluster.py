@@ -64,12 +64,9 @@ MAVEN_CENTRAL = "https://repo.maven.apache.org/maven2/org/apache/beam"
 class FlinkOptions:
     """The options of `--runner flink`; all but `master` and `jar` have working presets."""
 
-    master: str = ""
-    """The address of the cluster's REST interface, `HOST:PORT`."""
-    jar: str = ""
-    """The file of Beam's job server for the cluster's version of Flink (`PAIRS`)."""
-    jar_sha256: str = ""
-    """The required digest of the jar."""
+    master: str = ""  # address of the cluster's REST interface, `HOST:PORT`
+    jar: str = ""  # file of Beam's job server for the cluster's version of Flink (`PAIRS`)
+    jar_sha256: str = ""  # required digest of the jar
     workers: str = ""
     """`HOST:PORT` of a worker pool next to each TaskManager, or the path of a worker's program for it to start; by
     default `recordmill-worker` of this environment."""

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 NOTATIONS = (("role", "content"), ("from", "value"))
 CALL = "function_call"  # a role of ShareGPT, and a key of OpenAI's older messages
-ALIASES = {"human": "user", "gpt": "assistant", CALL: "assistant", "observation": "tool"}
-"""ShareGPT's roles."""
+ALIASES = {"human": "user", "gpt": "assistant", CALL: "assistant", "observation": "tool"}  # ShareGPT's
 Spans = list[tuple[int, int]]
 REASONING = ("reasoning_content", "thinking", "reasoning")
 MOST_STEPS = 1 << 26  # of all renders of a chat: 11 s with a published template, which renders 1,000 turns
