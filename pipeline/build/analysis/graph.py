@@ -133,21 +133,6 @@ def keep_analyzed(saved_model: str, metadata: object, planned: PlannedBuild, tem
         reports.write_report(planned.workspace, ANALYZED, {"export": _keep_export(made, planned, temp)})
 
 
-def report_analysis(planned: PlannedBuild, export: str, found: LearnedAnalysis) -> None:
-    """Reports a finished analysis: the export, the results, and the analyzed columns."""
-    learned = {"rows": found.rows, "statistics": found.statistics, "drift": found.drift}
-    report = {"export": export, "analyzed": sorted(planned.analyzed), **learned}
-    reports.write_report(planned.workspace, f"reports/{reports.ANALYSIS}", report)
-    reports.Progress(planned.progress, reports.ANALYSIS).add(analyzed=1)
-
-
-def analyzed_columns(planned: PlannedBuild) -> frozenset[str]:
-    """Returns the columns read by a finished analysis, including the user's analyzers."""
-    report = reports.read_report(planned.workspace, f"reports/{reports.ANALYSIS}")
-    assert report is not None  # noqa: S101 - the attempt keeps the export it names
-    return frozenset(report["analyzed"])
-
-
 def frozen_models(planned: PlannedBuild, live: LiveAnalysis) -> dict[str, bytes]:
     """Returns the version's trained tokenizers, by owner. Raises: OutputError: a file contradicts the manifest."""
     return {owner: live.read(model_file(planned, owner)) for owner in dict.fromkeys(planned.trained().values())}

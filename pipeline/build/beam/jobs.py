@@ -22,9 +22,9 @@ from recordmill.pipeline.build.base.live_analysis import LearnedAnewError, LiveA
 from recordmill.pipeline.build.beam.placement import CountDuplicates
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.steps import TEMP, ListChunks, Step, WorkerStep, probe_temp
+from recordmill.pipeline.build.context import reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
-from recordmill.pipeline.build.context.reports import leaving_error, read_report, shard_step, write_report
 from recordmill.pipeline.build.summaries.look import Look, PartialSums, Sums, kept, learned, statistics_look
 from recordmill.pipeline.build.summaries.summary import train_rows
 from recordmill.pipeline.build.worker.build_shard import ShardBuilder
@@ -75,7 +75,7 @@ class LookAtChunks(WorkerStep):
         self._sums = PartialSums(self._look.summaries)
 
     def process(self, chunk: Chunk) -> Iterator[tuple[str, bytes]]:
-        with leaving_error(self._planned.workspace):
+        with reports.leaving_error(self._planned.workspace):
             yield from self._sums.add(self._function(chunk), self._planned.spans[chunk.source])
 
     def finish_bundle(self) -> Iterator[Any]:
@@ -115,13 +115,18 @@ def learn(
         install_user_code(context)
         _check_kept(context, found, live)
     if export is not None:
-        return replace(context, export=export, analyzed=graph.analyzed_columns(context))
+        report = reports.read_report(context.workspace, f"reports/{reports.ANALYSIS}")
+        assert report is not None  # noqa: S101 - the attempt keeps the export it names
+        return replace(context, export=export, analyzed=frozenset(report["analyzed"]))
     install_user_code(context)
     if live is None:
         context, name = _make_graph(context, found, chunks, runner, temp)
     else:
         name = graph.keep_graph(context, live)
-    graph.report_analysis(context, name, found)
+    values = {"rows": found.rows, "statistics": found.statistics, "drift": found.drift}
+    report = {"export": name, "analyzed": sorted(context.analyzed), **values}
+    reports.write_report(context.workspace, f"reports/{reports.ANALYSIS}", report)
+    reports.Progress(context.progress, reports.ANALYSIS).add(analyzed=1)
     return replace(context, export=name)
 
 
@@ -175,7 +180,7 @@ def _make_graph(
     finally:
         with suppress(tf.errors.OpError):  # never made, or undeletable: the export is kept elsewhere
             tf.io.gfile.rmtree(folder)
-    report = read_report(context.workspace, graph.ANALYZED)
+    report = reports.read_report(context.workspace, graph.ANALYZED)
     assert report is not None  # noqa: S101 - the job has ended
     return context, str(report["export"])
 
@@ -210,12 +215,12 @@ def run_job(context: PlannedBuild, chunks: Sequence[Chunk], finished: Sequence[i
             )
         shards = groups[0] if len(groups) == 1 else groups | "AllShards" >> beam.Flatten()
         _ = shards | "CountDuplicates" >> CountDuplicates(context)
-    write_report(context.workspace, COUNTED, {})
+    reports.write_report(context.workspace, COUNTED, {})
 
 
 def is_counted(context: PlannedBuild) -> bool:
     """Whether an earlier attempt has counted the duplicates of all shards."""
-    return read_report(context.workspace, COUNTED) is not None
+    return reports.read_report(context.workspace, COUNTED) is not None
 
 
 def _shard_step(context: PlannedBuild) -> Callable[[tuple[int, Iterable[Packed]]], Iterator[int]]:
@@ -223,7 +228,7 @@ def _shard_step(context: PlannedBuild) -> Callable[[tuple[int, Iterable[Packed]]
     builder = cache(partial(ShardBuilder, context))  # made for the first shard
 
     def build(group: tuple[int, Iterable[Packed]]) -> Iterator[int]:
-        if read_report(context.workspace, f"reports/{shard_step(group[0])}") is None:
+        if reports.read_report(context.workspace, f"reports/{reports.shard_step(group[0])}") is None:
             builder().build(*group)
         yield group[0]
 

@@ -22,15 +22,6 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 STOP_SECONDS = 5.0
 
 
-def work() -> None:
-    """Works for the driver, as Beam's own worker, until the driver ends the job."""
-    sys.path.append(str(Path(__file__).parents[4]))  # the package's folder, if it is not installed
-    importlib.import_module("apache_beam.runners.worker.sdk_worker_main").main(sys.argv)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)  # TensorFlow may crash at interpreter exit, after a successful job
-
-
 def end(children: Sequence["subprocess.Popen[bytes]"]) -> None:
     """Terminates children; kills those still running after `STOP_SECONDS`."""
     for child in children:
@@ -50,4 +41,8 @@ if __name__ == "__main__":
         os._exit(1)
     if sys.argv[2:]:
         os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606 - the caller's own command
-    work()
+    sys.path.append(str(Path(__file__).parents[4]))  # the package's folder, if it is not installed
+    importlib.import_module("apache_beam.runners.worker.sdk_worker_main").main(sys.argv)  # until the job ends
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # TensorFlow may crash at interpreter exit, after a successful job
