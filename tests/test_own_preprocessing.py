@@ -11,7 +11,7 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from recordmill import open_dataset
-from recordmill.pipeline.build.analysis.own_preprocessing import OwnPreprocessing, PreprocessingError
+from recordmill.pipeline.build.analysis.graph import OwnPreprocessing, PreprocessingError
 from recordmill.pipeline.build.attempt import attempts
 from recordmill.pipeline.build.beam.jobs import learn
 from recordmill.pipeline.build.beam.runner import Runner

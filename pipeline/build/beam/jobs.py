@@ -17,7 +17,6 @@ import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
 
 from recordmill.pipeline.build.analysis import graph
-from recordmill.pipeline.build.analysis.own_preprocessing import PreprocessingError, analysis_batches, tensor_config
 from recordmill.pipeline.build.base.live_analysis import LearnedAnewError, LiveAnalysis
 from recordmill.pipeline.build.beam.placement import CountDuplicates
 from recordmill.pipeline.build.beam.runner import Runner
@@ -151,7 +150,7 @@ def _make_graph(
 
     def read(chunk: Chunk) -> Iterator[pa.RecordBatch]:
         for block in keyed_blocks(context, chunk, images=()):
-            yield from analysis_batches(context, columns, train_rows(context, block.rows))
+            yield from graph.analysis_batches(context, columns, train_rows(context, block.rows))
 
     preprocessing = graph.make_preprocessing(context, found, context.scratch)
     columns = _analyzed_columns(context, preprocessing) if preprocessing.own else frozenset[str]()
@@ -160,7 +159,7 @@ def _make_graph(
     context = replace(context, analyzed=context.analyzed | columns)
     if not runner.is_local:
         if temp is None:
-            raise PreprocessingError(
+            raise graph.PreprocessingError(
                 f"{context.preprocessing} uses tf.Transform's analyzers, and every worker opens their temporary files "
                 f"with TensorFlow: add --temp; {TEMP}"
             )
@@ -174,7 +173,8 @@ def _make_graph(
                 | "ListChunks" >> ListChunks(context.workspace, chunks)
                 | "ReadForAnalysis" >> beam.ParDo(WorkerStep(context, lambda: read))
             )
-            saved_model, made = (batches, tensor_config(context)) | "Analyze" >> tft_beam.AnalyzeDataset(preprocessing)
+            given = (batches, graph.tensor_config(context))
+            saved_model, made = given | "Analyze" >> tft_beam.AnalyzeDataset(preprocessing)
             metadata = beam.pvalue.AsSingleton(made.deferred_metadata)
             _ = saved_model | "KeepExport" >> beam.Map(graph.keep_analyzed, metadata, context, folder)
     finally:
@@ -190,7 +190,7 @@ def _analyzed_columns(context: PlannedBuild, preprocessing: Preprocessing) -> fr
     own = set(tft.get_analyze_input_columns(preprocessing, input_specs(context)))
     images = own & set(context.images())
     if images:
-        raise PreprocessingError(
+        raise graph.PreprocessingError(
             f"{context.preprocessing} analyzes the images of {', '.join(sorted(images))}: an analyzer sees numbers, "
             "texts and categories only; `normalize: dataset` learns images' mean and variance"
         )
