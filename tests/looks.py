@@ -9,8 +9,7 @@ import tensorflow_transform as tft
 from tensorflow_transform.impl_helper import analyze_in_place
 
 from recordmill.pipeline.build.attempt import attempts
-from recordmill.pipeline.build.plan.plan import make_plan
-from recordmill.pipeline.build.plan.planned_build import planned_build
+from recordmill.pipeline.build.plan.plan import make_plan, planned_build
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.build.summaries.look import Look, PartialSums, Sums, statistics_look
 from recordmill.pipeline.build.worker.read_chunk import LookReader

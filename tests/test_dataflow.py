@@ -14,8 +14,7 @@ from google.cloud import storage
 from recordmill.pipeline.build.beam import dataflow
 from recordmill.pipeline.build.beam.dataflow import DataflowRunner
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
-from recordmill.pipeline.build.plan.plan import make_plan
-from recordmill.pipeline.build.plan.planned_build import planned_build
+from recordmill.pipeline.build.plan.plan import make_plan, planned_build
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.build.runners.job import DryRunFinished, Job, JobFailedError, RunnerError
 from recordmill.pipeline.spec.model import parse_spec

@@ -16,8 +16,7 @@ import tensorflow as tf
 from recordmill.pipeline.adopt.adopt import Adoption, adopt
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.images.read import BuildImageReader
-from recordmill.pipeline.build.plan.plan import make_plan
-from recordmill.pipeline.build.plan.planned_build import planned_build
+from recordmill.pipeline.build.plan.plan import make_plan, planned_build
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.spec.model import parse_spec

@@ -19,8 +19,14 @@ from recordmill.pipeline.build.attempt.failures import DiskError, disk_error
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.build.inputs.input_table import Listings
-from recordmill.pipeline.build.plan.plan import BuildPlan, NoSpaceError, check_free_space, make_plan, size
-from recordmill.pipeline.build.plan.planned_build import planned_build
+from recordmill.pipeline.build.plan.plan import (
+    BuildPlan,
+    NoSpaceError,
+    check_free_space,
+    make_plan,
+    planned_build,
+    size,
+)
 from recordmill.pipeline.build.plan.under_way import InputsChangedError, check_unchanged
 from recordmill.pipeline.build.run_options import Listener
 from recordmill.pipeline.build.worker.read_chunk import ChunkReader

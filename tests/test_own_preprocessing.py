@@ -11,14 +11,13 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 
 from recordmill import open_dataset
-from recordmill.pipeline.build.analysis.own_preprocessing import OwnPreprocessing, PreprocessingError
+from recordmill.pipeline.build.analysis.graph import OwnPreprocessing, PreprocessingError
 from recordmill.pipeline.build.attempt import attempts
 from recordmill.pipeline.build.beam.jobs import learn
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.steps import UnreachableError
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.plan.plan import make_plan
-from recordmill.pipeline.build.plan.planned_build import planned_build
+from recordmill.pipeline.build.plan.plan import make_plan, planned_build
 from recordmill.pipeline.build.publish.described import with_own_features
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.sources.files import LocalFiles

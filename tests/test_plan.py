@@ -10,8 +10,7 @@ import pytest
 from recordmill.pipeline.build.base import live_analysis
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.plan import plan as module
-from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
-from recordmill.pipeline.build.plan.planned_build import planned_build
+from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan, planned_build
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.sources.files import FileInfo, FileList, LocalFiles
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec, parse_spec

@@ -8,8 +8,7 @@ import pytest
 
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.context.build_context import IMAGE_BATCH, ROW_BATCH, PlannedBuild
-from recordmill.pipeline.build.plan.plan import make_plan
-from recordmill.pipeline.build.plan.planned_build import planned_build
+from recordmill.pipeline.build.plan.plan import make_plan, planned_build
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.spec.model import parse_spec
 

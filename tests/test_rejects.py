@@ -19,8 +19,7 @@ from PIL import Image
 from recordmill.pipeline.build.beam.filesystem import BeamFiles
 from recordmill.pipeline.build.images.read import BuildImageReader, MemoryGate, PixelMeter, pixel_graph, retry_alone
 from recordmill.pipeline.build.images.transcode import decodable, decoding_of
-from recordmill.pipeline.build.plan.plan import make_plan
-from recordmill.pipeline.build.plan.planned_build import planned_build
+from recordmill.pipeline.build.plan.plan import make_plan, planned_build
 from recordmill.pipeline.build.summaries.look import rows_behind
 from recordmill.pipeline.build.worker.batch import BatchTransformer, RowBatch, StoredGraph
 from recordmill.pipeline.build.worker.keyed_rows import key_rows

@@ -19,7 +19,7 @@ import pytest
 
 from recordmill.pipeline.build.beam import runners
 from recordmill.pipeline.build.build import build
-from recordmill.pipeline.build.plan import planned_build
+from recordmill.pipeline.build.plan import plan
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.dataset.manifest import Manifest
 from tests.constants import constants
@@ -65,7 +65,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True, scope="module")
 def sample() -> Iterator[None]:
     """Measures a sample of the images, as for many images."""
-    with constants(planned_build, **SAMPLE):
+    with constants(plan, **SAMPLE):
         yield
 
 
@@ -120,6 +120,6 @@ def test_a_portable_runner(inputs: Path, tmp_path: Path) -> None:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as scratch, constants(planned_build, **SAMPLE):
+    with tempfile.TemporaryDirectory() as scratch, constants(plan, **SAMPLE):
         found = _build(Path(scratch, "in"), Path(scratch, "out"), RunOptions(chunk_bytes=100 << 10))
         GOLDEN.write_text(json.dumps(found) + "\n")

@@ -10,8 +10,7 @@ import pytest
 from tokenizers import Encoding, Tokenizer, normalizers, pre_tokenizers
 from tokenizers.models import BPE
 
-from recordmill.pipeline.build.texts.encode import RowEncoder, encoded_name
-from recordmill.pipeline.build.texts.token_labels import Labeller, TagsError, check_sequence
+from recordmill.pipeline.build.texts.encode import Labeller, RowEncoder, TagsError, check_sequence, encoded_name
 from recordmill.pipeline.sources.faults import Fault
 from recordmill.pipeline.spec.features.text import Text
 from recordmill.pipeline.spec.features.token_labels import TokenLabels

@@ -7,7 +7,7 @@ reported before, and a build with nothing to do ends without them.
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from typing import TYPE_CHECKING
+from typing import Any
 
 from recordmill.pipeline.build.base.live_analysis import LearnedAnewError
 from recordmill.pipeline.build.beam.filesystem import BeamFiles, use_options
@@ -30,9 +30,6 @@ from recordmill.pipeline.versions.prune import remove_held_back, sweep
 from recordmill.pipeline.versions.publishing import GateBreachedError, Published
 from recordmill.pipeline.versions.stores.base import OutputError
 from recordmill.pipeline.versions.stores.open_store import is_local, open_store
-
-if TYPE_CHECKING:
-    from apache_beam.options.pipeline_options import PipelineOptions
 
 STORE_OPTIONS = ("--s3_", "--gcs_", "--no_auth", "--gcp_oauth_scopes", "--impersonate_service_account")
 """Beam's options for object stores."""
@@ -160,7 +157,7 @@ def source_files(beam_options: Sequence[str] = (), *, passes_on: bool = False) -
     With `passes_on`, options unknown to Beam may be a job server's.
     """
 
-    def parsed() -> "PipelineOptions":
+    def parsed() -> Any:
         from recordmill.pipeline.build.beam.runner import parse_options
 
         return parse_options(beam_options, passes_on=passes_on)

@@ -55,7 +55,6 @@ HELP = {
 }
 """Each metric's meaning; all are gauges, with the dataset's name as a label."""
 ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
-Sample = tuple[str, dict[str, str], float]
 
 
 class Journal:
@@ -191,7 +190,7 @@ def to_openmetrics(entry: Mapping[str, Any], live: Manifest | None) -> str:
     return "\n".join([*lines, "# EOF", ""])
 
 
-def _samples(entry: Mapping[str, Any], live: Manifest | None) -> Iterator[Sample]:
+def _samples(entry: Mapping[str, Any], live: Manifest | None) -> Iterator[tuple[str, dict[str, str], float]]:
     yield "build_exit_code", {}, entry["exit_code"]
     if entry.get("ended_at"):
         yield "build_ended_timestamp_seconds", {}, _seconds(entry["ended_at"])

@@ -18,8 +18,14 @@ from recordmill.pipeline.build.attempt.failures import RejectPlaces
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.inputs.input_table import Listings
 from recordmill.pipeline.build.journal import DRY_RUN
-from recordmill.pipeline.build.plan.plan import BuildPlan, NoSpaceError, check_free_space, make_plan, size
-from recordmill.pipeline.build.plan.planned_build import planned_build
+from recordmill.pipeline.build.plan.plan import (
+    BuildPlan,
+    NoSpaceError,
+    check_free_space,
+    make_plan,
+    planned_build,
+    size,
+)
 from recordmill.pipeline.build.plan.under_way import Build
 from recordmill.pipeline.build.run_options import RunOptions
 from recordmill.pipeline.compare.versions import compare_ids, first_few, ids_of

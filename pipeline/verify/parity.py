@@ -23,8 +23,7 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
 from recordmill.pipeline.build.images.read import image_reader
 from recordmill.pipeline.build.inputs.input_table import Listings, take_times
-from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
-from recordmill.pipeline.build.plan.planned_build import planned_build
+from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan, planned_build
 from recordmill.pipeline.build.texts.encode import RowEncoder, graph_column
 from recordmill.pipeline.build.worker.keyed_rows import key_rows
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, DatasetError, Manifest

@@ -7,37 +7,46 @@ small Beam job over no rows gives the same export for three times the CPU.
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_metadata.proto.v0 import schema_pb2
 from tensorflow_transform.impl_helper import analyze_in_place
 from tensorflow_transform.tf_metadata import metadata_io
+from tfx_bsl.tfxio import tensor_adapter
 
-from recordmill.pipeline.build.analysis.own_preprocessing import OwnPreprocessing
 from recordmill.pipeline.build.analysis.tokenizers import FOLDER, SUFFIXES, read_model
 from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
 from recordmill.pipeline.build.context import graph, reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.texts.chat import with_template
+from recordmill.pipeline.build.texts.encode import RowEncoder, graph_column
 from recordmill.pipeline.compare.distributions import Drift
 from recordmill.pipeline.compare.versions import compare_ids
 from recordmill.pipeline.dataset.file_names import vocabulary_name
-from recordmill.pipeline.dataset.paths import attempt_name, path_within
+from recordmill.pipeline.dataset.paths import attempt_name, is_name, path_within
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.graphs import MODEL_FILE, UnsafeGraphError, check_model
+from recordmill.pipeline.sources.user_code import UserCode, blame, load
 from recordmill.pipeline.spec.features.category import read_classes
 from recordmill.pipeline.spec.features.chat import Chat
 from recordmill.pipeline.spec.features.text import Tokenized
 from recordmill.pipeline.spec.features.text_ids import TextIds
-from recordmill.transforms.contract.kinds.base import Learned
+from recordmill.pipeline.versions.stores.base import Store
+from recordmill.transforms.contract.stored import KEY
 from recordmill.transforms.tensorflow.transform_graph import Preprocessing
 
 ANALYZED = "reports/analyzed"  # the report of the user's own analyzers: the export's name
+STORED = ("string", "int64", "float32")
+BATCH = 4096  # rows in one call of the analysis graph
+EMPTY = {pa.binary(): b"", pa.float32(): 0.0, pa.int64(): 0}
 
 
 @dataclass(frozen=True)
@@ -53,28 +62,23 @@ class LearnedAnalysis:
 
 def complete(planned: PlannedBuild, models: Mapping[str, bytes] | None = None) -> PlannedBuild:
     """Returns the build with all words and models, trained `models` by owner. Raises: UserError: a file is invalid."""
-    learned = {name: _complete(planned, name, text, models or {}) for name, text in planned.texts().items()}
-    return replace(planned, learned={**planned.learned, **learned})
-
-
-def _complete(planned: PlannedBuild, name: str, text: TextIds, models: Mapping[str, bytes]) -> Learned:
-    known = planned.learned[name]
-    if name in planned.models:
-        owner = planned.models[name]
-        given = planned.texts()[owner]
-        if given.model is None and owner not in models:
-            return known
-        if isinstance(text, Chat):
-            known = with_template(text, partial(_read, planned))
-        data = models[owner] if given.model is None else _read(planned, given.model)
-        model = read_model(data, given, given.model or owner, padding=known.padding)
-        return replace(known, model=model.data, special=model.special, **model.of_pairs)
-    if isinstance(text, Tokenized) and isinstance(text.vocabulary, str):
-        try:
-            return replace(known, words=read_classes(text.vocabulary))
-        except ValueError as error:
-            raise UserError(str(error)) from None
-    return known
+    texts, learned, trained = planned.texts(), dict(planned.learned), models or {}
+    for name, text in texts.items():
+        if name in planned.models:
+            owner = planned.models[name]
+            given: TextIds = texts[owner]
+            if given.model is None and owner not in trained:
+                continue
+            known = with_template(text, partial(_read, planned)) if isinstance(text, Chat) else learned[name]
+            data = trained[owner] if given.model is None else _read(planned, given.model)
+            model = read_model(data, given, given.model or owner, padding=known.padding)
+            learned[name] = replace(known, model=model.data, special=model.special, **model.of_pairs)
+        elif isinstance(text, Tokenized) and isinstance(text.vocabulary, str):
+            try:
+                learned[name] = replace(learned[name], words=read_classes(text.vocabulary))
+            except ValueError as error:
+                raise UserError(str(error)) from None
+    return replace(planned, learned=learned)
 
 
 def _read(planned: PlannedBuild, path: str) -> bytes:
@@ -111,53 +115,32 @@ def make_graph(context: PlannedBuild, preprocessing: Preprocessing) -> str:
 
 
 def _keep_export(made: str, planned: PlannedBuild, temp: str) -> str:
-    """Stores the export of a local folder; returns its name. `temp` held the graph's files."""
-    _forget_folder(Path(made, "transform_fn"), temp)
+    """Stores the export of a local folder without the name of `temp`, which held the graph's files; returns its name.
+
+    TensorFlow names a table by its file's absolute path.
+    """
+    saved_model = Path(made, "transform_fn")
+    path = saved_model / "saved_model.pb"
+    model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    for each in (meta.graph_def for meta in model.meta_graphs):
+        for node in (*each.node, *(node for function in each.library.function for node in function.node_def)):
+            if "shared_name" in node.attr:
+                node.attr["shared_name"].s = node.attr["shared_name"].s.replace(temp.encode() + b"/", b"")
+    path.write_bytes(model.SerializeToString(deterministic=True))
+    (saved_model / "fingerprint.pb").unlink(missing_ok=True)  # optional, and outdated
     return graph.pack_graph(planned.workspace, made)
 
 
 def keep_analyzed(saved_model: str, metadata: object, planned: PlannedBuild, temp: str) -> None:
     """Stores and reports the export of the user's analyzers, in a worker; `WriteTransformFn` would fail on retries."""
     with tempfile.TemporaryDirectory(prefix="recordmill-") as made:
-        _download(saved_model, os.path.join(made, "transform_fn"))
+        for parent, _, names in tf.io.gfile.walk(saved_model):  # copied, local or at a URL of TensorFlow's
+            local = os.path.join(made, "transform_fn", parent[len(saved_model) :].strip("/"))
+            os.makedirs(local)
+            for name in names:
+                tf.io.gfile.copy(f"{parent.rstrip('/')}/{name}", os.path.join(local, name))
         metadata_io.write_metadata(metadata, os.path.join(made, "transformed_metadata"))
         reports.write_report(planned.workspace, ANALYZED, {"export": _keep_export(made, planned, temp)})
-
-
-def _download(folder: str, into: str) -> None:
-    """Copies a folder, local or at a URL of TensorFlow's, into a new local one."""
-    for parent, _, names in tf.io.gfile.walk(folder):
-        local = os.path.join(into, parent[len(folder) :].strip("/"))
-        os.makedirs(local)
-        for name in names:
-            tf.io.gfile.copy(f"{parent.rstrip('/')}/{name}", os.path.join(local, name))
-
-
-def report_analysis(planned: PlannedBuild, export: str, found: LearnedAnalysis) -> None:
-    """Reports a finished analysis: the export, the results, and the analyzed columns."""
-    learned = {"rows": found.rows, "statistics": found.statistics, "drift": found.drift}
-    report = {"export": export, "analyzed": sorted(planned.analyzed), **learned}
-    reports.write_report(planned.workspace, f"reports/{reports.ANALYSIS}", report)
-    reports.Progress(planned.progress, reports.ANALYSIS).add(analyzed=1)
-
-
-def analyzed_columns(planned: PlannedBuild) -> frozenset[str]:
-    """Returns the columns read by a finished analysis, including the user's analyzers."""
-    report = reports.read_report(planned.workspace, f"reports/{reports.ANALYSIS}")
-    assert report is not None  # noqa: S101 - the attempt keeps the export it names
-    return frozenset(report["analyzed"])
-
-
-def _forget_folder(saved_model: Path, folder: str) -> None:
-    """Removes a folder from a SavedModel: TensorFlow names a table by its file's absolute path."""
-    path = saved_model / "saved_model.pb"
-    model = saved_model_pb2.SavedModel.FromString(path.read_bytes())
-    for each in (meta.graph_def for meta in model.meta_graphs):
-        for node in (*each.node, *(node for function in each.library.function for node in function.node_def)):
-            if "shared_name" in node.attr:
-                node.attr["shared_name"].s = node.attr["shared_name"].s.replace(folder.encode() + b"/", b"")
-    path.write_bytes(model.SerializeToString(deterministic=True))
-    (saved_model / "fingerprint.pb").unlink(missing_ok=True)  # optional, and outdated
 
 
 def frozen_models(planned: PlannedBuild, live: LiveAnalysis) -> dict[str, bytes]:
@@ -180,32 +163,30 @@ def keep_graph(planned: PlannedBuild, live: LiveAnalysis) -> str:
         for name in graph.GRAPH_FOLDERS:
             os.mkdir(os.path.join(folder, name))
         for file in live.files:
-            if file.split("/")[0] in graph.GRAPH_FOLDERS:
-                path_within(folder, file).write_bytes(_safe(file, live.read(file)))
+            if file.split("/")[0] not in graph.GRAPH_FOLDERS:
+                continue
+            path, data, name = path_within(folder, file), live.read(file), file.rpartition("/")[2]
+            problems: Sequence[str] = ()
+            if name.startswith("saved_model."):
+                problems = check_model(data).problems if name == MODEL_FILE else ("TensorFlow might load it instead",)
+            for problem in problems:
+                raise UnsafeGraphError(
+                    f"the live version's graph is not taken over: {file}: {problem}; build once without `analysis: "
+                    "frozen`"
+                )
+            path.write_bytes(data)
         return graph.pack_graph(planned.workspace, folder)
-
-
-def _safe(file: str, data: bytes) -> bytes:
-    """Returns a file of the graph. Raises: UnsafeGraphError: TensorFlow should not load it."""
-    name = file.rpartition("/")[2]
-    if name.startswith("saved_model."):
-        problems = check_model(data).problems if name == MODEL_FILE else ("TensorFlow might load it instead",)
-        for problem in problems:
-            raise UnsafeGraphError(
-                f"the live version's graph is not taken over: {file}: {problem}; build once without `analysis: frozen`"
-            )
-    return data
 
 
 def learned_changes(planned: PlannedBuild, live: LiveAnalysis, found: LearnedAnalysis) -> Iterator[str]:
     """Yields a line for each change of the graph: both values, or numbers of words. Each changes every record."""
     for name, words in found.vocabularies.items():
         file = f"transform_fn/assets/{vocabulary_name(name)}"
-        if _digest(_lines(words)) != live.files.get(file):
+        if hashlib.sha256(_lines(words)).hexdigest() != live.files.get(file):
             new, lost, moved = compare_ids(_ids(live.read(file).splitlines()), _ids(words))
             yield f"{name}.vocabulary: {len(new):,} new, {len(lost):,} gone, {len(moved):,} with another id"
     for name, model in found.models.items():
-        if _digest(model) != live.files.get(model_file(planned, name)):
+        if hashlib.sha256(model).hexdigest() != live.files.get(model_file(planned, name)):
             yield f"{name}.tokenizer: retrained"
     for name, options in planned.features.items():
         before, now = live.statistics.get(name, {}), found.statistics.get(name, {})
@@ -222,5 +203,100 @@ def _lines(words: Sequence[bytes]) -> bytes:
     return b"".join(word + b"\n" for word in words)
 
 
-def _digest(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+class PreprocessingError(UserError):
+    """The user's function returned something unstorable; the message is one clear line."""
+
+
+class OwnPreprocessing:
+    """The user's tf.Transform function, which extends or replaces the features' outputs; by name, with its modules.
+
+        def preprocessing_fn(inputs, outputs):
+            outputs["log_price"] = tf.math.log1p(inputs["price"])
+            return outputs
+
+    `inputs` are the raw columns by feature, `outputs` the built-in function's results; the returned tensors are stored.
+    It is pickled by name, and imported on the first call.
+    """
+
+    def __init__(self, reference: str, label: str | None, code: UserCode | None, errors: Store) -> None:
+        """Takes the workspace for a worker's errors (`context.reports`)."""
+        self._reference, self._label, self._code, self._errors = reference, label, code, errors
+
+    def __call__(self, inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns the tensors to store. Raises: UserCodeError; PreprocessingError: some are invalid or missing."""
+        with reports.leaving_error(self._errors):  # tf.Transform calls it in workers that ran none of our steps
+            if self._code is not None:
+                self._code.install()
+            function = load(self._reference)
+            try:
+                outcome = function(dict(inputs), dict(outputs))
+            except UserError:
+                raise
+            except Exception as error:
+                raise blame(error, self._reference) from None
+            if not isinstance(outcome, dict) or not all(isinstance(name, str) for name in outcome):
+                got = type(outcome).__name__
+                raise PreprocessingError(f"{self._reference} should return a dict of tensors by name, got {got}")
+            if self._label is not None and self._label not in outcome:
+                raise PreprocessingError(f"{self._reference} returned no '{self._label}', the label")
+            if not outcome:
+                raise PreprocessingError(f"{self._reference} returned nothing to store")
+            for name, value in outcome.items():
+                if wrong := _why_not_stored(name, value):
+                    raise PreprocessingError(f"{self._reference}: '{name}' {wrong}")
+            return outcome
+
+
+def _why_not_stored(name: str, value: Any) -> str | None:
+    """Describes why a value cannot be stored; None if it can."""
+    if name == KEY:
+        return "is the name of every record's own key: rename it"
+    if not is_name(name):
+        return "is not a valid name: a letter, then letters, digits and underscores"
+    dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
+    if dtype is None or shape is None or hasattr(value, "dense_shape"):
+        return f"is a {type(value).__name__}: return a tensor, or a ragged one"
+    if dtype.name not in STORED:
+        return f"is {dtype.name}: cast it to float32, int64 or string"
+    if hasattr(value, "row_splits"):
+        return None if value.ragged_rank == 1 and shape.rank == 2 else "has lists in lists: one list a row is stored"
+    if not shape.rank or not shape[1:].is_fully_defined():
+        return f"has the shape {shape}: the first axis is the rows, all others need known sides, or make it ragged"
+    return None
+
+
+def schema(planned: PlannedBuild) -> pa.Schema:
+    """Returns the Arrow schema of the analysis' input; tf.Transform wants lists."""
+    columns = {name: planned.graph_type(name) for name in planned.inputs()}
+    return pa.schema([(name, kind if pa.types.is_list(kind) else pa.list_(kind)) for name, kind in columns.items()])
+
+
+def tensor_config(planned: PlannedBuild) -> tensor_adapter.TensorAdapterConfig:
+    """Configures the columns' tensors: one scalar per row, or ragged lists."""
+    form = schema_pb2.TensorRepresentation
+    representations = {
+        name: form(ragged_tensor={"feature_path": {"step": [name]}, "row_partition_dtype": form.INT64})
+        if pa.types.is_list(planned.graph_type(name))
+        else form(dense_tensor={"column_name": name, "shape": {}})
+        for name in planned.inputs()
+    }
+    return tensor_adapter.TensorAdapterConfig(schema(planned), representations)
+
+
+def analysis_batches(planned: PlannedBuild, analyzed: Collection[str], rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Yields batches of keyed rows of the train split; fills only the `analyzed` columns."""
+    looked = {name: planned.features[name] for name in analyzed}
+    form, encoder = schema(planned), RowEncoder(looked, planned.learned, planned.schema.named)
+    for start in range(0, rows.num_rows, BATCH):
+        batch = encoder.good(rows.slice(start, BATCH))
+        columns = list[pa.Array]()
+        for name in form.names:
+            if name in analyzed:
+                values = graph_column(batch, name).combine_chunks()
+            else:
+                kind = planned.graph_type(name)
+                values = pa.repeat(pa.scalar([] if pa.types.is_list(kind) else EMPTY[kind], kind), batch.num_rows)
+            if not pa.types.is_list(values.type):
+                values = pa.ListArray.from_arrays(pa.array(np.arange(len(values) + 1, dtype=np.int32)), values)
+            columns.append(values)
+        yield pa.RecordBatch.from_arrays(columns, schema=form)

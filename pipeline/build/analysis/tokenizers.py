@@ -31,7 +31,6 @@ SPECIAL_PIECES = {"padding": "[PAD]", "unknown": "[UNK]", "begin": "[CLS]", "end
 SUFFIXES = {"wordpiece": "vocab.txt", "sentencepiece": "model", "huggingface": "tokenizer.json", "tiktoken": "tiktoken"}
 """The suffixes of the models' files, by tokenizer."""
 LINE_BREAKS = str.maketrans({"\n": "<0x0A>", "\r": "<0x0D>"})
-MAX_WORD_BYTES = 1 << 16
 SPECIAL_IDS = ("pad", "unk", "bos", "eos")
 NO_PIECE = "[\x00\x11]"  # TensorFlow Text cannot load the first, and crashes at the second
 SPACE = "▁"  # SentencePiece's space before a word
@@ -166,18 +165,15 @@ def train(counts: Mapping[bytes, int], options: Tokenized, name: str = "text") -
     if not frequent:
         words = f"no word {options.minimum_count} times or more" if counts else "no words"
         raise UserError(f"features.{name}: there is nothing to learn a tokenizer from: the train split holds {words}")
-    if options.tokenizer == "wordpiece":
-        return _wordpiece(frequent, options, f"features.{name}")
-    # SentencePiece (Kudo and Richardson 2018) by byte-pair merges or a unigram model (Kudo 2018).
-    ids = ("pad", "unk", *(["bos"] if options.begin else []), *(["eos"] if options.end else []))
-    return _learn(frequent, options.model_type, _size(options), ids, f"features.{name}")
-
-
-def _wordpiece(counts: Mapping[bytes, int], options: Tokenized, where: str) -> bytes:
-    """Trains WordPieces by byte-pair merges, as Hugging Face does; each letter is a piece in both forms."""
-    size = _size(options)
-    counts = {word: count for word, count in counts.items() if not re.search(NO_PIECE.encode(), word)}
-    model = SentencePieceProcessor(model_proto=_learn(counts, "bpe", size, ("pad", "unk"), where, spare=1))  # ▁
+    where, size = f"features.{name}", options.vocabulary
+    assert isinstance(size, int)  # noqa: S101 - the spec's check: a trained model has a size
+    if options.tokenizer != "wordpiece":
+        # SentencePiece (Kudo and Richardson 2018) by byte-pair merges or a unigram model (Kudo 2018).
+        ids = ("pad", "unk", *(["bos"] if options.begin else []), *(["eos"] if options.end else []))
+        return _learn(frequent, options.model_type, size, ids, where)
+    # WordPieces by byte-pair merges, as Hugging Face does; each letter is a piece in both forms.
+    frequent = {word: count for word, count in frequent.items() if not re.search(NO_PIECE.encode(), word)}
+    model = SentencePieceProcessor(model_proto=_learn(frequent, "bpe", size, ("pad", "unk"), where, spare=1))  # ▁
     learned = [model.id_to_piece(id_) for id_ in range(2, model.vocab_size())]
     letters = sorted({piece for piece in learned if len(piece) == 1} - {SPACE})
     if 2 * len(letters) > size:
@@ -186,11 +182,6 @@ def _wordpiece(counts: Mapping[bytes, int], options: Tokenized, where: str) -> b
     special = [piece for name, piece in SPECIAL_PIECES.items() if getattr(options, name, True)]
     pieces = dict.fromkeys([*letters, *(f"##{letter}" for letter in letters), *merged])
     return "".join(f"{piece}\n" for piece in [*special, *list(pieces)[:size]]).encode()
-
-
-def _size(options: Tokenized) -> int:
-    assert isinstance(options.vocabulary, int)  # noqa: S101 - the spec's check: a trained model has a size
-    return options.vocabulary
 
 
 def _learn(
@@ -208,7 +199,7 @@ def _learn(
             vocab_size=size + spare + len(special),
             hard_vocab_limit=False,
             normalization_rule_name="identity",  # the graph cleans
-            max_sentence_length=MAX_WORD_BYTES,  # longer words are ignored
+            max_sentence_length=1 << 16,  # bytes: longer words are ignored
             num_threads=1,  # more add floating-point numbers in varying order
             minloglevel=2,
             **ids,

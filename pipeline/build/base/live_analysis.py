@@ -14,7 +14,7 @@ import importlib.metadata
 import json
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import chain
 from typing import Any, NamedTuple
@@ -213,8 +213,15 @@ def graph_changes(live: Manifest, spec: Spec, packages: Mapping[str, str], files
     made, known = live.provenance.get("packages", {}), live.provenance.get(FEATURE_FILES, {})
     code = UserCode.of([spec.preprocessing], spec.folder).to_json()["files"] if spec.preprocessing else {}
     built = live.provenance.get("user_code", {}).get("files", {})
+    changes = list[str]()
+    for name in dict.fromkeys([*before.get("features", {}), *after["features"]]):
+        old, new = before.get("features", {}).get(name), after["features"].get(name)
+        if old is None or new is None:
+            changes.append(f"features.{name} is {'new' if old is None else 'gone'}")
+        elif old != new:
+            changes += _changes(f"features.{name}.", old, new)
     return [
-        *_feature_changes(before.get("features", {}), after["features"]),
+        *changes,
         *_changes("", *({key: each.get(key) for key in ("label", "preprocessing")} for each in (before, after))),
         *(f"the file of features.{name}" for name, sha256 in files.items() if known.get(name) != sha256),
         *(f"the code of {path}" for path, sha256 in code.items() if built.get(path) != sha256),
@@ -222,15 +229,6 @@ def graph_changes(live: Manifest, spec: Spec, packages: Mapping[str, str], files
         *(f"features.{name} was packed by Recordmill 0.1" for name in live.features if "packed" in live.features[name]),
         *([] if live.files else ["the live version has no digests, since an earlier Recordmill published it"]),
     ]
-
-
-def _feature_changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    for name in dict.fromkeys([*before, *after]):
-        old, new = before.get(name), after.get(name)
-        if old is None or new is None:
-            yield f"features.{name} is {'new' if old is None else 'gone'}"
-        elif old != new:
-            yield from _changes(f"features.{name}.", old, new)
 
 
 def _changes(where: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
@@ -275,11 +273,6 @@ class Inherited:
     forgotten: Forgotten = field(default_factory=Forgotten)  # keys to leave out
     notes: tuple[str, ...] = ()  # lines for the user: what cannot be kept, and why
 
-    def with_spans(self, kept: tuple[str, ...]) -> LiveAnalysis | None:
-        """Returns the analysis for a build that keeps these spans; None if it learns everything."""
-        needed = self.analysis is not None and (self.analysis.is_frozen or kept)
-        return replace(self.analysis, spans=kept) if self.analysis and needed else None
-
 
 def inherit(
     spec: Spec, base: Base | None, options: RunOptions, feature_files: Mapping[str, str], *, keeps_spans: bool
@@ -287,7 +280,18 @@ def inherit(
     """Decides what a build takes from its base: nothing without one. Raises: OutputError, SpanError, as `Given.of`."""
     if base is None or base.latest is None:
         return Inherited(forgotten=base.forgotten if base else Forgotten())
-    names, notes, live, frozen = _names(spec, base), list[str](), base.live, False
+    names: Names = {}
+    notes, live, frozen = list[str](), base.live, False
+    if any(feature.keeps_ids for feature in spec.features.values()):
+        try:
+            if live is None:
+                raise DatasetError(base.fault)
+            names = names_to_keep(spec, base.folder, live)
+        except DatasetError as error:
+            raise OutputError(
+                f"the ids of classes cannot be kept, since the live version is damaged: {error}; "
+                f"{rolls_back(base.output)}, or give new ids by `classes: fresh`"
+            ) from None
     if spec.is_frozen:
         if live is None:
             raise damaged(base.output, base.fault)
@@ -303,20 +307,6 @@ def inherit(
     lacking = sorted({span for span in base.missing.values() if span}) if keeps else []
     notes += note("spans read again, since the live version lacks files", lacking)
     return Inherited(names, analysis, live if keeps else None, tuple(lacking), base.forgotten, tuple(notes))
-
-
-def _names(spec: Spec, base: Base) -> Names:
-    if not any(feature.keeps_ids for feature in spec.features.values()):
-        return {}
-    try:
-        if base.live is None:
-            raise DatasetError(base.fault)
-        return names_to_keep(spec, base.folder, base.live)
-    except DatasetError as error:
-        raise OutputError(
-            f"the ids of classes cannot be kept, since the live version is damaged: {error}; "
-            f"{rolls_back(base.output)}, or give new ids by `classes: fresh`"
-        ) from None
 
 
 def _span_fault(spec: Spec, base: Base, frozen: bool, options: RunOptions) -> str:

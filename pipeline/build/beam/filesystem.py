@@ -17,7 +17,6 @@ from recordmill.pipeline.safe_text import redacted
 from recordmill.pipeline.sources.files import FileInfo, FileList, LocalFiles
 from recordmill.pipeline.sources.globs import WILDCARD, glob_pattern, is_glob, literal_prefix
 
-UNCOMPRESSED = "uncompressed"  # Beam's `CompressionTypes.UNCOMPRESSED`
 _options: list[Callable[[], Any]] = []
 """Makes the `PipelineOptions` of Beam's filesystems in this process, if they are not set yet."""
 
@@ -66,7 +65,7 @@ class BeamFiles(LocalFiles):
         if "://" not in path:
             return super().open(path)
         with _os_errors("open", path):
-            stream = _filesystems().open(path, compression_type=UNCOMPRESSED)
+            stream = _filesystems().open(path, compression_type="uncompressed")  # `CompressionTypes.UNCOMPRESSED`
         return cast(BinaryIO, io.BufferedReader(_UrlStream(stream, path)))
 
 
@@ -104,8 +103,7 @@ class _UrlStream(io.RawIOBase):
     """A stream of Beam with OSErrors for errors of any type: object stores notice a missing file only here."""
 
     def __init__(self, stream: Any, path: str) -> None:
-        self._stream = stream
-        self._path = path
+        self._stream, self._path = stream, path
 
     def readable(self) -> bool:
         return True

@@ -17,14 +17,13 @@ import tensorflow_transform as tft
 import tensorflow_transform.beam as tft_beam
 
 from recordmill.pipeline.build.analysis import graph
-from recordmill.pipeline.build.analysis.own_preprocessing import PreprocessingError, analysis_batches, tensor_config
 from recordmill.pipeline.build.base.live_analysis import LearnedAnewError, LiveAnalysis
 from recordmill.pipeline.build.beam.placement import CountDuplicates
 from recordmill.pipeline.build.beam.runner import Runner
 from recordmill.pipeline.build.beam.steps import TEMP, ListChunks, Step, WorkerStep, probe_temp
+from recordmill.pipeline.build.context import reports
 from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.graph import input_specs, install_user_code
-from recordmill.pipeline.build.context.reports import leaving_error, read_report, shard_step, write_report
 from recordmill.pipeline.build.summaries.look import Look, PartialSums, Sums, kept, learned, statistics_look
 from recordmill.pipeline.build.summaries.summary import train_rows
 from recordmill.pipeline.build.worker.build_shard import ShardBuilder
@@ -75,7 +74,7 @@ class LookAtChunks(WorkerStep):
         self._sums = PartialSums(self._look.summaries)
 
     def process(self, chunk: Chunk) -> Iterator[tuple[str, bytes]]:
-        with leaving_error(self._planned.workspace):
+        with reports.leaving_error(self._planned.workspace):
             yield from self._sums.add(self._function(chunk), self._planned.spans[chunk.source])
 
     def finish_bundle(self) -> Iterator[Any]:
@@ -115,13 +114,18 @@ def learn(
         install_user_code(context)
         _check_kept(context, found, live)
     if export is not None:
-        return replace(context, export=export, analyzed=graph.analyzed_columns(context))
+        report = reports.read_report(context.workspace, f"reports/{reports.ANALYSIS}")
+        assert report is not None  # noqa: S101 - the attempt keeps the export it names
+        return replace(context, export=export, analyzed=frozenset(report["analyzed"]))
     install_user_code(context)
     if live is None:
         context, name = _make_graph(context, found, chunks, runner, temp)
     else:
         name = graph.keep_graph(context, live)
-    graph.report_analysis(context, name, found)
+    values = {"rows": found.rows, "statistics": found.statistics, "drift": found.drift}
+    report = {"export": name, "analyzed": sorted(context.analyzed), **values}
+    reports.write_report(context.workspace, f"reports/{reports.ANALYSIS}", report)
+    reports.Progress(context.progress, reports.ANALYSIS).add(analyzed=1)
     return replace(context, export=name)
 
 
@@ -143,6 +147,11 @@ def _make_graph(
     context: PlannedBuild, found: graph.LearnedAnalysis, chunks: Sequence[Chunk], runner: Runner, temp: str | None
 ) -> tuple[PlannedBuild, str]:
     """Makes the graph, by a separate job if the user's function has analyzers; returns the export's name."""
+
+    def read(chunk: Chunk) -> Iterator[pa.RecordBatch]:
+        for block in keyed_blocks(context, chunk, images=()):
+            yield from graph.analysis_batches(context, columns, train_rows(context, block.rows))
+
     preprocessing = graph.make_preprocessing(context, found, context.scratch)
     columns = _analyzed_columns(context, preprocessing) if preprocessing.own else frozenset[str]()
     if not columns:
@@ -150,17 +159,30 @@ def _make_graph(
     context = replace(context, analyzed=context.analyzed | columns)
     if not runner.is_local:
         if temp is None:
-            raise PreprocessingError(
+            raise graph.PreprocessingError(
                 f"{context.preprocessing} uses tf.Transform's analyzers, and every worker opens their temporary files "
                 f"with TensorFlow: add --temp; {TEMP}"
             )
         probe_temp(context, temp, runner)
     folder = f"{(temp or context.scratch).rstrip('/')}/{attempt_name('recordmill')}"
     try:
-        return context, _analyze(context, found, columns, chunks, runner, folder)
+        preprocessing = graph.make_preprocessing(context, found, folder)
+        with runner.pipeline(context) as pipeline, tft_beam.Context(temp_dir=folder):
+            batches = (
+                pipeline
+                | "ListChunks" >> ListChunks(context.workspace, chunks)
+                | "ReadForAnalysis" >> beam.ParDo(WorkerStep(context, lambda: read))
+            )
+            given = (batches, graph.tensor_config(context))
+            saved_model, made = given | "Analyze" >> tft_beam.AnalyzeDataset(preprocessing)
+            metadata = beam.pvalue.AsSingleton(made.deferred_metadata)
+            _ = saved_model | "KeepExport" >> beam.Map(graph.keep_analyzed, metadata, context, folder)
     finally:
         with suppress(tf.errors.OpError):  # never made, or undeletable: the export is kept elsewhere
             tf.io.gfile.rmtree(folder)
+    report = reports.read_report(context.workspace, graph.ANALYZED)
+    assert report is not None  # noqa: S101 - the job has ended
+    return context, str(report["export"])
 
 
 def _analyzed_columns(context: PlannedBuild, preprocessing: Preprocessing) -> frozenset[str]:
@@ -168,40 +190,11 @@ def _analyzed_columns(context: PlannedBuild, preprocessing: Preprocessing) -> fr
     own = set(tft.get_analyze_input_columns(preprocessing, input_specs(context)))
     images = own & set(context.images())
     if images:
-        raise PreprocessingError(
+        raise graph.PreprocessingError(
             f"{context.preprocessing} analyzes the images of {', '.join(sorted(images))}: an analyzer sees numbers, "
             "texts and categories only; `normalize: dataset` learns images' mean and variance"
         )
     return frozenset(own)
-
-
-def _analyze(
-    context: PlannedBuild,
-    found: graph.LearnedAnalysis,
-    columns: frozenset[str],
-    chunks: Sequence[Chunk],
-    runner: Runner,
-    temp: str,
-) -> str:
-    """Runs the user's own analyzers over the rows of the train split; returns the name of the export."""
-
-    def read(chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        for block in keyed_blocks(context, chunk, images=()):
-            yield from analysis_batches(context, columns, train_rows(context, block.rows))
-
-    preprocessing = graph.make_preprocessing(context, found, temp)
-    with runner.pipeline(context) as pipeline, tft_beam.Context(temp_dir=temp):
-        batches = (
-            pipeline
-            | "ListChunks" >> ListChunks(context.workspace, chunks)
-            | "ReadForAnalysis" >> beam.ParDo(WorkerStep(context, lambda: read))
-        )
-        saved_model, metadata = (batches, tensor_config(context)) | "Analyze" >> tft_beam.AnalyzeDataset(preprocessing)
-        metadata = beam.pvalue.AsSingleton(metadata.deferred_metadata)
-        _ = saved_model | "KeepExport" >> beam.Map(graph.keep_analyzed, metadata, context, temp)
-    report = read_report(context.workspace, graph.ANALYZED)
-    assert report is not None  # noqa: S101 - the job has ended
-    return str(report["export"])
 
 
 def run_job(context: PlannedBuild, chunks: Sequence[Chunk], finished: Sequence[int], runner: Runner) -> None:
@@ -222,12 +215,12 @@ def run_job(context: PlannedBuild, chunks: Sequence[Chunk], finished: Sequence[i
             )
         shards = groups[0] if len(groups) == 1 else groups | "AllShards" >> beam.Flatten()
         _ = shards | "CountDuplicates" >> CountDuplicates(context)
-    write_report(context.workspace, COUNTED, {})
+    reports.write_report(context.workspace, COUNTED, {})
 
 
 def is_counted(context: PlannedBuild) -> bool:
     """Whether an earlier attempt has counted the duplicates of all shards."""
-    return read_report(context.workspace, COUNTED) is not None
+    return reports.read_report(context.workspace, COUNTED) is not None
 
 
 def _shard_step(context: PlannedBuild) -> Callable[[tuple[int, Iterable[Packed]]], Iterator[int]]:
@@ -235,7 +228,7 @@ def _shard_step(context: PlannedBuild) -> Callable[[tuple[int, Iterable[Packed]]
     builder = cache(partial(ShardBuilder, context))  # made for the first shard
 
     def build(group: tuple[int, Iterable[Packed]]) -> Iterator[int]:
-        if read_report(context.workspace, f"reports/{shard_step(group[0])}") is None:
+        if reports.read_report(context.workspace, f"reports/{reports.shard_step(group[0])}") is None:
             builder().build(*group)
         yield group[0]
 

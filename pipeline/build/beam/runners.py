@@ -38,7 +38,7 @@ from recordmill.pipeline.build.context.build_context import PlannedBuild
 from recordmill.pipeline.build.context.reports import DeadWorkerError, raising_left_error
 from recordmill.pipeline.build.run_options import Listener, RunOptions
 from recordmill.pipeline.build.runners import child_process, worker_environment
-from recordmill.pipeline.build.runners.doctor import SystemCheck, describe, versions
+from recordmill.pipeline.build.runners.doctor import SystemCheck, versions
 from recordmill.pipeline.build.runners.flink_cluster import EXCHANGES, FlinkCluster, option_names
 from recordmill.pipeline.build.runners.flink_job import FlinkJob, job_name
 from recordmill.pipeline.build.runners.job import RunnerError, watched
@@ -109,23 +109,20 @@ class WorkerProcessHandler(worker_handlers.SubprocessSdkWorkerHandler):  # type:
         self.worker_thread.start()
 
     def _run(self) -> None:
+        services = {"CONTROL": self.control_api_service_descriptor(), "LOGGING": self.logging_api_service_descriptor()}
+        variables = {  # for `apache_beam.runners.worker.sdk_worker_main`
+            **{f"{name}_API_SERVICE_DESCRIPTOR": text_format.MessageToString(url) for name, url in services.items()},
+            "PIPELINE_OPTIONS": json_format.MessageToJson(self.provision_info.provision_info.pipeline_options),
+            "WORKER_ID": self.worker_id,
+        }
         command = [*shlex.split(self._worker_command_line.decode()), str(os.getpid())]
-        process = subprocess.Popen(command, env=os.environ | self._environment())  # noqa: S603 - our own worker
+        process = subprocess.Popen(command, env=os.environ | variables)  # noqa: S603 - our own worker
         status = process.wait()
         if status:
             raise DeadWorkerError(process.pid, status)
 
     def port_from_worker(self, port: str) -> str:  # a service's URL: `PrivateGrpcServer` calls it a port
         return port
-
-    def _environment(self) -> dict[str, str]:
-        """Makes the variables for `apache_beam.runners.worker.sdk_worker_main`."""
-        services = {"CONTROL": self.control_api_service_descriptor(), "LOGGING": self.logging_api_service_descriptor()}
-        return {
-            **{f"{name}_API_SERVICE_DESCRIPTOR": text_format.MessageToString(url) for name, url in services.items()},
-            "PIPELINE_OPTIONS": json_format.MessageToJson(self.provision_info.provision_info.pipeline_options),
-            "WORKER_ID": self.worker_id,
-        }
 
 
 def _with_globals(function: Any, **names: object) -> Any:
@@ -183,7 +180,6 @@ BeamFnExternalWorkerPoolServicer.start = classmethod(
     )
 )
 
-ELEMENTS = 64  # enough for every slot to get one
 NAMESPACE = "doctor"
 
 
@@ -248,18 +244,19 @@ def worker_findings(options: RunOptions) -> list[SystemCheck]:
     try:
         with FlinkRunner(options) as runner:
             with runner.job() as pipeline:
-                numbers = pipeline | "Numbers" >> beam.Create(range(ELEMENTS)) | "Spread" >> beam.Reshuffle()
+                # enough numbers for every slot to get one
+                numbers = pipeline | "Numbers" >> beam.Create(range(64)) | "Spread" >> beam.Reshuffle()
                 _ = numbers | "Answer" >> beam.Map(answer)
             answers = pipeline.result.metrics().query(MetricsFilter().with_namespace(NAMESPACE))["counters"]
     except UserError as error:
         return [SystemCheck("worker", str(error), is_ok=False)]
     found = sorted({counter.key.metric.name for counter in answers})
-    return [SystemCheck("worker", text, text.startswith(describe(versions()))) for text in found] or [
+    return [SystemCheck("worker", text, text.startswith(versions())) for text in found] or [
         SystemCheck("worker", "no worker answered", is_ok=False)
     ]
 
 
 def answer(number: int) -> int:
     """Counts under the answer as the name."""
-    Metrics.counter(NAMESPACE, f"{describe(versions())}, {worker_environment.worker_threads()} threads").inc()
+    Metrics.counter(NAMESPACE, f"{versions()}, {worker_environment.worker_threads()} threads").inc()
     return number

@@ -168,7 +168,8 @@ def probe_temp(planned: PlannedBuild, temp: str, runner: Runner) -> None:
     token, question = secrets.token_hex(16), f"{temp.rstrip('/')}/{attempt_name('probe')}"
     try:
         tf.io.gfile.makedirs(temp)
-        _write(question, token)
+        with tf.io.gfile.GFile(question, "w") as file:
+            file.write(token)
         with runner.pipeline(planned) as pipeline:
             _ = pipeline | "Token" >> beam.Create([token]) | "AnswerFromWorker" >> beam.Map(answer_temp, question)
         answered = tf.io.gfile.exists(f"{question}-answer")
@@ -184,9 +185,5 @@ def answer_temp(token: str, question: str) -> None:
     """Answers in a worker that reads the driver's token."""
     with suppress(tf.errors.OpError, OSError), tf.io.gfile.GFile(question) as file:
         if file.read() == token:
-            _write(f"{question}-answer", token)
-
-
-def _write(path: str, text: str) -> None:
-    with tf.io.gfile.GFile(path, "w") as file:
-        file.write(text)
+            with tf.io.gfile.GFile(f"{question}-answer", "w") as answered:
+                answered.write(token)

@@ -22,19 +22,17 @@ from google.protobuf import json_format
 from recordmill.pipeline.build.runners.worker_environment import limit_arenas, set_tensorflow_variables
 from recordmill.pipeline.private_folder import end_by_signal, remove_private_folder, use_private_folder
 
-ENDPOINTS = ("logging", "artifact", "provision", "control")
 TIMEOUT_SECONDS = 60.0
-STDERR = 2
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Works until the runner ends the job."""
     parser = argparse.ArgumentParser(prog="recordmill-worker", description="Beam's worker on a cluster.")
     parser.add_argument("--id", required=True)
-    for name in ENDPOINTS:
+    for name in ("logging", "artifact", "provision", "control"):
         parser.add_argument(f"--{name}_endpoint", default="", metavar="HOST:PORT")
     known, _ = parser.parse_known_args(arguments)
-    os.dup2(STDERR, 1)  # an unread pipe of standard output would stop the worker after 64 KiB
+    os.dup2(2, 1)  # to standard error: an unread pipe of standard output would stop the worker after 64 KiB
     use_private_folder()
     signal.signal(signal.SIGTERM, end_by_signal)  # a TaskManager ends its workers by it
     set_tensorflow_variables()

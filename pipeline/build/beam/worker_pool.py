@@ -32,15 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=PORT, help=f"of the loopback address; by default {PORT}")
     port = parser.parse_args(arguments).port
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s")
-    boot = Path(sys.executable).with_name(WORKER)
+    boot = Path(sys.executable).with_name(WORKER)  # it fulfils Beam's container contract
     if not boot.is_file():
         sys.exit(f"{boot} is missing: reinstall Recordmill in this environment")
-    serve(port, str(boot))
-
-
-def serve(port: int, boot: str) -> None:
-    """Starts workers by a program with Beam's container contract, until a signal ends it."""
-    pool = BeamFnExternalWorkerPoolServicer(use_process=True, container_executable=boot)
+    pool = BeamFnExternalWorkerPoolServicer(use_process=True, container_executable=str(boot))
     server = grpc.server(shared_unbounded_instance(), options=[("grpc.so_reuseport", 0)])
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(pool, server)
     try:

@@ -53,8 +53,7 @@ class RowSchema:
     features: Mapping[str, str]  # column of each feature that has one
     key: Sequence[str] | None
     label: str | None
-    classes: tuple[str, ...] | None
-    """The label's classes, from the spec or a frozen analysis; None if the data decide."""
+    classes: tuple[str, ...] | None  # label's classes, from the spec or a frozen analysis; None if the data decide
     fills: Mapping[str, Any] = field(default_factory=dict)  # default for a missing value, by optional feature
     fields: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """For a feature of several columns, the column of each field: numbers make a list, lists are joined value by value,
@@ -122,8 +121,7 @@ class PlannedBuild:
     shards: Store  # folder of shards and indexes; it becomes the version's, or already is
     scratch: str  # a folder on the driver's disk, for the driver and local workers
     features: Mapping[str, Feature]
-    learned: Mapping[str, Learned]
-    """By feature; with models and words once the graph is made."""
+    learned: Mapping[str, Learned]  # by feature; with models and words once the graph is made
     analyzed: frozenset[str]  # features that the analysis reads
     schema: RowSchema
     layout: Layout

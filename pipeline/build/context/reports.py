@@ -129,18 +129,15 @@ class ProgressReader:
         """Returns the sums of all counters by name."""
         if self._clock() - self._looked >= self._workspace.pause:
             self._looked = self._clock()
-            self._look()
+            stamps = {name: stamp for name, stamp in self._workspace.stamps("").items() if name.endswith(".json")}
+            changed = [name for name, stamp in stamps.items() if self._stamps.get(name) != stamp]
+            for name, data in self._workspace.read_all(changed):
+                if data is not None:  # else the next look finds it
+                    self._counts[name], self._stamps[name] = json.loads(data), stamps[name]
         total: Counter[str] = Counter()
         for counts in self._counts.values():
             total.update(counts)
         return total
-
-    def _look(self) -> None:
-        stamps = {name: stamp for name, stamp in self._workspace.stamps("").items() if name.endswith(".json")}
-        changed = [name for name, stamp in stamps.items() if self._stamps.get(name) != stamp]
-        for name, data in self._workspace.read_all(changed):
-            if data is not None:  # else the next look finds it
-                self._counts[name], self._stamps[name] = json.loads(data), stamps[name]
 
 
 def reject_row(rows: pa.Table, row: int, fault: Fault, first: tuple[int, int] | tuple[()] = ()) -> Reject:

@@ -59,7 +59,13 @@ def read(
     """
     if header.format != "TIFF":
         held = _check(data, header.format, header.width, header.height, wanted)
-        image, exif = _png(data) if header.format == "PNG" else (_npy(data, wanted.pixel), b"")
+        if header.format == "PNG":
+            with Image.open(io.BytesIO(data), formats=["PNG"]) as file:
+                exif = file.info.get("exif", b"").removeprefix(image_parts.EXIF)
+                # Pillow would cut colours to 8 bits.
+                image = import_module("imagecodecs").png_decode(data) if package(data, "PNG") else np.asarray(file)
+        else:
+            image, exif = npy(data, wanted.pixel), b""
         yield _taken(image.reshape(header.height, header.width, held), wanted), exif
         return
     with import_module("tifffile").TiffFile(io.BytesIO(data)) as file:
@@ -101,15 +107,8 @@ def _taken(image: Pixels, wanted: PixelOptions) -> Pixels:
     return taken
 
 
-def _png(data: bytes) -> tuple[Pixels, bytes]:
-    with Image.open(io.BytesIO(data), formats=["PNG"]) as image:
-        exif = image.info.get("exif", b"").removeprefix(image_parts.EXIF)
-        if package(data, "PNG"):  # Pillow would cut colours to 8 bits
-            return import_module("imagecodecs").png_decode(data), exif
-        return np.asarray(image), exif
-
-
-def _npy(data: bytes, pixel: str) -> Pixels:
+def npy(data: bytes, pixel: str) -> Pixels:
+    """Reads an array's numbers. Raises: ImageError: `unsupported_format`."""
     try:
         return npy_numbers(data, pixel)
     except ArrayError as error:

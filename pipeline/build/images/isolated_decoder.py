@@ -53,7 +53,12 @@ def answer(request: bytes, decoder: Decode, spare: int) -> bytes:
     head, _, data = request.partition(b"\n")
     options, seconds = json.loads(head)
     header, planes = read_header(data), max(1, wanted_pixels(options).planes)
-    _limit(seconds, spare + SPARE_BYTES + PIXEL_BYTES * header.width * header.height * planes)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    most = int(used.ru_utime + used.ru_stime) + seconds + 1
+    resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
+    if STATM.exists():
+        space = spare + SPARE_BYTES + PIXEL_BYTES * header.width * header.height * planes
+        resource.setrlimit(resource.RLIMIT_AS, (space, resource.RLIM_INFINITY))
     try:
         ready = decoder(data, options)
     except ImageError as error:
@@ -63,31 +68,17 @@ def answer(request: bytes, decoder: Decode, spare: int) -> bytes:
     return AS_IS if ready == data else PNG + ready
 
 
-def _limit(seconds: int, space: int) -> None:
-    """Limits the CPU time from now on, and the address space."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    most = int(used.ru_utime + used.ru_stime) + seconds + 1
-    resource.setrlimit(resource.RLIMIT_CPU, (most, resource.RLIM_INFINITY))
-    if STATM.exists():
-        resource.setrlimit(resource.RLIMIT_AS, (space, resource.RLIM_INFINITY))
-
-
-def serve(channel: socket.socket, decoder: Decode) -> None:
-    """Answers requests until the other end is closed."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    space = int(STATM.read_text().split()[0]) * resource.getpagesize() if STATM.exists() else 0
-    while True:
-        send(channel, answer(receive(channel), decoder, space))
-
-
 def fork(control: socket.socket, channel: socket.socket, decoder: Decode) -> int:
-    """Starts a process that serves a channel; returns its number."""
+    """Starts a process that answers a channel's requests until the other end is closed; returns its number."""
     pid = os.fork()
     if pid:
         return pid
     try:
         control.close()
-        serve(channel, decoder)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        space = int(STATM.read_text().split()[0]) * resource.getpagesize() if STATM.exists() else 0
+        while True:
+            send(channel, answer(receive(channel), decoder, space))
     except ConnectionError:
         pass
     finally:

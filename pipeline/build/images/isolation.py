@@ -87,7 +87,11 @@ class Isolation:
             status = decoder.zygote.end(decoder.pid)
             raise _fault(status, header.format, seconds, isinstance(error, TimeoutError)) from None
         self._idle.append(decoder)
-        return _result(answer, data)
+        kind, rest = answer[:1], answer[1:]
+        if kind == REJECT:
+            reason, _, message = rest.decode().partition("\0")
+            raise (UndecodableError if reason == "undecodable_image" else ImageError)(reason, message)
+        return data if kind == AS_IS else rest
 
     def _fork(self) -> "_Decoder":
         with self._starting:
@@ -112,14 +116,6 @@ class Isolation:
 def shared_isolation() -> Isolation:
     """Returns the isolation shared by all image readers of this process."""
     return Isolation(DECODER)
-
-
-def _result(answer: bytes, data: bytes) -> bytes:
-    kind, rest = answer[:1], answer[1:]
-    if kind == REJECT:
-        reason, _, message = rest.decode().partition("\0")
-        raise (UndecodableError if reason == "undecodable_image" else ImageError)(reason, message)
-    return data if kind == AS_IS else rest
 
 
 def _fault(status: int, form: str, seconds: int, is_late: bool) -> ImageError:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from recordmill.pipeline.build.images.deep_files import png
+from recordmill.pipeline.build.images.deep_files import npy, png
 from recordmill.pipeline.build.images.transcode import naming_damage, open_image
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import cut
@@ -29,7 +29,7 @@ from recordmill.transforms.contract import bounds
 from recordmill.transforms.contract.image_facts import BITS, KIND, PHOTOMETRIC, has_pages
 from recordmill.transforms.contract.image_header import NAMED, PNG, ImageError, check_header, check_pixels, read_header
 from recordmill.transforms.contract.image_rules import TAG, is_transposed
-from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, npy_numbers
+from recordmill.transforms.contract.kinds.array import MAGIC
 from recordmill.transforms.contract.kinds.image import levels_of
 from recordmill.transforms.contract.shapes import Ints, ShapeError, counts_of_runs, polygons_of, read_runs, run_lengths
 from recordmill.transforms.numpy.image_decode import upright
@@ -60,7 +60,12 @@ def drawn(shapes: bytes, options: AnyMask, height: int, width: int, first: int =
         return values.T, work
     canvas = np.zeros(height * width, options.pixel)  # down its columns, as run lengths are counted
     painted, points, outlines, known = canvas.size, 0, 0, {name: value for value, name in options.named}
-    for number, shape in enumerate(_objects(shapes), first):
+    try:
+        objects = json.loads(shapes, object_pairs_hook=lambda pairs: {k: v for k, v in pairs if v is not None})
+    except (ValueError, RecursionError):
+        raise ImageError("malformed_row", "the shapes are no JSON, or too deep") from None
+    bounds.OBJECTS.check(len(objects))
+    for number, shape in enumerate(objects, first):
         try:
             polygons = _polygons(shape, (width, height))
             points += sum(each.size for each in polygons)
@@ -80,16 +85,6 @@ def drawn(shapes: bytes, options: AnyMask, height: int, width: int, first: int =
             for start, end in zip(ends[::2], ends[1::2], strict=False):
                 canvas[start:end] = value
     return canvas.reshape(width, height).T, painted // PAINTED + OUTLINED * outlines
-
-
-def _objects(shapes: bytes) -> list[Any]:
-    """Parses shapes. Raises: ImageError: `malformed_row`; `too_large`: too many of them."""
-    try:
-        objects = json.loads(shapes, object_pairs_hook=lambda pairs: {k: v for k, v in pairs if v is not None})
-    except (ValueError, RecursionError):
-        raise ImageError("malformed_row", "the shapes are no JSON, or too deep") from None
-    bounds.OBJECTS.check(len(objects))
-    return list(objects)
 
 
 def _value(shape: Mapping[str, Any], number: int, known: Mapping[str, int], options: AnyMask) -> int:
@@ -234,21 +229,15 @@ def values(data: bytes, max_pixels: int, colors: Colors | None, pixel: str = "ui
     beyond the type; others as `transcode.decodable`.
     """
     with naming_damage("mask"):
-        is_array = data.startswith(MAGIC)
-        return _of_array(data, max_pixels, pixel) if is_array else _of_image(data, max_pixels, colors, pixel)
-
-
-def _of_array(data: bytes, max_pixels: int, pixel: str) -> Values:
-    try:
-        found = npy_numbers(data, "float64")
-    except ArrayError as error:
-        raise ImageError("unsupported_format", str(error)) from None
-    found = found[..., 0] if found.shape[2:] == (1,) else found
-    if found.ndim != 2:
-        raise ImageError("unsupported_format", f"the array has the shape {list(found.shape)}: save [height, width]")
-    height, width = found.shape
-    check_pixels(width, height, max_pixels)
-    return _levels(found, pixel)
+        if not data.startswith(MAGIC):
+            return _of_image(data, max_pixels, colors, pixel)
+        found = npy(data, "float64")
+        found = found[..., 0] if found.shape[2:] == (1,) else found
+        if found.ndim != 2:
+            raise ImageError("unsupported_format", f"the array has the shape {list(found.shape)}: save [height, width]")
+        height, width = found.shape
+        check_pixels(width, height, max_pixels)
+        return _levels(found, pixel)
 
 
 def _of_image(data: bytes, max_pixels: int, colors: Colors | None, pixel: str) -> Values:
@@ -259,7 +248,7 @@ def _of_image(data: bytes, max_pixels: int, colors: Colors | None, pixel: str) -
         if has_pages(data, header.format):
             raise ImageError("unsupported_format", "the mask has several pages or frames: save one, alone")
         image.load()
-        bits = data[24] if data.startswith(PNG) else _tags(image).get(BITS, (8,))[0]
+        bits = data[24] if data.startswith(PNG) else getattr(image, "tag_v2", {}).get(BITS, (8,))[0]
         if bits > 8 and len(image.getbands()) > 1:  # Pillow would cut them to 8
             raise ImageError("unsupported_format", f"the mask has {bits} bits a channel: save it as grey, one channel")
         found = _plain(image, bits, pixel) if colors is None else _of_colors(image, colors, pixel)
@@ -267,7 +256,7 @@ def _of_image(data: bytes, max_pixels: int, colors: Colors | None, pixel: str) -
 
 
 def _plain(image: Image.Image, bits: int, pixel: str) -> Values:
-    pixels, tags = np.asarray(image), _tags(image)
+    pixels, tags = np.asarray(image), getattr(image, "tag_v2", {})
     if tags.get(PHOTOMETRIC) == 0:
         raise ImageError("unsupported_format", "the TIFF counts from white, and libraries invert it: save it as PNG")
     if pixels.ndim == 2:
@@ -280,10 +269,6 @@ def _plain(image: Image.Image, bits: int, pixel: str) -> Values:
     if image.mode not in ("LA", "RGB", "RGBA") or (colours != colours[..., :1]).any():
         raise ImageError("unsupported_format", "the mask has colours: give `colors`, the colour of each class")
     return colours[..., 0].astype(pixel)
-
-
-def _tags(image: Image.Image) -> Mapping[int, Any]:
-    return getattr(image, "tag_v2", {})
 
 
 def _of_colors(image: Image.Image, colors: Colors, pixel: str) -> Values:

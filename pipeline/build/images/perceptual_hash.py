@@ -99,14 +99,14 @@ def appearance(
     Returns, by measure, in levels of 0 to 255, float32 [measured images] in steps of 1/16: mean luma; mean length of
     chroma; its means along blue and red; and mean difference of neighbours' luma.
     """
-    small = (small_pixels(data, max_pixels, options) for data in images)
-    measured = [_measures(pixels) for pixels in small if pixels is not None]
+    measured = list[tuple[float, ...]]()
+    for data in images:
+        pixels = small_pixels(data, max_pixels, options)
+        if pixels is None:
+            continue
+        luma, chroma = pixels[..., 0], pixels[..., 1:] - 128
+        blue, red = chroma.mean((0, 1)).tolist()
+        edges = (np.abs(np.diff(luma, axis=axis)).mean() for axis in (0, 1))
+        measured.append((float(luma.mean()), float(np.hypot(*chroma.T).mean()), blue, red, float(sum(edges)) / 2))
     columns = np.rint(STEPS * np.array(measured).reshape(-1, len(MEASURES)).T) / STEPS
     return dict(zip(MEASURES, columns.astype(np.float32), strict=True))
-
-
-def _measures(pixels: npt.NDArray[np.float64]) -> tuple[float, ...]:
-    luma, chroma = pixels[..., 0], pixels[..., 1:] - 128
-    blue, red = chroma.mean((0, 1)).tolist()
-    edges = (np.abs(np.diff(luma, axis=axis)).mean() for axis in (0, 1))
-    return float(luma.mean()), float(np.hypot(*chroma.T).mean()), blue, red, float(sum(edges)) / 2

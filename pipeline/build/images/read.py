@@ -25,13 +25,7 @@ from recordmill.pipeline.build.images import masks
 from recordmill.pipeline.build.images.image_files import ImageFiles
 from recordmill.pipeline.build.images.isolation import Isolation, shared_isolation
 from recordmill.pipeline.build.images.perceptual_hash import NONE, perceptual_hash
-from recordmill.pipeline.build.images.transcode import (
-    UndecodableError,
-    decodable,
-    decoding_of,
-    is_converted,
-    pages_of,
-)
+from recordmill.pipeline.build.images.transcode import UndecodableError, decodable, decoding_of, is_converted, pages_of
 from recordmill.pipeline.parallel import cores
 from recordmill.pipeline.sources.files import OutOfMemoryError
 from recordmill.pipeline.sources.images import parse
@@ -146,11 +140,9 @@ class BuildImageReader(ImageFiles):
         converts = options.color == "srgb" and not wanted.keeps_numbers
         header = image_header.check_header(data, options.max_pixels, stated)
         profile = color_profile.foreign_profile(data, header.format) if converts else b""
-        pixel_bytes = (
-            6 if header.format == "JPEG" and header.scans == 1 and not profile else 12 * max(1, options.planes)
-        )
+        is_sequential = header.format == "JPEG" and header.scans == 1 and not profile
         pixels = header.width * header.height
-        needs = pixels * pixel_bytes
+        needs = pixels * (6 if is_sequential else 12 * max(1, options.planes))
         lost = [("losses", name) for name in image_facts.losses(data, header.format, wanted, stated, options.oriented)]
         purpose = f"decode an image of {len(data):,} bytes"
         is_plain = header.in_graph and not profile and not wanted.keeps_numbers and wanted.pages == "first"

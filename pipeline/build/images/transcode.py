@@ -45,7 +45,6 @@ TURNS = range(2, 9)  # EXIF's orientations, but the upright one
 NETPBM = re.compile(rb"P([56]) (\d{5}) (\d{5}) 255 ")
 JPEG_MODES = {b"5": "L", b"6": "RGB"}
 IN_SRGB = (b"sRGB", b"\1")  # PNG's chunk, behind the header, for sRGB pixels by relative colorimetric intent
-DENSITY = (300, 300)
 INTERVALS = {16: (2, 3, 4, 5, 6, 7, 8), 8: (4, 3, 5, 2, 6, 7, 8)}
 """MCUs between two markers, by an MCU's width in pixels, best first: fewer cost bytes, more cut less finely."""
 LEAST_SIDE = 96  # pixels; a smaller image has no markers: cutting costs more than decoding
@@ -210,7 +209,11 @@ def _frames(
                 return
             turn = 1 if header.in_graph else image.getexif().get(image_rules.TAG, 1)
             metadata = image.info.get("exif", b"") if header.in_graph else Image.Exif()  # the graph has its own rule
-            frame = _of_jpeg(data, image.mode) if header.format == "JPEG" else image
+            frame: Image.Image = image
+            if header.format == "JPEG":  # by libjpeg-turbo: a profile must not choose Pillow's decoder
+                pixels = inks(data) if image.mode == "CMYK" else jpeg(data, len(image.mode))
+                size = (pixels.shape[1], pixels.shape[0])
+                frame = Image.frombuffer(image.mode, size, pixels, "raw", image.mode, 0, 1)
             frame.load()
             yield frame if convert and frame.mode == "CMYK" else _plain(frame, tags), convert, turn, metadata
 
@@ -265,13 +268,6 @@ def _png_of(frame: _Frame, header: image_header.Header, compress: bool) -> bytes
     return file.getvalue()
 
 
-def _of_jpeg(data: bytes, mode: str) -> Image.Image:
-    """Decodes a JPEG by libjpeg-turbo: a profile must not choose Pillow's decoder."""
-    pixels = inks(data) if mode == "CMYK" else jpeg(data, len(mode))
-    height, width, _ = pixels.shape
-    return Image.frombuffer(mode, (width, height), pixels, "raw", mode, 0, 1)
-
-
 def is_converted(ready: bytes) -> bool:
     """Whether `decodable` applied a colour profile to this PNG."""
     return ready[37:41] == IN_SRGB[0]
@@ -307,7 +303,7 @@ def as_jpeg(image: bytes, options: ImageFeature) -> bytes:
     subsampling = options.chroma if options.channels == 3 else "4:4:4"
     blocks = interval(width, 16 if subsampling == "4:2:0" else 8) if min(width, height) >= LEAST_SIDE else 0
     pixels.save(
-        file, "JPEG", quality=options.quality, subsampling=subsampling, dpi=DENSITY, restart_marker_blocks=blocks
+        file, "JPEG", quality=options.quality, subsampling=subsampling, dpi=(300, 300), restart_marker_blocks=blocks
     )
     return file.getvalue()
 

@@ -124,13 +124,12 @@ class Keys:
 
     def of_spans(self, listed: Mapping[str, ListedSpan]) -> dict[str, Span]:
         """Returns spans as listed, with their keys."""
-        return {name: self._span(span) for name, span in listed.items()}
-
-    def _span(self, listed: ListedSpan) -> Span:
-        sources = self.parts["spec"]["source"]
-        options = [[each.index, each.key_prefix, sources[each.index]] for each in listed.sources]
-        key = sha256_of([self.recipe, options, listed.sha256])
-        return Span(key, {}, listed.files, listed.bytes, listed.sha256)
+        sources, spans = self.parts["spec"]["source"], dict[str, Span]()
+        for name, span in listed.items():
+            options = [[each.index, each.key_prefix, sources[each.index]] for each in span.sources]
+            key = sha256_of([self.recipe, options, span.sha256])
+            spans[name] = Span(key, {}, span.files, span.bytes, span.sha256)
+        return spans
 
 
 def key_parts(spec: Spec, code: UserCode | None, files: Mapping[str, str]) -> dict[str, Any]:

@@ -1,5 +1,7 @@
-"""Plans a build in three reads: what it is given, what it is called, and where its rows go."""
+"""Plans a build in three reads (what it is given and called, where its rows go), and extracts what workers need."""
 
+import math
+import os
 import shutil
 import uuid
 from collections.abc import Mapping, Sequence
@@ -12,9 +14,11 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from recordmill.pipeline.build.base.live_analysis import LiveAnalysis
-from recordmill.pipeline.build.inputs.span_sources import Group, SpanSource, digest_of, left_out, list_spans
+from recordmill.pipeline.build.context.build_context import PlannedBuild, RowSchema
+from recordmill.pipeline.build.inputs.span_sources import Group, SpanSource, digest_of, left_out
 from recordmill.pipeline.build.plan.keys import Given, Keys, SpanChoice, choose, sha256_of, spans_digest
 from recordmill.pipeline.build.run_options import CHUNK_BYTES, RunOptions
+from recordmill.pipeline.dataset.manifest_parts import Pack
 from recordmill.pipeline.dataset.placement import Layout, shard_count
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import count
@@ -25,8 +29,13 @@ from recordmill.pipeline.sources.images import file_path
 from recordmill.pipeline.sources.options import RowsOptions, UserRows
 from recordmill.pipeline.sources.paths import ODD, join, may_be_image, note
 from recordmill.pipeline.sources.source_reader import Chunk, Plan
+from recordmill.pipeline.spec.features.category import NamedClasses
+from recordmill.pipeline.spec.features.mask import OfImage
 from recordmill.pipeline.spec.model import MOST_SHARDS, Spec
 from recordmill.pipeline.versions.base import Base
+from recordmill.pipeline.versions.stores.base import Store
+from recordmill.pipeline.versions.stores.local import LocalStore
+from recordmill.transforms.contract.kinds.base import Learned
 from recordmill.transforms.contract.stored import IMAGES
 
 BATCH_BYTES = 64 << 10  # 64 KiB: a smaller packed batch costs more than its rows
@@ -34,6 +43,7 @@ MAX_PACK_BYTES = 256 << 20
 SHARD_BYTES = 128 << 20  # 128 MiB: tf.data reads that well, and a worker builds it in a minute
 REFERENCE_BYTES = 100  # an image's row in scratch, packed
 GUESSED_FRAMES = 8
+SAMPLE_IMAGES = 10_000
 TRIAL_BYTES = 256 << 20  # 256 MiB of rows: a trial version reads no more, in pieces from everywhere
 TRIAL_CHUNKS = 32
 SERVED_IDS = "features that the serving model takes as ids, which `Dataset.tokenizer` makes"
@@ -74,7 +84,8 @@ class BuildPlan:
     @cached_property
     def live(self) -> LiveAnalysis | None:
         """The analysis of the live version, if it is frozen or spans are kept."""
-        return self.given.inherited.with_spans(tuple(self.spans.kept))
+        analysis, kept = self.given.inherited.analysis, tuple(self.spans.kept)
+        return replace(analysis, spans=kept) if analysis and (analysis.is_frozen or kept) else None
 
     @property
     def frozen(self) -> LiveAnalysis | None:
@@ -287,11 +298,74 @@ def _trial(plan: BuildPlan, limit: int) -> BuildPlan:
     )
 
 
-def inputs_digest(plan: BuildPlan, files: Files) -> str:
-    """Computes `BuildPlan.inputs_sha256` again, listing all except kept spans. Raises: SourceError."""
-    if not plan.spec.has_spans:
-        return digest_of(enumerate(each.planned(files, CHUNK_BYTES).inputs for each in plan.sources))
-    return spans_digest(plan.spans.kept, plan.keys.of_spans(list_spans(plan.sources, files, again=True)))
+def planned_build(
+    plan: BuildPlan,
+    folder: str,
+    files: Files,
+    *,
+    inline: bool,
+    threads: int,
+    isolated: bool = False,
+    workspace: Store | None = None,
+    shards: Store | None = None,
+) -> PlannedBuild:
+    """Returns the workers' part of a plan; `folder` is by default the workspace, with the shards in `version`."""
+    spec, workspace = plan.spec, workspace or LocalStore(os.path.abspath(folder))
+    features, names = spec.resolved_features(), plan.given.inherited.names
+    kept_rows = sum(span.rows.get("read", 0) for span in plan.spans.kept.values())
+    train = (plan.rows + kept_rows) * spec.splits["train"] / sum(spec.splits.values())
+    share = min(1.0, SAMPLE_IMAGES / train) if train else 1.0
+    return PlannedBuild(
+        name=spec.name,
+        workspace=workspace,
+        shards=shards or workspace.at("version"),
+        scratch=os.path.join(os.path.abspath(folder), "scratch"),
+        features=features,
+        learned={name: Learned(is_label=name == spec.label, kept=names.get(name, ())) for name in features},
+        analyzed=frozenset(name for name, feature in spec.features.items() if feature.analyzed),
+        schema=_row_schema(plan),
+        layout=plan.layout,
+        readers=tuple(each.reader for each in plan.sources),
+        spans=tuple(each.span for each in plan.sources),
+        roots=plan.roots,
+        files=files,
+        inline=inline,
+        pack_bytes=plan.pack_bytes,
+        set_threads=threads,
+        sample_share=2.0 ** math.floor(math.log2(share)) if spec.has_spans else share,  # spans' sums must add up
+        models={name: each.owner(name) for name, each in features.items() if each.needs_model},
+        packs=tuple(Pack(**dict(pack)) for pack in spec.packs),
+        preprocessing=spec.preprocessing,
+        user_code=plan.given.code,
+        duplicates=spec.duplicates,
+        forgotten=plan.given.inherited.forgotten,
+        isolated=isolated,
+        row_share=plan.row_share,
+    )
+
+
+def _row_schema(plan: BuildPlan) -> RowSchema:
+    spec, label = plan.spec, plan.spec.features.get(plan.spec.label or "")
+    several = {name: joined for name, feature in spec.features.items() if (joined := feature.joined_columns(name))}
+    classes = None  # given by the spec or by a frozen analysis
+    if isinstance(label, NamedClasses) and spec.label is not None:
+        classes = plan.frozen.words(spec.label) if plan.frozen and label.analyzed else label.given_classes
+    return RowSchema(
+        columns=spec.columns(),
+        features={name: f.first_column(name) for name, f in spec.features.items() if f.raw_column() is not None},
+        key=spec.key_columns,
+        label=spec.label,
+        classes=classes,
+        frozen_classes=plan.frozen is not None and getattr(label, "analyzed", False),
+        fields={name: {field: column for field, (column, _) in joined.items()} for name, joined in several.items()},
+        fills={name: feature.fill for name, feature in spec.features.items() if feature.optional},
+        drawn={name: f.kind == "masks" for name, f in spec.features.items() if isinstance(f, OfImage) and f.draw},
+        content_key=spec.content_key,
+        split_by=spec.split_by,
+        together=spec.together,
+        source_splits=tuple(each.source.split for each in plan.sources),
+        key_prefixes=tuple(each.key_prefix.encode() for each in plan.sources),
+    )
 
 
 class NoSpaceError(UserError):

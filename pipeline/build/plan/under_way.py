@@ -11,10 +11,10 @@ from functools import cached_property
 
 from recordmill.pipeline.build.base.live_analysis import ANALYSIS
 from recordmill.pipeline.build.inputs.input_table import Listings, Remembered, take_times
-from recordmill.pipeline.build.inputs.span_sources import left_out
-from recordmill.pipeline.build.plan.keys import listing_key, sighting_key
-from recordmill.pipeline.build.plan.plan import BuildPlan, inputs_digest, make_plan
-from recordmill.pipeline.build.run_options import Listener, RunOptions
+from recordmill.pipeline.build.inputs.span_sources import digest_of, left_out, list_spans
+from recordmill.pipeline.build.plan.keys import listing_key, sighting_key, spans_digest
+from recordmill.pipeline.build.plan.plan import BuildPlan, make_plan
+from recordmill.pipeline.build.run_options import CHUNK_BYTES, Listener, RunOptions
 from recordmill.pipeline.dataset.manifest import Location, Manifest
 from recordmill.pipeline.errors import ExitCode, UserError
 from recordmill.pipeline.sources.faults import SourceError
@@ -126,6 +126,13 @@ class InputsChangedError(UserError):
     """The inputs changed since the build began; the message names some."""
 
     exit_code = ExitCode.TRY_AGAIN
+
+
+def inputs_digest(plan: BuildPlan, files: Files) -> str:
+    """Computes `BuildPlan.inputs_sha256` again, listing all except kept spans. Raises: SourceError."""
+    if not plan.spec.has_spans:
+        return digest_of(enumerate(each.planned(files, CHUNK_BYTES).inputs for each in plan.sources))
+    return spans_digest(plan.spans.kept, plan.keys.of_spans(list_spans(plan.sources, files, again=True)))
 
 
 def check_unchanged(plan: BuildPlan, files: Listings) -> None:

@@ -22,23 +22,6 @@ PR_SET_PDEATHSIG = 1  # linux/prctl.h
 STOP_SECONDS = 5.0
 
 
-def die_with(parent: int) -> None:
-    """Asks the kernel to kill this process when its parent dies; ends it at once if the parent is dead already."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        os._exit(1)
-
-
-def work() -> None:
-    """Works for the driver, as Beam's own worker, until the driver ends the job."""
-    sys.path.append(str(Path(__file__).parents[4]))  # the package's folder, if it is not installed
-    importlib.import_module("apache_beam.runners.worker.sdk_worker_main").main(sys.argv)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)  # TensorFlow may crash at interpreter exit, after a successful job
-
-
 def end(children: Sequence["subprocess.Popen[bytes]"]) -> None:
     """Terminates children; kills those still running after `STOP_SECONDS`."""
     for child in children:
@@ -52,7 +35,14 @@ def end(children: Sequence["subprocess.Popen[bytes]"]) -> None:
 
 
 if __name__ == "__main__":
-    die_with(int(sys.argv[1]))
+    if sys.platform == "linux":  # the kernel kills this process when its parent dies
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != int(sys.argv[1]):  # it is dead already
+        os._exit(1)
     if sys.argv[2:]:
         os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606 - the caller's own command
-    work()
+    sys.path.append(str(Path(__file__).parents[4]))  # the package's folder, if it is not installed
+    importlib.import_module("apache_beam.runners.worker.sdk_worker_main").main(sys.argv)  # until the job ends
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # TensorFlow may crash at interpreter exit, after a successful job

@@ -33,20 +33,16 @@ class SystemCheck:
     is_ok: bool = True
 
 
-def versions() -> dict[str, str]:
-    """Reads the versions that driver and workers must have in common."""
-    python = ".".join(platform.python_version_tuple()[:2])
-    return {"python": python, "recordmill": VERSION, **{name: importlib.metadata.version(name) for name in PACKAGES}}
-
-
-def describe(found: dict[str, str]) -> str:
-    """Formats versions: `python 3.11, recordmill 0.1.0, …`."""
+def versions() -> str:
+    """Lists the versions that driver and workers must have in common: `python 3.11, recordmill 0.1.0, …`."""
+    found = {"python": ".".join(platform.python_version_tuple()[:2]), "recordmill": VERSION}
+    found |= {name: importlib.metadata.version(name) for name in PACKAGES}
     return ", ".join(f"{name} {version}" for name, version in found.items())
 
 
 def local_findings() -> Iterator[SystemCheck]:
     """Checks this environment and machine."""
-    yield SystemCheck("packages", describe(versions()))
+    yield SystemCheck("packages", versions())
     memory = psutil.virtual_memory()
     text = f"{cores()} cores, {memory.available / 2**30:.1f} of {memory.total / 2**30:.1f} GiB of memory available"
     yield SystemCheck("machine", text, memory.available >= WORKER_BYTES)
@@ -59,7 +55,7 @@ def local_findings() -> Iterator[SystemCheck]:
 def flink_findings(options: FlinkOptions) -> Iterator[SystemCheck]:
     """Checks Java, the job server's jar, the workers' program, and the cluster, if one is given."""
     yield _finding("java", lambda: f"{(java := flink_cluster.find_java())}, version {flink_cluster.java_version(java)}")
-    yield _finding("jar", lambda: _jar(options))
+    yield _finding("jar", lambda: f"{(jar := find_jar(options))}, sha256 {flink_cluster.digest(jar)}")
     yield _finding("workers", lambda: _workers(options))
     if not options.master:
         yield SystemCheck("cluster", "not looked at: no --flink-master")
@@ -73,11 +69,6 @@ def _finding(name: str, look: Callable[[], str]) -> SystemCheck:
         return SystemCheck(name, look())
     except UserError as error:
         return SystemCheck(name, str(error), is_ok=False)
-
-
-def _jar(options: FlinkOptions) -> str:
-    jar = find_jar(options)
-    return f"{jar}, sha256 {flink_cluster.digest(jar)}"
 
 
 def _workers(options: FlinkOptions) -> str:

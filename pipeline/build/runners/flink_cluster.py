@@ -64,12 +64,9 @@ MAVEN_CENTRAL = "https://repo.maven.apache.org/maven2/org/apache/beam"
 class FlinkOptions:
     """The options of `--runner flink`; all but `master` and `jar` have working presets."""
 
-    master: str = ""
-    """The address of the cluster's REST interface, `HOST:PORT`."""
-    jar: str = ""
-    """The file of Beam's job server for the cluster's version of Flink (`PAIRS`)."""
-    jar_sha256: str = ""
-    """The required digest of the jar."""
+    master: str = ""  # address of the cluster's REST interface, `HOST:PORT`
+    jar: str = ""  # file of Beam's job server for the cluster's version of Flink (`PAIRS`)
+    jar_sha256: str = ""  # required digest of the jar
     workers: str = ""
     """`HOST:PORT` of a worker pool next to each TaskManager, or the path of a worker's program for it to start; by
     default `recordmill-worker` of this environment."""
@@ -275,7 +272,10 @@ class JobServer:
         end = time.monotonic() + START_SECONDS
         while not listens(port):
             if (status := self._process.poll()) is not None:
-                raise RunnerError(f"Beam's job server ended at once, with status {status}: {self._reason()}")
+                text = self.log.read_bytes()[-LOG_BYTES:].decode(errors="replace")  # without rows: no job was submitted
+                errors = [line.strip() for line in text.splitlines() if "Error" in line or "Exception" in line]
+                reason = f"{cut(errors[0], 300)} ({self.log})" if errors else f"see {self.log}"
+                raise RunnerError(f"Beam's job server ended at once, with status {status}: {reason}")
             if time.monotonic() > end:
                 self.stop()
                 raise RunnerError(f"Beam's job server does not listen after {START_SECONDS:.0f} s: see {self.log}")
@@ -286,12 +286,6 @@ class JobServer:
         if self._process is not None:
             child_process.end([self._process])
             self._process = None
-
-    def _reason(self) -> str:
-        """Quotes the first error of the log, without rows, as no job was submitted yet."""
-        text = self.log.read_bytes()[-LOG_BYTES:].decode(errors="replace")
-        errors = [line.strip() for line in text.splitlines() if "Error" in line or "Exception" in line]
-        return f"{cut(errors[0], 300)} ({self.log})" if errors else f"see {self.log}"
 
 
 def listens(port: int) -> bool:

@@ -77,11 +77,6 @@ class JobStatus:
     name: str
     state: str  # CREATED, RUNNING, FAILING, CANCELLING, …, or one of `ENDED`
 
-    @property
-    def has_ended(self) -> bool:
-        """Whether the job has reached its last state."""
-        return self.state in ENDED
-
 
 class FlinkRest:
     """The REST interface at `HOST:PORT`, or at an `http://` or `https://` URL."""
@@ -206,7 +201,7 @@ class FlinkJob:
         """
         for job in self._jobs():
             self.state, self.url = job.state, self.cluster.page(job.id)
-            if not job.has_ended and self.cluster.beat(job.id, LIFE_SECONDS):
+            if job.state not in ENDED and self.cluster.beat(job.id, LIFE_SECONDS):
                 self.cluster.cancel(job.id)
 
     def cancel(self, timeout_seconds: float = CANCEL_SECONDS) -> None:
@@ -238,7 +233,7 @@ def cancel_all(cluster: FlinkRest, name: str, timeout_seconds: float = CANCEL_SE
     """Cancels the jobs with a name prefix; returns them after their ends. Raises: JobStillRunsError: not in time."""
     cancelled: dict[str, JobStatus] = {}
     end = time.monotonic() + timeout_seconds
-    while running := [job for job in cluster.jobs() if job.name.startswith(name) and not job.has_ended]:
+    while running := [job for job in cluster.jobs() if job.name.startswith(name) and job.state not in ENDED]:
         for job in running:
             if job.id not in cancelled:
                 cluster.cancel(job.id)

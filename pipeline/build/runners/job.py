@@ -109,10 +109,7 @@ def watched(job: Job, checks: Sequence[Callable[[], None]] = ()) -> Iterator[Non
 
 @contextmanager
 def _repeated(function: Callable[[], bool], seconds: float) -> Iterator[None]:
-    """Calls a function from its own thread until it returns False, or the block ends.
-
-    Each function has its own thread, because a slow store must not delay the job's sign of life.
-    """
+    """Calls a function from its own thread until it returns False, or the block ends: a slow store delays no other."""
     done = threading.Event()
 
     def run() -> None:

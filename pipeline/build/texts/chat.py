@@ -9,7 +9,7 @@ prefixes: a chat's text up to a turn begins the text of the whole chat, and the 
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 NOTATIONS = (("role", "content"), ("from", "value"))
 CALL = "function_call"  # a role of ShareGPT, and a key of OpenAI's older messages
-ALIASES = {"human": "user", "gpt": "assistant", CALL: "assistant", "observation": "tool"}
-"""ShareGPT's roles."""
+ALIASES = {"human": "user", "gpt": "assistant", CALL: "assistant", "observation": "tool"}  # ShareGPT's
 Spans = list[tuple[int, int]]
 REASONING = ("reasoning_content", "thinking", "reasoning")
 MOST_STEPS = 1 << 26  # of all renders of a chat: 11 s with a published template, which renders 1,000 turns
@@ -67,7 +66,17 @@ def canonical(text: str, roles: Mapping[str, str] | None = None) -> Chat:
     """
     given = json.loads(text)
     fields = given if isinstance(given, dict) else {"messages": given}
-    messages = fields["messages"] if "messages" in fields else list(_of_instruction(fields))
+    if "messages" in fields:
+        messages = fields["messages"]
+    else:
+        messages = []
+        for said in fields.get("history") or ():
+            if not isinstance(said, list) or len(said) != 2:
+                raise ChatError("malformed_chat", "`history` should have lists of a question and its answer")
+            messages += [{"role": "user", "content": said[0]}, {"role": "assistant", "content": said[1]}]
+        asked = [fields[name] for name in ("instruction", "input") if fields.get(name)]  # with a blank line between
+        messages.append({"role": "user", "content": "\n\n".join(asked)})
+        messages.append({"role": "assistant", "content": fields["output"]})
     before, known = fields.get("prompt") or [], {role: role for role in ROLES} | ALIASES | dict(roles or {})
     read = [_message(place, message, known) for place, message in enumerate([*before, *messages], 1)]
     if not read:
@@ -79,17 +88,6 @@ def canonical(text: str, roles: Mapping[str, str] | None = None) -> Chat:
     return Chat(read, fields.get("tools") or None)
 
 
-def _of_instruction(fields: Mapping[str, Any]) -> Iterator[dict[str, str]]:
-    """Yields the messages of Alpaca's fields: an input follows the instruction after a blank line."""
-    for said in fields.get("history") or ():
-        if not isinstance(said, list) or len(said) != 2:
-            raise ChatError("malformed_chat", "`history` should have lists of a question and its answer")
-        yield from ({"role": role, "content": text} for role, text in zip(("user", "assistant"), said, strict=True))
-    asked = [fields[name] for name in ("instruction", "input") if fields.get(name)]
-    yield {"role": "user", "content": "\n\n".join(asked)}
-    yield {"role": "assistant", "content": fields["output"]}
-
-
 def _message(place: int, message: Mapping[str, Any], known: Mapping[str, str]) -> dict[str, Any]:
     if not isinstance(message, Mapping):
         raise ChatError("malformed_chat", f"message {place} is no object: give it a role and a text")
@@ -99,9 +97,20 @@ def _message(place: int, message: Mapping[str, Any], known: Mapping[str, str]) -
         # A role may be a person's name, and rejects hold no values.
         raise ChatError("malformed_chat", f"message {place} has an unknown role, or none: name it in `roles`")
     rest = {name: value for name, value in message.items() if name not in (role_key, text_key, *NOTATIONS[0])}
-    content = _content(place, message.get(text_key))
+    content = message.get(text_key)
+    if content is not None and not isinstance(content, str):  # OpenAI's parts of text are joined
+        parts = content if isinstance(content, list) else [content]
+        texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in parts]
+        if not all(isinstance(text, str) for text in texts):
+            raise ChatError("malformed_chat", f"message {place} has content other than text")
+        content = "".join(map(str, texts))
     if role == CALL:
-        rest["tool_calls"], content = _calls(place, content), ""
+        try:
+            calls = json.loads(content or "")  # a call's name and arguments, or a list of these
+            functions = [{"name": call["name"], **call} for call in (calls if isinstance(calls, list) else [calls])]
+        except (KeyError, TypeError, ValueError, RecursionError):
+            raise ChatError("malformed_chat", f"message {place} should be JSON of `name` and `arguments`") from None
+        rest["tool_calls"], content = [{"type": "function", "function": function} for function in functions], ""
     elif isinstance(rest.get(CALL), Mapping) and not rest.get("tool_calls"):  # OpenAI's older notation
         rest["tool_calls"] = [{"type": "function", "function": rest.pop(CALL)}]
     if any(rest.get(name) not in (None, 0, 1) for name in TRAINED):
@@ -114,27 +123,6 @@ def _message(place: int, message: Mapping[str, Any], known: Mapping[str, str]) -
     thought = next((rest[name] for name in REASONING if rest.get(name) is not None), None)
     named = {} if thought is None else dict.fromkeys(REASONING[:2], thought)  # as `apply_chat_template` does
     return {"role": known[role], **stated, **rest, **named}
-
-
-def _content(place: int, content: Any) -> str | None:
-    """Returns a message's text; OpenAI's parts of text are joined."""
-    if content is None or isinstance(content, str):
-        return content
-    parts = content if isinstance(content, list) else [content]
-    texts = [part.get("text") if isinstance(part, dict) and part.get("type") == "text" else None for part in parts]
-    if not all(isinstance(text, str) for text in texts):
-        raise ChatError("malformed_chat", f"message {place} has content other than text")
-    return "".join(map(str, texts))
-
-
-def _calls(place: int, text: str | None) -> list[Any]:
-    """Reads the value of ShareGPT's `function_call`: a call's name and arguments in JSON, or a list of these."""
-    try:
-        calls = json.loads(text or "")
-        functions = [{"name": call["name"], **call} for call in (calls if isinstance(calls, list) else [calls])]
-    except (KeyError, TypeError, ValueError, RecursionError):
-        raise ChatError("malformed_chat", f"message {place} should be JSON of `name` and `arguments`") from None
-    return [{"type": "function", "function": function} for function in functions]
 
 
 def _call(call: Any) -> Any:
@@ -240,7 +228,13 @@ class ChatEncoder:
 
         Raises: UserError: the template does not tell the assistant's text.
         """
-        rendered = [self._rendered(text) for text in texts]
+        rendered = list[tuple[str, Spans] | Fault]()
+        roles, train = self._options.roles, self._options.train
+        for text in texts:
+            try:
+                rendered.append(trained_spans(self._template, canonical(text, roles), train) if text else ("", []))
+            except ChatError as error:
+                rendered.append(Fault(error.reason, error.message))
         encodings = iter(self._tokenizer.encodings([each[0] for each in rendered if not isinstance(each, Fault)]))
         return [
             each if isinstance(each, Fault) else self._encoded(next(encodings), each[1], bool(text))
@@ -255,28 +249,14 @@ class ChatEncoder:
         parts = {"": [each.ids for each in good], LOSS_MASK: [each.loss_mask for each in good]}
         return {part: pa.array(lists, pa.list_(pa.int64())) for part, lists in parts.items()}, faults
 
-    def _rendered(self, text: str) -> tuple[str, Spans] | Fault:
-        if not text:
-            return "", []
-        try:
-            return trained_spans(self._template, canonical(text, self._options.roles), self._options.train)
-        except ChatError as error:
-            return Fault(error.reason, error.message)
-
     def _encoded(self, encoding: Any, spans: Spans, is_given: bool) -> EncodedChat | Fault:
-        mask, length = token_mask(encoding, spans), self._options.max_length
+        mask, place, length = [0] * len(encoding.ids), 0, self._options.max_length
+        for token, (start, end) in enumerate(encoding.offsets):  # 1 where it overlaps a span, as in Hugging Face
+            while place < len(spans) and spans[place][1] <= start:
+                place += 1
+            mask[token] = int(place < len(spans) and spans[place][0] < end)
         kept = slice(length) if length is None or self._options.truncate == "end" else slice(-length, None)
         if is_given and not any(mask[kept]):
             cut = f": `max_length` cuts all {sum(mask)} off" if any(mask) else ""
             return Fault("no_trainable_token", f"the chat has no token to train on{cut}")
         return EncodedChat(encoding.ids[kept], mask[kept])
-
-
-def token_mask(encoding: Any, spans: Spans) -> list[int]:
-    """Marks the tokens that overlap a span: 1, else 0; as `apply_chat_template` does."""
-    mask, place = [0] * len(encoding.ids), 0
-    for token, (start, end) in enumerate(encoding.offsets):
-        while place < len(spans) and spans[place][1] <= start:
-            place += 1
-        mask[token] = int(place < len(spans) and spans[place][0] < end)
-    return mask
