@@ -16,13 +16,11 @@ from recordmill.pipeline.dataset.placement import SPLITS, SYNONYMS
 LABELS = tuple(
     "label labels class cls category target classes categories class_name label_name label_id class_id category_id "
     "sentiment emotion rating".split()
-)
-"""Labels, the surest first."""
+)  # labels, the surest first
 ARRAY_LABELS = {"y", "label", "labels", "target", "targets"}
 CLASSES = re.compile(
     r"(?i:(.*[^a-z])?(class|category|label|type)(_?(id|name))?)|.*[a-z](Class|Category|Label|Type)(Id)?"
-)
-"""The class of an object."""
+)  # the class of an object
 ID = re.compile(r"(?i:(.*[^a-z])?(id|key|uuid|guid|uid|sha\d*|md5|hash))|.*[a-z](Id|ID|Key|Uuid)")
 SURE_IDS = ("id", "key", "uuid")
 ROW_IDS = {"id", "_id", "key", "uid", "uuid", "guid", "qid"}  # in objects of a document
@@ -36,8 +34,7 @@ DEPTH = re.compile(r"(?i)depth|dispar")
 MASKS = r"mask|label|annotation|annot|target|gt|ground[ _-]?truth|seg|segmentation(class|object)?"
 MASK_NAME = re.compile(rf"(?i)(^|(?<!with)(?<!without)[ _*/-]|train|val|test)({MASKS})(s|ids)?\d*([*/]|$)")
 """Masks, in a pattern of files."""
-MASK_FIELD = re.compile(rf"(?i)(?<![a-z])({MASKS}|instance|trimap)s?(?![a-z])")
-"""Masks, in a field of adopted records."""
+MASK_FIELD = re.compile(rf"(?i)(?<![a-z])({MASKS}|instance|trimap)s?(?![a-z])")  # masks, in a field of adopted records
 MASK_COLUMN = re.compile(r"(?i)(\w*_)?(mask|seg|segmentation)s?(_?(path|file(_?name)?|name|image|img|png|url))?")
 MAYBE_MASK = re.compile(rf"{MASK_COLUMN.pattern}|(annotation|label|target|gt)s?|labels?_?map|ground_?truth")
 """Masks in a table; and images that are masks if their values are few."""
@@ -49,8 +46,7 @@ SPLIT_WORD = re.compile(r"(?i)(?<![a-z])(training|train|validation|valid|val|tes
 FIRST_OR_LAST = re.compile("^[a-z]+|[a-z]+$")
 CLASS_NAMES = re.compile(
     r"(?i).*(class|label|categor|names|synset|mapping).*\.(txt|json)|.+\.names|.*(classes|class_?dict|colou?r).*\.(csv|txt)"
-)
-"""Files of class names."""
+)  # files of class names
 Item = TypeVar("Item")
 
 

@@ -399,5 +399,4 @@ def _ellipse(x: float, y: float, across: float, down: float, turn: float = 0) ->
 DIALECTS: Mapping[str, tuple[Callable[..., list[Entry]], Callable[..., Region]]] = {
     "labelme": (_labelme, _labelme_region),
     "via": (_via, _via_region),
-}
-"""The functions that find a file's images, and a region, by format, for files that name their images."""
+}  # the functions that find a file's images, and a region, by format, for files that name their images

@@ -49,8 +49,7 @@ TEXT, TEXT_ENDING, OBJECT_ENDING = "text", ".txt", ".json"
 CAPTION_ENDINGS = (TEXT_ENDING, OBJECT_ENDING)
 PEEKED_FILES, BESIDE = 100, "the {} beside the image"
 ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row; 8 MiB are 4,096 images
-Captions = Mapping[str, list[str | None]]
-"""The paths of used files beside images, by ending; None without one."""
+Captions = Mapping[str, list[str | None]]  # the paths of used files beside images, by ending; None without one
 
 
 @dataclass(frozen=True)

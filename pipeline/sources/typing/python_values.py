@@ -145,8 +145,7 @@ KNOWN: Mapping[type, Callable[[Any], Sorted]] = {
     date: lambda value: (pa.date32(), value),
     PathLike: lambda value: (pa.string(), arrays.encoded(fsdecode(value))),
     Mapping: _dictionary,
-}
-"""Preparing functions by type; a type comes before its bases."""
+}  # preparing functions by type; a type comes before its bases
 MINUS_ZERO = re.compile(rb"-0(?![.\deE])")
 DIGITS = 80  # beyond every type; Python refuses to convert more than 4,300
 

@@ -325,5 +325,4 @@ NAMES: Sequence[tuple[Callable[[pa.DataType], bool], str]] = (
     (pt.is_struct, OBJECT),
     (pt.is_date, "a date"),
     (pt.is_timestamp, "a time"),
-)
-"""Names of the values' types in messages."""
+)  # names of the values' types in messages
