@@ -72,13 +72,6 @@ class Column:
         """Whether values are images' files or bytes, not images' numbers."""
         return self.type is ColumnType.IMAGE and self.array is None
 
-    @property
-    def innermost(self) -> str:
-        """The Arrow name of the innermost values, where a source has them in nested lists."""
-        if self.array is None:
-            return ARROW_NAMES[self.type]
-        return "int64" if self.array.holds_integers else "float64"
-
     def __str__(self) -> str:
         """Returns the type as messages show it: `number`, `list of number (length 3)`, `parsed number`."""
         kind = f"parsed {self.type}" if self.parse else f"array of {self.array}" if self.array else str(self.type)

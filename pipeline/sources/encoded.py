@@ -130,19 +130,15 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
             self._waiting += more
         return self._waiting[:size]
 
-    def _raw(self, size: int) -> bytes:
-        try:
-            raw = self._file.read(size if self._left is None else min(size, self._left))
-        except OSError as error:  # damaged compressed data names no file
-            raise OSError(error.errno or EBADMSG, error.strerror or str(error), self.path) from error
-        if self._left is not None:
-            self._left -= len(raw)
-        return raw
-
     def _more(self, size: int) -> bytes:
         """Reads some UTF-8; empty at the end."""
         while True:
-            raw = self._raw(size)
+            try:
+                raw = self._file.read(size if self._left is None else min(size, self._left))
+            except OSError as error:  # damaged compressed data names no file
+                raise OSError(error.errno or EBADMSG, error.strerror or str(error), self.path) from error
+            if self._left is not None:
+                self._left -= len(raw)
             if self._decoder is None:
                 return raw
             try:

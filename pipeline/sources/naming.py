@@ -22,7 +22,6 @@ CLASSES = re.compile(
     r"(?i:(.*[^a-z])?(class|category|label|type)(_?(id|name))?)|.*[a-z](Class|Category|Label|Type)(Id)?"
 )  # the class of an object
 ID = re.compile(r"(?i:(.*[^a-z])?(id|key|uuid|guid|uid|sha\d*|md5|hash))|.*[a-z](Id|ID|Key|Uuid)")
-SURE_IDS = ("id", "key", "uuid")
 ROW_IDS = {"id", "_id", "key", "uid", "uuid", "guid", "qid"}  # in objects of a document
 TEXTS = re.compile(r"(?i)(text|txt|caption|description|title|content|sentence|question|answer|prompt|comment)s?")
 BOXES = re.compile(r"(?i)(.*_)?(b?box(es)?|bounding_?box(es)?)")  # lists of boxes

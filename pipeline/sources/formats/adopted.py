@@ -38,7 +38,6 @@ from recordmill.pipeline.sources.source_reader import Chunk, FileRange, Plan, at
 from recordmill.pipeline.versions.stores.open_store import open_location
 
 SPLIT = "split"
-Numbers = npt.NDArray[np.int16]
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class SaidOfRecords(Said):
     first: int  # the number of the chunk's first record in the file
     key: str | None  # the feature with the key; None: a key is `file:record`
     splits: Sequence[str]
-    numbers: Numbers  # the number of each record's split; -1: the version does not read the record
+    numbers: npt.NDArray[np.int16]  # the number of each record's split; -1: the version does not read the record
 
     def reads(self, position: int) -> bool:
         return bool(self.numbers[position] >= 0)

@@ -137,10 +137,10 @@ class ImageList:
 
 def files_at(files: Files, root: str, *paths: str | None) -> list[FileInfo]:
     """Lists files that options name, which may lie anywhere: relative to `root`, stable if both move; URLs whole."""
-    found = [(path, file) for path in filter(None, paths) for file in files.match(escape(path))]
     return [
         file._replace(path=path.removeprefix(f"{root}/") if "://" in path else os.path.relpath(path, root))
-        for path, file in found
+        for path in filter(None, paths)
+        for file in files.match(escape(path))
     ]
 
 
@@ -205,11 +205,6 @@ def _text(files: Files, path: str) -> str:
         return data.decode()
     except UnicodeDecodeError:
         raise SourceError(f"{path} is not UTF-8") from None
-
-
-def class_name(code: str, names: Names) -> str | None:
-    """Returns a class name; None if the given names lack the code."""
-    return names.get(code) if names else code
 
 
 class _Bounded(ElementTree.TreeBuilder):
@@ -317,7 +312,8 @@ def _yolo_object(cells: Sequence[bytes], names: Names, points: PointShape | None
     if polygons:
         left, top, right, bottom = box_around(polygons)
         box = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
-    name = class_name(str(int(code)), names) if code.is_integer() else None
+    number = str(int(code)) if code.is_integer() else ""
+    name = names.get(number) if names else number
     shape = {"name": name, "crowd": 0, "unit": "relative", "polygons": polygons}
     if not name:
         return f"class {code:g} is {'not in `names`' if code.is_integer() else 'no whole number'}"

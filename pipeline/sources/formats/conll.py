@@ -128,8 +128,8 @@ class ConllReader(TableReader[Conll]):
             cuts, total = self._cut(files, root, file, chunk_bytes, skipped)
             chunks += RecordRange.chunks_of(file, cuts)
             rows += total
-        own = [FILE_NAME, LINE]
-        names = [*self.source.cells, *(name for name in own if name in columns and name not in self.source.cells)]
+        own = self.source.cells
+        names = [*own, *(name for name in (FILE_NAME, LINE) if name in columns and name not in own)]
         notes = [f"{what}: {number:,}" for what, number in sorted(skipped.items()) if number]
         return Plan(chunks, rows, names=names, notes=notes, is_exact=True)
 

@@ -49,7 +49,6 @@ TEXT, TEXT_ENDING, OBJECT_ENDING = "text", ".txt", ".json"
 CAPTION_ENDINGS = (TEXT_ENDING, OBJECT_ENDING)
 PEEKED_FILES, BESIDE = 100, "the {} beside the image"
 ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row; 8 MiB are 4,096 images
-Captions = Mapping[str, list[str | None]]  # the paths of used files beside images, by ending; None without one
 
 
 @dataclass(frozen=True)
@@ -87,25 +86,6 @@ def _notes(others: Sequence[FileInfo], captions: Beside, used: Beside) -> list[s
     notes += note("unused files beside images", unread)
     left = read.union(alone, unread)
     return notes + note("other files, left out", [file.path for file in others if file.path not in left])
-
-
-def _read_captions(
-    files: Files, root: str, paths: Sequence[str], captions: Captions, columns: Columns, faults: Faults
-) -> dict[str, pa.Array]:
-    """Reads the columns from files beside images, each of shape [paths], unchecked."""
-    read = {}
-    if TEXT_ENDING in captions and TEXT in columns:
-        found = read_texts(files, root, captions[TEXT_ENDING], what=BESIDE.format(TEXT_ENDING))
-        texts = _good(found, faults, TEXT)
-        cells = pa.array([text and re.sub(rb"\r?\n\Z", b"", text) for text in texts], pa.binary())
-        read[TEXT] = typed_values(TEXT, columns[TEXT], cells.view(pa.string()), (root, ""), faults, as_cells=True)
-    asked = {name: column for name, column in columns.items() if name not in read}
-    if OBJECT_ENDING in captions and asked:
-        rows = _json(files, root, captions[OBJECT_ENDING], faults)
-        for name, column in asked.items():
-            values = [None if row is None else python_field(row, name) for row in rows]
-            read[name] = _typed(name, column, values, root, paths, faults)
-    return read
 
 
 def _json(files: Files, root: str, paths: Sequence[str | None], faults: Faults) -> list[dict[str, Any] | None]:
@@ -294,9 +274,18 @@ class ImageFolderReader(SourceReader[ImageFolder]):
             for name, column in columns.items()
             if name in of_path
         }
-        others = {name: column for name, column in columns.items() if name not in of_path}
         captions = {ending: [path or None for path in each.names[part]] for ending, each in work.captions.items()}
-        read |= _read_captions(files, root, paths, captions, others, faults)
+        if TEXT_ENDING in captions and TEXT in columns and TEXT not in of_path:
+            found = read_texts(files, root, captions[TEXT_ENDING], what=BESIDE.format(TEXT_ENDING))
+            texts = [text and re.sub(rb"\r?\n\Z", b"", text) for text in _good(found, faults, TEXT)]
+            cells = pa.array(texts, pa.binary()).view(pa.string())
+            read[TEXT] = typed_values(TEXT, columns[TEXT], cells, (root, ""), faults, as_cells=True)
+        others = {name: column for name, column in columns.items() if name not in read}
+        if OBJECT_ENDING in captions and others:
+            rows = _json(files, root, captions[OBJECT_ENDING], faults)
+            for name, column in others.items():
+                values = [None if row is None else python_field(row, name) for row in rows]
+                read[name] = _typed(name, column, values, root, paths, faults)
         lacking = {name: pa.nulls(len(paths), arrow_type(columns[name])) for name in others.keys() - read.keys()}
         return TypedRows(read | lacking, len(paths), faults, None, map(path_key, paths))
 

@@ -39,7 +39,7 @@ from recordmill.pipeline.sources.formats.jsonl_parser import Field, Fields, Pars
 from recordmill.pipeline.sources.options import EncodedOptions, Json, JsonLines, json_steps
 from recordmill.pipeline.sources.paths import join, note
 from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows
-from recordmill.pipeline.sources.typing.arrays import cuts, python_names
+from recordmill.pipeline.sources.typing.arrays import ARROW_TYPES, cuts, python_names
 from recordmill.pipeline.sources.typing.python_values import Repeating, comes_twice
 from recordmill.transforms.contract.bounds import JSON_KEPT, JSON_ROWS
 
@@ -152,8 +152,11 @@ def find_field(rows: Sequence[Mapping[str, Any]], name: str, column: Column) -> 
     is_one_string = column.is_list and is_text and not any(depth for _, depth in steps)
     if column.is_file or is_one_string or (column.parse and is_text):
         return Field(steps, pa.string())
-    is_name = column.type is ColumnType.CATEGORY and not pt.is_floating(leaf)
-    return Field(steps, leaf if is_name else pa.type_for_alias(column.innermost))
+    if column.type is ColumnType.CATEGORY and not pt.is_floating(leaf):
+        return Field(steps, leaf)
+    if column.array is None:
+        return Field(steps, ARROW_TYPES[column.type])
+    return Field(steps, pa.int64() if column.array.holds_integers else pa.float64())
 
 
 def _steps(rows: Sequence[Mapping[str, Any]], name: str, many: bool) -> tuple[Steps, pa.DataType]:
@@ -269,10 +272,14 @@ class JsonReader(ObjectsReader[Json]):
             self._scan(files, join(root, file.path), scan, chunk_bytes)
             if (kept := scan.rows * sum(map(len, scan.outer.values()))) > JSON_KEPT.most:
                 raise SourceError(f"{join(root, file.path)}: {JSON_KEPT.beyond(kept)}: leave large ones out of `keep`")
-            chunks += scan.chunks(file)
+            sizes = np.diff([*scan.starts, max(file.bytes, *scan.starts)]).tolist() if scan.starts else []
+            for start, count, size in zip(scan.starts, scan.counts, sizes, strict=True):
+                chunks.append(Chunk(0, 0, file.path, size, JsonElements(start, count, scan.outer, {})))
             total += scan.rows
             without += [file.path] * scan.empty
-            first, keys = first or scan.first(), keys or scan.keys()
+            found = (row for text in scan.shown for row in scan.path.rows(text, scan.outer))
+            first = first or [row for row in found if isinstance(row, bytes)][:PEEKED_LINES]
+            keys = keys or [key for row in peek(text.encode(LATIN) for text in scan.shown[:1]) for key in row]
             faults += [f"{join(root, file.path)}: {scan.fault.message}"] if scan.fault else []
         if faults and not first:
             raise SourceError(faults[0])
@@ -337,35 +344,18 @@ class _Scan:
     rows: int = 0
     empty: int = 0  # the number of elements without rows
     fault: Fault | None = None  # the first of an element
-    _shown: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)  # the first elements
 
     def add(self, start: int, text: str, chunk_bytes: int | None) -> None:
         """Adds an element; None adds it to the only chunk."""
         if not self.starts or (chunk_bytes is not None and start - self.starts[-1] >= chunk_bytes):
             self.starts.append(start)
             self.counts.append(0)
-        if self.rows < PEEKED_LINES and sum(map(len, self._shown)) < PEEKED_BYTES:
-            self._shown.append(text)
+        if self.rows < PEEKED_LINES and sum(map(len, self.shown)) < PEEKED_BYTES:
+            self.shown.append(text)
         found = self.path.rows(text, {})
         self.counts[-1] += 1
         self.rows += len(found)
         self.empty += not found
         if found and isinstance(found[0], Fault):
             self.fault = self.fault or found[0]
-
-    def chunks(self, file: FileInfo) -> list[Chunk]:
-        """Returns the chunks, without fields."""
-        sizes = np.diff([*self.starts, max(file.bytes, *self.starts)]).tolist() if self.starts else []
-        parts = zip(self.starts, self.counts, sizes, strict=True)
-        return [
-            Chunk(0, 0, file.path, size, JsonElements(start, count, self.outer, {})) for start, count, size in parts
-        ]
-
-    def keys(self) -> list[str]:
-        """Returns the keys of the first element, if it is an object."""
-        return [key for row in peek(text.encode(LATIN) for text in self._shown[:1]) for key in row]
-
-    def first(self) -> list[bytes]:
-        """Returns the first rows."""
-        rows = (row for text in self._shown for row in self.path.rows(text, self.outer))
-        return [row for row in rows if isinstance(row, bytes)][:PEEKED_LINES]

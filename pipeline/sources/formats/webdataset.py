@@ -66,7 +66,10 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
             damage = next((f": {look.damage}" for look in looks if look.damage), "")
             error = SourceError if damage or any(look.left_out for look in looks) else NoRowError
             raise error(f"{join(root, inputs[0].path)} holds no sample, such as 0001.jpg and 0001.txt{damage}")
-        names = _names(columns, extensions + _fields(files, root, inputs[0], extensions))
+        found = extensions + _fields(files, root, inputs[0], extensions)
+        ways = {name: {f"{end}.{inner}" if inner else end for end, inner in parts(name)} for name in columns}
+        names = [name for name, ends in ways.items() if name == KEY or not ends.isdisjoint(found)]
+        names += [name for name in found if not any(name in ends for ends in ways.values())]
         rows, referred = sum(look.rows for look in looks), self.referred_bytes(columns, chunks)
         left_out = [name for look in looks for name in look.left_out]
         no_end = [file.path for file, look in zip(inputs, looks, strict=True) if look.no_end]
@@ -166,14 +169,6 @@ def _fields(files: Files, root: str, file: FileInfo, extensions: Sequence[str]) 
             if isinstance(row, dict):
                 names |= dict.fromkeys(f"{extension}.{name}" for name in python_names(row))
     return list(names)
-
-
-def _names(columns: Columns, found: list[str]) -> list[str]:
-    """Lists the existing columns: asked ones found in any way, then all others."""
-    ways = {name: {f"{end}.{inner}" if inner else end for end, inner in parts(name)} for name in columns}
-    used = set().union(*ways.values())
-    there = [name for name, names in ways.items() if name == KEY or not names.isdisjoint(found)]
-    return there + [name for name in found if name not in used]
 
 
 def parts(name: str) -> list[SamplePart]:

@@ -38,7 +38,7 @@ import pyarrow.types as pt
 
 from recordmill.pipeline.sources.columns import INT64, Column, ColumnType, ImageBase
 from recordmill.pipeline.sources.faults import Fault, Faults, Ints, Mask, add_faults, add_inner
-from recordmill.pipeline.sources.images import empty_images, inlined, references
+from recordmill.pipeline.sources.images import inline, inlined, references
 from recordmill.pipeline.sources.typing import arrays
 from recordmill.pipeline.sources.typing.blobs import OBJECTS, arrow_blobs
 from recordmill.pipeline.sources.typing.checks import ABSENT, IN_LIST
@@ -164,7 +164,8 @@ def _needed_images(name: str, values: pa.Array, base: ImageBase, faults: Faults)
     if pt.is_struct(values.type) and _is_image(values.type):
         values = _part(values, "bytes")
     if _is_bytes(values.type):
-        empty = empty_images(values.cast(pa.binary()))
+        is_empty = pc.equal(pc.binary_length(values.cast(pa.binary())), 0)
+        empty = pc.if_else(is_empty, pa.scalar(inline(b"")), pa.scalar(None, pa.binary()))
         found = {row: fault for row, fault in found.items() if not empty[row].is_valid}
         typed = pc.coalesce(typed, empty)
     for row, fault in found.items():
