@@ -23,12 +23,22 @@ from recordmill.pipeline.init.recognize import Recognized, naming_classes
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources import naming
-from recordmill.pipeline.sources.class_names import by_code, read_colors, read_names
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, SPLIT, path_column
 from recordmill.pipeline.sources.formats.parquet import class_labels
-from recordmill.pipeline.sources.naming import ID, LABELS, MASK_COLUMN, is_id, is_label, plain_name, split_of
+from recordmill.pipeline.sources.naming import (
+    ID,
+    LABELS,
+    MASK_COLUMN,
+    by_code,
+    is_id,
+    is_label,
+    plain_name,
+    read_colors,
+    read_names,
+    split_of,
+)
 from recordmill.pipeline.sources.paths import listed, note
 from recordmill.pipeline.sources.typing.checks import check_column
 from recordmill.pipeline.spec.model import RESERVED

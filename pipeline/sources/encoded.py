@@ -171,18 +171,13 @@ class Inflated(io.BufferedReader):
     @property
     def consumed(self) -> int:
         """The approximate number of compressed bytes read so far; at least 1."""
-        return max(1, self._inflating.consumed)
+        return max(1, self._inflating.file.tell() - len(self._inflating.input))
 
 
 class _Inflating(io.RawIOBase):
     def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+        self.file, self.input = file, b""
         self._stream = zlib.decompressobj(WINDOW)
-        self._input = b""
-
-    @property
-    def consumed(self) -> int:
-        return self._file.tell() - len(self._input)
 
     def readable(self) -> bool:
         return True
@@ -190,20 +185,20 @@ class _Inflating(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         while True:
             if self._stream.eof:  # perhaps another member follows, behind zero padding
-                self._input = self._input.lstrip(b"\0")
-                while not self._input and (more := self._file.read(INPUT_BYTES)):
-                    self._input = more.lstrip(b"\0")
-                if not self._input:
+                self.input = self.input.lstrip(b"\0")
+                while not self.input and (more := self.file.read(INPUT_BYTES)):
+                    self.input = more.lstrip(b"\0")
+                if not self.input:
                     return 0
                 self._stream = zlib.decompressobj(WINDOW)
-            source = self._input or self._file.read(INPUT_BYTES)
+            source = self.input or self.file.read(INPUT_BYTES)
             try:
                 data = self._stream.decompress(source, len(buffer))
             except zlib.error as error:
                 if str(error).startswith(NO_MEMORY):
                     raise MemoryError from None
                 raise DamagedDataError(str(error).rpartition(": ")[2]) from None
-            self._input = self._stream.unused_data or self._stream.unconsumed_tail
+            self.input = self._stream.unused_data or self._stream.unconsumed_tail
             if data:
                 buffer[: len(data)] = data
                 return len(data)
@@ -282,6 +277,9 @@ class Lines:
         self._objects[self.too_long] = False
         if b"\0" in data:  # invalid JSON, and the parser would end there
             self._objects[np.searchsorted(starts, np.flatnonzero(buffer == 0), side="right") - 1] = False
+        self.filled: Rows = np.flatnonzero(ends > starts)  # the non-blank lines
+        self.objects: Rows = np.flatnonzero(self._objects)  # may be JSON: `{` first, `}` last, no NUL, not too long
+        self.others: Rows = np.flatnonzero((ends > starts) & ~self._objects)  # the lines, not blank, outside `objects`
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -293,21 +291,6 @@ class Lines:
         """The bytes of the given lines, in order."""
         bounds = zip(self._starts[lines].tolist(), self._ends[lines].tolist(), strict=True)
         return (self.data[start:end] for start, end in bounds)
-
-    @property
-    def filled(self) -> Rows:
-        """The non-blank lines."""
-        return np.flatnonzero(self._ends > self._starts)
-
-    @property
-    def others(self) -> Rows:
-        """The lines, not blank, outside `objects`."""
-        return np.flatnonzero((self._ends > self._starts) & ~self._objects)
-
-    @property
-    def objects(self) -> Rows:
-        """The possible JSON objects: `{` first, `}` last, no NUL, not too long."""
-        return np.flatnonzero(self._objects)
 
     def longer_than(self, size: int) -> Rows:
         """Finds `objects` of more bytes."""

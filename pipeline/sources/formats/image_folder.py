@@ -128,14 +128,6 @@ NAMES = tuple(f"metadata.{name}" for name in FORMATS)
 ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".7z", ".rar")
 
 
-@dataclass(frozen=True)
-class MetadataRows:
-    """The work of a metadata file's chunk."""
-
-    work: Any
-    fields: image_fields.ImageFields
-
-
 class ImageFolderReader(SourceReader[ImageFolder]):
     """Reads a folder of images."""
 
@@ -208,7 +200,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         there = dict.fromkeys([*every, *fields.columns, *fields.of_path])
         check_names(self.source.path, required(columns), there, " in its metadata")
         chunks = [
-            replace(chunk, work=MetadataRows(chunk.work, fields))
+            replace(chunk, work=(chunk.work, fields))
             for file in metadata
             for chunk in _cut(file, root, files, fields.asked(columns), names[file.path], chunk_bytes).chunks
         ]
@@ -258,9 +250,10 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         if isinstance(work, Listing):
             yield from (self._listed_rows(work, part, root, files, columns) for part in work.parts)
             return
-        asked, inner = work.fields.asked(columns), replace(chunk, work=work.work)
-        for block in _table(root, chunk.file).read(inner, files, asked, work.fields.asked_key(key, asked)):
-            yield image_fields.with_paths(block, first, columns, work.fields, key)
+        inner, fields = replace(chunk, work=work[0]), work[1]
+        asked = fields.asked(columns)
+        for block in _table(root, chunk.file).read(inner, files, asked, fields.asked_key(key, asked)):
+            yield image_fields.with_paths(block, first, columns, fields, key)
             first += block.positions
 
     def _listed_rows(self, work: Listing, part: slice, root: str, files: Files, columns: Columns) -> TypedRows:
@@ -293,7 +286,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         """Returns a listing's image, or the metadata file and the row in the chunk as its format counts."""
         if isinstance(chunk.work, Listing):
             return super().locate(chunk, position)
-        inner = replace(chunk, work=chunk.work.work)
+        inner = replace(chunk, work=chunk.work[0])
         return _table(without_slash(self.source.path), chunk.file).locate(inner, position)
 
 
@@ -325,7 +318,7 @@ def _count(chunks: list[Chunk], root: str, files: Files, fields: image_fields.Im
     """Counts the rows, and the rows identified by each image; 0 for the other images."""
     count, rows = 0, Counter[str]()
     for chunk in chunks:
-        inner = replace(chunk, work=chunk.work.work)
+        inner = replace(chunk, work=chunk.work[0])
         for block in _table(root, chunk.file).read(inner, files, fields.references(), ()):
             count += block.table.num_rows + len(block.rejects)
             for field in fields.fields:

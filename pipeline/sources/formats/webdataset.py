@@ -34,8 +34,6 @@ KEY = "__key__"
 BLOCK_SAMPLES = 4096
 HEAD_SAMPLES = 100  # read by the plan
 GZIP = (".gz", ".tgz")
-SamplePart = tuple[str, str | None]
-"""A column's part of a sample: a member's extension, and a field of its JSON object, or None."""
 
 
 @dataclass
@@ -171,13 +169,13 @@ def _fields(files: Files, root: str, file: FileInfo, extensions: Sequence[str]) 
     return list(names)
 
 
-def parts(name: str) -> list[SamplePart]:
-    """Lists the possible parts for a column, the first present one taken.
+def parts(name: str) -> list[tuple[str, str | None]]:
+    """Lists the members' extensions for a column, each with a field of a JSON object or None; the first present counts.
 
     >>> parts("jpg;json.url")
     [('jpg', None), ('json.url', None), ('json', 'url')]
     """
-    result = list[SamplePart]()
+    result = list[tuple[str, str | None]]()
     for alternative in name.split(";"):
         words = alternative.strip().split(".")
         result.append((".".join(words).lower(), None))
