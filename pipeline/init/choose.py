@@ -27,18 +27,7 @@ from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, SPLIT, path_column
 from recordmill.pipeline.sources.formats.parquet import class_labels
-from recordmill.pipeline.sources.naming import (
-    ID,
-    LABELS,
-    MASK_COLUMN,
-    by_code,
-    is_id,
-    is_label,
-    plain_name,
-    read_colors,
-    read_names,
-    split_of,
-)
+from recordmill.pipeline.sources.naming import ID, LABELS, MASK_COLUMN, is_id, is_label, plain_name, split_of
 from recordmill.pipeline.sources.paths import listed, note
 from recordmill.pipeline.sources.typing.checks import check_column
 from recordmill.pipeline.spec.model import RESERVED
@@ -212,7 +201,7 @@ def _named_mask(sample: SourceSample, item: Guess) -> Guess:
         if colors and isinstance(names, dict) and colors <= names.keys():
             shown = {name: list(color) for color, name in names.items()}
             return replace(item, options={**kept, "classes": (list(shown), why), "colors": (shown, "")})
-        if codes and (found := by_code(codes, names, is_sure=True)):
+        if codes and (found := naming.by_code(codes, names, is_sure=True)):
             return replace(item, options={**kept, "classes": (found, why)})
     return item
 
@@ -332,7 +321,7 @@ def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> dict[str, 
         found = dict[str, Choice]()
         for name, codes in (called or columns).items():
             is_sure = bool(called) or guesses[name].kind == "categories"
-            fitting = by_code(codes, names, is_sure=is_sure)
+            fitting = naming.by_code(codes, names, is_sure=is_sure)
             found |= {name: (fitting, f"named in {file}")} if fitting else {}
         if len(found) == 1:
             return found
@@ -374,7 +363,7 @@ def _named(sample: SourceSample) -> Iterator[tuple[str, dict[Any, str] | list[st
             with suppress(ValueError, RecursionError):
                 text = sample.origin.read(file.path).decode("utf-8-sig")
                 by_name = {"is_json": name.endswith("json"), "is_csv": name.endswith("csv")}
-                yield name, read_colors(text) or read_names(text, **by_name)
+                yield name, naming.read_colors(text) or naming.read_names(text, **by_name)
 
 
 def with_classes(label: Guess, sample: SourceSample, codes: Choice | None) -> Guess:
