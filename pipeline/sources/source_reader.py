@@ -85,8 +85,7 @@ class Plan:
     inputs: Sequence[FileInfo] = ()  # every used file, with paths relative to the root; part of the build key
     notes: list[str] = field(default_factory=list)  # notes for the user: ignored files, and why
     is_exact: bool = False
-    names: Sequence[str] = ()
-    """The columns found, including nested ones; those from files' names and folders come last."""
+    names: Sequence[str] = ()  # the columns found, including nested ones; those from files' names and folders come last
     of_path: Sequence[str] = ()  # the columns that come from the path of a row's file
     stated: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """The files' own `classes`; `points`; `flip_pairs` and `skeleton` as pairs of points' numbers from 0."""
@@ -125,9 +124,9 @@ class SourceReader(ABC, Generic[SourceOf]):
 
     source: SourceOf
 
-    @abstractmethod
     def root(self, files: Files) -> str:
         """Returns the folder of relative paths, without a trailing slash."""
+        return without_slash(self.source.path)
 
     def image_root(self, files: Files) -> str:
         """Returns the folder of image references."""
@@ -235,9 +234,9 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
     looks_at: ClassVar[str] = ""  # the end of a message about a missing column, such as ` in its first lines`
 
     @property
-    @abstractmethod
     def endings(self) -> tuple[str, ...]:
         """The endings of the files that are read in a folder, before a compression's ending."""
+        return (f".{self.source.format}",)
 
     def root(self, files: Files) -> str:
         """Returns the folder itself, the file's folder, or the glob's folder above its first wildcard."""

@@ -75,8 +75,7 @@ class Version(NamedTuple):
 
     folder: Location
     manifest: Manifest
-    of_files: dict[str, dict[str, Shard]]
-    """The shard of each split, by the file's path or URL: splits may share a file."""
+    of_files: dict[str, dict[str, Shard]]  # the shard of each split, by the file's path or URL: splits may share a file
 
     def said(self, path: str) -> tuple[npt.NDArray[np.int64], SaidOfRecords]:
         """Returns a file's offsets of records and of its end, and what is said of its records."""

@@ -43,12 +43,9 @@ class ArrayInFile(NamedTuple):
     path: str
     dtype: str = ""
     shape: tuple[int, ...] = ()
-    start: int = 0
-    """The bytes before the first number."""
-    member: str = ""
-    """The member of a `.npz`, if it is compressed."""
-    stored: str = ""
-    """The member of a `.npz`, if it is not."""
+    start: int = 0  # the bytes before the first number
+    member: str = ""  # the member of a `.npz`, if it is compressed
+    stored: str = ""  # the member of a `.npz`, if it is not
     fault: str = ""
 
     @property

@@ -117,10 +117,6 @@ class Sentences:
 class ConllReader(TableReader[Conll]):
     """Reads files of sentences."""
 
-    @property
-    def endings(self) -> tuple[str, ...]:
-        return (f".{self.source.format}",)
-
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts the files at sentences into ranges of about `chunk_bytes`; `rows` is exact."""
         chunks, rows, skipped = list[Chunk](), 0, Counter[str]()

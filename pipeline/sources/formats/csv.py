@@ -49,10 +49,6 @@ Unread = dict[int, tuple[str, str | None]]  # invalid records: a message, and th
 class CsvReader(TableReader[DelimitedOptions]):
     """Reads files of records with separated cells."""
 
-    @property
-    def endings(self) -> tuple[str, ...]:
-        return (f".{self.source.format}",)
-
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts the files at records into ranges of about `chunk_bytes`; `rows` is exact."""
         chunks, rows, names = list[Chunk](), 0, dict[str, None]()

@@ -131,9 +131,6 @@ ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst"
 class ImageFolderReader(SourceReader[ImageFolder]):
     """Reads a folder of images."""
 
-    def root(self, files: Files) -> str:
-        return without_slash(self.source.path)
-
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Lists the images, or reads their paths in metadata. `rows` is exact."""
         with planning(self.source.path):
@@ -258,7 +255,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
 
     def _listed_rows(self, work: Listing, part: slice, root: str, files: Files, columns: Columns) -> TypedRows:
         """Reads the rows of some images, by their paths and the files beside them."""
-        paths, faults, is_split = work.names[part], Faults(), image_fields.reads_split(columns)
+        paths, faults, is_split = work.names[part], Faults(), SPLIT in columns
         places = [*map(image_fields.image_place(self.source.beside), paths)]
         beside = {name: [path or None for path in each.names[part]] for name, each in work.beside.items()}
         of_path = {**dict.fromkeys(OF_PATH, paths), LABEL: places, SPLIT: places, **beside}

@@ -38,7 +38,7 @@ from recordmill.pipeline.sources.formats.json_document import READ_BYTES, JsonDa
 from recordmill.pipeline.sources.formats.jsonl_parser import Field, Fields, Parser, Steps, peek
 from recordmill.pipeline.sources.options import EncodedOptions, Json, JsonLines, json_steps
 from recordmill.pipeline.sources.paths import join, note
-from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows
+from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows, has_images
 from recordmill.pipeline.sources.typing.arrays import ARROW_TYPES, cuts, python_names
 from recordmill.pipeline.sources.typing.python_values import Repeating, comes_twice
 from recordmill.transforms.contract.bounds import JSON_KEPT, JSON_ROWS
@@ -119,21 +119,14 @@ class JsonLinesReader(ObjectsReader[JsonLines]):
                 Chunk(0, 0, file.path, end - start if is_cut else file.bytes, JsonRange(start, end, fields))
                 for start, end in pairwise(bounds)
             ]
-        return Plan(chunks, self._count(files, columns, root, inputs), names=names)
-
-    def _count(self, files: Files, columns: Columns, root: str, inputs: Sequence[FileInfo]) -> int:
-        """Counts the rows exactly if they name images, else estimates them by the first file of each compression.
-
-        The count selects the images to measure: it must not depend on the order of files, small beside images.
-        """
-        if any(column.type is ColumnType.IMAGE for column in columns.values()):
-            return sum(counted_rows(files, join(root, file.path), self.source.encoding) for file in inputs)
+        if has_images(columns):  # the count selects the images to measure: it must not depend on the order of files
+            count = sum(counted_rows(files, join(root, file.path), self.source.encoding) for file in inputs)
+            return Plan(chunks, count, names=names)
         alike: dict[str | None, list[FileInfo]] = {}
         for file in inputs:
             alike.setdefault(codec(file.path), []).append(file)
-        return sum(
-            estimated_rows(files, join(root, some[0].path), sum(file.bytes for file in some)) for some in alike.values()
-        )
+        sizes = [(join(root, some[0].path), sum(file.bytes for file in some)) for some in alike.values()]
+        return Plan(chunks, sum(estimated_rows(files, path, size) for path, size in sizes), names=names)
 
     def pieces(self, chunk: Chunk, files: Files) -> Iterable[tuple[bytes, Faults]]:
         path, part = join(self.root(files), chunk.file), chunk.work
@@ -260,7 +253,6 @@ class RowsPath:
 class JsonReader(ObjectsReader[Json]):
     """Reads documents with a list of rows."""
 
-    endings: ClassVar[tuple[str, ...]] = (".json",)
     looks_at: ClassVar[str] = " in its first rows"
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:

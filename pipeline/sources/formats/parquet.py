@@ -37,7 +37,6 @@ UNREAD = b"?"  # stands for an image's unread bytes
 class ParquetReader(TableReader[Parquet]):
     """Reads files of Apache Parquet."""
 
-    endings: ClassVar[tuple[str, ...]] = (".parquet",)
     compressed: ClassVar[bool] = False
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:

@@ -111,7 +111,7 @@ def _decimal(value: Decimal) -> Sorted:
 
 def _dictionary(value: Mapping[Any, Any]) -> Sorted:
     data, path = value.get("bytes"), value.get("path")
-    is_image = value.keys() <= STRUCT_KEYS and isinstance(data, bytes | None) and isinstance(path, str | None)
+    is_image = value.keys() <= {"bytes", "path"} and isinstance(data, bytes | None) and isinstance(path, str | None)
     return (STRUCT if is_image else OBJECT), value
 
 
@@ -128,7 +128,6 @@ def _array(value: Any) -> Sorted:
     return (array.dtype.newbyteorder("="), array.ndim > 0), array
 
 
-STRUCT_KEYS = {field.name for field in STRUCT}
 KNOWN: Mapping[type, Callable[[Any], Sorted]] = {
     str: lambda value: (pa.string(), arrays.encoded(value)),
     list: lambda value: (list, value),
