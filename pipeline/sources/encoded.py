@@ -37,8 +37,7 @@ INVALID = b"\xff"  # never occurs in UTF-8
 MARK_INVALID = "recordmill.mark_invalid"
 PLAIN = re.compile(r"utf-8(-sig)?|ascii|iso8859-\d+|cp125\d|koi8-[rtu]")
 """Encodings in which bytes below 128 are always ASCII."""
-INPUT_BYTES = 64 << 10  # 64 KiB
-OUTPUT_BYTES = 64 << 10
+INFLATED_BYTES = 64 << 10  # 64 KiB, read and returned at once
 WINDOW = zlib.MAX_WBITS | 32  # gzip or zlib, by its header
 NO_MEMORY = "Error -4 "  # Z_MEM_ERROR
 
@@ -166,7 +165,7 @@ class Inflated(io.BufferedReader):
 
     def __init__(self, file: BinaryIO) -> None:
         self._inflating = _Inflating(file)
-        super().__init__(self._inflating, OUTPUT_BYTES)
+        super().__init__(self._inflating, INFLATED_BYTES)
 
     @property
     def consumed(self) -> int:
@@ -186,12 +185,12 @@ class _Inflating(io.RawIOBase):
         while True:
             if self._stream.eof:  # perhaps another member follows, behind zero padding
                 self.input = self.input.lstrip(b"\0")
-                while not self.input and (more := self.file.read(INPUT_BYTES)):
+                while not self.input and (more := self.file.read(INFLATED_BYTES)):
                     self.input = more.lstrip(b"\0")
                 if not self.input:
                     return 0
                 self._stream = zlib.decompressobj(WINDOW)
-            source = self.input or self.file.read(INPUT_BYTES)
+            source = self.input or self.file.read(INFLATED_BYTES)
             try:
                 data = self._stream.decompress(source, len(buffer))
             except zlib.error as error:

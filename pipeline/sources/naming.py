@@ -46,7 +46,6 @@ PART_FOLDER = re.compile(rf"(?i)(.*/)?((jpe?g|png|raw|train(ing)?|val(id(ation)?
 PART_FILE = re.compile(rf"(?i)[ _-]{PARTS}$")  # folders, and ends of file names, for parts of a row
 SPLIT_NAME = re.compile(rf"(?<![a-z])({'|'.join(SPLITS)})(?![a-z])")
 SPLIT_WORD = re.compile(r"(?i)(?<![a-z])(training|train|validation|valid|val|test)(?=[^a-z]*[a-z])")
-FIRST_OR_LAST = re.compile("^[a-z]+|[a-z]+$")
 CLASS_NAMES = re.compile(
     r"(?i).*(class|label|categor|names|synset|mapping).*\.(txt|json)|.+\.names|.*(classes|class_?dict|colou?r).*\.(csv|txt)"
 )  # files of class names
@@ -75,7 +74,7 @@ def is_id(name: str) -> bool:
 
 def split_of(*names: str) -> str | None:
     """Returns the first split that a file or folder name begins or ends with: `train2017`, `val`, `mnist_train`."""
-    words = chain.from_iterable(FIRST_OR_LAST.findall(name.partition(".")[0].lower()) for name in names)
+    words = chain.from_iterable(re.findall("^[a-z]+|[a-z]+$", name.partition(".")[0].lower()) for name in names)
     return next(filter(None, map(SPLITS.get, words)), None)
 
 

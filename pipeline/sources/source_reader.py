@@ -33,7 +33,6 @@ from recordmill.pipeline.sources.paths import check_names, is_image, join, liste
 from recordmill.pipeline.sources.typing.arrays import without
 from recordmill.pipeline.sources.typing.checks import UTF8, check_column, row_digests, row_key
 
-SHOWN_COLUMNS = 10
 UNREAD = "unused columns"
 EMPTY = "empty files, left out"
 FILES_AT_ONCE = 8
@@ -385,7 +384,7 @@ def unused(names: Sequence[str], read: Mapping[str, Column | None]) -> list[str]
     """Makes a note of unused columns and keys of objects, without the parts of an unused column."""
     unread = {name for name in names if not any(_is_read(name, *each) for each in read.items())}
     whole = [name for name in names if name in unread and name.rpartition(".")[0] not in unread]
-    return [f"{UNREAD}: {listed(whole, SHOWN_COLUMNS)}"] if whole else []
+    return [f"{UNREAD}: {listed(whole, 10)}"] if whole else []
 
 
 def _is_read(name: str, other: str, column: Column | None) -> bool:

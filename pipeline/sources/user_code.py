@@ -231,8 +231,6 @@ class _Finder:
 
 
 class _Loader(SourceLoader):
-    """Loads the source of one module."""
-
     def __init__(self, code: UserCode, file: str) -> None:
         self._code, self._file = code, file
 
@@ -259,9 +257,22 @@ def _add(folder: Path, name: str, files: dict[str, bytes], reference: str) -> bo
     if not path.resolve().is_relative_to(folder.resolve()):
         raise UserCodeError(f"{path} is a link out of the spec's folder")
     files[file] = path.read_bytes()
-    for imported in _imports(files[file], path, name if file.endswith("__init__.py") else package):
-        if not _add(folder, imported, files, reference):
-            _check_place(reference, imported)
+    try:
+        tree = ast.parse(files[file], str(path))
+    except (SyntaxError, ValueError) as error:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        raise UserCodeError(f"{path}{line}: {getattr(error, 'msg', error)}") from None
+    package, imported = name if file.endswith("__init__.py") else package, list[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported += (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            with suppress(ImportError):  # a relative import beyond the package: Python reports it at run time
+                module = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+                imported += [module, *(f"{module}.{alias.name}" for alias in node.names)]  # either may be a module
+    for each in imported:
+        if not _add(folder, each, files, reference):
+            _check_place(reference, each)
     return True
 
 
@@ -278,22 +289,6 @@ def _file(folder: Path, name: str) -> str | None:
         if (folder / file).is_file():
             return file
     return path if (folder / path).is_dir() else None
-
-
-def _imports(source: bytes, path: Path, package: str) -> Iterator[str]:
-    """Yields the modules that a source may import; `from a import b` yields `a` and `a.b`."""
-    try:
-        tree = ast.parse(source, str(path))
-    except (SyntaxError, ValueError) as error:
-        line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        raise UserCodeError(f"{path}{line}: {getattr(error, 'msg', error)}") from None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            with suppress(ImportError):  # a relative import beyond the package: Python reports it at run time
-                module = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-                yield from [module, *(f"{module}.{alias.name}" for alias in node.names)]
 
 
 def _check_place(reference: str, name: str) -> bool:

@@ -26,7 +26,6 @@ from recordmill.pipeline.sources.faults import Fault, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.paths import is_image, listed, note
-from recordmill.pipeline.sources.source_reader import unpacked
 from recordmill.pipeline.yaml_document import SpecError, load_yaml
 from recordmill.transforms.contract import bounds
 from recordmill.transforms.contract.bounds import ImageError
@@ -37,9 +36,7 @@ FOLDERS = {"", ".", "images", "jpegimages", "data", "labels", "annotations"}
 LEAVING = "boxes that leave their image and are clipped, or have no area"
 YAML_ENDINGS = (".yaml", ".yml")
 YAML_WORD = 100  # letters that take as long to parse as a value, 50 µs
-POINT_SHAPE = re.compile(r"\[[1-9]\d{0,3}, [23]\]")
 SLACK = 0.01  # of an image's side, for rounded numbers
-VOC_BOX = ("xmin", "ymin", "xmax", "ymax")
 VOC_FLAGS = ("difficult", "truncated")
 VOC_LISTS = ("boxes", "categories", *VOC_FLAGS)
 SHAPE_LISTS = ("boxes", "categories", "shapes")
@@ -70,13 +67,9 @@ class AnnotatedRow(NamedTuple):
 class AnnotatedRows:
     """The work of a chunk."""
 
-    packed: bytes
+    packed: bytes  # a list of `AnnotatedRow`
     names: Names
     points: PointShape | None
-
-    @property
-    def rows(self) -> list[AnnotatedRow]:
-        return unpacked(self.packed)
 
 
 @dataclass(frozen=True)
@@ -190,7 +183,7 @@ def names_in(text: str, path: str) -> Classes:
     except SpecError as error:
         raise SourceError(str(error)) from None
     points, flips = (document.value.get(name) for name in ("kpt_shape", "flip_idx"))
-    if points and not POINT_SHAPE.fullmatch(str(points)):
+    if points and not re.fullmatch(r"\[[1-9]\d{0,3}, [23]\]", str(points)):
         raise SourceError(f"{path}: `kpt_shape` is {points}: wanted the number of key points and 2 or 3, as in [17, 3]")
     codes = [where[1] for where in document.nodes if len(where) == 2 and where[0] == "names"]
     names = {str(code): document.text(("names", code)) or "" for code in codes}  # the text: YAML reads `no` as False
@@ -264,7 +257,7 @@ def voc_lists(data: bytes | None, names: Names, points: PointShape | None = None
 def _voc_object(number: int, element: ElementTree.Element) -> tuple[object, ...]:
     """Returns an object's values of `VOC_LISTS`. Raises: ShapeError: its fault."""
     try:
-        box = [float(element.findtext(f"bndbox/{side}", "")) for side in VOC_BOX]
+        box = [float(element.findtext(f"bndbox/{side}", "")) for side in ("xmin", "ymin", "xmax", "ymax")]
         flags = [int(element.findtext(flag) or 0) for flag in VOC_FLAGS]
     except ValueError:
         raise ShapeError(f"object {number}: wanted four numbers in `bndbox`, and flags 0 or 1") from None

@@ -70,10 +70,7 @@ class ArraysReader(ArchiveReader[Arrays]):
     """Reads arrays of rows."""
 
     compressed: ClassVar[bool] = True
-
-    @property
-    def endings(self) -> tuple[str, ...]:
-        return (NPY, NPZ, "ubyte", ".idx")
+    endings: ClassVar[tuple[str, ...]] = (NPY, NPZ, "ubyte", ".idx")
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts the rows of each `.npz`, and those of all other files together; `rows` is exact."""

@@ -278,7 +278,6 @@ def _by_arrow(
 
 
 def _digest(cells: Sequence[str]) -> str:
-    """Returns one row's key, as `digests` does."""
     data = [cell.encode("utf-8", "surrogateescape") for cell in cells]
     return content_digest(b":".join(part for cell in data for part in (b"%d" % len(cell), cell))).decode()
 

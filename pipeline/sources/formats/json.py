@@ -30,7 +30,7 @@ from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.sources import encoded
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.encoded import Lines, can_start_anywhere, codec, is_utf8, naming_damage, open_utf8
+from recordmill.pipeline.sources.encoded import Lines, codec, is_utf8, naming_damage, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults, NoRowError, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats import json_document
@@ -291,7 +291,7 @@ class JsonReader(ObjectsReader[Json]):
 
     def _scan(self, files: Files, path: str, scan: "_Scan", chunk_bytes: int) -> None:
         """Reads a document. Raises: SourceError: it is not JSON, or lacks the list."""
-        can_cut = self._can_cut(path)
+        can_cut = codec(path) is None and is_utf8(self.source.encoding)
         with naming_damage(path), open_utf8(files, path, self.source.encoding) as opened:
             window, mark = Window(opened, LATIN), opened.mark_bytes if can_cut else 0
             try:
@@ -302,13 +302,10 @@ class JsonReader(ObjectsReader[Json]):
             except JsonDamageError as error:
                 raise SourceError(f"{path} cannot be read as JSON at `rows: {self.source.rows}`: {error}") from None
 
-    def _can_cut(self, path: str) -> bool:
-        return can_start_anywhere(path, self.source.encoding) and is_utf8(self.source.encoding)
-
     def pieces(self, chunk: Chunk, files: Files) -> Iterator[tuple[bytes, Faults]]:
         """Yields rows as lines, with the faults of elements by line."""
         work, path = chunk.work, join(self.root(files), chunk.file)
-        to_skip = 0 if self._can_cut(path) else work.start
+        to_skip = 0 if codec(path) is None and is_utf8(self.source.encoding) else work.start
         with open_utf8(files, path, self.source.encoding, work.start - to_skip) as opened:
             while to_skip and (data := opened.read(min(to_skip, READ_BYTES))):
                 to_skip -= len(data)
