@@ -34,7 +34,7 @@ from recordmill.pipeline.sources.globs import escape, without_slash
 from recordmill.pipeline.sources.images import with_sides
 from recordmill.pipeline.sources.options import AnnotatedImages, Csv
 from recordmill.pipeline.sources.paths import join, note, path_key
-from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows, images_below, unpacked
+from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows, images_below
 from recordmill.pipeline.sources.typing.arrays import interleaved
 from recordmill.pipeline.sources.typing.python_values import json_object, typed_objects
 from recordmill.transforms.contract.shapes import ShapeError, box_around, polygons_of
@@ -254,7 +254,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
     def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
         """Reads rows, parsing their files; the default key is the image's path."""
         base = (self.image_root(files), "")
-        for rows in batches(unpacked(chunk.work.packed), lambda row: row.bytes, BLOCK_ROWS):
+        for rows in batches(chunk.work.rows, lambda row: row.bytes, BLOCK_ROWS):
             faults, found, paths = Faults(), [row.annotations for row in rows], [row.image for row in rows]
             if parser := annotated_rows.PARSERS.get(self.source.format):
                 texts = read_texts(files, self.root(files), [row.file for row in rows], what=FILE)
@@ -287,7 +287,7 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
 
     def locate(self, chunk: Chunk, position: int) -> tuple[str, int | None]:
         """Returns the table and the image's number in it, or the image's annotation file, else the image."""
-        row: AnnotatedRow = unpacked(chunk.work.packed)[position]
+        row = chunk.work.rows[position]
         return row.file or row.image, row.number
 
     def input_path(self, files: Files) -> Callable[[str], str]:

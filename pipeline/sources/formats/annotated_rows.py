@@ -26,6 +26,7 @@ from recordmill.pipeline.sources.faults import Fault, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.paths import is_image, listed, note
+from recordmill.pipeline.sources.source_reader import unpacked
 from recordmill.pipeline.yaml_document import SpecError, load_yaml
 from recordmill.transforms.contract import bounds
 from recordmill.transforms.contract.bounds import ImageError
@@ -67,9 +68,13 @@ class AnnotatedRow(NamedTuple):
 class AnnotatedRows:
     """The work of a chunk."""
 
-    packed: bytes  # a list of `AnnotatedRow`
+    packed: bytes
     names: Names
     points: PointShape | None
+
+    @property
+    def rows(self) -> list[AnnotatedRow]:
+        return unpacked(self.packed)
 
 
 @dataclass(frozen=True)
