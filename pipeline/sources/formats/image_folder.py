@@ -68,13 +68,6 @@ def captions_of(images: Sequence[FileInfo], others: Iterable[FileInfo]) -> Besid
     return Beside({ending: paired for ending, paired in found.items() if any(paired)})
 
 
-def _where(captions: Beside) -> str:
-    if OBJECT_ENDING in captions.columns:
-        return f" in the first {OBJECT_ENDING} files beside its images"
-    beside = OBJECT_ENDING if captions.columns else f"{TEXT_ENDING} or {OBJECT_ENDING}"
-    return f" and neither a metadata file nor {beside} beside its images"
-
-
 def _notes(others: Sequence[FileInfo], captions: Beside, used: Beside) -> list[str]:
     notes, read = list[str](), {file.path for file in used.files()}
     alone = [file.path for file in others if file.path.endswith(tuple(used.columns)) and file.path not in read]
@@ -157,7 +150,11 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         first = [*paths][:PEEKED_FILES]
         fields = chain.from_iterable(python_names(row or {}) for row in _json(files, root, first, {}))
         names = list(dict.fromkeys([*OF_PATH, *texts, *fields, *source.beside]))
-        check_names(path, required(columns), names, _where(captions))
+        lacking = OBJECT_ENDING if captions.columns else f"{TEXT_ENDING} or {OBJECT_ENDING}"
+        where = f" and neither a metadata file nor {lacking} beside its images"
+        if OBJECT_ENDING in captions.columns:
+            where = f" in the first {OBJECT_ENDING} files beside its images"
+        check_names(path, required(columns), names, where)
         in_captions = {*columns} - {*OF_PATH, *source.beside}
         endings = [TEXT_ENDING] * (TEXT in in_captions) + [OBJECT_ENDING] * bool(in_captions - {*texts})
         used, asked = captions.asked(endings), beside.asked(columns)
@@ -197,7 +194,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         there = dict.fromkeys([*every, *fields.columns, *fields.of_path])
         check_names(self.source.path, required(columns), there, " in its metadata")
         chunks = [
-            replace(chunk, work=(chunk.work, fields))
+            replace(chunk, work=(chunk.work, fields))  # its format's own work, and the fields of all files
             for file in metadata
             for chunk in _cut(file, root, files, fields.asked(columns), names[file.path], chunk_bytes).chunks
         ]
@@ -254,7 +251,6 @@ class ImageFolderReader(SourceReader[ImageFolder]):
             first += block.positions
 
     def _listed_rows(self, work: Listing, part: slice, root: str, files: Files, columns: Columns) -> TypedRows:
-        """Reads the rows of some images, by their paths and the files beside them."""
         paths, faults, is_split = work.names[part], Faults(), SPLIT in columns
         places = [*map(image_fields.image_place(self.source.beside), paths)]
         beside = {name: [path or None for path in each.names[part]] for name, each in work.beside.items()}

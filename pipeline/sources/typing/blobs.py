@@ -114,7 +114,6 @@ def _of_text(layout: ArrayLayout, data: bytes) -> bytes | None:
 
 
 def _of_lists(layout: ArrayLayout, lists: Sequence[Any]) -> bytes:
-    """Encodes nested lists of Python numbers or NumPy arrays."""
     types = set(map(type, lists))
     if not types.isdisjoint((list, tuple, np.ndarray)):
         types = set(map(type, flat_values(lists)))
