@@ -20,10 +20,9 @@ from recordmill.pipeline.dataset.placement import SPLITS
 from recordmill.pipeline.errors import DatasetError, ExitCode, UserError
 from recordmill.pipeline.json_values import WHOLE, parse_json
 from recordmill.pipeline.safe_text import cut
-from recordmill.pipeline.sources.class_names import read_label_map, read_names
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.globs import escape, folder_prefix, is_glob, literal_prefix, without_slash
-from recordmill.pipeline.sources.naming import only_split_of
+from recordmill.pipeline.sources.naming import only_split_of, read_label_map, read_names
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER
 from recordmill.transforms.contract.bounds import FEATURES, NAMES
 from recordmill.transforms.contract.kinds.array import MOST_SIDES

@@ -17,8 +17,7 @@ from recordmill.pipeline.dataset.paths import check_name
 from recordmill.pipeline.errors import listed
 from recordmill.pipeline.safe_text import count, cut
 from recordmill.pipeline.sources import naming
-from recordmill.pipeline.sources.class_names import by_code
-from recordmill.pipeline.sources.naming import LABELS
+from recordmill.pipeline.sources.naming import LABELS, by_code
 from recordmill.transforms.contract.image_facts import loss_lines
 from recordmill.transforms.contract.image_header import NAMED
 from recordmill.transforms.contract.kinds.array import DTYPES

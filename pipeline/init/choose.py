@@ -23,7 +23,6 @@ from recordmill.pipeline.init.recognize import Recognized, naming_classes
 from recordmill.pipeline.init.sample import Reading, SourceSample
 from recordmill.pipeline.safe_text import count
 from recordmill.pipeline.sources import naming
-from recordmill.pipeline.sources.class_names import by_code, read_colors, read_names
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import SourceError
 from recordmill.pipeline.sources.formats.image_fields import IMAGE, LABEL, SPLIT, path_column
@@ -202,7 +201,7 @@ def _named_mask(sample: SourceSample, item: Guess) -> Guess:
         if colors and isinstance(names, dict) and colors <= names.keys():
             shown = {name: list(color) for color, name in names.items()}
             return replace(item, options={**kept, "classes": (list(shown), why), "colors": (shown, "")})
-        if codes and (found := by_code(codes, names, is_sure=True)):
+        if codes and (found := naming.by_code(codes, names, is_sure=True)):
             return replace(item, options={**kept, "classes": (found, why)})
     return item
 
@@ -322,7 +321,7 @@ def find_codes(sample: SourceSample, guesses: Mapping[str, Guess]) -> dict[str, 
         found = dict[str, Choice]()
         for name, codes in (called or columns).items():
             is_sure = bool(called) or guesses[name].kind == "categories"
-            fitting = by_code(codes, names, is_sure=is_sure)
+            fitting = naming.by_code(codes, names, is_sure=is_sure)
             found |= {name: (fitting, f"named in {file}")} if fitting else {}
         if len(found) == 1:
             return found
@@ -364,7 +363,7 @@ def _named(sample: SourceSample) -> Iterator[tuple[str, dict[Any, str] | list[st
             with suppress(ValueError, RecursionError):
                 text = sample.origin.read(file.path).decode("utf-8-sig")
                 by_name = {"is_json": name.endswith("json"), "is_csv": name.endswith("csv")}
-                yield name, read_colors(text) or read_names(text, **by_name)
+                yield name, naming.read_colors(text) or naming.read_names(text, **by_name)
 
 
 def with_classes(label: Guess, sample: SourceSample, codes: Choice | None) -> Guess:

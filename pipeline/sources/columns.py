@@ -21,8 +21,7 @@ class ColumnType(StrEnum):
     INTEGER = "integer"  # a 64-bit signed whole number, delivered as Arrow `int64`
     IMAGE = "image"  # a place or bytes, delivered as Arrow `binary`: a reference of `sources.images`
     ARRAY = "array"  # numbers of a fixed layout, delivered as Arrow `binary`: bytes as in `kinds.array`
-    OBJECTS = "list of objects"
-    """A list of objects, such as messages, delivered as Arrow `string`: JSON without nulls."""
+    OBJECTS = "list of objects"  # a list of objects, such as messages, delivered as Arrow `string`: JSON without nulls
 
 
 ARROW_NAMES: Mapping[ColumnType, str] = {
@@ -48,11 +47,9 @@ class Column:
     multiple: int = 1  # every list's length is a multiple of it
     length: int | None = None
     visibility: bool = False  # whether each third number of a list is a key point's visibility: 0, 1 or 2
-    expected: bool = False
-    """Whether a source must have the column, even if it is optional: only values may be missing."""
+    expected: bool = False  # whether a source must have the column, even if it is optional: only values may be missing
     parse: bool = False  # whether a NUMBER may also be a string, read as CSV cells are
-    array: ArrayLayout | None = None
-    """The layout of an ARRAY, or of an IMAGE given as numbers."""
+    array: ArrayLayout | None = None  # the layout of an ARRAY, or of an IMAGE given as numbers
     presence: bool = False
     """Whether only the presence of an IMAGE matters: a source may give any reference instead of reading the bytes."""
     keys: tuple[str, ...] = field(default=(), compare=False)  # those that are read of OBJECTS; (): all
@@ -71,13 +68,6 @@ class Column:
     def is_file(self) -> bool:
         """Whether values are images' files or bytes, not images' numbers."""
         return self.type is ColumnType.IMAGE and self.array is None
-
-    @property
-    def innermost(self) -> str:
-        """The Arrow name of the innermost values, where a source has them in nested lists."""
-        if self.array is None:
-            return ARROW_NAMES[self.type]
-        return "int64" if self.array.holds_integers else "float64"
 
     def __str__(self) -> str:
         """Returns the type as messages show it: `number`, `list of number (length 3)`, `parsed number`."""

@@ -37,8 +37,7 @@ INVALID = b"\xff"  # never occurs in UTF-8
 MARK_INVALID = "recordmill.mark_invalid"
 PLAIN = re.compile(r"utf-8(-sig)?|ascii|iso8859-\d+|cp125\d|koi8-[rtu]")
 """Encodings in which bytes below 128 are always ASCII."""
-INPUT_BYTES = 64 << 10  # 64 KiB
-OUTPUT_BYTES = 64 << 10
+INFLATED_BYTES = 64 << 10  # 64 KiB, read and returned at once
 WINDOW = zlib.MAX_WBITS | 32  # gzip or zlib, by its header
 NO_MEMORY = "Error -4 "  # Z_MEM_ERROR
 
@@ -130,19 +129,15 @@ class EncodedFile(AbstractContextManager["EncodedFile"]):
             self._waiting += more
         return self._waiting[:size]
 
-    def _raw(self, size: int) -> bytes:
-        try:
-            raw = self._file.read(size if self._left is None else min(size, self._left))
-        except OSError as error:  # damaged compressed data names no file
-            raise OSError(error.errno or EBADMSG, error.strerror or str(error), self.path) from error
-        if self._left is not None:
-            self._left -= len(raw)
-        return raw
-
     def _more(self, size: int) -> bytes:
         """Reads some UTF-8; empty at the end."""
         while True:
-            raw = self._raw(size)
+            try:
+                raw = self._file.read(size if self._left is None else min(size, self._left))
+            except OSError as error:  # damaged compressed data names no file
+                raise OSError(error.errno or EBADMSG, error.strerror or str(error), self.path) from error
+            if self._left is not None:
+                self._left -= len(raw)
             if self._decoder is None:
                 return raw
             try:
@@ -170,23 +165,18 @@ class Inflated(io.BufferedReader):
 
     def __init__(self, file: BinaryIO) -> None:
         self._inflating = _Inflating(file)
-        super().__init__(self._inflating, OUTPUT_BYTES)
+        super().__init__(self._inflating, INFLATED_BYTES)
 
     @property
     def consumed(self) -> int:
         """The approximate number of compressed bytes read so far; at least 1."""
-        return max(1, self._inflating.consumed)
+        return max(1, self._inflating.file.tell() - len(self._inflating.input))
 
 
 class _Inflating(io.RawIOBase):
     def __init__(self, file: BinaryIO) -> None:
-        self._file = file
+        self.file, self.input = file, b""
         self._stream = zlib.decompressobj(WINDOW)
-        self._input = b""
-
-    @property
-    def consumed(self) -> int:
-        return self._file.tell() - len(self._input)
 
     def readable(self) -> bool:
         return True
@@ -194,20 +184,20 @@ class _Inflating(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         while True:
             if self._stream.eof:  # perhaps another member follows, behind zero padding
-                self._input = self._input.lstrip(b"\0")
-                while not self._input and (more := self._file.read(INPUT_BYTES)):
-                    self._input = more.lstrip(b"\0")
-                if not self._input:
+                self.input = self.input.lstrip(b"\0")
+                while not self.input and (more := self.file.read(INFLATED_BYTES)):
+                    self.input = more.lstrip(b"\0")
+                if not self.input:
                     return 0
                 self._stream = zlib.decompressobj(WINDOW)
-            source = self._input or self._file.read(INPUT_BYTES)
+            source = self.input or self.file.read(INFLATED_BYTES)
             try:
                 data = self._stream.decompress(source, len(buffer))
             except zlib.error as error:
                 if str(error).startswith(NO_MEMORY):
                     raise MemoryError from None
                 raise DamagedDataError(str(error).rpartition(": ")[2]) from None
-            self._input = self._stream.unused_data or self._stream.unconsumed_tail
+            self.input = self._stream.unused_data or self._stream.unconsumed_tail
             if data:
                 buffer[: len(data)] = data
                 return len(data)
@@ -286,6 +276,9 @@ class Lines:
         self._objects[self.too_long] = False
         if b"\0" in data:  # invalid JSON, and the parser would end there
             self._objects[np.searchsorted(starts, np.flatnonzero(buffer == 0), side="right") - 1] = False
+        self.filled: Rows = np.flatnonzero(ends > starts)  # the non-blank lines
+        self.objects: Rows = np.flatnonzero(self._objects)  # may be JSON: `{` first, `}` last, no NUL, not too long
+        self.others: Rows = np.flatnonzero((ends > starts) & ~self._objects)  # the lines, not blank, outside `objects`
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -297,21 +290,6 @@ class Lines:
         """The bytes of the given lines, in order."""
         bounds = zip(self._starts[lines].tolist(), self._ends[lines].tolist(), strict=True)
         return (self.data[start:end] for start, end in bounds)
-
-    @property
-    def filled(self) -> Rows:
-        """The non-blank lines."""
-        return np.flatnonzero(self._ends > self._starts)
-
-    @property
-    def others(self) -> Rows:
-        """The lines, not blank, outside `objects`."""
-        return np.flatnonzero((self._ends > self._starts) & ~self._objects)
-
-    @property
-    def objects(self) -> Rows:
-        """The possible JSON objects: `{` first, `}` last, no NUL, not too long."""
-        return np.flatnonzero(self._objects)
 
     def longer_than(self, size: int) -> Rows:
         """Finds `objects` of more bytes."""

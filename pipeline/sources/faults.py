@@ -46,8 +46,7 @@ REASONS = {
     "tags_out_of_order": "tags break their `scheme`, as I-PER after O",
     "malformed_span": "a span is not in its text, overlaps another, holds no token, or lacks a field",
     DUPLICATE: "another row has the same key; the first by source, path and position stays",
-}
-"""Every reason code and its meaning; `docs/rejects.md` prints this table."""
+}  # every reason code and its meaning; `docs/rejects.md` prints this table
 Mask = npt.NDArray[np.bool_]  # selects rows, shape [rows]
 Ints = npt.NDArray[np.int64]
 Rows = Sequence[int] | npt.NDArray[np.signedinteger[Any]]

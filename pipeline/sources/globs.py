@@ -160,16 +160,12 @@ class Template:
 
     def fill(self, span: str, text: str | None = None) -> str | None:
         """Fills a span's name, escaped, into the path or a text with its placeholders; None if it does not fit."""
-        values, text = self._values(span), self.path if text is None else text
-        return None if values is None else PLACEHOLDER.sub(lambda match: escape(values[match[1]]), text)
-
-    def _values(self, span: str) -> dict[str, str] | None:
-        if "span" in self.names:
-            return {"span": span} if is_folder_name(span) else None
-        match = DAY.fullmatch(span)
-        values = match.groupdict() if match else {}
+        day = DAY.fullmatch(span)
+        values = {"span": span} if "span" in self.names else day.groupdict() if day else {}
         has_hour = values.get("HH") is not None
-        return values if values and _name(values) == span and has_hour == ("HH" in self.names) else None
+        if not values or _name(values) != span or has_hour != ("HH" in self.names):
+            return None
+        return PLACEHOLDER.sub(lambda match: escape(values[match[1]]), self.path if text is None else text)
 
     @cached_property
     def _pattern(self) -> re.Pattern[str]:

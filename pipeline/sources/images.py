@@ -18,14 +18,11 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from recordmill.pipeline.sources.columns import ImageBase
 from recordmill.pipeline.sources.faults import Fault, Faults
 from recordmill.pipeline.sources.paths import Inside, inside, join
-from recordmill.transforms.contract.kinds.array import ArrayLayout, head
 
 FILE, PIECE, SCRATCH, INLINE, SIZED = b"f", b"p", b"s", b"i", b"z"
 SIDES = re.compile(r"[1-9]\d* x [1-9]\d*")
@@ -110,29 +107,21 @@ def inlined(values: pa.Array) -> pa.Array:
     return pa.array([inline(data) if data else None for data in values.to_pylist()], pa.binary())
 
 
-def of_arrays(layout: ArrayLayout, made: pa.Array) -> pa.Array:
-    """Makes references to images of the layout's arrays: `.npy` files, their channels last."""
-    sides = layout.inner
-    is_planar = len(sides) == 3 and sides[0] < sides[2]
-    start = head(layout.numpy.str, (*sides[1:], sides[0]) if is_planar else sides)
-    rows = made.to_pylist()
-    if is_planar:
-        rows = [data and np.moveaxis(layout.decode(data), 0, -1).tobytes() for data in rows]
-    return pa.array([data and inline(start + data) for data in rows], pa.binary())
-
-
-def empty_images(values: pa.Array) -> pa.Array:
-    """Makes references to an empty image for empty bytes, else null: loading one refuses it as a missing value."""
-    return pc.if_else(pc.equal(pc.binary_length(values), 0), pa.scalar(inline(b"")), pa.scalar(None, pa.binary()))
-
-
 def _reference(value: bytes, links: Inside, folder: str, ending: str = "") -> bytes | Refusal:
     try:
         text = value.decode()
     except UnicodeDecodeError:
         return "invalid_utf8", "the column's bytes are not UTF-8"
-    if text[:5].lower() == DATA_URL:
-        return _data_url(text)
+    if text[:5].lower() == DATA_URL:  # RFC 2397
+        head, comma, payload = text[len(DATA_URL) :].partition(",")
+        if not comma:
+            return "unreadable", "the data: URL has no comma"
+        if not head.lower().endswith(";base64"):
+            return inline(unquote_to_bytes(payload))
+        try:
+            return inline(base64.b64decode("".join(payload.split()), validate=True))
+        except (binascii.Error, ValueError):
+            return "unreadable", "the data: URL is not base64"
     text, whole = text + ending, f"{links.root}/"
     folder, text = ("", text.removeprefix(whole)) if text.startswith(whole) else (folder, text)
     path = inside(folder, text, in_store=not links.is_local)
@@ -145,16 +134,3 @@ def _reference(value: bytes, links: Inside, folder: str, ending: str = "") -> by
     if not links.holds(path):
         return "forbidden_path", "the path is a link that leaves the source's folder"
     return to_file(path)
-
-
-def _data_url(text: str) -> bytes | Refusal:
-    """Reads a `data:` URL (RFC 2397)."""
-    head, comma, payload = text[len(DATA_URL) :].partition(",")
-    if not comma:
-        return "unreadable", "the data: URL has no comma"
-    if not head.lower().endswith(";base64"):
-        return inline(unquote_to_bytes(payload))
-    try:
-        return inline(base64.b64decode("".join(payload.split()), validate=True))
-    except (binascii.Error, ValueError):
-        return "unreadable", "the data: URL is not base64"

@@ -12,7 +12,6 @@ from recordmill.pipeline.errors import listed as listed
 from recordmill.pipeline.sources.faults import SourceError
 from recordmill.transforms.contract.image_header import SUFFIXES as SUFFIXES
 
-NOTED = 3
 ODD = "left out, because their names have empty or dotted parts"
 ARRAY = ".npy"
 MAX_PATH = 4096  # Linux's limit, in bytes
@@ -128,4 +127,4 @@ def planning(path: str) -> Iterator[None]:
 
 def note(what: str, names: Sequence[str]) -> list[str]:
     """Makes a note with a count and the first few names; empty without names."""
-    return [f"{what}: {len(names):,} ({listed(names, NOTED)})"] if names else []
+    return [f"{what}: {len(names):,} ({listed(names, 3)})"] if names else []

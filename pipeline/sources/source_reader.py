@@ -33,7 +33,6 @@ from recordmill.pipeline.sources.paths import check_names, is_image, join, liste
 from recordmill.pipeline.sources.typing.arrays import without
 from recordmill.pipeline.sources.typing.checks import UTF8, check_column, row_digests, row_key
 
-SHOWN_COLUMNS = 10
 UNREAD = "unused columns"
 EMPTY = "empty files, left out"
 FILES_AT_ONCE = 8
@@ -85,8 +84,7 @@ class Plan:
     inputs: Sequence[FileInfo] = ()  # every used file, with paths relative to the root; part of the build key
     notes: list[str] = field(default_factory=list)  # notes for the user: ignored files, and why
     is_exact: bool = False
-    names: Sequence[str] = ()
-    """The columns found, including nested ones; those from files' names and folders come last."""
+    names: Sequence[str] = ()  # the columns found, including nested ones; those from files' names and folders come last
     of_path: Sequence[str] = ()  # the columns that come from the path of a row's file
     stated: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     """The files' own `classes`; `points`; `flip_pairs` and `skeleton` as pairs of points' numbers from 0."""
@@ -125,9 +123,9 @@ class SourceReader(ABC, Generic[SourceOf]):
 
     source: SourceOf
 
-    @abstractmethod
     def root(self, files: Files) -> str:
         """Returns the folder of relative paths, without a trailing slash."""
+        return without_slash(self.source.path)
 
     def image_root(self, files: Files) -> str:
         """Returns the folder of image references."""
@@ -235,9 +233,9 @@ class TableReader(SourceReader[TableOf], Generic[TableOf]):
     looks_at: ClassVar[str] = ""  # the end of a message about a missing column, such as ` in its first lines`
 
     @property
-    @abstractmethod
     def endings(self) -> tuple[str, ...]:
         """The endings of the files that are read in a folder, before a compression's ending."""
+        return (f".{self.source.format}",)
 
     def root(self, files: Files) -> str:
         """Returns the folder itself, the file's folder, or the glob's folder above its first wildcard."""
@@ -386,7 +384,7 @@ def unused(names: Sequence[str], read: Mapping[str, Column | None]) -> list[str]
     """Makes a note of unused columns and keys of objects, without the parts of an unused column."""
     unread = {name for name in names if not any(_is_read(name, *each) for each in read.items())}
     whole = [name for name in names if name in unread and name.rpartition(".")[0] not in unread]
-    return [f"{UNREAD}: {listed(whole, SHOWN_COLUMNS)}"] if whole else []
+    return [f"{UNREAD}: {listed(whole, 10)}"] if whole else []
 
 
 def _is_read(name: str, other: str, column: Column | None) -> bool:

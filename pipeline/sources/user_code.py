@@ -47,7 +47,12 @@ def is_installed(name: str) -> bool:
     """Whether importing `name` would load an installed package."""
     top = name.partition(".")[0]
     imported = _places(_imported(top))
-    return bool(imported) and imported <= _places(_installed(top))
+    folders = list(dict.fromkeys(_folders())) if imported else []
+    for finder in sys.meta_path if imported else ():  # as Python does, but only in the folders of installed packages
+        spec = PathFinder.find_spec(top, folders) if finder is PathFinder else finder.find_spec(top, None)
+        if spec is not None:
+            return imported <= _places(spec)
+    return False
 
 
 def _imported(top: str) -> ModuleSpec | None:
@@ -55,16 +60,6 @@ def _imported(top: str) -> ModuleSpec | None:
         return importlib.util.find_spec(top)
     except (ImportError, ValueError):
         return None
-
-
-def _installed(top: str) -> ModuleSpec | None:
-    """Finds a module as Python does, but only in the folders of installed packages."""
-    folders = list(dict.fromkeys(_folders()))
-    for finder in sys.meta_path:
-        spec = PathFinder.find_spec(top, folders) if finder is PathFinder else finder.find_spec(top, None)
-        if spec is not None:
-            return spec
-    return None
 
 
 def _folders() -> Iterator[str]:
@@ -122,9 +117,15 @@ def blame(error: BaseException, reference: str, given: Any = None) -> UserCodeEr
     Texts in `given`, the code's arguments, may be secret: stars replace those in the message that are no existing file,
     no path in an existing folder, and not the file that could not be opened.
     """
-    where = _line(error, reference)
+    module, code = sys.modules.get(reference.partition(":")[0]), _Finder.code
+    own = {getattr(module, "__file__", None), *(map(code.path, code.files) if code else ())}
+    frames = ((frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__))
+    places = [place for place in frames if place[0] in own]
+    if isinstance(error, SyntaxError) and error.filename:
+        places.append((error.filename, error.lineno))
+    where = f" in {os.path.basename(places[-1][0])}, line {places[-1][1]}" if places else ""
     says = (str(error).splitlines() or [""])[0]
-    folder, opened = _Finder.code.folder if _Finder.code else "", str(getattr(error, "filename", "://"))
+    folder, opened = code.folder if code else "", str(getattr(error, "filename", "://"))
     for text in sorted(_texts(given), key=len, reverse=True):
         path = Path(folder, text)
         is_opened = "://" not in opened and f"/{text.strip('/')}/" in f"/{opened}/"
@@ -156,18 +157,6 @@ def in_its_folder() -> Iterator[None]:
             before = _BEFORE.pop()
             if not _BEFORE:
                 os.chdir(before)
-
-
-def _line(error: BaseException, reference: str) -> str:
-    if isinstance(error, SyntaxError) and error.filename:
-        return f" in {os.path.basename(error.filename)}, line {error.lineno}"
-    module = sys.modules.get(reference.partition(":")[0])
-    own = {
-        getattr(module, "__file__", None),
-        *(() if _Finder.code is None else map(_Finder.code.path, _Finder.code.files)),
-    }
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in own]
-    return f" in {os.path.basename(frames[-1].filename)}, line {frames[-1].lineno}" if frames else ""
 
 
 @dataclass(frozen=True)
@@ -242,8 +231,6 @@ class _Finder:
 
 
 class _Loader(SourceLoader):
-    """Loads the source of one module."""
-
     def __init__(self, code: UserCode, file: str) -> None:
         self._code, self._file = code, file
 
@@ -270,9 +257,22 @@ def _add(folder: Path, name: str, files: dict[str, bytes], reference: str) -> bo
     if not path.resolve().is_relative_to(folder.resolve()):
         raise UserCodeError(f"{path} is a link out of the spec's folder")
     files[file] = path.read_bytes()
-    for imported in _imports(files[file], path, name if file.endswith("__init__.py") else package):
-        if not _add(folder, imported, files, reference):
-            _check_place(reference, imported)
+    try:
+        tree = ast.parse(files[file], str(path))
+    except (SyntaxError, ValueError) as error:
+        line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        raise UserCodeError(f"{path}{line}: {getattr(error, 'msg', error)}") from None
+    package, imported = name if file.endswith("__init__.py") else package, list[str]()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported += (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            with suppress(ImportError):  # a relative import beyond the package: Python reports it at run time
+                module = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+                imported += [module, *(f"{module}.{alias.name}" for alias in node.names)]  # either may be a module
+    for each in imported:
+        if not _add(folder, each, files, reference):
+            _check_place(reference, each)
     return True
 
 
@@ -289,22 +289,6 @@ def _file(folder: Path, name: str) -> str | None:
         if (folder / file).is_file():
             return file
     return path if (folder / path).is_dir() else None
-
-
-def _imports(source: bytes, path: Path, package: str) -> Iterator[str]:
-    """Yields the modules that a source may import; `from a import b` yields `a` and `a.b`."""
-    try:
-        tree = ast.parse(source, str(path))
-    except (SyntaxError, ValueError) as error:
-        line = f", line {error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
-        raise UserCodeError(f"{path}{line}: {getattr(error, 'msg', error)}") from None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            with suppress(ImportError):  # a relative import beyond the package: Python reports it at run time
-                module = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
-                yield from [module, *(f"{module}.{alias.name}" for alias in node.names)]
 
 
 def _check_place(reference: str, name: str) -> bool:

@@ -38,7 +38,6 @@ from recordmill.pipeline.sources.source_reader import Chunk, FileRange, Plan, at
 from recordmill.pipeline.versions.stores.open_store import open_location
 
 SPLIT = "split"
-Numbers = npt.NDArray[np.int16]
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class SaidOfRecords(Said):
     first: int  # the number of the chunk's first record in the file
     key: str | None  # the feature with the key; None: a key is `file:record`
     splits: Sequence[str]
-    numbers: Numbers  # the number of each record's split; -1: the version does not read the record
+    numbers: npt.NDArray[np.int16]  # the number of each record's split; -1: the version does not read the record
 
     def reads(self, position: int) -> bool:
         return bool(self.numbers[position] >= 0)
@@ -76,8 +75,7 @@ class Version(NamedTuple):
 
     folder: Location
     manifest: Manifest
-    of_files: dict[str, dict[str, Shard]]
-    """The shard of each split, by the file's path or URL: splits may share a file."""
+    of_files: dict[str, dict[str, Shard]]  # the shard of each split, by the file's path or URL: splits may share a file
 
     def said(self, path: str) -> tuple[npt.NDArray[np.int64], SaidOfRecords]:
         """Returns a file's offsets of records and of its end, and what is said of its records."""

@@ -104,7 +104,7 @@ def _rows(joined: Joined, images: Sequence[str], names: Names) -> Iterator[Annot
         columns = [boxes.to_pylist(), *(part[name].to_pylist() for name in (LABEL, *FLAGS.values()))]
         for number, (image, *lists) in enumerate(zip(images[start:], *columns, strict=False), start):
             row = dict(zip(("boxes", "categories", *FLAGS), lists, strict=True))
-            row["categories"] = [annotated_rows.class_name(code, names) for code in row["categories"]]
+            row["categories"] = [names.get(code) if names else code for code in row["categories"]]
             unnamed = Fault("malformed_row", "a `LabelName` is not in `names`") if None in row["categories"] else None
             yield AnnotatedRow(image, joined.faults.get(number) or unnamed or row)
 
@@ -229,14 +229,9 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
         there = [path for path in every if join(image_root, path) in listed]
         if self.source.format == "open_images":
             found = read_open_images(files, root, paths, there, names)
-        else:
-            found = self._pairs(root, inputs, image_root, there)
-        return replace(found, notes=[*found.notes, *listed.notes()])
-
-    def _pairs(self, root: str, inputs: Sequence[FileInfo], image_root: str, images: Sequence[str]) -> Found:
-        """Pairs images with their annotation files."""
+            return replace(found, notes=[*found.notes, *listed.notes()])
         by_key = {annotated_rows.image_key(join(root, file.path)): file for file in inputs}
-        pairs = {path: by_key.get(annotated_rows.image_key(join(image_root, path))) for path in images}
+        pairs = {path: by_key.get(annotated_rows.image_key(join(image_root, path))) for path in there}
         rows = [
             AnnotatedRow(path, None, file and file.path, bytes=file.bytes if file else 0)
             for path, file in pairs.items()
@@ -245,13 +240,14 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
         if rows and not used:
             raise SourceError(
                 f"{self.source.path}: no annotation is named like an image: the first are {inputs[0].path} and "
-                f"{images[0]}; `images` names the folder of the images"
+                f"{there[0]}; `images` names the folder of the images"
             )
         without = [path for path, file in pairs.items() if file is None]
         left = [file.path for file in inputs if file.path not in used]
         notes = [
             *note("images without an annotation file, read with empty lists", without),
             *note("annotation files without an image, left out", left),
+            *listed.notes(),
         ]
         return Found(rows, [row.bytes for row in rows], annotated_rows.PARSERS[self.source.format][0], notes)
 
@@ -259,7 +255,11 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
         """Reads rows, parsing their files; the default key is the image's path."""
         base = (self.image_root(files), "")
         for rows in batches(chunk.work.rows, lambda row: row.bytes, BLOCK_ROWS):
-            faults, found, paths = Faults(), self._annotations(files, rows, chunk.work), [row.image for row in rows]
+            faults, found, paths = Faults(), [row.annotations for row in rows], [row.image for row in rows]
+            if parser := annotated_rows.PARSERS.get(self.source.format):
+                texts = read_texts(files, self.root(files), [row.file for row in rows], what=FILE)
+                names, points = chunk.work.names, chunk.work.points
+                found = [text if isinstance(text, Fault) else parser[1](text, names, points) for text in texts]
             faults |= {row: each for row, each in enumerate(found) if isinstance(each, Fault)}
             lists = [each if isinstance(each, Mapping) else {} for each in found]
             typed = dict[str, pa.Array]()
@@ -276,15 +276,6 @@ class AnnotatedImagesReader(TableReader[AnnotatedImages]):
                     stated = (each.get(annotated_rows.SIDES) for each in lists)
                     typed[name] = pa.array(map(with_sides, typed[name].to_pylist(), stated), pa.binary())
             yield TypedRows(typed, len(rows), faults, None, (path and path_key(path) for path in paths))
-
-    def _annotations(
-        self, files: Files, rows: Sequence[AnnotatedRow], work: AnnotatedRows
-    ) -> list[annotated_rows.Lists | Fault | None]:
-        if self.source.format not in annotated_rows.PARSERS:
-            return [row.annotations for row in rows]
-        parse = annotated_rows.PARSERS[self.source.format][1]
-        texts = read_texts(files, self.root(files), [row.file for row in rows], what=FILE)
-        return [text if isinstance(text, Fault) else parse(text, work.names, work.points) for text in texts]
 
     def _with_embedded(self, files: Files, paths: Mapping[int, str | None], images: Sequence[Any]) -> list[Any]:
         """Replaces images, by row, with `data:` URLs of the `imageData` in LabelMe's files."""

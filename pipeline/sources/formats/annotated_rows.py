@@ -37,9 +37,7 @@ FOLDERS = {"", ".", "images", "jpegimages", "data", "labels", "annotations"}
 LEAVING = "boxes that leave their image and are clipped, or have no area"
 YAML_ENDINGS = (".yaml", ".yml")
 YAML_WORD = 100  # letters that take as long to parse as a value, 50 µs
-POINT_SHAPE = re.compile(r"\[[1-9]\d{0,3}, [23]\]")
 SLACK = 0.01  # of an image's side, for rounded numbers
-VOC_BOX = ("xmin", "ymin", "xmax", "ymax")
 VOC_FLAGS = ("difficult", "truncated")
 VOC_LISTS = ("boxes", "categories", *VOC_FLAGS)
 SHAPE_LISTS = ("boxes", "categories", "shapes")
@@ -137,10 +135,10 @@ class ImageList:
 
 def files_at(files: Files, root: str, *paths: str | None) -> list[FileInfo]:
     """Lists files that options name, which may lie anywhere: relative to `root`, stable if both move; URLs whole."""
-    found = [(path, file) for path in filter(None, paths) for file in files.match(escape(path))]
     return [
         file._replace(path=path.removeprefix(f"{root}/") if "://" in path else os.path.relpath(path, root))
-        for path, file in found
+        for path in filter(None, paths)
+        for file in files.match(escape(path))
     ]
 
 
@@ -190,7 +188,7 @@ def names_in(text: str, path: str) -> Classes:
     except SpecError as error:
         raise SourceError(str(error)) from None
     points, flips = (document.value.get(name) for name in ("kpt_shape", "flip_idx"))
-    if points and not POINT_SHAPE.fullmatch(str(points)):
+    if points and not re.fullmatch(r"\[[1-9]\d{0,3}, [23]\]", str(points)):
         raise SourceError(f"{path}: `kpt_shape` is {points}: wanted the number of key points and 2 or 3, as in [17, 3]")
     codes = [where[1] for where in document.nodes if len(where) == 2 and where[0] == "names"]
     names = {str(code): document.text(("names", code)) or "" for code in codes}  # the text: YAML reads `no` as False
@@ -205,11 +203,6 @@ def _text(files: Files, path: str) -> str:
         return data.decode()
     except UnicodeDecodeError:
         raise SourceError(f"{path} is not UTF-8") from None
-
-
-def class_name(code: str, names: Names) -> str | None:
-    """Returns a class name; None if the given names lack the code."""
-    return names.get(code) if names else code
 
 
 class _Bounded(ElementTree.TreeBuilder):
@@ -269,7 +262,7 @@ def voc_lists(data: bytes | None, names: Names, points: PointShape | None = None
 def _voc_object(number: int, element: ElementTree.Element) -> tuple[object, ...]:
     """Returns an object's values of `VOC_LISTS`. Raises: ShapeError: its fault."""
     try:
-        box = [float(element.findtext(f"bndbox/{side}", "")) for side in VOC_BOX]
+        box = [float(element.findtext(f"bndbox/{side}", "")) for side in ("xmin", "ymin", "xmax", "ymax")]
         flags = [int(element.findtext(flag) or 0) for flag in VOC_FLAGS]
     except ValueError:
         raise ShapeError(f"object {number}: wanted four numbers in `bndbox`, and flags 0 or 1") from None
@@ -317,7 +310,8 @@ def _yolo_object(cells: Sequence[bytes], names: Names, points: PointShape | None
     if polygons:
         left, top, right, bottom = box_around(polygons)
         box = [(left + right) / 2, (top + bottom) / 2, right - left, bottom - top]
-    name = class_name(str(int(code)), names) if code.is_integer() else None
+    number = str(int(code)) if code.is_integer() else ""
+    name = names.get(number) if names else number
     shape = {"name": name, "crowd": 0, "unit": "relative", "polygons": polygons}
     if not name:
         return f"class {code:g} is {'not in `names`' if code.is_integer() else 'no whole number'}"
@@ -399,5 +393,4 @@ def _ellipse(x: float, y: float, across: float, down: float, turn: float = 0) ->
 DIALECTS: Mapping[str, tuple[Callable[..., list[Entry]], Callable[..., Region]]] = {
     "labelme": (_labelme, _labelme_region),
     "via": (_via, _via_region),
-}
-"""The functions that find a file's images, and a region, by format, for files that name their images."""
+}  # the functions that find a file's images, and a region, by format, for files that name their images

@@ -43,12 +43,9 @@ class ArrayInFile(NamedTuple):
     path: str
     dtype: str = ""
     shape: tuple[int, ...] = ()
-    start: int = 0
-    """The bytes before the first number."""
-    member: str = ""
-    """The member of a `.npz`, if it is compressed."""
-    stored: str = ""
-    """The member of a `.npz`, if it is not."""
+    start: int = 0  # the bytes before the first number
+    member: str = ""  # the member of a `.npz`, if it is compressed
+    stored: str = ""  # the member of a `.npz`, if it is not
     fault: str = ""
 
     @property
@@ -73,10 +70,7 @@ class ArraysReader(ArchiveReader[Arrays]):
     """Reads arrays of rows."""
 
     compressed: ClassVar[bool] = True
-
-    @property
-    def endings(self) -> tuple[str, ...]:
-        return (NPY, NPZ, "ubyte", ".idx")
+    endings: ClassVar[tuple[str, ...]] = (NPY, NPZ, "ubyte", ".idx")
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts the rows of each `.npz`, and those of all other files together; `rows` is exact."""
@@ -96,7 +90,13 @@ class ArraysReader(ArchiveReader[Arrays]):
                 raise SourceError(f"{join(root, table)}: unequal numbers of rows: {counts}; {remedy}")
             named = {*columns, *self.source.columns.values()}
             names |= dict.fromkeys(name for name in found if name in named or not self.source.columns)
-            chunks += _chunks(asked, self.chunk_bytes(columns, chunk_bytes))
+            every = list(asked.values())
+            rows, size = every[0].shape[0] if every else 0, sum(array.row_bytes for array in every)
+            at_once = self.chunk_bytes(columns, chunk_bytes) // max(ROW_BYTES, size)
+            step = max(1, rows if any(array.is_compressed for array in every) else at_once)
+            for first in range(0, rows, step):
+                work = ArrayRows(asked, first, min(step, rows - first))
+                chunks.append(Chunk(0, 0, every[0].path, work.rows * size, work))
         return Plan(chunks, sum(chunk.work.rows for chunk in chunks), names=list(names), is_exact=True)
 
     def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
@@ -169,15 +169,6 @@ def idx_header(data: bytes) -> Npy:
         hint = ", as gzip does: name it .gz" if data[:2] == b"\x1f\x8b" else ""
         raise ArrayError(f"it is neither idx nor .npy: it begins with the bytes {data[:4].hex(' ')}{hint}")
     return Npy(IDX_TYPES[data[2]], struct.unpack(f">{count}I", data[4:start]), False, start)
-
-
-def _chunks(arrays: Mapping[str, ArrayInFile], chunk_bytes: int) -> Iterator[Chunk]:
-    every = list(arrays.values())
-    rows, size = every[0].shape[0] if every else 0, sum(array.row_bytes for array in every)
-    step = max(1, rows if any(array.is_compressed for array in every) else chunk_bytes // max(ROW_BYTES, size))
-    for first in range(0, rows, step):
-        count = min(step, rows - first)
-        yield Chunk(0, 0, every[0].path, count * size, ArrayRows(arrays, first, count))
 
 
 def _blocks(files: Files, root: str, array: ArrayInFile, work: ArrayRows, step: int) -> Iterator[npt.NDArray[Any]]:

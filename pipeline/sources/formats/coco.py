@@ -93,10 +93,14 @@ class CocoImage:
     def _parts(self, known: Any, annotation: Mapping[str, Any], asked: Collection[str]) -> Parts:
         shape, points = (annotation.get(name) if column in asked else None for column, name in PARTS.items())
         try:
-            outline, numbers = _shape(shape or []), finite(points or [])
-            if len(numbers) % 3:
+            if shape and isinstance(shape, dict):
+                size: tuple[int, int] | None = read_runs(shape)[0]
+                outline = f'"rle": {json.dumps({"size": size, "counts": shape["counts"]})}'
+            else:
+                size, outline = None, f'"polygons": {json.dumps(polygons_of(shape or []))}'
+            if len(numbers := finite(points or [])) % 3:
                 raise ValueError(f"wanted x, y and visibility of each key point, found {len(numbers)} numbers")
-            return Parts(*outline, array("d", numbers).tobytes())
+            return Parts(outline, size, array("d", numbers).tobytes())
         except ValueError as error:
             self._refuse(f"the annotation {_shown(known)}: {error}")
         except ImageError as error:
@@ -311,14 +315,6 @@ def _listed(
         wrong = f"the `id` {_shown(known)} also names the image {first.number}: its annotations are ambiguous"
         image.fault = Fault("malformed_row", wrong)
     return image
-
-
-def _shape(value: Any) -> tuple[str, tuple[int, int] | None]:
-    """Returns a `segmentation` as in `Parts`. Raises: ValueError: its fault."""
-    if isinstance(value, dict):
-        size, _ = read_runs(value)
-        return f'"rle": {json.dumps({"size": size, "counts": value["counts"]})}', size
-    return f'"polygons": {json.dumps(polygons_of(value))}', None
 
 
 def _is_number(value: object) -> bool:

@@ -117,10 +117,6 @@ class Sentences:
 class ConllReader(TableReader[Conll]):
     """Reads files of sentences."""
 
-    @property
-    def endings(self) -> tuple[str, ...]:
-        return (f".{self.source.format}",)
-
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts the files at sentences into ranges of about `chunk_bytes`; `rows` is exact."""
         chunks, rows, skipped = list[Chunk](), 0, Counter[str]()
@@ -128,8 +124,8 @@ class ConllReader(TableReader[Conll]):
             cuts, total = self._cut(files, root, file, chunk_bytes, skipped)
             chunks += RecordRange.chunks_of(file, cuts)
             rows += total
-        own = [FILE_NAME, LINE]
-        names = [*self.source.cells, *(name for name in own if name in columns and name not in self.source.cells)]
+        own = self.source.cells
+        names = [*own, *(name for name in (FILE_NAME, LINE) if name in columns and name not in own)]
         notes = [f"{what}: {number:,}" for what, number in sorted(skipped.items()) if number]
         return Plan(chunks, rows, names=names, notes=notes, is_exact=True)
 

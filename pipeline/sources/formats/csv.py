@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from itertools import chain
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -49,10 +49,6 @@ Unread = dict[int, tuple[str, str | None]]  # invalid records: a message, and th
 class CsvReader(TableReader[DelimitedOptions]):
     """Reads files of records with separated cells."""
 
-    @property
-    def endings(self) -> tuple[str, ...]:
-        return (f".{self.source.format}",)
-
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Cuts the files at records into ranges of about `chunk_bytes`; `rows` is exact."""
         chunks, rows, names = list[Chunk](), 0, dict[str, None]()
@@ -73,7 +69,13 @@ class CsvReader(TableReader[DelimitedOptions]):
         names = first if given is True else given
         if len(names) > CSV_COLUMNS.most:
             raise SourceError(f"{path}: {CSV_COLUMNS.beyond(len(names))}: is this a header?")
-        _check_first(path, first, dialect.separator, given, needed)
+        line, skips = dialect.separator.join(first), "skip it by `skip: 1`"
+        if SEPARATOR_LINE.fullmatch(line):
+            raise SourceError(f"{path} begins with the line {line!r}: {skips}, and set `separator: {line[4]!r}`")
+        if given is not True and first == list(given):
+            raise SourceError(f"{path} begins with the names in `header`: {skips}")
+        if given is True and line.startswith("#") and needed and set(needed).isdisjoint(first):
+            raise SourceError(f"{path} begins with a comment: {skips}, or the number of lines before the header")
         if len(names) == 1 and needed and names[0] not in needed:
             near = max(SEPARATORS, key=names[0].count)
             if near in names[0] and near != self.source.separator:
@@ -129,16 +131,6 @@ def with_numbered(names: Sequence[str], columns: Iterable[str]) -> list[str]:
     means = {name: {names[place] for place in numbered(name, names)} for name in columns if name not in names}
     inside = set().union(*means.values())
     return [*(name for name in names if name not in inside), *(name for name, some in means.items() if some)]
-
-
-def _check_first(path: str, cells: Sequence[str], separator: str, header: Any, needed: Sequence[str]) -> None:
-    line, skips = separator.join(cells), "skip it by `skip: 1`"
-    if SEPARATOR_LINE.fullmatch(line):
-        raise SourceError(f"{path} begins with the line {line!r}: {skips}, and set `separator: {line[4]!r}`")
-    if header is not True and cells == list(header):
-        raise SourceError(f"{path} begins with the names in `header`: {skips}")
-    if header is True and line.startswith("#") and needed and set(needed).isdisjoint(cells):
-        raise SourceError(f"{path} begins with a comment: {skips}, or the number of lines before the header")
 
 
 def _check_header(path: str, missing: Sequence[str], cells: Sequence[str]) -> None:
@@ -235,10 +227,28 @@ def read_cells(
     """
     is_broken = records.faults and not records.faults.keys().isdisjoint(batch.tolist())
     needed = range(len(part.names)) if with_keys else columns
-    cells = None if is_broken or len(needed) > WIDE else _by_arrow(records, batch, part, needed)
-    if cells is None:
-        return _by_python(records, batch, part, columns, with_keys)
-    return batch, cells, digests(list(cells.values())) if with_keys else [], {}
+    read = None if is_broken or len(needed) > WIDE else _by_arrow(records, batch, part, needed)
+    if read is not None:
+        return batch, read, digests(list(read.values())) if with_keys else [], {}
+    good, parsed, keys, faults = list[int](), [list[str]() for _ in columns], list[str](), Unread()
+    readable = [record for record in batch.tolist() if record not in records.faults]
+    rows = cells_of(map(records.line, readable), part.dialect)
+    for record in batch.tolist():  # of each only the columns are kept
+        cells = None if record in records.faults else next(rows)
+        if cells is None:
+            faults[record] = records.fault(record) + _remedy(records.line(record), part.dialect), None
+        elif len(cells) == len(part.names):
+            good.append(record)
+            keys += [_digest(cells)] if with_keys else []
+            for values, number in zip(parsed, columns, strict=True):
+                values.append(cells[number])
+        else:
+            key = _digest(cells) if with_keys and len(cells) <= KEYED_CELLS else None
+            said = f"{len(cells)} cell{'s' * (len(cells) > 1)}, the header has {len(part.names)}"
+            extra = cells[len(part.names) :] or part.names[len(cells) :]
+            faults[record] = said + _remedy(records.line(record), part.dialect, extra), key
+    typed = {number: strings(values) for number, values in zip(columns, parsed, strict=True)}
+    return np.array(good, np.int64), typed, keys, faults
 
 
 def _by_arrow(
@@ -247,8 +257,7 @@ def _by_arrow(
     """Reads the columns; None if a record's length differs from the header's."""
     if not len(batch) or not columns:
         return None
-    start, stop = int(records.starts[batch[0]]), int(records.stops[batch[-1]])
-    dialect = part.dialect
+    dialect, start, stop = part.dialect, int(records.starts[batch[0]]), int(records.stops[batch[-1]])
     is_escaped = dialect.escape is not None and records.data.find(dialect.escape.encode(), start, stop) >= 0
     if is_escaped or dialect.trim or records.data.startswith(BYTE_ORDER_MARK, start):  # Arrow would drop the mark
         return None
@@ -268,33 +277,7 @@ def _by_arrow(
     return {column: table[str(column)].combine_chunks() for column in columns} if is_whole else None
 
 
-def _by_python(
-    records: CsvRecords, batch: Rows, part: RecordRange, columns: Sequence[int], with_keys: bool
-) -> tuple[Rows, dict[int, pa.Array], Sequence[bytes | str], Unread]:
-    """Does the same record by record, and keeps of each only the columns."""
-    good, parsed, keys, faults = list[int](), [list[str]() for _ in columns], list[str](), Unread()
-    readable = [record for record in batch.tolist() if record not in records.faults]
-    rows = cells_of(map(records.line, readable), part.dialect)
-    for record in batch.tolist():
-        cells = None if record in records.faults else next(rows)
-        if cells is None:
-            faults[record] = records.fault(record) + _remedy(records.line(record), part.dialect), None
-        elif len(cells) == len(part.names):
-            good.append(record)
-            keys += [_digest(cells)] if with_keys else []
-            for values, number in zip(parsed, columns, strict=True):
-                values.append(cells[number])
-        else:
-            key = _digest(cells) if with_keys and len(cells) <= KEYED_CELLS else None
-            said = f"{len(cells)} cell{'s' * (len(cells) > 1)}, the header has {len(part.names)}"
-            extra = cells[len(part.names) :] or part.names[len(cells) :]
-            faults[record] = said + _remedy(records.line(record), part.dialect, extra), key
-    typed = {number: strings(values) for number, values in zip(columns, parsed, strict=True)}
-    return np.array(good, np.int64), typed, keys, faults
-
-
 def _digest(cells: Sequence[str]) -> str:
-    """Returns one row's key, as `digests` does."""
     data = [cell.encode("utf-8", "surrogateescape") for cell in cells]
     return content_digest(b":".join(part for cell in data for part in (b"%d" % len(cell), cell))).decode()
 

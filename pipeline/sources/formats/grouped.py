@@ -99,7 +99,20 @@ class Groups:
                 self._faults.setdefault(number, Fault(reject.reason, message, reject.column, reject.path))
         places = map(place, block.table["@position"].to_pylist())
         ids = np.fromiter(map(self._numbered, self._keys(block.table), places), np.int64)
-        self._add(block.table.filter(pa.array(ids >= 0)), ids[ids >= 0], place)
+        table, ids = block.table.filter(pa.array(ids >= 0)), ids[ids >= 0]
+        values = {name: table[name].combine_chunks() for name in self._columns}
+        filled = {name: _filled(values[name]) for name, column in self._columns.items() if column.many}
+        present = {name: ~_empty(values[name]) for name in filled}
+        numbers = [each for name, each in present.items() if self._columns[name].type is ColumnType.NUMBER]
+        is_filled = np.logical_or.reduce([np.zeros(len(ids), bool), *(numbers or present.values())])
+        self.bare += int(np.logical_or.reduce([is_filled, *present.values()]).sum() - is_filled.sum())
+        for name, is_there in filled.items():
+            for row in np.flatnonzero(is_filled & ~is_there).tolist():
+                file, line = place(table["@position"][row].as_py())
+                message = f"{file}, line {line}: the cell is empty, and others of its row are not"
+                self._faults.setdefault(int(ids[row]), Fault("missing_value", message, name))
+        held = {name: _held(each) for name, each in values.items()}
+        self._parts.append({**held, ID: ids.astype(np.int32), IS_FILLED: is_filled})
 
     def _numbered(self, key: str | None, place: Place) -> int:
         number = self._number(key or place, place)
@@ -125,21 +138,6 @@ class Groups:
         # -1 is the last, None.
         cells = ([*map([*part, None].__getitem__, places)] for part, places in zip(parts, indices, strict=True))
         return (None if None in row else join_key(row).decode() for row in zip(*cells, strict=True))
-
-    def _add(self, table: pa.Table, ids: Ints, place: Callable[[int], Place]) -> None:
-        values = {name: table[name].combine_chunks() for name in self._columns}
-        filled = {name: _filled(values[name]) for name, column in self._columns.items() if column.many}
-        present = {name: ~_empty(values[name]) for name in filled}
-        numbers = [each for name, each in present.items() if self._columns[name].type is ColumnType.NUMBER]
-        is_filled = np.logical_or.reduce([np.zeros(len(ids), bool), *(numbers or present.values())])
-        self.bare += int(np.logical_or.reduce([is_filled, *present.values()]).sum() - is_filled.sum())
-        for name, is_there in filled.items():
-            for row in np.flatnonzero(is_filled & ~is_there).tolist():
-                file, line = place(table["@position"][row].as_py())
-                message = f"{file}, line {line}: the cell is empty, and others of its row are not"
-                self._faults.setdefault(int(ids[row]), Fault("missing_value", message, name))
-        held = {name: _held(each) for name, each in values.items()}
-        self._parts.append({**held, ID: ids.astype(np.int32), IS_FILLED: is_filled})
 
     def join(self) -> Joined:
         """Joins all rows; these are held no longer."""

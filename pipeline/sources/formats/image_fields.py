@@ -66,11 +66,6 @@ def path_column(
     return lists_of_one(values) if column.many else values
 
 
-def reads_split(columns: Columns, others: Sequence[str] = ()) -> bool:
-    """Whether the first folder is the split; `others` are columns from elsewhere."""
-    return SPLIT in columns and SPLIT not in others
-
-
 def _cell(name: str, path: str, first_is_split: bool) -> str | None:
     if name not in (LABEL, SPLIT):
         return path
@@ -160,7 +155,7 @@ def with_paths(block: Block, first: int, columns: Columns, fields: ImageFields, 
             faults[row] = Fault("wrong_type", "wanted a path, found a data: URL", bad)
         elif not any(lists):
             faults[row] = Fault("missing_value", "the row names no image", fields.mains[0])
-    first_is_split = reads_split(columns, fields.others)
+    first_is_split = SPLIT in columns and SPLIT not in fields.others
     values = dict[str, pa.Array]()
     for name, column in columns.items():
         field = fields.field(name)

@@ -49,8 +49,6 @@ TEXT, TEXT_ENDING, OBJECT_ENDING = "text", ".txt", ".json"
 CAPTION_ENDINGS = (TEXT_ENDING, OBJECT_ENDING)
 PEEKED_FILES, BESIDE = 100, "the {} beside the image"
 ROW_BYTES = 2 << 10  # 2 KiB: the cost of an image's row; 8 MiB are 4,096 images
-Captions = Mapping[str, list[str | None]]
-"""The paths of used files beside images, by ending; None without one."""
 
 
 @dataclass(frozen=True)
@@ -70,13 +68,6 @@ def captions_of(images: Sequence[FileInfo], others: Iterable[FileInfo]) -> Besid
     return Beside({ending: paired for ending, paired in found.items() if any(paired)})
 
 
-def _where(captions: Beside) -> str:
-    if OBJECT_ENDING in captions.columns:
-        return f" in the first {OBJECT_ENDING} files beside its images"
-    beside = OBJECT_ENDING if captions.columns else f"{TEXT_ENDING} or {OBJECT_ENDING}"
-    return f" and neither a metadata file nor {beside} beside its images"
-
-
 def _notes(others: Sequence[FileInfo], captions: Beside, used: Beside) -> list[str]:
     notes, read = list[str](), {file.path for file in used.files()}
     alone = [file.path for file in others if file.path.endswith(tuple(used.columns)) and file.path not in read]
@@ -88,25 +79,6 @@ def _notes(others: Sequence[FileInfo], captions: Beside, used: Beside) -> list[s
     notes += note("unused files beside images", unread)
     left = read.union(alone, unread)
     return notes + note("other files, left out", [file.path for file in others if file.path not in left])
-
-
-def _read_captions(
-    files: Files, root: str, paths: Sequence[str], captions: Captions, columns: Columns, faults: Faults
-) -> dict[str, pa.Array]:
-    """Reads the columns from files beside images, each of shape [paths], unchecked."""
-    read = {}
-    if TEXT_ENDING in captions and TEXT in columns:
-        found = read_texts(files, root, captions[TEXT_ENDING], what=BESIDE.format(TEXT_ENDING))
-        texts = _good(found, faults, TEXT)
-        cells = pa.array([text and re.sub(rb"\r?\n\Z", b"", text) for text in texts], pa.binary())
-        read[TEXT] = typed_values(TEXT, columns[TEXT], cells.view(pa.string()), (root, ""), faults, as_cells=True)
-    asked = {name: column for name, column in columns.items() if name not in read}
-    if OBJECT_ENDING in captions and asked:
-        rows = _json(files, root, captions[OBJECT_ENDING], faults)
-        for name, column in asked.items():
-            values = [None if row is None else python_field(row, name) for row in rows]
-            read[name] = _typed(name, column, values, root, paths, faults)
-    return read
 
 
 def _json(files: Files, root: str, paths: Sequence[str | None], faults: Faults) -> list[dict[str, Any] | None]:
@@ -149,19 +121,8 @@ NAMES = tuple(f"metadata.{name}" for name in FORMATS)
 ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst", ".7z", ".rar")
 
 
-@dataclass(frozen=True)
-class MetadataRows:
-    """The work of a metadata file's chunk."""
-
-    work: Any
-    fields: image_fields.ImageFields
-
-
 class ImageFolderReader(SourceReader[ImageFolder]):
     """Reads a folder of images."""
-
-    def root(self, files: Files) -> str:
-        return without_slash(self.source.path)
 
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Lists the images, or reads their paths in metadata. `rows` is exact."""
@@ -189,7 +150,11 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         first = [*paths][:PEEKED_FILES]
         fields = chain.from_iterable(python_names(row or {}) for row in _json(files, root, first, {}))
         names = list(dict.fromkeys([*OF_PATH, *texts, *fields, *source.beside]))
-        check_names(path, required(columns), names, _where(captions))
+        lacking = OBJECT_ENDING if captions.columns else f"{TEXT_ENDING} or {OBJECT_ENDING}"
+        where = f" and neither a metadata file nor {lacking} beside its images"
+        if OBJECT_ENDING in captions.columns:
+            where = f" in the first {OBJECT_ENDING} files beside its images"
+        check_names(path, required(columns), names, where)
         in_captions = {*columns} - {*OF_PATH, *source.beside}
         endings = [TEXT_ENDING] * (TEXT in in_captions) + [OBJECT_ENDING] * bool(in_captions - {*texts})
         used, asked = captions.asked(endings), beside.asked(columns)
@@ -229,7 +194,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         there = dict.fromkeys([*every, *fields.columns, *fields.of_path])
         check_names(self.source.path, required(columns), there, " in its metadata")
         chunks = [
-            replace(chunk, work=MetadataRows(chunk.work, fields))
+            replace(chunk, work=(chunk.work, fields))  # its format's own work, and the fields of all files
             for file in metadata
             for chunk in _cut(file, root, files, fields.asked(columns), names[file.path], chunk_bytes).chunks
         ]
@@ -279,14 +244,14 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         if isinstance(work, Listing):
             yield from (self._listed_rows(work, part, root, files, columns) for part in work.parts)
             return
-        asked, inner = work.fields.asked(columns), replace(chunk, work=work.work)
-        for block in _table(root, chunk.file).read(inner, files, asked, work.fields.asked_key(key, asked)):
-            yield image_fields.with_paths(block, first, columns, work.fields, key)
+        inner, fields = replace(chunk, work=work[0]), work[1]
+        asked = fields.asked(columns)
+        for block in _table(root, chunk.file).read(inner, files, asked, fields.asked_key(key, asked)):
+            yield image_fields.with_paths(block, first, columns, fields, key)
             first += block.positions
 
     def _listed_rows(self, work: Listing, part: slice, root: str, files: Files, columns: Columns) -> TypedRows:
-        """Reads the rows of some images, by their paths and the files beside them."""
-        paths, faults, is_split = work.names[part], Faults(), image_fields.reads_split(columns)
+        paths, faults, is_split = work.names[part], Faults(), SPLIT in columns
         places = [*map(image_fields.image_place(self.source.beside), paths)]
         beside = {name: [path or None for path in each.names[part]] for name, each in work.beside.items()}
         of_path = {**dict.fromkeys(OF_PATH, paths), LABEL: places, SPLIT: places, **beside}
@@ -295,9 +260,18 @@ class ImageFolderReader(SourceReader[ImageFolder]):
             for name, column in columns.items()
             if name in of_path
         }
-        others = {name: column for name, column in columns.items() if name not in of_path}
         captions = {ending: [path or None for path in each.names[part]] for ending, each in work.captions.items()}
-        read |= _read_captions(files, root, paths, captions, others, faults)
+        if TEXT_ENDING in captions and TEXT in columns and TEXT not in of_path:
+            found = read_texts(files, root, captions[TEXT_ENDING], what=BESIDE.format(TEXT_ENDING))
+            texts = [text and re.sub(rb"\r?\n\Z", b"", text) for text in _good(found, faults, TEXT)]
+            cells = pa.array(texts, pa.binary()).view(pa.string())
+            read[TEXT] = typed_values(TEXT, columns[TEXT], cells, (root, ""), faults, as_cells=True)
+        others = {name: column for name, column in columns.items() if name not in read}
+        if OBJECT_ENDING in captions and others:
+            rows = _json(files, root, captions[OBJECT_ENDING], faults)
+            for name, column in others.items():
+                values = [None if row is None else python_field(row, name) for row in rows]
+                read[name] = _typed(name, column, values, root, paths, faults)
         lacking = {name: pa.nulls(len(paths), arrow_type(columns[name])) for name in others.keys() - read.keys()}
         return TypedRows(read | lacking, len(paths), faults, None, map(path_key, paths))
 
@@ -305,7 +279,7 @@ class ImageFolderReader(SourceReader[ImageFolder]):
         """Returns a listing's image, or the metadata file and the row in the chunk as its format counts."""
         if isinstance(chunk.work, Listing):
             return super().locate(chunk, position)
-        inner = replace(chunk, work=chunk.work.work)
+        inner = replace(chunk, work=chunk.work[0])
         return _table(without_slash(self.source.path), chunk.file).locate(inner, position)
 
 
@@ -337,7 +311,7 @@ def _count(chunks: list[Chunk], root: str, files: Files, fields: image_fields.Im
     """Counts the rows, and the rows identified by each image; 0 for the other images."""
     count, rows = 0, Counter[str]()
     for chunk in chunks:
-        inner = replace(chunk, work=chunk.work.work)
+        inner = replace(chunk, work=chunk.work[0])
         for block in _table(root, chunk.file).read(inner, files, fields.references(), ()):
             count += block.table.num_rows + len(block.rejects)
             for field in fields.fields:

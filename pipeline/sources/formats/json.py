@@ -30,7 +30,7 @@ from recordmill.pipeline.errors import did_you_mean, listed
 from recordmill.pipeline.sources import encoded
 from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Column, Columns, ColumnType
-from recordmill.pipeline.sources.encoded import Lines, can_start_anywhere, codec, is_utf8, naming_damage, open_utf8
+from recordmill.pipeline.sources.encoded import Lines, codec, is_utf8, naming_damage, open_utf8
 from recordmill.pipeline.sources.faults import Fault, Faults, NoRowError, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
 from recordmill.pipeline.sources.formats import json_document
@@ -38,8 +38,8 @@ from recordmill.pipeline.sources.formats.json_document import READ_BYTES, JsonDa
 from recordmill.pipeline.sources.formats.jsonl_parser import Field, Fields, Parser, Steps, peek
 from recordmill.pipeline.sources.options import EncodedOptions, Json, JsonLines, json_steps
 from recordmill.pipeline.sources.paths import join, note
-from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows
-from recordmill.pipeline.sources.typing.arrays import cuts, python_names
+from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, TableReader, TypedRows, has_images
+from recordmill.pipeline.sources.typing.arrays import ARROW_TYPES, cuts, python_names
 from recordmill.pipeline.sources.typing.python_values import Repeating, comes_twice
 from recordmill.transforms.contract.bounds import JSON_KEPT, JSON_ROWS
 
@@ -119,21 +119,14 @@ class JsonLinesReader(ObjectsReader[JsonLines]):
                 Chunk(0, 0, file.path, end - start if is_cut else file.bytes, JsonRange(start, end, fields))
                 for start, end in pairwise(bounds)
             ]
-        return Plan(chunks, self._count(files, columns, root, inputs), names=names)
-
-    def _count(self, files: Files, columns: Columns, root: str, inputs: Sequence[FileInfo]) -> int:
-        """Counts the rows exactly if they name images, else estimates them by the first file of each compression.
-
-        The count selects the images to measure: it must not depend on the order of files, small beside images.
-        """
-        if any(column.type is ColumnType.IMAGE for column in columns.values()):
-            return sum(counted_rows(files, join(root, file.path), self.source.encoding) for file in inputs)
+        if has_images(columns):  # the count selects the images to measure: it must not depend on the order of files
+            count = sum(counted_rows(files, join(root, file.path), self.source.encoding) for file in inputs)
+            return Plan(chunks, count, names=names)
         alike: dict[str | None, list[FileInfo]] = {}
         for file in inputs:
             alike.setdefault(codec(file.path), []).append(file)
-        return sum(
-            estimated_rows(files, join(root, some[0].path), sum(file.bytes for file in some)) for some in alike.values()
-        )
+        sizes = [(join(root, some[0].path), sum(file.bytes for file in some)) for some in alike.values()]
+        return Plan(chunks, sum(estimated_rows(files, path, size) for path, size in sizes), names=names)
 
     def pieces(self, chunk: Chunk, files: Files) -> Iterable[tuple[bytes, Faults]]:
         path, part = join(self.root(files), chunk.file), chunk.work
@@ -152,8 +145,11 @@ def find_field(rows: Sequence[Mapping[str, Any]], name: str, column: Column) -> 
     is_one_string = column.is_list and is_text and not any(depth for _, depth in steps)
     if column.is_file or is_one_string or (column.parse and is_text):
         return Field(steps, pa.string())
-    is_name = column.type is ColumnType.CATEGORY and not pt.is_floating(leaf)
-    return Field(steps, leaf if is_name else pa.type_for_alias(column.innermost))
+    if column.type is ColumnType.CATEGORY and not pt.is_floating(leaf):
+        return Field(steps, leaf)
+    if column.array is None:
+        return Field(steps, ARROW_TYPES[column.type])
+    return Field(steps, pa.int64() if column.array.holds_integers else pa.float64())
 
 
 def _steps(rows: Sequence[Mapping[str, Any]], name: str, many: bool) -> tuple[Steps, pa.DataType]:
@@ -257,7 +253,6 @@ class RowsPath:
 class JsonReader(ObjectsReader[Json]):
     """Reads documents with a list of rows."""
 
-    endings: ClassVar[tuple[str, ...]] = (".json",)
     looks_at: ClassVar[str] = " in its first rows"
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
@@ -269,10 +264,14 @@ class JsonReader(ObjectsReader[Json]):
             self._scan(files, join(root, file.path), scan, chunk_bytes)
             if (kept := scan.rows * sum(map(len, scan.outer.values()))) > JSON_KEPT.most:
                 raise SourceError(f"{join(root, file.path)}: {JSON_KEPT.beyond(kept)}: leave large ones out of `keep`")
-            chunks += scan.chunks(file)
+            sizes = np.diff([*scan.starts, max(file.bytes, *scan.starts)]).tolist() if scan.starts else []
+            for start, count, size in zip(scan.starts, scan.counts, sizes, strict=True):
+                chunks.append(Chunk(0, 0, file.path, size, JsonElements(start, count, scan.outer, {})))
             total += scan.rows
             without += [file.path] * scan.empty
-            first, keys = first or scan.first(), keys or scan.keys()
+            found = (row for text in scan.shown for row in scan.path.rows(text, scan.outer))
+            first = first or [row for row in found if isinstance(row, bytes)][:PEEKED_LINES]
+            keys = keys or [key for row in peek(text.encode(LATIN) for text in scan.shown[:1]) for key in row]
             faults += [f"{join(root, file.path)}: {scan.fault.message}"] if scan.fault else []
         if faults and not first:
             raise SourceError(faults[0])
@@ -292,7 +291,7 @@ class JsonReader(ObjectsReader[Json]):
 
     def _scan(self, files: Files, path: str, scan: "_Scan", chunk_bytes: int) -> None:
         """Reads a document. Raises: SourceError: it is not JSON, or lacks the list."""
-        can_cut = self._can_cut(path)
+        can_cut = codec(path) is None and is_utf8(self.source.encoding)
         with naming_damage(path), open_utf8(files, path, self.source.encoding) as opened:
             window, mark = Window(opened, LATIN), opened.mark_bytes if can_cut else 0
             try:
@@ -303,13 +302,10 @@ class JsonReader(ObjectsReader[Json]):
             except JsonDamageError as error:
                 raise SourceError(f"{path} cannot be read as JSON at `rows: {self.source.rows}`: {error}") from None
 
-    def _can_cut(self, path: str) -> bool:
-        return can_start_anywhere(path, self.source.encoding) and is_utf8(self.source.encoding)
-
     def pieces(self, chunk: Chunk, files: Files) -> Iterator[tuple[bytes, Faults]]:
         """Yields rows as lines, with the faults of elements by line."""
         work, path = chunk.work, join(self.root(files), chunk.file)
-        to_skip = 0 if self._can_cut(path) else work.start
+        to_skip = 0 if codec(path) is None and is_utf8(self.source.encoding) else work.start
         with open_utf8(files, path, self.source.encoding, work.start - to_skip) as opened:
             while to_skip and (data := opened.read(min(to_skip, READ_BYTES))):
                 to_skip -= len(data)
@@ -337,35 +333,18 @@ class _Scan:
     rows: int = 0
     empty: int = 0  # the number of elements without rows
     fault: Fault | None = None  # the first of an element
-    _shown: list[str] = field(default_factory=list)
+    shown: list[str] = field(default_factory=list)  # the first elements
 
     def add(self, start: int, text: str, chunk_bytes: int | None) -> None:
         """Adds an element; None adds it to the only chunk."""
         if not self.starts or (chunk_bytes is not None and start - self.starts[-1] >= chunk_bytes):
             self.starts.append(start)
             self.counts.append(0)
-        if self.rows < PEEKED_LINES and sum(map(len, self._shown)) < PEEKED_BYTES:
-            self._shown.append(text)
+        if self.rows < PEEKED_LINES and sum(map(len, self.shown)) < PEEKED_BYTES:
+            self.shown.append(text)
         found = self.path.rows(text, {})
         self.counts[-1] += 1
         self.rows += len(found)
         self.empty += not found
         if found and isinstance(found[0], Fault):
             self.fault = self.fault or found[0]
-
-    def chunks(self, file: FileInfo) -> list[Chunk]:
-        """Returns the chunks, without fields."""
-        sizes = np.diff([*self.starts, max(file.bytes, *self.starts)]).tolist() if self.starts else []
-        parts = zip(self.starts, self.counts, sizes, strict=True)
-        return [
-            Chunk(0, 0, file.path, size, JsonElements(start, count, self.outer, {})) for start, count, size in parts
-        ]
-
-    def keys(self) -> list[str]:
-        """Returns the keys of the first element, if it is an object."""
-        return [key for row in peek(text.encode(LATIN) for text in self._shown[:1]) for key in row]
-
-    def first(self) -> list[bytes]:
-        """Returns the first rows."""
-        rows = (row for text in self._shown for row in self.path.rows(text, self.outer))
-        return [row for row in rows if isinstance(row, bytes)][:PEEKED_LINES]

@@ -77,25 +77,21 @@ class Window:
         else:
             self._next(_skimmed)
 
-    def items(self) -> Iterator[None]:
+    def items(self, bracket: str = "]") -> Iterator[None]:
         """Yields before each item of a list, behind its bracket; the caller reads the item."""
-        closing = self.take_if("]")
-        while not closing:
+        is_closed = self.take_if(bracket)
+        while not is_closed:
             yield
-            closing = self.take_if("]")
-            if not closing:
-                self.take(",", "expecting ',' or ']'")
+            is_closed = self.take_if(bracket)
+            if not is_closed:
+                self.take(",", f"expecting ',' or '{bracket}'")
 
     def members(self) -> Iterator[Any]:
         """Yields each key of an object, behind its bracket; the caller reads the value."""
-        closing = self.take_if("}")
-        while not closing:
+        for _ in self.items("}"):
             key = self.value()
             self.take(":", "expecting ':'")
             yield key
-            closing = self.take_if("}")
-            if not closing:
-                self.take(",", "expecting ',' or '}'")
 
     def take_if(self, sign: str) -> bool:
         """Skips a sign if it comes next."""

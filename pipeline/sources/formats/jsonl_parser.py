@@ -163,23 +163,19 @@ class Parser:
         """Returns lines' objects, by line; adds faults of those that Arrow's parser always refuses."""
         objects = dict[int, dict[str, Any]]()
         for row in rows:
-            result = self._object(lines[row])
-            if isinstance(result, Fault):
-                faults[row] = result
+            try:
+                found = _load_line(lines[row])
+            except json.JSONDecodeError as invalid:  # its message shows nothing of the line
+                faults[row] = Fault("malformed_row", f"{NOT_ONE_OBJECT}{invalid.msg}, character {invalid.pos + 1}")
+                continue
+            twice = next((name for name in self._fields if comes_twice(found, name)), None)
+            if twice is None:
+                objects[row] = found
             else:
-                objects[row] = result
+                faults[row] = Fault("malformed_row", f"{NOT_ONE_OBJECT}{twice} comes twice")
         for row, message in _refused(lines, np.array(list(objects), np.int64)):
             faults[row] = self._unpaired(objects.pop(row)) or Fault("malformed_row", NOT_ONE_OBJECT + message)
         return objects
-
-    def _object(self, line: bytes) -> dict[str, Any] | Fault:
-        """Parses a line, or returns its fault, without the line's contents."""
-        try:
-            row = _load_line(line)
-        except json.JSONDecodeError as invalid:
-            return Fault("malformed_row", f"{NOT_ONE_OBJECT}{invalid.msg}, character {invalid.pos + 1}")
-        twice = next((name for name in self._fields if comes_twice(row, name)), None)
-        return row if twice is None else Fault("malformed_row", f"{NOT_ONE_OBJECT}{twice} comes twice")
 
     def _unpaired(self, row: dict[str, Any]) -> Fault | None:
         for name in self._fields:

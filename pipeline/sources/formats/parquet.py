@@ -9,7 +9,7 @@ are converted by `pipeline.sources.typing.values`.
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Any, ClassVar
 
@@ -34,33 +34,23 @@ CODES = "ClassLabel"  # Hugging Face's name of codes with names
 UNREAD = b"?"  # stands for an image's unread bytes
 
 
-@dataclass(frozen=True)
-class Footer:
-    """A file's columns and row groups."""
-
-    schema: pa.Schema
-    rows: Sequence[int]
-    bytes: Sequence[int]  # the uncompressed bytes of the asked columns in each group
-
-
 class ParquetReader(TableReader[Parquet]):
     """Reads files of Apache Parquet."""
 
-    endings: ClassVar[tuple[str, ...]] = (".parquet",)
     compressed: ClassVar[bool] = False
 
     def cut(self, files: Files, root: str, inputs: Sequence[FileInfo], columns: Columns, chunk_bytes: int) -> Plan:
         """Reads every file's footer and joins row groups to chunks of about `chunk_bytes`; `rows` is exact."""
         footers = at_once(lambda file: _footer(files, join(root, file.path), columns), inputs)
         chunks = [
-            Chunk(0, 0, file.path, sum(footer.bytes[part.start : part.stop]), part)
-            for file, footer in zip(inputs, footers, strict=True)
-            for part in _parts(footer, chunk_bytes)
+            Chunk(0, 0, file.path, sum(sizes[part.start : part.stop]), part)
+            for file, (_, rows, sizes) in zip(inputs, footers, strict=True)
+            for part in _parts(rows, sizes, chunk_bytes)
         ]
         if not chunks:
             raise NoRowError(f"{self.source.path}: no file holds a row")
-        names = dict.fromkeys(name for footer in footers for name in _names(footer.schema))
-        return Plan(chunks, sum(sum(footer.rows) for footer in footers), names=list(names), is_exact=True)
+        names = dict.fromkeys(name for schema, _, _ in footers for name in _names(schema))
+        return Plan(chunks, sum(sum(rows) for _, rows, _ in footers), names=list(names), is_exact=True)
 
     def parse(self, chunk: Chunk, files: Files, columns: Columns, key: Key) -> Iterator[TypedRows]:
         """Reads row groups."""
@@ -85,8 +75,11 @@ def _reading(what: str) -> Iterator[None]:
         raise SourceError(f"{what}: {reason}") from None
 
 
-def _footer(files: Files, path: str, columns: Columns) -> Footer:
-    """Reads a file's footer. Raises: SourceError: a column is missing, comes twice, or has a type that cannot fit."""
+def _footer(files: Files, path: str, columns: Columns) -> tuple[pa.Schema, list[int], list[int]]:
+    """Reads a file's columns, and each row group's rows and uncompressed bytes of the asked columns.
+
+    Raises: SourceError: a column is missing, comes twice, or has a type that cannot fit.
+    """
     with files.open(path) as opened, _reading(f"cannot read {path} as Parquet"), pq.ParquetFile(opened) as file:
         schema, groups = file.schema_arrow, [file.metadata.row_group(group) for group in range(file.num_row_groups)]
         check_names(path, required(columns), list(_names(schema)))
@@ -99,16 +92,16 @@ def _footer(files: Files, path: str, columns: Columns) -> Footer:
                 raise SourceError(f"{path}: column {name!r}: {wrong}")
         leaves = _leaves(schema, columns)
         sizes = [sum(group.column(leaf).total_uncompressed_size for leaf in leaves) for group in groups]
-    return Footer(schema, [group.num_rows for group in groups], sizes)
+    return schema, [group.num_rows for group in groups], sizes
 
 
-def _parts(footer: Footer, chunk_bytes: int) -> Iterator[range]:
+def _parts(rows: Sequence[int], sizes: Sequence[int], chunk_bytes: int) -> Iterator[range]:
     """Yields consecutive row groups of about `chunk_bytes`, skipping empty ones."""
     start, size = 0, 0
-    for end, more in enumerate(footer.bytes, 1):
+    for end, more in enumerate(sizes, 1):
         size += more
-        if size >= chunk_bytes or end == len(footer.bytes):
-            if sum(footer.rows[start:end]):
+        if size >= chunk_bytes or end == len(sizes):
+            if sum(rows[start:end]):
                 yield range(start, end)
             start, size = end, 0
 

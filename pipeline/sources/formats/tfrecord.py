@@ -11,7 +11,6 @@ Images in uncompressed files are delivered as references, without a copy.
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, BinaryIO, ClassVar, NamedTuple
 
@@ -41,6 +40,7 @@ HEAD = 64  # bytes of an image, enough to find it
 BLOCK_RECORDS = 8192
 HEAD_RECORDS, HEAD_BYTES = 1_000, 1 << 20  # read by the plan
 NO_EXAMPLE = Fault("malformed_row", "the record is not a tf.train.Example, or has no features")
+ValuesOfKind = tuple[list[int], list[int], list[Any]]  # their rows, the number of each row's, and all values
 FramedRecord = tuple[int, bytes | Fault]  # a record's offset in bytes, and its data or fault
 
 
@@ -249,22 +249,13 @@ class RecordInFile(NamedTuple):
         return to_piece(self.file, self.offset + offset, len(value))
 
 
-@dataclass
-class _ValuesOfKind:
-    """Values of one kind: their rows, the number of each row's, and all values."""
-
-    rows: list[int] = field(default_factory=list)
-    lengths: list[int] = field(default_factory=list)
-    flat: list[Any] = field(default_factory=list)
-
-
 class ExampleColumn:
     """A column of some rows, gathered example by example, which keeps few parsed ones in memory."""
 
     def __init__(self, name: str, column: Column) -> None:
         self._name, self._column = name, column
         self._many, self._is_image = column.is_list, column.is_file
-        self._parts: dict[str, _ValuesOfKind] = {}
+        self._parts: dict[str, ValuesOfKind] = {}
         self._faults: Faults = {}
 
     def add(self, row: int, example: Example, piece: RecordInFile | None, besides: Mapping[str, bytes]) -> None:
@@ -280,25 +271,26 @@ class ExampleColumn:
             if values:
                 self._faults[row] = Fault("wrong_type", f"wanted one value, found {len(values)}", self._name)
             return
-        part = self._parts.get(kind) or self._parts.setdefault(kind, _ValuesOfKind())
-        part.rows.append(row)
-        part.lengths.append(len(values))
-        part.flat.extend(values)
+        rows, lengths, flat = self._parts.get(kind) or self._parts.setdefault(kind, ([], [], []))
+        rows.append(row)
+        lengths.append(len(values))
+        flat.extend(values)
 
     def typed(self, rows: int, faults: Faults) -> pa.Array:
         """Returns the column, shape [rows], null where missing or bad; adds faults."""
         for row, fault in self._faults.items():
             faults.setdefault(row, fault)
-        groups = [(part.rows, partial(self._typed, kind, part)) for kind, part in self._parts.items()]
+        groups = [(part[0], partial(self._typed, kind, part)) for kind, part in self._parts.items()]
         return in_groups(rows, arrow_type(self._column), groups, faults)
 
-    def _typed(self, kind: str, part: _ValuesOfKind, faults: Faults) -> pa.Array:
-        count = len(part.rows)
+    def _typed(self, kind: str, part: ValuesOfKind, faults: Faults) -> pa.Array:
+        _, lengths, flat = part
+        count = len(lengths)
         if kind == SEVERAL:
             several = Fault("wrong_type", "the steps hold values of several types", self._name)
             add_faults(faults, np.ones(count, bool), several)
             return pa.nulls(count, arrow_type(self._column))
-        values = pa.array(part.flat, ARROW[kind])
+        values = pa.array(flat, ARROW[kind])
         if self._many and not (kind == BYTES and self._column.is_blob):
-            values = as_lists(np.array(part.lengths), values, np.zeros(count, bool))
+            values = as_lists(np.array(lengths), values, np.zeros(count, bool))
         return values if kind == PIECES else typed_values(self._name, self._column, values, ("", ""), faults)

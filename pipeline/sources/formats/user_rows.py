@@ -22,7 +22,7 @@ from recordmill.pipeline.sources.batches import batches
 from recordmill.pipeline.sources.columns import Columns, required
 from recordmill.pipeline.sources.faults import Fault, Faults, SourceError
 from recordmill.pipeline.sources.files import FileInfo, Files
-from recordmill.pipeline.sources.globs import escape, without_slash
+from recordmill.pipeline.sources.globs import escape
 from recordmill.pipeline.sources.options import UserRows
 from recordmill.pipeline.sources.paths import check_names, join, planning
 from recordmill.pipeline.sources.source_reader import Chunk, Key, Plan, SourceReader, TypedRows
@@ -37,9 +37,6 @@ VALUE_BYTES = 16  # the assumed size of other values
 
 class UserRowsReader(SourceReader[UserRows]):
     """Reads rows that a user's function yields."""
-
-    def root(self, files: Files) -> str:
-        return without_slash(self.source.path)
 
     def plan_chunks(self, files: Files, columns: Columns, chunk_bytes: int) -> Plan:
         """Asks for the parts, one a chunk, and looks at the first rows."""

@@ -34,8 +34,6 @@ KEY = "__key__"
 BLOCK_SAMPLES = 4096
 HEAD_SAMPLES = 100  # read by the plan
 GZIP = (".gz", ".tgz")
-SamplePart = tuple[str, str | None]
-"""A column's part of a sample: a member's extension, and a field of its JSON object, or None."""
 
 
 @dataclass
@@ -66,7 +64,18 @@ class WebDatasetReader(ArchiveReader[WebDataset]):
             damage = next((f": {look.damage}" for look in looks if look.damage), "")
             error = SourceError if damage or any(look.left_out for look in looks) else NoRowError
             raise error(f"{join(root, inputs[0].path)} holds no sample, such as 0001.jpg and 0001.txt{damage}")
-        names = _names(columns, extensions + _fields(files, root, inputs[0], extensions))
+        objects = {extension for extension in extensions if extension.split(".")[-1] == "json"}
+        path, part = join(root, inputs[0].path), FileRange(size=_size(inputs[0]))
+        head = islice(_read(files, path, part, objects), HEAD_SAMPLES) if objects else ()
+        fields = dict[str, None]()  # of JSON objects in the first samples, such as `json.caption`
+        for sample in (sample for sample in head if isinstance(sample, TarSample)):
+            for extension in sorted(objects & sample.members.keys()):
+                row = _object_in(sample, extension)
+                fields |= dict.fromkeys(f"{extension}.{name}" for name in python_names(row))
+        found = [*extensions, *fields]
+        ways = {name: {f"{end}.{inner}" if inner else end for end, inner in parts(name)} for name in columns}
+        names = [name for name, ends in ways.items() if name == KEY or not ends.isdisjoint(found)]
+        names += [name for name in found if not any(name in ends for ends in ways.values())]
         rows, referred = sum(look.rows for look in looks), self.referred_bytes(columns, chunks)
         left_out = [name for look in looks for name in look.left_out]
         no_end = [file.path for file, look in zip(inputs, looks, strict=True) if look.no_end]
@@ -153,36 +162,13 @@ def _bytes(sample: TarSample | str) -> int:
     return sum(len(member.data or b"") for member in sample.members.values()) if isinstance(sample, TarSample) else 0
 
 
-def _fields(files: Files, root: str, file: FileInfo, extensions: Sequence[str]) -> list[str]:
-    """Lists the fields of JSON objects in the first samples, such as `json.caption`."""
-    objects = {extension for extension in extensions if extension.split(".")[-1] == "json"}
-    if not objects:
-        return []
-    names = dict[str, None]()
-    read = _read(files, join(root, file.path), FileRange(size=_size(file)), objects)
-    for sample in (sample for sample in islice(read, HEAD_SAMPLES) if isinstance(sample, TarSample)):
-        for extension in sorted(objects & sample.members.keys()):
-            row = _object_in(sample, extension)
-            if isinstance(row, dict):
-                names |= dict.fromkeys(f"{extension}.{name}" for name in python_names(row))
-    return list(names)
-
-
-def _names(columns: Columns, found: list[str]) -> list[str]:
-    """Lists the existing columns: asked ones found in any way, then all others."""
-    ways = {name: {f"{end}.{inner}" if inner else end for end, inner in parts(name)} for name in columns}
-    used = set().union(*ways.values())
-    there = [name for name, names in ways.items() if name == KEY or not names.isdisjoint(found)]
-    return there + [name for name in found if name not in used]
-
-
-def parts(name: str) -> list[SamplePart]:
-    """Lists the possible parts for a column, the first present one taken.
+def parts(name: str) -> list[tuple[str, str | None]]:
+    """Lists the members' extensions for a column, each with a field of a JSON object or None; the first present counts.
 
     >>> parts("jpg;json.url")
     [('jpg', None), ('json.url', None), ('json', 'url')]
     """
-    result = list[SamplePart]()
+    result = list[tuple[str, str | None]]()
     for alternative in name.split(";"):
         words = alternative.strip().split(".")
         result.append((".".join(words).lower(), None))

@@ -18,9 +18,9 @@ import pyarrow.types as pt
 
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Fault, Faults, Ints, Mask, add_faults
-from recordmill.pipeline.sources.images import of_arrays
+from recordmill.pipeline.sources.images import inline
 from recordmill.pipeline.sources.typing.arrays import absent, encoded, flat_values, is_list, lengths, plain
-from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, ArrayLayout
+from recordmill.transforms.contract.kinds.array import MAGIC, ArrayError, ArrayLayout, head
 
 OBJECTS = "a list of objects, or its JSON"
 NULL = "the array holds a null"
@@ -41,10 +41,18 @@ def python_blobs(name: str, column: Column, values: Sequence[object], faults: Fa
 
 
 def _as_asked(column: Column, made: pa.Array) -> pa.Array:
-    """Views JSON as strings, and refers to arrays where images are asked."""
-    if column.array is None:
+    """Views JSON as strings, and where images are asked refers to arrays as `.npy` files, their channels last."""
+    layout = column.array
+    if layout is None:
         return made.view(pa.string())
-    return of_arrays(column.array, made) if column.type is ColumnType.IMAGE else made
+    if column.type is not ColumnType.IMAGE:
+        return made
+    sides, rows = layout.inner, made.to_pylist()
+    is_planar = len(sides) == 3 and sides[0] < sides[2]
+    start = head(layout.numpy.str, (*sides[1:], sides[0]) if is_planar else sides)
+    if is_planar:
+        rows = [data and np.moveaxis(layout.decode(data), 0, -1).tobytes() for data in rows]
+    return pa.array([data and inline(start + data) for data in rows], pa.binary())
 
 
 def _objects(value: Any) -> bytes | None:
@@ -59,9 +67,8 @@ def _objects(value: Any) -> bytes | None:
             return None
         objects = value.tolist() if isinstance(value, np.ndarray) else value
         if isinstance(objects, list | tuple) and all(isinstance(each, Mapping | list | tuple) for each in objects):
-            return encoded(
-                json.dumps(objects, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-            )
+            text = json.dumps(objects, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+            return encoded(text)
     except (AttributeError, TypeError, ValueError, RecursionError):
         pass  # no JSON
     found = "another list" if isinstance(given, list | tuple) else _type_name(type(given))
@@ -80,10 +87,8 @@ def _type_name(kind: type) -> str:
 def _array(layout: ArrayLayout, value: Any) -> bytes | None:
     if value is None:
         return None
-    if isinstance(value, str):
-        return _of_text(layout, value.encode("utf-8", "surrogateescape"))
-    if isinstance(value, bytes | bytearray | memoryview):
-        return _of_text(layout, bytes(value))
+    if isinstance(value, str | bytes | bytearray | memoryview):
+        return _of_text(layout, value.encode("utf-8", "surrogateescape") if isinstance(value, str) else bytes(value))
     if isinstance(value, list | tuple):
         return _of_lists(layout, value)
     if not hasattr(value, "__array__") or isinstance(value, np.generic):
@@ -109,7 +114,6 @@ def _of_text(layout: ArrayLayout, data: bytes) -> bytes | None:
 
 
 def _of_lists(layout: ArrayLayout, lists: Sequence[Any]) -> bytes:
-    """Encodes nested lists of Python numbers or NumPy arrays."""
     types = set(map(type, lists))
     if not types.isdisjoint((list, tuple, np.ndarray)):
         types = set(map(type, flat_values(lists)))

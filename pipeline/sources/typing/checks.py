@@ -54,7 +54,6 @@ def row_digests(columns: Mapping[str, pa.Array], unknown: Iterable[int]) -> pa.A
 
 
 def _parts(values: pa.Array) -> pa.Array:
-    """Converts each value to its part of the key, Arrow `binary`."""
     if pt.is_list(values.type):
         lists = as_lists(lengths(values), _parts(pc.list_flatten(values)), absent(values))
         values = pc.binary_join(lists, b"")

@@ -59,7 +59,17 @@ def typed_objects(name: str, column: Column, values: Sequence[object], base: Ima
 
 def _typed(name: str, column: Column, sort: Hashable, group: list[Any], base: ImageBase, faults: Faults) -> pa.Array:
     if sort is list and column.many:
-        return _lists(name, column, group, base, faults)
+        flat, ends = list[Any](), [0]
+        for each in group:
+            flat += arrays.flat_values(each)
+            ends.append(len(flat))
+        counts, inner, single = np.diff(ends), Faults(), replace(column, many=False)
+        if set(map(type, flat)) <= {float, NoneType}:  # the usual list of many numbers: skips sorting each value
+            typed = typed_values(name, single, pa.array(flat, pa.float64()), base, inner)
+        else:
+            typed = typed_objects(name, single, flat, base, inner)
+        add_inner(faults, inner, np.repeat(np.arange(len(group)), counts) if inner else (), IN_LIST)
+        return arrays.as_lists(counts, typed, np.zeros(len(group), bool))
     if sort is list:
         values = pa.array([[]] * len(group), pa.list_(pa.null()))
     elif sort == BIG and column.type is ColumnType.NUMBER:
@@ -72,20 +82,6 @@ def _typed(name: str, column: Column, sort: Hashable, group: list[Any], base: Im
     else:
         values = pa.array(group, pa.binary()).view(sort) if sort == pa.string() else pa.array(group, sort)
     return typed_values(name, column, values, base, faults)
-
-
-def _lists(name: str, column: Column, lists: list[Any], base: ImageBase, faults: Faults) -> pa.Array:
-    flat, ends = list[Any](), [0]
-    for values in lists:
-        flat += arrays.flat_values(values)
-        ends.append(len(flat))
-    counts, inner, single = np.diff(ends), Faults(), replace(column, many=False)
-    if set(map(type, flat)) <= {float, NoneType}:  # the usual list of many numbers: skips sorting each value
-        typed = typed_values(name, single, pa.array(flat, pa.float64()), base, inner)
-    else:
-        typed = typed_objects(name, single, flat, base, inner)
-    add_inner(faults, inner, np.repeat(np.arange(len(lists)), counts) if inner else (), IN_LIST)
-    return arrays.as_lists(counts, typed, np.zeros(len(lists), bool))
 
 
 def _sorted(value: Any) -> Sorted:
@@ -111,7 +107,7 @@ def _decimal(value: Decimal) -> Sorted:
 
 def _dictionary(value: Mapping[Any, Any]) -> Sorted:
     data, path = value.get("bytes"), value.get("path")
-    is_image = value.keys() <= STRUCT_KEYS and isinstance(data, bytes | None) and isinstance(path, str | None)
+    is_image = value.keys() <= {"bytes", "path"} and isinstance(data, bytes | None) and isinstance(path, str | None)
     return (STRUCT if is_image else OBJECT), value
 
 
@@ -128,7 +124,6 @@ def _array(value: Any) -> Sorted:
     return (array.dtype.newbyteorder("="), array.ndim > 0), array
 
 
-STRUCT_KEYS = {field.name for field in STRUCT}
 KNOWN: Mapping[type, Callable[[Any], Sorted]] = {
     str: lambda value: (pa.string(), arrays.encoded(value)),
     list: lambda value: (list, value),
@@ -145,9 +140,7 @@ KNOWN: Mapping[type, Callable[[Any], Sorted]] = {
     date: lambda value: (pa.date32(), value),
     PathLike: lambda value: (pa.string(), arrays.encoded(fsdecode(value))),
     Mapping: _dictionary,
-}
-"""Preparing functions by type; a type comes before its bases."""
-MINUS_ZERO = re.compile(rb"-0(?![.\deE])")
+}  # preparing functions by type; a type comes before its bases
 DIGITS = 80  # beyond every type; Python refuses to convert more than 4,300
 
 
@@ -187,7 +180,7 @@ def load_json(
     With `signed_zero`, `-0` becomes `Decimal("-0")`, the number -0.0. Raises: json.JSONDecodeError, RecursionError.
     """
     text = data.decode("utf-8", "surrogateescape")
-    parse_int = _signed if signed_zero and MINUS_ZERO.search(data) else None
+    parse_int = _signed if signed_zero and re.search(rb"-0(?![.\deE])", data) else None
     try:
         return json.loads(text, object_pairs_hook=object_pairs_hook, parse_int=parse_int)
     except json.JSONDecodeError:

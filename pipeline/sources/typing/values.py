@@ -38,7 +38,7 @@ import pyarrow.types as pt
 
 from recordmill.pipeline.sources.columns import INT64, Column, ColumnType, ImageBase
 from recordmill.pipeline.sources.faults import Fault, Faults, Ints, Mask, add_faults, add_inner
-from recordmill.pipeline.sources.images import empty_images, inlined, references
+from recordmill.pipeline.sources.images import inline, inlined, references
 from recordmill.pipeline.sources.typing import arrays
 from recordmill.pipeline.sources.typing.blobs import OBJECTS, arrow_blobs
 from recordmill.pipeline.sources.typing.checks import ABSENT, IN_LIST
@@ -65,10 +65,19 @@ def typed_values(
         return pa.nulls(len(values), arrays.ARROW_TYPES[column.type])
     if column.is_blob:
         return arrow_blobs(name, column, values, faults)
-    if not column.many and column.type is ColumnType.IMAGE and not column.optional:
-        return _needed_images(name, values, base, faults)
     if not column.many:
-        return _single(name, column.type, values, base, faults, as_cells)
+        found: Faults = {}
+        typed = _single(name, column.type, values, base, found, as_cells)
+        if column.type is ColumnType.IMAGE and not column.optional:  # an empty image is refused when it is loaded
+            data = _part(values, "bytes") if pt.is_struct(values.type) and _is_image(values.type) else values
+            if _is_bytes(data.type):
+                is_empty = pc.equal(pc.binary_length(data.cast(pa.binary())), 0)
+                empty = pc.if_else(is_empty, pa.scalar(inline(b"")), pa.scalar(None, pa.binary()))
+                found = {row: fault for row, fault in found.items() if not empty[row].is_valid}
+                typed = pc.coalesce(typed, empty)
+        for row, fault in found.items():
+            faults.setdefault(row, fault)
+        return typed
     if _is_string(values.type) or _is_bytes(values.type) and column.type is not ColumnType.IMAGE:
         (values, refused), as_cells = split(_text(values), column.separator), True
         add_faults(faults, refused, Fault("wrong_type", NO_JSON, name))
@@ -155,21 +164,6 @@ def _images(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> pa.
     held = inlined(data.cast(pa.binary()))
     paths = pc.if_else(held.is_valid(), pa.scalar(None, path.type), path)
     return pc.coalesce(held, references(name, _text(paths), base, faults))
-
-
-def _needed_images(name: str, values: pa.Array, base: ImageBase, faults: Faults) -> pa.Array:
-    """Makes references for a required column: an empty image gets one, and is refused when it is loaded."""
-    found: Faults = {}
-    typed = _single(name, ColumnType.IMAGE, values, base, found, as_cells=False)
-    if pt.is_struct(values.type) and _is_image(values.type):
-        values = _part(values, "bytes")
-    if _is_bytes(values.type):
-        empty = empty_images(values.cast(pa.binary()))
-        found = {row: fault for row, fault in found.items() if not empty[row].is_valid}
-        typed = pc.coalesce(typed, empty)
-    for row, fault in found.items():
-        faults.setdefault(row, fault)
-    return typed
 
 
 def _part(values: pa.StructArray, part: str) -> pa.Array:
@@ -325,5 +319,4 @@ NAMES: Sequence[tuple[Callable[[pa.DataType], bool], str]] = (
     (pt.is_struct, OBJECT),
     (pt.is_date, "a date"),
     (pt.is_timestamp, "a time"),
-)
-"""Names of the values' types in messages."""
+)  # names of the values' types in messages
