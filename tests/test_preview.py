@@ -22,7 +22,7 @@ from recordmill.pipeline.facts.painting import STRIPES, mask_classes, mask_color
 from recordmill.pipeline.facts.preview import augmentations_of, draw, reject_cards
 from recordmill.pipeline.facts.sidecars import card
 from recordmill.pipeline.facts.version import shown_split
-from recordmill.pipeline.inspection.values import COLORS, raw_image
+from recordmill.pipeline.inspection import COLORS, raw_image
 from recordmill.transforms.contract.kinds.image import MaskDescription
 from tests import published, shown
 from tests.messages import assert_names, raises

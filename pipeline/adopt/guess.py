@@ -124,7 +124,21 @@ class Guesser:
         self.guessed.label = label
         for name in sorted(self._left, key=lambda each: (_is_mask(each), self._left[each].pixel or "")):
             self._image(name, self._left[name])
-        self._pixels()
+        # The bytes of raw pixels, by the names of an image, its height and its width.
+        sides = {name.rpartition("/")[2].lower(): held.facts for name, held in self._left.items() if held.kind == INTS}
+        given = [sides.get("height"), sides.get("width"), sides.get("depth") or sides.get("channels")]
+        for name, held in list(self._left.items()):
+            is_alone = held.kind == BYTES and held.facts.most == 1 and not held.lacking
+            if given[0] is None or given[1] is None or not is_alone or not naming.IMAGES.search(name):
+                continue
+            size, known = held.facts.low, [each for each in given if each is not None]
+            if any(each.low != each.high for each in known) or size != held.facts.high or not size:
+                continue
+            height, width, *channels = (int(each.high or 0) for each in known)
+            depth = channels[0] if channels else int(size) // max(1, height * width)
+            if depth in (1, 3) and height * width * depth == size:
+                our = self.name_for("image" if "image" in name.lower() else name)
+                self.add(our, {"kind": IMAGE, "column": name, "shape": [height, width, depth]})
         self._boxes()
         for name in list(self._left):
             self._other(name)
@@ -216,23 +230,6 @@ class Guesser:
             self._note(our, f"a mask of '{of}', padded with 0: state `kind: mask` with `ignore`, or `kind: image`")
             return self.add(our, {"kind": "mask", "column": name, "image": of})
         return self.add(our, {"kind": "image_sequence" if is_list else IMAGE, "column": name})
-
-    def _pixels(self) -> None:
-        """Finds the bytes of raw pixels by the names of an image, its height and its width."""
-        sides = {name.rpartition("/")[2].lower(): held.facts for name, held in self._left.items() if held.kind == INTS}
-        given = [sides.get("height"), sides.get("width"), sides.get("depth") or sides.get("channels")]
-        for name, held in list(self._left.items()):
-            is_alone = held.kind == BYTES and held.facts.most == 1 and not held.lacking
-            if given[0] is None or given[1] is None or not is_alone or not naming.IMAGES.search(name):
-                continue
-            size, known = held.facts.low, [each for each in given if each is not None]
-            if any(each.low != each.high for each in known) or size != held.facts.high or not size:
-                continue
-            height, width, *channels = (int(each.high or 0) for each in known)
-            depth = channels[0] if channels else int(size) // max(1, height * width)
-            if depth in (1, 3) and height * width * depth == size:
-                our = self.name_for("image" if "image" in name.lower() else name)
-                self.add(our, {"kind": IMAGE, "column": name, "shape": [height, width, depth]})
 
     def _boxes(self) -> None:
         image, groups = self._first_image(), dict[str, dict[str, Held]]()

@@ -22,14 +22,12 @@ def to_folder(help_: str, metavar: str | None = None) -> Any:
 DatasetFolder = Annotated[str, to_folder("The dataset's folder, or its URL.", "DIR")]
 VersionFolder = Annotated[str, to_folder("The dataset's folder, or a version's; or its URL.")]
 OtherVersion = Annotated[
-    str | None,
-    Option("--version", help="A version instead of the live one: its name, number, or a part of the name."),
+    str | None, Option("--version", help="A version instead of the live one: its name, number, or a part of the name.")
 ]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 Reason = Annotated[str, Option("--reason", metavar="TEXT", help="Why, for `recordmill history`.", show_default=False)]
 WorkFolder = Annotated[
-    str | None,
-    Option(help="For an output at a URL: the local folder of unfinished builds; by default in your cache."),
+    str | None, Option(help="For an output at a URL: the local folder of unfinished builds; by default in your cache.")
 ]
 
 

@@ -66,7 +66,7 @@ def head(
     as_json: Annotated[bool, Option("--json", help="Print each record as a line of JSON.")] = False,
 ) -> None:
     """Show a sample of records, by the keys' hashes: `recordmill head DIR -n 5 --split test --class cat`."""
-    from recordmill.pipeline.inspection.records import lines_of, read_records, record_to_json
+    from recordmill.pipeline.inspection import lines_of, read_records, record_to_json
 
     dataset = recordmill.open_dataset(folder, version)
     is_empty = True
@@ -84,26 +84,26 @@ def head(
 
 def _to_json(dataset: "recordmill.Dataset", versions: list["Version"]) -> dict[str, Any]:
     """Returns the manifest with folder and versions; shards are counted."""
-    manifest, listed = json.loads(dataset.manifest.to_text()), list[dict[str, Any]]()
+    manifest = json.loads(dataset.manifest.to_text())
     del manifest["files"]
     for split in manifest["splits"].values():
         split["shards"] = len(split["shards"])
-    for version in versions:
-        of_version = version.manifest
-        facts = {
-            "version": of_version.version,
-            "sequence": of_version.sequence,
-            "built_at": of_version.provenance.get("built_at"),
-            "records": of_version.records,
-            "bytes": of_version.bytes,
+    listed = [
+        {
+            "version": version.manifest.version,
+            "sequence": version.manifest.sequence,
+            "built_at": version.manifest.provenance.get("built_at"),
+            "records": version.manifest.records,
+            "bytes": version.manifest.bytes,
             "live": version.is_live,
             "held_back": version.is_held_back,
-            "trial": bool(of_version.trial),
+            "trial": bool(version.manifest.trial),
             "pinned": version.is_pinned,
             "held_by": list(map(str, version.held_by)),
             "retired": version.retired,
         }
-        listed.append(facts)
+        for version in versions
+    ]
     return {**manifest, "folder": str(dataset.folder), "versions": listed}
 
 

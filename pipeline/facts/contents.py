@@ -24,8 +24,7 @@ from recordmill.pipeline.facts.version import (
     learned_from_rejects,
     loss_warnings,
 )
-from recordmill.pipeline.inspection.records import read_records
-from recordmill.pipeline.inspection.values import raw_image
+from recordmill.pipeline.inspection import raw_image, read_records
 from recordmill.pipeline.reader.notebook import data_url, small
 from recordmill.pipeline.rows import has_keys
 from recordmill.pipeline.versions.forgotten import FORGOTTEN, LEARNED_OF
