@@ -185,10 +185,8 @@ def _assemble(
             check_name("feature", name)
             kind = given.get("kind") if isinstance(given, Mapping) else given
             if not isinstance(given, Mapping) or not isinstance(kind, str) or kind not in KINDS:
-                others = "a build with `source: {format: adopted}` makes the other kinds"
-                raise AdoptError(
-                    f"'{name}' has the kind {cut(repr(kind))}: adoption reads {', '.join(KINDS)}; {others}"
-                )
+                what = f"'{name}' has the kind {cut(repr(kind))}: adoption reads {', '.join(KINDS)}"
+                raise AdoptError(f"{what}; a build with `source: {{format: adopted}}` makes the other kinds")
             guesser.add(name, given)
         guessed = guesser.guessed
     if label is not None and label not in guessed.read:
@@ -347,10 +345,9 @@ def open_tfrecords(
     done = adopt(Adoption(globs, str(index), stated, label, key, splits or {}, name, max_share))
     if done.breaches not in ((), (ROLLED_BACK,)):
         raise GateBreachedError(done.reason(str(index)), done)
+    log, reasons = logging.getLogger("recordmill"), done.manifest.rejects.get("by_reason", {}).items()
     for note in done.notes:
-        logging.getLogger("recordmill").warning("%s", note)
-    for reason, records in (
-        done.manifest.rejects.get("by_reason", {}).items() if done.exit_code is ExitCode.PUBLISHED else ()
-    ):
-        logging.getLogger("recordmill").warning("%d records are left out: %s", records, reason)
+        log.warning("%s", note)
+    for reason, records in reasons if done.exit_code is ExitCode.PUBLISHED else ():
+        log.warning("%d records are left out: %s", records, reason)
     return open_dataset(index, files=[glob for some in globs.values() for glob in some])

@@ -142,9 +142,8 @@ class Guesser:
         self._boxes()
         for name in list(self._left):
             self._other(name)
-        read = self.guessed.read = dict(
-            sorted(self.guessed.read.items(), key=lambda each: ("image" in each[1].spec, each[0]))
-        )
+        ordered = sorted(self.guessed.read.items(), key=lambda each: ("image" in each[1].spec, each[0]))
+        read = self.guessed.read = dict(ordered)
         categories = [name for name in read if isinstance(read[name].description, CategoryDescription)]
         named = [name for usual in LABELS for name in categories if name.lower() == usual]
         self.guessed.label = label or next(iter(named or categories * (len(categories) == 1)), None)
@@ -183,11 +182,10 @@ class Guesser:
             held = self.held[column]
             if read.spec["kind"] in IMAGES and held.kind == IMAGE:
                 self._note(name, *loss_lines(held.facts.losses))
-                for images, so in (
-                    (held.facts.turned, "turned by EXIF, read as stored, as TensorFlow does"),
-                    (held.facts.unreadable, "without a readable header, left out by on_error='skip'"),
-                ):
-                    self._note(name, *[f"{count(images, 'image')} {so}"] * bool(images))
+                if turned := held.facts.turned:
+                    self._note(name, f"{count(turned, 'image')} turned by EXIF, read as stored, as TensorFlow does")
+                if bad := held.facts.unreadable:
+                    self._note(name, f"{count(bad, 'image')} without a readable header, left out by on_error='skip'")
             if held.lacking and "optional" in read.spec:
                 self._note(name, f"missing in {count(held.lacking, 'record')}: optional, `{name}_missing` is 1 there")
 

@@ -50,9 +50,10 @@ TEMP_HELP = (
     "`preprocessing` function on a runner other than local."
 )
 ISOLATED_HELP = "For untrusted images: first decode each in a process that may crash. Takes about twice the time."
-Metrics = Annotated[
-    str | None, Option(metavar="FILE", help="Write metrics of the build's end to this file (OpenMetrics).")
-]
+METRICS_HELP = "Write metrics of the build's end to this file (OpenMetrics)."
+Metrics = Annotated[str | None, Option(metavar="FILE", help=METRICS_HELP)]
+SPLIT_HELP = "The split of the files before; or a share, by the keys' hashes."
+FEATURES_HELP = "A file with `features`, as this command prints them; by default they are found."
 UP_TO_DATE_HELP = "Exit with 0, not 3, if nothing has changed, for schedulers that take other codes for failures."
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only errors.")]
 
@@ -228,13 +229,8 @@ def adopt(
     context: Context,
     files: Annotated[list[str], Argument(help="TFRecord files, quoted globs, folders or URLs.", show_default=False)],
     output: Output,
-    split: Annotated[
-        list[str] | None,
-        Option(SPLIT, metavar="NAME[=SHARE]", help="The split of the files before; or a share, by the keys' hashes."),
-    ] = None,
-    spec: Annotated[
-        str | None, Option(help="A file with `features`, as this command prints them; by default they are found.")
-    ] = None,
+    split: Annotated[list[str] | None, Option(SPLIT, metavar="NAME[=SHARE]", help=SPLIT_HELP)] = None,
+    spec: Annotated[str | None, Option(help=FEATURES_HELP)] = None,
     label: Annotated[str | None, Option(help="The feature to predict; by default found.")] = None,
     key: Annotated[str | None, Option(help="The records' feature with the key; by default file and number.")] = None,
     name: Annotated[str | None, Option(help="The dataset's name; by default of the output.")] = None,

@@ -20,9 +20,9 @@ WIDTH = 1000
 SHOWN_KEYS = 5
 MAY_HOLD = "may hold forgotten rows, since its dataset.json cannot be read: restore that file, or remove the folder"
 
-VersionName = Annotated[
-    str, Argument(help="A version's name, its number, or the start or end of its name.", show_default=False)
-]
+NAME_HELP = "A version's name, its number, or the start or end of its name."
+VersionName = Annotated[str, Argument(help=NAME_HELP, show_default=False)]
+KEYS_HELP = "The rows' keys; without any, all keys forgotten so far."
 HELD_BACK_HELP = "The version's name, its number, or a part; by default the newest, if it is held back."
 HeldBack = Annotated[str | None, Argument(help=HELD_BACK_HELP, show_default=False)]
 
@@ -176,12 +176,7 @@ def prune(
 
 def forget(
     dataset: DatasetFolder,
-    keys: Annotated[
-        list[str] | None,
-        Argument(
-            metavar="[KEY]...", help="The rows' keys; without any, all keys forgotten so far.", show_default=False
-        ),
-    ] = None,
+    keys: Annotated[list[str] | None, Argument(metavar="[KEY]...", help=KEYS_HELP, show_default=False)] = None,
     file: Annotated[Path | None, Option("--keys", metavar="FILE", help="A file of keys, one per line.")] = None,
     reason: Reason = "",
 ) -> None:

@@ -64,9 +64,8 @@ def _columns(name: str, description: Description) -> Iterator[tuple[str, pa.Data
     """Yields the columns of a feature: name, type, and what makes a cell. Raises: ExportError."""
     image, text, ids = description.as_image, description.as_text, pa.list_(pa.int64())
     if text and text.packed is not None:
-        raise ExportError(
-            f"'{name}' is packed: a record holds several rows without their keys. Build it without `pack`"
-        )
+        why = "a record holds several rows without their keys"
+        raise ExportError(f"'{name}' is packed: {why}. Build it without `pack`")
     if image and image.planes > 1:
         of = f"{image.pixel} with {count(image.shape[2], 'channel')}"
         raise ExportError(f"'{name}' is {of}, which no image file holds: read it by `open_dataset`")

@@ -197,8 +197,8 @@ def _names_chart(contents: Contents, feature: FeatureFacts, profiles: BySplit) -
     title = feature.counted.capitalize()
     note = "A record may hold several names, or one several times." if title == "Occurrences" else ""
     labels, classes = contents.vocabularies.get(feature.name), contents.facts.classes if feature.is_label else None
-    if classes and labels and len(classes.names) == len(labels):
-        return charts.names(title, "class", classes.by_split, labels, note)
+    if classes and labels and len(classes[0]) == len(labels):
+        return charts.names(title, "class", classes[1], labels, note)
     by_id = {split: profile.ids for split, profile in profiles.items() if profile.ids}
     ids = sorted({id_ for counts in by_id.values() for id_ in counts})
     called = [labels[id_] if labels and id_ < len(labels) else str(id_) for id_ in ids]

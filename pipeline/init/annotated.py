@@ -157,9 +157,7 @@ def _json(listing: Listing, form: str, is_one: re.Pattern[bytes], what: str) -> 
                 written = str(json.loads(text)).replace("\\", "/")
             paths = (path for path in by_name.get(posixpath.basename(written), ()) if path.endswith(f"/{written}"))
             found.update(path.removesuffix(f"/{written}") for path in paths)
-        rank = {
-            each: (each == folder, split_of(*each[start:].split("/")) == split, count) for each, count in found.items()
-        }
+        rank = {each: (each == folder, split_of(*each[start:].split("/")) == split, n) for each, n in found.items()}
         root = max(rank, key=rank.__getitem__, default=None)  # preferably its own, then of its split, then of most
         if root is None or all(posixpath.basename(file.path).startswith("image_info_") for file in some):
             without += [file.path for file in some]
