@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.verify.report import Verification
     from recordmill.pipeline.versions.listing import Version
 
+AUGMENT_HELP = "Augmentations to also show, such as 'RandomResizedCrop(224)'."
 Sources = Annotated[Path | None, Option(metavar="DIR", help="The sources' folder, to show its images too.")]
 
 
@@ -178,9 +179,7 @@ def preview(
     key: Annotated[str | None, Option(help="The key of a row.")] = None,
     label: Annotated[str | None, Option("--class", metavar="NAME", help="A class of the label.")] = None,
     rejects: Annotated[bool, Option("--rejects", help="Show rejected rows, not records.")] = False,
-    augment: Annotated[
-        str | None, Option(metavar="TEXT", help="Augmentations to also show, such as 'RandomResizedCrop(224)'.")
-    ] = None,
+    augment: Annotated[str | None, Option(metavar="TEXT", help=AUGMENT_HELP)] = None,
     sources: Sources = None,
     number: Annotated[int, Option("-n", min=1, max=200, help="How many rows.")] = 12,
     output: Annotated[Path | None, to_output("The PNG to write; by default NAME-preview.png, here.")] = None,
