@@ -9,7 +9,7 @@ from functools import cache, partial
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -38,6 +38,7 @@ LINES = 4  # of text on a card
 TEXT_WIDTH = 400  # a card's least width
 PAGE, CARD, INK, SOFT = "#ffffff", "#f3f5f7", "#1c2128", "#5a6472"
 Tile = tuple[str, Image.Image]  # a caption and an image
+Card = tuple[Sequence[Tile], Sequence[str]]  # of a record or a reject: tiles, and lines, the first darker
 Changes = Sequence[Augmentation]
 KNOWN: dict[str, type[Augmentation]] = {
     name: value
@@ -45,13 +46,6 @@ KNOWN: dict[str, type[Augmentation]] = {
     if isinstance(value, type) and issubclass(value, Augmentation) and value is not Augmentation
 }
 ADVICE = "write one or several of recordmill.augment with plain options, such as 'RandomResizedCrop(224), RandomFlip()'"
-
-
-class Card(NamedTuple):
-    """A record or a reject to draw."""
-
-    tiles: Sequence[Tile]
-    lines: Sequence[str]  # the first is darker
 
 
 def preview(
@@ -93,25 +87,26 @@ def draw(cards: Sequence[Card]) -> Image.Image:
     """Draws cards in a grid. Raises: DatasetError: `cards` is empty."""
     if not cards:
         raise DatasetError("there is nothing to show: no record fits")
-    width = max(max(1, *(len(card.tiles) for card in cards)) * (TILE + GAP) + GAP, TEXT_WIDTH)
-    of_images = [max((image.height + LINE + GAP for _, image in card.tiles), default=0) for card in cards]
-    heights = [high + min(LINES, len(card.lines)) * LINE + 2 * GAP for high, card in zip(of_images, cards, strict=True)]
+    width = max(max(1, *(len(tiles) for tiles, _ in cards)) * (TILE + GAP) + GAP, TEXT_WIDTH)
+    of_images = [max((image.height + LINE + GAP for _, image in tiles), default=0) for tiles, _ in cards]
+    of_lines = [min(LINES, len(lines)) * LINE for _, lines in cards]
+    heights = [images + lines + 2 * GAP for images, lines in zip(of_images, of_lines, strict=True)]
     columns = min(len(cards), max(1, WIDTH // (width + GAP)))
     rows = [max(heights[start : start + columns]) for start in range(0, len(cards), columns)]
     page = Image.new("RGB", (columns * (width + GAP) + GAP, sum(rows) + GAP * (len(rows) + 1)), PAGE)
     pen = ImageDraw.Draw(page)
-    for number, card in enumerate(cards):
+    for number, (tiles, lines) in enumerate(cards):
         row, column = divmod(number, columns)
         left, top = GAP + column * (width + GAP), GAP + sum(rows[:row]) + GAP * row
         pen.rounded_rectangle((left, top, left + width - 1, top + rows[row] - 1), 6, CARD)
         y = top + GAP
-        for place, (caption, image) in enumerate(card.tiles):
+        for place, (caption, image) in enumerate(tiles):
             x = left + GAP + place * (TILE + GAP)
             page.paste(image, (x, y + LINE))
             pen.text((x, y), _cut(caption, TILE), SOFT, font())
-        if card.tiles:
-            y += LINE + max(image.height for _, image in card.tiles) + GAP
-        for place, line in enumerate(card.lines[:LINES]):
+        if tiles:
+            y += LINE + max(image.height for _, image in tiles) + GAP
+        for place, line in enumerate(lines[:LINES]):
             ink = SOFT if place else INK
             pen.text((left + GAP, y + place * LINE), _cut(line, width - 2 * GAP), ink, font())
     return page
@@ -128,7 +123,7 @@ def reject_cards(dataset: DatasetVersion, sources: Path | None, most: int) -> li
         where = file if reject.get("line") is None else f"{file}, line {reject['line']}"
         message = wrap(printable(str(reject.get("message"))), TEXT_WIDTH // (TEXT // 2))
         tiles = [] if image is None else [_tile("source", image)]
-        cards.append(Card(tiles, (str(reject.get("code")), printable(where), *message)))
+        cards.append((tiles, (str(reject.get("code")), printable(where), *message)))
     if not cards:
         raise DatasetError(f"{dataset.name} {dataset.version} has no rejected rows: there is nothing to show")
     return cards
@@ -187,7 +182,7 @@ def _card(roles: FeatureRoles, record: Record, changes: Changes, sources: Path |
     parts = (text.replace("\n", " ").replace("⟦", "\n⟦").split("\n") for text in texts.values())
     lines = [*chain.from_iterable(parts), named]  # a line before each text to train on: cards show beginnings
     lines = [record.key, *lines] if label is None else [label, *lines, record.key]
-    return Card(tiles, [printable(line) for line in lines if line])
+    return tiles, [printable(line) for line in lines if line]
 
 
 def _augmented(
