@@ -139,9 +139,9 @@ def test_rejects_show_their_file_where_it_can_be_decoded(dataset: Dataset, tmp_p
     Image.new("RGB", (30, 20), "red").save(tmp_path / "in/a.png")
     (tmp_path / "in/b.png").write_bytes(b"\x89PNG cut off")
     cards = reject_cards(open_dataset(tmp_path / "out"), tmp_path / "in", 3)
-    assert [len(card.tiles) for card in cards] == [1, 0, 0]
+    assert [len(tiles) for tiles, _ in cards] == [1, 0, 0]
     assert draw(cards).width > 500
-    assert [len(card.tiles) for card in reject_cards(dataset, None, 3)] == [0]
+    assert [len(tiles) for tiles, _ in reject_cards(dataset, None, 3)] == [0]
 
 
 @pytest.mark.parametrize("path", ["../secret.png", "/etc/passwd", "link.png", "absent.png", ".", ""])
