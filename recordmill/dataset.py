@@ -26,7 +26,7 @@ from recordmill.pipeline.reader.order import Steps
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-    from recordmill.pipeline.inspection.records import Record
+    from recordmill.pipeline.inspection import Record
     from recordmill.pipeline.reader.batches import RowSource
     from recordmill.pipeline.reader.input import Input
     from recordmill.pipeline.reader.remote import Folder
@@ -135,7 +135,7 @@ class Dataset(DatasetVersion):
 
         Args:
             split: a split's name; None: all splits in turn.
-            **choice: the arguments of `pipeline.inspection.records.read_records`: `key`, `label`, `span`, `positions`,
+            **choice: the arguments of `pipeline.inspection.read_records`: `key`, `label`, `span`, `positions`,
                 `features` and `limit`.
 
         Returns:
@@ -145,7 +145,7 @@ class Dataset(DatasetVersion):
         Raises:
             DatasetError: a split, class or feature is unknown, or a record is damaged.
         """
-        from recordmill.pipeline.inspection.records import read_records
+        from recordmill.pipeline.inspection import read_records
 
         return read_records(self, split, **choice)
 

@@ -69,7 +69,7 @@ def _calls_a_writer(call: ast.Call) -> bool:
 
 WRITERS = {
     "pipeline/adopt/adopt": "_assemble adopt",
-    "pipeline/adopt/assemble": "Assembly._shard Assembly._write_rejects Assembly.assemble",
+    "pipeline/adopt/assemble": "Assembly._split Assembly._write_rejects Assembly.assemble",
     "pipeline/adopt/scanned": "scan_file take_over",
     "pipeline/dataset/adopted_files": "remember",
     "pipeline/build/analysis/graph": "_keep_export keep_analyzed keep_graph make_preprocessing",
@@ -87,7 +87,7 @@ WRITERS = {
     "pipeline/build/worker/packing": "ImageSpill._write",
     "pipeline/cli/inspect_commands": "preview report",
     "pipeline/cli/screen": "quiet",
-    "pipeline/cli/session": "BuildSession._divert_noise BuildSession._write_log",
+    "pipeline/cli/session": "BuildSession.__init__ BuildSession._fail",
     "pipeline/dataset/paths": "open_file path_within replacing write_atomically",
     "pipeline/dataset/tfrecord": "ShardWriter.__init__",
     "pipeline/export/export": "ParquetWriter.__init__ WebDatasetWriter.__init__ _turned export image_file",

@@ -17,8 +17,7 @@ from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.manifest import Span
 from recordmill.pipeline.export.export import ExportError, export, image_file
-from recordmill.pipeline.inspection.records import read_records
-from recordmill.pipeline.inspection.values import StoredImage
+from recordmill.pipeline.inspection import StoredImage, read_records
 from recordmill.transforms.contract.image_parts import without_metadata
 from recordmill.transforms.contract.kinds.image import ImageDescription, PixelOptions
 from tests import published

@@ -9,8 +9,7 @@ import pytest
 from recordmill.dataset import Dataset, open_dataset
 from recordmill.pipeline.cli.commands import main
 from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.pipeline.inspection.records import read_records
-from recordmill.pipeline.inspection.values import LONGEST, shown, to_json
+from recordmill.pipeline.inspection import LONGEST, read_records, shown, to_json
 from recordmill.transforms.contract.kinds.base import Decoding
 from recordmill.transforms.contract.kinds.places import Box
 from recordmill.transforms.contract.kinds.text import DecodedText, TextDescription

@@ -24,7 +24,7 @@ from recordmill.pipeline.dataset.arrow_tables import WORDS, read_table
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, read_latest
 from recordmill.pipeline.dataset.profile import profiles_of
 from recordmill.pipeline.errors import DatasetError, UserError
-from recordmill.pipeline.inspection.values import StoredImage
+from recordmill.pipeline.inspection import StoredImage
 from recordmill.pipeline.json_values import MOST_CONTAINERS, Count, parse_json, read_as
 from recordmill.pipeline.rows import MOST_LINE_BYTES, read_reject_lines
 from recordmill.pipeline.versions import history, leases

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from recordmill import augment, open_dataset
 from recordmill.pipeline.build.build import build
 from recordmill.pipeline.dataset.manifest import DatasetError
-from recordmill.pipeline.inspection.values import shown
+from recordmill.pipeline.inspection import shown
 from recordmill.pipeline.sources.columns import Column, ColumnType
 from recordmill.pipeline.sources.faults import Faults
 from recordmill.pipeline.sources.typing.checks import check_column

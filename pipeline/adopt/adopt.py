@@ -61,8 +61,6 @@ from recordmill.pipeline.versions.stores.open_store import open_store
 
 FETCHES = 8  # files of a bucket at once
 LOST, LEAST = 0.1, 100  # lost of so many live records, more hold a version back: the gate's `rows_lost` and `min_rows`
-
-
 PARSED = ("FixedLenFeature", "FixedLenSequenceFeature", "VarLenFeature", "RaggedFeature")  # of tf.io
 LeftOut: TypeAlias = Mapping[int, Mapping[int, wire.Lists | None]]  # by file, forgotten records with their lists
 OnPlan = Callable[[int], OnBytes]  # takes the bytes to read, and returns a function of each read's number of bytes
@@ -177,7 +175,20 @@ def _assemble(
     layouts = [(dict(layout), records) for layout, records in counts.items()]
     guesser = Guesser(facts, layouts, said, adoption.key)
     stated, label = adoption.features, adoption.label
-    guessed = guesser.guess(label) if stated is None else read_as_stated(guesser, stated, label)
+    if stated is None:
+        guessed = guesser.guess(label)
+    elif not any(isinstance(given, Mapping) for given in stated.values()):
+        guessed = _as_parsed(guesser, stated, label)
+    else:
+        guesser.guessed.label = label
+        for name, given in stated.items():
+            check_name("feature", name)
+            kind = given.get("kind") if isinstance(given, Mapping) else given
+            if not isinstance(given, Mapping) or not isinstance(kind, str) or kind not in KINDS:
+                what = f"'{name}' has the kind {cut(repr(kind))}: adoption reads {', '.join(KINDS)}"
+                raise AdoptError(f"{what}; a build with `source: {{format: adopted}}` makes the other kinds")
+            guesser.add(name, given)
+        guessed = guesser.guessed
     if label is not None and label not in guessed.read:
         near = did_you_mean(label, guessed.read)
         raise AdoptError(f"the records have no feature '{cut(label)}'{near}; they have: {listed(guessed.read)}")
@@ -262,21 +273,6 @@ def with_classes(given: Any, folder: Path = Path()) -> Any:
     return {option: value for option, value in given.items() if option != "classes_file"} | {"classes": names}
 
 
-def read_as_stated(guesser: Guesser, features: Mapping[str, Any], label: str | None) -> Guessed:
-    """Returns how records are read by stated features. Raises: AdoptError: one does not fit the records."""
-    if not any(isinstance(given, Mapping) for given in features.values()):
-        return _as_parsed(guesser, features, label)
-    guesser.guessed.label = label
-    for name, given in features.items():
-        check_name("feature", name)
-        kind = given.get("kind") if isinstance(given, Mapping) else given
-        if not isinstance(given, Mapping) or not isinstance(kind, str) or kind not in KINDS:
-            others = "a build with `source: {format: adopted}` makes the other kinds"
-            raise AdoptError(f"'{name}' has the kind {cut(repr(kind))}: adoption reads {', '.join(KINDS)}; {others}")
-        guesser.add(name, given)
-    return guesser.guessed
-
-
 def _as_parsed(guesser: Guesser, features: Mapping[str, Any], label: str | None) -> Guessed:
     """Reads features of `tf.io` by the records' names: `FixedLenFeature`, `VarLenFeature`, `RaggedFeature`."""
     for name, given in features.items():
@@ -349,10 +345,9 @@ def open_tfrecords(
     done = adopt(Adoption(globs, str(index), stated, label, key, splits or {}, name, max_share))
     if done.breaches not in ((), (ROLLED_BACK,)):
         raise GateBreachedError(done.reason(str(index)), done)
+    log, reasons = logging.getLogger("recordmill"), done.manifest.rejects.get("by_reason", {}).items()
     for note in done.notes:
-        logging.getLogger("recordmill").warning("%s", note)
-    for reason, records in (
-        done.manifest.rejects.get("by_reason", {}).items() if done.exit_code is ExitCode.PUBLISHED else ()
-    ):
-        logging.getLogger("recordmill").warning("%d records are left out: %s", records, reason)
+        log.warning("%s", note)
+    for reason, records in reasons if done.exit_code is ExitCode.PUBLISHED else ():
+        log.warning("%d records are left out: %s", records, reason)
     return open_dataset(index, files=[glob for some in globs.values() for glob in some])

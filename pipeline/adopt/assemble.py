@@ -134,37 +134,28 @@ class Assembly:
             gone = {record: lists for record, lists in self.left_out.get(at, {}).items() if kept[record]}
             kept[list(gone)] = False
             self.rows["forgotten"] += len(gone)
-            name = shard_file(self.adoption.dataset, split, "kept", place, len(own))
-            shards.append(self._shard(each, self._names(at)[0], kept, name))
-            labels.update(self._labels(each, number if by_share else 0))
+            found, records, index = each.found, int(kept.sum()), self._names(at)[0]
+            adopted: Json = {"root": found.root, "frames": each.records, "seen": found.info.seen, "sample": each.sample}
+            shard = Shard(found.name, found.info.bytes, records, each.sha256, index, **adopted)
+            if records != each.records:
+                name = shard_file(self.adoption.dataset, split, "kept", place, len(own))
+                (self.folder / name).write_bytes(np.packbits(kept, bitorder="little").tobytes())
+                held = int(np.diff(each.offsets.astype(np.int64))[kept].sum())
+                shard = replace(shard, kept=name, kept_bytes=held)
+            shards.append(shard)
             label = self.guessed.read.get(self.guessed.label or "")
-            values = [key_of(lists, label.columns[0]) for lists in gone.values()] if label else []
-            labels.subtract(int(value) for value in values if value and value.isdigit())
+            facts = each.facts.get(f"{INTS} {label.columns[0]}") if label else None
+            counts = (facts.counts if facts else None) or {}
+            for of_layout, layout in enumerate(each.layouts):
+                if self.guessed.reject(layout, self.key) is None:
+                    values = counts.get(f"{number if by_share else 0} {of_layout}", {})
+                    labels.update({int(value): times for value, times in values.items()})
+            forgotten = [key_of(lists, label.columns[0]) for lists in gone.values()] if label else []
+            labels.subtract(int(value) for value in forgotten if value and value.isdigit())
         self.rows["written"] += sum(shard.records for shard in shards)
         words = self.guessed.read[self.guessed.label].words if self.guessed.label else None
         counted = words is not None and labels.total() == sum(shard.records for shard in shards)
         return Split(tuple(shards), tuple(labels[id_] for id_ in range(len(words or ()))) if counted else None)
-
-    def _shard(self, each: Scanned, index: str, kept: Bools, name: str) -> Shard:
-        found, records = each.found, int(kept.sum())
-        adopted: Json = {"root": found.root, "frames": each.records, "seen": found.info.seen, "sample": each.sample}
-        shard = Shard(found.name, found.info.bytes, records, each.sha256, index, **adopted)
-        if records == each.records:
-            return shard
-        (self.folder / name).write_bytes(np.packbits(kept, bitorder="little").tobytes())
-        held = int(np.diff(each.offsets.astype(np.int64))[kept].sum())
-        return replace(shard, kept=name, kept_bytes=held)
-
-    def _labels(self, each: Scanned, split: int) -> Counter[int]:
-        """Counts a file's records of a split by their label's id."""
-        read, counted = self.guessed.read.get(self.guessed.label or ""), Counter[int]()
-        facts = each.facts.get(f"{INTS} {read.columns[0]}") if read else None
-        counts = (facts.counts if facts else None) or {}
-        for number, layout in enumerate(each.layouts):
-            if self.guessed.reject(layout, self.key) is None:
-                values = counts.get(f"{split} {number}", {})
-                counted.update({int(value): records for value, records in values.items()})
-        return counted
 
     def _statistics(self, name: str) -> Json:
         read = self.guessed.read[name]

@@ -114,7 +114,15 @@ class Wanted:
         """Returns how the feature is read. Raises: AdoptError: its words are wrong, or do not fit the records."""
         kind = self.words["kind"]
         options, make = KINDS[kind]
-        self._check_words(("kind", "column", "columns", "optional", *options))
+        known = ("kind", "column", "columns", "optional", *options)
+        for option in self.words.keys() - {*known}:
+            knows = f"{did_you_mean(str(option), known)}; of {kind} adoption knows {listed(known)}"
+            raise self._error(f"has the unknown option '{cut(str(option))}'{knows}")
+        for option, forms in FORMS.items():
+            if self.words.get(option) is not None and not isinstance(self.words[option], forms):
+                raise self._error(f"has `{option}: {cut(repr(self.words[option]))}`, wanted a {forms[0].__name__}")
+        if not all(side is None or (isinstance(side, int) and side > 0) for side in self.words.get("shape") or ()):
+            raise self._error(f"has `shape: {cut(repr(self.words['shape']))}`, wanted whole numbers from 1 on")
         if "image" in options and self.words.get("image") not in self.known:
             raise self._error(f"needs `image`, an image stated before it, got {cut(repr(self.words.get('image')))}")
         columns = self.words.get("columns") if kind == "boxes" else None
@@ -129,16 +137,6 @@ class Wanted:
         spec |= {"ignore": self.words.get("ignore")} if kind == "mask" else {}
         spec |= {"optional": True} if getattr(description, "optional", False) else {}
         return Read(description, spec, tuple(each.name for each in held), spec.get("classes"))
-
-    def _check_words(self, known: Sequence[str]) -> None:
-        for option in self.words.keys() - {*known}:
-            knows = f"{did_you_mean(str(option), known)}; of {self.words['kind']} adoption knows {listed(known)}"
-            raise self._error(f"has the unknown option '{cut(str(option))}'{knows}")
-        for option, forms in FORMS.items():
-            if self.words.get(option) is not None and not isinstance(self.words[option], forms):
-                raise self._error(f"has `{option}: {cut(repr(self.words[option]))}`, wanted a {forms[0].__name__}")
-        if not all(side is None or (isinstance(side, int) and side > 0) for side in self.words.get("shape") or ()):
-            raise self._error(f"has `shape: {cut(repr(self.words['shape']))}`, wanted whole numbers from 1 on")
 
     def _error(self, what: str) -> AdoptError:
         return AdoptError(f"'{self.name}' {what}")

@@ -135,21 +135,18 @@ def _matched(files: Files, split: str, pattern: str, output: str) -> list[Found]
         at, real = folder, file.path if "://" in file.path else os.path.realpath(file.path)
         if "://" not in real and not real.startswith(os.path.join(os.path.realpath(folder), "")):
             at, file = os.path.dirname(real), file._replace(path=real)  # a link leads out, and readers follow none
+        if "://" in at or "://" in output:
+            root = (at[len(output) + 1 :] or HERE) if at == output or at.startswith(f"{output}/") else at
+        else:
+            root, own = os.path.realpath(at), os.path.realpath(output)
+            if root == own or root.startswith(f"{own}{os.sep}"):  # a copy of both is the same dataset
+                root = os.path.relpath(root, own)
         try:
-            found.append(Found(split, _root(at, output), check_inner(file.path[len(at) :].lstrip("/")), file))
+            found.append(Found(split, root, check_inner(file.path[len(at) :].lstrip("/")), file))
         except DatasetError:
             what = "has characters that no dataset names: rename or link the file"
             raise AdoptError(f"{cut(repr(file.path))} {what}") from None
     return found
-
-
-def _root(folder: str, output: str) -> str:
-    """Returns a folder relative to the dataset's if it lies inside, so that a copy of both is the same dataset."""
-    if "://" in folder or "://" in output:
-        inside = folder == output or folder.startswith(f"{output}/")
-        return (folder[len(output) + 1 :] or HERE) if inside else folder
-    real, own = os.path.realpath(folder), os.path.realpath(output)
-    return os.path.relpath(real, own) if real == own or real.startswith(f"{own}{os.sep}") else real
 
 
 def beside(files: Files, found: Sequence[Found]) -> dict[str, FileInfo]:

@@ -123,13 +123,26 @@ class Guesser:
         self.guessed.label = label
         for name in sorted(self._left, key=lambda each: (_is_mask(each), self._left[each].pixel or "")):
             self._image(name, self._left[name])
-        self._pixels()
+        # The bytes of raw pixels, by the names of an image, its height and its width.
+        sides = {name.rpartition("/")[2].lower(): held.facts for name, held in self._left.items() if held.kind == INTS}
+        given = [sides.get("height"), sides.get("width"), sides.get("depth") or sides.get("channels")]
+        for name, held in list(self._left.items()):
+            is_alone = held.kind == BYTES and held.facts.most == 1 and not held.lacking
+            if given[0] is None or given[1] is None or not is_alone or not naming.IMAGES.search(name):
+                continue
+            size, known = held.facts.low, [each for each in given if each is not None]
+            if any(each.low != each.high for each in known) or size != held.facts.high or not size:
+                continue
+            height, width, *channels = (int(each.high or 0) for each in known)
+            depth = channels[0] if channels else int(size) // max(1, height * width)
+            if depth in (1, 3) and height * width * depth == size:
+                our = self.name_for("image" if "image" in name.lower() else name)
+                self.add(our, {"kind": IMAGE, "column": name, "shape": [height, width, depth]})
         self._boxes()
         for name in list(self._left):
             self._other(name)
-        read = self.guessed.read = dict(
-            sorted(self.guessed.read.items(), key=lambda each: ("image" in each[1].spec, each[0]))
-        )
+        ordered = sorted(self.guessed.read.items(), key=lambda each: ("image" in each[1].spec, each[0]))
+        read = self.guessed.read = dict(ordered)
         categories = [name for name in read if isinstance(read[name].description, CategoryDescription)]
         named = [name for usual in LABELS for name in categories if name.lower() == usual]
         self.guessed.label = label or next(iter(named or categories * (len(categories) == 1)), None)
@@ -168,11 +181,10 @@ class Guesser:
             held = self.held[column]
             if read.spec["kind"] in IMAGES and held.kind == IMAGE:
                 self._note(name, *loss_lines(held.facts.losses))
-                for images, so in (
-                    (held.facts.turned, "turned by EXIF, read as stored, as TensorFlow does"),
-                    (held.facts.unreadable, "without a readable header, left out by on_error='skip'"),
-                ):
-                    self._note(name, *[f"{count(images, 'image')} {so}"] * bool(images))
+                if turned := held.facts.turned:
+                    self._note(name, f"{count(turned, 'image')} turned by EXIF, read as stored, as TensorFlow does")
+                if bad := held.facts.unreadable:
+                    self._note(name, f"{count(bad, 'image')} without a readable header, left out by on_error='skip'")
             if held.lacking and "optional" in read.spec:
                 self._note(name, f"missing in {count(held.lacking, 'record')}: optional, `{name}_missing` is 1 there")
 
@@ -215,23 +227,6 @@ class Guesser:
             self._note(our, f"a mask of '{of}', padded with 0: state `kind: mask` with `ignore`, or `kind: image`")
             return self.add(our, {"kind": "mask", "column": name, "image": of})
         return self.add(our, {"kind": "image_sequence" if is_list else IMAGE, "column": name})
-
-    def _pixels(self) -> None:
-        """Finds the bytes of raw pixels by the names of an image, its height and its width."""
-        sides = {name.rpartition("/")[2].lower(): held.facts for name, held in self._left.items() if held.kind == INTS}
-        given = [sides.get("height"), sides.get("width"), sides.get("depth") or sides.get("channels")]
-        for name, held in list(self._left.items()):
-            is_alone = held.kind == BYTES and held.facts.most == 1 and not held.lacking
-            if given[0] is None or given[1] is None or not is_alone or not naming.IMAGES.search(name):
-                continue
-            size, known = held.facts.low, [each for each in given if each is not None]
-            if any(each.low != each.high for each in known) or size != held.facts.high or not size:
-                continue
-            height, width, *channels = (int(each.high or 0) for each in known)
-            depth = channels[0] if channels else int(size) // max(1, height * width)
-            if depth in (1, 3) and height * width * depth == size:
-                our = self.name_for("image" if "image" in name.lower() else name)
-                self.add(our, {"kind": IMAGE, "column": name, "shape": [height, width, depth]})
 
     def _boxes(self) -> None:
         image, groups = self._first_image(), dict[str, dict[str, Held]]()

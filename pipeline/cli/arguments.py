@@ -21,16 +21,12 @@ def to_folder(help_: str, metavar: str | None = None) -> Any:
 
 DatasetFolder = Annotated[str, to_folder("The dataset's folder, or its URL.", "DIR")]
 VersionFolder = Annotated[str, to_folder("The dataset's folder, or a version's; or its URL.")]
-OtherVersion = Annotated[
-    str | None,
-    Option("--version", help="A version instead of the live one: its name, number, or a part of the name."),
-]
+VERSION_HELP = "A version instead of the live one: its name, number, or a part of the name."
+OtherVersion = Annotated[str | None, Option("--version", help=VERSION_HELP)]
 AsJson = Annotated[bool, Option("--json", help="Print JSON.")]
 Reason = Annotated[str, Option("--reason", metavar="TEXT", help="Why, for `recordmill history`.", show_default=False)]
-WorkFolder = Annotated[
-    str | None,
-    Option(help="For an output at a URL: the local folder of unfinished builds; by default in your cache."),
-]
+WORK_HELP = "For an output at a URL: the local folder of unfinished builds; by default in your cache."
+WorkFolder = Annotated[str | None, Option(help=WORK_HELP)]
 
 
 def to_output(help_: str) -> Any:

@@ -27,8 +27,6 @@ MOST_SHOWN = 20  # classes on the screen
 SpecFile = Annotated[Path, Argument(help="The dataset's spec: dataset.yaml.", show_default=False)]
 Output = Annotated[str, to_output("The dataset's folder, or its URL.")]
 RUNNER_HELP = "'local', 'flink', 'dataflow', or a class of Beam such as PrismRunner; Beam's options come after --."
-Runner = Annotated[str, Option(help=RUNNER_HELP)]
-Attempts = Annotated[int, Option(min=1, help="The attempts on a cluster; each continues the last one's work.")]
 
 
 def _flink_option(name: str, metavar: str, help_: str) -> Any:
@@ -43,25 +41,20 @@ FlinkJar = Annotated[str, _flink_option("JAR", "FILE", JAR_HELP)]
 FlinkJarSha256 = Annotated[str, _flink_option("JAR_SHA256", "HEX", "The jar's required digest.")]
 WORKERS_HELP = "The pool next to each TaskManager, or the program to start; by default recordmill-worker."
 FlinkWorkers = Annotated[str, _flink_option("WORKERS", "HOST:PORT|PROGRAM", WORKERS_HELP)]
-Again = Annotated[bool, Option("--again", help="Reread all content; publish if it or the rejects changed.")]
 SPAN_HELP = "A span to build, such as 2026-11-20; the live version's other spans stay. May be repeated."
-Spans = Annotated[list[str] | None, Option("--span", metavar="NAME", help=SPAN_HELP)]
 Compact = Annotated[bool, Option("--compact", help="Reread all spans, and merge them into few, large shards.")]
 LIMIT_HELP = "Build about this many rows, sampled by the keys' hashes, into an output of their own."
-Limit = Annotated[int | None, Option(min=1, metavar="ROWS", help=LIMIT_HELP)]
 Processes = Annotated[int, Option(min=1, help="The local runner's worker processes; one has a thread per core.")]
 TEMP_HELP = (
     "A folder, or a gs:// URL, that TensorFlow opens on every worker: for tf.Transform's analyzers in a "
     "`preprocessing` function on a runner other than local."
 )
-TempFolder = Annotated[str | None, Option(help=TEMP_HELP)]
 ISOLATED_HELP = "For untrusted images: first decode each in a process that may crash. Takes about twice the time."
-Isolated = Annotated[bool, Option("--isolated", help=ISOLATED_HELP)]
-Metrics = Annotated[
-    str | None, Option(metavar="FILE", help="Write metrics of the build's end to this file (OpenMetrics).")
-]
+METRICS_HELP = "Write metrics of the build's end to this file (OpenMetrics)."
+Metrics = Annotated[str | None, Option(metavar="FILE", help=METRICS_HELP)]
+SPLIT_HELP = "The split of the files before; or a share, by the keys' hashes."
+FEATURES_HELP = "A file with `features`, as this command prints them; by default they are found."
 UP_TO_DATE_HELP = "Exit with 0, not 3, if nothing has changed, for schedulers that take other codes for failures."
-UpToDateOk = Annotated[bool, Option("--up-to-date-ok", help=UP_TO_DATE_HELP)]
 Quiet = Annotated[bool, Option("--quiet", "-q", help="Print only errors.")]
 
 
@@ -148,22 +141,22 @@ def build(
     context: Context,
     spec: SpecFile,
     output: Output,
-    runner: Runner = "local",
+    runner: Annotated[str, Option(help=RUNNER_HELP)] = "local",
     processes: Processes = 1,
     work: WorkFolder = None,
-    temp: TempFolder = None,
-    isolated: Isolated = False,
-    again: Again = False,
-    span: Spans = None,
+    temp: Annotated[str | None, Option(help=TEMP_HELP)] = None,
+    isolated: Annotated[bool, Option("--isolated", help=ISOLATED_HELP)] = False,
+    again: Annotated[bool, Option("--again", help="Reread all content; publish if it or the rejects changed.")] = False,
+    span: Annotated[list[str] | None, Option("--span", metavar="NAME", help=SPAN_HELP)] = None,
     compact: Compact = False,
-    limit: Limit = None,
-    attempts: Attempts = 3,
+    limit: Annotated[int | None, Option(min=1, metavar="ROWS", help=LIMIT_HELP)] = None,
+    attempts: Annotated[int, Option(min=1, help="The attempts on a cluster; each continues the last one's work.")] = 3,
     flink_master: FlinkMaster = "",
     flink_jar: FlinkJar = "",
     flink_jar_sha256: FlinkJarSha256 = "",
     flink_workers: FlinkWorkers = "",
     metrics: Metrics = None,
-    up_to_date_ok: UpToDateOk = False,
+    up_to_date_ok: Annotated[bool, Option("--up-to-date-ok", help=UP_TO_DATE_HELP)] = False,
     quietly: Quiet = False,
 ) -> None:
     """Build a dataset and publish it: `recordmill build dataset.yaml --output DIR [-- BEAM OPTIONS]`."""
@@ -236,13 +229,8 @@ def adopt(
     context: Context,
     files: Annotated[list[str], Argument(help="TFRecord files, quoted globs, folders or URLs.", show_default=False)],
     output: Output,
-    split: Annotated[
-        list[str] | None,
-        Option(SPLIT, metavar="NAME[=SHARE]", help="The split of the files before; or a share, by the keys' hashes."),
-    ] = None,
-    spec: Annotated[
-        str | None, Option(help="A file with `features`, as this command prints them; by default they are found.")
-    ] = None,
+    split: Annotated[list[str] | None, Option(SPLIT, metavar="NAME[=SHARE]", help=SPLIT_HELP)] = None,
+    spec: Annotated[str | None, Option(help=FEATURES_HELP)] = None,
     label: Annotated[str | None, Option(help="The feature to predict; by default found.")] = None,
     key: Annotated[str | None, Option(help="The records' feature with the key; by default file and number.")] = None,
     name: Annotated[str | None, Option(help="The dataset's name; by default of the output.")] = None,
@@ -321,9 +309,7 @@ def _print_findings(findings: Iterable["SystemCheck"]) -> bool:
     return is_well
 
 
-def schema(
-    output: Annotated[Path | None, to_output("A file to write; by default the screen.")] = None,
-) -> None:
+def schema(output: Annotated[Path | None, to_output("A file to write; by default the screen.")] = None) -> None:
     """Print the JSON Schema of dataset.yaml, for editors."""
     check_extra()
     from recordmill.pipeline.spec.model import schema_text, write_schema

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from recordmill.pipeline.verify.report import Verification
     from recordmill.pipeline.versions.listing import Version
 
+AUGMENT_HELP = "Augmentations to also show, such as 'RandomResizedCrop(224)'."
 Sources = Annotated[Path | None, Option(metavar="DIR", help="The sources' folder, to show its images too.")]
 
 
@@ -66,7 +67,7 @@ def head(
     as_json: Annotated[bool, Option("--json", help="Print each record as a line of JSON.")] = False,
 ) -> None:
     """Show a sample of records, by the keys' hashes: `recordmill head DIR -n 5 --split test --class cat`."""
-    from recordmill.pipeline.inspection.records import lines_of, read_records, record_to_json
+    from recordmill.pipeline.inspection import lines_of, read_records, record_to_json
 
     dataset = recordmill.open_dataset(folder, version)
     is_empty = True
@@ -84,26 +85,26 @@ def head(
 
 def _to_json(dataset: "recordmill.Dataset", versions: list["Version"]) -> dict[str, Any]:
     """Returns the manifest with folder and versions; shards are counted."""
-    manifest, listed = json.loads(dataset.manifest.to_text()), list[dict[str, Any]]()
+    manifest = json.loads(dataset.manifest.to_text())
     del manifest["files"]
     for split in manifest["splits"].values():
         split["shards"] = len(split["shards"])
-    for version in versions:
-        of_version = version.manifest
-        facts = {
-            "version": of_version.version,
-            "sequence": of_version.sequence,
-            "built_at": of_version.provenance.get("built_at"),
-            "records": of_version.records,
-            "bytes": of_version.bytes,
+    listed = [
+        {
+            "version": version.manifest.version,
+            "sequence": version.manifest.sequence,
+            "built_at": version.manifest.provenance.get("built_at"),
+            "records": version.manifest.records,
+            "bytes": version.manifest.bytes,
             "live": version.is_live,
             "held_back": version.is_held_back,
-            "trial": bool(of_version.trial),
+            "trial": bool(version.manifest.trial),
             "pinned": version.is_pinned,
             "held_by": list(map(str, version.held_by)),
             "retired": version.retired,
         }
-        listed.append(facts)
+        for version in versions
+    ]
     return {**manifest, "folder": str(dataset.folder), "versions": listed}
 
 
@@ -178,9 +179,7 @@ def preview(
     key: Annotated[str | None, Option(help="The key of a row.")] = None,
     label: Annotated[str | None, Option("--class", metavar="NAME", help="A class of the label.")] = None,
     rejects: Annotated[bool, Option("--rejects", help="Show rejected rows, not records.")] = False,
-    augment: Annotated[
-        str | None, Option(metavar="TEXT", help="Augmentations to also show, such as 'RandomResizedCrop(224)'.")
-    ] = None,
+    augment: Annotated[str | None, Option(metavar="TEXT", help=AUGMENT_HELP)] = None,
     sources: Sources = None,
     number: Annotated[int, Option("-n", min=1, max=200, help="How many rows.")] = 12,
     output: Annotated[Path | None, to_output("The PNG to write; by default NAME-preview.png, here.")] = None,

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from recordmill.pipeline.build.journal import Journal
     from recordmill.pipeline.build.plan.plan import BuildPlan
 
-LOOK_SECONDS = 0.25
 RATE_SECONDS = 3.0  # the rate covers the last three seconds
 LOOKING, READING, ANALYZING = "looking at the rows", "reading", "analyzing"
 BUILDING, PUBLISHING = "building shards", "publishing"
@@ -248,7 +247,15 @@ class BuildSession:
         with self._watch:
             try:
                 with self._display:
-                    published = self._build(spec, options)
+                    # These imports take half a second, while the screen shows the first line.
+                    from recordmill.pipeline.build.build import run
+                    from recordmill.pipeline.build.journal import Journal
+
+                    self._journal, shown = Journal(self._output, options), self._display
+                    listener = Listener(self._begin, shown.note, self._publish, shown.show_stage, shown.show_job)
+                    parsed = recordmill.load_spec(spec)
+                    follower = self._journal.follow(listener, parsed.name)
+                    published = run(parsed, self._output, options, follower, alone=True)
             except DryRunFinished as end:
                 self._end(code_of(end), str(end))
             except UserError as error:
@@ -262,17 +269,6 @@ class BuildSession:
                     self._console.print(f"  {line}", soft_wrap=True)
             reasons = [published.reason(self._output)] if published.breaches else []
             self._end(published.exit_code, *reasons, published=published)
-
-    def _build(self, spec: str, options: RunOptions) -> "recordmill.Published":
-        """Builds; the imports take half a second, while the screen shows the first line."""
-        from recordmill.pipeline.build.build import run
-        from recordmill.pipeline.build.journal import Journal
-
-        self._journal = Journal(self._output, options)
-        shown = self._display
-        listener = Listener(self._begin, shown.note, self._publish, shown.show_stage, shown.show_job)
-        parsed = recordmill.load_spec(spec)
-        return run(parsed, self._output, options, self._journal.follow(listener, parsed.name), alone=True)
 
     def _begin(self, plan: "BuildPlan", work: "PlannedBuild") -> None:
         from recordmill.pipeline.build.attempt.failures import RejectLimits
@@ -315,18 +311,13 @@ class BuildSession:
         if isinstance(cause, MemoryError):
             message = "memory ran out: use a larger machine, or fewer --processes"
         kept = self._kept() or ["nothing was published"]
-        self._end(code_of(error), f"the build failed: {message}", *kept, *self._write_log(error))
-
-    def _write_log(self, error: Exception) -> list[str]:
-        """Writes a log of frames without values, readable only by the user; returns a line with its path."""
         noise = os.pread(self._noise, NOISE_BYTES, max(0, os.fstat(self._noise).st_size - NOISE_BYTES))
-        try:
+        with suppress(OSError):  # a full disk
             descriptor, log = tempfile.mkstemp(".log", "recordmill-", usual_folder())  # its mode is 0600
             with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(without_values(noise.decode(errors="replace")) + frames_of(error))
-        except OSError:  # a full disk
-            return []
-        return [f"the log is {log}"]
+            kept += [f"the log is {log}"]
+        self._end(code_of(error), f"the build failed: {message}", *kept)
 
     def _interrupt(self, number: int, frame: FrameType | None) -> NoReturn:
         stays = "nothing was published, and what was live stays live"

@@ -5,7 +5,6 @@ from contextlib import suppress
 from functools import partial
 
 from rich.filesize import decimal
-from rich.table import Table
 
 from recordmill.pipeline.cli.screen import Screen, count, plain_table
 from recordmill.pipeline.cli.version_commands import print_table
@@ -36,7 +35,14 @@ def print_dataset(manifest: Manifest, folder: Location, versions: list[Version])
     some = f"  about {manifest.trial:,} rows of all, by --limit" if manifest.trial else ""
     console.print(f"  {manifest.version}{state}{some}", soft_wrap=True)
     console.print(f"{folder}\n", soft_wrap=True)
-    console.print(_splits(manifest))
+    named, splits = {"documents": "documents", "source_rows": "rows"}, manifest.splits.values()
+    counted = [named[of] for of in named if any(getattr(split, of) is not None for split in splits)]
+    numbers = ("records", *counted, "shards", "bytes")
+    table = plain_table("split", *numbers, right=numbers)
+    for name, split in manifest.splits.items():
+        rows = [f"{split.rows:,}"] * len(counted)
+        table.add_row(name, f"{split.records:,}", *rows, str(len(split.shards)), f"{split.bytes:,}")
+    console.print(table)
     table = plain_table("\nfeature", "\nkind", "\nstored", "\nstatistics")
     for feature in facts.features.values():
         label = " (label)" if feature.is_label else ""
@@ -56,17 +62,6 @@ def print_dataset(manifest: Manifest, folder: Location, versions: list[Version])
     if versions:
         console.print("\nversions", style="bold")
         print_table(versions)
-
-
-def _splits(manifest: Manifest) -> Table:
-    named, splits = {"documents": "documents", "source_rows": "rows"}, manifest.splits.values()
-    counted = [named[of] for of in named if any(getattr(split, of) is not None for split in splits)]
-    numbers = ("records", *counted, "shards", "bytes")
-    table = plain_table("split", *numbers, right=numbers)
-    for name, split in manifest.splits.items():
-        rows = [f"{split.rows:,}"] * len(counted)
-        table.add_row(name, f"{split.records:,}", *rows, str(len(split.shards)), f"{split.bytes:,}")
-    return table
 
 
 def _print_classes(console: Screen, facts: VersionFacts) -> None:

@@ -1,10 +1,10 @@
 """`recordmill versions …`: commands on a dataset's versions; `commands` registers them."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -20,9 +20,9 @@ WIDTH = 1000
 SHOWN_KEYS = 5
 MAY_HOLD = "may hold forgotten rows, since its dataset.json cannot be read: restore that file, or remove the folder"
 
-VersionName = Annotated[
-    str, Argument(help="A version's name, its number, or the start or end of its name.", show_default=False)
-]
+NAME_HELP = "A version's name, its number, or the start or end of its name."
+VersionName = Annotated[str, Argument(help=NAME_HELP, show_default=False)]
+KEYS_HELP = "The rows' keys; without any, all keys forgotten so far."
 HELD_BACK_HELP = "The version's name, its number, or a part; by default the newest, if it is held back."
 HeldBack = Annotated[str | None, Argument(help=HELD_BACK_HELP, show_default=False)]
 
@@ -57,20 +57,17 @@ def history(
         for entry in entries:
             by = "@".join(str(entry[of]) for of in ("user", "host") if entry.get(of))
             at, act, end = (str(entry.get(of, log.BUILD)) for of in ("began_at", "act", "end"))  # builds may lack `act`
-            table.add_row(at, by, act, end, _outcome(entry))
+            before, removed = entry.get("live_before"), entry.get("removed")
+            is_move = entry.get("live_after", before) != before
+            words = [f"{before or 'nothing'} → {entry['live_after']}" if is_move else str(entry.get("version") or "")]
+            counted = (of for of in ("keys", "records", "files") if isinstance(entry.get(of), int))
+            words += [count(entry[of], of[:-1]) for of in counted]
+            words += [f"removed {listed(removed)}"] if isinstance(removed, dict) and removed else []
+            words += [str(entry[of]).partition("\n")[0] for of in ("message", "reason") if entry.get(of)]
+            table.add_row(at, by, act, end, "; ".join(filter(None, words)))
         Screen(width=WIDTH).print(table)
     else:
         print_line(f"{dataset} has no history yet: builds and `recordmill versions` write it")
-
-
-def _outcome(entry: Mapping[str, Any]) -> str:
-    before, removed = entry.get("live_before"), entry.get("removed")
-    is_move = entry.get("live_after", before) != before
-    words = [f"{before or 'nothing'} → {entry['live_after']}" if is_move else str(entry.get("version") or "")]
-    words += [count(entry[of], of[:-1]) for of in ("keys", "records", "files") if isinstance(entry.get(of), int)]
-    words += [f"removed {listed(removed)}"] if isinstance(removed, dict) and removed else []
-    words += [str(entry[of]).partition("\n")[0] for of in ("message", "reason") if entry.get(of)]
-    return "; ".join(filter(None, words))
 
 
 def pin(dataset: DatasetFolder, version: VersionName, reason: Reason = "") -> None:
@@ -144,11 +141,23 @@ def prune(
     from recordmill.pipeline.versions import prune as pruning
     from recordmill.pipeline.versions.base import Base
 
+    seconds, purged = listing.seconds_of(grace), list[str]()
+    if purge:
+        from recordmill.pipeline.forget import versions_with
+        from recordmill.pipeline.versions import publishing
+        from recordmill.pipeline.versions.forgotten import read_forgotten
+        from recordmill.pipeline.versions.listing import open_existing
+
+        store = open_existing(dataset)
+        rows = read_forgotten(store)
+        purged += versions_with(dataset, rows)
+        for version in publishing.broken(store) if rows.keys else ():
+            print_line(f"kept {version}: it {MAY_HOLD}")
     done = pruning.prune(
         dataset,
         keep,
-        listing.seconds_of(grace),
-        also=_to_purge(dataset) if purge else (),
+        seconds,
+        also=purged,
         dry_run=dry_run,
         building=build_folders.building_folder(dataset, work),
         on_wait=lambda holder: print_line(f"waiting for the next beat of {holder}, at most a minute"),
@@ -165,29 +174,9 @@ def prune(
             print_line("adopted files stay: a prune removes only what the dataset's own folder holds of them")
 
 
-def _to_purge(dataset: str) -> Collection[str]:
-    """Returns the versions with forgotten rows, and prints those that could not be checked."""
-    from recordmill.pipeline.forget import versions_with
-    from recordmill.pipeline.versions import publishing
-    from recordmill.pipeline.versions.forgotten import read_forgotten
-    from recordmill.pipeline.versions.listing import open_existing
-
-    store = open_existing(dataset)
-    rows = read_forgotten(store)
-    versions = versions_with(dataset, rows)
-    for version in publishing.broken(store) if rows.keys else ():
-        print_line(f"kept {version}: it {MAY_HOLD}")
-    return versions
-
-
 def forget(
     dataset: DatasetFolder,
-    keys: Annotated[
-        list[str] | None,
-        Argument(
-            metavar="[KEY]...", help="The rows' keys; without any, all keys forgotten so far.", show_default=False
-        ),
-    ] = None,
+    keys: Annotated[list[str] | None, Argument(metavar="[KEY]...", help=KEYS_HELP, show_default=False)] = None,
     file: Annotated[Path | None, Option("--keys", metavar="FILE", help="A file of keys, one per line.")] = None,
     reason: Reason = "",
 ) -> None:

@@ -29,8 +29,7 @@ from PIL import Image
 from recordmill.pipeline.dataset.paths import path_within
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import UserError, did_you_mean
-from recordmill.pipeline.inspection.records import Record, read_records
-from recordmill.pipeline.inspection.values import StoredImage, as_image
+from recordmill.pipeline.inspection import Record, StoredImage, as_image, read_records
 from recordmill.pipeline.safe_text import count
 from recordmill.transforms.contract.image_header import JPEG, PNG
 from recordmill.transforms.contract.image_rules import TAG
@@ -60,31 +59,13 @@ class Column(NamedTuple):
     type: pa.DataType
     cell: Callable[[Any], Any]  # makes a cell from a decoded value
 
-    def of(self, record: Record) -> Any:
-        """Returns a record's cell; None if its value is missing."""
-        value = record.values[self.feature]
-        return None if value is None else self.cell(value)
-
-
-def columns_of(dataset: DatasetVersion) -> dict[str, Column]:
-    """Returns the columns of features by name. Raises: ExportError: a feature cannot be exported; DatasetError."""
-    columns = dict[str, Column]()
-    for feature, description in read_descriptions(dataset.features).items():
-        for name, type_, cell in _columns(feature, description):
-            if name in columns:
-                both = f"'{columns[name].feature}' and '{feature}' both need the column '{name}'"
-                raise ExportError(f"{both}: rename one of them and build the dataset again")
-            columns[name] = Column(feature, type_, cell)
-    return columns
-
 
 def _columns(name: str, description: Description) -> Iterator[tuple[str, pa.DataType, Callable[[Any], Any]]]:
     """Yields the columns of a feature: name, type, and what makes a cell. Raises: ExportError."""
     image, text, ids = description.as_image, description.as_text, pa.list_(pa.int64())
     if text and text.packed is not None:
-        raise ExportError(
-            f"'{name}' is packed: a record holds several rows without their keys. Build it without `pack`"
-        )
+        why = "a record holds several rows without their keys"
+        raise ExportError(f"'{name}' is packed: {why}. Build it without `pack`")
     if image and image.planes > 1:
         of = f"{image.pixel} with {count(image.shape[2], 'channel')}"
         raise ExportError(f"'{name}' is {of}, which no image file holds: read it by `open_dataset`")
@@ -148,21 +129,17 @@ def _turned(data: bytes, orientation: int) -> bytes:
             sized = struct.pack(">I", len(tiff)) + chunk + struct.pack(">I", zlib.crc32(chunk))
             return data[:PNG_HEAD] + sized + data[PNG_HEAD:]
         if data[8:16] == b"WEBPVP8X":
-            return _webp_with(data, tiff)
+            # An extended WebP: at its end, or before an existing EXIF, since the first one counts.
+            end, place = min(len(data), 8 + int.from_bytes(data[4:8], "little")), 12
+            while place < end and data[place : place + 4] != b"EXIF":
+                size = int.from_bytes(data[place + 4 : place + 8], "little")
+                place += 8 + size + size % 2
+            chunk = b"EXIF" + struct.pack("<I", len(tiff)) + tiff
+            flags = bytes([data[WEBP_FLAGS] | HAS_EXIF])
+            body = data[8:WEBP_FLAGS] + flags + data[WEBP_FLAGS + 1 : place] + chunk + data[place:]
+            return data[:4] + struct.pack("<I", len(body)) + body
         file.save(into, file.format, exif=exif, lossless=True)  # a simple WebP cannot hold EXIF
         return into.getvalue()
-
-
-def _webp_with(data: bytes, exif: bytes) -> bytes:
-    """Adds EXIF to an extended WebP: at its end, or before an existing one, since the first one counts."""
-    end, place = min(len(data), 8 + int.from_bytes(data[4:8], "little")), 12
-    while place < end and data[place : place + 4] != b"EXIF":
-        size = int.from_bytes(data[place + 4 : place + 8], "little")
-        place += 8 + size + size % 2
-    chunk = b"EXIF" + struct.pack("<I", len(exif)) + exif
-    flags = bytes([data[WEBP_FLAGS] | HAS_EXIF])
-    body = data[8:WEBP_FLAGS] + flags + data[WEBP_FLAGS + 1 : place] + chunk + data[place:]
-    return data[:4] + struct.pack("<I", len(body)) + body
 
 
 class ExportWriter(AbstractContextManager["ExportWriter"]):
@@ -288,7 +265,13 @@ def export(dataset: DatasetVersion, to: str, target: Path, split: str | None = N
     if target == Path.cwd() or target.is_mount():
         what = "the current folder" if target == Path.cwd() else "a mount point"
         raise ExportError(f"{given} is {what}, which cannot be replaced: name a folder in it")
-    writer, columns = FORMATS[to], columns_of(dataset)
+    writer, columns = FORMATS[to], dict[str, Column]()
+    for feature, description in read_descriptions(dataset.features).items():
+        for name, type_, cell in _columns(feature, description):
+            if name in columns:
+                both = f"'{columns[name].feature}' and '{feature}' both need the column '{name}'"
+                raise ExportError(f"{both}: rename one of them and build the dataset again")
+            columns[name] = Column(feature, type_, cell)
     writer.check(columns)
     target.parent.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
@@ -305,11 +288,7 @@ def export(dataset: DatasetVersion, to: str, target: Path, split: str | None = N
 
 
 def _write(
-    dataset: DatasetVersion,
-    writer: type[ExportWriter],
-    columns: Mapping[str, Column],
-    folder: Path,
-    split: str | None,
+    dataset: DatasetVersion, writer: type[ExportWriter], columns: Mapping[str, Column], folder: Path, split: str | None
 ) -> int:
     """Writes a file for each nonempty shard; returns the number of rows."""
     rows, spans = 0, ["span"] if dataset.manifest.spans else []
@@ -324,7 +303,8 @@ def _write(
                 for record in records:
                     ids = ([record.span] if spans else []) + [record.key, record.split]
                     try:
-                        cells = {name: column.of(record) for name, column in columns.items()}
+                        values = ((name, record.values[each.feature], each.cell) for name, each in columns.items())
+                        cells = {name: None if value is None else cell(value) for name, value, cell in values}
                         record.key.encode()
                         shard.write(record, dict(zip(own, ids, strict=True)) | cells)
                     except UnicodeEncodeError:

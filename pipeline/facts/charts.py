@@ -127,8 +127,16 @@ def histogram(
     counted = {name: part for name, part in parts.items() if part.counts.sum()}
     if not counted:
         return None
-    low, high, is_cut = _range(Histogram.merged(counted.values()))
-    step = _nice_step((high - low) / MOST_BINS or abs(low) / MOST_BINS, whole=whole)
+    merged = Histogram.merged(counted.values())
+    last = int(merged.counts.sum()) - 1
+    low, near_low, near_high, high = merged.at([0, last // TAIL, last - last // TAIL, last])
+    if is_cut := high - low > FAR * (near_high - near_low) > 0:  # others are beyond
+        low, high = near_low, near_high
+    step, least = 1.0, (high - low) / MOST_BINS or abs(low) / MOST_BINS
+    if least > 0:  # up to 1, 2 or 5 times a power of ten; for whole numbers at least 1
+        power = 10.0 ** math.floor(math.log10(least))
+        step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least * (1 - 1e-9))
+        step = max(1.0, step) if whole else step
     first = math.floor(low / step)
     number = math.floor(high / step) - first + 1
     edges = [float(f"{(first + bin_) * step:.9g}") for bin_ in range(number + 1)]
@@ -141,24 +149,6 @@ def histogram(
     lacking = tuple((missing or {}).get(each.name, 0) for each in series)
     ticks = tuple((round(WIDTH * at / number, 1), short(edges[at])) for at in range(0, number, -(-number // TICKS)))
     return HistogramChart(title, tuple(labels), ticks, series, note, lacking if any(lacking) else ())
-
-
-def _range(values: Histogram) -> tuple[float, float, bool]:
-    """Returns the smallest and largest value to show, and whether others are beyond."""
-    last = int(values.counts.sum()) - 1
-    low, near_low, near_high, high = values.at([0, last // TAIL, last - last // TAIL, last])
-    if high - low > FAR * (near_high - near_low) > 0:
-        return near_low, near_high, True
-    return low, high, False
-
-
-def _nice_step(least: float, *, whole: bool) -> float:
-    """Rounds `least` up to 1, 2 or 5 times a power of ten; for whole numbers at least 1."""
-    if least <= 0:
-        return 1.0
-    power = 10.0 ** math.floor(math.log10(least))
-    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= least * (1 - 1e-9))
-    return max(1.0, step) if whole else step
 
 
 def _binned(values: Histogram, first: int, step: float, number: int) -> tuple[int, ...]:

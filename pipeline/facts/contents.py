@@ -6,7 +6,6 @@ Fields stay empty for files missing in earlier formats or turned off by the spec
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,8 +23,7 @@ from recordmill.pipeline.facts.version import (
     learned_from_rejects,
     loss_warnings,
 )
-from recordmill.pipeline.inspection.records import read_records
-from recordmill.pipeline.inspection.values import raw_image
+from recordmill.pipeline.inspection import raw_image, read_records
 from recordmill.pipeline.reader.notebook import data_url, small
 from recordmill.pipeline.rows import has_keys
 from recordmill.pipeline.versions.forgotten import FORGOTTEN, LEARNED_OF
@@ -148,49 +146,45 @@ def _pairs(dataset: DatasetVersion, kind: str) -> Iterator[list[ShownRecord]]:
             yield [roles.example(record) for record in records]
 
 
-class Remark(NamedTuple):
-    """A line to read first, and the report's section with more on it."""
+def remarks(contents: Contents) -> Iterator[tuple[str, str]]:
+    """Yields remarks on empty splits, leakage, missing values, figures beyond limits, …, the gravest first.
 
-    text: str
-    section: str
-
-
-def remarks(contents: Contents) -> Iterator[Remark]:
-    """Yields remarks on empty splits, leakage, missing values, figures beyond limits, …, the gravest first."""
+    Each is a line to read first, and the report's section with more on it.
+    """
     manifest = contents.manifest
     if contents.damage:
-        yield Remark(f"No record is shown: {contents.damage}.", "splits")
-    yield from (Remark(f"{line}.", "duplicates") for line in duplicate_warnings(manifest.duplicates))
+        yield f"No record is shown: {contents.damage}.", "splits"
+    yield from ((f"{line}.", "duplicates") for line in duplicate_warnings(manifest.duplicates))
     for breach in manifest.gate.get("breaches", []):
-        yield Remark(f"{breach['rule']} of {breach['subject']} is beyond its limit: {breach['detail']}.", "changes")
+        yield f"{breach['rule']} of {breach['subject']} is beyond its limit: {breach['detail']}.", "changes"
     for name, boxes in contents.sample.boxes.items() if contents.sample else ():
         empty = int((boxes[:, :2] >= boxes[:, 2:]).any(1).sum())
         if empty:
             text = f"{name}: {empty:,} of {len(boxes):,} boxes in the sample have no area."
-            yield Remark(text, _section(manifest, name))
+            yield text, _section(manifest, name)
     for name, split in manifest.splits.items():
         if not split.records:
-            yield Remark(f"The split {name} has no records.", "splits")
+            yield f"The split {name} has no records.", "splits"
     for text in _label_warnings(contents):
-        yield Remark(text, _section(manifest, str(manifest.label)))
-    yield from (Remark(f"{text}.", _section(manifest, name)) for name, text in loss_warnings(manifest))
+        yield text, _section(manifest, str(manifest.label))
+    yield from ((f"{text}.", _section(manifest, name)) for name, text in loss_warnings(manifest))
     for name, feature in contents.facts.features.items():
         profiles, section = contents.by_split(name), _section(manifest, name)
         missing, unknown = lacking(profiles)
         if max(missing.values(), default=0) >= MISSING:
-            yield Remark(f"{name} is missing in {shares(missing)}.", section)
+            yield f"{name} is missing in {shares(missing)}.", section
         if max(unknown.values(), default=0) >= UNKNOWN:
-            yield Remark(f"{name} is out of vocabulary in {shares(unknown)}.", section)
+            yield f"{name} is out of vocabulary in {shares(unknown)}.", section
         values = profiles["train"].histogram if "train" in profiles else None
         is_text = feature.description is not None and feature.description.as_text
         if values is not None and len(values.keys) == 1 and values.counts.sum() > 1 and not is_text:
-            yield Remark(f"{name} is the same number in all of train.", section)
+            yield f"{name} is the same number in all of train.", section
     if contents.words_are_of_forgotten_rows:
         text = "Forgotten rows are among the counts of features; those of splits, and of the label, are without them."
-        yield Remark(text, "splits")
+        yield text, "splits"
     if rejected := manifest.rows.get("rejected"):
-        yield Remark(f"{rejected:,} of {manifest.rows.get('read', 0):,} rows were rejected.", "rejects")
-    yield from (Remark(f"{line}.", "rejects") for line in learned_from_rejects(manifest))
+        yield f"{rejected:,} of {manifest.rows.get('read', 0):,} rows were rejected.", "rejects"
+    yield from ((f"{line}.", "rejects") for line in learned_from_rejects(manifest))
 
 
 def _section(manifest: Manifest, name: str) -> str:

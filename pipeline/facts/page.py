@@ -21,12 +21,11 @@ from markupsafe import Markup, escape
 
 from recordmill.pipeline import VERSION
 from recordmill.pipeline.dataset.histogram import Histogram
-from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.dataset.profile import FeatureProfile
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.facts import charts
 from recordmill.pipeline.facts.charts import Chart, NamesChart, histogram
-from recordmill.pipeline.facts.contents import Contents, WordCounts, lacking, read_contents, remarks, shares
+from recordmill.pipeline.facts.contents import Contents, lacking, read_contents, remarks, shares
 from recordmill.pipeline.facts.sample import ImageCounts
 from recordmill.pipeline.facts.version import FeatureFacts, duplicate_lines, packed_rows
 from recordmill.pipeline.sources.faults import REASONS
@@ -49,6 +48,20 @@ def report_of(dataset: DatasetVersion, sources: Path | None = None, most_word_by
     digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode("ascii")
     drift = manifest.drift.get("features", {}).items()
     page, examples = _environment().get_template(TEMPLATE), contents.sample.examples if contents.sample else ()
+    features = list[tuple[FeatureFacts, Sequence[Fact], Sequence[Chart]]]()
+    for name, feature in contents.facts.features.items():
+        profiles = contents.by_split(name)
+        drawn = [chart for chart in _charts(contents, feature, profiles) if chart is not None]
+        features.append((feature, list(_facts(contents, feature, profiles)), drawn))
+    provenance = [("build key", manifest.build_key)]  # without times: equal versions have equal reports
+    stated = (what for what in ("source_key", "inputs_sha256") if what in manifest.provenance)
+    provenance += [(what.replace("_", " "), str(manifest.provenance[what])) for what in stated]
+    provenance += [(package, str(version)) for package, version in manifest.provenance.get("packages", {}).items()]
+    breaches = {(each["rule"], each["subject"]): each["detail"] for each in manifest.gate.get("breaches", [])}
+    rules = manifest.gate.get("figures", {}).items()
+    figures = ((rule, subject, figure) for rule, subjects in rules for subject, figure in subjects.items() if figure)
+    gate = [(rule, subject, figure, breaches.get((rule, subject), "")) for rule, subject, figure in figures]
+    gate.sort(key=lambda row: (not row[3], row[0], -row[2], row[1]))  # breaches first, then the largest of each rule
     text = page.render(
         **vars(contents),
         style=Markup(style),  # noqa: S704 - our own file
@@ -58,14 +71,14 @@ def report_of(dataset: DatasetVersion, sources: Path | None = None, most_word_by
         width=charts.WIDTH,
         height=charts.HEIGHT,
         remarks=list(remarks(contents)),
-        features=list(_features(contents)),
+        features=features,
         groups=[(label, list(some)) for label, some in groupby(examples, key=lambda each: each.label)],  # by class
         reasons=REASONS,
         duplicates=list(duplicate_lines(manifest.duplicates)),
-        gate=list(_gate(manifest)),
+        gate=gate[:SHOWN_FIGURES],
         drift=[(name, what, figure) for name, figures in drift for what, figure in figures.items()],
         spec=json.dumps(_without_nothing(manifest.spec), indent=2, ensure_ascii=False),
-        provenance=list(_provenance(manifest)),
+        provenance=provenance,
     )
     return text.encode("utf-8")
 
@@ -100,39 +113,11 @@ def isolated(value: Any) -> Markup:
     return Markup("<bdi>{}</bdi>").format(escape(visible(str(value))))
 
 
-def _gate(manifest: Manifest) -> Iterator[tuple[str, str, float, str]]:
-    """Yields the gate's nonzero figures: breaches first, then the largest of each rule."""
-    breaches = {(each["rule"], each["subject"]): each["detail"] for each in manifest.gate.get("breaches", [])}
-    rules = manifest.gate.get("figures", {}).items()
-    figures = [(rule, subject, figure) for rule, subjects in rules for subject, figure in subjects.items() if figure]
-    rows = [(rule, subject, figure, breaches.get((rule, subject), "")) for rule, subject, figure in figures]
-    rows.sort(key=lambda row: (not row[3], row[0], -row[2], row[1]))
-    yield from rows[:SHOWN_FIGURES]
-
-
 def _without_nothing(value: Any) -> Any:
     """Leaves out nulls, and empty lists and objects, of a spec."""
     if isinstance(value, Mapping):
         return {name: _without_nothing(inner) for name, inner in value.items() if inner not in (None, {}, [])}
     return [_without_nothing(inner) for inner in value] if isinstance(value, list) else value
-
-
-def _provenance(manifest: Manifest) -> Iterator[tuple[str, str]]:
-    """Yields the version's provenance, without times: equal versions have equal reports."""
-    yield "build key", manifest.build_key
-    for what in ("source_key", "inputs_sha256"):
-        if what in manifest.provenance:
-            yield what.replace("_", " "), str(manifest.provenance[what])
-    for package, version in manifest.provenance.get("packages", {}).items():
-        yield package, str(version)
-
-
-def _features(contents: Contents) -> Iterator[tuple[FeatureFacts, Sequence[Fact], Sequence[Chart]]]:
-    """Yields each feature's facts, in words and in charts, in the order of the spec."""
-    for name, feature in contents.facts.features.items():
-        profiles = contents.by_split(name)
-        drawn = [chart for chart in _charts(contents, feature, profiles) if chart is not None]
-        yield feature, list(_facts(contents, feature, profiles)), drawn
 
 
 def _facts(contents: Contents, feature: FeatureFacts, profiles: BySplit) -> Iterator[Fact]:
@@ -179,7 +164,13 @@ def _charts(contents: Contents, feature: FeatureFacts, profiles: BySplit) -> Ite
     sample, name, described = contents.sample, feature.name, feature.description
     if described and described.as_text:
         yield histogram("Length in ids", values, whole=True)
-        yield from _word_charts(contents.words[name]) if name in contents.words else ()
+        if name in contents.words:
+            words = contents.words[name]
+            lists = {"Most frequent words": words.frequent, "Rarest words": words.rare}
+            for title, some in [*lists.items()][: 2 if words.distinct > len(words.frequent) else 1]:
+                peak = max((count for _, count in some), default=1)
+                bars = ((word, (n,), (n / words.total,), (round(100 * n / peak, 1),)) for word, n in some)
+                yield NamesChart(title, "word", ("train",), tuple(charts.NameRow(*bar) for bar in bars))
     elif described and described.ids:
         yield _names_chart(contents, feature, profiles)
     elif sample and name in sample.images:
@@ -201,22 +192,13 @@ def _charts(contents: Contents, feature: FeatureFacts, profiles: BySplit) -> Ite
         yield histogram("Values", values, whole=are_whole, missing=missing)
 
 
-def _word_charts(words: WordCounts) -> Iterator[Chart]:
-    lists = {"Most frequent words": words.frequent, "Rarest words": words.rare}
-    for title, some in [*lists.items()][: 2 if words.distinct > len(words.frequent) else 1]:
-        peak = max((count for _, count in some), default=1)
-        shares = [(word, count, count / words.total, round(100 * count / peak, 1)) for word, count in some]
-        rows = tuple(charts.NameRow(word, (count,), (share,), (length,)) for word, count, share, length in shares)
-        yield NamesChart(title, "word", ("train",), rows)
-
-
 def _names_chart(contents: Contents, feature: FeatureFacts, profiles: BySplit) -> NamesChart | None:
     """Counts names by split: of the label by the manifest, of others by the profile."""
     title = feature.counted.capitalize()
     note = "A record may hold several names, or one several times." if title == "Occurrences" else ""
     labels, classes = contents.vocabularies.get(feature.name), contents.facts.classes if feature.is_label else None
-    if classes and labels and len(classes.names) == len(labels):
-        return charts.names(title, "class", classes.by_split, labels, note)
+    if classes and labels and len(classes[0]) == len(labels):
+        return charts.names(title, "class", classes[1], labels, note)
     by_id = {split: profile.ids for split, profile in profiles.items() if profile.ids}
     ids = sorted({id_ for counts in by_id.values() for id_ in counts})
     called = [labels[id_] if labels and id_ < len(labels) else str(id_) for id_ in ids]

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageColor, ImageDraw
 
-from recordmill.pipeline.inspection.values import COLORS, StoredImage, as_image
+from recordmill.pipeline.inspection import COLORS, StoredImage, as_image
 from recordmill.transforms.contract.image_rules import luma
 from recordmill.transforms.contract.kinds.image import MaskDescription, Masked
 from recordmill.transforms.contract.kinds.places import VISIBLE, Box, KeypointsDescription

@@ -4,12 +4,12 @@
 """
 
 import ast
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from itertools import chain, islice, zip_longest
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
@@ -17,11 +17,10 @@ from PIL import Image, ImageDraw, ImageFont
 import recordmill.augment
 from recordmill.pipeline.dataset.version import DatasetVersion
 from recordmill.pipeline.errors import DatasetError, did_you_mean
-from recordmill.pipeline.facts.painting import Picture, Pose, mask_classes, seen, with_poses
+from recordmill.pipeline.facts.painting import Pose, mask_classes, seen, with_poses
 from recordmill.pipeline.facts.sample import FeatureRoles, images_of
 from recordmill.pipeline.facts.version import VersionFacts
-from recordmill.pipeline.inspection.records import Record
-from recordmill.pipeline.inspection.values import raw_image
+from recordmill.pipeline.inspection import Record, raw_image
 from recordmill.pipeline.reader.order import combine, uniform
 from recordmill.pipeline.reader.rows import AUGMENT
 from recordmill.pipeline.safe_text import cut, printable
@@ -39,6 +38,7 @@ LINES = 4  # of text on a card
 TEXT_WIDTH = 400  # a card's least width
 PAGE, CARD, INK, SOFT = "#ffffff", "#f3f5f7", "#1c2128", "#5a6472"
 Tile = tuple[str, Image.Image]  # a caption and an image
+Card = tuple[Sequence[Tile], Sequence[str]]  # of a record or a reject: tiles, and lines, the first darker
 Changes = Sequence[Augmentation]
 KNOWN: dict[str, type[Augmentation]] = {
     name: value
@@ -46,13 +46,6 @@ KNOWN: dict[str, type[Augmentation]] = {
     if isinstance(value, type) and issubclass(value, Augmentation) and value is not Augmentation
 }
 ADVICE = "write one or several of recordmill.augment with plain options, such as 'RandomResizedCrop(224), RandomFlip()'"
-
-
-class Card(NamedTuple):
-    """A record or a reject to draw."""
-
-    tiles: Sequence[Tile]
-    lines: Sequence[str]  # the first is darker
 
 
 def preview(
@@ -72,50 +65,48 @@ def preview(
     for name, description in roles.class_masks.items():
         classes = mask_classes(description, (image.array() for record in records for image in images_of(record, name)))
         named = ((f"{each.name} {each.share:.1%}", each.color) for each in classes)
-        page = _with_legend(page, [(f"{name}:", PAGE), *named])
+        # Lines below: words, each with a colour.
+        x, y, placed = GAP, page.height, list[tuple[int, int, str, str]]()
+        for label, color in ((f"{name}:", PAGE), *named):
+            words = printable(label)
+            width = LINE + 2 * GAP + round(font().getlength(words))
+            x, y = (GAP, y + LINE) if x > GAP and x + width > page.width else (x, y)
+            placed.append((x, y, words, color))
+            x += width
+        whole = Image.new("RGB", (page.width, y + LINE + GAP), PAGE)
+        whole.paste(page)
+        pen = ImageDraw.Draw(whole)
+        for x, y, words, color in placed:
+            pen.rectangle((x, y + 3, x + LINE - 6, y + LINE - 3), color, PAGE if words.endswith(":") else SOFT)
+            pen.text((x + LINE, y), words, INK, font())
+        page = whole
     return page
-
-
-def _with_legend(page: Image.Image, entries: Sequence[tuple[str, str]]) -> Image.Image:
-    """Adds lines below: words, each with a colour."""
-    x, y, placed = GAP, page.height, list[tuple[int, int, str, str]]()
-    for words, color in entries:
-        width = LINE + 2 * GAP + round(font().getlength(printable(words)))
-        x, y = (GAP, y + LINE) if x > GAP and x + width > page.width else (x, y)
-        placed.append((x, y, printable(words), color))
-        x += width
-    whole = Image.new("RGB", (page.width, y + LINE + GAP), PAGE)
-    whole.paste(page)
-    pen = ImageDraw.Draw(whole)
-    for x, y, words, color in placed:
-        pen.rectangle((x, y + 3, x + LINE - 6, y + LINE - 3), color, PAGE if words.endswith(":") else SOFT)
-        pen.text((x + LINE, y), words, INK, font())
-    return whole
 
 
 def draw(cards: Sequence[Card]) -> Image.Image:
     """Draws cards in a grid. Raises: DatasetError: `cards` is empty."""
     if not cards:
         raise DatasetError("there is nothing to show: no record fits")
-    width = max(max(1, *(len(card.tiles) for card in cards)) * (TILE + GAP) + GAP, TEXT_WIDTH)
-    of_images = [max((image.height + LINE + GAP for _, image in card.tiles), default=0) for card in cards]
-    heights = [high + min(LINES, len(card.lines)) * LINE + 2 * GAP for high, card in zip(of_images, cards, strict=True)]
+    width = max(max(1, *(len(tiles) for tiles, _ in cards)) * (TILE + GAP) + GAP, TEXT_WIDTH)
+    of_images = [max((image.height + LINE + GAP for _, image in tiles), default=0) for tiles, _ in cards]
+    of_lines = [min(LINES, len(lines)) * LINE for _, lines in cards]
+    heights = [images + lines + 2 * GAP for images, lines in zip(of_images, of_lines, strict=True)]
     columns = min(len(cards), max(1, WIDTH // (width + GAP)))
     rows = [max(heights[start : start + columns]) for start in range(0, len(cards), columns)]
     page = Image.new("RGB", (columns * (width + GAP) + GAP, sum(rows) + GAP * (len(rows) + 1)), PAGE)
     pen = ImageDraw.Draw(page)
-    for number, card in enumerate(cards):
+    for number, (tiles, lines) in enumerate(cards):
         row, column = divmod(number, columns)
         left, top = GAP + column * (width + GAP), GAP + sum(rows[:row]) + GAP * row
         pen.rounded_rectangle((left, top, left + width - 1, top + rows[row] - 1), 6, CARD)
         y = top + GAP
-        for place, (caption, image) in enumerate(card.tiles):
+        for place, (caption, image) in enumerate(tiles):
             x = left + GAP + place * (TILE + GAP)
             page.paste(image, (x, y + LINE))
             pen.text((x, y), _cut(caption, TILE), SOFT, font())
-        if card.tiles:
-            y += LINE + max(image.height for _, image in card.tiles) + GAP
-        for place, line in enumerate(card.lines[:LINES]):
+        if tiles:
+            y += LINE + max(image.height for _, image in tiles) + GAP
+        for place, line in enumerate(lines[:LINES]):
             ink = SOFT if place else INK
             pen.text((left + GAP, y + place * LINE), _cut(line, width - 2 * GAP), ink, font())
     return page
@@ -132,7 +123,7 @@ def reject_cards(dataset: DatasetVersion, sources: Path | None, most: int) -> li
         where = file if reject.get("line") is None else f"{file}, line {reject['line']}"
         message = wrap(printable(str(reject.get("message"))), TEXT_WIDTH // (TEXT // 2))
         tiles = [] if image is None else [_tile("source", image)]
-        cards.append(Card(tiles, (str(reject.get("code")), printable(where), *message)))
+        cards.append((tiles, (str(reject.get("code")), printable(where), *message)))
     if not cards:
         raise DatasetError(f"{dataset.name} {dataset.version} has no rejected rows: there is nothing to show")
     return cards
@@ -174,27 +165,24 @@ def _card(roles: FeatureRoles, record: Record, changes: Changes, sources: Path |
     if sources is not None and roles.images and (raw := raw_image(sources, record.key)) is not None:
         tiles.append(_tile("source", raw))
     for picture in roles.pictures(record):
-        tiles += _tiles(picture, picture.feature if len(roles.images) > 1 else "stored", record.position, changes)
+        what = picture.feature if len(roles.images) > 1 else "stored"
+        boxes, poses, mask, under = picture.boxes, picture.poses, picture.mask, picture.under
+        tiles.append(_tile(what + picture.words, picture.shown, boxes, poses))
+        for epoch in range(DRAWS if changes else 0):
+            augmented = partial(_augmented, changes, record.position, epoch)
+            moved = np.array([box for box, *_ in boxes], np.float32).reshape(-1, 4)
+            moved_poses = [(each, points.copy()) for each, points in poses]
+            lying: list[Lying] = [MovedBoxes(moved)] if boxes else []
+            lying += [MovedKeypoints(points, each.partners) for each, points in moved_poses]
+            shown = seen(augmented(picture.pixels, lying, mask), None if under is None else augmented(under), mask)
+            kept = [(Box(*box), *named) for box, (_, *named) in zip(moved.tolist(), boxes, strict=True) if any(box)]
+            tiles.append(_tile(f"augmented {epoch + 1}", shown, kept, moved_poses))
     label, (texts, others) = roles.label_of(record), roles.words_of(record)
     named = ", ".join(f"{name} {words}" for name, words in others.items() if words)
     parts = (text.replace("\n", " ").replace("⟦", "\n⟦").split("\n") for text in texts.values())
     lines = [*chain.from_iterable(parts), named]  # a line before each text to train on: cards show beginnings
     lines = [record.key, *lines] if label is None else [label, *lines, record.key]
-    return Card(tiles, [printable(line) for line in lines if line])
-
-
-def _tiles(picture: Picture, what: str, position: int, changes: Changes) -> Iterator[Tile]:
-    boxes, poses, mask, under = picture.boxes, picture.poses, picture.mask, picture.under
-    yield _tile(what + picture.words, picture.shown, boxes, poses)
-    for epoch in range(DRAWS if changes else 0):
-        augmented = partial(_augmented, changes, position, epoch)
-        moved = np.array([box for box, *_ in boxes], np.float32).reshape(-1, 4)
-        moved_poses = [(each, points.copy()) for each, points in poses]
-        lying: list[Lying] = [MovedBoxes(moved)] if boxes else []
-        lying += [MovedKeypoints(points, each.partners) for each, points in moved_poses]
-        shown = seen(augmented(picture.pixels, lying, mask), None if under is None else augmented(under), mask)
-        kept = [(Box(*box), *named) for box, (_, *named) in zip(moved.tolist(), boxes, strict=True) if any(box)]
-        yield _tile(f"augmented {epoch + 1}", shown, kept, moved_poses)
+    return tiles, [printable(line) for line in lines if line]
 
 
 def _augmented(

@@ -24,8 +24,7 @@ from recordmill.pipeline.errors import DatasetError, UserError
 from recordmill.pipeline.facts import painting
 from recordmill.pipeline.facts.painting import Color, Levels, MaskClass, Picture
 from recordmill.pipeline.facts.version import VersionFacts, shown_split
-from recordmill.pipeline.inspection.records import Record, read_records
-from recordmill.pipeline.inspection.values import StoredImage
+from recordmill.pipeline.inspection import Record, StoredImage, read_records
 from recordmill.pipeline.reader import notebook
 from recordmill.pipeline.safe_text import count
 from recordmill.transforms.contract.kinds import read_descriptions

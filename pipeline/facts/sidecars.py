@@ -48,13 +48,12 @@ def _report(folder: Location, manifest: Manifest) -> bytes:
         return f"<!doctype html><title>No report</title><p>No report: {type(error).__name__}. {advice}.</p>\n".encode()
 
 
-SIDECARS: Mapping[str, Sidecar] = {
+SIDECARS: Mapping[str, Sidecar] = {  # files by name, in the order of writing
     DATASET_INFO: lambda _, manifest: dataset_info(manifest),
     "report.html": _report,
     CROISSANT: lambda _, manifest: croissant(manifest),
     CARD: lambda folder, manifest: card(folder, manifest),
 }
-"""Files by name, in the order of writing."""
 
 
 def with_sidecars(manifest: Manifest, assembled: Path, output: str) -> Manifest:
@@ -129,14 +128,6 @@ _TASKS: tuple[tuple[str, set[str], set[str] | None], ...] = (
 def card(folder: Location, manifest: Manifest) -> bytes:
     """Makes the card. Raises: DatasetError: a file of class names is missing or damaged."""
     facts, about = VersionFacts(folder, manifest), manifest.spec.get("about") or {}
-    header = {name: value for name, value in _header(facts, about).items() if value}
-    body = "\n".join(_body(facts, about))
-    # JSON is YAML, and so are the escapes of `printable`.
-    return f"---\n{printable(json.dumps(header, indent=1, ensure_ascii=False))}\n---\n\n{body}\n".encode()
-
-
-def _header(facts: VersionFacts, about: Json) -> Json:
-    manifest = facts.manifest
     size = next((each for power, each in enumerate(_SIZES, 3) if manifest.records < 10**power), "n>1T")
     sizes = ((name, split.bytes, split.records) for name, split in manifest.splits.items())
     splits = [{"name": name, "num_bytes": bytes_, "num_examples": records} for name, bytes_, records in sizes]
@@ -144,7 +135,7 @@ def _header(facts: VersionFacts, about: Json) -> Json:
     license_ = about.get("license") or "unknown"  # the hub spells identifiers in lowercase, and names others
     is_other = "/" in license_ or " " in license_
     licenses = {"license": "other", "license_name": license_} if is_other else {"license": license_.lower()}
-    return {
+    header = {
         "pretty_name": about.get("title") or manifest.name,
         **licenses,
         "language": list(about.get("languages") or ()),
@@ -153,6 +144,9 @@ def _header(facts: VersionFacts, about: Json) -> Json:
         "tags": ["recordmill", "tfrecord", *(about.get("tags") or ())],
         "dataset_info": {"features": features, "splits": splits, "dataset_size": manifest.bytes},
     }
+    filled, body = {name: value for name, value in header.items() if value}, "\n".join(_body(facts, about))
+    # JSON is YAML, and so are the escapes of `printable`.
+    return f"---\n{printable(json.dumps(filled, indent=1, ensure_ascii=False))}\n---\n\n{body}\n".encode()
 
 
 def tasks(manifest: Manifest) -> Iterator[str]:

@@ -51,13 +51,6 @@ class FeatureFacts(NamedTuple):
         return {} if self.description is None else self.description.parts()
 
 
-class ClassCounts(NamedTuple):
-    """Records of each class of the label; occurrences, if a record may have several."""
-
-    names: Sequence[str]
-    by_split: Mapping[str, Sequence[int]]  # a count for each name
-
-
 class RejectFacts(NamedTuple):
     """Rejects of one reason."""
 
@@ -89,15 +82,18 @@ class VersionFacts:
         return facts
 
     @cached_property
-    def classes(self) -> ClassCounts | None:
-        """Records by class, if the label is a category. Raises: DatasetError: the names are damaged."""
+    def classes(self) -> tuple[Sequence[str], Mapping[str, Sequence[int]]] | None:
+        """Names of the label's classes and, by split, the records of each. Raises: DatasetError: the names are damaged.
+
+        None if the label is no category; occurrences, if a record may have several.
+        """
         counted = {name: split.label_counts for name, split in self.manifest.splits.items() if split.label_counts}
         label = self.features.get(self.manifest.label or "")
         if not counted or label is None or label.description is None:
             return None
         names = read_vocabulary(self.folder, label.description, label.name)
         known = min(len(names), *map(len, counted.values()))
-        return ClassCounts(names[:known], {split: counts[:known] for split, counts in counted.items()})
+        return names[:known], {split: counts[:known] for split, counts in counted.items()}
 
     def rejects(self, examples: int = 0) -> list[RejectFacts]:
         """Returns rejects by reason, the most frequent first, with up to `examples` each. Raises: DatasetError."""

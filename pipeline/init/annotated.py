@@ -39,14 +39,13 @@ IS_VOC = re.compile(b"|".join("<annotation".encode(name) for name in ("utf-8", "
 IS_YOLO = re.compile(rb"\s*\d++(?:\.\d*+)?([ \t]++-?(?:\d++\.?\d*+|\.\d++)([eE]-?\d++)?){4,}[ \t\r]*(\n|\Z)")
 YAML_NAMES = re.compile(rb"^names\s*:", re.MULTILINE)
 BOX_CELLS = {b"ImageID", b"LabelName", b"XMin", b"IsInside"}  # others are a table of boxes
-KNOWN: Mapping[str, Mapping[str, Choice]] = {
+KNOWN: Mapping[str, Mapping[str, Choice]] = {  # options of boxes that the format decides, without asking the user
     "coco": {"order": ("coco", "as COCO's JSON has them"), "unit": ("absolute", "pixels")},
     "voc": {"order": ("corners", "as Pascal VOC's XML has them"), "unit": ("absolute", "pixels")},
     "yolo": {"order": ("center", "as YOLO's text has them"), "unit": ("relative", "")},
     "open_images": {"order": ("corners", "as the source gives Open Images' columns"), "unit": ("relative", "")},
     **dict.fromkeys(("labelme", "via"), {"order": ("corners", "around the regions"), "unit": ("absolute", "pixels")}),
 }
-"""Options of boxes that the format decides, without asking the user."""
 Source = Mapping[str, Any]
 Pairs = Mapping[FileInfo, FileInfo]  # images and their annotation files
 
@@ -145,11 +144,21 @@ def _json(listing: Listing, form: str, is_one: re.Pattern[bytes], what: str) -> 
         folder, name = posixpath.split(file.path)
         match = COCO_NAME.fullmatch(name)
         groups.setdefault((folder, match[1] if match else name), []).append(file)
+    by_name, start = dict[str, list[str]](), len(listing.folder) + 1
+    for file in listing.images:
+        by_name.setdefault(posixpath.basename(file.path), []).append(file.path)
     sources, used, without = list[Source](), list[FileInfo](), list[str]()
     for (folder, name), some in groups.items():
         split = split_of(name, posixpath.basename(folder))
-        names = [each for file in some for each in FILE_NAME.findall(heads[file])]
-        root = _image_folder(listing, names, folder, split)
+        found = Counter[str]()
+        for text in (each for file in some for each in FILE_NAME.findall(heads[file])):
+            written = ""
+            with suppress(ValueError):  # damaged, as a build reports
+                written = str(json.loads(text)).replace("\\", "/")
+            paths = (path for path in by_name.get(posixpath.basename(written), ()) if path.endswith(f"/{written}"))
+            found.update(path.removesuffix(f"/{written}") for path in paths)
+        rank = {each: (each == folder, split_of(*each[start:].split("/")) == split, n) for each, n in found.items()}
+        root = max(rank, key=rank.__getitem__, default=None)  # preferably its own, then of its split, then of most
         if root is None or all(posixpath.basename(file.path).startswith("image_info_") for file in some):
             without += [file.path for file in some]
             continue
@@ -158,22 +167,6 @@ def _json(listing: Listing, form: str, is_one: re.Pattern[bytes], what: str) -> 
         sources.append({"format": form, "path": path, "images": images, "split": split})
         used += some
     return listing.recognized(sources, used, what, without) if heads else None
-
-
-def _image_folder(listing: Listing, names: Sequence[bytes], own: str, split: str | None) -> str | None:
-    """Finds the folder of a JSON file's paths: preferably its own, then one of its split, then that of most."""
-    by_name, start = dict[str, list[str]](), len(listing.folder) + 1
-    for file in listing.images:
-        by_name.setdefault(posixpath.basename(file.path), []).append(file.path)
-    found = Counter[str]()
-    for text in names:
-        name = ""
-        with suppress(ValueError):  # damaged, as a build reports
-            name = str(json.loads(text)).replace("\\", "/")
-        paths = (path for path in by_name.get(posixpath.basename(name), ()) if path.endswith(f"/{name}"))
-        found.update(path.removesuffix(f"/{name}") for path in paths)
-    rank = {each: (each == own, split_of(*each[start:].split("/")) == split, count) for each, count in found.items()}
-    return max(rank, key=rank.__getitem__, default=None)
 
 
 def _voc(listing: Listing) -> Recognized | None:

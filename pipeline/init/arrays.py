@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from recordmill.pipeline.dataset.placement import SPLITS
 from recordmill.pipeline.init.dialect import LEAST_SIDE, square
@@ -120,7 +119,12 @@ def guess_pixels(sample: SourceSample, name: str) -> Guess | None:
     if shape and len(shape) == 3:  # of the least differences of neighbours
         ways = (shape, shape[::-1])
         shape = min(ways, key=lambda way: float(np.abs(np.diff(numbers.reshape(-1, *way), axis=2)).mean()))
-    dtype = _pixel(numbers, name) if shape else ""
+    dtype = ""  # of numbers that only a column's name could make pixels
+    if shape:
+        most, are_whole = numbers.max(), not (numbers % 1).any()
+        if numbers.min() >= 0 and (PICTURES.search(name) or (are_whole and 1 < most <= 255)):
+            kinds = (kind for kind, end in (("uint8", 255), ("uint16", 65_535)) if are_whole and most <= end)
+            dtype = next(kinds, "float32")
     if shape is None or not dtype:
         return feature(name, "array", "numbered columns", reading, shape=([size], "")) if "*" in name else None
     order = "" if len(shape) == 2 else "by the smoother of this and the other order of the channels"
@@ -131,11 +135,3 @@ def guess_pixels(sample: SourceSample, name: str) -> Guess | None:
     if dtype != "uint8":
         options |= {"dtype": (dtype, "as they are written"), "normalize": ("none", "or `zero_one`, with `range`")}
     return feature(name, "image", f"{count(size, 'number')} a row are one image", reading, **options)
-
-
-def _pixel(numbers: npt.NDArray[np.float64], name: str) -> str:
-    """Returns the `dtype` of pixels; "" for numbers that only a column's name could make pixels."""
-    most, are_whole = numbers.max(), not (numbers % 1).any()
-    if numbers.min() < 0 or not (PICTURES.search(name) or (are_whole and 1 < most <= 255)):
-        return ""
-    return next((kind for kind, end in (("uint8", 255), ("uint16", 65_535)) if are_whole and most <= end), "float32")

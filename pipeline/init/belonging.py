@@ -27,13 +27,12 @@ from recordmill.pipeline.sources.paths import listed
 
 HEAD_BYTES = 1 << 20  # 1 MiB, about a sample of rows
 SENTENCES = ("conll", "conllu")
-ORIENTS = {
+ORIENTS = {  # beginnings of pandas' `to_json` files, by `orient`; lists are also read as columns
     "split": re.compile(rb'\{\s*+"columns"\s*+:\s*+\['),
     "table": re.compile(rb'\{\s*+"schema"\s*+:\s*+\{\s*+"fields"'),
     "index": re.compile(rb'\{\s*+"0"\s*+:\s*+\{'),
     "columns": re.compile(rb'\{\s*+"(?:[^"\\]|\\.)*+"\s*+:\s*+(?:\{\s*+"0"\s*+:|\[\s*+[^\s{])'),
 }
-"""Beginnings of pandas' `to_json` files, by `orient`; lists are also read as columns."""
 PART = re.compile(r"[._-]+")  # between the parts of a file's name
 COLUMN = re.compile(r"[A-Za-z]{2,}")  # the part that names a joined file's column: `en`, `labels`
 CLASSES = {"pos", "neg", "positive", "negative", "spam", "ham", "true", "fake", "real", "good", "bad", "yes", "no"}

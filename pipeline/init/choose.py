@@ -66,10 +66,8 @@ def make_draft(sample: SourceSample, answers: Answers) -> Draft:
     if split and split[0] == SPLIT and SPLIT in sample.of_path:  # decides which folder names the class
         sample.always = {SPLIT: Column(ColumnType.CATEGORY, optional=True)}
     named = {name: sample.read(name, ColumnType.CATEGORY) for name in sample.names if ID.fullmatch(name)}
-    unique = [(name, values) for name, values in named.items() if len(values.distinct) == values.rows > 0]
-    key: Named = min(
-        unique, key=lambda each: (each[0].lower() not in ("id", "key", "uuid"), len(each[0])), default=None
-    )
+    keys = [(name, values) for name, values in named.items() if len(values.distinct) == values.rows > 0]
+    key: Named = min(keys, key=lambda each: (each[0].lower() not in ("id", "key", "uuid"), len(each[0])), default=None)
     guesses = _guesses(sample)
     for column, why in ((split, "decides the split"), (key, "the key, which every record holds")):
         if column and not (column[0] in guesses and guesses[column[0]].kind == IMAGE):  # an image's path may be the key

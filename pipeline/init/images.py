@@ -267,7 +267,16 @@ def guess_mask(sample: SourceSample, item: Guess, name: str, image: Guess) -> Gu
         names = {f"class_{number}": list(color) for number, (color, _) in enumerate(colors.most_common(LEVELS))}
         why = f"a colour each, {of}, by pixels {_shares(colors)}; {YOURS}"
         return replace(item, options={**options, "classes": (list(names), why), "colors": (names, "")})
-    return replace(item, options=options | _classes(found, of, is_all=is_all))
+    known, usual = sorted(found), SURE.get(tuple(sorted(found)))
+    if known and known[-1] >= LEVELS:
+        pixel = ("uint16", f"{len(known):,} values to {known[-1]:,} {of}")
+        return replace(item, options={**options, "dtype": pixel})
+    why = f"the values {of}, by pixels {_shares(found)}; {YOURS}"
+    if usual is None and len(known) > 2 and known[-1] == IGNORED != known[-2] + 1 and known[-2] < SPARSE * len(known):
+        options["ignore"] = (IGNORED, f"by custom; {found[IGNORED] / found.total():.1%} of the pixels")
+        known.pop()
+    named = {value: f"class_{value}" for value in known} if usual is None else dict(zip(known, usual, strict=True))
+    return replace(item, options={**options, "classes" if is_all else "# classes": (named, why)})
 
 
 def _counted(sample: SourceSample, column: str) -> tuple[Counter[int], Counter[Any], int, bool]:
@@ -296,19 +305,6 @@ def _shares(found: Counter[Any]) -> str:
     """Shows the most frequent values with their shares of pixels: `0: 91.0%, 255: 9.0%`."""
     shown = ", ".join(f"{value}: {pixels / found.total():.1%}" for value, pixels in found.most_common(SHOWN))
     return f"{shown}, …" if len(found) > SHOWN else shown
-
-
-def _classes(found: Counter[int], of: str, *, is_all: bool) -> dict[str, Choice]:
-    """Returns the options about values, with the pixels of each."""
-    known, names = sorted(found), SURE.get(tuple(sorted(found)))
-    if known and known[-1] >= LEVELS:
-        return {"dtype": ("uint16", f"{len(known):,} values to {known[-1]:,} {of}")}
-    options, why = dict[str, Choice](), f"the values {of}, by pixels {_shares(found)}; {YOURS}"
-    if names is None and len(known) > 2 and known[-1] == IGNORED != known[-2] + 1 and known[-2] < SPARSE * len(known):
-        options["ignore"] = (IGNORED, f"by custom; {found[IGNORED] / found.total():.1%} of the pixels")
-        known.pop()
-    named = {value: f"class_{value}" for value in known} if names is None else dict(zip(known, names, strict=True))
-    return {**options, "classes" if is_all else "# classes": (named, why)}
 
 
 MOST_CLASSES = 40  # for a person to read

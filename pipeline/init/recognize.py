@@ -41,7 +41,7 @@ SHARD = re.compile(r"-\d+-of-\d+$")
 ROWS = "write its rows as Parquet, JSON Lines or CSV, and give these"
 HUGGING_FACE = "write its rows by `Dataset.to_parquet`, and give these"
 PICTURE = "is not read: convert all to PNG (`magick mogrify -format png FILES`), and give their folder"
-FOREIGN = {
+FOREIGN = {  # the commonest unsupported files: what they are, and the remedy, by endings
     ".zip .rar .7z": "an archive, which no source reads: unpack it, and give the folder",
     ".xlsx .xls": "an Excel workbook, which no source reads: save each sheet as CSV (UTF-8), and give these",
     ".npy .npz": f"a NumPy array, alone, damaged or of no rows: give a folder of images, or {ROWS}",
@@ -52,7 +52,6 @@ FOREIGN = {
     ".mat .h5 .hdf5": "a file of arrays, which no source reads: save them by `numpy.savez`",
     ".pkl .pickle": f"a Python pickle, which no source reads: {ROWS}",
 }
-"""The commonest unsupported files: what they are, and the remedy, by endings."""
 TABLES = ("parquet", "tfrecord", "webdataset", "jsonl", "csv", "tsv", "conll", "conllu")
 """The formats that are surely data, in order of preference."""
 NAMING = ("jsonl", "csv", "tsv", "parquet")  # formats with rows that may name images

@@ -34,11 +34,10 @@ from recordmill.pipeline.sources.source_reader import UNREAD, Block, Plan
 
 LINES = (*CELLS, *SENTENCES, "json", "jsonl", "text")  # formats with first rows that are cut off large files
 SOURCE: TypeAdapter[SourceOptions] = TypeAdapter(AnySource)
-PARTS: Columns = {
+PARTS: Columns = {  # the columns of annotated objects that a plan holds only if they are asked
     "shapes": Column(ColumnType.OBJECTS, optional=True),
     "keypoints": Column(ColumnType.NUMBER, many=True, optional=True),
 }
-"""The columns of annotated objects that a plan holds only if they are asked."""
 ROWS, CHUNKS = 1_000, 32
 TOKENS = 16  # lines of a sentence
 ALL_ROWS = 1 << 40
@@ -70,8 +69,7 @@ class SampledFiles(Files):
             elif form and "://" in file.path and file.bytes <= CHUNK_BYTES:
                 with files.open(file.path) as opened:
                     self._held[file.path] = opened.read()  # read many times later
-        self.is_whole: bool = list(self._shown.values()) == list(listed)
-        """Whether these files keep all their rows."""
+        self.is_whole: bool = list(self._shown.values()) == list(listed)  # whether these files keep all their rows
 
     def match(self, pattern: str) -> list[FileInfo]:
         matches = glob_pattern(pattern).fullmatch
@@ -160,10 +158,10 @@ class SourceSample:
         self.files = SampledFiles(files, self.sources[0], data.files, rows)
         self.data, self.origin, self._rows = data, files, rows
         self.is_whole = data.is_whole and self.files.is_whole
-        self.always: Columns = {}
-        """Columns to read with any other, because it depends on them."""
+        self.always: Columns = {}  # columns to read with any other, because it depends on them
         self._read: dict[tuple[str, Column, bool], Reading] = {}
         plans = [reader.plan(self.files, {}, CHUNK_BYTES) for reader in self.readers]
+        # A large table of annotations is planned only once, and again when parts of objects are asked.
         self._plans = plans if isinstance(self.sources[0], AnnotatedImages) else None
         self._has_parts = False
         forms = ("coco", "labelme", "via", "json", *SENTENCES)
@@ -203,15 +201,6 @@ class SourceSample:
         """Whether rows of the tables are joined."""
         return bool(getattr(self.sources[0], "group", ()))
 
-    def _planned(self, asked: Columns) -> list[Plan]:
-        """Plans the sources; a large table of annotations only once, and again when parts of objects are asked."""
-        if self._plans is None:
-            return [reader.plan(self.files, asked, CHUNK_BYTES) for reader in self.readers]
-        if PARTS.keys() & asked.keys() and not self._has_parts:
-            self._plans = [reader.plan(self.files, PARTS, CHUNK_BYTES) for reader in self.readers]
-            self._has_parts = True
-        return self._plans
-
     def whole(self) -> "SourceSample":
         """Returns a sample of all rows if the sources are small, else this one."""
         if not self.data.is_whole or sum(file.bytes for file in self.data.files) > WHOLE_BYTES:
@@ -237,7 +226,12 @@ class SourceSample:
         Returns blocks with their source's number, and whether these are all rows. Raises: SourceError, OSError.
         """
         asked = {**self.always, **columns}
-        plans = self._planned(asked)
+        plans = self._plans
+        if plans is None:
+            plans = [reader.plan(self.files, asked, CHUNK_BYTES) for reader in self.readers]
+        elif PARTS.keys() & asked.keys() and not self._has_parts:
+            plans = self._plans = [reader.plan(self.files, PARTS, CHUNK_BYTES) for reader in self.readers]
+            self._has_parts = True
         chunks = [(number, chunk) for number, plan in enumerate(plans) for chunk in plan.chunks]
         rows = rows or self._rows
         chosen = spread(chunks, max(CHUNKS, rows // ROWS))

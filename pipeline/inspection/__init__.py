@@ -1,1 +1,0 @@
-"""Reads a version's records for people: chosen by key, class or position, and decoded to plain Python values."""
