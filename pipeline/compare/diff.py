@@ -94,7 +94,12 @@ class Diff:
 
 def diff(before: DatasetVersion, after: DatasetVersion, *, rows: bool = True, values: bool = True) -> Diff:
     """Compares manifests and vocabularies; with `rows` records, with `values` profiles. Raises: DatasetError."""
-    old, new = before.manifest, after.manifest
+    old, new, figures = before.manifest, after.manifest, list[Figure]()
+    if values:
+        compared = compare(*(ComparedVersion.read(each.folder, each.manifest) for each in (before, after)))
+        changed = [each for each in compared.figures if each.value and each.feature]
+        shown = [each for each in changed if each.rule not in IN_OTHER_SECTIONS]
+        figures = sorted(shown, key=lambda figure: (figure.rule, -figure.value))
     return Diff(
         old.version,
         new.version,
@@ -107,7 +112,7 @@ def diff(before: DatasetVersion, after: DatasetVersion, *, rows: bool = True, va
         changes(dict(old.features), dict(new.features)),
         changes(old.spec, new.spec),
         changes(old.provenance.get("packages", {}), new.provenance.get("packages", {})),
-        _value_figures(before, after) if values else [],
+        figures,
     )
 
 
@@ -129,13 +134,6 @@ def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     items = value.items() if isinstance(value, Mapping) else enumerate(value)
     for name, inner in items:
         yield from _leaves(inner, f"{path}.{name}" if path else str(name))
-
-
-def _value_figures(before: DatasetVersion, after: DatasetVersion) -> list[Figure]:
-    """Compares the values of features, without the figures of counts, features and names."""
-    compared = compare(*(ComparedVersion.read(each.folder, each.manifest) for each in (before, after)))
-    figures = [each for each in compared.figures if each.value and each.feature and each.rule not in IN_OTHER_SECTIONS]
-    return sorted(figures, key=lambda figure: (figure.rule, -figure.value))
 
 
 def _name_changes(before: DatasetVersion, after: DatasetVersion) -> dict[str, NameChanges]:

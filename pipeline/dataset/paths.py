@@ -295,11 +295,3 @@ def sync(path: str | Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def sync_tree(folder: str) -> None:
-    """Fsyncs everything in a local folder."""
-    for parent, _, names in os.walk(folder):
-        for name in names:
-            sync(os.path.join(parent, name))
-        sync(parent)

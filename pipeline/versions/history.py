@@ -24,7 +24,7 @@ from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import printable, redacted
 from recordmill.pipeline.versions import leases
 from recordmill.pipeline.versions.latest import now, swap
-from recordmill.pipeline.versions.publishing import holds_dataset, live_version
+from recordmill.pipeline.versions.publishing import OURS, live_version
 from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Content, Store
 from recordmill.pipeline.versions.stores.open_store import open_store
 
@@ -40,6 +40,10 @@ Entry = dict[str, Any]
 
 def new_entry(act: str) -> Entry:
     """Begins the entry of a build or an act: user, host and time."""
+    try:
+        user = getpass.getuser()
+    except (ImportError, KeyError, OSError):  # in a container the user may have no name
+        user = str(os.getuid())
     return {
         "id": secrets.token_hex(8),
         "act": act,
@@ -48,18 +52,11 @@ def new_entry(act: str) -> Entry:
         "began_at": now(),
         "ended_at": None,
         "seconds": None,
-        "user": _user(),
+        "user": user,
         "host": socket.gethostname(),
         "process": os.getpid(),
         "recordmill": VERSION,
     }
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (ImportError, KeyError, OSError):  # in a container the user may have no name
-        return str(os.getuid())
 
 
 @contextmanager
@@ -129,7 +126,7 @@ def write_entry(output: str, entry: Mapping[str, Any]) -> None:
         entries = _settled(_parse(content), store)
         return _lines([earlier for earlier in entries if earlier.get("id") != entry["id"]] + [dict(entry)])
 
-    if holds_dataset(store):
+    if not OURS.isdisjoint(store.children("")):
         swap(store, HISTORY_FILE, lines)
 
 

@@ -103,7 +103,16 @@ def find_among(manifests: list[Manifest], output: str, wanted: str, latest: Late
             raise DatasetError(f"no version is held back in {output}; {_known(manifests)}")
         return manifests[-1]
     if wanted == LIVE or BEFORE.fullmatch(wanted):
-        return _previous(manifests, output, latest, int(wanted.removeprefix("-")) if wanted != LIVE else 0)
+        were_live = [manifest for manifest in manifests if not is_held_back(latest, manifest)]
+        names = [manifest.version for manifest in were_live]
+        if latest is None or latest.version not in names:
+            raise DatasetError(f"{output} has no live version: name a version; {_known(manifests)}")
+        steps = int(wanted.removeprefix("-")) if wanted != LIVE else 0
+        position = names.index(latest.version) - steps
+        if position < 0:
+            before = f"{steps:,} versions" if steps > 1 else "version"
+            raise DatasetError(f"{output} has no {before} before the live {latest.version}")
+        return were_live[position]
     tests: tuple[Callable[[Manifest], bool], ...] = (
         lambda manifest: manifest.version == wanted,
         lambda manifest: manifest.sequence > 0 and str(manifest.sequence) == wanted.removeprefix("#"),
@@ -132,19 +141,6 @@ def pair(output: str, before: str | None = None, after: str | None = None) -> tu
     store = open_existing(output)
     latest, manifests = latest_of(store), published(store)
     return find_among(manifests, output, before or "-1", latest), find_among(manifests, output, after or LIVE, latest)
-
-
-def _previous(manifests: list[Manifest], output: str, latest: Latest | None, steps: int) -> Manifest:
-    """Returns the version published `steps` before the live one; 0 is the live one."""
-    were_live = [manifest for manifest in manifests if not is_held_back(latest, manifest)]
-    names = [manifest.version for manifest in were_live]
-    if latest is None or latest.version not in names:
-        raise DatasetError(f"{output} has no live version: name a version; {_known(manifests)}")
-    position = names.index(latest.version) - steps
-    if position < 0:
-        before = f"{steps:,} versions" if steps > 1 else "version"
-        raise DatasetError(f"{output} has no {before} before the live {latest.version}")
-    return were_live[position]
 
 
 GRACE_SECONDS = 24 * 3600.0

@@ -225,7 +225,13 @@ class _Pruning:
             newest, sizes = store.newest(folder), store.sizes(folder)
             if newest is None or folder in self.done.removed or version in self.done.kept:
                 continue
-            reason = self._why_ownerless_kept(latest, version, newest, grace)
+            reason: str | None = None
+            if latest and version in {latest.version, *latest.pinned, *latest.retired} - {*latest.removing}:
+                reason = "`LATEST` names it"
+            elif any(listing.holds(lease, version) for lease in self.living):
+                reason = "it is held"
+            elif grace > 0 and (datetime.now(UTC) - newest).total_seconds() < grace:
+                reason = f"its newest file is of {newest:%Y-%m-%dT%H:%M:%SZ}: its grace is not over"
             if reason is None and needs.of(folder, sizes):
                 self._remove_unneeded(folder, sizes, needs, Removal(store, sizes))
             elif reason is None:
@@ -233,16 +239,6 @@ class _Pruning:
                 self._end(folder, partial(_bytes, store, folder), end)
             else:
                 self.done.kept[version] = f"it has no {MANIFEST_FILE}, but {reason}"
-
-    def _why_ownerless_kept(self, latest: Latest | None, version: str, newest: datetime, grace: float) -> str | None:
-        if latest and version in {latest.version, *latest.pinned, *latest.retired} - {*latest.removing}:
-            return "`LATEST` names it"
-        if any(listing.holds(lease, version) for lease in self.living):
-            return "it is held"
-        if grace <= 0:
-            return None
-        age = (datetime.now(UTC) - newest).total_seconds()
-        return f"its newest file is of {newest:%Y-%m-%dT%H:%M:%SZ}: its grace is not over" if age < grace else None
 
     def end_leases(self) -> None:
         for name, holder in {} if self.dry_run else self.dead.items():

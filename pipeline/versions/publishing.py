@@ -67,11 +67,6 @@ def check_output(output: str, but: Collection[str] = ()) -> None:
         raise OutputError(f"{store.url}/{LATEST_FILE} is not a file: move it away")
 
 
-def holds_dataset(store: Store) -> bool:
-    """Whether the output holds files of a build."""
-    return not OURS.isdisjoint(store.children(""))
-
-
 def published(store: Store) -> list[Manifest]:
     """Reads the manifests of all versions in the order of publishing, without broken or removed ones."""
     manifests = [manifest for manifest in (_manifest(store, name) for name in _kept(store)) if manifest is not None]

@@ -210,7 +210,10 @@ class LocalStore(base.Store):
             if self._entry(folder).exists():
                 raise base.Conflict(folder)
             os.makedirs(self._root, exist_ok=True)
-            paths.sync_tree(assembled)
+            for parent, _, names in os.walk(assembled):
+                for name in names:
+                    paths.sync(os.path.join(parent, name))
+                paths.sync(parent)
 
     def reveal(self, assembled: str, folder: str, name: str, data: bytes, tag: str | None = None) -> str:
         """Shows the folder by one rename."""

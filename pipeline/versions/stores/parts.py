@@ -141,13 +141,10 @@ class Stream(RawIOBase):
         self._rest += data
         part = PART_BYTES << (self._parts // 1000)  # S3 allows 10,000 parts
         while len(self._rest) >= part:
-            self._send(part)
+            self._unless_there(self._upload.send, self._rest[:part])
+            del self._rest[:part]
+            self._parts += 1
         return memoryview(data).nbytes
-
-    def _send(self, part: int) -> None:
-        self._unless_there(self._upload.send, self._rest[:part])
-        del self._rest[:part]
-        self._parts += 1
 
     def complete(self) -> None:
         """Sends the rest. Raises: OutputError."""
