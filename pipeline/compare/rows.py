@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.adopted_files import check_content
+from recordmill.pipeline.dataset.file_names import check_content
 from recordmill.pipeline.dataset.manifest import DatasetError, Manifest, Shard
 from recordmill.pipeline.dataset.placement import hash_keys
 from recordmill.pipeline.dataset.tfrecord import FOOTER_BYTES, HEADER_BYTES

@@ -207,8 +207,18 @@ def varints(numbers: npt.NDArray[np.int64]) -> tuple[bytes, npt.NDArray[np.int64
     """Returns int64 numbers as varints, and each one's end, int64 [numbers]."""
     left = numbers.view(np.uint64)
     most = int(left.max(initial=0))
-    if most < 1 << 28:
-        return _short_varints(left.astype(np.uint32))
+    if most < 1 << 28:  # a word of four bytes holds each
+        numbers = left.astype(np.uint32)
+        words, lengths = numbers & 127, np.ones(len(numbers), np.uint8)
+        for width in (1, 2, 3):
+            longer = numbers >= 1 << 7 * width
+            if not longer.any():
+                break
+            lengths += longer
+            words |= (numbers >> 7 * width & 127) << 8 * width
+            words |= longer.astype(np.uint32) << 8 * width - 1
+        kept = _KEPT[lengths].view(np.bool_)
+        return words.astype("<u4").view(np.uint8)[kept].tobytes(), np.cumsum(lengths, dtype=np.int64)
     widest = -(-most.bit_length() // 7)
     sizes = np.ones(len(left), np.int64)
     for width in range(1, widest):
@@ -216,20 +226,6 @@ def varints(numbers: npt.NDArray[np.int64]) -> tuple[bytes, npt.NDArray[np.int64
     spread = np.stack([(left >> np.uint64(7 * width)).astype(np.uint8) | 128 for width in range(widest)], axis=1)
     spread[np.arange(len(left)), sizes - 1] &= 127
     return spread[np.arange(widest) < sizes[:, np.newaxis]].tobytes(), np.cumsum(sizes)
-
-
-def _short_varints(numbers: npt.NDArray[np.uint32]) -> tuple[bytes, npt.NDArray[np.int64]]:
-    """Returns the varints of numbers below 2^28, which take a word of four bytes at most."""
-    words, sizes = numbers & 127, np.ones(len(numbers), np.uint8)
-    for width in (1, 2, 3):
-        longer = numbers >= 1 << 7 * width
-        if not longer.any():
-            break
-        sizes += longer
-        words |= (numbers >> 7 * width & 127) << 8 * width
-        words |= longer.astype(np.uint32) << 8 * width - 1
-    kept = _KEPT[sizes].view(np.bool_)
-    return words.astype("<u4").view(np.uint8)[kept].tobytes(), np.cumsum(sizes, dtype=np.int64)
 
 
 _KEPT = np.tril(np.ones((5, 4), np.uint8), -1).view("<u4").ravel()  # the bytes of a word by the size of its varint

@@ -89,7 +89,7 @@ def locate(folder: str, path: str) -> str:
 
 
 def real_place(root: str, path: str) -> str:
-    """Returns the path of an adopted file below a root without links (`adopted_files.allow`), its own links resolved.
+    """Returns the path of an adopted file below a root without links (`file_names.allow`), its own links resolved.
 
     Raises: DatasetError: by its text or by a link, swapped meanwhile too, `path` leaves `root`, or `root` its place.
     """

@@ -19,8 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from recordmill.pipeline.dataset.adopted_files import check_content
-from recordmill.pipeline.dataset.file_names import shard_paths
+from recordmill.pipeline.dataset.file_names import check_content, shard_paths
 from recordmill.pipeline.dataset.manifest import Shard, index_bytes
 from recordmill.pipeline.dataset.manifest_parts import PackFile
 from recordmill.pipeline.dataset.packs import PackIndex

@@ -22,8 +22,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from recordmill.pipeline.dataset.adopted_files import check_content
-from recordmill.pipeline.dataset.file_names import shard_paths
+from recordmill.pipeline.dataset.file_names import check_content, shard_paths
 from recordmill.pipeline.dataset.manifest import Shard
 from recordmill.pipeline.dataset.packs import PackIndex
 from recordmill.pipeline.dataset.paths import ADVICE, Location, check_place, locate, open_file

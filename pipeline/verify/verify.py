@@ -28,7 +28,7 @@ from recordmill.pipeline.reader.records import FrameBatch, FrameWalk, Offsets, R
 from recordmill.pipeline.reader.remote import VersionFiles
 from recordmill.pipeline.reader.wire import Malformed, names_of
 from recordmill.pipeline.verify import files as checks
-from recordmill.pipeline.verify.report import Findings, Verification, shown
+from recordmill.pipeline.verify.files import Findings, Verification, shown
 from recordmill.transforms.contract.kinds import read_descriptions
 from recordmill.transforms.contract.kinds.base import Description
 from recordmill.transforms.contract.kinds.text import WINDOW_PARTS
@@ -85,7 +85,8 @@ def verify(folder: str, version: str | None = None, *, quick: bool = False) -> V
 
 def _check_shards(files: VersionFiles, manifest: Manifest, findings: Findings) -> None:
     labels: dict[str, Counter[int]] = {name: Counter() for name in manifest.splits}
-    for (split_name, _), (of_shard, counts) in zip(shard_numbers(manifest), _each_shard(files, manifest), strict=True):
+    shards = [(name, number) for name, split in manifest.splits.items() for number in range(len(split.shards))]
+    for (split_name, _), (of_shard, counts) in zip(shards, _each_shard(files, manifest, shards), strict=True):
         findings.merge(of_shard)
         labels[split_name].update(counts)
     for name, split in manifest.splits.items():
@@ -98,9 +99,8 @@ def _check_shards(files: VersionFiles, manifest: Manifest, findings: Findings) -
                 break
 
 
-def _each_shard(files: VersionFiles, manifest: Manifest) -> Iterator[CheckedShard]:
+def _each_shard(files: VersionFiles, manifest: Manifest, shards: Sequence[ShardNumber]) -> Iterator[CheckedShard]:
     """Checks the shards; large versions in several processes, because most checks hold the GIL."""
-    shards = shard_numbers(manifest)
     workers = min(cores(), len(shards))
     if workers < 2 or manifest.bytes < MANY_BYTES:
         yield from check_shards(files, manifest, shards)
@@ -113,11 +113,6 @@ def _each_shard(files: VersionFiles, manifest: Manifest) -> Iterator[CheckedShar
                 yield from checked
         except BrokenExecutor:
             raise DatasetError("a worker process was killed, perhaps out of memory: try again") from None
-
-
-def shard_numbers(manifest: Manifest) -> list[ShardNumber]:
-    """Lists all shards of a version."""
-    return [(name, number) for name, split in manifest.splits.items() for number in range(len(split.shards))]
 
 
 def check_shards(files: VersionFiles, manifest: Manifest, shards: Sequence[ShardNumber]) -> list[CheckedShard]:
@@ -140,12 +135,9 @@ def check_shard(files: VersionFiles, manifest: Manifest, split: str, number: int
     try:
         (folder, path), *_ = files.located(shard)
         with folder.open(path) as (file, size):
-            leads = (
-                index is not None
-                and bool(  # past damage
-                    index[0] == 0 and (index[-1] == shard.bytes or shard.root) and (index[1:] > index[:-1]).all()
-                )
-            )
+            leads = False  # past damage
+            if index is not None and index[0] == 0 and (index[-1] == shard.bytes or shard.root):
+                leads = bool((index[1:] > index[:-1]).all())
             walk = FrameWalk(file, size, index if leads else None, report)
             for batch in walk.batches():
                 known = None if kept is None else kept.take(batch.numbers, mode="clip")  # the file may have grown

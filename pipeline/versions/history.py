@@ -23,7 +23,7 @@ from recordmill.pipeline import VERSION
 from recordmill.pipeline.errors import UserError
 from recordmill.pipeline.safe_text import printable, redacted
 from recordmill.pipeline.versions import leases
-from recordmill.pipeline.versions.latest import now, swap
+from recordmill.pipeline.versions.base import now, swap
 from recordmill.pipeline.versions.publishing import OURS, live_version
 from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Content, Store
 from recordmill.pipeline.versions.stores.open_store import open_store

@@ -11,8 +11,7 @@ from recordmill.pipeline.dataset import manifest as datasets
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, Latest, Manifest
 from recordmill.pipeline.errors import DatasetError, UserError, did_you_mean
 from recordmill.pipeline.versions import leases
-from recordmill.pipeline.versions.base import awaits_approval, is_held_back
-from recordmill.pipeline.versions.latest import latest_of
+from recordmill.pipeline.versions.base import awaits_approval, is_held_back, latest_of
 from recordmill.pipeline.versions.publishing import published
 from recordmill.pipeline.versions.stores.base import Store, UnsettledOutputError
 from recordmill.pipeline.versions.stores.open_store import open_location, open_store

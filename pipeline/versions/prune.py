@@ -11,10 +11,9 @@ from functools import partial
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, VERSIONS_FOLDER, Latest, Manifest
 from recordmill.pipeline.versions import build_folders, leases, listing, publishing
-from recordmill.pipeline.versions.base import is_held_back
+from recordmill.pipeline.versions.base import compare_and_swap, is_held_back, latest_of
 from recordmill.pipeline.versions.files import Needs, Removal, needs_of, remove_unneeded
 from recordmill.pipeline.versions.history import recorded
-from recordmill.pipeline.versions.latest import compare_and_swap, latest_of
 from recordmill.pipeline.versions.leases import BUILD, Holder, OnWait
 from recordmill.pipeline.versions.stores.base import CLAIM_FILE, Store
 from recordmill.pipeline.versions.stores.local import folder_bytes

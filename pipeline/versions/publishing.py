@@ -21,9 +21,18 @@ from recordmill.pipeline.dataset.manifest import LATEST_FILE, MANIFEST_FILE, VER
 from recordmill.pipeline.dataset.paths import attempt_name, locate
 from recordmill.pipeline.errors import DatasetError, ExitCode, UserError
 from recordmill.pipeline.safe_text import printable
-from recordmill.pipeline.versions.base import Base, awaits_approval, is_rolled_back, missing_files, rolled_back
+from recordmill.pipeline.versions.base import (
+    Base,
+    awaits_approval,
+    compare_and_swap,
+    is_rolled_back,
+    latest_of,
+    missing_files,
+    moved,
+    now,
+    rolled_back,
+)
 from recordmill.pipeline.versions.build_folders import BUILDING_FOLDER, end_uploads
-from recordmill.pipeline.versions.latest import compare_and_swap, latest_of, moved, now
 from recordmill.pipeline.versions.leases import LEASES_FOLDER, Lease
 from recordmill.pipeline.versions.stores.base import HISTORY_FILE, Conflict, OutputError, Store, UnsettledOutputError
 from recordmill.pipeline.versions.stores.open_store import is_local, open_store

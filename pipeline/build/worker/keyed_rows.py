@@ -33,7 +33,7 @@ from recordmill.pipeline.sources.faults import REASONS, Fault, Faults, Reject
 from recordmill.pipeline.sources.images import parse
 from recordmill.pipeline.sources.source_reader import Block, Chunk
 from recordmill.pipeline.sources.typing.arrays import interleaved, lengths, without
-from recordmill.pipeline.versions.forgotten import Forgotten
+from recordmill.pipeline.versions.base import Forgotten
 from recordmill.transforms.contract.image_header import ImageError
 
 ReadImage = Callable[[int, bytes], bytes]
