@@ -15,7 +15,6 @@ from recordmill.pipeline.compare.versions import ComparedVersion, compare_ids, i
 from recordmill.pipeline.dataset.manifest import Manifest
 from recordmill.pipeline.errors import DatasetError
 
-SPLITTING = ("splits", "split_by")  # options that assign rows to splits
 SCHEMA = ("kind", "stored", "dtype", "shape", "length", "texts_per_row", "read", "packed")
 """Parts of a description that decide type and shape of a model's input."""
 
@@ -92,7 +91,7 @@ def _spans_are_regrouped(before: Manifest, after: Manifest) -> bool:
 
 def _splits_are_edited(before: Manifest, after: Manifest) -> bool:
     """Whether a person changed the assignment of rows to splits."""
-    old, new = ({name: version.spec.get(name) for name in SPLITTING} for version in (before, after))
+    old, new = ({name: version.spec.get(name) for name in ("splits", "split_by")} for version in (before, after))
     return is_edited(old, new)
 
 

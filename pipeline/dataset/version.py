@@ -5,7 +5,7 @@ pictures.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 from recordmill.pipeline.dataset.manifest import MANIFEST_FILE, Json, Manifest
 from recordmill.pipeline.dataset.paths import ADVICE, Location, read_inner
@@ -219,10 +219,9 @@ def _to_list(ids: Any) -> Any:
     return [_to_list(inner) for inner in ids] if isinstance(ids, list | tuple) else ids
 
 
-Descriptions: TypeAlias = Mapping[str, Description]  # by feature
-
-
-def parts_to_parse(manifest: Manifest, features: Descriptions, *, with_key: bool = True) -> dict[str, Stored]:
+def parts_to_parse(
+    manifest: Manifest, features: Mapping[str, Description], *, with_key: bool = True
+) -> dict[str, Stored]:
     """Returns the parts of features in a record, with its key unless adopted records do not hold it."""
     if not manifest.adopted:
         return stored_features(features, with_key=with_key)

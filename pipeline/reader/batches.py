@@ -144,17 +144,17 @@ def element_spec(request: Request) -> Any:
     given = request.given
     is_full = (given.drop_remainder or given.pad) and (given.on_error == "raise" or request.refills)
     rows = given.batch_size if is_full and (given.text != "packed" or request.pack) else None
+
+    def spec(array: Any) -> ArraySpec:
+        if isinstance(array, Ragged):
+            return ArraySpec((rows, None, *array.values.shape[1:]), array.values.dtype.name, ragged=True)
+        shape = (rows, *(side or None for side in array.shape[1:]))
+        return ArraySpec(shape, "bytes" if array.dtype == object else array.dtype.name)
+
     try:
-        return mapped(partial(_spec, rows=rows), structured(request, ready, draws, np.zeros(0, np.float32)))
+        return mapped(spec, structured(request, ready, draws, np.zeros(0, np.float32)))
     except ValueError as error:
         raise DatasetError(str(error)) from None
-
-
-def _spec(array: Any, rows: int | None) -> ArraySpec:
-    if isinstance(array, Ragged):
-        return ArraySpec((rows, None, *array.values.shape[1:]), array.values.dtype.name, ragged=True)
-    shape = (rows, *(side or None for side in array.shape[1:]))
-    return ArraySpec(shape, "bytes" if array.dtype == object else array.dtype.name)
 
 
 Find = Callable[[str | bytes], Sequence[tuple[str, int]]]  # the rows of a key: (`ShardFile.index_of_split`, number)

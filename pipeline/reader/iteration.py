@@ -87,13 +87,9 @@ class Iteration(Iterator[Any]):
 
 
 _collecting = set[int]()  # the threads in which the garbage collector runs
-
-
-def _note_collection(phase: str, _: object) -> None:
-    (_collecting.add if phase == "start" else _collecting.discard)(_thread.get_ident())
-
-
-gc.callbacks.append(_note_collection)
+gc.callbacks.append(
+    lambda phase, _: (_collecting.add if phase == "start" else _collecting.discard)(_thread.get_ident())
+)
 
 
 def _close_in(process: int, made: Iterator[Any], close: Callable[[], None]) -> None:

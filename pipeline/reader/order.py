@@ -228,18 +228,16 @@ class Bucketed(Order):
         windows, places = np.divmod(positions, self._batch * self.WINDOW)
         result = np.empty_like(positions)
         for window in np.unique(windows).tolist():
-            result[windows == window] = self._window(epoch, window)[places[windows == window]]
+            start = window * self._batch * self.WINDOW
+            rows = np.arange(start, min(start + self._batch * self.WINDOW, self.size))
+            records = self._order(epoch, rows)
+            batches = len(rows) // self._batch
+            full = records[: batches * self._batch]
+            full = full[np.argsort(self._sizes(full), kind="stable")].reshape(batches, self._batch)
+            shuffled = full[Permutation(batches, combine(self._seed, BATCHES, epoch, window))(np.arange(batches))]
+            records = np.concatenate([shuffled.reshape(-1), records[batches * self._batch :]])
+            result[windows == window] = records[places[windows == window]]
         return result
-
-    def _window(self, epoch: int, window: int) -> Integers:
-        start = window * self._batch * self.WINDOW
-        rows = np.arange(start, min(start + self._batch * self.WINDOW, self.size))
-        result = self._order(epoch, rows)
-        batches = len(rows) // self._batch
-        full = result[: batches * self._batch]
-        full = full[np.argsort(self._sizes(full), kind="stable")].reshape(batches, self._batch)
-        shuffled = full[Permutation(batches, combine(self._seed, BATCHES, epoch, window))(np.arange(batches))]
-        return np.concatenate([shuffled.reshape(-1), result[batches * self._batch :]])
 
 
 class Ahead(Order):

@@ -34,7 +34,7 @@ from recordmill.transforms.contract.stored import (
     splits_of,
 )
 from recordmill.transforms.numpy.augment.chain import Augment, lanes, parameters
-from recordmill.transforms.numpy.buffers import Array, BatchMemory, Empty
+from recordmill.transforms.numpy.buffers import BatchMemory
 from recordmill.transforms.numpy.features import finish
 from recordmill.transforms.numpy.texts import packed_rows, padded
 
@@ -312,10 +312,23 @@ def finished(
     shares: Any = 0.0,
     memory: BatchMemory | None = None,
 ) -> dict[str, Any]:
-    """Makes columns of a request's rows model-ready, by part: see `finish`."""
-    if request.packing is not None:
-        return _packed_arrays(request, columns, np.empty if memory is None else memory.empty)
-    return finish(request.features, columns, request.given, augment=augment, shares=shares, memory=memory)
+    """Makes columns of a request's rows model-ready, by part (see `finish`); pads the lists of packed rows.
+
+    Raises: RowError: a packed row has more values than `length`.
+    """
+    pack, ready, empty = request.packing, dict[str, Any](), np.empty if memory is None else memory.empty
+    if pack is None:
+        return finish(request.features, columns, request.given, augment=augment, shares=shares, memory=memory)
+    for number, (name, description) in enumerate(request.features.items()):
+        for part in lists_of(description.parts()):
+            padding = 0 if part else pack.padding.get(name, description.padding)
+            column: Any = columns[part_name(name, part)]
+            if number or part:
+                ready[part_name(name, part)] = padded(column, pack.length, padding, empty)
+                continue
+            made = packed_rows(name, column, columns[LENGTHS], pack.length, padding, empty)
+            ready |= {part_name(name, each): values for each, values in made.items()}
+    return ready
 
 
 def packed_columns(pieces: PackIndex, records: Mapping[str, Column]) -> dict[str, Column]:
@@ -338,22 +351,6 @@ def packed_columns(pieces: PackIndex, records: Mapping[str, Column]) -> dict[str
             values = values[positions_of(column.splits[:-1] + pieces.firsts, pieces.sizes)]
         made[name] = Ragged(values, splits[pieces.splits])
     return made
-
-
-def _packed_arrays(request: Request, columns: Mapping[str, Any], empty: Empty) -> dict[str, Array]:
-    """Pads the lists of packed rows, [rows, length]. Raises: RowError: a row has more values than `length`."""
-    pack, ready = request.pack, dict[str, Array]()
-    assert pack is not None  # noqa: S101 - for mypy
-    for number, (name, description) in enumerate(request.features.items()):
-        for part in lists_of(description.parts()):
-            padding = 0 if part else pack.padding.get(name, description.padding)
-            column = columns[part_name(name, part)]
-            if number or part:
-                ready[part_name(name, part)] = padded(column, pack.length, padding, empty)
-                continue
-            made = packed_rows(name, column, columns[LENGTHS], pack.length, padding, empty)
-            ready |= {part_name(name, each): values for each, values in made.items()}
-    return ready
 
 
 def structured(request: Request, ready: dict[str, Any], draws: Sequence[Any], weights: Any) -> Batch:

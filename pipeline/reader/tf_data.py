@@ -259,11 +259,7 @@ def _check_native(request: Request) -> None:
         ("augment", bool(request.augment or request.mixtures), "augment in the model, by Keras' layers for images"),
         ("threads", given.threads is not None, "tf.data tunes its own threads, leave it out"),
         ("workers", bool(given.workers), "tf.data uses its own threads, leave it out"),
-        (
-            "drop_remainder",
-            uneven,
-            "hosts would have different numbers of batches; leave native=True out",
-        ),
+        ("drop_remainder", uneven, "hosts would have different numbers of batches; leave native=True out"),
     )
     for name, asked, instead in refused:
         if asked:

@@ -124,7 +124,15 @@ def write_entry(output: str, entry: Mapping[str, Any]) -> None:
 
     def lines(content: Content | None) -> bytes:
         entries = _settled(_parse(content), store)
-        return _lines([earlier for earlier in entries if earlier.get("id") != entry["id"]] + [dict(entry)])
+        newest_first = [dict(entry), *(each for each in reversed(entries) if each.get("id") != entry["id"])]
+        kept, size = list[bytes](), 0
+        for each in newest_first:
+            line = json.dumps(each, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+            size += len(line)
+            if kept and size > MOST_BYTES:
+                break
+            kept.append(line)
+        return b"".join(reversed(kept))
 
     if not OURS.isdisjoint(store.children("")):
         swap(store, HISTORY_FILE, lines)
@@ -157,15 +165,3 @@ def _settled(entries: list[Entry], store: Store) -> list[Entry]:
     living = None if holder is None or holder.is_dead() else (holder.host, holder.process)
     killed = [each.get("end") == RUNNING and (each.get("host"), each.get("process")) != living for each in entries]
     return [{**each, "end": KILLED} if is_killed else each for each, is_killed in zip(entries, killed, strict=True)]
-
-
-def _lines(entries: list[Entry]) -> bytes:
-    """Formats the newest entries, up to the file's limit."""
-    lines, size = list[bytes](), 0
-    for entry in reversed(entries):
-        line = json.dumps(entry, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
-        size += len(line)
-        if lines and size > MOST_BYTES:
-            break
-        lines.append(line)
-    return b"".join(reversed(lines))

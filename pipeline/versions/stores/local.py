@@ -45,10 +45,8 @@ def take_lock(folder: Path) -> int:
     while (descriptor := _try(path)) is None:
         waited = time.monotonic() - began
         if waited >= PATIENCE_SECONDS:
-            held = f"{_holder(path)} has held {path} for {waited:,.0f} seconds"
-            raise base.UnsettledOutputError(
-                f"{held}: end it if it hangs or is not a build, and run the same command again"
-            )
+            held = f"{_holder(path)} has held {path} for {waited:,.0f} seconds: end it if it hangs or is not a build"
+            raise base.UnsettledOutputError(f"{held}, and run the same command again")
         if waited >= NOTE_SECONDS and not is_noted:
             logging.getLogger("recordmill").warning(printable(f"waiting for {path}, held by {_holder(path)}"))
             is_noted = True
